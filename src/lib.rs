@@ -1,1 +1,41 @@
+//! Retry-safe AWS Lambda functions in Rust, on DynamoDB.
+//!
+//! A client, a gateway or a queue may send the same thing twice, at once, after a crash, after a time-out: the effect
+//! happens once, everybody gets the same answer, and where nobody can know what happened, the record says so.
+//!
+//! # Layout
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`http`] | the guard for HTTP: a `tower` layer, profiles, tenants, problem documents |
+//! | [`executor`] | reserve, execute, end: what the fronts have in common |
+//! | [`policy`] | an [`Operation`](policy::Operation) and what it chose |
+//! | [`record`] | the record, its states, and every way from one to the next, as pure functions |
+//! | [`store`] | where records live: DynamoDB, memory, S3 for large bodies; and the suite that stores must pass |
+//! | [`key`], [`fingerprint`] | who asks for what |
+//! | [`lease`], [`time`] | how long a worker owns a record, by which clock |
+//! | [`metrics`] | what is counted |
+//!
+//! Data flows one way: `http` → `executor` → `store` and `record`; nothing in `record` knows of the others.
+//!
+//! # Features
+//!
+//! - `axum` (default): guards axum routes, and gives handlers their [`Execution`](executor::Execution) as an argument.
+//! - `s3`: keeps response bodies beyond 400 KB in S3.
+//! - `conformance`: the suite that every store must pass, for stores of your own.
 
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "axum")]
+mod axum;
+pub mod executor;
+pub mod fingerprint;
+pub mod http;
+pub mod key;
+pub mod lease;
+pub mod metrics;
+pub mod policy;
+pub mod record;
+pub mod store;
+pub mod time;

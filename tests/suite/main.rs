@@ -1,1 +1,1 @@
-
+//! What the library promises, shown on real stores.

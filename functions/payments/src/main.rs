@@ -1,1 +1,6 @@
-fn main(){}
+//! The payments function.
+
+#[tokio::main]
+async fn main() -> Result<(), lambda_http::Error> {
+    payments::run().await
+}

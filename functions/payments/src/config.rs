@@ -1,0 +1,54 @@
+//! The function's configuration: environment variables, checked at start-up.
+
+use std::{env, time::Duration};
+
+use reqwest::Url;
+
+/// How long a charge may take: below the function's time-out, so that the function can still write down what it knows.
+const DEFAULT_PROVIDER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the environment says.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `PAYMENTS_TABLE`: the table of payments.
+    pub payments_table: String,
+    /// `PROVIDER_URL`: where the payment provider is.
+    pub provider_url: Url,
+    /// `PROVIDER_TIMEOUT_MS`: how long a charge may take; 5000 by default.
+    pub provider_timeout: Duration,
+}
+
+/// What is wrong with the configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A variable is not set, or empty.
+    #[error("the environment variable {0} must be set")]
+    Missing(&'static str),
+    /// A variable does not say what it should.
+    #[error("the environment variable {0} must be {1}")]
+    Malformed(&'static str, &'static str),
+    /// The HTTP client for the provider cannot be built.
+    #[error("the HTTP client for the payment provider cannot be built")]
+    Client(#[from] reqwest::Error),
+}
+
+impl Config {
+    /// Reads the environment.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        let variable = |name| match env::var(name) {
+            Ok(value) if !value.trim().is_empty() => Ok(value),
+            _ => Err(ConfigError::Missing(name)),
+        };
+        let provider_url = Url::parse(&variable("PROVIDER_URL")?)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && !url.cannot_be_a_base())
+            .ok_or(ConfigError::Malformed("PROVIDER_URL", "an http or https URL"))?;
+        let provider_timeout = match env::var("PROVIDER_TIMEOUT_MS") {
+            Err(_) => DEFAULT_PROVIDER_TIMEOUT,
+            Ok(millis) => (millis.parse().ok().filter(|millis| *millis > 0))
+                .map(Duration::from_millis)
+                .ok_or(ConfigError::Malformed("PROVIDER_TIMEOUT_MS", "a number of milliseconds above 0"))?,
+        };
+        Ok(Self { payments_table: variable("PAYMENTS_TABLE")?, provider_url, provider_timeout })
+    }
+}

@@ -1,0 +1,80 @@
+//! `POST /payments`: one charge for each idempotency key.
+
+use axum::{
+    Json,
+    extract::{State, rejection::JsonRejection},
+    http::{StatusCode, header::LOCATION},
+    response::{IntoResponse, Response},
+};
+use lambda_idempotency::executor::Execution;
+
+use crate::{
+    Payment,
+    error::PaymentError,
+    payment::{NewPayment, Order},
+    provider::NotCharged,
+    routes::Services,
+};
+
+pub(crate) async fn create(
+    State(services): State<Services>,
+    execution: Execution,
+    order: Result<Json<Order>, JsonRejection>,
+) -> Result<Response, PaymentError> {
+    let payment = parse(order)?;
+    #[cfg(feature = "test-cards")]
+    crate::test_cards::before_charge(&payment.source);
+
+    let tenant = execution.tenant().as_str();
+    let charge = services.provider.charge(tenant, &payment, &execution.downstream_key("charge")).await;
+    let charge = charge.map_err(|not_charged| failure(&execution, not_charged))?;
+
+    #[cfg(feature = "test-cards")]
+    if let Some(answer) = crate::test_cards::after_charge(&payment.source) {
+        return Ok(answer);
+    }
+    let payment = Payment {
+        id: format!("pay_{}", execution.downstream_key("payment")),
+        charge_id: charge.id,
+        customer_id: payment.customer_id,
+        amount_cents: payment.amount_cents,
+        currency: payment.currency,
+    };
+    if let Err(error) = services.ledger.add(tenant, &payment).await {
+        let key = execution.record_key().hash();
+        tracing::error!(%key, error = &*error as &dyn std::error::Error, "charged, and not written down");
+        return Err(PaymentError::NotRecorded);
+    }
+    let location = format!("/payments/{}", payment.id);
+    Ok((StatusCode::CREATED, [(LOCATION, location)], Json(payment)).into_response())
+}
+
+fn parse(order: Result<Json<Order>, JsonRejection>) -> Result<NewPayment, PaymentError> {
+    let Json(order) = order.map_err(|rejection| {
+        // Not the rejection's own text: it can repeat what the client sent.
+        let detail = match rejection {
+            JsonRejection::JsonSyntaxError(_) => "the body is not JSON",
+            JsonRejection::MissingJsonContentType(_) => "the content type must be application/json",
+            JsonRejection::BytesRejection(_) => "the body cannot be read",
+            _ => "the body must be an object of customerId, amountCents, currency and source, nothing else",
+        };
+        PaymentError::Invalid(rejection.status(), detail)
+    })?;
+    order.try_into().map_err(|detail| PaymentError::Invalid(StatusCode::UNPROCESSABLE_ENTITY, detail))
+}
+
+fn failure(execution: &Execution, not_charged: NotCharged) -> PaymentError {
+    let key = execution.record_key().hash();
+    match not_charged {
+        NotCharged::Declined => PaymentError::Declined,
+        NotCharged::Rejected => PaymentError::Rejected,
+        NotCharged::NeverSent => {
+            tracing::warn!(%key, "the payment provider refuses connections: not charged");
+            PaymentError::ProviderAway
+        }
+        NotCharged::Perhaps(cause) => {
+            tracing::error!(%key, cause, "the payment provider's answer was lost: perhaps charged");
+            PaymentError::AnswerLost
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The table of payments: partition key tenant, sort key payment id.
+
+use std::collections::HashMap;
+
+use aws_config::BehaviorVersion;
+use aws_sdk_dynamodb::{
+    Client,
+    config::{Builder, retry::RetryConfig, timeout::TimeoutConfig},
+    operation::put_item::PutItemError,
+    types::AttributeValue,
+};
+
+use crate::Payment;
+
+/// How many payments one page lists.
+const PAGE: i32 = 100;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The payments of all tenants, each tenant's apart.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    client: Client,
+    table: String,
+}
+
+impl Ledger {
+    /// The table, with the account and Region of the environment.
+    pub async fn from_env(table: String) -> Self {
+        let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
+        let timeouts = TimeoutConfig::builder()
+            .connect_timeout(std::time::Duration::from_secs(1))
+            .operation_timeout(std::time::Duration::from_secs(4))
+            .build();
+        let retries = RetryConfig::standard().with_initial_backoff(std::time::Duration::from_millis(25));
+        let config = Builder::from(&config).timeout_config(timeouts).retry_config(retries).build();
+        Self::new(Client::from_conf(config), table)
+    }
+
+    /// The table, through a client of your own.
+    pub fn new(client: Client, table: impl Into<String>) -> Self {
+        Self { client, table: table.into() }
+    }
+
+    /// Writes a payment down. Its id says which operation it is of, so what is there already is this very payment.
+    pub(crate) async fn add(&self, tenant: &str, payment: &Payment) -> Result<(), BoxError> {
+        let mut item: HashMap<String, AttributeValue> = serde_dynamo::to_item(payment)?;
+        item.insert("pk".to_owned(), AttributeValue::S(tenant.to_owned()));
+        item.insert("sk".to_owned(), AttributeValue::S(payment.id.clone()));
+        let put = self.client.put_item().table_name(&self.table).set_item(Some(item));
+        match put.condition_expression("attribute_not_exists(pk)").send().await {
+            Ok(_) => Ok(()),
+            Err(error) => match error.as_service_error() {
+                Some(PutItemError::ConditionalCheckFailedException(_)) => Ok(()),
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    pub(crate) async fn payment(&self, tenant: &str, id: &str) -> Result<Option<Payment>, BoxError> {
+        let key = |text: &str| AttributeValue::S(text.to_owned());
+        let get = self.client.get_item().table_name(&self.table).key("pk", key(tenant)).key("sk", key(id));
+        match get.consistent_read(true).send().await?.item {
+            Some(item) => Ok(Some(serde_dynamo::from_item(item)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// A page of the tenant's payments after the one of id `after`.
+    pub(crate) async fn payments(&self, tenant: &str, after: Option<&str>) -> Result<Vec<Payment>, BoxError> {
+        let key = |text: &str| AttributeValue::S(text.to_owned());
+        let start =
+            after.map(|id| HashMap::from([("pk".to_owned(), key(tenant)), ("sk".to_owned(), key(id))]));
+        let query = self.client.query().table_name(&self.table).key_condition_expression("pk = :tenant");
+        let query = query.expression_attribute_values(":tenant", key(tenant)).set_exclusive_start_key(start);
+        let items = query.limit(PAGE).consistent_read(true).send().await?.items.unwrap_or_default();
+        Ok(serde_dynamo::from_items(items)?)
+    }
+}

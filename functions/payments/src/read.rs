@@ -1,0 +1,99 @@
+//! The routes that only read.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{FromRequestParts, Path, Query, State},
+    http::{StatusCode, request::Parts},
+    response::{IntoResponse, Response},
+};
+use lambda_idempotency::{
+    http::{Problem, ProblemType, Profile, TenantResolver, operation_status},
+    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    store::Store,
+    time::{Clock, SystemClock},
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::routes::{CREATE_PAYMENT, Services, TENANT};
+
+/// The verified caller; 401 without one.
+pub(crate) struct Caller(Tenant);
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+        TENANT
+            .tenant(parts)
+            .map(Self)
+            .ok_or_else(|| problem(ProblemType::TenantMissing, StatusCode::UNAUTHORIZED))
+    }
+}
+
+pub(crate) async fn payment(
+    State(services): State<Services>,
+    Caller(tenant): Caller,
+    Path(id): Path<String>,
+) -> Response {
+    match services.ledger.payment(tenant.as_str(), &id).await {
+        Ok(Some(payment)) => Json(payment).into_response(),
+        Ok(None) => not_found(),
+        Err(error) => failed(&*error),
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Page {
+    after: Option<String>,
+}
+
+pub(crate) async fn payments(
+    State(services): State<Services>,
+    Caller(tenant): Caller,
+    Query(page): Query<Page>,
+) -> Response {
+    match services.ledger.payments(tenant.as_str(), page.after.as_deref()).await {
+        Ok(payments) => Json(json!({ "payments": payments })).into_response(),
+        Err(error) => failed(&*error),
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Which {
+    operation: Option<String>,
+}
+
+pub(crate) async fn operation<S: Store>(
+    State(store): State<Arc<S>>,
+    Caller(tenant): Caller,
+    Path(key): Path<String>,
+    Query(which): Query<Which>,
+) -> Response {
+    let operation = which.operation.as_deref().unwrap_or(CREATE_PAYMENT);
+    // What can be no operation or key was never seen.
+    let (Ok(operation), Ok(key)) = (OperationName::parse(operation), IdempotencyKey::parse(&key)) else {
+        return problem(ProblemType::OperationNotFound, StatusCode::NOT_FOUND);
+    };
+    let key = RecordKey::new(tenant, operation, key);
+    operation_status(&*store, &key, SystemClock.now(), &Profile::default()).await.map(axum::body::Body::new)
+}
+
+fn problem(problem: ProblemType, status: StatusCode) -> Response {
+    Problem::new(problem, status).into_response(&Profile::default()).map(axum::body::Body::new)
+}
+
+fn not_found() -> Response {
+    let problem = json!({ "type": "urn:payments:not-found", "title": "No such payment", "status": 404 });
+    (StatusCode::NOT_FOUND, [("content-type", "application/problem+json")], problem.to_string())
+        .into_response()
+}
+
+fn failed(error: &(dyn std::error::Error + 'static)) -> Response {
+    tracing::error!(error, "the table of payments does not answer");
+    let problem = json!({ "type": "urn:payments:unavailable", "title": "Try again later", "status": 503 });
+    let headers = [("content-type", "application/problem+json"), ("retry-after", "1")];
+    (StatusCode::SERVICE_UNAVAILABLE, headers, problem.to_string()).into_response()
+}

@@ -1,0 +1,83 @@
+//! Every route, and whether it is guarded (R5).
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    http::Method,
+    routing::{MethodRouter, get, post},
+};
+use lambda_idempotency::{
+    http::{Idempotency, JwtClaim},
+    policy::Operation,
+    store::Store,
+};
+
+use crate::{Ledger, Provider, create, read};
+
+/// The operation of `POST /payments`.
+pub const CREATE_PAYMENT: &str = "create-payment";
+
+/// Who the caller is: the subject of the token that API Gateway verified.
+pub(crate) const TENANT: JwtClaim = JwtClaim("sub");
+
+/// Stripe's window, and what clients of payment APIs expect.
+const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What handlers need.
+#[derive(Clone)]
+pub(crate) struct Services {
+    pub(crate) ledger: Ledger,
+    pub(crate) provider: Provider,
+}
+
+/// A route as the router has it.
+pub struct Route {
+    /// The method.
+    pub method: Method,
+    /// The path, as axum writes it.
+    pub path: &'static str,
+    /// The operation that guards it; `None` for a route without a guard.
+    pub operation: Option<&'static str>,
+    handler: MethodRouter,
+}
+
+/// All routes. The router is made of this list and nothing else, so that the list is the truth.
+pub fn routes<S: Store>(store: S, ledger: Ledger, provider: Provider) -> Vec<Route> {
+    let store = Arc::new(store);
+    let services = Services { ledger, provider };
+    let payment = Operation::new(CREATE_PAYMENT).retain(RETENTION);
+    let guard = Idempotency::new(store.clone(), payment).tenant(TENANT);
+    vec![
+        Route {
+            method: Method::POST,
+            path: "/payments",
+            operation: Some(CREATE_PAYMENT),
+            handler: post(create::create).layer(guard).with_state(services.clone()),
+        },
+        Route {
+            method: Method::GET,
+            path: "/payments",
+            operation: None,
+            handler: get(read::payments).with_state(services.clone()),
+        },
+        Route {
+            method: Method::GET,
+            path: "/payments/{id}",
+            operation: None,
+            handler: get(read::payment).with_state(services),
+        },
+        Route {
+            method: Method::GET,
+            path: "/operations/{key}",
+            operation: None,
+            handler: get(read::operation::<S>).with_state(store),
+        },
+    ]
+}
+
+/// The API.
+pub fn router<S: Store>(store: S, ledger: Ledger, provider: Provider) -> Router {
+    let routes = routes(store, ledger, provider);
+    routes.into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler))
+}

@@ -1,0 +1,79 @@
+//! Encodes bodies for keeping, and decodes them for replays.
+
+use std::io::{Read, Write};
+
+use bytes::Bytes;
+use flate2::{Compression, read::ZlibDecoder, write::ZlibEncoder};
+
+use crate::record::Encoding;
+
+/// A kept body that is not what was kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnreadableBody {
+    /// It cannot be decoded.
+    #[error("the kept body cannot be decoded")]
+    Encoding(#[from] std::io::Error),
+    /// It has another length than was kept with it.
+    #[error("the kept body has not the length that was kept with it")]
+    Length,
+    /// It is not where the record says.
+    #[error("the kept body is not where the record says")]
+    Missing,
+}
+
+/// The body compressed, where that makes it smaller.
+pub(super) fn encode(body: &Bytes) -> (Bytes, Encoding) {
+    let mut encoder = ZlibEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
+    // Writing to a vector cannot fail; if it did, the body as it is would be right as well.
+    match encoder.write_all(body).and_then(|()| encoder.finish()) {
+        Ok(packed) if packed.len() < body.len() => (packed.into(), Encoding::Zlib),
+        _ => (body.clone(), Encoding::Identity),
+    }
+}
+
+/// The body as it was. Reads no more than `length`, so that a corrupt one cannot fill the memory.
+pub(super) fn decode(bytes: Bytes, encoding: Encoding, length: u64) -> Result<Bytes, UnreadableBody> {
+    let body = match encoding {
+        Encoding::Identity => bytes,
+        Encoding::Zlib => {
+            let mut body = Vec::new();
+            ZlibDecoder::new(&bytes[..]).take(length.saturating_add(1)).read_to_end(&mut body)?;
+            body.into()
+        }
+    };
+    if body.len() as u64 == length { Ok(body) } else { Err(UnreadableBody::Length) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R13, R14
+    #[test]
+    fn a_body_comes_back_as_it_was_and_is_compressed_where_that_helps() {
+        let text = Bytes::from("all work and no play ".repeat(1000));
+        let (packed, encoding) = encode(&text);
+        assert!(encoding == Encoding::Zlib && packed.len() < text.len() / 10);
+        assert_eq!(decode(packed, encoding, text.len() as u64).unwrap(), text);
+
+        let noise = Bytes::from(
+            (0..256u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect::<Vec<_>>(),
+        );
+        let (kept, encoding) = encode(&noise);
+        assert_eq!(decode(kept, encoding, noise.len() as u64).unwrap(), noise);
+    }
+
+    #[test]
+    fn a_kept_body_of_another_length_is_an_error_and_not_an_answer() {
+        let (packed, encoding) = encode(&Bytes::from("x".repeat(1000)));
+        for length in [0, 999, 1001] {
+            assert!(
+                matches!(decode(packed.clone(), encoding, length), Err(UnreadableBody::Length)),
+                "{length}"
+            );
+        }
+        let torn = packed.slice(..packed.len() - 1);
+        assert!(decode(torn, encoding, 1000).is_err());
+    }
+}

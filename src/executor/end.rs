@@ -1,0 +1,240 @@
+//! End an execution: write down what is known of it, for as long as there is time.
+
+use std::{error::Error, time::Duration};
+
+use bytes::Bytes;
+
+use super::{Execution, Executor, Owned, Replay, Reserved, body};
+use crate::{
+    metrics::Count,
+    record::{BodyId, Encoding, Fenced, KeptBody, KeptResponse, Record, Revision, State, UnknownCause},
+    store::{Store, StoreErrorKind, Turn},
+    time::Timestamp,
+};
+
+/// The first pause between two tries of a completion, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What is left of an invocation's time for its answer.
+const ANSWER_TIME: Duration = Duration::from_millis(300);
+
+/// How an execution ended.
+#[derive(Debug)]
+pub enum Ending {
+    /// The effect and its answer are known.
+    Completed {
+        /// The status code.
+        status: u16,
+        /// The headers to keep.
+        headers: Vec<(String, String)>,
+        /// The body.
+        body: Bytes,
+    },
+    /// Certainly nothing was done.
+    NotExecuted,
+    /// Perhaps something was done.
+    PerhapsExecuted(UnknownCause),
+}
+
+/// An ending whose body has its place.
+enum Outcome {
+    Completed(KeptResponse),
+    NotExecuted,
+    PerhapsExecuted(UnknownCause),
+}
+
+/// What became of writing an ending down.
+#[derive(Debug)]
+pub enum Ended {
+    /// It is written. A completed one is kept until this time.
+    Written {
+        /// The time, for a completed operation.
+        expires_at: Option<Timestamp>,
+    },
+    /// The record was completed before, by another execution or by reconciliation: this is what everybody gets.
+    Superseded(Replay),
+    /// The record went on without this execution, and has no answer for anybody. The caller's own is the best there is.
+    Fenced,
+    /// The store could not be reached in time. The record becomes `unknown` when its lease is over.
+    Unwritten,
+}
+
+impl<S: Store> Executor<S> {
+    /// Writes down how an execution ended. Tries until the invocation's time, or the operation's patience, is up.
+    pub async fn end(&self, owned: Owned, ending: Ending) -> Ended {
+        let Owned { execution, record, heartbeat } = owned;
+        // First, so that nobody else writes. A heartbeat under way may still land: then our write is refused, sees our
+        // own attempt there, and goes on from that.
+        drop(heartbeat);
+        let seen = record.lock().await.clone();
+        let give_up_at = self.give_up_at(&execution);
+        let ended = self.write(&execution, seen, ending, give_up_at).await;
+        self.report(&execution, &ended);
+        ended
+    }
+
+    fn give_up_at(&self, execution: &Execution) -> Timestamp {
+        let patience = self.clock().now().plus(self.operation().patience_span());
+        match execution.deadline() {
+            Some(deadline) => {
+                let answer_time = u64::try_from(ANSWER_TIME.as_millis()).unwrap_or(0);
+                patience.min(Timestamp::from_millis(deadline.as_millis().saturating_sub(answer_time)))
+            }
+            None => patience,
+        }
+    }
+
+    async fn write(
+        &self,
+        execution: &Execution,
+        mut seen: Record,
+        ending: Ending,
+        give_up_at: Timestamp,
+    ) -> Ended {
+        let outcome = match ending {
+            Ending::Completed { status, headers, body } => {
+                Outcome::Completed(self.keep(&seen, status, headers, &body, give_up_at).await)
+            }
+            Ending::NotExecuted => Outcome::NotExecuted,
+            Ending::PerhapsExecuted(cause) => Outcome::PerhapsExecuted(cause),
+        };
+        let mut next = match self.next(execution, &seen, &outcome) {
+            Ok(next) => next,
+            Err(fenced) => return self.fenced(execution, seen, fenced).await,
+        };
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.bounded(self.register().swap(seen.revision, &next)).await {
+                Ok(Turn::Ours) => return Ended::Written { expires_at: next.state.expires_at() },
+                Ok(Turn::Theirs(Some(there))) => {
+                    seen = *there;
+                    next = match self.next(execution, &seen, &outcome) {
+                        Ok(next) => next,
+                        Err(fenced) => return self.fenced(execution, seen, fenced).await,
+                    };
+                    continue;
+                }
+                // Gone: an operator deleted it, or the table was restored to an earlier time. What is known is still
+                // true, and is written where nothing is.
+                Ok(Turn::Theirs(None)) => match self.bounded(self.register().insert(&next)).await {
+                    Ok(Turn::Ours) => return Ended::Written { expires_at: next.state.expires_at() },
+                    Ok(Turn::Theirs(Some(there))) => {
+                        return self.fenced(execution, *there, Fenced::OwnedByAnother).await;
+                    }
+                    Ok(Turn::Theirs(None)) | Err(_) => {}
+                },
+                Err(error) => self.tried(execution, &error),
+            }
+            // The same write again, with the same revision: if an earlier try was applied, this one will know it.
+            if self.clock().now().plus(pause) >= give_up_at {
+                return Ended::Unwritten;
+            }
+            self.clock().sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn next(&self, execution: &Execution, seen: &Record, outcome: &Outcome) -> Result<Record, Fenced> {
+        let (attempt, revision) = (execution.attempt(), Revision::mint());
+        let (now, retain) = (self.clock().now(), self.operation().retention());
+        match outcome {
+            Outcome::Completed(response) => seen.complete(attempt, revision, response.clone(), now, retain),
+            Outcome::NotExecuted => seen.release(attempt, revision, now, retain),
+            Outcome::PerhapsExecuted(cause) => seen.doubt(attempt, revision, *cause, now),
+        }
+    }
+
+    /// Finds a place for the body: in the record while that costs nothing, else outside, else nowhere. The effect is
+    /// recorded as completed in every case (R14, T16).
+    async fn keep(
+        &self,
+        record: &Record,
+        status: u16,
+        headers: Vec<(String, String)>,
+        whole: &Bytes,
+        give_up_at: Timestamp,
+    ) -> KeptResponse {
+        let length = whole.len() as u64;
+        let inline = |bytes: Bytes, encoding| KeptBody::Inline { bytes, encoding, length };
+        let mut response = KeptResponse { status, headers, body: inline(Bytes::new(), Encoding::Identity) };
+        let (now, retain) = (self.clock().now(), self.operation().retention());
+        let expires_at = now.plus(retain);
+        let state = State::Completed { response: response.clone(), completed_at: now, expires_at };
+        let room = self.register().store.room_for_body(&Record { state, ..record.clone() });
+        response.body = if whole.len() <= room {
+            inline(whole.clone(), Encoding::Identity)
+        } else {
+            let (bytes, encoding) = body::encode(whole);
+            if bytes.len() <= room {
+                inline(bytes, encoding)
+            } else {
+                self.keep_outside(record, bytes, encoding, length, expires_at, give_up_at).await
+            }
+        };
+        response
+    }
+
+    async fn keep_outside(
+        &self,
+        record: &Record,
+        bytes: Bytes,
+        encoding: Encoding,
+        length: u64,
+        expires_at: Timestamp,
+        give_up_at: Timestamp,
+    ) -> KeptBody {
+        let (id, mut pause) = (BodyId::mint(), FIRST_PAUSE);
+        // Half of the time: the record itself is more important than its body.
+        let half = give_up_at.since(self.clock().now()) / 2;
+        let stop_at = self.clock().now().plus(half);
+        loop {
+            let keeping = self.register().store.keep_body(&record.key, id, bytes.clone(), expires_at);
+            match self.bounded(keeping).await {
+                Ok(Some(place)) => return KeptBody::Outside { id, place, encoding, length },
+                Ok(None) => {
+                    let (key, operation) = (record.key.hash(), self.operation().name());
+                    tracing::warn!(%key, %operation, length, "the body is too large to be kept: replays go without");
+                    return KeptBody::Omitted { length };
+                }
+                Err(error) => {
+                    let last =
+                        self.clock().now().plus(pause) >= stop_at || error.kind() == StoreErrorKind::Refused;
+                    if last {
+                        let (key, operation) = (record.key.hash(), self.operation().name());
+                        let error: &dyn Error = &error;
+                        tracing::error!(%key, %operation, error, "the body cannot be kept: replays go without");
+                        return KeptBody::Omitted { length };
+                    }
+                }
+            }
+            self.clock().sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn fenced(&self, execution: &Execution, there: Record, fenced: Fenced) -> Ended {
+        let (key, operation, state) =
+            (execution.record_key().hash(), self.operation().name(), there.state.name());
+        tracing::warn!(%key, %operation, state, %fenced, "the record went on without this execution");
+        match self.bounded(self.replay(there)).await {
+            Ok(Reserved::Replay(replay)) => Ended::Superseded(replay),
+            _ => Ended::Fenced,
+        }
+    }
+
+    fn tried(&self, execution: &Execution, error: &crate::store::StoreError) {
+        let (key, operation) = (execution.record_key().hash(), self.operation().name());
+        let (kind, cause) = (error.kind(), error.source().map(ToString::to_string));
+        tracing::warn!(%key, %operation, ?kind, cause, "an ending could not be written yet");
+        Count::StoreError.add(operation);
+    }
+
+    fn report(&self, execution: &Execution, ended: &Ended) {
+        if let Ended::Unwritten = ended {
+            let (key, operation) = (execution.record_key().hash(), self.operation().name());
+            tracing::error!(%key, %operation, "an ending could not be written in time: the outcome will be unknown");
+            Count::Unwritten.add(operation);
+        }
+    }
+}

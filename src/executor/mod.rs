@@ -1,0 +1,103 @@
+//! Runs an operation once: reserve, execute, write down how it ended.
+//!
+//! HTTP and events are fronts of this. It knows neither.
+
+mod body;
+mod breaker;
+mod end;
+mod execution;
+mod heartbeat;
+mod reserve;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::{
+    fingerprint::Fingerprints,
+    key::RecordKey,
+    policy::Operation,
+    store::{Register, Store, StoreError, StoreErrorKind},
+    time::{Clock, SystemClock, Timestamp},
+};
+use breaker::Breaker;
+
+pub use body::UnreadableBody;
+pub use end::{Ended, Ending};
+pub use execution::{Execution, Owned};
+pub use reserve::{Replay, Reserved};
+
+/// The longest time that one step waits for the store, whatever time-outs its client has. A write that is given up
+/// may still be applied; its condition and its revision keep that harmless (T17).
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Runs one operation, each key once. Cheap to clone.
+pub struct Executor<S>(Arc<Inner<S>>);
+
+struct Inner<S> {
+    register: Register<S>,
+    operation: Operation,
+    clock: Arc<dyn Clock>,
+    breaker: Breaker,
+}
+
+impl<S> Clone for Executor<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S> fmt::Debug for Executor<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor").field("operation", self.0.operation.name()).finish_non_exhaustive()
+    }
+}
+
+/// One request for an operation, as a front has understood it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Whose, and which key.
+    pub key: RecordKey,
+    /// What is asked.
+    pub fingerprints: Fingerprints,
+    /// When Lambda ends this invocation, as its context says it. See [`crate::lease::plausible_deadline`].
+    pub deadline: Option<Timestamp>,
+}
+
+impl<S: Store> Executor<S> {
+    /// An executor of `operation` on `store`.
+    pub fn new(store: S, operation: Operation) -> Self {
+        Self::with_clock(store, operation, Arc::new(SystemClock))
+    }
+
+    /// The same with a clock of your own.
+    pub fn with_clock(store: S, operation: Operation, clock: Arc<dyn Clock>) -> Self {
+        Self(Arc::new(Inner { register: Register { store }, operation, clock, breaker: Breaker::default() }))
+    }
+
+    /// The operation that it runs.
+    pub fn operation(&self) -> &Operation {
+        &self.0.operation
+    }
+
+    /// The clock that it goes by.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.clock
+    }
+
+    pub(crate) fn register(&self) -> &Register<S> {
+        &self.0.register
+    }
+
+    /// Gives `call` a bounded time.
+    async fn bounded<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        tokio::select! {
+            biased;
+            answer = call => answer,
+            () = self.0.clock.sleep(STORE_TIMEOUT) => {
+                Err(StoreError::new(StoreErrorKind::Unavailable, "no answer in time"))
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The `Idempotency-Key` header: parsed once, into a key or the reason why it is none.
+
+use http::HeaderMap;
+use sfv::{BareItem, Item, List, Parser};
+
+use super::IDEMPOTENCY_KEY;
+use crate::key::{IdempotencyKey, KeyError};
+
+/// How the key may be written (R1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeySyntax {
+    /// As a String item of RFC 9651, in quotes: what the IETF draft says.
+    Item,
+    /// As it is, without quotes: what Stripe and most APIs take.
+    Bare,
+    /// A value that begins with `"` as a String item, any other as it is: clients send both.
+    #[default]
+    Either,
+}
+
+/// Why a request has no usable key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyHeaderError {
+    /// There is none.
+    #[error("the request has no Idempotency-Key header")]
+    Missing,
+    /// The header is there more than once.
+    #[error("the request has more than one Idempotency-Key header")]
+    Repeated,
+    /// The value is a list, or several lines that a gateway made one.
+    #[error("the Idempotency-Key is a list; send one key")]
+    List,
+    /// The item has parameters.
+    #[error("the Idempotency-Key has parameters; send the key alone")]
+    Parameters,
+    /// The value is an item, but no String.
+    #[error("the Idempotency-Key must be a string in double quotes")]
+    NotAString,
+    /// The value begins as a String and is none.
+    #[error("the Idempotency-Key begins with a double quote and is not a well-formed string")]
+    Malformed,
+    /// It holds a byte that may not stand there.
+    #[error("the Idempotency-Key holds a byte outside visible ASCII")]
+    Character,
+    /// It is empty.
+    #[error("the Idempotency-Key is empty")]
+    Empty,
+    /// It is too long.
+    #[error("the Idempotency-Key is longer than {0} characters")]
+    TooLong(usize),
+    /// It is shorter than the operation takes.
+    #[error("the Idempotency-Key is shorter than {0} characters")]
+    TooShort(usize),
+}
+
+impl KeyHeaderError {
+    /// The reason in one stable word, for the problem document.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Repeated => "repeated",
+            Self::List => "list",
+            Self::Parameters => "parameters",
+            Self::NotAString => "not-a-string",
+            Self::Malformed => "malformed",
+            Self::Character => "character",
+            Self::Empty => "empty",
+            Self::TooLong(_) => "too-long",
+            Self::TooShort(_) => "too-short",
+        }
+    }
+}
+
+impl KeySyntax {
+    /// The one key of a request.
+    pub(super) fn key(self, headers: &HeaderMap, shortest: usize) -> Result<IdempotencyKey, KeyHeaderError> {
+        let mut lines = headers.get_all(IDEMPOTENCY_KEY).iter();
+        let line = lines.next().ok_or(KeyHeaderError::Missing)?;
+        if lines.next().is_some() {
+            return Err(KeyHeaderError::Repeated);
+        }
+        let value = line.as_bytes().trim_ascii();
+        let text = match (self, value.first()) {
+            (_, None) => return Err(KeyHeaderError::Empty),
+            (Self::Item, _) | (Self::Either, Some(b'"')) => item(value)?,
+            (Self::Bare | Self::Either, _) => bare(value)?,
+        };
+        let key = IdempotencyKey::parse(&text).map_err(|error| match error {
+            KeyError::Empty => KeyHeaderError::Empty,
+            KeyError::TooLong { limit, .. } => KeyHeaderError::TooLong(limit),
+            _ => KeyHeaderError::Character,
+        })?;
+        if key.as_str().chars().count() < shortest {
+            return Err(KeyHeaderError::TooShort(shortest));
+        }
+        Ok(key)
+    }
+}
+
+/// A String item. Between its quotes a space may stand (RFC 9651, section 3.3.3); everything else is visible ASCII.
+fn item(value: &[u8]) -> Result<String, KeyHeaderError> {
+    if value.iter().any(|byte| !matches!(byte, b' '..=b'~')) {
+        return Err(KeyHeaderError::Character);
+    }
+    match Parser::new(value).parse::<Item>() {
+        Ok(item) if !item.params.is_empty() => Err(KeyHeaderError::Parameters),
+        Ok(Item { bare_item: BareItem::String(text), .. }) => Ok(text.into()),
+        Ok(_) => Err(KeyHeaderError::NotAString),
+        Err(_) if Parser::new(value).parse::<List>().is_ok() => Err(KeyHeaderError::List),
+        Err(_) if value.first() == Some(&b'"') => Err(KeyHeaderError::Malformed),
+        Err(_) => Err(KeyHeaderError::NotAString),
+    }
+}
+
+/// An opaque string. A comma is refused: API Gateway joins repeated header lines with one, so that a key that holds a
+/// comma could not be told from two keys.
+fn bare(value: &[u8]) -> Result<String, KeyHeaderError> {
+    if value.contains(&b',') {
+        return Err(KeyHeaderError::List);
+    }
+    match std::str::from_utf8(value) {
+        Ok(text) if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(text.to_owned()),
+        _ => Err(KeyHeaderError::Character),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn parse(syntax: KeySyntax, lines: &[&[u8]]) -> Result<String, KeyHeaderError> {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(IDEMPOTENCY_KEY, HeaderValue::from_bytes(line).unwrap());
+        }
+        syntax.key(&headers, 3).map(|key| key.as_str().to_owned())
+    }
+
+    // R1
+    #[test]
+    fn each_syntax_takes_its_own_form_and_either_takes_both() {
+        use KeySyntax::{Bare, Either, Item};
+        let ok = |text: &str| Ok(text.to_owned());
+        assert_eq!(parse(Item, &[br#""abc-1""#]), ok("abc-1"));
+        assert_eq!(parse(Item, &[br#""a \"b\" \\c""#]), ok(r#"a "b" \c"#));
+        assert_eq!(parse(Item, &[b"abc-1"]), Err(KeyHeaderError::NotAString));
+        assert_eq!(parse(Bare, &[b"abc-1"]), ok("abc-1"));
+        assert_eq!(parse(Bare, &[br#""abc""#]), ok(r#""abc""#));
+        assert_eq!(parse(Either, &[b"abc-1"]), parse(Either, &[br#""abc-1""#]));
+    }
+
+    // R1, T34
+    #[test]
+    fn every_bad_key_is_refused_with_a_reason_of_its_own() {
+        use KeyHeaderError as Error;
+        let long = format!("\"{}\"", "k".repeat(256));
+        let cases: &[(&[&[u8]], Error)] = &[
+            (&[], Error::Missing),
+            (&[b"abc", b"def"], Error::Repeated),
+            (&[br#""abc", "def""#], Error::List),
+            (&[b"abc, def"], Error::List),
+            (&[br#""abc";a=1"#], Error::Parameters),
+            (&[br#""abc"#], Error::Malformed),
+            (&[br#""abc\d""#], Error::Malformed),
+            (&["schlüssel".as_bytes()], Error::Character),
+            (&[b"\"a\xffbc\""], Error::Character),
+            (&[b"a bc"], Error::Character),
+            (&[b"a\tbc"], Error::Character),
+            (&[b""], Error::Empty),
+            (&[br#""""#], Error::Empty),
+            (&[long.as_bytes()], Error::TooLong(255)),
+            (&[&long.as_bytes()[1..257]], Error::TooLong(255)),
+            (&[b"ab"], Error::TooShort(3)),
+        ];
+        let mut reasons = std::collections::HashSet::new();
+        for (lines, error) in cases {
+            assert_eq!(parse(KeySyntax::Either, lines), Err(*error), "{lines:?}");
+            reasons.insert(error.reason());
+        }
+        assert_eq!(reasons.len(), 9);
+    }
+}

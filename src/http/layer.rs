@@ -1,0 +1,194 @@
+//! The guard of one operation, as a layer.
+
+use std::{fmt, sync::Arc};
+
+use http::{HeaderName, Method};
+use tower_layer::Layer;
+
+use super::{Profile, Service, TenantResolver, replay};
+use crate::{
+    executor::Executor,
+    policy::Operation,
+    store::Store,
+    time::{Clock, SystemClock},
+};
+
+/// Guards the POST and PATCH requests of what it wraps: the effect of each idempotency key happens once.
+///
+/// The decision, in order:
+/// 1. GET, HEAD, PUT, DELETE and the like pass untouched (R5).
+/// 2. No verified tenant: 401. No key: 400. A key that is none: 400.
+/// 3. The key is reserved. What is known is answered: a replay, a mismatch, in flight, unknown, the store unavailable.
+/// 4. The handler runs, to its end even if the client has gone (T35), with an [`Execution`](crate::executor::Execution)
+///    in the request's extensions.
+/// 5. Its answer is kept, or its failure is written down as what it is.
+///
+/// ```
+/// use axum::{Router, routing::post};
+/// use lambda_idempotency::{
+///     executor::Execution,
+///     http::{Idempotency, JwtClaim},
+///     policy::Operation,
+///     store::memory::MemoryStore,
+/// };
+///
+/// async fn create(execution: Execution) -> String {
+///     execution.downstream_key("charge")
+/// }
+///
+/// let guard = Idempotency::new(MemoryStore::new(), Operation::new("create-payment")).tenant(JwtClaim("sub"));
+/// let app: Router = Router::new().route("/payments", post(create).layer(guard));
+/// ```
+///
+/// Without a tenant resolver it is no layer: that is a compile error, not an open door.
+pub struct Idempotency<S, T = NoTenant> {
+    store: Arc<S>,
+    operation: Operation,
+    tenant: Arc<T>,
+    profile: Profile,
+    methods: Vec<Method>,
+    kept_headers: Vec<HeaderName>,
+    status_path: String,
+    clock: Arc<dyn Clock>,
+}
+
+/// Nobody has said yet who the tenant is.
+#[derive(Clone, Copy, Debug)]
+pub struct NoTenant;
+
+impl<S: Store> Idempotency<S> {
+    /// A guard of `operation`, whose records are in `store`. Say next who the [`tenant`](Self::tenant) is.
+    pub fn new(store: S, operation: Operation) -> Self {
+        Self {
+            store: Arc::new(store),
+            operation,
+            tenant: Arc::new(NoTenant),
+            profile: Profile::default(),
+            methods: vec![Method::POST, Method::PATCH],
+            kept_headers: Vec::new(),
+            status_path: "/operations".to_owned(),
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// Says how the caller's tenant is found.
+    #[must_use]
+    pub fn tenant<T: TenantResolver>(self, tenant: T) -> Idempotency<S, T> {
+        Idempotency {
+            store: self.store,
+            operation: self.operation,
+            tenant: Arc::new(tenant),
+            profile: self.profile,
+            methods: self.methods,
+            kept_headers: self.kept_headers,
+            status_path: self.status_path,
+            clock: self.clock,
+        }
+    }
+}
+
+impl<S, T> Idempotency<S, T> {
+    /// Speaks another contract than the IETF draft's.
+    #[must_use]
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+
+    /// Guards these methods in place of POST and PATCH.
+    #[must_use]
+    pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
+        self.methods = methods.into_iter().collect();
+        self
+    }
+
+    /// Keeps one more header of responses than [`SAFE_HEADERS`](super::SAFE_HEADERS).
+    ///
+    /// # Panics
+    /// Where `name` is no header name, or one that must not be replayed: a mistake in the program, found at start-up.
+    #[must_use]
+    pub fn keep_header(mut self, name: &str) -> Self {
+        let parsed =
+            HeaderName::try_from(name).unwrap_or_else(|error| panic!("keep_header({name:?}): {error}"));
+        assert!(replay::may_be_kept(&parsed), "keep_header({name:?}): this header must not be replayed");
+        self.kept_headers.push(parsed);
+        self
+    }
+
+    /// Where your API serves the status of operations, for [`WhileInFlight::Accept`](crate::policy::WhileInFlight):
+    /// `<path>/<key>?operation=<name>`. Default: `/operations`.
+    #[must_use]
+    pub fn status_path(mut self, path: impl Into<String>) -> Self {
+        self.status_path = path.into();
+        self
+    }
+
+    /// Goes by another clock: for tests.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+}
+
+impl<S, T> Clone for Idempotency<S, T> {
+    fn clone(&self) -> Self {
+        Self {
+            store: self.store.clone(),
+            operation: self.operation.clone(),
+            tenant: self.tenant.clone(),
+            profile: self.profile.clone(),
+            methods: self.methods.clone(),
+            kept_headers: self.kept_headers.clone(),
+            status_path: self.status_path.clone(),
+            clock: self.clock.clone(),
+        }
+    }
+}
+
+impl<S, T> fmt::Debug for Idempotency<S, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Idempotency").field("operation", self.operation.name()).finish_non_exhaustive()
+    }
+}
+
+impl<S: Store, T: TenantResolver, I> Layer<I> for Idempotency<S, T> {
+    type Service = Service<S, T, I>;
+
+    fn layer(&self, inner: I) -> Self::Service {
+        let executor = Executor::with_clock(self.store.clone(), self.operation.clone(), self.clock.clone());
+        Service::new(Guard { layer: self.clone(), executor }, inner)
+    }
+}
+
+/// What the guard's services share.
+pub(super) struct Guard<S, T> {
+    layer: Idempotency<S, T>,
+    pub(super) executor: Executor<Arc<S>>,
+}
+
+impl<S, T: TenantResolver> Guard<S, T> {
+    pub(super) fn guards(&self, method: &Method) -> bool {
+        self.layer.methods.contains(method)
+    }
+
+    pub(super) fn tenant(&self) -> &T {
+        &self.layer.tenant
+    }
+
+    pub(super) fn operation(&self) -> &Operation {
+        &self.layer.operation
+    }
+
+    pub(super) fn profile(&self) -> &Profile {
+        &self.layer.profile
+    }
+
+    pub(super) fn kept_headers(&self) -> &[HeaderName] {
+        &self.layer.kept_headers
+    }
+
+    pub(super) fn status_path(&self) -> &str {
+        &self.layer.status_path
+    }
+}

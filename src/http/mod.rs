@@ -1,0 +1,35 @@
+//! The guard for HTTP: a `tower` layer for `lambda_http` services and `axum` routes alike.
+
+mod body;
+mod header;
+mod layer;
+mod problem;
+mod profile;
+mod replay;
+mod service;
+mod status;
+mod tenant;
+
+pub use body::{BodyError, GuardedBody};
+pub use header::{KeyHeaderError, KeySyntax};
+pub use layer::{Idempotency, NoTenant};
+pub use problem::{Problem, ProblemType};
+pub use profile::Profile;
+pub use replay::SAFE_HEADERS;
+pub use service::{Outcome, Service};
+pub use status::operation_status;
+pub use tenant::{
+    ContextTenant, IamAccount, IamCaller, JwtClaim, LambdaAuthorizer, SingleTenant, TenantResolver,
+};
+
+use http::HeaderName;
+
+/// The request header with the client's key
+/// ([draft-ietf-httpapi-idempotency-key-header](https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/)).
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The response header that tells a replay from a first answer: `true`.
+pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// The response header that tells until when the answer is replayed: an HTTP date.
+pub const IDEMPOTENCY_EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");

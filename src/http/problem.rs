@@ -1,0 +1,208 @@
+//! What clients are told when they get no answer: problem documents (RFC 9457) with stable types.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_TYPE, LINK, RETRY_AFTER},
+};
+use http_body_util::Full;
+use serde::Serialize;
+
+use super::Profile;
+
+/// What a problem's `type` begins with.
+const TYPE_PREFIX: &str = "urn:lambda-idempotency:";
+
+/// The problems that the guard answers with. Their names are stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ProblemType {
+    /// A guarded operation was called without a key.
+    KeyMissing,
+    /// The key is none; `reason` says why.
+    KeyMalformed,
+    /// Nobody verified who the caller is.
+    TenantMissing,
+    /// The body is too long to be read.
+    BodyTooLong,
+    /// The body could not be read to its end.
+    BodyUnreadable,
+    /// The key was used for another request.
+    KeyReused,
+    /// The first request under this key is still being worked on.
+    InFlight,
+    /// Perhaps the operation was executed; it is being found out.
+    OutcomeUnknown,
+    /// The store of records does not answer; nothing was done.
+    StoreUnavailable,
+    /// There is a record that cannot be read; nothing was done.
+    RecordUnreadable,
+    /// No operation of this key is known.
+    OperationNotFound,
+    /// The operation of this key is past its time.
+    OperationExpired,
+    /// The route is not set up as it should be; nothing was done.
+    NotGuarded,
+}
+
+impl ProblemType {
+    /// The name in the `type` URI.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::KeyMissing => "key-missing",
+            Self::KeyMalformed => "key-malformed",
+            Self::TenantMissing => "tenant-missing",
+            Self::BodyTooLong => "body-too-long",
+            Self::BodyUnreadable => "body-unreadable",
+            Self::KeyReused => "key-reused",
+            Self::InFlight => "in-flight",
+            Self::OutcomeUnknown => "outcome-unknown",
+            Self::StoreUnavailable => "store-unavailable",
+            Self::RecordUnreadable => "record-unreadable",
+            Self::OperationNotFound => "operation-not-found",
+            Self::OperationExpired => "operation-expired",
+            Self::NotGuarded => "not-guarded",
+        }
+    }
+
+    /// The `type` URI.
+    pub fn uri(self) -> String {
+        format!("{TYPE_PREFIX}{}", self.name())
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::KeyMissing => "This operation needs an Idempotency-Key",
+            Self::KeyMalformed => "The Idempotency-Key is malformed",
+            Self::TenantMissing => "The caller is not authenticated",
+            Self::BodyTooLong => "The request body is too long",
+            Self::BodyUnreadable => "The request body could not be read",
+            Self::KeyReused => "The Idempotency-Key was used for another request",
+            Self::InFlight => "A request with this Idempotency-Key is in progress",
+            Self::OutcomeUnknown => "The outcome of this operation is not known yet",
+            Self::StoreUnavailable => "The service cannot guard this operation now",
+            Self::RecordUnreadable => "The record of this operation cannot be read now",
+            Self::OperationNotFound => "No such operation",
+            Self::OperationExpired => "The operation is past its time",
+            Self::NotGuarded => "This operation is not guarded",
+        }
+    }
+
+    /// What to do.
+    const fn advice(self) -> &'static str {
+        match self {
+            Self::KeyMissing => {
+                "Send the request with an Idempotency-Key that you made for this intent alone."
+            }
+            Self::KeyMalformed => "Send one key of 1 to 255 visible ASCII characters, such as a UUID.",
+            Self::TenantMissing => "Send the request with valid credentials.",
+            Self::BodyTooLong => "Send a shorter body.",
+            Self::BodyUnreadable => "Send the request again with the same key.",
+            Self::KeyReused => {
+                "Repeat a request exactly to retry it; for a new intent, use a new key. Nothing was done."
+            }
+            Self::InFlight => "Send the same request with the same key after the time in Retry-After.",
+            Self::OutcomeUnknown => {
+                "It may have been executed. Do not use a new key: send the same request with the same key after the \
+                 time in Retry-After, until the outcome is known."
+            }
+            Self::StoreUnavailable | Self::RecordUnreadable => {
+                "Nothing was done. Send the same request with the same key after the time in Retry-After."
+            }
+            Self::OperationNotFound => {
+                "Check key and operation, and that the credentials are the ones it was sent with."
+            }
+            Self::OperationExpired => "Its answer is no longer kept. Look the resource itself up.",
+            Self::NotGuarded => "Nothing was done. This is a fault of the service.",
+        }
+    }
+}
+
+/// A problem document on its way to a client.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    problem: ProblemType,
+    status: StatusCode,
+    detail: Option<String>,
+    reason: Option<&'static str>,
+    retry_after: Option<Duration>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: String,
+    code: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
+impl Problem {
+    /// A problem of this type, with this status.
+    pub fn new(problem: ProblemType, status: StatusCode) -> Self {
+        Self { problem, status, detail: None, reason: None, retry_after: None }
+    }
+
+    /// Says what is wrong in particular. Nothing internal, and nothing that the client sent.
+    #[must_use]
+    pub fn detail(mut self, detail: String) -> Self {
+        self.detail = Some(detail);
+        self
+    }
+
+    /// Says why in one stable word.
+    #[must_use]
+    pub fn reason(mut self, reason: &'static str) -> Self {
+        self.reason = Some(reason);
+        self
+    }
+
+    /// Says when to come back: at least a second, in whole seconds.
+    #[must_use]
+    pub fn retry_after(mut self, span: Duration) -> Self {
+        self.retry_after = Some(span);
+        self
+    }
+
+    /// The response, in the words of `profile`.
+    pub fn into_response(self, profile: &Profile) -> Response<Full<Bytes>> {
+        let advice = self.problem.advice();
+        let document = Document {
+            r#type: self.problem.uri(),
+            title: self.problem.title(),
+            status: self.status.as_u16(),
+            detail: match self.detail {
+                Some(detail) => format!("{detail}. {advice}"),
+                None => advice.to_owned(),
+            },
+            code: profile.code(self.problem),
+            reason: self.reason,
+        };
+        // Strings and a number: this cannot fail; an empty body with the right status would still be true.
+        let body = serde_json::to_vec(&document).unwrap_or_default();
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(span) = self.retry_after {
+            headers.insert(RETRY_AFTER, seconds(span));
+        }
+        if let Some(url) = &profile.documentation {
+            let link = format!("<{url}>; rel=\"describedby\"; type=\"text/html\"");
+            if let Ok(link) = HeaderValue::try_from(link) {
+                headers.insert(LINK, link);
+            }
+        }
+        response
+    }
+}
+
+/// A span in whole seconds, rounded up, at least one.
+pub(super) fn seconds(span: Duration) -> HeaderValue {
+    HeaderValue::from(u64::try_from(span.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1))
+}

@@ -1,0 +1,133 @@
+//! Contract profiles: which codes and headers an API speaks (R6).
+
+use std::borrow::Cow;
+
+use http::StatusCode;
+
+use super::{KeySyntax, ProblemType};
+use crate::policy::ServerErrors;
+
+/// What an API's idempotency contract says. Choose one for each API, document it, change what differs.
+///
+/// | | IETF draft | Stripe v1 | ACP |
+/// | --- | --- | --- | --- |
+/// | key missing or malformed | 400 | 400 | 400 |
+/// | same key, other request | 422 | 400 `idempotency_error` | 422 `idempotency_conflict` |
+/// | in flight | 409 | 409 `idempotency_key_in_use` | 409 `idempotency_in_flight` |
+/// | outcome unknown | 409 | 409 | 409 |
+/// | a handler's 5xx | reconciled | kept and replayed | reconciled, never kept |
+///
+/// ```
+/// use http::StatusCode;
+/// use lambda_idempotency::http::Profile;
+///
+/// let profile = Profile::ietf_draft()
+///     .documentation("https://api.example.com/docs/idempotency")
+///     .mismatch(StatusCode::CONFLICT);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Profile {
+    pub(super) mismatch: StatusCode,
+    pub(super) in_flight: StatusCode,
+    pub(super) unknown: StatusCode,
+    pub(super) server_errors: ServerErrors,
+    pub(super) key_syntax: KeySyntax,
+    pub(super) documentation: Option<Cow<'static, str>>,
+    codes: fn(ProblemType) -> &'static str,
+}
+
+impl Profile {
+    /// [draft-ietf-httpapi-idempotency-key-header](https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/):
+    /// 400, 409 and 422, as `application/problem+json`.
+    pub fn ietf_draft() -> Self {
+        Self {
+            mismatch: StatusCode::UNPROCESSABLE_ENTITY,
+            in_flight: StatusCode::CONFLICT,
+            unknown: StatusCode::CONFLICT,
+            server_errors: ServerErrors::Reconcile,
+            key_syntax: KeySyntax::Either,
+            documentation: None,
+            codes: ProblemType::name,
+        }
+    }
+
+    /// [Stripe's API v1](https://docs.stripe.com/api/idempotent_requests): 400 for another request under the same key,
+    /// and a 5xx is the answer like any other.
+    pub fn stripe() -> Self {
+        Self {
+            mismatch: StatusCode::BAD_REQUEST,
+            server_errors: ServerErrors::Keep,
+            codes: |problem| match problem {
+                ProblemType::KeyReused => "idempotency_error",
+                ProblemType::InFlight => "idempotency_key_in_use",
+                other => other.name(),
+            },
+            ..Self::ietf_draft()
+        }
+    }
+
+    /// The Agentic Commerce Protocol: 422 and 409 with codes of its own, and a 5xx is never kept as an answer.
+    pub fn acp() -> Self {
+        Self {
+            codes: |problem| match problem {
+                ProblemType::KeyReused => "idempotency_conflict",
+                ProblemType::InFlight => "idempotency_in_flight",
+                ProblemType::KeyMissing => "idempotency_key_required",
+                other => other.name(),
+            },
+            ..Self::ietf_draft()
+        }
+    }
+
+    /// The status for another request under the same key.
+    #[must_use]
+    pub fn mismatch(mut self, status: StatusCode) -> Self {
+        self.mismatch = status;
+        self
+    }
+
+    /// The status for a duplicate of an operation in flight.
+    #[must_use]
+    pub fn in_flight(mut self, status: StatusCode) -> Self {
+        self.in_flight = status;
+        self
+    }
+
+    /// The status for a duplicate of an operation whose outcome is not known.
+    #[must_use]
+    pub fn unknown(mut self, status: StatusCode) -> Self {
+        self.unknown = status;
+        self
+    }
+
+    /// How clients may write the key.
+    #[must_use]
+    pub fn key_syntax(mut self, syntax: KeySyntax) -> Self {
+        self.key_syntax = syntax;
+        self
+    }
+
+    /// Where your API documents this contract: problems link there.
+    ///
+    /// # Panics
+    /// Where `url` holds what cannot stand in a `Link` header: a mistake in the program, found at start-up.
+    #[must_use]
+    pub fn documentation(mut self, url: impl Into<Cow<'static, str>>) -> Self {
+        let url = url.into();
+        let fits =
+            !url.is_empty() && url.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'<' | b'>' | b'"'));
+        assert!(fits, "documentation({url:?}) is no URL that can stand in a Link header");
+        self.documentation = Some(url);
+        self
+    }
+
+    pub(super) fn code(&self, problem: ProblemType) -> &'static str {
+        (self.codes)(problem)
+    }
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self::ietf_draft()
+    }
+}

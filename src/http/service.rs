@@ -1,0 +1,335 @@
+//! The guard at work: one request from its key to its answer.
+
+use std::{
+    fmt, mem,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{
+    HeaderValue, Request, Response, StatusCode,
+    header::{CONTENT_TYPE, LOCATION, RETRY_AFTER},
+    request::Parts,
+    response,
+};
+use http_body::Body;
+use http_body_util::{BodyExt, Either, Full, Limited};
+use lambda_http::RequestExt;
+use tracing::Instrument;
+
+use super::{
+    BodyError, GuardedBody, KeyHeaderError, Problem, ProblemType, TenantResolver, layer::Guard,
+    problem::seconds, replay, status,
+};
+use crate::{
+    executor::{self, Ended, Ending, Execution, Owned, Reserved},
+    fingerprint::{Content, Fingerprints},
+    key::{IdempotencyKey, RecordKey},
+    policy::{ServerErrors, WhileInFlight},
+    record::UnknownCause,
+    store::Store,
+    time::Timestamp,
+};
+
+/// The longest body that is read, of a request and of a response: what a Lambda invocation can carry (6 MB).
+const LONGEST_BODY: usize = 6 * 1024 * 1024;
+
+/// How long a handler's response body may take where no deadline says it (T37).
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The furthest that a client is sent away while an outcome is being found out.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
+
+/// What a handler says of its effect, where the status code does not say it: put it into the response's extensions.
+///
+/// ```
+/// use axum::{Extension, http::StatusCode, response::IntoResponse};
+/// use lambda_idempotency::http::Outcome;
+///
+/// /// The connection was refused: the charge certainly did not happen.
+/// fn provider_is_away() -> impl IntoResponse {
+///     (StatusCode::SERVICE_UNAVAILABLE, Extension(Outcome::NotExecuted), "try again")
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The response is the operation's answer, whatever its status.
+    Completed,
+    /// Certainly nothing was done: the key is released, a retry runs.
+    NotExecuted,
+    /// Perhaps something was done: `unknown`, until reconciliation has found out.
+    PerhapsExecuted,
+}
+
+/// What [`Idempotency`](super::Idempotency) makes of a service.
+pub struct Service<S, T, I> {
+    guard: Arc<Guard<S, T>>,
+    inner: I,
+}
+
+impl<S, T, I> Service<S, T, I> {
+    pub(super) fn new(guard: Guard<S, T>, inner: I) -> Self {
+        Self { guard: Arc::new(guard), inner }
+    }
+}
+
+impl<S, T, I: Clone> Clone for Service<S, T, I> {
+    fn clone(&self) -> Self {
+        Self { guard: self.guard.clone(), inner: self.inner.clone() }
+    }
+}
+
+impl<S, T, I> fmt::Debug for Service<S, T, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service").finish_non_exhaustive()
+    }
+}
+
+impl<S, T, I, B, R> tower_service::Service<Request<B>> for Service<S, T, I>
+where
+    S: Store,
+    T: TenantResolver,
+    B: GuardedBody,
+    I: tower_service::Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    I::Future: Send + 'static,
+    I::Error: fmt::Display + Send + 'static,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Either<Full<Bytes>, R>>;
+    type Error = I::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, I::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        if !self.guard.guards(request.method()) {
+            let answer = self.inner.call(request);
+            return Box::pin(async { Ok(answer.await?.map(Either::Right)) });
+        }
+        // The clone stays behind, and the one that was polled ready goes.
+        let clone = self.inner.clone();
+        let inner = mem::replace(&mut self.inner, clone);
+        let guard = self.guard.clone();
+        // A task of its own: the execution goes on to its end whatever becomes of the request's future (T35).
+        let execution = tokio::spawn(guarded(guard.clone(), inner, request).in_current_span());
+        Box::pin(async move {
+            let response = execution.await.unwrap_or_else(|error| {
+                tracing::error!(%error, "the guard's own task ended early");
+                unknown(&guard).into_response(guard.profile())
+            });
+            Ok(response.map(Either::Left))
+        })
+    }
+}
+
+type Answer = Response<Full<Bytes>>;
+
+async fn guarded<S, T, I, B, R>(guard: Arc<Guard<S, T>>, inner: I, request: Request<B>) -> Answer
+where
+    S: Store,
+    T: TenantResolver,
+    B: GuardedBody,
+    I: tower_service::Service<Request<B>, Response = Response<R>> + Send,
+    I::Future: Send,
+    I::Error: fmt::Display,
+    R: Body<Data = Bytes> + Send,
+    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (mut parts, body) = request.into_parts();
+    let (understood, body) = match understand(&guard, &parts, body).await {
+        Ok(understood) => understood,
+        Err(problem) => return problem.into_response(guard.profile()),
+    };
+    let refused = match guard.executor.reserve(&understood).await {
+        Reserved::Owned(owned) => {
+            parts.extensions.insert(owned.execution().clone());
+            let request = Request::from_parts(parts, body);
+            return execute(&guard, owned, inner, request).await;
+        }
+        Reserved::Replay(replay) => return replay::response(replay),
+        Reserved::InFlight => return in_flight(&guard, understood.key.idempotency_key()),
+        Reserved::Mismatch => Problem::new(ProblemType::KeyReused, guard.profile().mismatch),
+        Reserved::Unknown { reconcile_at } => {
+            let wait = reconcile_at.since(guard.executor.clock().now());
+            Problem::new(ProblemType::OutcomeUnknown, guard.profile().unknown)
+                .retry_after(wait.clamp(guard.operation().retry_after_span(), LONGEST_RETRY_AFTER))
+        }
+        Reserved::Unavailable => unavailable(&guard, ProblemType::StoreUnavailable),
+        Reserved::Unreadable => unavailable(&guard, ProblemType::RecordUnreadable),
+    };
+    refused.into_response(guard.profile())
+}
+
+/// Parses what the guard needs, as the request came (T24).
+async fn understand<S, T: TenantResolver, B: GuardedBody>(
+    guard: &Guard<S, T>,
+    parts: &Parts,
+    body: B,
+) -> Result<(executor::Request, B), Problem> {
+    let operation = guard.operation();
+    let tenant = (guard.tenant().tenant(parts))
+        .ok_or_else(|| Problem::new(ProblemType::TenantMissing, StatusCode::UNAUTHORIZED))?;
+    let key = guard.profile().key_syntax.key(&parts.headers, operation.shortest_key()).map_err(|error| {
+        let problem = match error {
+            KeyHeaderError::Missing => ProblemType::KeyMissing,
+            _ => ProblemType::KeyMalformed,
+        };
+        Problem::new(problem, StatusCode::BAD_REQUEST).detail(error.to_string()).reason(error.reason())
+    })?;
+    let target = format!("{} {}", parts.method, parts.uri.path_and_query().map_or("/", |path| path.as_str()));
+    let json = is_json(parts);
+    let look = |body: &[u8]| {
+        let content = Content { target: &target, json, body };
+        Fingerprints::of(operation.name().as_str(), &content, operation.rule(), operation.former_rules())
+    };
+    let (fingerprints, body) = body.inspect(LONGEST_BODY, look).await.map_err(|error| match error {
+        BodyError::TooLong(_) => Problem::new(ProblemType::BodyTooLong, StatusCode::PAYLOAD_TOO_LARGE),
+        BodyError::Broken => Problem::new(ProblemType::BodyUnreadable, StatusCode::BAD_REQUEST),
+    })?;
+    let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
+    let key = RecordKey::new(tenant, operation.name().clone(), key);
+    Ok((executor::Request { key, fingerprints, deadline }, body))
+}
+
+fn is_json(parts: &Parts) -> bool {
+    let value = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    media_type == "application/json" || media_type.ends_with("+json")
+}
+
+/// Runs the handler, and writes down how it ended.
+async fn execute<S, T, I, B, R>(guard: &Guard<S, T>, owned: Owned, inner: I, request: Request<B>) -> Answer
+where
+    S: Store,
+    T: TenantResolver,
+    I: tower_service::Service<Request<B>, Response = Response<R>>,
+    I::Error: fmt::Display,
+    R: Body<Data = Bytes>,
+    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let execution = owned.execution().clone();
+    let handled = AssertUnwindSafe(handle(guard, &execution, inner, request)).catch_unwind().await;
+    let (ending, answer) = match handled {
+        Ok(Ok((parts, body))) => (ending(guard, &parts, &body), Some((parts, body))),
+        Ok(Err(cause)) => (Ending::PerhapsExecuted(cause), None),
+        Err(_) => {
+            // The panic's own message has been printed by the panic hook; it is not repeated to anybody.
+            let key = execution.record_key().hash();
+            tracing::error!(%key, operation = %execution.operation(), "the handler panicked");
+            (Ending::PerhapsExecuted(UnknownCause::Panicked), None)
+        }
+    };
+    let expires_at = match guard.executor.end(owned, ending).await {
+        Ended::Superseded(kept) => return replay::response(kept),
+        Ended::Written { expires_at } => expires_at,
+        Ended::Fenced | Ended::Unwritten => None,
+    };
+    let Some((mut parts, body)) = answer else {
+        return unknown(guard).into_response(guard.profile());
+    };
+    if let (Some(expires_at), true) = (expires_at, keeps(guard, &parts)) {
+        replay::tell_expiry(&mut parts.headers, expires_at);
+    }
+    Response::from_parts(parts, Full::new(body))
+}
+
+/// The handler's response, whole, in bounded time and size (T37).
+async fn handle<S, T, I, B, R>(
+    guard: &Guard<S, T>,
+    execution: &Execution,
+    mut inner: I,
+    request: Request<B>,
+) -> Result<(response::Parts, Bytes), UnknownCause>
+where
+    S: Store,
+    T: TenantResolver,
+    I: tower_service::Service<Request<B>, Response = Response<R>>,
+    I::Error: fmt::Display,
+    R: Body<Data = Bytes>,
+    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (key, operation) = (execution.record_key().hash(), execution.operation());
+    let response = inner.call(request).await.map_err(|error| {
+        tracing::error!(%key, %operation, %error, "the handler failed: perhaps executed");
+        UnknownCause::HandlerFailed
+    })?;
+    let (parts, body) = response.into_parts();
+    let clock = guard.executor.clock();
+    let time = execution.deadline().map_or(BODY_TIMEOUT, |deadline| deadline.since(clock.now()));
+    let body = tokio::select! {
+        biased;
+        body = Limited::new(body, LONGEST_BODY).collect() => body.map_err(|error| error.to_string()),
+        () = clock.sleep(time) => Err("it did not end in time".to_owned()),
+    };
+    match body {
+        Ok(body) => Ok((parts, body.to_bytes())),
+        Err(error) => {
+            tracing::error!(%key, %operation, error, "the handler's response body was lost: perhaps executed");
+            Err(UnknownCause::ResponseLost)
+        }
+    }
+}
+
+/// What a response says of its effect (R13, R15).
+fn outcome<S, T: TenantResolver>(guard: &Guard<S, T>, parts: &response::Parts) -> Outcome {
+    if let Some(said) = parts.extensions.get::<Outcome>() {
+        return *said;
+    }
+    if !parts.status.is_server_error() {
+        return Outcome::Completed;
+    }
+    match guard.operation().chosen_server_errors().unwrap_or(guard.profile().server_errors) {
+        ServerErrors::Reconcile => Outcome::PerhapsExecuted,
+        ServerErrors::Keep => Outcome::Completed,
+        ServerErrors::RetryFresh => Outcome::NotExecuted,
+    }
+}
+
+fn keeps<S, T: TenantResolver>(guard: &Guard<S, T>, parts: &response::Parts) -> bool {
+    outcome(guard, parts) == Outcome::Completed
+}
+
+fn ending<S, T: TenantResolver>(guard: &Guard<S, T>, parts: &response::Parts, body: &Bytes) -> Ending {
+    match outcome(guard, parts) {
+        Outcome::Completed => Ending::Completed {
+            status: parts.status.as_u16(),
+            headers: replay::kept_headers(&parts.headers, guard.kept_headers()),
+            body: body.clone(),
+        },
+        Outcome::NotExecuted => Ending::NotExecuted,
+        Outcome::PerhapsExecuted => Ending::PerhapsExecuted(UnknownCause::HandlerFailed),
+    }
+}
+
+fn in_flight<S, T: TenantResolver>(guard: &Guard<S, T>, key: &IdempotencyKey) -> Answer {
+    let retry_after = guard.operation().retry_after_span();
+    if guard.operation().in_flight() != WhileInFlight::Accept {
+        let problem = Problem::new(ProblemType::InFlight, guard.profile().in_flight);
+        return problem.retry_after(retry_after).into_response(guard.profile());
+    }
+    let mut accepted = status::in_progress();
+    *accepted.status_mut() = StatusCode::ACCEPTED;
+    accepted.headers_mut().insert(RETRY_AFTER, seconds(retry_after));
+    let url = status::url(guard.status_path(), guard.operation().name(), key);
+    if let Ok(url) = HeaderValue::try_from(url) {
+        accepted.headers_mut().insert(LOCATION, url);
+    }
+    accepted
+}
+
+fn unavailable<S, T: TenantResolver>(guard: &Guard<S, T>, problem: ProblemType) -> Problem {
+    Problem::new(problem, StatusCode::SERVICE_UNAVAILABLE).retry_after(guard.operation().retry_after_span())
+}
+
+fn unknown<S, T: TenantResolver>(guard: &Guard<S, T>) -> Problem {
+    Problem::new(ProblemType::OutcomeUnknown, StatusCode::INTERNAL_SERVER_ERROR)
+        .retry_after(guard.operation().retry_after_span())
+}

@@ -1,0 +1,146 @@
+//! Who the caller is, from what verified the caller: never from the body, the path or a plain header (R2).
+
+use http::request::Parts;
+use lambda_http::{
+    RequestExt, aws_lambda_events::apigw::ApiGatewayRequestAuthorizer, request::RequestContext,
+};
+
+use crate::key::Tenant;
+
+/// Finds the verified caller of a request. None found: the request is refused with 401.
+///
+/// Functions `Fn(&Parts) -> Option<Tenant>` are resolvers too, for what this module does not know. Nothing in it may
+/// come from what a client can set.
+pub trait TenantResolver: Send + Sync + 'static {
+    /// The caller's tenant.
+    fn tenant(&self, request: &Parts) -> Option<Tenant>;
+}
+
+impl<F> TenantResolver for F
+where
+    F: Fn(&Parts) -> Option<Tenant> + Send + Sync + 'static,
+{
+    fn tenant(&self, request: &Parts) -> Option<Tenant> {
+        self(request)
+    }
+}
+
+/// A claim of the token that API Gateway's JWT authorizer (HTTP API) or Cognito authorizer (REST API) verified.
+#[derive(Clone, Copy, Debug)]
+pub struct JwtClaim(
+    /// The claim's name, such as `sub`.
+    pub &'static str,
+);
+
+impl TenantResolver for JwtClaim {
+    fn tenant(&self, request: &Parts) -> Option<Tenant> {
+        match request.request_context_ref()? {
+            RequestContext::ApiGatewayV2(context) => {
+                parse(context.authorizer.as_ref()?.jwt.as_ref()?.claims.get(self.0)?)
+            }
+            RequestContext::ApiGatewayV1(context) => {
+                parse(context.authorizer.fields.get("claims")?.get(self.0)?.as_str()?)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A field that your Lambda authorizer put into its context.
+#[derive(Clone, Copy, Debug)]
+pub struct LambdaAuthorizer(
+    /// The field's name, such as `tenantId`, or `principalId` for a REST API.
+    pub &'static str,
+);
+
+impl TenantResolver for LambdaAuthorizer {
+    fn tenant(&self, request: &Parts) -> Option<Tenant> {
+        let field =
+            |authorizer: &ApiGatewayRequestAuthorizer| parse(authorizer.fields.get(self.0)?.as_str()?);
+        match request.request_context_ref()? {
+            RequestContext::ApiGatewayV2(context) => field(context.authorizer.as_ref()?),
+            RequestContext::ApiGatewayV1(context) => field(&context.authorizer),
+            _ => None,
+        }
+    }
+}
+
+/// The AWS account of a caller that signed the request (IAM authorizer, function URL with `AWS_IAM`).
+#[derive(Clone, Copy, Debug)]
+pub struct IamAccount;
+
+impl TenantResolver for IamAccount {
+    fn tenant(&self, request: &Parts) -> Option<Tenant> {
+        match request.request_context_ref()? {
+            RequestContext::ApiGatewayV2(context) => {
+                parse(context.authorizer.as_ref()?.iam.as_ref()?.account_id.as_deref()?)
+            }
+            RequestContext::ApiGatewayV1(context) => {
+                // Set for requests that carry an API key alone, too; the ARN is there only where a signature was checked.
+                context.identity.user_arn.as_ref()?;
+                parse(context.identity.account_id.as_deref()?)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The IAM user or role of a caller that signed the request, as its ARN.
+///
+/// Of an assumed role the session's name is left out: a client that retries with new credentials is the same client.
+#[derive(Clone, Copy, Debug)]
+pub struct IamCaller;
+
+impl TenantResolver for IamCaller {
+    fn tenant(&self, request: &Parts) -> Option<Tenant> {
+        let arn = match request.request_context_ref()? {
+            RequestContext::ApiGatewayV2(context) => {
+                context.authorizer.as_ref()?.iam.as_ref()?.user_arn.as_deref()?
+            }
+            RequestContext::ApiGatewayV1(context) => context.identity.user_arn.as_deref()?,
+            _ => return None,
+        };
+        match arn.split_once(":assumed-role/") {
+            Some((_, role_and_session)) => {
+                let session = role_and_session.rsplit_once('/')?.1;
+                parse(&arn[..arn.len() - session.len() - 1])
+            }
+            None => parse(arn),
+        }
+    }
+}
+
+/// The tenant of a function in tenant isolation mode: `Context.tenant_id`.
+#[derive(Clone, Copy, Debug)]
+pub struct ContextTenant;
+
+impl TenantResolver for ContextTenant {
+    fn tenant(&self, request: &Parts) -> Option<Tenant> {
+        parse(request.lambda_context_ref()?.tenant_id.as_deref()?)
+    }
+}
+
+/// One tenant, said out loud: all callers of this API share one space of keys. Right where there is one caller, or where
+/// callers cannot see each other's answers anyway.
+#[derive(Clone, Debug)]
+pub struct SingleTenant(Tenant);
+
+impl SingleTenant {
+    /// The tenant of every request.
+    ///
+    /// # Panics
+    /// Where `name` is not 1 to 255 bytes without control characters.
+    pub fn new(name: &str) -> Self {
+        Self(Tenant::parse(name).unwrap_or_else(|error| panic!("single tenant {name:?}: {error}")))
+    }
+}
+
+impl TenantResolver for SingleTenant {
+    fn tenant(&self, _: &Parts) -> Option<Tenant> {
+        Some(self.0.clone())
+    }
+}
+
+fn parse(text: &str) -> Option<Tenant> {
+    Tenant::parse(text).ok()
+}

@@ -1,0 +1,65 @@
+//! What is counted, through the [`metrics`](::metrics) facade: install the recorder of your choice. Each counter has
+//! the label `operation`.
+
+use crate::key::OperationName;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
+    Created,
+    Replay,
+    InProgress,
+    KeyMisuse,
+    FailedRetry,
+    Unknown,
+    StoreError,
+    ZombieKey,
+    Unwritten,
+}
+
+impl Count {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Created => RESERVE_CREATED,
+            Self::Replay => RESERVE_REPLAY,
+            Self::InProgress => RESERVE_IN_PROGRESS,
+            Self::KeyMisuse => RESERVE_KEY_MISUSE,
+            Self::FailedRetry => RESERVE_FAILED_RETRY,
+            Self::Unknown => RESERVE_UNKNOWN,
+            Self::StoreError => STORE_ERROR,
+            Self::ZombieKey => ZOMBIE_KEY,
+            Self::Unwritten => COMPLETION_UNWRITTEN,
+        }
+    }
+
+    pub(crate) fn add(self, operation: &OperationName) {
+        ::metrics::counter!(self.name(), "operation" => operation.shared()).increment(1);
+    }
+}
+
+/// First executions.
+pub const RESERVE_CREATED: &str = "api.idempotency.reserve.created.count";
+
+/// Duplicates that were given the kept answer.
+pub const RESERVE_REPLAY: &str = "api.idempotency.reserve.replay.count";
+
+/// Duplicates of operations in flight.
+pub const RESERVE_IN_PROGRESS: &str = "api.idempotency.reserve.in_progress.count";
+
+/// Keys that came back with another request: a client's mistake, or an attack (R4).
+pub const RESERVE_KEY_MISUSE: &str = "api.idempotency.reserve.key_misuse.count";
+
+/// Executions after one that certainly did nothing.
+pub const RESERVE_FAILED_RETRY: &str = "api.idempotency.reserve.failed_retry.count";
+
+/// Duplicates of operations whose outcome is not known.
+pub const RESERVE_UNKNOWN: &str = "api.idempotency.reserve.unknown.count";
+
+/// Calls of the store that failed (R16).
+pub const STORE_ERROR: &str = "api.idempotency.store.error.count";
+
+/// Records whose worker was given up for dead: each stands for a crash.
+pub const ZOMBIE_KEY: &str = "api.idempotency.zombie_key.count";
+
+/// Outcomes that could not be written down in time; their callers got their answer.
+pub const COMPLETION_UNWRITTEN: &str = "api.idempotency.completion.unwritten.count";

@@ -1,0 +1,206 @@
+//! What a caller may do whose key already has a record: one pure function.
+
+use super::{Bid, KeptResponse, Record, Revision, State, UnknownCause};
+use crate::{
+    policy::{LeaseOver, Operation},
+    time::Timestamp,
+};
+
+/// What to do about an existing record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision<'a> {
+    /// The operation is completed: give this answer.
+    Replay {
+        /// The answer.
+        response: &'a KeptResponse,
+        /// Until when it is kept.
+        expires_at: Timestamp,
+    },
+    /// It is accepted or under way.
+    InFlight,
+    /// The key was used for another request.
+    Mismatch,
+    /// The record's fingerprint was made by a rule that this deployment does not know.
+    Incomparable,
+    /// Perhaps executed; reconciliation is at it.
+    Unknown {
+        /// When it asks next.
+        reconcile_at: Timestamp,
+    },
+    /// Run it: write this record first, where the existing one still stands.
+    TakeOver(Record),
+    /// The worker seems dead: write this record, where the existing one still stands, and decide again.
+    Expire(Record),
+}
+
+/// Decides what `bid` may do about `existing`.
+///
+/// In this order, because each step protects the next:
+/// 1. A settled record past its time is absent: the bid starts anew (T12).
+/// 2. Another request under the same key is refused, in every state (R4, T14).
+/// 3. A completed operation is replayed; a released one is taken over (R10).
+/// 4. A live lease is respected. One that is over is treated as the operation chose (R11).
+///
+/// `revision` marks the record to write, if there is one.
+pub fn decide<'a>(
+    existing: &'a Record,
+    bid: &Bid,
+    revision: Revision,
+    now: Timestamp,
+    operation: &Operation,
+) -> Decision<'a> {
+    if existing.expired(now) {
+        return Decision::TakeOver(Record::reserve(bid, revision, now));
+    }
+    match bid.fingerprints.matches(&existing.fingerprint) {
+        Some(true) => {}
+        Some(false) => return Decision::Mismatch,
+        None => return Decision::Incomparable,
+    }
+    match &existing.state {
+        State::Completed { response, expires_at, .. } => {
+            Decision::Replay { response, expires_at: *expires_at }
+        }
+        State::FailedRetryable { .. } => {
+            Decision::TakeOver(existing.again(bid.attempt, revision, bid.lease_until))
+        }
+        State::Unknown { reconcile_at, .. } => Decision::Unknown { reconcile_at: *reconcile_at },
+        State::Pending => Decision::InFlight,
+        State::InProgress { lease_until } if now < *lease_until => Decision::InFlight,
+        State::InProgress { .. } => match operation.lease_over() {
+            LeaseOver::Unknown => Decision::Expire(existing.unknown(revision, UnknownCause::LeaseOver, now)),
+            // Until phases are recorded there is one recovery point, the start: to resume is to run again.
+            LeaseOver::RunAgain | LeaseOver::Resume => {
+                Decision::TakeOver(existing.again(bid.attempt, revision, bid.lease_until))
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::record::{
+        AttemptId,
+        tests::{bid, bid_for, response},
+    };
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+    const LATER: Timestamp = Timestamp::from_secs(1_000_000);
+    const RETAIN: Duration = Duration::from_secs(60);
+
+    fn operation() -> Operation {
+        Operation::new("pay")
+    }
+
+    /// One record in each state, all of the same request.
+    fn in_each_state() -> Vec<Record> {
+        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let owner = reserved.attempt;
+        vec![
+            Record::accept(&bid("k"), Revision::mint(), NOW),
+            reserved.complete(owner, Revision::mint(), response(), NOW, RETAIN).unwrap(),
+            reserved.release(owner, Revision::mint(), NOW, RETAIN).unwrap(),
+            reserved.doubt(owner, Revision::mint(), UnknownCause::Panicked, NOW).unwrap(),
+            reserved,
+        ]
+    }
+
+    // R4, T14
+    #[test]
+    fn another_request_under_the_same_key_is_a_mismatch_in_every_state() {
+        for record in in_each_state() {
+            let decision = decide(&record, &bid_for("k", "other"), Revision::mint(), NOW, &operation());
+            assert_eq!(decision, Decision::Mismatch, "{}", record.state.name());
+        }
+        // And where the lease is over.
+        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let decision = decide(&reserved, &bid_for("k", "other"), Revision::mint(), LATER, &operation());
+        assert_eq!(decision, Decision::Mismatch);
+    }
+
+    // T12
+    #[test]
+    fn a_settled_record_past_its_time_is_absent_whatever_was_asked() {
+        for record in in_each_state().into_iter().filter(|record| record.state.expires_at().is_some()) {
+            for bid in [bid("k"), bid_for("k", "other")] {
+                let Decision::TakeOver(next) = decide(&record, &bid, Revision::mint(), LATER, &operation())
+                else {
+                    panic!("an expired {} was not absent", record.state.name());
+                };
+                assert_eq!((next.attempts, next.created_at), (1, LATER));
+                assert_eq!(next.fingerprint, bid.fingerprints.current());
+            }
+        }
+    }
+
+    // R10
+    #[test]
+    fn a_released_record_is_taken_over_as_one_more_attempt() {
+        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let released = reserved.release(reserved.attempt, Revision::mint(), NOW, RETAIN).unwrap();
+        let (bid, revision) = (bid("k"), Revision::mint());
+        let Decision::TakeOver(next) = decide(&released, &bid, revision, NOW, &operation()) else {
+            panic!("not taken over");
+        };
+        assert_eq!((next.attempt, next.attempts, next.revision), (bid.attempt, 2, revision));
+        assert_eq!(next.created_at, reserved.created_at);
+    }
+
+    // R11
+    #[test]
+    fn a_lease_that_is_over_is_treated_as_the_operation_chose() {
+        let record = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let after = |lease_over| operation().when_lease_over(lease_over);
+        let unknown = after(LeaseOver::Unknown);
+        let Decision::Expire(next) = decide(&record, &bid("k"), Revision::mint(), LATER, &unknown) else {
+            panic!("not expired");
+        };
+        assert_eq!((next.state.name(), next.attempt), ("unknown", record.attempt));
+        for choice in [LeaseOver::RunAgain, LeaseOver::Resume] {
+            let (bid, operation) = (bid("k"), after(choice));
+            let Decision::TakeOver(next) = decide(&record, &bid, Revision::mint(), LATER, &operation) else {
+                panic!("not taken over");
+            };
+            assert_eq!(next.attempt, bid.attempt);
+        }
+    }
+
+    // R11, T28
+    #[test]
+    fn a_live_lease_is_respected_to_its_last_millisecond() {
+        let record = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let State::InProgress { lease_until } = record.state else { panic!("not in progress") };
+        let just_before = Timestamp::from_millis(lease_until.as_millis() - 1);
+        for choice in [LeaseOver::Unknown, LeaseOver::RunAgain, LeaseOver::Resume] {
+            let operation = operation().when_lease_over(choice);
+            let at = |now| decide(&record, &bid("k"), Revision::mint(), now, &operation);
+            assert_eq!(at(just_before), Decision::InFlight);
+            assert_ne!(at(lease_until), Decision::InFlight);
+        }
+    }
+
+    // R28
+    #[test]
+    fn unknown_blocks_every_retry_whatever_the_operation_chose_and_however_late() {
+        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let unknown =
+            reserved.doubt(reserved.attempt, Revision::mint(), UnknownCause::HandlerFailed, NOW).unwrap();
+        for choice in [LeaseOver::Unknown, LeaseOver::RunAgain, LeaseOver::Resume] {
+            let operation = operation().when_lease_over(choice);
+            let decision = decide(&unknown, &bid("k"), Revision::mint(), LATER, &operation);
+            assert_eq!(decision, Decision::Unknown { reconcile_at: NOW });
+        }
+    }
+
+    // T3
+    #[test]
+    fn the_owner_of_a_record_does_not_recognise_itself_in_a_new_invocation() {
+        let record = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let redelivered = Bid { attempt: AttemptId::mint(), ..bid("k") };
+        let decision = decide(&record, &redelivered, Revision::mint(), NOW, &operation());
+        assert_eq!(decision, Decision::InFlight);
+    }
+}

@@ -1,0 +1,239 @@
+//! Every way from one record to the next.
+//!
+//! A transition takes the record that was seen and gives the one to write in its place; the store writes it only where
+//! the seen revision still stands. Owners' transitions ([`complete`](Record::complete), [`release`](Record::release),
+//! [`doubt`](Record::doubt), [`extend`](Record::extend)) are fenced by the attempt: a worker that lost its record to
+//! another execution, or to reconciliation, can change nothing (R12).
+
+use std::time::Duration;
+
+use super::{AttemptId, Bid, KeptResponse, Record, Revision, State, UnknownCause};
+use crate::time::Timestamp;
+
+/// Why a worker may not change a record any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fenced {
+    /// Another execution owns it.
+    #[error("another execution owns the record")]
+    OwnedByAnother,
+    /// It is settled: by reconciliation, or by an earlier write of this execution.
+    #[error("the record is settled as {0}")]
+    Settled(&'static str),
+    /// It is not in progress.
+    #[error("the record is {0}, not in progress")]
+    NotInProgress(&'static str),
+}
+
+impl Record {
+    /// The record of a first execution: absent → in progress.
+    pub fn reserve(bid: &Bid, revision: Revision, now: Timestamp) -> Self {
+        Self {
+            key: bid.key.clone(),
+            revision,
+            attempt: bid.attempt,
+            attempts: 1,
+            fingerprint: bid.fingerprints.current(),
+            created_at: now,
+            state: State::InProgress { lease_until: bid.lease_until },
+        }
+    }
+
+    /// The record of work to be done later: absent → pending.
+    pub fn accept(bid: &Bid, revision: Revision, now: Timestamp) -> Self {
+        Self { attempts: 0, state: State::Pending, ..Self::reserve(bid, revision, now) }
+    }
+
+    /// A worker takes accepted work: pending → in progress.
+    pub fn claim(
+        &self,
+        attempt: AttemptId,
+        revision: Revision,
+        lease_until: Timestamp,
+    ) -> Result<Self, Fenced> {
+        match &self.state {
+            State::Pending => Ok(self.again(attempt, revision, lease_until)),
+            other => Err(Fenced::NotInProgress(other.name())),
+        }
+    }
+
+    /// One more execution of the same operation. Which records allow it is for [`decide`](super::decide) to say.
+    pub(super) fn again(&self, attempt: AttemptId, revision: Revision, lease_until: Timestamp) -> Self {
+        Self {
+            revision,
+            attempt,
+            attempts: self.attempts.saturating_add(1),
+            state: State::InProgress { lease_until },
+            ..self.clone()
+        }
+    }
+
+    /// Longer ownership while the handler runs: a heartbeat.
+    pub fn extend(
+        &self,
+        attempt: AttemptId,
+        revision: Revision,
+        lease_until: Timestamp,
+    ) -> Result<Self, Fenced> {
+        self.owned_by(attempt)?;
+        match &self.state {
+            State::InProgress { lease_until: before } => {
+                // A heartbeat never shortens a lease: one from the Lambda deadline may reach further.
+                let lease_until = lease_until.max(*before);
+                Ok(Self { revision, state: State::InProgress { lease_until }, ..self.clone() })
+            }
+            other => Err(Fenced::NotInProgress(other.name())),
+        }
+    }
+
+    /// The effect and its answer are known: in progress → completed.
+    ///
+    /// Also from `unknown`, where this very execution was given up for dead and was only late (T5): what it says is
+    /// the truth that reconciliation would look for.
+    pub fn complete(
+        &self,
+        attempt: AttemptId,
+        revision: Revision,
+        response: KeptResponse,
+        now: Timestamp,
+        retain: Duration,
+    ) -> Result<Self, Fenced> {
+        self.open_for(attempt)?;
+        let state = State::Completed { response, completed_at: now, expires_at: expiry(now, retain) };
+        Ok(Self { revision, state, ..self.clone() })
+    }
+
+    /// Certainly not executed: in progress (or unknown, as with [`complete`](Self::complete)) → failed, retryable.
+    pub fn release(
+        &self,
+        attempt: AttemptId,
+        revision: Revision,
+        now: Timestamp,
+        retain: Duration,
+    ) -> Result<Self, Fenced> {
+        self.open_for(attempt)?;
+        let state = State::FailedRetryable { failed_at: now, expires_at: expiry(now, retain) };
+        Ok(Self { revision, state, ..self.clone() })
+    }
+
+    /// Perhaps executed: in progress → unknown.
+    pub fn doubt(
+        &self,
+        attempt: AttemptId,
+        revision: Revision,
+        cause: UnknownCause,
+        now: Timestamp,
+    ) -> Result<Self, Fenced> {
+        self.owned_by(attempt)?;
+        match &self.state {
+            State::InProgress { .. } => Ok(self.unknown(revision, cause, now)),
+            other => Err(Fenced::NotInProgress(other.name())),
+        }
+    }
+
+    pub(super) fn unknown(&self, revision: Revision, cause: UnknownCause, now: Timestamp) -> Self {
+        Self { revision, state: State::Unknown { cause, since: now, reconcile_at: now }, ..self.clone() }
+    }
+
+    /// Whether the record is past its time: to be read as absent, deleted or not (T12).
+    pub fn expired(&self, now: Timestamp) -> bool {
+        self.state.expires_at().is_some_and(|expires_at| expires_at <= now)
+    }
+
+    fn owned_by(&self, attempt: AttemptId) -> Result<(), Fenced> {
+        if self.attempt == attempt { Ok(()) } else { Err(Fenced::OwnedByAnother) }
+    }
+
+    fn open_for(&self, attempt: AttemptId) -> Result<(), Fenced> {
+        self.owned_by(attempt)?;
+        match &self.state {
+            State::InProgress { .. } | State::Unknown { .. } => Ok(()),
+            State::Pending => Err(Fenced::NotInProgress(self.state.name())),
+            State::Completed { .. } | State::FailedRetryable { .. } => {
+                Err(Fenced::Settled(self.state.name()))
+            }
+        }
+    }
+}
+
+/// In whole seconds, because that is what the store's time to live keeps: a record is the same before and after.
+fn expiry(now: Timestamp, retain: Duration) -> Timestamp {
+    now.plus(retain).rounded_up_to_second()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::{bid, response};
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+    const RETAIN: Duration = Duration::from_secs(60);
+
+    fn reserved() -> Record {
+        Record::reserve(&bid("k"), Revision::mint(), NOW)
+    }
+
+    // R12, T6
+    #[test]
+    fn a_worker_that_lost_its_record_to_another_execution_can_change_nothing() {
+        let record = reserved();
+        let (mine, fresh) = (record.attempt, Revision::mint());
+        let theirs = record.again(AttemptId::mint(), Revision::mint(), NOW);
+        assert_eq!(theirs.complete(mine, fresh, response(), NOW, RETAIN), Err(Fenced::OwnedByAnother));
+        assert_eq!(theirs.release(mine, fresh, NOW, RETAIN), Err(Fenced::OwnedByAnother));
+        assert_eq!(theirs.doubt(mine, fresh, UnknownCause::Panicked, NOW), Err(Fenced::OwnedByAnother));
+        assert_eq!(theirs.extend(mine, fresh, NOW), Err(Fenced::OwnedByAnother));
+    }
+
+    // T5
+    #[test]
+    fn a_late_completion_ends_an_unknown_of_the_same_attempt_and_of_no_other() {
+        let unknown = reserved().unknown(Revision::mint(), UnknownCause::LeaseOver, NOW);
+        let completed = unknown.complete(unknown.attempt, Revision::mint(), response(), NOW, RETAIN).unwrap();
+        assert_eq!(completed.state.name(), "completed");
+        let other = unknown.complete(AttemptId::mint(), Revision::mint(), response(), NOW, RETAIN);
+        assert_eq!(other, Err(Fenced::OwnedByAnother));
+    }
+
+    // T5, T32
+    #[test]
+    fn what_is_settled_is_changed_by_no_worker() {
+        let record = reserved();
+        let released = record.release(record.attempt, Revision::mint(), NOW, RETAIN).unwrap();
+        let late = released.complete(record.attempt, Revision::mint(), response(), NOW, RETAIN);
+        assert_eq!(late, Err(Fenced::Settled("failed_retryable")));
+    }
+
+    // R17, T13, T22
+    #[test]
+    fn only_settled_records_expire_and_they_count_from_their_settling() {
+        let record = reserved();
+        let late = NOW.plus(RETAIN * 10);
+        assert_eq!(record.state.expires_at(), None);
+        assert_eq!(record.unknown(Revision::mint(), UnknownCause::Panicked, NOW).state.expires_at(), None);
+        assert_eq!(Record::accept(&bid("k"), Revision::mint(), NOW).state.expires_at(), None);
+        let completed = record.complete(record.attempt, Revision::mint(), response(), late, RETAIN).unwrap();
+        assert_eq!(completed.state.expires_at(), Some(late.plus(RETAIN)));
+        assert!(!record.expired(Timestamp::from_secs(u64::MAX)), "a lease is no expiry");
+        assert!(completed.expired(late.plus(RETAIN)) && !completed.expired(late));
+    }
+
+    // R18
+    #[test]
+    fn a_heartbeat_never_shortens_a_lease() {
+        let record = reserved();
+        let extended = record.extend(record.attempt, Revision::mint(), NOW.plus(RETAIN * 9)).unwrap();
+        let again = extended.extend(record.attempt, Revision::mint(), NOW).unwrap();
+        assert_eq!(again.state, extended.state);
+    }
+
+    // R8
+    #[test]
+    fn accepted_work_is_claimed_once() {
+        let pending = Record::accept(&bid("k"), Revision::mint(), NOW);
+        let claimed = pending.claim(AttemptId::mint(), Revision::mint(), NOW.plus(RETAIN)).unwrap();
+        assert_eq!((claimed.state.name(), claimed.attempts), ("in_progress", 1));
+        let again = claimed.claim(AttemptId::mint(), Revision::mint(), NOW);
+        assert_eq!(again, Err(Fenced::NotInProgress("in_progress")));
+    }
+}

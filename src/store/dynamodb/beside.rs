@@ -1,0 +1,57 @@
+//! Bodies in items of their own beside their record: a duplicate of a 20 KB response then costs one write unit and a
+//! read, and not twenty write units.
+
+use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
+use bytes::Bytes;
+
+use super::{
+    DynamoDbStore, StoreError, StoreErrorKind,
+    conditions::{self, Applied, Attributes, Condition},
+    item::{PK, SCHEMA, SK},
+};
+use crate::{key::RecordKey, record::BodyId, time::Timestamp};
+
+/// An item holds 400 KB (409,600 bytes) with its names; keys take up to 2,048 of them and our attributes some more.
+pub(super) const LARGEST_BODY: usize = 406_000;
+
+/// How much longer than its record a body stays, so that no replay meets a record whose body is gone. DynamoDB deletes
+/// in no order.
+const OUTLIVES_RECORD_BY_SECS: u64 = 24 * 60 * 60;
+
+fn sort_key(id: BodyId) -> String {
+    format!("body#{id}")
+}
+
+impl DynamoDbStore {
+    /// Writes the body where nothing is. Its id is its writer's alone, so what is there already is this very body,
+    /// written by a request whose answer was lost.
+    pub(super) async fn keep_beside(
+        &self,
+        key: &RecordKey,
+        id: BodyId,
+        body: &Bytes,
+        expires_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let expires_at = expires_at.as_secs_rounded_up().saturating_add(OUTLIVES_RECORD_BY_SECS);
+        let item = Attributes::from([
+            (PK.to_owned(), AttributeValue::S(key.partition_key())),
+            (SK.to_owned(), AttributeValue::S(sort_key(id))),
+            ("schema".to_owned(), AttributeValue::N(SCHEMA.to_string())),
+            ("body".to_owned(), AttributeValue::B(Blob::new(body.as_ref()))),
+            ("expires_at".to_owned(), AttributeValue::N(expires_at.to_string())),
+        ]);
+        match conditions::put(&self.client, &self.table, Condition::Absent, item).await? {
+            Applied::Yes | Applied::No(_) => Ok(()),
+        }
+    }
+
+    pub(super) async fn load_beside(&self, key: &RecordKey, id: BodyId) -> Result<Option<Bytes>, StoreError> {
+        let Some(mut item) = self.item(&key.partition_key(), &sort_key(id)).await? else {
+            return Ok(None);
+        };
+        match item.remove("body") {
+            Some(AttributeValue::B(body)) => Ok(Some(body.into_inner().into())),
+            _ => Err(StoreError::new(StoreErrorKind::Unreadable, "the item beside the record has no body")),
+        }
+    }
+}

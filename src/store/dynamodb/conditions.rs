@@ -1,0 +1,64 @@
+//! The one way to write, and the two conditions under which it is done.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::{
+    Client,
+    operation::put_item::PutItemError,
+    primitives::Blob,
+    types::{AttributeValue, ReturnValuesOnConditionCheckFailure},
+};
+
+use super::StoreError;
+use crate::record::Revision;
+
+/// An item's attributes.
+pub(super) type Attributes = HashMap<String, AttributeValue>;
+
+/// When a write may be applied.
+#[derive(Clone, Copy)]
+pub(super) enum Condition {
+    /// Where nothing is.
+    Absent,
+    /// Where this revision still is.
+    Revision(Revision),
+}
+
+/// Whether a write was applied.
+pub(super) enum Applied {
+    Yes,
+    /// Not; this is there instead.
+    No(Option<Attributes>),
+}
+
+/// Puts `item` where `condition` holds, or gives back what is there: one round trip either way.
+///
+/// `ALL_OLD` on a failed condition costs no read capacity
+/// ([PutItem](https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_PutItem.html)).
+pub(super) async fn put(
+    client: &Client,
+    table: &str,
+    condition: Condition,
+    item: Attributes,
+) -> Result<Applied, StoreError> {
+    let request = client
+        .put_item()
+        .table_name(table)
+        .set_item(Some(item))
+        .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+    let request = match condition {
+        Condition::Absent => request.condition_expression("attribute_not_exists(pk)"),
+        Condition::Revision(seen) => request
+            .condition_expression("revision = :seen")
+            .expression_attribute_values(":seen", AttributeValue::B(Blob::new(*seen.as_bytes()))),
+    };
+    match request.send().await {
+        Ok(_) => Ok(Applied::Yes),
+        Err(error) => match error.as_service_error() {
+            Some(PutItemError::ConditionalCheckFailedException(failed)) => {
+                Ok(Applied::No(failed.item().cloned()))
+            }
+            _ => Err(error.into()),
+        },
+    }
+}

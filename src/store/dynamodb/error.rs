@@ -1,0 +1,86 @@
+//! What DynamoDB's and the SDK's errors mean to a request.
+
+use std::error::Error;
+
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+
+use super::{StoreError, StoreErrorKind, TABLE_VARIABLE};
+
+/// The outcome of a read.
+pub(super) type Read<T> = Result<T, StoreError>;
+
+impl<E> From<SdkError<E>> for StoreError
+where
+    E: ProvideErrorMetadata + Error + Send + Sync + 'static,
+{
+    fn from(error: SdkError<E>) -> Self {
+        Self::new(kind(error.code()), error)
+    }
+}
+
+fn kind(code: Option<&str>) -> StoreErrorKind {
+    match code {
+        Some("TransactionConflictException") => StoreErrorKind::Contended,
+        Some(
+            "ResourceNotFoundException"
+            | "AccessDeniedException"
+            | "UnrecognizedClientException"
+            | "IncompleteSignatureException"
+            | "InvalidSignatureException"
+            | "MissingAuthenticationTokenException"
+            | "ExpiredTokenException"
+            | "ValidationException",
+        ) => StoreErrorKind::Refused,
+        _ => StoreErrorKind::Unavailable,
+    }
+}
+
+/// What is wrong with the configuration of a store. Found at start-up, by name.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The environment does not say which table.
+    #[error("the environment variable {TABLE_VARIABLE} must name the idempotency table")]
+    NoTableNamed,
+    /// The table refuses what every request would do.
+    #[error("DynamoDB refuses the idempotency table `{table}` (named by {TABLE_VARIABLE}): {reason}")]
+    Refused {
+        /// The table.
+        table: String,
+        /// What DynamoDB says.
+        reason: String,
+    },
+    /// There are no credentials.
+    #[error("no AWS credentials for the idempotency table `{table}` (named by {TABLE_VARIABLE}): {reason}")]
+    NoCredentials {
+        /// The table.
+        table: String,
+        /// What the credentials' provider says.
+        reason: String,
+    },
+}
+
+impl ConfigError {
+    /// What `error` says about the configuration; `None` where it may pass by itself.
+    pub(super) fn of(table: &str, error: &StoreError) -> Option<Self> {
+        use aws_credential_types::provider::error::CredentialsError;
+
+        if let Some(cause) = causes(error).find(|cause| cause.is::<CredentialsError>()) {
+            return Some(Self::NoCredentials { table: table.to_owned(), reason: chain(cause) });
+        }
+        if error.kind() != StoreErrorKind::Refused {
+            return None;
+        }
+        Some(Self::Refused { table: table.to_owned(), reason: error.source().map(chain).unwrap_or_default() })
+    }
+}
+
+/// An error with what is behind it, in one line.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// An error, and what is behind it.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |cause: &&'a (dyn Error + 'static)| (*cause).source())
+}

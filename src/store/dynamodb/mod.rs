@@ -1,0 +1,207 @@
+//! Records in a DynamoDB table.
+
+mod beside;
+mod conditions;
+mod error;
+mod item;
+
+use std::{env, sync::Arc, time::Duration};
+
+use aws_config::{BehaviorVersion, SdkConfig, retry::RetryConfig, timeout::TimeoutConfig};
+use aws_sdk_dynamodb::{
+    Client,
+    config::{Builder, retry::RetryPartition},
+    types::AttributeValue,
+};
+use bytes::Bytes;
+
+use super::{Put, Store, StoreError, StoreErrorKind};
+use crate::{
+    key::RecordKey,
+    record::{BodyId, Place, Record, Revision},
+    time::Timestamp,
+};
+use conditions::Condition;
+pub use error::ConfigError;
+use item::{PK, RECORD, SK};
+
+/// The environment variable that names the table.
+pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
+
+/// A connection within a Region takes milliseconds; the SDK's own limit of 3.1 s would use up most of a request.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// One try. DynamoDB answers in milliseconds; the largest body beside a record takes some hundred.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// All tries of one call together: the SDK has no limit of its own, and a request that nobody answers would hang until
+/// the function is killed.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The SDK's own first back-off is a second, most of a caller's patience.
+const INITIAL_BACKOFF: Duration = Duration::from_millis(25);
+
+/// A store in a DynamoDB table with partition key `pk` and sort key `sk`, both strings, and time to live on
+/// `expires_at`.
+///
+/// Needs `dynamodb:PutItem` and `dynamodb:GetItem` on the table, nothing else.
+#[derive(Clone, Debug)]
+pub struct DynamoDbStore {
+    client: Client,
+    table: Arc<str>,
+    #[cfg(feature = "s3")]
+    large_bodies: Option<super::s3::S3Bodies>,
+}
+
+impl DynamoDbStore {
+    /// The table that the environment variable `IDEMPOTENCY_TABLE` names, with the account and Region of the
+    /// environment, once it has answered.
+    ///
+    /// # Errors
+    /// Where the variable is missing, there is no such table, it has other keys, or the credentials are missing or
+    /// refused. A store that is only slow or unavailable is no error here: requests fail closed until it is back.
+    pub async fn from_env() -> Result<Self, ConfigError> {
+        let table = match env::var(TABLE_VARIABLE) {
+            Ok(table) if !table.trim().is_empty() => table,
+            _ => return Err(ConfigError::NoTableNamed),
+        };
+        let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
+        let store = Self::new(&config, table);
+        store.check().await?;
+        Ok(store)
+    }
+
+    /// The table `table`, with time-outs and back-off that suit a request path in place of the SDK's, and with retries
+    /// that no other client of this process can use up.
+    pub fn new(config: &SdkConfig, table: impl Into<Arc<str>>) -> Self {
+        let timeouts = TimeoutConfig::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .operation_attempt_timeout(ATTEMPT_TIMEOUT)
+            .operation_timeout(OPERATION_TIMEOUT)
+            .build();
+        let config = Builder::from(config)
+            .timeout_config(timeouts)
+            .retry_config(RetryConfig::standard().with_initial_backoff(INITIAL_BACKOFF))
+            .retry_partition(RetryPartition::new("lambda-idempotency"))
+            .build();
+        Self::from_client(Client::from_conf(config), table)
+    }
+
+    /// The table `table`, through a client of your own. Give it time-outs: the SDK has none by itself, and a request
+    /// that nobody answers would wait as long as the function lives.
+    pub fn from_client(client: Client, table: impl Into<Arc<str>>) -> Self {
+        Self {
+            client,
+            table: table.into(),
+            #[cfg(feature = "s3")]
+            large_bodies: None,
+        }
+    }
+
+    /// Keeps bodies that are too large for an item in S3. Without it they are left out, and replays of such a response
+    /// have its status and headers only.
+    #[cfg(feature = "s3")]
+    #[must_use]
+    pub fn with_large_bodies(mut self, bodies: super::s3::S3Bodies) -> Self {
+        self.large_bodies = Some(bodies);
+        self
+    }
+
+    /// Reads one item that does not exist, to find out at start-up what would fail later; it also opens the
+    /// connection that the first request will use.
+    ///
+    /// # Errors
+    /// As [`from_env`](Self::from_env).
+    pub async fn check(&self) -> Result<(), ConfigError> {
+        let probe = self.item("start-up check", RECORD).await;
+        match probe {
+            Ok(_) => Ok(()),
+            Err(error) => match ConfigError::of(&self.table, &error) {
+                Some(config_error) => Err(config_error),
+                None => {
+                    let error: &dyn std::error::Error = &error;
+                    tracing::warn!(table = %self.table, error, "the table did not answer at start-up");
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    async fn item(&self, pk: &str, sk: &str) -> error::Read<Option<conditions::Attributes>> {
+        let key = |text: &str| AttributeValue::S(text.to_owned());
+        let request = self.client.get_item().table_name(&*self.table).consistent_read(true);
+        Ok(request.key(PK, key(pk)).key(SK, key(sk)).send().await?.item)
+    }
+
+    async fn put(&self, condition: Condition, record: &Record) -> Result<Put, StoreError> {
+        let item = item::to_item(record).map_err(|e| StoreError::new(StoreErrorKind::Refused, e))?;
+        match conditions::put(&self.client, &self.table, condition, item).await? {
+            conditions::Applied::Yes => Ok(Put::Written),
+            conditions::Applied::No(None) => Ok(Put::Refused(None)),
+            conditions::Applied::No(Some(item)) => Ok(Put::Refused(Some(Box::new(read(item)?)))),
+        }
+    }
+}
+
+fn read(item: conditions::Attributes) -> Result<Record, StoreError> {
+    item::from_item(item).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
+}
+
+impl Store for DynamoDbStore {
+    async fn insert(&self, record: &Record) -> Result<Put, StoreError> {
+        self.put(Condition::Absent, record).await
+    }
+
+    async fn swap(&self, seen: Revision, record: &Record) -> Result<Put, StoreError> {
+        self.put(Condition::Revision(seen), record).await
+    }
+
+    async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
+        self.item(&key.partition_key(), RECORD).await?.map(read).transpose()
+    }
+
+    fn room_for_body(&self, record: &Record) -> usize {
+        item::room_for_body(record)
+    }
+
+    async fn keep_body(
+        &self,
+        key: &RecordKey,
+        id: BodyId,
+        body: Bytes,
+        expires_at: Timestamp,
+    ) -> Result<Option<Place>, StoreError> {
+        if body.len() <= beside::LARGEST_BODY {
+            self.keep_beside(key, id, &body, expires_at).await?;
+            return Ok(Some(Place::Beside));
+        }
+        #[cfg(feature = "s3")]
+        if let Some(bodies) = &self.large_bodies {
+            bodies.keep(key, id, body).await?;
+            return Ok(Some(Place::S3));
+        }
+        Ok(None)
+    }
+
+    async fn load_body(
+        &self,
+        key: &RecordKey,
+        id: BodyId,
+        place: Place,
+    ) -> Result<Option<Bytes>, StoreError> {
+        match place {
+            Place::Beside => self.load_beside(key, id).await,
+            #[cfg(feature = "s3")]
+            Place::S3 => match &self.large_bodies {
+                Some(bodies) => bodies.load(key, id).await,
+                None => {
+                    Err(StoreError::new(StoreErrorKind::Refused, "the body is in S3, and no bucket is set"))
+                }
+            },
+            #[cfg(not(feature = "s3"))]
+            Place::S3 => {
+                Err(StoreError::new(StoreErrorKind::Refused, "the body is in S3: build with feature `s3`"))
+            }
+        }
+    }
+}
