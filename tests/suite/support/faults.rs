@@ -1,0 +1,285 @@
+//! A network that fails on demand: an HTTP client for the SDK that plays a script of faults.
+//!
+//! 1. Each request asks, in this order: the script of its operation, the script of [`ANY`], what holds for all
+//!    requests of its operation, what holds for all requests. Otherwise it passes.
+//! 2. A request is what the SDK sends: each of its retries is one of its own, and takes the next fault.
+//! 3. [`Faults::sent`] counts what reached the wire, after the faults; [`Faults::asked`] what the SDK wanted to send.
+
+use super::client::plain_http;
+use aws_sdk_dynamodb::config::{RuntimeComponents, SharedHttpClient};
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_types::body::SdkBody;
+use http_body_util::BodyExt;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Every operation.
+pub const ANY: &str = "*";
+
+/// A request must come to be held back within this time; far beyond what any test needs.
+const HELD_WITHIN: Duration = Duration::from_secs(30);
+
+/// What happens to one request.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// Nothing.
+    Pass,
+    /// The store applies it, then the connection breaks.
+    DropAnswer,
+    /// The connection breaks before the store sees it.
+    DropRequest,
+    /// The store gets it twice; the second answer is given.
+    Twice,
+    /// Kept back until the test lets it go; see [`Late`].
+    HoldBack(Late),
+    /// Never sent, never answered.
+    BlackHole,
+    /// Never sent; this status is the answer, 500 or 503.
+    Status(u16),
+    /// Never sent; the answers that DynamoDB gives in these cases.
+    Throttle,
+    TransactionConflict,
+    AccessDenied,
+}
+
+/// A write that lands late: its caller never hears of it, the store gets it when the test says so.
+#[derive(Clone, Debug)]
+pub struct Late {
+    caller_sees: CallerSees,
+    kept: Arc<Mutex<VecDeque<(HttpRequest, Wire)>>>,
+    number_held: watch::Sender<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum CallerSees {
+    Nothing,
+    TimeOut,
+}
+
+impl Late {
+    /// The caller waits until its own time-outs end it, or until it is dropped.
+    pub fn hanging() -> Self {
+        Self::new(CallerSees::Nothing)
+    }
+
+    /// The caller is told at once that the connection timed out.
+    pub fn timing_out() -> Self {
+        Self::new(CallerSees::TimeOut)
+    }
+
+    fn new(caller_sees: CallerSees) -> Self {
+        Self { caller_sees, kept: Arc::default(), number_held: watch::Sender::new(0) }
+    }
+
+    /// The fault for a script; each use holds back one more request.
+    pub fn fault(&self) -> Fault {
+        Fault::HoldBack(self.clone())
+    }
+
+    /// Returns when at least `number` requests have been held back.
+    pub async fn held(&self, number: usize) {
+        let mut held = self.number_held.subscribe();
+        let reached = tokio::time::timeout(HELD_WITHIN, held.wait_for(|held| *held >= number)).await;
+        assert!(reached.is_ok(), "{number} requests should have been held back by now");
+    }
+
+    /// Sends the request that has been held back longest, and returns the store's answer to it.
+    pub async fn release(&self) -> Answer {
+        let kept = self.kept.lock().unwrap().pop_front();
+        let (request, wire) = kept.expect("no request is held back");
+        let response = wire.send(request).await.expect("the store answers a late request");
+        let status = response.status().as_u16();
+        let body = collect(response).await.expect("the store's answer is whole").into_body();
+        let body = body.bytes().expect("the answer was collected");
+        Answer { status, body: serde_json::from_slice(body).expect("the store answers in JSON") }
+    }
+
+    async fn hold(&self, request: HttpRequest, wire: Wire) -> Result<HttpResponse, ConnectorError> {
+        self.kept.lock().unwrap().push_back((request, wire));
+        self.number_held.send_modify(|number| *number += 1);
+        match self.caller_sees {
+            CallerSees::Nothing => std::future::pending().await,
+            CallerSees::TimeOut => Err(ConnectorError::timeout("the connection timed out (injected)".into())),
+        }
+    }
+}
+
+/// A store's answer as it came.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub body: serde_json::Value,
+}
+
+/// The faulty network. Clones are the same network.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    real: SharedHttpClient,
+    plan: Arc<Mutex<Plan>>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    scripts: HashMap<String, VecDeque<Fault>>,
+    standing: HashMap<String, Fault>,
+    asked: HashMap<String, usize>,
+    sent: HashMap<String, usize>,
+}
+
+impl Faults {
+    pub fn new() -> Self {
+        Self { real: plain_http(), plan: Arc::default() }
+    }
+
+    /// Adds faults for the next requests of `operation` (`"PutItem"`, or [`ANY`]), one each.
+    pub fn script(&self, operation: &str, faults: impl IntoIterator<Item = Fault>) {
+        self.plan.lock().unwrap().scripts.entry(operation.to_owned()).or_default().extend(faults);
+    }
+
+    /// Lets `fault` happen to all requests of `operation` (or [`ANY`]) from now on: the store is taken away.
+    pub fn for_all(&self, operation: &str, fault: Fault) {
+        self.plan.lock().unwrap().standing.insert(operation.to_owned(), fault);
+    }
+
+    /// Forgets scripts and standing faults, not the counts: the store is given back.
+    pub fn clear(&self) {
+        let mut plan = self.plan.lock().unwrap();
+        plan.scripts.clear();
+        plan.standing.clear();
+    }
+
+    /// How many scripted faults have not happened yet. A test that means to be about a fault should end at 0.
+    pub fn left(&self) -> usize {
+        self.plan.lock().unwrap().scripts.values().map(VecDeque::len).sum()
+    }
+
+    /// How many requests of `operation` (or [`ANY`]) really went to the store.
+    pub fn sent(&self, operation: &str) -> usize {
+        count(&self.plan.lock().unwrap().sent, operation)
+    }
+
+    /// How many requests of `operation` (or [`ANY`]) the SDK wanted to send.
+    pub fn asked(&self, operation: &str) -> usize {
+        count(&self.plan.lock().unwrap().asked, operation)
+    }
+}
+
+fn count(counts: &HashMap<String, usize>, operation: &str) -> usize {
+    if operation == ANY { counts.values().sum() } else { counts.get(operation).copied().unwrap_or_default() }
+}
+
+impl Plan {
+    fn next(&mut self, operation: &str) -> Fault {
+        *self.asked.entry(operation.to_owned()).or_default() += 1;
+        for script in [operation, ANY] {
+            if let Some(fault) = self.scripts.get_mut(script).and_then(VecDeque::pop_front) {
+                return fault;
+            }
+        }
+        self.standing.get(operation).or_else(|| self.standing.get(ANY)).cloned().unwrap_or(Fault::Pass)
+    }
+}
+
+impl HttpClient for Faults {
+    fn http_connector(
+        &self,
+        settings: &HttpConnectorSettings,
+        components: &RuntimeComponents,
+    ) -> SharedHttpConnector {
+        let real = self.real.http_connector(settings, components);
+        SharedHttpConnector::new(Wire { real, plan: self.plan.clone() })
+    }
+}
+
+/// The way to the store, counted.
+#[derive(Clone, Debug)]
+struct Wire {
+    real: SharedHttpConnector,
+    plan: Arc<Mutex<Plan>>,
+}
+
+impl HttpConnector for Wire {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let fault = self.plan.lock().unwrap().next(&operation_of(&request));
+        HttpConnectorFuture::new(play(fault, request, self.clone()))
+    }
+}
+
+impl Wire {
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+        *self.plan.lock().unwrap().sent.entry(operation_of(&request)).or_default() += 1;
+        self.real.call(request).await
+    }
+}
+
+/// The operation that a request asks for, from its target header: `DynamoDB_20120810.PutItem`.
+pub fn operation_of(request: &HttpRequest) -> String {
+    let target = request.headers().get("x-amz-target").unwrap_or_default();
+    target.rsplit('.').next().unwrap_or_default().to_owned()
+}
+
+async fn play(fault: Fault, request: HttpRequest, wire: Wire) -> Result<HttpResponse, ConnectorError> {
+    match fault {
+        Fault::Pass => wire.send(request).await,
+        Fault::DropAnswer => {
+            collect(wire.send(request).await?).await?;
+            Err(broken("after the store had answered"))
+        }
+        Fault::DropRequest => Err(broken("before the request was sent")),
+        Fault::Twice => {
+            let again = request.try_clone().expect("a request to DynamoDB is held in memory");
+            collect(wire.send(request).await?).await?;
+            wire.send(again).await
+        }
+        Fault::HoldBack(late) => late.hold(request, wire).await,
+        Fault::BlackHole => std::future::pending().await,
+        Fault::Status(status) => Ok(error(
+            status,
+            "com.amazonaws.dynamodb.v20120810#InternalServerError",
+            "The request could not be processed because of an internal server error.",
+        )),
+        Fault::Throttle => Ok(error(
+            400,
+            "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",
+            "The level of configured provisioned throughput for the table was exceeded.",
+        )),
+        Fault::TransactionConflict => Ok(error(
+            400,
+            "com.amazonaws.dynamodb.v20120810#TransactionConflictException",
+            "Transaction is ongoing for the item",
+        )),
+        Fault::AccessDenied => Ok(error(
+            400,
+            "com.amazon.coral.service#AccessDeniedException",
+            "User: tests is not authorized to perform this action because no policy allows it",
+        )),
+    }
+}
+
+fn broken(when: &str) -> ConnectorError {
+    ConnectorError::io(format!("the connection was closed {when} (injected)").into())
+}
+
+/// Reads the answer to its end, so that the store has certainly finished with the request.
+async fn collect(mut response: HttpResponse) -> Result<HttpResponse, ConnectorError> {
+    let body = response.take_body().collect().await.map_err(ConnectorError::io)?;
+    *response.body_mut() = SdkBody::from(body.to_bytes());
+    Ok(response)
+}
+
+/// An error in DynamoDB's own form.
+fn error(status: u16, kind: &str, message: &str) -> HttpResponse {
+    let body = serde_json::json!({ "__type": kind, "message": message }).to_string();
+    let status = status.try_into().expect("an HTTP status");
+    let mut response = HttpResponse::new(status, SdkBody::from(body));
+    let headers = response.headers_mut();
+    headers.insert("content-type", "application/x-amz-json-1.0");
+    headers.insert("x-amzn-requestid", uuid::Uuid::new_v4().simple().to_string().to_uppercase());
+    response
+}

@@ -1,0 +1,142 @@
+//! The local cloud as a user starts it: the built example, in a process of its own.
+
+use super::process::Process;
+use reqwest::{Client, RequestBuilder};
+use serde::Deserialize;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// A running local cloud; it ends with this value, or with the test process.
+pub struct LocalCloud {
+    url: String,
+    http: Client,
+    output: Output,
+    process: Process,
+}
+
+/// A line of the provider's ledger: a card was really charged.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Charge {
+    pub id: String,
+    pub key: Option<String>,
+    pub amount_cents: u64,
+    pub currency: String,
+    pub source: String,
+    pub tenant: String,
+}
+
+impl LocalCloud {
+    /// Starts one on a free port, with these variables: `DYNAMODB_ENDPOINT`, `TABLE_PREFIX`, `ENVIRONMENTS`,
+    /// `FUNCTION_TIMEOUT_MS`, `GATEWAY_TIMEOUT_MS`. Returns when it is healthy.
+    pub async fn start(variables: &[(&str, &str)]) -> Self {
+        let example = example();
+        assert!(
+            example.exists(),
+            "{} is missing: run `cargo build --example local`, or plain `cargo test --workspace`",
+            example.display()
+        );
+        let mut process = Process::start(example, |example| {
+            example
+                .env("PORT", "0")
+                .envs(variables.iter().copied())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+        })
+        .expect("the local cloud can be run");
+        let output = Output::default();
+        process.output().for_each(|pipe| output.keep(pipe));
+
+        let patience = Instant::now() + READY_WITHIN;
+        let http = Client::new();
+        loop {
+            if let Some(url) = output.address() {
+                let health = http.get(format!("{url}/health")).send().await;
+                if health.is_ok_and(|health| health.status() == 200) {
+                    return Self { url, http, output, process };
+                }
+            }
+            if let Some(status) = process.ended() {
+                panic!("the local cloud ended while it started, {status}:\n{}", output.text());
+            }
+            assert!(Instant::now() < patience, "the local cloud is not up in time:\n{}", output.text());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// `http://127.0.0.1:PORT`
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The process id of the local cloud itself.
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// What it printed so far, both streams.
+    pub fn output(&self) -> String {
+        self.output.text()
+    }
+
+    /// A request to this path; `.bearer_auth("tenant")` makes it a tenant's.
+    pub fn get(&self, path: &str) -> RequestBuilder {
+        self.http.get(format!("{}{path}", self.url))
+    }
+
+    pub fn post(&self, path: &str) -> RequestBuilder {
+        self.http.post(format!("{}{path}", self.url))
+    }
+
+    /// The provider's ledger.
+    pub async fn charges(&self) -> Vec<Charge> {
+        #[derive(Deserialize)]
+        struct Ledger {
+            charges: Vec<Charge>,
+        }
+        let answer = self.get("/provider/charges").send().await.expect("the ledger can be asked for");
+        let ledger: Ledger = answer.json().await.expect("the ledger has its documented form");
+        ledger.charges
+    }
+}
+
+/// Cargo puts examples beside the folder in which it puts test programs.
+fn example() -> PathBuf {
+    let test = std::env::current_exe().expect("the test program has a path");
+    let profile = test.ancestors().nth(2).expect("the test program lies in target/<profile>/deps");
+    profile.join("examples").join("local")
+}
+
+/// What a program prints, read all the time so that it never waits for a full pipe.
+#[derive(Clone, Default)]
+struct Output {
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Output {
+    fn keep(&self, pipe: Box<dyn Read + Send>) {
+        let lines = self.lines.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
+                lines.lock().unwrap().push(String::from_utf8_lossy(&line).into_owned());
+            }
+        });
+    }
+
+    /// The address in the line that says where it listens.
+    fn address(&self) -> Option<String> {
+        let lines = self.lines.lock().unwrap();
+        let address = lines.iter().find_map(|line| line.split_once("listening on "))?.1;
+        Some(address.split_whitespace().next()?.trim_end_matches('/').to_owned())
+    }
+
+    fn text(&self) -> String {
+        self.lines.lock().unwrap().join("\n")
+    }
+}

@@ -1,0 +1,33 @@
+//! What the tests stand on: real stores, clients whose network misbehaves on demand, and meters at the wire.
+//! Nothing here knows the library's own types.
+
+pub mod client;
+pub mod dynamodb_local;
+pub mod embedded;
+pub mod faults;
+#[allow(dead_code, reason = "its tests come with the local cloud")]
+pub mod local_cloud;
+pub mod logs;
+pub mod meter;
+pub mod process;
+pub mod tables;
+
+/// Makes of each `async fn name(endpoint: &str)` two tests, one on each real store. The modules' names matter: who
+/// has no Java leaves the second half out with `--skip dynamodb_local`.
+macro_rules! on_each_store {
+    ($($name:ident),+ $(,)?) => {
+        mod on_embedded {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name($crate::support::embedded::endpoint()).await;
+            })+
+        }
+        mod on_dynamodb_local {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name($crate::support::dynamodb_local::endpoint()).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_each_store;

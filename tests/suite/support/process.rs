@@ -1,0 +1,67 @@
+//! Child processes that die with the test process, however it ends.
+
+use std::ffi::OsStr;
+use std::io::{self, Read};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The shell becomes the program, so the child's id and exit status are the program's own. Before that it leaves a
+/// watcher behind, which ends the program once our end of the pipe on its standard input closes: when we drop it, or
+/// when the kernel closes it for a test process that was killed.
+const DIE_WITH_PARENT: &str =
+    r#"exec 3<&0; { cat <&3; kill $$; } >/dev/null 2>&1 & exec "$0" "$@" </dev/null 3<&-"#;
+
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+/// A running program, ended when this is dropped: first asked (SIGTERM), then killed.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    lifeline: Option<ChildStdin>,
+}
+
+impl Process {
+    /// Starts `program`; `configure` adds arguments, environment and where its output goes.
+    pub fn start(program: impl AsRef<OsStr>, configure: impl FnOnce(&mut Command)) -> io::Result<Self> {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(DIE_WITH_PARENT).arg(program);
+        configure(&mut command);
+        let mut child = command.stdin(Stdio::piped()).spawn()?;
+        let lifeline = child.stdin.take();
+        Ok(Self { child, lifeline })
+    }
+
+    /// The program's process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How the program ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child's state can be asked")
+    }
+
+    /// The pipes that `configure` asked for: standard output and standard error.
+    pub fn output(&mut self) -> impl Iterator<Item = Box<dyn Read + Send>> + use<> {
+        let out = self.child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
+        let err = self.child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
+        out.into_iter().chain(err)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.lifeline.take());
+        let patience = Instant::now() + ENDS_WITHIN;
+        while Instant::now() < patience {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        // The last resort; there is nobody left to report a failure to.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
