@@ -45,6 +45,11 @@ impl Timestamp {
         Self(self.0.saturating_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX)))
     }
 
+    /// The instant `by` earlier; 1970 where that is before it.
+    pub fn minus(self, by: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(by.as_millis()).unwrap_or(u64::MAX)))
+    }
+
     /// The next whole second, or this instant where it is one: what a time to live can express.
     pub const fn rounded_up_to_second(self) -> Self {
         Self::from_secs(self.as_secs_rounded_up())

@@ -4,7 +4,7 @@ use std::{error::Error, time::Duration};
 
 use bytes::Bytes;
 
-use super::{Execution, Executor, Owned, Replay, Reserved, body};
+use super::{ANSWER_TIME, Execution, Executor, Owned, Replay, Reserved, body};
 use crate::{
     metrics::Count,
     record::{BodyId, Encoding, Fenced, KeptBody, KeptResponse, Record, Revision, State, UnknownCause},
@@ -15,9 +15,6 @@ use crate::{
 /// The first pause between two tries of a completion, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// What is left of an invocation's time for its answer.
-const ANSWER_TIME: Duration = Duration::from_millis(300);
 
 /// How an execution ended.
 #[derive(Debug)]
@@ -47,9 +44,9 @@ enum Outcome {
 /// What became of writing an ending down.
 #[derive(Debug)]
 pub enum Ended {
-    /// It is written. A completed one is kept until this time.
+    /// It is written.
     Written {
-        /// The time, for a completed operation.
+        /// Until when the answer is kept, where there is one.
         expires_at: Option<Timestamp>,
     },
     /// The record was completed before, by another execution or by reconciliation: this is what everybody gets.
@@ -70,17 +67,18 @@ impl<S: Store> Executor<S> {
         let seen = record.lock().await.clone();
         let give_up_at = self.give_up_at(&execution);
         let ended = self.write(&execution, seen, ending, give_up_at).await;
-        self.report(&execution, &ended);
+        if let Ended::Unwritten = ended {
+            let (key, operation) = (execution.record_key().hash(), self.operation().name());
+            tracing::error!(%key, %operation, "an ending could not be written in time: the outcome will be unknown");
+            Count::Unwritten.add(operation);
+        }
         ended
     }
 
     fn give_up_at(&self, execution: &Execution) -> Timestamp {
         let patience = self.clock().now().plus(self.operation().patience_span());
         match execution.deadline() {
-            Some(deadline) => {
-                let answer_time = u64::try_from(ANSWER_TIME.as_millis()).unwrap_or(0);
-                patience.min(Timestamp::from_millis(deadline.as_millis().saturating_sub(answer_time)))
-            }
+            Some(deadline) => patience.min(deadline.minus(ANSWER_TIME)),
             None => patience,
         }
     }
@@ -106,7 +104,7 @@ impl<S: Store> Executor<S> {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.bounded(self.register().swap(seen.revision, &next)).await {
-                Ok(Turn::Ours) => return Ended::Written { expires_at: next.state.expires_at() },
+                Ok(Turn::Ours) => return Ended::Written { expires_at: kept_until(&next) },
                 Ok(Turn::Theirs(Some(there))) => {
                     seen = *there;
                     next = match self.next(execution, &seen, &outcome) {
@@ -118,7 +116,7 @@ impl<S: Store> Executor<S> {
                 // Gone: an operator deleted it, or the table was restored to an earlier time. What is known is still
                 // true, and is written where nothing is.
                 Ok(Turn::Theirs(None)) => match self.bounded(self.register().insert(&next)).await {
-                    Ok(Turn::Ours) => return Ended::Written { expires_at: next.state.expires_at() },
+                    Ok(Turn::Ours) => return Ended::Written { expires_at: kept_until(&next) },
                     Ok(Turn::Theirs(Some(there))) => {
                         return self.fenced(execution, *there, Fenced::OwnedByAnother).await;
                     }
@@ -213,10 +211,11 @@ impl<S: Store> Executor<S> {
         }
     }
 
+    /// The record went on without us. What it says now is what everybody gets.
     async fn fenced(&self, execution: &Execution, there: Record, fenced: Fenced) -> Ended {
         let (key, operation, state) =
             (execution.record_key().hash(), self.operation().name(), there.state.name());
-        tracing::warn!(%key, %operation, state, %fenced, "the record went on without this execution");
+        tracing::error!(%key, %operation, state, %fenced, "the record went on without this execution");
         match self.bounded(self.replay(there)).await {
             Ok(Reserved::Replay(replay)) => Ended::Superseded(replay),
             _ => Ended::Fenced,
@@ -229,12 +228,11 @@ impl<S: Store> Executor<S> {
         tracing::warn!(%key, %operation, ?kind, cause, "an ending could not be written yet");
         Count::StoreError.add(operation);
     }
+}
 
-    fn report(&self, execution: &Execution, ended: &Ended) {
-        if let Ended::Unwritten = ended {
-            let (key, operation) = (execution.record_key().hash(), self.operation().name());
-            tracing::error!(%key, %operation, "an ending could not be written in time: the outcome will be unknown");
-            Count::Unwritten.add(operation);
-        }
+fn kept_until(record: &Record) -> Option<Timestamp> {
+    match record.state {
+        State::Completed { expires_at, .. } => Some(expires_at),
+        _ => None,
     }
 }

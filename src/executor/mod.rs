@@ -29,6 +29,9 @@ pub use reserve::{Replay, Reserved};
 /// may still be applied; its condition and its revision keep that harmless (T17).
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What is left of an invocation's time for its answer.
+const ANSWER_TIME: Duration = Duration::from_millis(300);
+
 /// Runs one operation, each key once. Cheap to clone.
 pub struct Executor<S>(Arc<Inner<S>>);
 

@@ -5,7 +5,7 @@ use std::{error::Error, sync::Arc, time::Duration};
 use bytes::Bytes;
 use tokio::sync::Mutex;
 
-use super::{Execution, Executor, Owned, Request, UnreadableBody, body};
+use super::{ANSWER_TIME, Execution, Executor, Owned, Request, UnreadableBody, body};
 use crate::{
     lease::{lease_until, plausible_deadline},
     metrics::Count,
@@ -97,7 +97,8 @@ impl<S: Store> Executor<S> {
         let attempt = AttemptId::mint();
         let mut found = self.bounded(self.turn(request, attempt, deadline, None)).await?;
         if let WhileInFlight::Wait(bound) = self.operation().in_flight() {
-            let wait_until = started.plus(bound);
+            let bound = started.plus(bound);
+            let wait_until = deadline.map_or(bound, |deadline| bound.min(deadline.minus(ANSWER_TIME)));
             let mut pause = FIRST_POLL;
             while let Found::Reserved(Reserved::InFlight) = found {
                 let now = self.clock().now();
@@ -146,7 +147,11 @@ impl<S: Store> Executor<S> {
                     }
                     Decision::Replay { .. } => return Ok(Found::Completed(seen)),
                     Decision::InFlight => return Ok(Found::Reserved(Reserved::InFlight)),
-                    Decision::Mismatch => return Ok(Found::Reserved(Reserved::Mismatch)),
+                    Decision::Mismatch => {
+                        let (key, operation) = (seen.key.hash(), self.operation().name());
+                        tracing::warn!(%key, %operation, "the key came back with another request");
+                        return Ok(Found::Reserved(Reserved::Mismatch));
+                    }
                     Decision::Incomparable => return Ok(Found::Reserved(self.incomparable(&seen))),
                     Decision::Unknown { reconcile_at } => {
                         return Ok(Found::Reserved(Reserved::Unknown { reconcile_at }));

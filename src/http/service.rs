@@ -160,7 +160,7 @@ where
         Reserved::Unknown { reconcile_at } => {
             let wait = reconcile_at.since(guard.executor.clock().now());
             Problem::new(ProblemType::OutcomeUnknown, guard.profile().unknown)
-                .retry_after(wait.clamp(guard.operation().retry_after_span(), LONGEST_RETRY_AFTER))
+                .retry_after(wait.min(LONGEST_RETRY_AFTER).max(guard.operation().retry_after_span()))
         }
         Reserved::Unavailable => unavailable(&guard, ProblemType::StoreUnavailable),
         Reserved::Unreadable => unavailable(&guard, ProblemType::RecordUnreadable),
@@ -235,7 +235,7 @@ where
     let Some((mut parts, body)) = answer else {
         return unknown(guard).into_response(guard.profile());
     };
-    if let (Some(expires_at), true) = (expires_at, keeps(guard, &parts)) {
+    if let Some(expires_at) = expires_at {
         replay::tell_expiry(&mut parts.headers, expires_at);
     }
     Response::from_parts(parts, Full::new(body))
@@ -291,10 +291,6 @@ fn outcome<S, T: TenantResolver>(guard: &Guard<S, T>, parts: &response::Parts) -
         ServerErrors::Keep => Outcome::Completed,
         ServerErrors::RetryFresh => Outcome::NotExecuted,
     }
-}
-
-fn keeps<S, T: TenantResolver>(guard: &Guard<S, T>, parts: &response::Parts) -> bool {
-    outcome(guard, parts) == Outcome::Completed
 }
 
 fn ending<S, T: TenantResolver>(guard: &Guard<S, T>, parts: &response::Parts, body: &Bytes) -> Ending {

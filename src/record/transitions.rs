@@ -116,7 +116,8 @@ impl Record {
         Ok(Self { revision, state, ..self.clone() })
     }
 
-    /// Perhaps executed: in progress → unknown.
+    /// Perhaps executed: in progress → unknown. Where somebody has given this execution up
+    /// meanwhile, the cause that it knows takes the place of the guess.
     pub fn doubt(
         &self,
         attempt: AttemptId,
@@ -127,6 +128,10 @@ impl Record {
         self.owned_by(attempt)?;
         match &self.state {
             State::InProgress { .. } => Ok(self.unknown(revision, cause, now)),
+            State::Unknown { since, reconcile_at, .. } => {
+                let state = State::Unknown { cause, since: *since, reconcile_at: *reconcile_at };
+                Ok(Self { revision, state, ..self.clone() })
+            }
             other => Err(Fenced::NotInProgress(other.name())),
         }
     }
