@@ -27,6 +27,11 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+/// The README's examples, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(feature = "axum")]
 mod axum;
 pub mod executor;

@@ -78,18 +78,16 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Where the library takes the time from.
 ///
 /// ```
-/// # tokio_test_block_on(async {
-/// use std::{sync::Arc, time::Duration};
+/// use std::time::Duration;
 /// use lambda_idempotency::time::{Clock, ManualClock, Timestamp};
 ///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
 /// let clock = ManualClock::at(Timestamp::from_secs(1_000));
 /// let nap = clock.sleep(Duration::from_secs(60));
 /// clock.advance(Duration::from_secs(60));
 /// nap.await;
 /// assert_eq!(clock.now(), Timestamp::from_secs(1_060));
-/// # });
-/// # fn tokio_test_block_on(f: impl std::future::Future<Output = ()>) {
-/// #     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(f)
 /// # }
 /// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {

@@ -3,11 +3,12 @@
 //! Checks make keys of their own, so that all of them, at once and again, can run against one store.
 //!
 //! ```
-//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
 //! use lambda_idempotency::store::{conformance, memory::MemoryStore};
 //!
 //! conformance::all(&MemoryStore::new()).await;
-//! # });
+//! # }
 //! ```
 
 use std::{collections::HashSet, time::Duration};
