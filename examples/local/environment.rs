@@ -1,0 +1,216 @@
+//! An execution environment: one process at a time, one invocation at a time, and a new process after the old one died.
+
+use crate::{
+    process::{self, InitFailure, Launcher, Process},
+    runtime_api::{Answer, Invocation},
+};
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::json;
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+use tokio::{select, time};
+use uuid::Uuid;
+
+/// One place in which a function runs.
+pub struct Environment {
+    status: Arc<Status>,
+    launcher: Arc<Launcher>,
+    timeout: Duration,
+    process: Option<Process>,
+}
+
+/// How an invocation ended.
+pub enum Outcome {
+    /// The function's own answer.
+    Response(Bytes),
+    /// The function failed, crashed or ran out of time: Lambda's error payload.
+    Error(Bytes),
+    /// Too many invocations at once.
+    Throttled,
+}
+
+impl Environment {
+    pub fn new(status: Arc<Status>, launcher: Arc<Launcher>, timeout: Duration) -> Self {
+        Self { status, launcher, timeout, process: None }
+    }
+
+    pub fn is_warm(&self) -> bool {
+        self.status.lock().state == State::Idle
+    }
+
+    /// Starts the process ahead of the first invocation; the error says why it cannot work.
+    pub async fn warm_up(&mut self) -> Result<(), String> {
+        self.ready().await.map(|_| ()).map_err(|failure| failure.message())
+    }
+
+    pub async fn invoke(&mut self, payload: Bytes) -> Outcome {
+        let request_id = Uuid::new_v4().to_string();
+        // A process that died while idle never saw the invocation, so one more may try.
+        for _ in 0..2 {
+            let timeout = self.timeout;
+            let function = self.status.function;
+            let process = match self.ready().await {
+                Ok(process) => process,
+                Err(failure) => return self.init_failed(&request_id, failure),
+            };
+            let ends = time::Instant::now() + timeout;
+            let deadline = SystemTime::now() + timeout;
+            let invocation =
+                Invocation { request_id: request_id.clone(), function, deadline, payload: payload.clone() };
+            if let Ok(answer) = process.hand_over(invocation) {
+                self.status.change(State::Idle, State::Busy);
+                return self.finish(&request_id, answer, ends).await;
+            }
+        }
+        self.fail(&request_id, "Runtime.ExitError", "Runtime exited before it took the invocation")
+    }
+
+    async fn finish(
+        &mut self,
+        request_id: &str,
+        answer: tokio::sync::oneshot::Receiver<Answer>,
+        ends: time::Instant,
+    ) -> Outcome {
+        let process = self.process.as_mut().expect("it has just taken the invocation");
+        select! {
+            biased;
+            Ok(answer) = answer => {
+                self.status.change(State::Busy, State::Idle);
+                match answer {
+                    Answer::Response(payload) => Outcome::Response(payload),
+                    Answer::Error(payload) => Outcome::Error(payload),
+                }
+            }
+            status = process.exited() => self.fail(request_id, "Runtime.ExitError", &process::describe(status)),
+            () = time::sleep_until(ends) => {
+                process.kill().await;
+                self.status.lock().timeouts += 1;
+                let message = format!("Task timed out after {:.2} seconds", self.timeout.as_secs_f64());
+                self.status.say(&format!("RequestId: {request_id} {message}"));
+                self.fail(request_id, "Sandbox.Timedout", &message)
+            }
+        }
+    }
+
+    /// The process that waits for work: the one there is, or a new one.
+    async fn ready(&mut self) -> Result<&mut Process, InitFailure> {
+        if let Some(process) = &mut self.process
+            && process.ready().await.is_err()
+        {
+            self.process = None;
+        }
+        if self.process.is_none() {
+            let mut process = self.launcher.start(&self.status).await.map_err(InitFailure::NotStarted)?;
+            process.ready().await?;
+            self.status.change(State::Starting, State::Idle);
+            self.process = Some(process);
+        }
+        Ok(self.process.as_mut().expect("it has just been put there"))
+    }
+
+    fn init_failed(&self, request_id: &str, failure: InitFailure) -> Outcome {
+        self.status.say(&format!("cannot start: {}", failure.message()));
+        match failure {
+            InitFailure::Reported(payload) => Outcome::Error(payload),
+            InitFailure::TimedOut => self.fail(request_id, "Sandbox.Timedout", &failure.message()),
+            _ => self.fail(request_id, "Runtime.ExitError", &failure.message()),
+        }
+    }
+
+    fn fail(&self, request_id: &str, error_type: &str, message: &str) -> Outcome {
+        let payload = json!({
+            "errorType": error_type,
+            "errorMessage": format!("RequestId: {request_id} Error: {message}"),
+        });
+        Outcome::Error(payload.to_string().into())
+    }
+}
+
+/// What is known of an environment from outside.
+pub struct Status {
+    pub function: &'static str,
+    pub number: usize,
+    figures: Mutex<Figures>,
+}
+
+#[derive(Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Figures {
+    pub function: &'static str,
+    pub environment: usize,
+    pub pid: Option<u32>,
+    pub state: State,
+    pub starts: u64,
+    /// Processes that ended without being told to.
+    pub crashes: u64,
+    /// Processes killed at an invocation's deadline.
+    pub timeouts: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Starting,
+    Idle,
+    Busy,
+    Dead,
+}
+
+impl Status {
+    pub fn new(function: &'static str, number: usize) -> Self {
+        let figures = Figures {
+            function,
+            environment: number,
+            pid: None,
+            state: State::Dead,
+            starts: 0,
+            crashes: 0,
+            timeouts: 0,
+        };
+        Self { function, number, figures: Mutex::new(figures) }
+    }
+
+    pub fn figures(&self) -> Figures {
+        self.lock().clone()
+    }
+
+    pub fn started(&self, pid: u32) {
+        let mut figures = self.lock();
+        figures.pid = Some(pid);
+        figures.state = State::Starting;
+        figures.starts += 1;
+    }
+
+    pub fn ended(&self, crashed: bool) {
+        let mut figures = self.lock();
+        figures.pid = None;
+        figures.state = State::Dead;
+        figures.crashes += u64::from(crashed);
+    }
+
+    /// Where lines come from: function, environment, process.
+    pub fn prefix(&self, pid: u32) -> String {
+        format!("[{}#{} {pid}]", self.function, self.number)
+    }
+
+    /// A line of the environment itself, in the log.
+    pub fn say(&self, message: &str) {
+        let _ = io::stderr().write_all(format!("[{}#{}] {message}\n", self.function, self.number).as_bytes());
+    }
+
+    /// Only from the expected state: the process may have died in between.
+    fn change(&self, from: State, to: State) {
+        let mut figures = self.lock();
+        if figures.state == from {
+            figures.state = to;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Figures> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,160 @@
+//! The address that callers see: API Gateway's routes, Lambda's Invoke API, and windows into provider and environments.
+
+use crate::{
+    environment::Outcome,
+    functions::Function,
+    gateway,
+    runtime_api::{PAYLOAD_LIMIT, read},
+};
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{Path, Request, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use bytes::Bytes;
+use serde::de::IgnoredAny;
+use serde_json::json;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::time;
+
+/// API Gateway's bound on a request body. Lambda's bound on the event is narrower, and checked after it.
+const BODY_LIMIT: usize = 10 * 1024 * 1024;
+
+/// What the routes need to know.
+pub struct Cloud {
+    pub functions: Vec<Arc<Function>>,
+    pub provider: String,
+    pub http: reqwest::Client,
+    pub gateway_timeout: Duration,
+}
+
+pub fn router(cloud: Cloud) -> Router {
+    Router::new()
+        .route("/health", get(|| async { Json(json!({ "status": "ok" })) }))
+        .route("/environments", get(environments))
+        .route("/provider/charges", get(provider_charges))
+        .route("/provider/deliver", post(provider_deliver))
+        .route("/2015-03-31/functions/{name}/invocations", post(invoke))
+        .fallback(proxy)
+        .with_state(Arc::new(cloud))
+}
+
+/// API Gateway: finds the function by the path's first segment, and translates both ways.
+async fn proxy(State(cloud): State<Arc<Cloud>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let segment = parts.uri.path().split('/').nth(1).unwrap_or_default();
+    let Some(function) = cloud.functions.iter().find(|function| function.definition.paths.contains(&segment))
+    else {
+        return gateway::message(StatusCode::NOT_FOUND, "Not Found");
+    };
+    let too_large = || gateway::message(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large");
+    let body = match read(body, BODY_LIMIT).await {
+        Ok(body) => body,
+        Err(StatusCode::PAYLOAD_TOO_LARGE) => return too_large(),
+        Err(status) => return gateway::message(status, "Bad Request"),
+    };
+    let event = gateway::event(&parts, &body);
+    if event.len() > PAYLOAD_LIMIT {
+        return too_large();
+    }
+    let outcome = match time::timeout(cloud.gateway_timeout, function.invoke(event)).await {
+        Ok(outcome) => outcome,
+        // The function runs on; only its caller has gone.
+        Err(_) => return gateway::message(StatusCode::GATEWAY_TIMEOUT, "Endpoint request timed out"),
+    };
+    let failed = || gateway::message(StatusCode::BAD_GATEWAY, "Internal Server Error");
+    match outcome {
+        Ok(Outcome::Response(payload)) => gateway::response(&payload).unwrap_or_else(failed),
+        // What an HTTP API makes of Lambda's 429.
+        Ok(Outcome::Throttled) => gateway::message(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable"),
+        Ok(Outcome::Error(_)) | Err(_) => failed(),
+    }
+}
+
+/// Lambda's Invoke API. An asynchronous invocation that fails is not repeated here, as Lambda would.
+async fn invoke(
+    State(cloud): State<Arc<Cloud>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let Some(function) = cloud.functions.iter().find(|function| function.definition.name == name) else {
+        let message = format!("Function not found: {name}");
+        return lambda_error(StatusCode::NOT_FOUND, "ResourceNotFoundException", &message);
+    };
+    let payload = match read(body, PAYLOAD_LIMIT).await {
+        Ok(payload) if payload.is_empty() => Bytes::from_static(b"{}"),
+        Ok(payload) => payload,
+        Err(status) => {
+            let message = format!(
+                "Request must be smaller than {PAYLOAD_LIMIT} bytes for the InvokeFunction operation"
+            );
+            return lambda_error(status, "RequestTooLargeException", &message);
+        }
+    };
+    if let Err(error) = serde_json::from_slice::<IgnoredAny>(&payload) {
+        let message = format!("Could not parse request body into json: {error}");
+        return lambda_error(StatusCode::BAD_REQUEST, "InvalidRequestContentException", &message);
+    }
+    match headers.get("x-amz-invocation-type").map_or(&b"RequestResponse"[..], |kind| kind.as_bytes()) {
+        b"RequestResponse" => {}
+        b"Event" => {
+            function.invoke(payload);
+            return StatusCode::ACCEPTED.into_response();
+        }
+        _ => {
+            let message = "InvocationType must be RequestResponse or Event";
+            return lambda_error(StatusCode::BAD_REQUEST, "InvalidParameterValueException", message);
+        }
+    }
+    let executed = [("content-type", "application/json"), ("x-amz-executed-version", "$LATEST")];
+    match function.invoke(payload).await {
+        Ok(Outcome::Response(payload)) => (executed, payload).into_response(),
+        Ok(Outcome::Error(payload)) => {
+            (executed, [("x-amz-function-error", "Unhandled")], payload).into_response()
+        }
+        Ok(Outcome::Throttled) => {
+            lambda_error(StatusCode::TOO_MANY_REQUESTS, "TooManyRequestsException", "Rate Exceeded.")
+        }
+        Err(error) => lambda_error(StatusCode::INTERNAL_SERVER_ERROR, "ServiceException", &error.to_string()),
+    }
+}
+
+async fn environments(State(cloud): State<Arc<Cloud>>) -> Response {
+    let rows: Vec<_> = cloud.functions.iter().flat_map(|function| function.environments()).collect();
+    Json(BTreeMap::from([("environments", rows)])).into_response()
+}
+
+async fn provider_charges(State(cloud): State<Arc<Cloud>>) -> Response {
+    relay(cloud.http.get(format!("{}/charges", cloud.provider))).await
+}
+
+async fn provider_deliver(State(cloud): State<Arc<Cloud>>) -> Response {
+    relay(cloud.http.post(format!("{}/deliver", cloud.provider))).await
+}
+
+async fn relay(request: reqwest::RequestBuilder) -> Response {
+    let answer = async {
+        let answer = request.send().await?;
+        let status = answer.status();
+        let kind = answer.headers().get(header::CONTENT_TYPE).cloned();
+        let body = answer.bytes().await?;
+        let mut response = (status, body).into_response();
+        if let Some(kind) = kind {
+            response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        }
+        Ok::<_, reqwest::Error>(response)
+    };
+    answer
+        .await
+        .unwrap_or_else(|error| gateway::message(StatusCode::BAD_GATEWAY, &format!("provider: {error}")))
+}
+
+fn lambda_error(status: StatusCode, kind: &'static str, message: &str) -> Response {
+    let body =
+        json!({ "Type": if status.is_client_error() { "User" } else { "Service" }, "Message": message });
+    (status, [("x-amzn-errortype", kind)], Json(body)).into_response()
+}

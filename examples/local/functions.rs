@@ -1,0 +1,125 @@
+//! The functions of this cloud, and how their invocations are spread over execution environments.
+
+use crate::{
+    environment::{Environment, Figures, Outcome, Status},
+    process::Launcher,
+};
+use bytes::Bytes;
+use std::{
+    io::{self, Read},
+    pin::Pin,
+    process::ExitCode,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+use tokio::{sync::Semaphore, task::JoinHandle};
+
+/// Every function, with its name and the first segments of the paths that the gateway sends to it.
+pub const FUNCTIONS: &[Definition] =
+    &[Definition { name: "payments", paths: &["payments", "operations"], run: || Box::pin(payments::run()) }];
+
+/// Invocations that may wait for an environment, for each function.
+const QUEUE: usize = 1_000;
+
+pub struct Definition {
+    pub name: &'static str,
+    pub paths: &'static [&'static str],
+    run: fn() -> Run,
+}
+
+type Run = Pin<Box<dyn Future<Output = Result<(), lambda_http::Error>>>>;
+
+/// Runs this process as the function of that name, for as long as its parent lives.
+pub fn run_as(name: &str) -> ExitCode {
+    let Some(definition) = FUNCTIONS.iter().find(|definition| definition.name == name) else {
+        eprintln!("LOCAL_FUNCTION={name}: no such function");
+        return ExitCode::FAILURE;
+    };
+    thread::spawn(|| {
+        // The parent writes nothing: this returns when the parent has gone, however it went.
+        let _ = io::stdin().read(&mut [0]);
+        std::process::exit(1);
+    });
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
+    match runtime.block_on((definition.run)()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A function with its environments.
+pub struct Function {
+    pub definition: &'static Definition,
+    idle: Mutex<Vec<Environment>>,
+    statuses: Vec<Arc<Status>>,
+    running: Semaphore,
+    admitted: Semaphore,
+}
+
+impl Function {
+    pub fn new(
+        definition: &'static Definition,
+        launcher: &Arc<Launcher>,
+        environments: usize,
+        timeout: Duration,
+    ) -> Self {
+        let statuses: Vec<_> =
+            (1..=environments).map(|number| Arc::new(Status::new(definition.name, number))).collect();
+        // The last is taken first, so the first environment stands last.
+        let idle = statuses
+            .iter()
+            .rev()
+            .map(|status| Environment::new(status.clone(), launcher.clone(), timeout))
+            .collect();
+        Self {
+            definition,
+            idle: Mutex::new(idle),
+            statuses,
+            running: Semaphore::new(environments),
+            admitted: Semaphore::new(environments + QUEUE),
+        }
+    }
+
+    /// Starts one environment, so that a function that cannot start is found out now and not by the first request.
+    pub async fn warm_up(&self) -> Result<(), String> {
+        let mut environment = self.take();
+        let started = environment.warm_up().await;
+        self.idle().push(environment);
+        started.map_err(|error| format!("function {}: {error}", self.definition.name))
+    }
+
+    /// Starts an invocation, which runs to its end whether or not anybody waits for it.
+    pub fn invoke(self: &Arc<Self>, payload: Bytes) -> JoinHandle<Outcome> {
+        let function = self.clone();
+        tokio::spawn(async move {
+            let Ok(_admitted) = function.admitted.try_acquire() else { return Outcome::Throttled };
+            let _running = function.running.acquire().await.expect("the semaphore is never closed");
+            let mut environment = function.take();
+            let outcome = environment.invoke(payload).await;
+            function.idle().push(environment);
+            outcome
+        })
+    }
+
+    /// The environments that have ever been started.
+    pub fn environments(&self) -> impl Iterator<Item = Figures> {
+        self.statuses.iter().map(|status| status.figures()).filter(|figures| figures.starts > 0)
+    }
+
+    /// A warm environment if there is one. Call it with a permit of `running`.
+    fn take(&self) -> Environment {
+        let mut idle = self.idle();
+        let warm = idle.iter().rposition(Environment::is_warm);
+        // Without a warm one the last used, so that a crashed environment is the first to start anew.
+        let index = warm.unwrap_or(idle.len() - 1);
+        idle.remove(index)
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Environment>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,201 @@
+//! What API Gateway does to a request and to a function's answer: HTTP to an event in payload format 2.0, and back.
+
+use aws_smithy_types::base64;
+use axum::{
+    body::Body,
+    extract::Query,
+    http::{
+        HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts, response::Builder,
+    },
+};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::{
+    collections::BTreeMap,
+    time::{SystemTime, UNIX_EPOCH},
+};
+use uuid::Uuid;
+
+/// The gateway speaks to its client and to the function over connections of its own.
+const HOP_BY_HOP: [HeaderName; 7] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHENTICATE,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// The event that the function sees.
+pub fn event(parts: &Parts, body: &Bytes) -> Bytes {
+    let now = SystemTime::now();
+    let path = parts.uri.path();
+    let user_agent = parts.headers.get(header::USER_AGENT).map(lossy).unwrap_or_default();
+    let mut context = json!({
+        "accountId": "123456789012",
+        "apiId": "local",
+        "domainName": "localhost",
+        "domainPrefix": "localhost",
+        "http": {
+            "method": parts.method.as_str(),
+            "path": path,
+            "protocol": format!("{:?}", parts.version),
+            "sourceIp": "127.0.0.1",
+            "userAgent": user_agent,
+        },
+        "requestId": Uuid::new_v4().to_string(),
+        "routeKey": "$default",
+        "stage": "$default",
+        "time": common_log_time(now),
+        "timeEpoch": now.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64),
+    });
+    if let Some(tenant) = tenant(&parts.headers) {
+        context["authorizer"] = json!({ "jwt": { "claims": { "sub": tenant }, "scopes": null } });
+    }
+    let mut event = json!({
+        "version": "2.0",
+        "routeKey": "$default",
+        "rawPath": path,
+        "rawQueryString": parts.uri.query().unwrap_or_default(),
+        "headers": headers(&parts.headers, body.len()),
+        "requestContext": context,
+        "isBase64Encoded": false,
+    });
+    let cookies = cookies(&parts.headers);
+    if !cookies.is_empty() {
+        event["cookies"] = json!(cookies);
+    }
+    let query = query_parameters(parts);
+    if !query.is_empty() {
+        event["queryStringParameters"] = json!(query);
+    }
+    if !body.is_empty() {
+        match std::str::from_utf8(body) {
+            Ok(text) => event["body"] = json!(text),
+            Err(_) => {
+                event["body"] = json!(base64::encode(body));
+                event["isBase64Encoded"] = json!(true);
+            }
+        }
+    }
+    event.to_string().into()
+}
+
+/// The client's answer; none if the function's is not one that API Gateway understands.
+pub fn response(payload: &[u8]) -> Option<Response<Body>> {
+    let value: Value = serde_json::from_slice(payload).ok()?;
+    if value.get("statusCode").is_none() {
+        // Whatever is no response is the body of one.
+        return Response::builder()
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(payload.to_vec()))
+            .ok();
+    }
+    let answer: Answer = serde_json::from_value(value).ok()?;
+    let mut response = Response::builder().status(answer.status_code);
+    for (name, value) in answer.headers.unwrap_or_default() {
+        response = header(response, &name, &value)?;
+    }
+    for cookie in answer.cookies.unwrap_or_default() {
+        response = response.header(header::SET_COOKIE, cookie);
+    }
+    let body = answer.body.unwrap_or_default();
+    let body = if answer.is_base64_encoded { base64::decode(body).ok()? } else { body.into_bytes() };
+    response.body(Body::from(body)).ok()
+}
+
+/// The gateway's own answers.
+pub fn message(status: StatusCode, message: &str) -> Response<Body> {
+    let mut response = Response::new(Body::from(json!({ "message": message }).to_string()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    status_code: u16,
+    headers: Option<Map<String, Value>>,
+    cookies: Option<Vec<String>>,
+    body: Option<String>,
+    #[serde(default)]
+    is_base64_encoded: bool,
+}
+
+fn header(response: Builder, name: &str, value: &Value) -> Option<Builder> {
+    let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+    // The length is the server's affair: it knows what it sends.
+    if HOP_BY_HOP.contains(&name) || name == header::CONTENT_LENGTH {
+        return Some(response);
+    }
+    Some(match value {
+        Value::String(text) => response.header(name, text),
+        Value::Number(_) | Value::Bool(_) => response.header(name, value.to_string()),
+        _ => return None,
+    })
+}
+
+/// Who a JWT authorizer would say is calling. Two tokens are none: nobody could tell which one counts.
+fn tenant(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let (scheme, tenant) = value.to_str().ok()?.split_once(' ')?;
+    let tenant = tenant.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !tenant.is_empty()).then_some(tenant)
+}
+
+/// Names in lower case, values of a name that comes twice joined with a comma, as in payload format 2.0.
+fn headers(headers: &HeaderMap, length: usize) -> BTreeMap<String, String> {
+    let mut joined = BTreeMap::new();
+    for name in headers.keys() {
+        if HOP_BY_HOP.contains(name) || name == header::COOKIE {
+            continue;
+        }
+        let values: Vec<_> = headers.get_all(name).iter().map(lossy).collect();
+        joined.insert(name.to_string(), values.join(","));
+    }
+    if length > 0 {
+        joined.insert("content-length".to_owned(), length.to_string());
+    }
+    joined.insert("x-forwarded-for".to_owned(), "127.0.0.1".to_owned());
+    joined.insert("x-forwarded-proto".to_owned(), "http".to_owned());
+    joined
+}
+
+fn cookies(headers: &HeaderMap) -> Vec<String> {
+    let lines = headers.get_all(header::COOKIE).iter().map(lossy);
+    lines
+        .flat_map(|line| line.split(';').map(|cookie| cookie.trim().to_owned()).collect::<Vec<_>>())
+        .collect()
+}
+
+fn query_parameters(parts: &Parts) -> BTreeMap<String, String> {
+    let Ok(Query(pairs)) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri) else {
+        return BTreeMap::new();
+    };
+    let mut parameters: BTreeMap<String, String> = BTreeMap::new();
+    for (name, value) in pairs {
+        parameters
+            .entry(name)
+            .and_modify(|values| {
+                values.push(',');
+                values.push_str(&value);
+            })
+            .or_insert(value);
+    }
+    parameters
+}
+
+/// An event is JSON, so bytes that are not text cannot pass as they are.
+fn lossy(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
+}
+
+/// `Thu, 12 Mar 2020 19:03:58 GMT` as `12/Mar/2020:19:03:58 +0000`.
+fn common_log_time(time: SystemTime) -> String {
+    let date = httpdate::fmt_http_date(time);
+    format!("{}/{}/{}:{} +0000", &date[5..7], &date[8..11], &date[12..16], &date[17..25])
+}

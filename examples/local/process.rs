@@ -1,0 +1,258 @@
+//! One child process: this program again, as one function, on a Runtime API of its own.
+//!
+//! A child never outlives its parent. While the parent runs, a task holds the child and kills it when told to; when the
+//! parent dies without a word, the pipe on the child's standard input closes, and the child ends itself.
+
+use crate::{
+    environment::Status,
+    runtime_api::{Answer, Invocation, Poll, RuntimeApi},
+};
+use bytes::Bytes;
+use std::{
+    io::{self, Write},
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, BufReader},
+    process::{Child, ChildStdin, Command},
+    select,
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch},
+    task::JoinHandle,
+    time,
+};
+
+/// Lambda gives a function this long to start.
+const INIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The last lines of a dead process are in the pipe already; this bounds the wait for their end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+const MEMORY_SIZE: &str = "256";
+
+/// How child processes are started, and how all of them are stopped.
+pub struct Launcher {
+    executable: PathBuf,
+    variables: Vec<(&'static str, String)>,
+    /// Each process holds a permit. Whoever holds all of them knows that no process is left and none can start.
+    permits: Arc<Semaphore>,
+    most: u32,
+    stop: watch::Sender<bool>,
+}
+
+/// A function's process.
+pub struct Process {
+    pub api: RuntimeApi,
+    /// The call to `next` that waits for the coming invocation, once it is there.
+    poll: Option<Poll>,
+    exit: watch::Receiver<Option<ExitStatus>>,
+    kill: Arc<Notify>,
+}
+
+/// Why a process never got so far as to ask for work.
+pub enum InitFailure {
+    NotStarted(io::Error),
+    Reported(Bytes),
+    Exited(ExitStatus),
+    TimedOut,
+}
+
+impl Launcher {
+    /// For at most `most` processes at once, which find `variables` in their environment.
+    pub fn new(variables: Vec<(&'static str, String)>, most: u32) -> io::Result<Self> {
+        Ok(Self {
+            executable: std::env::current_exe()?,
+            variables,
+            permits: Arc::new(Semaphore::new(most as usize)),
+            most,
+            stop: watch::Sender::new(false),
+        })
+    }
+
+    /// Kills every process and waits until the last has gone. None starts afterwards.
+    pub async fn stop(&self) {
+        self.stop.send_replace(true);
+        let all = self.permits.acquire_many(self.most).await.expect("the semaphore is never closed");
+        all.forget();
+    }
+
+    /// Starts a process of the function whose environment `status` describes.
+    pub async fn start(&self, status: &Arc<Status>) -> io::Result<Process> {
+        let stopping = || io::Error::other("the local cloud is stopping");
+        let permit = self.permits.clone().try_acquire_owned().map_err(|_| stopping())?;
+        let stop = self.stop.subscribe();
+        if *stop.borrow() {
+            return Err(stopping());
+        }
+        let api = RuntimeApi::listen().await?;
+        let mut child = self.command(status, &api).spawn()?;
+        let id = child.id().expect("a process that nobody has waited for has an id");
+        status.started(id);
+        let logs = [
+            tokio::spawn(log(child.stdout.take().expect("stdout is piped"), status.prefix(id))),
+            tokio::spawn(log(child.stderr.take().expect("stderr is piped"), status.prefix(id))),
+        ];
+        let kill = Arc::new(Notify::new());
+        let (sender, exit) = watch::channel(None);
+        // Taken out, because waiting for a child closes its standard input.
+        let stdin = child.stdin.take().expect("stdin is piped");
+        let guard =
+            Guard { child, _stdin: stdin, logs, kill: kill.clone(), stop, status: status.clone(), permit };
+        tokio::spawn(guard.wait(sender));
+        Ok(Process { api, poll: None, exit, kill })
+    }
+
+    fn command(&self, status: &Status, api: &RuntimeApi) -> Command {
+        let Status { function, number, .. } = status;
+        let mut command = Command::new(&self.executable);
+        command
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .env("LOCAL_FUNCTION", function)
+            .env("AWS_LAMBDA_RUNTIME_API", api.address.to_string())
+            .env("AWS_LAMBDA_FUNCTION_NAME", function)
+            .env("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST")
+            .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", MEMORY_SIZE)
+            .env("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand")
+            .env("AWS_LAMBDA_LOG_GROUP_NAME", format!("/aws/lambda/{function}"))
+            .env("AWS_LAMBDA_LOG_STREAM_NAME", format!("[$LATEST]{number}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // A Ctrl-C at the terminal is for the parent, which then ends its children in order.
+            .process_group(0)
+            .kill_on_drop(true);
+        command
+    }
+}
+
+impl Process {
+    /// Waits until the process asks for work.
+    pub async fn ready(&mut self) -> Result<(), InitFailure> {
+        if self.poll.as_ref().is_some_and(|poll| !poll.is_closed()) {
+            return Ok(());
+        }
+        select! {
+            biased;
+            status = exited(&mut self.exit) => Err(match self.api.init_error() {
+                Some(payload) => InitFailure::Reported(payload),
+                None => InitFailure::Exited(status),
+            }),
+            poll = self.api.polls.recv() => {
+                self.poll = poll;
+                Ok(())
+            }
+            () = time::sleep(INIT_TIMEOUT) => {
+                self.kill().await;
+                Err(InitFailure::TimedOut)
+            }
+        }
+    }
+
+    /// Gives it the invocation, or gives that back if the process has died meanwhile.
+    pub fn hand_over(&mut self, invocation: Invocation) -> Result<oneshot::Receiver<Answer>, Invocation> {
+        match self.poll.take() {
+            Some(poll) if self.exit.borrow().is_none() => self.api.hand_over(poll, invocation),
+            _ => Err(invocation),
+        }
+    }
+
+    pub async fn exited(&mut self) -> ExitStatus {
+        exited(&mut self.exit).await
+    }
+
+    /// SIGKILL, and waits for the end.
+    pub async fn kill(&mut self) {
+        self.kill.notify_one();
+        self.exited().await;
+    }
+}
+
+impl InitFailure {
+    pub fn message(&self) -> String {
+        match self {
+            Self::NotStarted(error) => format!("Runtime could not be started: {error}"),
+            Self::Reported(payload) => String::from_utf8_lossy(payload).into_owned(),
+            Self::Exited(status) => describe(*status),
+            Self::TimedOut => format!("Task timed out after {:.2} seconds", INIT_TIMEOUT.as_secs_f64()),
+        }
+    }
+}
+
+/// As Lambda puts it.
+pub fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => "Runtime exited without providing a reason".to_owned(),
+        (Some(code), _) => format!("Runtime exited with error: exit status {code}"),
+        (None, Some(6)) => "Runtime exited with error: signal: aborted".to_owned(),
+        (None, Some(9)) => "Runtime exited with error: signal: killed".to_owned(),
+        (None, Some(11)) => "Runtime exited with error: signal: segmentation fault".to_owned(),
+        (None, Some(15)) => "Runtime exited with error: signal: terminated".to_owned(),
+        (None, signal) => format!("Runtime exited with error: signal: {}", signal.unwrap_or_default()),
+    }
+}
+
+async fn exited(exit: &mut watch::Receiver<Option<ExitStatus>>) -> ExitStatus {
+    match exit.wait_for(Option::is_some).await {
+        Ok(status) => status.expect("waited for it"),
+        // The task that watched the process is gone, so this program is ending.
+        Err(_) => ExitStatus::from_raw(9),
+    }
+}
+
+/// Holds the child until it ends.
+struct Guard {
+    child: Child,
+    _stdin: ChildStdin,
+    logs: [JoinHandle<()>; 2],
+    kill: Arc<Notify>,
+    stop: watch::Receiver<bool>,
+    status: Arc<Status>,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Guard {
+    async fn wait(mut self, exit: watch::Sender<Option<ExitStatus>>) {
+        let (ended, crashed) = select! {
+            ended = self.child.wait() => (ended, true),
+            () = self.kill.notified() => (end(&mut self.child).await, false),
+            () = stopped(&mut self.stop) => (end(&mut self.child).await, false),
+        };
+        let ended = ended.unwrap_or(ExitStatus::from_raw(9));
+        let _ = time::timeout(LAST_WORDS, async {
+            for log in &mut self.logs {
+                let _ = log.await;
+            }
+        })
+        .await;
+        if crashed {
+            self.status.say(&describe(ended));
+        }
+        self.status.ended(crashed);
+        // First the permit: whoever sees the exit may start the next process at once.
+        drop(self.permit);
+        exit.send_replace(Some(ended));
+    }
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error means that nobody can ask any more, which comes to the same.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+async fn end(child: &mut Child) -> io::Result<ExitStatus> {
+    child.start_kill()?;
+    child.wait().await
+}
+
+/// Copies a child's lines to standard error, each with the environment it comes from.
+async fn log(output: impl AsyncRead + Unpin, prefix: String) {
+    let mut output = BufReader::new(output);
+    let mut line = Vec::new();
+    while output.read_until(b'\n', &mut line).await.is_ok_and(|length| length > 0) {
+        // In one write, so that lines of different processes do not mix; with nobody to read it there is no one to tell.
+        let _ = io::stderr()
+            .write_all(format!("{prefix} {}\n", String::from_utf8_lossy(&line).trim_end()).as_bytes());
+        line.clear();
+    }
+}
