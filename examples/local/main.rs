@@ -102,6 +102,7 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     let most = u32::try_from(FUNCTIONS.len() * settings.environments).expect("there are few functions");
     let mut variables = store.environment();
     variables.push(("PROVIDER_URL", provider.clone()));
+    variables.push(("LEASE_GRACE_MS", settings.lease_grace.as_millis().to_string()));
     let launcher = Launcher::new(variables, most).map_err(|error| format!("own executable: {error}"))?;
     let launcher = running.insert(Arc::new(launcher));
     let functions: Vec<_> = FUNCTIONS

@@ -15,6 +15,8 @@ pub struct Settings {
     pub environments: usize,
     /// `FUNCTION_TIMEOUT_MS`: a function's time for one invocation.
     pub function_timeout: Duration,
+    /// `LEASE_GRACE_MS`: how long after its deadline a function is still taken for alive; short here, to be watched.
+    pub lease_grace: Duration,
     /// `GATEWAY_TIMEOUT_MS`: how long the gateway waits for a function.
     pub gateway_timeout: Duration,
 }
@@ -34,6 +36,7 @@ impl Settings {
                 10_000,
                 milliseconds.clone(),
             )?),
+            lease_grace: Duration::from_millis(number("LEASE_GRACE_MS", 2_000, milliseconds.clone())?),
             // API Gateway gives up after 29 seconds.
             gateway_timeout: Duration::from_millis(number("GATEWAY_TIMEOUT_MS", 29_000, milliseconds)?),
         })

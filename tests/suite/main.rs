@@ -2,5 +2,6 @@
 //! minutes.
 
 mod conformance;
+mod main_job;
 mod support;
 mod support_works;

@@ -2,6 +2,7 @@
 
 use std::{env, time::Duration};
 
+use lambda_idempotency::policy::DEFAULT_GRACE;
 use reqwest::Url;
 
 /// How long a charge may take: below the function's time-out, so that the function can still write down what it knows.
@@ -16,6 +17,8 @@ pub struct Config {
     pub provider_url: Url,
     /// `PROVIDER_TIMEOUT_MS`: how long a charge may take; 5000 by default.
     pub provider_timeout: Duration,
+    /// `LEASE_GRACE_MS`: how long after its deadline this function is still taken for alive; 10000 by default.
+    pub lease_grace: Duration,
 }
 
 /// What is wrong with the configuration.
@@ -43,12 +46,17 @@ impl Config {
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && !url.cannot_be_a_base())
             .ok_or(ConfigError::Malformed("PROVIDER_URL", "an http or https URL"))?;
-        let provider_timeout = match env::var("PROVIDER_TIMEOUT_MS") {
-            Err(_) => DEFAULT_PROVIDER_TIMEOUT,
+        let span = |name, default| match env::var(name) {
+            Err(_) => Ok(default),
             Ok(millis) => (millis.parse().ok().filter(|millis| *millis > 0))
                 .map(Duration::from_millis)
-                .ok_or(ConfigError::Malformed("PROVIDER_TIMEOUT_MS", "a number of milliseconds above 0"))?,
+                .ok_or(ConfigError::Malformed(name, "a number of milliseconds above 0")),
         };
-        Ok(Self { payments_table: variable("PAYMENTS_TABLE")?, provider_url, provider_timeout })
+        Ok(Self {
+            payments_table: variable("PAYMENTS_TABLE")?,
+            provider_url,
+            provider_timeout: span("PROVIDER_TIMEOUT_MS", DEFAULT_PROVIDER_TIMEOUT)?,
+            lease_grace: span("LEASE_GRACE_MS", DEFAULT_GRACE)?,
+        })
     }
 }

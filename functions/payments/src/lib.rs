@@ -44,7 +44,8 @@ pub async fn run() -> Result<(), Error> {
     let store = DynamoDbStore::from_env().await.inspect_err(report)?;
     let ledger = Ledger::from_env(config.payments_table.clone()).await;
     let provider = Provider::new(&config).inspect_err(report)?;
-    lambda_http::run(routes::router(store, ledger, provider)).await
+    let payment = routes::create_payment().grace(config.lease_grace);
+    lambda_http::run(routes::router(store, ledger, provider, payment)).await
 }
 
 /// Lambda shows an error of the start-up as one long line of debug output; the log gets a readable one.

@@ -42,11 +42,15 @@ pub struct Route {
     handler: MethodRouter,
 }
 
+/// What `POST /payments` chose.
+pub fn create_payment() -> Operation {
+    Operation::new(CREATE_PAYMENT).retain(RETENTION)
+}
+
 /// All routes. The router is made of this list and nothing else, so that the list is the truth.
-pub fn routes<S: Store>(store: S, ledger: Ledger, provider: Provider) -> Vec<Route> {
+pub fn routes<S: Store>(store: S, ledger: Ledger, provider: Provider, payment: Operation) -> Vec<Route> {
     let store = Arc::new(store);
     let services = Services { ledger, provider };
-    let payment = Operation::new(CREATE_PAYMENT).retain(RETENTION);
     let guard = Idempotency::new(store.clone(), payment).tenant(TENANT);
     vec![
         Route {
@@ -77,7 +81,7 @@ pub fn routes<S: Store>(store: S, ledger: Ledger, provider: Provider) -> Vec<Rou
 }
 
 /// The API.
-pub fn router<S: Store>(store: S, ledger: Ledger, provider: Provider) -> Router {
-    let routes = routes(store, ledger, provider);
+pub fn router<S: Store>(store: S, ledger: Ledger, provider: Provider, payment: Operation) -> Router {
+    let routes = routes(store, ledger, provider, payment);
     routes.into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler))
 }

@@ -5,10 +5,10 @@ pub mod client;
 pub mod dynamodb_local;
 pub mod embedded;
 pub mod faults;
-#[allow(dead_code, reason = "its tests come with the local cloud")]
 pub mod local_cloud;
 pub mod logs;
 pub mod meter;
+pub mod payments;
 pub mod process;
 pub mod tables;
 

@@ -1,0 +1,101 @@
+//! A client of the payments API in the local cloud.
+
+use super::local_cloud::LocalCloud;
+use reqwest::Response;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+/// How long an event of another process is waited for. Passing takes a fraction; only a failure takes as long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An answer, as far as a client can tell answers apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    pub status: u16,
+    pub problem: Option<String>,
+    pub replayed: bool,
+    pub location: Option<String>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    async fn of(response: Response) -> Self {
+        let header = |name| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+        let (status, location) = (response.status().as_u16(), header("location"));
+        let replayed = header("idempotent-replayed").as_deref() == Some("true");
+        let body = response.bytes().await.expect("the answer comes whole").to_vec();
+        let document: Option<Value> = serde_json::from_slice(&body).ok();
+        let problem = document.and_then(|document| Some(document.get("type")?.as_str()?.to_owned()));
+        Self { status, problem, replayed, location, body }
+    }
+
+    /// The status, and the problem's name.
+    pub fn told(&self) -> (u16, &str) {
+        (
+            self.status,
+            self.problem.as_deref().map_or("", |problem| problem.rsplit(':').next().unwrap_or_default()),
+        )
+    }
+}
+
+impl LocalCloud {
+    /// One started on this DynamoDB, with tables of its own and short spans.
+    pub async fn on(endpoint: &str, variables: &[(&str, &str)]) -> Self {
+        let prefix = format!("t{}-", Uuid::new_v4().simple());
+        let mut all = vec![
+            ("DYNAMODB_ENDPOINT", endpoint),
+            ("TABLE_PREFIX", prefix.as_str()),
+            ("FUNCTION_TIMEOUT_MS", "3000"),
+            ("PROVIDER_TIMEOUT_MS", "1000"),
+            ("LEASE_GRACE_MS", "500"),
+        ];
+        all.extend(variables);
+        Self::start(&all).await
+    }
+
+    /// Sends a payment of 19.99 by this card.
+    pub async fn pay(&self, key: &str, source: &str) -> Answer {
+        self.pay_cents(key, source, 1999).await
+    }
+
+    pub async fn pay_cents(&self, key: &str, source: &str, cents: u64) -> Answer {
+        let order = json!({ "customerId": "c-1", "amountCents": cents, "currency": "EUR", "source": source });
+        let request = self.post("/payments").bearer_auth("acme").header("Idempotency-Key", key).json(&order);
+        Answer::of(request.send().await.expect("the front answers")).await
+    }
+
+    /// The state that the operation's status says; the status code where there is none.
+    pub async fn state(&self, key: &str) -> String {
+        let request = self.get(&format!("/operations/{key}?operation=create-payment")).bearer_auth("acme");
+        let answer = Answer::of(request.send().await.expect("the front answers")).await;
+        let document: Value = serde_json::from_slice(&answer.body).expect("a status is JSON");
+        document["state"].as_str().map_or_else(|| answer.status.to_string(), str::to_owned)
+    }
+
+    /// Sends the same payment again until the answer is none of these.
+    pub async fn retry_past(&self, key: &str, source: &str, past: &[(u16, &str)]) -> Answer {
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.pay(key, source).await;
+            if !past.contains(&answer.told()) {
+                return answer;
+            }
+            assert!(Instant::now() < give_up, "still {answer:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// What was charged with this card.
+    pub async fn charged(&self, source: &str) -> usize {
+        self.charges().await.iter().filter(|charge| charge.source == source).count()
+    }
+
+    /// The process ids of the function's environments that live.
+    pub async fn environments(&self) -> Vec<u32> {
+        let answer = self.get("/environments").send().await.expect("the front answers");
+        let document: Value = answer.json().await.expect("a JSON document");
+        let environments = document["environments"].as_array().expect("a list");
+        environments.iter().filter_map(|environment| Some(environment["pid"].as_u64()? as u32)).collect()
+    }
+}
