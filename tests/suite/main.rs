@@ -3,5 +3,6 @@
 
 mod conformance;
 mod main_job;
+mod readme;
 mod support;
 mod support_works;

@@ -35,6 +35,13 @@ async fn of_a_hundred_identical_requests_through_four_processes_one_charges(endp
     assert_eq!(first.len(), 1, "{answers:?}");
     assert!(rest.iter().all(|answer| answer.told() == IN_FLIGHT || answer.replayed), "{rest:?}");
     assert_eq!(cloud.charged("tok_ok").await, 1);
+    let payment: serde_json::Value = serde_json::from_slice(&first[0].body).unwrap();
+    let charges = cloud.charges().await;
+    let charge = charges.iter().find(|charge| charge.source == "tok_ok").unwrap();
+    assert_eq!((&*charge.id, &*charge.tenant), (payment["chargeId"].as_str().unwrap(), "acme"));
+    assert_eq!((charge.amount_cents, &*charge.currency), (1999, "EUR"));
+    let key = charge.key.as_deref();
+    assert!(key.is_some_and(|key| key != "order-1"), "the provider is given a key of its own: {key:?}");
     for replay in join_all((0..20).map(|_| cloud.pay("order-1", "tok_ok"))).await {
         assert!(replay.replayed && replay.status == 201);
         assert_eq!((&replay.body, &replay.location), (&first[0].body, &first[0].location));

@@ -16,7 +16,6 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 pub struct LocalCloud {
     url: String,
     http: Client,
-    output: Output,
     process: Process,
 }
 
@@ -59,7 +58,7 @@ impl LocalCloud {
             if let Some(url) = output.address() {
                 let health = http.get(format!("{url}/health")).send().await;
                 if health.is_ok_and(|health| health.status() == 200) {
-                    return Self { url, http, output, process };
+                    return Self { url, http, process };
                 }
             }
             if let Some(status) = process.ended() {
@@ -78,11 +77,6 @@ impl LocalCloud {
     /// The process id of the local cloud itself.
     pub fn process_id(&self) -> u32 {
         self.process.id()
-    }
-
-    /// What it printed so far, both streams.
-    pub fn output(&self) -> String {
-        self.output.text()
     }
 
     /// A request to this path; `.bearer_auth("tenant")` makes it a tenant's.
