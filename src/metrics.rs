@@ -1,4 +1,4 @@
-//! What is counted, through the [`metrics`](::metrics) facade: install the recorder of your choice. Each counter has
+//! What is counted, through the facade of the crate `metrics`: install the recorder of your choice. Each counter has
 //! the label `operation`.
 
 use crate::key::OperationName;

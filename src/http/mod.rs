@@ -6,6 +6,7 @@ mod layer;
 mod problem;
 mod profile;
 mod replay;
+mod request;
 mod service;
 mod status;
 mod tenant;
@@ -23,6 +24,9 @@ pub use tenant::{
 };
 
 use http::HeaderName;
+
+/// The longest body that is read, of a request and of a response: what a Lambda invocation can carry (6 MB).
+const LONGEST_BODY: usize = 6 * 1024 * 1024;
 
 /// The request header with the client's key
 /// ([draft-ietf-httpapi-idempotency-key-header](https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/)).

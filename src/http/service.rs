@@ -13,31 +13,24 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{
     HeaderValue, Request, Response, StatusCode,
-    header::{CONTENT_TYPE, LOCATION, RETRY_AFTER},
-    request::Parts,
+    header::{LOCATION, RETRY_AFTER},
     response,
 };
 use http_body::Body;
 use http_body_util::{BodyExt, Either, Full, Limited};
-use lambda_http::RequestExt;
 use tracing::Instrument;
 
 use super::{
-    BodyError, GuardedBody, KeyHeaderError, Problem, ProblemType, TenantResolver, layer::Guard,
-    problem::seconds, replay, status,
+    GuardedBody, LONGEST_BODY, Problem, ProblemType, TenantResolver, layer::Guard, problem::seconds, replay,
+    request, status,
 };
 use crate::{
-    executor::{self, Ended, Ending, Execution, Owned, Reserved},
-    fingerprint::{Content, Fingerprints},
-    key::{IdempotencyKey, RecordKey},
+    executor::{Ended, Ending, Execution, Owned, Reserved},
+    key::IdempotencyKey,
     policy::{ServerErrors, WhileInFlight},
     record::UnknownCause,
     store::Store,
-    time::Timestamp,
 };
-
-/// The longest body that is read, of a request and of a response: what a Lambda invocation can carry (6 MB).
-const LONGEST_BODY: usize = 6 * 1024 * 1024;
 
 /// How long a handler's response body may take where no deadline says it (T37).
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -144,7 +137,7 @@ where
     R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (mut parts, body) = request.into_parts();
-    let (understood, body) = match understand(&guard, &parts, body).await {
+    let (understood, body) = match request::understand(&guard, &parts, body).await {
         Ok(understood) => understood,
         Err(problem) => return problem.into_response(guard.profile()),
     };
@@ -166,43 +159,6 @@ where
         Reserved::Unreadable => unavailable(&guard, ProblemType::RecordUnreadable),
     };
     refused.into_response(guard.profile())
-}
-
-/// Parses what the guard needs, as the request came (T24).
-async fn understand<S, T: TenantResolver, B: GuardedBody>(
-    guard: &Guard<S, T>,
-    parts: &Parts,
-    body: B,
-) -> Result<(executor::Request, B), Problem> {
-    let operation = guard.operation();
-    let tenant = (guard.tenant().tenant(parts))
-        .ok_or_else(|| Problem::new(ProblemType::TenantMissing, StatusCode::UNAUTHORIZED))?;
-    let key = guard.profile().key_syntax.key(&parts.headers, operation.shortest_key()).map_err(|error| {
-        let problem = match error {
-            KeyHeaderError::Missing => ProblemType::KeyMissing,
-            _ => ProblemType::KeyMalformed,
-        };
-        Problem::new(problem, StatusCode::BAD_REQUEST).detail(error.to_string()).reason(error.reason())
-    })?;
-    let target = format!("{} {}", parts.method, parts.uri.path_and_query().map_or("/", |path| path.as_str()));
-    let json = is_json(parts);
-    let look = |body: &[u8]| {
-        let content = Content { target: &target, json, body };
-        Fingerprints::of(operation.name().as_str(), &content, operation.rule(), operation.former_rules())
-    };
-    let (fingerprints, body) = body.inspect(LONGEST_BODY, look).await.map_err(|error| match error {
-        BodyError::TooLong(_) => Problem::new(ProblemType::BodyTooLong, StatusCode::PAYLOAD_TOO_LARGE),
-        BodyError::Broken => Problem::new(ProblemType::BodyUnreadable, StatusCode::BAD_REQUEST),
-    })?;
-    let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
-    let key = RecordKey::new(tenant, operation.name().clone(), key);
-    Ok((executor::Request { key, fingerprints, deadline }, body))
-}
-
-fn is_json(parts: &Parts) -> bool {
-    let value = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media_type = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    media_type == "application/json" || media_type.ends_with("+json")
 }
 
 /// Runs the handler, and writes down how it ended.

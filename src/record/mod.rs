@@ -1,6 +1,6 @@
 //! The record of one operation: a compare-and-set register.
 //!
-//! Everything that happens to a record is a pure function in [`transitions`] or in [`decide`]: no await, no clock, no
+//! Everything that happens to a record is a pure function in `transitions` or in [`decide`](decide()): no await, no clock, no
 //! randomness. Nothing here knows of DynamoDB, HTTP or Lambda.
 
 mod decide;

@@ -12,8 +12,8 @@ use crate::{
     Payment,
     error::PaymentError,
     payment::{NewPayment, Order},
+    policy::Services,
     provider::NotCharged,
-    routes::Services,
 };
 
 pub(crate) async fn create(

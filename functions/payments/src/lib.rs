@@ -11,6 +11,7 @@ mod create;
 mod error;
 mod ledger;
 mod payment;
+pub mod policy;
 mod provider;
 mod read;
 pub mod routes;
@@ -44,7 +45,7 @@ pub async fn run() -> Result<(), Error> {
     let store = DynamoDbStore::from_env().await.inspect_err(report)?;
     let ledger = Ledger::from_env(config.payments_table.clone()).await;
     let provider = Provider::new(&config).inspect_err(report)?;
-    let payment = routes::create_payment().grace(config.lease_grace);
+    let payment = policy::create_payment().grace(config.lease_grace);
     lambda_http::run(routes::router(store, ledger, provider, payment)).await
 }
 

@@ -17,7 +17,7 @@ use lambda_idempotency::{
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::routes::{CREATE_PAYMENT, Services, TENANT};
+use crate::policy::{CREATE_PAYMENT, Services, TENANT};
 
 /// The verified caller; 401 without one.
 pub(crate) struct Caller(Tenant);

@@ -1,35 +1,19 @@
 //! Every route, and whether it is guarded (R5).
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{
     Router,
     http::Method,
     routing::{MethodRouter, get, post},
 };
-use lambda_idempotency::{
-    http::{Idempotency, JwtClaim},
-    policy::Operation,
-    store::Store,
+use lambda_idempotency::{http::Idempotency, policy::Operation, store::Store};
+
+use crate::{
+    Ledger, Provider, create,
+    policy::{CREATE_PAYMENT, Services, TENANT},
+    read,
 };
-
-use crate::{Ledger, Provider, create, read};
-
-/// The operation of `POST /payments`.
-pub const CREATE_PAYMENT: &str = "create-payment";
-
-/// Who the caller is: the subject of the token that API Gateway verified.
-pub(crate) const TENANT: JwtClaim = JwtClaim("sub");
-
-/// Stripe's window, and what clients of payment APIs expect.
-const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// What handlers need.
-#[derive(Clone)]
-pub(crate) struct Services {
-    pub(crate) ledger: Ledger,
-    pub(crate) provider: Provider,
-}
 
 /// A route as the router has it.
 pub struct Route {
@@ -40,11 +24,6 @@ pub struct Route {
     /// The operation that guards it; `None` for a route without a guard.
     pub operation: Option<&'static str>,
     handler: MethodRouter,
-}
-
-/// What `POST /payments` chose.
-pub fn create_payment() -> Operation {
-    Operation::new(CREATE_PAYMENT).retain(RETENTION)
 }
 
 /// All routes. The router is made of this list and nothing else, so that the list is the truth.
