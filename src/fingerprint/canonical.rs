@@ -1,254 +1,226 @@
-//! The canonical form of a JSON body: the one rule for what counts as the same JSON (R3, T25).
+//! The canonical form of a JSON body: one text for all the ways of writing one value (R3).
 //!
 //! 1. The form is that of RFC 8785 (JCS): members sorted by the UTF-16 code units of their names, no white space,
-//!    strings escaped in one way.
-//! 2. Numbers are the same exactly when their decimal values are. JCS reads numbers as doubles, so that
-//!    9007199254740993 and 9007199254740992 become one; here a number keeps the form that JCS gives it only where that
-//!    form has its exact value (`1`, `1.0` and `10e-1` are `1`). Any other is written exactly: digits without leading
-//!    or trailing zeros, `e`, exponent. Read as a decimal, either form has the number's own value, so no two numbers
-//!    that differ share one.
-//! 3. What is not I-JSON (RFC 7493) has no canonical form, and counts as the bytes it is: bad syntax, duplicate member
-//!    names, lone surrogates, nesting deeper than [`DEEPEST`], a byte order mark, an exponent beyond 64 bits.
-//! 4. What a left-out pointer points to does not count. Pointers speak of the document as it came; one that leads
-//!    nowhere leaves nothing out.
+//!    strings with the fewest escapes.
+//! 2. Numbers are compared as the decimals that they are, not as doubles: two forms are equal exactly when the two
+//!    values are, whatever their size and precision. A number is written as JCS says where that text has the very value
+//!    of the literal: `1`, `1.0`, `1e0` and `10e-1` are `1`, `-0` is `0`. Any other, which JCS would round or refuse, is
+//!    written exactly, as sign, digits without zeros at either end, `e` and exponent: `9007199254740993e0`, `1e400`.
+//! 3. A body that is not I-JSON (RFC 7493) has no canonical form; it is fingerprinted as the bytes it is. That is: a
+//!    syntax error, anything behind the value, an empty body, a byte order mark, bytes that are not UTF-8, half of a
+//!    surrogate pair in an escape, two members of one name in one object (compared after unescaping), more than
+//!    [`MAX_DEPTH`] arrays and objects in each other. So is a number, other than zero, whose exponent, as written or in
+//!    the exact form, does not fit 64 bits.
+//! 4. The value at a [`JsonPointer`] to be left out goes with its member name or its place in the array. All pointers
+//!    speak of the body as it came: leaving out `/a/0` and `/a/1` removes the first two elements. A pointer that leads
+//!    nowhere is ignored. Rule 3 holds for what is left out, too.
+//!
+//! Caveat: I-JSON also forbids noncharacters such as U+FFFF. They are kept as they are, since nothing about them is
+//! ambiguous.
+//!
+//! A canonical form is its own canonical form. So it never equals the bytes of a body that has none, and the
+//! fingerprints of the two kinds can't meet.
+
+mod number;
+mod pointer;
+#[cfg(test)]
+mod tests;
+
+use std::{borrow::Cow, cmp::Ordering, ops::Range};
 
 use json_event_parser::{JsonEvent, SliceJsonParser};
 
-/// How deep a body may nest: what `serde_json`, and so most handlers, read.
-const DEEPEST: usize = 128;
+use number::write_number;
+use pointer::Step;
+pub use pointer::{JsonPointer, JsonPointerError};
 
-/// An RFC 6901 JSON Pointer to what does not count for the fingerprint.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JsonPointer {
-    text: String,
-    tokens: Vec<String>,
-}
+/// How many arrays and objects may be open at once. Other JSON parsers commonly stop at the same depth, so that a handler
+/// could not read a deeper body; and it bounds how often a byte is moved when members are sorted.
+const MAX_DEPTH: usize = 128;
 
-/// Why a text is no pointer that can be left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum JsonPointerError {
-    /// The empty pointer is the whole document.
-    #[error("the empty pointer would leave out the whole body")]
-    Whole,
-    /// Pointers begin with a slash.
-    #[error("a JSON Pointer begins with `/`")]
-    NoSlash,
-    /// A tilde stands for itself as `~0` only.
-    #[error("in a JSON Pointer `~` is followed by 0 or 1")]
-    Tilde,
-}
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-impl JsonPointer {
-    /// Parses a pointer such as `/meta/traceId`.
-    pub fn parse(text: &str) -> Result<Self, JsonPointerError> {
-        if text.is_empty() {
-            return Err(JsonPointerError::Whole);
-        }
-        let tokens = text.strip_prefix('/').ok_or(JsonPointerError::NoSlash)?.split('/');
-        let tokens: Option<Vec<_>> = tokens.map(unescape).collect();
-        Ok(Self { text: text.to_owned(), tokens: tokens.ok_or(JsonPointerError::Tilde)? })
-    }
-
-    /// The pointer as it was written.
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-}
-
-fn unescape(token: &str) -> Option<String> {
-    let mut parts = token.split('~');
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        text.push(match part.chars().next()? {
-            '0' => '~',
-            '1' => '/',
-            _ => return None,
-        });
-        text.push_str(&part[1..]);
-    }
-    Some(text)
-}
-
-/// The canonical form of a JSON body; `None` where it is not I-JSON.
+/// The canonical form of a JSON body, or `None` where the body is not I-JSON and is fingerprinted as the bytes it is.
 pub(super) fn canonical_json(body: &[u8], left_out: &[JsonPointer]) -> Option<Vec<u8>> {
-    let text = std::str::from_utf8(body).ok().filter(|text| !text.starts_with('\u{feff}'))?;
-    let mut document = parse(text)?;
-    for pointer in left_out {
-        if let Some(node) = find(&mut document, &pointer.tokens) {
-            *node = Node::LeftOut;
-        }
+    // The parser would skip it.
+    if body.starts_with(BYTE_ORDER_MARK) {
+        return None;
     }
-    let mut canonical = Vec::with_capacity(body.len());
-    write(&document, &mut canonical)?;
-    Some(canonical)
-}
-
-enum Node {
-    /// A string, number, boolean or null in its canonical form.
-    Scalar(String),
-    Array(Vec<Node>),
-    /// Sorted, names unescaped.
-    Object(Vec<(String, Node)>),
-    /// Keeps its place, so that pointers to later elements of an array still mean them.
-    LeftOut,
-}
-
-/// An array or object that is still open.
-enum Open {
-    Array(Vec<Node>),
-    Object { members: Vec<(String, Node)>, name: Option<String> },
-}
-
-/// Builds the tree with a stack of its own, because how deep it goes is for the sender to say.
-fn parse(text: &str) -> Option<Node> {
-    let mut parser = SliceJsonParser::new(text.as_bytes());
-    let mut open: Vec<Open> = Vec::new();
-    let mut document = None;
+    let mut parser = SliceJsonParser::new(body);
+    let mut canonical = Canonical {
+        out: Vec::with_capacity(body.len()),
+        open: Vec::new(),
+        members: Vec::new(),
+        left_out: left_out.iter().map(|pointer| (pointer, 0)).collect(),
+    };
     loop {
-        let node = match parser.parse_next().ok()? {
-            JsonEvent::Eof => return document,
-            JsonEvent::StartArray | JsonEvent::StartObject if open.len() == DEEPEST => return None,
-            JsonEvent::StartArray => {
-                open.push(Open::Array(Vec::new()));
-                continue;
-            }
-            JsonEvent::StartObject => {
-                open.push(Open::Object { members: Vec::new(), name: None });
-                continue;
-            }
-            JsonEvent::ObjectKey(key) => {
-                let Some(Open::Object { name, .. }) = open.last_mut() else { return None };
-                *name = Some(key.into_owned());
-                continue;
-            }
-            JsonEvent::EndArray | JsonEvent::EndObject => match open.pop()? {
-                Open::Array(elements) => Node::Array(elements),
-                Open::Object { members, .. } => Node::Object(sorted(members)?),
-            },
-            JsonEvent::String(text) => Node::Scalar(string(&text)?),
-            JsonEvent::Number(literal) => Node::Scalar(number(&literal)?),
-            JsonEvent::Boolean(value) => Node::Scalar(value.to_string()),
-            JsonEvent::Null => Node::Scalar("null".to_owned()),
-        };
-        match open.last_mut() {
-            None => document = Some(node),
-            Some(Open::Array(elements)) => elements.push(node),
-            Some(Open::Object { members, name }) => members.push((name.take()?, node)),
+        match parser.parse_next().ok()? {
+            JsonEvent::Eof => return Some(canonical.out),
+            event => canonical.take(event)?,
         }
     }
 }
 
-/// The members in JCS's order; `None` where two have one name.
-fn sorted(mut members: Vec<(String, Node)>) -> Option<Vec<(String, Node)>> {
-    members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
-    let unique = members.windows(2).all(|pair| pair[0].0 != pair[1].0);
-    unique.then_some(members)
+/// Writes the canonical form while the body is read.
+///
+/// No tree is built: a body of 6 MB can hold three million values. Each value is written at once, and the members of an
+/// object are brought into order when it ends.
+struct Canonical<'a> {
+    /// Every value in an array or object is followed by a comma, until the bracket behind the last one takes its place.
+    out: Vec<u8>,
+    open: Vec<Container>,
+    /// The members of all open objects, the innermost object's last.
+    members: Vec<Member<'a>>,
+    /// With how many steps of the pointer lead to the value being read, counted until the first one that leads elsewhere.
+    left_out: Vec<(&'a JsonPointer, usize)>,
 }
 
-fn find<'a>(mut node: &'a mut Node, tokens: &[String]) -> Option<&'a mut Node> {
-    for token in tokens {
-        node = match node {
-            Node::Object(members) => &mut members.iter_mut().find(|(name, _)| name == token)?.1,
-            Node::Array(elements) => {
-                // RFC 6901: no leading zeros, and no sign.
-                let plain = token == "0" || token.starts_with(|c: char| matches!(c, '1'..='9'));
-                elements.get_mut(token.parse::<usize>().ok().filter(|_| plain)?)?
+struct Container {
+    place: Place,
+    kind: Kind,
+}
+
+enum Kind {
+    Array { next: usize },
+    Object { first_member: usize },
+}
+
+/// Where a value, with the name before it, begins in the output, and whether it stays there.
+struct Place {
+    start: usize,
+    left_out: bool,
+}
+
+struct Member<'a> {
+    name: Cow<'a, str>,
+    /// Name, value and comma in the output; empty for a member that is left out.
+    text: Range<usize>,
+}
+
+impl<'a> Canonical<'a> {
+    fn take(&mut self, event: JsonEvent<'a>) -> Option<()> {
+        match event {
+            JsonEvent::StartArray => self.open(b'[', Kind::Array { next: 0 })?,
+            JsonEvent::StartObject => self.open(b'{', Kind::Object { first_member: self.members.len() })?,
+            JsonEvent::ObjectKey(name) => {
+                let start = self.out.len();
+                write_string(&mut self.out, &name);
+                self.out.push(b':');
+                self.members.push(Member { name, text: start..start });
             }
-            Node::Scalar(_) | Node::LeftOut => return None,
-        };
-    }
-    Some(node)
-}
-
-/// Recursion is bounded by [`DEEPEST`].
-fn write(node: &Node, to: &mut Vec<u8>) -> Option<()> {
-    match node {
-        Node::LeftOut => {}
-        Node::Scalar(text) => to.extend_from_slice(text.as_bytes()),
-        Node::Array(elements) => {
-            to.push(b'[');
-            for (index, element) in elements.iter().filter(|node| !matches!(node, Node::LeftOut)).enumerate()
-            {
-                if index > 0 {
-                    to.push(b',');
+            JsonEvent::EndArray | JsonEvent::EndObject => self.close()?,
+            scalar => {
+                let place = self.begin_value()?;
+                match scalar {
+                    JsonEvent::String(value) => write_string(&mut self.out, &value),
+                    JsonEvent::Number(literal) => write_number(&mut self.out, &literal)?,
+                    JsonEvent::Boolean(true) => self.out.extend_from_slice(b"true"),
+                    JsonEvent::Boolean(false) => self.out.extend_from_slice(b"false"),
+                    _ => self.out.extend_from_slice(b"null"),
                 }
-                write(element, to)?;
+                self.end_value(&place);
             }
-            to.push(b']');
         }
-        Node::Object(members) => {
-            to.push(b'{');
-            let members = members.iter().filter(|(_, node)| !matches!(node, Node::LeftOut));
-            for (index, (name, member)) in members.enumerate() {
-                if index > 0 {
-                    to.push(b',');
-                }
-                to.extend_from_slice(string(name)?.as_bytes());
-                to.push(b':');
-                write(member, to)?;
+        Some(())
+    }
+
+    fn open(&mut self, bracket: u8, kind: Kind) -> Option<()> {
+        if self.open.len() == MAX_DEPTH {
+            return None;
+        }
+        let place = self.begin_value()?;
+        self.open.push(Container { place, kind });
+        self.out.push(bracket);
+        Some(())
+    }
+
+    fn close(&mut self) -> Option<()> {
+        let Container { place, kind } = self.open.pop()?;
+        let bracket = match kind {
+            Kind::Array { .. } => b']',
+            Kind::Object { first_member } => {
+                sort_members(&mut self.out, &mut self.members[first_member..])?;
+                self.members.truncate(first_member);
+                b'}'
             }
-            to.push(b'}');
+        };
+        if self.out.last() == Some(&b',') {
+            self.out.pop();
+        }
+        self.out.push(bracket);
+        self.end_value(&place);
+        Some(())
+    }
+
+    fn begin_value(&mut self) -> Option<Place> {
+        let Some(depth) = self.open.len().checked_sub(1) else {
+            return Some(Place { start: 0, left_out: false });
+        };
+        let (start, name, index) = match &mut self.open[depth].kind {
+            Kind::Object { .. } => {
+                let member = self.members.last()?;
+                (member.text.start, Some(&*member.name), None)
+            }
+            Kind::Array { next } => {
+                *next += 1;
+                (self.out.len(), None, Some(*next - 1))
+            }
+        };
+        let mut left_out = false;
+        for (pointer, steps_taken) in &mut self.left_out {
+            let leads_here = |step: &Step| match name {
+                Some(name) => *step.name == *name,
+                None => step.index == index,
+            };
+            if *steps_taken == depth && pointer.steps.get(depth).is_some_and(leads_here) {
+                *steps_taken += 1;
+                left_out |= *steps_taken == pointer.steps.len();
+            }
+        }
+        Some(Place { start, left_out })
+    }
+
+    fn end_value(&mut self, place: &Place) {
+        let Some(depth) = self.open.len().checked_sub(1) else { return };
+        for (_, steps_taken) in &mut self.left_out {
+            *steps_taken = depth.min(*steps_taken);
+        }
+        if place.left_out {
+            self.out.truncate(place.start);
+        } else {
+            self.out.push(b',');
+        }
+        if let (Kind::Object { .. }, Some(member)) = (&self.open[depth].kind, self.members.last_mut()) {
+            member.text.end = self.out.len();
         }
     }
+}
+
+/// Puts the members of the object whose last one ends the output into the order of their names; `None` where two have
+/// the same.
+fn sort_members(out: &mut Vec<u8>, members: &mut [Member<'_>]) -> Option<()> {
+    if members.is_sorted_by(|a, b| utf16_order(&a.name, &b.name).is_lt()) {
+        return Some(());
+    }
+    let unsorted = members.first()?.text.start..out.len();
+    members.sort_unstable_by(|a, b| utf16_order(&a.name, &b.name));
+    if members.windows(2).any(|pair| pair[0].name == pair[1].name) {
+        return None;
+    }
+    for member in members {
+        out.extend_from_within(member.text.clone());
+    }
+    out.drain(unsorted);
     Some(())
 }
 
-/// `serde_json` escapes as JCS does (RFC 8785, section 3.2.2.2): the short escapes, `\u00xx` in lower case for the other
-/// control characters, and everything else as it is.
-fn string(text: &str) -> Option<String> {
-    serde_json::to_string(text).ok()
+/// The order of two names by their UTF-16 code units. That of their UTF-8 bytes differs in one thing only: surrogates,
+/// which stand for the characters that begin with bytes from F0, go before U+E000 to U+FFFF, which begin with EE and EF.
+fn utf16_order(a: &str, b: &str) -> Ordering {
+    let rank = |byte| if matches!(byte, 0xEE | 0xEF) { byte + 0x10 } else { byte };
+    a.bytes().map(rank).cmp(b.bytes().map(rank))
 }
 
-fn number(literal: &str) -> Option<String> {
-    let exact = Decimal::of(literal)?;
-    let nearest: f64 = literal.parse().ok()?;
-    if nearest.is_finite() {
-        let mut buffer = ryu_js::Buffer::new();
-        let shortest = buffer.format_finite(nearest);
-        if Decimal::of(shortest)? == exact {
-            return Some(shortest.to_owned());
-        }
-    }
-    Some(exact.to_string())
+fn write_string(out: &mut Vec<u8>, value: &str) {
+    serde_json::to_writer(out, value).expect("a Vec takes every write");
 }
-
-/// A number in its one normal form: no zeros at either end of its digits; zero has none at all.
-#[derive(PartialEq, Eq)]
-struct Decimal {
-    negative: bool,
-    digits: String,
-    exponent: i64,
-}
-
-impl Decimal {
-    /// The value of a literal that is well-formed JSON; `None` where the exponent does not fit.
-    fn of(literal: &str) -> Option<Self> {
-        let (negative, unsigned) = match literal.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, literal),
-        };
-        let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let all = format!("{whole}{fraction}");
-        let without_end = all.trim_end_matches('0');
-        let digits = without_end.trim_start_matches('0').to_owned();
-        if digits.is_empty() {
-            return Some(Self { negative: false, digits, exponent: 0 });
-        }
-        let dropped = i64::try_from(all.len() - without_end.len()).ok()?;
-        let exponent = exponent.parse::<i64>().ok()?;
-        let exponent = exponent.checked_sub(i64::try_from(fraction.len()).ok()?)?.checked_add(dropped)?;
-        Some(Self { negative, digits, exponent })
-    }
-}
-
-impl std::fmt::Display for Decimal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let sign = if self.negative { "-" } else { "" };
-        write!(f, "{sign}{}e{}", self.digits, self.exponent)
-    }
-}
-
-#[cfg(test)]
-mod tests;
