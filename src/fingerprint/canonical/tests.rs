@@ -478,7 +478,8 @@ impl Speller {
                 match self.draw(4) {
                     0 => format!("{value}"),
                     1 => format!("{value}.{}", "0".repeat(zeros + 1)),
-                    2 => format!("{value}{}e-{zeros}", "0".repeat(zeros)),
+                    // `00e-1` is no JSON.
+                    2 if *value != 0 => format!("{value}{}e-{zeros}", "0".repeat(zeros)),
                     _ => format!("{value}.0E+0"),
                 }
             }
