@@ -1,7 +1,7 @@
 //! The [`Execution`] as an argument of axum handlers.
 
+use ::axum::{body::Body, extract::FromRequestParts};
 use ::http::{Response, StatusCode, request::Parts};
-use axum_core::{body::Body, extract::FromRequestParts};
 
 use crate::{
     executor::Execution,

@@ -222,8 +222,8 @@ impl RecordKey {
     /// The key to hand on to the downstream service that `phase` calls (R26).
     ///
     /// The same in every attempt, so that a provider that honours idempotency keys acts once, even after this record
-    /// has expired or the table was restored to an earlier time (T29). Another phase, and another request under the
-    /// same key, get another one (T33).
+    /// has expired or the table was restored to an earlier time (T29), for as long as the operation's fingerprint rule
+    /// stays. Another phase, and another request under the same key, get another one (T33).
     pub fn downstream_key(&self, fingerprint: &Fingerprint, phase: &str) -> String {
         let mut hash = Sha256::new_with_prefix(b"lambda-idempotency downstream key\0");
         for part in [self.partition_key().as_bytes(), fingerprint.digest(), phase.as_bytes()] {

@@ -115,8 +115,12 @@ impl Operation {
     }
 
     /// How long an answer is replayed, counted from completion (R17).
+    ///
+    /// # Panics
+    /// Where `retain` is zero: nothing would be a duplicate.
     #[must_use]
     pub fn retain(mut self, retain: Duration) -> Self {
+        assert!(!retain.is_zero(), "operation {:?}: retain(0) would guard nothing", self.name.as_str());
         self.retain = retain;
         self
     }

@@ -19,6 +19,9 @@ use tokio::sync::watch;
 pub struct Timestamp(u64);
 
 impl Timestamp {
+    /// The end of time.
+    pub const MAX: Self = Self(u64::MAX);
+
     /// The instant this many milliseconds after 1970.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
@@ -60,9 +63,10 @@ impl Timestamp {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// The same instant for the standard library.
-    pub fn to_system_time(self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_millis(self.0)
+    /// The instant as an HTTP date (RFC 9110, section 5.6.7), which ends with the year 9999.
+    pub fn to_http_date(self) -> String {
+        const LAST: u64 = 253_402_300_799_000;
+        httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(self.0.min(LAST)))
     }
 }
 

@@ -17,9 +17,6 @@ pub enum UnreadableBody {
     /// It has another length than was kept with it.
     #[error("the kept body has not the length that was kept with it")]
     Length,
-    /// It is not where the record says.
-    #[error("the kept body is not where the record says")]
-    Missing,
 }
 
 /// The body compressed, where that makes it smaller.

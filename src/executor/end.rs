@@ -1,6 +1,6 @@
 //! End an execution: write down what is known of it, for as long as there is time.
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, fmt, time::Duration};
 
 use bytes::Bytes;
 
@@ -17,7 +17,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How an execution ended.
-#[derive(Debug)]
 pub enum Ending {
     /// The effect and its answer are known.
     Completed {
@@ -32,6 +31,17 @@ pub enum Ending {
     NotExecuted,
     /// Perhaps something was done.
     PerhapsExecuted(UnknownCause),
+}
+
+impl fmt::Debug for Ending {
+    /// Without headers and body (R36).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Completed { status, .. } => write!(f, "Completed({status})"),
+            Self::NotExecuted => f.write_str("NotExecuted"),
+            Self::PerhapsExecuted(cause) => write!(f, "PerhapsExecuted({})", cause.name()),
+        }
+    }
 }
 
 /// An ending whose body has its place.
@@ -97,33 +107,37 @@ impl<S: Store> Executor<S> {
             Ending::NotExecuted => Outcome::NotExecuted,
             Ending::PerhapsExecuted(cause) => Outcome::PerhapsExecuted(cause),
         };
-        let mut next = match self.next(execution, &seen, &outcome) {
-            Ok(next) => next,
-            Err(fenced) => return self.fenced(execution, seen, fenced).await,
-        };
         let mut pause = FIRST_PAUSE;
+        let mut prepared: Option<Record> = None;
         loop {
-            match self.bounded(self.register().swap(seen.revision, &next)).await {
+            let next = match prepared.take() {
+                Some(next) => next,
+                None => match self.next(execution, &seen, &outcome) {
+                    Ok(next) => next,
+                    Err(fenced) => return self.fenced(execution, seen, fenced, give_up_at).await,
+                },
+            };
+            match self.bounded(give_up_at, self.register().swap(seen.revision, &next)).await {
                 Ok(Turn::Ours) => return Ended::Written { expires_at: kept_until(&next) },
                 Ok(Turn::Theirs(Some(there))) => {
                     seen = *there;
-                    next = match self.next(execution, &seen, &outcome) {
-                        Ok(next) => next,
-                        Err(fenced) => return self.fenced(execution, seen, fenced).await,
-                    };
                     continue;
                 }
                 // Gone: an operator deleted it, or the table was restored to an earlier time. What is known is still
                 // true, and is written where nothing is.
-                Ok(Turn::Theirs(None)) => match self.bounded(self.register().insert(&next)).await {
+                Ok(Turn::Theirs(None)) => match self.bounded(give_up_at, self.register().insert(&next)).await
+                {
                     Ok(Turn::Ours) => return Ended::Written { expires_at: kept_until(&next) },
                     Ok(Turn::Theirs(Some(there))) => {
-                        return self.fenced(execution, *there, Fenced::OwnedByAnother).await;
+                        seen = *there;
+                        continue;
                     }
-                    Ok(Turn::Theirs(None)) | Err(_) => {}
+                    Ok(Turn::Theirs(None)) => {}
+                    Err(error) => self.tried(execution, &error),
                 },
                 Err(error) => self.tried(execution, &error),
             }
+            prepared = Some(next);
             // The same write again, with the same revision: if an earlier try was applied, this one will know it.
             if self.clock().now().plus(pause) >= give_up_at {
                 return Ended::Unwritten;
@@ -188,7 +202,7 @@ impl<S: Store> Executor<S> {
         let stop_at = self.clock().now().plus(half);
         loop {
             let keeping = self.register().store.keep_body(&record.key, id, bytes.clone(), expires_at);
-            match self.bounded(keeping).await {
+            match self.bounded(stop_at, keeping).await {
                 Ok(Some(place)) => return KeptBody::Outside { id, place, encoding, length },
                 Ok(None) => {
                     let (key, operation) = (record.key.hash(), self.operation().name());
@@ -212,11 +226,17 @@ impl<S: Store> Executor<S> {
     }
 
     /// The record went on without us. What it says now is what everybody gets.
-    async fn fenced(&self, execution: &Execution, there: Record, fenced: Fenced) -> Ended {
+    async fn fenced(
+        &self,
+        execution: &Execution,
+        there: Record,
+        fenced: Fenced,
+        give_up_at: Timestamp,
+    ) -> Ended {
         let (key, operation, state) =
             (execution.record_key().hash(), self.operation().name(), there.state.name());
         tracing::error!(%key, %operation, state, %fenced, "the record went on without this execution");
-        match self.bounded(self.replay(there)).await {
+        match self.bounded(give_up_at, self.replay(there)).await {
             Ok(Reserved::Replay(replay)) => Ended::Superseded(replay),
             _ => Ended::Fenced,
         }

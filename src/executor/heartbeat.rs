@@ -28,7 +28,7 @@ impl<S: Store> Executor<S> {
             let mut seen = record.lock().await;
             let until = lease_until(None, self.clock().now(), self.operation());
             let Ok(next) = seen.extend(attempt, Revision::mint(), until) else { return };
-            match self.bounded(self.register().swap(seen.revision, &next)).await {
+            match self.bounded(until, self.register().swap(seen.revision, &next)).await {
                 Ok(Turn::Ours) => *seen = next,
                 Ok(Turn::Theirs(Some(there))) if there.attempt == attempt => *seen = *there,
                 Ok(Turn::Theirs(_)) => {

@@ -33,24 +33,35 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIME: Duration = Duration::from_millis(300);
 
 /// Runs one operation, each key once. Cheap to clone.
-pub struct Executor<S>(Arc<Inner<S>>);
+///
+/// Clones share one circuit breaker.
+pub struct Executor<S> {
+    shared: Arc<Shared<S>>,
+    clock: Arc<dyn Clock>,
+}
 
-struct Inner<S> {
+struct Shared<S> {
     register: Register<S>,
     operation: Operation,
-    clock: Arc<dyn Clock>,
     breaker: Breaker,
 }
 
 impl<S> Clone for Executor<S> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { shared: self.shared.clone(), clock: self.clock.clone() }
+    }
+}
+
+impl<S> Executor<S> {
+    /// The same, going by another clock.
+    pub(crate) fn on(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
     }
 }
 
 impl<S> fmt::Debug for Executor<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executor").field("operation", self.0.operation.name()).finish_non_exhaustive()
+        f.debug_struct("Executor").field("operation", self.shared.operation.name()).finish_non_exhaustive()
     }
 }
 
@@ -73,32 +84,36 @@ impl<S: Store> Executor<S> {
 
     /// The same with a clock of your own.
     pub fn with_clock(store: S, operation: Operation, clock: Arc<dyn Clock>) -> Self {
-        Self(Arc::new(Inner { register: Register { store }, operation, clock, breaker: Breaker::default() }))
+        let shared = Shared { register: Register { store }, operation, breaker: Breaker::default() };
+        Self { shared: Arc::new(shared), clock }
     }
 
     /// The operation that it runs.
     pub fn operation(&self) -> &Operation {
-        &self.0.operation
+        &self.shared.operation
     }
 
     /// The clock that it goes by.
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.0.clock
+        &self.clock
     }
 
     pub(crate) fn register(&self) -> &Register<S> {
-        &self.0.register
+        &self.shared.register
     }
 
-    /// Gives `call` a bounded time.
+    /// Gives `call` a bounded time, and no longer than `until`. Where that is past, whoever waited has gone, and what is
+    /// left to do may take its time.
     async fn bounded<T>(
         &self,
+        until: Timestamp,
         call: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
+        let left = Some(until.since(self.clock.now())).filter(|left| !left.is_zero());
         tokio::select! {
             biased;
             answer = call => answer,
-            () = self.0.clock.sleep(STORE_TIMEOUT) => {
+            () = self.clock.sleep(left.map_or(STORE_TIMEOUT, |left| left.min(STORE_TIMEOUT))) => {
                 Err(StoreError::new(StoreErrorKind::Unavailable, "no answer in time"))
             }
         }

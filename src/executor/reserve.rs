@@ -1,11 +1,11 @@
 //! Reserve: become the one who executes, or learn what there is instead.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::sync::Mutex;
 
-use super::{ANSWER_TIME, Execution, Executor, Owned, Request, UnreadableBody, body};
+use super::{ANSWER_TIME, Execution, Executor, Owned, Request, body};
 use crate::{
     lease::{lease_until, plausible_deadline},
     metrics::Count,
@@ -45,14 +45,21 @@ pub enum Reserved {
 }
 
 /// A kept answer, whole.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Replay {
     /// Status and headers; where the body was.
     pub response: KeptResponse,
-    /// The body; `None` where it was too large to be kept.
+    /// The body; `None` where it was too large to be kept, or is gone.
     pub body: Option<Bytes>,
     /// Until when the answer is kept.
     pub expires_at: Timestamp,
+}
+
+impl fmt::Debug for Replay {
+    /// Without the body (R36).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replay").field("status", &self.response.status).finish_non_exhaustive()
+    }
 }
 
 enum Found {
@@ -67,16 +74,27 @@ impl<S: Store> Executor<S> {
     /// One round trip, or two to take a record over; more only where others change the record at the same moment, and
     /// where the operation chose to wait for the one in flight.
     pub async fn reserve(&self, request: &Request) -> Reserved {
-        let operation = self.operation();
-        if !self.0.breaker.admits(self.clock().now()) {
-            return Reserved::Unavailable;
-        }
-        let reserved = match self.reserve_or_wait(request).await {
-            Ok(reserved) => {
-                self.0.breaker.succeeded();
-                reserved
+        let started = self.clock().now();
+        let reserved = if self.shared.breaker.admits(started) {
+            let deadline = request.deadline.and_then(|deadline| plausible_deadline(deadline, started));
+            let answer_by = deadline.map_or(Timestamp::MAX, |deadline| deadline.minus(ANSWER_TIME));
+            let found = self.reserve_or_wait(request, deadline, answer_by).await;
+            match &found {
+                // A key that is asked too often says nothing of the store (T38).
+                Err(error) if error.kind() == StoreErrorKind::Throttled => {}
+                // There was an answer, if one that cannot be read.
+                Ok(_) => self.shared.breaker.succeeded(),
+                Err(error) if error.kind() == StoreErrorKind::Unreadable => self.shared.breaker.succeeded(),
+                Err(_) => self.shared.breaker.failed(self.clock().now()),
             }
-            Err(error) => self.failed(request, &error),
+            let reserved = match found {
+                Ok(Found::Reserved(reserved)) => Ok(reserved),
+                Ok(Found::Completed(record)) => self.bounded(answer_by, self.replay(*record)).await,
+                Err(error) => Err(error),
+            };
+            reserved.unwrap_or_else(|error| self.failed(request, &error))
+        } else {
+            Reserved::Unavailable
         };
         let count = match &reserved {
             Reserved::Owned(owned) if owned.execution.attempts() > 1 => Count::FailedRetry,
@@ -87,35 +105,38 @@ impl<S: Store> Executor<S> {
             Reserved::Unknown { .. } => Count::Unknown,
             Reserved::Unavailable | Reserved::Unreadable => Count::StoreError,
         };
-        count.add(operation.name());
+        count.add(self.operation().name());
         reserved
     }
 
-    async fn reserve_or_wait(&self, request: &Request) -> Result<Reserved, StoreError> {
+    async fn reserve_or_wait(
+        &self,
+        request: &Request,
+        deadline: Option<Timestamp>,
+        answer_by: Timestamp,
+    ) -> Result<Found, StoreError> {
         let started = self.clock().now();
-        let deadline = request.deadline.and_then(|deadline| plausible_deadline(deadline, started));
         let attempt = AttemptId::mint();
-        let mut found = self.bounded(self.turn(request, attempt, deadline, None)).await?;
-        if let WhileInFlight::Wait(bound) = self.operation().in_flight() {
-            let bound = started.plus(bound);
-            let wait_until = deadline.map_or(bound, |deadline| bound.min(deadline.minus(ANSWER_TIME)));
-            let mut pause = FIRST_POLL;
-            while let Found::Reserved(Reserved::InFlight) = found {
-                let now = self.clock().now();
-                if now >= wait_until {
-                    break;
-                }
-                self.clock().sleep(pause.min(wait_until.since(now))).await;
-                pause = (pause * 2).min(LONGEST_POLL);
-                // A read while it lasts: half the price of a refused write, and it does not slow the owner down.
-                let there = self.bounded(self.register().load(&request.key)).await?.map(Box::new);
-                found = self.bounded(self.turn(request, attempt, deadline, there)).await?;
+        let mut found = self.bounded(answer_by, self.turn(request, attempt, deadline, None)).await?;
+        let WhileInFlight::Wait(bound) = self.operation().in_flight() else { return Ok(found) };
+        let wait_until = started.plus(bound).min(answer_by);
+        let mut pause = FIRST_POLL;
+        while let Found::Reserved(Reserved::InFlight) = found {
+            let now = self.clock().now();
+            if now >= wait_until {
+                break;
             }
+            self.clock().sleep(pause.min(wait_until.since(now))).await;
+            pause = (pause * 2).min(LONGEST_POLL);
+            // A read while it lasts: half the price of a refused write, and it does not slow the owner down. One that
+            // fails changes nothing about the one in flight.
+            let Ok(there) = self.bounded(answer_by, self.register().load(&request.key)).await else {
+                continue;
+            };
+            found =
+                self.bounded(answer_by, self.turn(request, attempt, deadline, there.map(Box::new))).await?;
         }
-        match found {
-            Found::Reserved(reserved) => Ok(reserved),
-            Found::Completed(record) => self.bounded(self.replay(*record)).await,
-        }
+        Ok(found)
     }
 
     /// Writes or decides until the answer stands: against nothing at first, then against what is there.
@@ -145,7 +166,7 @@ impl<S: Store> Executor<S> {
                         let turn = self.register().swap(seen.revision, &next).await;
                         (next, turn)
                     }
-                    Decision::Replay { .. } => return Ok(Found::Completed(seen)),
+                    Decision::Replay => return Ok(Found::Completed(seen)),
                     Decision::InFlight => return Ok(Found::Reserved(Reserved::InFlight)),
                     Decision::Mismatch => {
                         let (key, operation) = (seen.key.hash(), self.operation().name());
@@ -169,7 +190,12 @@ impl<S: Store> Executor<S> {
                 Ok(Turn::Theirs(other)) => there = other,
                 // Somebody's transaction holds the record: he is at it (T9).
                 Err(error) if error.kind() == StoreErrorKind::Contended => break,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    if next.attempt == attempt {
+                        self.take_back(next);
+                    }
+                    return Err(error);
+                }
             }
         }
         Ok(Found::Reserved(Reserved::InFlight))
@@ -196,7 +222,11 @@ impl<S: Store> Executor<S> {
             KeptBody::Outside { id, place, encoding, length } => {
                 match self.register().store.load_body(&record.key, *id, *place).await? {
                     Some(bytes) => body::decode(bytes, *encoding, *length).map(Some),
-                    None => Err(UnreadableBody::Missing),
+                    None => {
+                        let (key, operation) = (record.key.hash(), self.operation().name());
+                        tracing::error!(%key, %operation, "the kept body is gone: the replay goes without");
+                        Ok(None)
+                    }
                 }
             }
         };
@@ -212,11 +242,31 @@ impl<S: Store> Executor<S> {
         tracing::error!(%key, %operation, ?kind, cause, "reservation failed: the request is refused");
         match kind {
             StoreErrorKind::Unreadable => Reserved::Unreadable,
-            _ => {
-                self.0.breaker.failed(self.clock().now());
-                Reserved::Unavailable
-            }
+            _ => Reserved::Unavailable,
         }
+    }
+
+    /// Releases a reservation that was perhaps applied and is certainly not executed, so that a passing fault of the
+    /// store leaves nothing to reconcile. In the background, for as long as the operation's patience: the caller has its
+    /// answer. Where the reservation lands later still, its lease ends it as `unknown` (T4).
+    fn take_back(&self, reserved: Record) {
+        let executor = self.clone();
+        tokio::spawn(async move {
+            let (now, retain) = (executor.clock().now(), executor.operation().retention());
+            let Ok(released) = reserved.release(reserved.attempt, Revision::mint(), now, retain) else {
+                return;
+            };
+            let give_up_at = now.plus(executor.operation().patience_span());
+            let mut pause = FIRST_POLL;
+            while executor.clock().now() < give_up_at {
+                executor.clock().sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_POLL);
+                let swap = executor.register().swap(reserved.revision, &released);
+                if executor.bounded(give_up_at, swap).await.is_ok() {
+                    return;
+                }
+            }
+        });
     }
 
     fn incomparable(&self, record: &Record) -> Reserved {

@@ -42,7 +42,7 @@ impl GuardedBody for Body {
 }
 
 #[cfg(feature = "axum")]
-impl GuardedBody for axum_core::body::Body {
+impl GuardedBody for ::axum::body::Body {
     async fn inspect<T: Send>(
         self,
         limit: usize,

@@ -6,12 +6,7 @@ use http::{HeaderName, Method};
 use tower_layer::Layer;
 
 use super::{Profile, Service, TenantResolver, replay};
-use crate::{
-    executor::Executor,
-    policy::Operation,
-    store::Store,
-    time::{Clock, SystemClock},
-};
+use crate::{executor::Executor, policy::Operation, store::Store, time::Clock};
 
 /// Guards the POST and PATCH requests of what it wraps: the effect of each idempotency key happens once.
 ///
@@ -41,15 +36,21 @@ use crate::{
 /// ```
 ///
 /// Without a tenant resolver it is no layer: that is a compile error, not an open door.
+///
+/// Clones share one circuit breaker.
 pub struct Idempotency<S, T = NoTenant> {
-    store: Arc<S>,
-    operation: Operation,
+    /// Behind an `Arc`, because axum asks a layer for a new service at each request.
+    settings: Arc<Settings<S>>,
     tenant: Arc<T>,
-    profile: Profile,
-    methods: Vec<Method>,
-    kept_headers: Vec<HeaderName>,
-    status_path: String,
-    clock: Arc<dyn Clock>,
+}
+
+/// What was chosen for one guard.
+pub(super) struct Settings<S> {
+    pub(super) executor: Executor<S>,
+    pub(super) profile: Profile,
+    pub(super) methods: Vec<Method>,
+    pub(super) kept_headers: Vec<HeaderName>,
+    pub(super) status_path: String,
 }
 
 /// Nobody has said yet who the tenant is.
@@ -59,31 +60,20 @@ pub struct NoTenant;
 impl<S: Store> Idempotency<S> {
     /// A guard of `operation`, whose records are in `store`. Say next who the [`tenant`](Self::tenant) is.
     pub fn new(store: S, operation: Operation) -> Self {
-        Self {
-            store: Arc::new(store),
-            operation,
-            tenant: Arc::new(NoTenant),
+        let settings = Settings {
+            executor: Executor::new(store, operation),
             profile: Profile::default(),
             methods: vec![Method::POST, Method::PATCH],
             kept_headers: Vec::new(),
             status_path: "/operations".to_owned(),
-            clock: Arc::new(SystemClock),
-        }
+        };
+        Self { settings: Arc::new(settings), tenant: Arc::new(NoTenant) }
     }
 
     /// Says how the caller's tenant is found.
     #[must_use]
     pub fn tenant<T: TenantResolver>(self, tenant: T) -> Idempotency<S, T> {
-        Idempotency {
-            store: self.store,
-            operation: self.operation,
-            tenant: Arc::new(tenant),
-            profile: self.profile,
-            methods: self.methods,
-            kept_headers: self.kept_headers,
-            status_path: self.status_path,
-            clock: self.clock,
-        }
+        Idempotency { settings: self.settings, tenant: Arc::new(tenant) }
     }
 }
 
@@ -91,14 +81,14 @@ impl<S, T> Idempotency<S, T> {
     /// Speaks another contract than the IETF draft's.
     #[must_use]
     pub fn profile(mut self, profile: Profile) -> Self {
-        self.profile = profile;
+        Arc::make_mut(&mut self.settings).profile = profile;
         self
     }
 
     /// Guards these methods in place of POST and PATCH.
     #[must_use]
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
-        self.methods = methods.into_iter().collect();
+        Arc::make_mut(&mut self.settings).methods = methods.into_iter().collect();
         self
     }
 
@@ -111,7 +101,7 @@ impl<S, T> Idempotency<S, T> {
         let parsed =
             HeaderName::try_from(name).unwrap_or_else(|error| panic!("keep_header({name:?}): {error}"));
         assert!(replay::may_be_kept(&parsed), "keep_header({name:?}): this header must not be replayed");
-        self.kept_headers.push(parsed);
+        Arc::make_mut(&mut self.settings).kept_headers.push(parsed);
         self
     }
 
@@ -119,36 +109,55 @@ impl<S, T> Idempotency<S, T> {
     /// `<path>/<key>?operation=<name>`. Default: `/operations`.
     #[must_use]
     pub fn status_path(mut self, path: impl Into<String>) -> Self {
-        self.status_path = path.into();
+        Arc::make_mut(&mut self.settings).status_path = path.into();
         self
     }
 
     /// Goes by another clock: for tests.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
+        let settings = Arc::make_mut(&mut self.settings);
+        settings.executor = settings.executor.clone().on(Arc::new(clock));
         self
+    }
+}
+
+/// What the guard's service goes by.
+impl<S: Store, T> Idempotency<S, T> {
+    pub(super) fn settings(&self) -> &Settings<S> {
+        &self.settings
+    }
+
+    pub(super) fn operation(&self) -> &Operation {
+        self.settings.executor.operation()
+    }
+
+    pub(super) fn resolver(&self) -> &T {
+        &self.tenant
+    }
+}
+
+impl<S> Clone for Settings<S> {
+    fn clone(&self) -> Self {
+        Self {
+            executor: self.executor.clone(),
+            profile: self.profile.clone(),
+            methods: self.methods.clone(),
+            kept_headers: self.kept_headers.clone(),
+            status_path: self.status_path.clone(),
+        }
     }
 }
 
 impl<S, T> Clone for Idempotency<S, T> {
     fn clone(&self) -> Self {
-        Self {
-            store: self.store.clone(),
-            operation: self.operation.clone(),
-            tenant: self.tenant.clone(),
-            profile: self.profile.clone(),
-            methods: self.methods.clone(),
-            kept_headers: self.kept_headers.clone(),
-            status_path: self.status_path.clone(),
-            clock: self.clock.clone(),
-        }
+        Self { settings: self.settings.clone(), tenant: self.tenant.clone() }
     }
 }
 
 impl<S, T> fmt::Debug for Idempotency<S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Idempotency").field("operation", self.operation.name()).finish_non_exhaustive()
+        f.debug_struct("Idempotency").field("executor", &self.settings.executor).finish_non_exhaustive()
     }
 }
 
@@ -156,39 +165,6 @@ impl<S: Store, T: TenantResolver, I> Layer<I> for Idempotency<S, T> {
     type Service = Service<S, T, I>;
 
     fn layer(&self, inner: I) -> Self::Service {
-        let executor = Executor::with_clock(self.store.clone(), self.operation.clone(), self.clock.clone());
-        Service::new(Guard { layer: self.clone(), executor }, inner)
-    }
-}
-
-/// What the guard's services share.
-pub(super) struct Guard<S, T> {
-    layer: Idempotency<S, T>,
-    pub(super) executor: Executor<Arc<S>>,
-}
-
-impl<S, T: TenantResolver> Guard<S, T> {
-    pub(super) fn guards(&self, method: &Method) -> bool {
-        self.layer.methods.contains(method)
-    }
-
-    pub(super) fn tenant(&self) -> &T {
-        &self.layer.tenant
-    }
-
-    pub(super) fn operation(&self) -> &Operation {
-        &self.layer.operation
-    }
-
-    pub(super) fn profile(&self) -> &Profile {
-        &self.layer.profile
-    }
-
-    pub(super) fn kept_headers(&self) -> &[HeaderName] {
-        &self.layer.kept_headers
-    }
-
-    pub(super) fn status_path(&self) -> &str {
-        &self.layer.status_path
+        Service::new(self.clone(), inner)
     }
 }

@@ -35,5 +35,8 @@ pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key
 /// The response header that tells a replay from a first answer: `true`.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
+/// The response header of a replay whose body was too large to be kept: `omitted`.
+pub const IDEMPOTENT_REPLAYED_BODY: HeaderName = HeaderName::from_static("idempotent-replayed-body");
+
 /// The response header that tells until when the answer is replayed: an HTTP date.
 pub const IDEMPOTENCY_EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{
     HeaderValue, Response, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_TYPE, LINK, RETRY_AFTER},
+    header::{CACHE_CONTROL, CONTENT_TYPE, LINK, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use http_body_util::Full;
 use serde::Serialize;
@@ -35,9 +35,9 @@ pub enum ProblemType {
     InFlight,
     /// Perhaps the operation was executed; it is being found out.
     OutcomeUnknown,
-    /// The store of records does not answer; nothing was done.
+    /// The store of records does not answer; this request did nothing.
     StoreUnavailable,
-    /// There is a record that cannot be read; nothing was done.
+    /// There is a record that cannot be read; this request did nothing.
     RecordUnreadable,
     /// No operation of this key is known.
     OperationNotFound,
@@ -109,7 +109,8 @@ impl ProblemType {
                  time in Retry-After, until the outcome is known."
             }
             Self::StoreUnavailable | Self::RecordUnreadable => {
-                "Nothing was done. Send the same request with the same key after the time in Retry-After."
+                "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the \
+                 same request with the same key after the time in Retry-After."
             }
             Self::OperationNotFound => {
                 "Check key and operation, and that the credentials are the ones it was sent with."
@@ -189,6 +190,10 @@ impl Problem {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if self.status == StatusCode::UNAUTHORIZED {
+            // RFC 9110, section 15.5.2, wants one; what verified the caller, or did not, stands before the function.
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         if let Some(span) = self.retry_after {
             headers.insert(RETRY_AFTER, seconds(span));
         }

@@ -10,7 +10,7 @@ use http::{
 };
 use http_body_util::Full;
 
-use super::{IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED};
+use super::{IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY};
 use crate::{executor::Replay, time::Timestamp};
 
 /// The headers that are kept with a response, and no others (T26): they describe the content and where it is. What
@@ -31,7 +31,7 @@ pub const SAFE_HEADERS: [HeaderName; 11] = [
 ];
 
 /// What no configuration can make kept.
-const NEVER_KEPT: [&str; 17] = [
+const NEVER_KEPT: [&str; 18] = [
     "authorization",
     "connection",
     "content-length",
@@ -39,6 +39,7 @@ const NEVER_KEPT: [&str; 17] = [
     "date",
     "idempotency-expires",
     "idempotent-replayed",
+    "idempotent-replayed-body",
     "keep-alive",
     "proxy-authenticate",
     "proxy-authorization",
@@ -81,17 +82,17 @@ pub(super) fn response(replay: Replay) -> Response<Full<Bytes>> {
             headers.append(name, value);
         }
     }
-    headers.insert(
-        IDEMPOTENT_REPLAYED,
-        HeaderValue::from_static(if omitted { "true; body=omitted" } else { "true" }),
-    );
+    headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+    if omitted {
+        headers.insert(IDEMPOTENT_REPLAYED_BODY, HeaderValue::from_static("omitted"));
+    }
     tell_expiry(headers, replay.expires_at);
     response
 }
 
 /// Tells until when the answer is replayed.
 pub(super) fn tell_expiry(headers: &mut HeaderMap, expires_at: Timestamp) {
-    if let Ok(date) = HeaderValue::try_from(httpdate::fmt_http_date(expires_at.to_system_time())) {
+    if let Ok(date) = HeaderValue::try_from(expires_at.to_http_date()) {
         headers.insert(IDEMPOTENCY_EXPIRES, date);
     }
 }

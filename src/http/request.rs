@@ -1,35 +1,38 @@
 //! A request as the guard understands it: parsed once, before anything is done.
 
-use http::{StatusCode, header::CONTENT_TYPE, request::Parts};
+use http::{StatusCode, Uri, header::CONTENT_TYPE, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
-    BodyError, GuardedBody, KeyHeaderError, LONGEST_BODY, Problem, ProblemType, TenantResolver, layer::Guard,
+    BodyError, GuardedBody, Idempotency, KeyHeaderError, LONGEST_BODY, Problem, ProblemType, TenantResolver,
 };
 use crate::{
     executor::Request,
     fingerprint::{Content, Fingerprints},
     key::RecordKey,
+    store::Store,
     time::Timestamp,
 };
 
 /// Parses what the guard needs, as the request came (T24).
-pub(super) async fn understand<S, T: TenantResolver, B: GuardedBody>(
-    guard: &Guard<S, T>,
+pub(super) async fn understand<S: Store, T: TenantResolver, B: GuardedBody>(
+    guard: &Idempotency<S, T>,
     parts: &Parts,
     body: B,
 ) -> Result<(Request, B), Problem> {
     let operation = guard.operation();
-    let tenant = (guard.tenant().tenant(parts))
+    let tenant = (guard.resolver().tenant(parts))
         .ok_or_else(|| Problem::new(ProblemType::TenantMissing, StatusCode::UNAUTHORIZED))?;
-    let key = guard.profile().key_syntax.key(&parts.headers, operation.shortest_key()).map_err(|error| {
-        let problem = match error {
-            KeyHeaderError::Missing => ProblemType::KeyMissing,
-            _ => ProblemType::KeyMalformed,
-        };
-        Problem::new(problem, StatusCode::BAD_REQUEST).detail(error.to_string()).reason(error.reason())
-    })?;
-    let target = format!("{} {}", parts.method, parts.uri.path_and_query().map_or("/", |path| path.as_str()));
+    let key = guard.settings().profile.key_syntax.key(&parts.headers, operation.shortest_key()).map_err(
+        |error| {
+            let problem = match error {
+                KeyHeaderError::Missing => ProblemType::KeyMissing,
+                _ => ProblemType::KeyMalformed,
+            };
+            Problem::new(problem, StatusCode::BAD_REQUEST).detail(error.to_string()).reason(error.reason())
+        },
+    )?;
+    let target = target(parts);
     let json = is_json(parts);
     let look = |body: &[u8]| {
         let content = Content { target: &target, json, body };
@@ -48,4 +51,27 @@ fn is_json(parts: &Parts) -> bool {
     let value = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     media_type == "application/json" || media_type.ends_with("+json")
+}
+
+/// What is addressed: method, path and query.
+///
+/// The path as the client sent it, without API Gateway's stage: a router that nests strips its prefix, and with it what
+/// tells `/accounts/1/payments` from `/accounts/2/payments`. Query parameters in the order of their names: REST APIs and
+/// load balancers hand them over in no order. Those of one name keep theirs.
+fn target(parts: &Parts) -> String {
+    let uri = original_uri(parts);
+    let path = Some(parts.raw_http_path()).filter(|path| !path.is_empty()).unwrap_or_else(|| uri.path());
+    let mut parameters: Vec<&str> = uri.query().unwrap_or_default().split('&').collect();
+    parameters.sort_by_key(|parameter| parameter.split('=').next());
+    format!("{} {path}?{}", parts.method, parameters.join("&"))
+}
+
+#[cfg(feature = "axum")]
+fn original_uri(parts: &Parts) -> &Uri {
+    parts.extensions.get::<::axum::extract::OriginalUri>().map_or(&parts.uri, |original| &original.0)
+}
+
+#[cfg(not(feature = "axum"))]
+fn original_uri(parts: &Parts) -> &Uri {
+    &parts.uri
 }

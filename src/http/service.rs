@@ -4,7 +4,6 @@ use std::{
     fmt, mem,
     panic::AssertUnwindSafe,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -21,7 +20,7 @@ use http_body_util::{BodyExt, Either, Full, Limited};
 use tracing::Instrument;
 
 use super::{
-    GuardedBody, LONGEST_BODY, Problem, ProblemType, TenantResolver, layer::Guard, problem::seconds, replay,
+    GuardedBody, Idempotency, LONGEST_BODY, Problem, ProblemType, TenantResolver, problem::seconds, replay,
     request, status,
 };
 use crate::{
@@ -34,6 +33,9 @@ use crate::{
 
 /// How long a handler's response body may take where no deadline says it (T37).
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What of an invocation's time is left for writing down that a body was lost.
+const WRITING_TIME: Duration = Duration::from_secs(2);
 
 /// The furthest that a client is sent away while an outcome is being found out.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
@@ -61,13 +63,13 @@ pub enum Outcome {
 
 /// What [`Idempotency`](super::Idempotency) makes of a service.
 pub struct Service<S, T, I> {
-    guard: Arc<Guard<S, T>>,
+    guard: Idempotency<S, T>,
     inner: I,
 }
 
 impl<S, T, I> Service<S, T, I> {
-    pub(super) fn new(guard: Guard<S, T>, inner: I) -> Self {
-        Self { guard: Arc::new(guard), inner }
+    pub(super) fn new(guard: Idempotency<S, T>, inner: I) -> Self {
+        Self { guard, inner }
     }
 }
 
@@ -103,7 +105,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        if !self.guard.guards(request.method()) {
+        if !self.guard.settings().methods.contains(request.method()) {
             let answer = self.inner.call(request);
             return Box::pin(async { Ok(answer.await?.map(Either::Right)) });
         }
@@ -115,8 +117,9 @@ where
         let execution = tokio::spawn(guarded(guard.clone(), inner, request).in_current_span());
         Box::pin(async move {
             let response = execution.await.unwrap_or_else(|error| {
-                tracing::error!(%error, "the guard's own task ended early");
-                unknown(&guard).into_response(guard.profile())
+                // Not the error's own text: it repeats what a panic said.
+                tracing::error!(panicked = error.is_panic(), "the guard's own task ended early");
+                broken(&guard)
             });
             Ok(response.map(Either::Left))
         })
@@ -125,7 +128,7 @@ where
 
 type Answer = Response<Full<Bytes>>;
 
-async fn guarded<S, T, I, B, R>(guard: Arc<Guard<S, T>>, inner: I, request: Request<B>) -> Answer
+async fn guarded<S, T, I, B, R>(guard: Idempotency<S, T>, inner: I, request: Request<B>) -> Answer
 where
     S: Store,
     T: TenantResolver,
@@ -139,30 +142,53 @@ where
     let (mut parts, body) = request.into_parts();
     let (understood, body) = match request::understand(&guard, &parts, body).await {
         Ok(understood) => understood,
-        Err(problem) => return problem.into_response(guard.profile()),
+        Err(problem) => return problem.into_response(&guard.settings().profile),
     };
-    let refused = match guard.executor.reserve(&understood).await {
+    if parts.extensions.get::<Execution>().is_some_and(|outer| *outer.record_key() == understood.key) {
+        let operation = guard.operation().name();
+        tracing::error!(%operation, "two guards of one operation stand in each other: take one away");
+        return said(
+            Problem::new(ProblemType::NotGuarded, StatusCode::INTERNAL_SERVER_ERROR),
+            &guard,
+            Outcome::NotExecuted,
+        );
+    }
+    match guard.settings().executor.reserve(&understood).await {
         Reserved::Owned(owned) => {
             parts.extensions.insert(owned.execution().clone());
-            let request = Request::from_parts(parts, body);
-            return execute(&guard, owned, inner, request).await;
+            execute(&guard, owned, inner, Request::from_parts(parts, body)).await
         }
-        Reserved::Replay(replay) => return replay::response(replay),
-        Reserved::InFlight => return in_flight(&guard, understood.key.idempotency_key()),
-        Reserved::Mismatch => Problem::new(ProblemType::KeyReused, guard.profile().mismatch),
+        Reserved::Replay(replay) => replay::response(replay),
+        Reserved::InFlight => in_flight(&guard, understood.key.idempotency_key()),
+        Reserved::Mismatch => {
+            let problem = Problem::new(ProblemType::KeyReused, guard.settings().profile.mismatch);
+            said(problem, &guard, Outcome::Completed)
+        }
         Reserved::Unknown { reconcile_at } => {
-            let wait = reconcile_at.since(guard.executor.clock().now());
-            Problem::new(ProblemType::OutcomeUnknown, guard.profile().unknown)
-                .retry_after(wait.min(LONGEST_RETRY_AFTER).max(guard.operation().retry_after_span()))
+            let wait = reconcile_at.since(guard.settings().executor.clock().now());
+            let problem = Problem::new(ProblemType::OutcomeUnknown, guard.settings().profile.unknown)
+                .retry_after(wait.min(LONGEST_RETRY_AFTER).max(guard.operation().retry_after_span()));
+            said(problem, &guard, Outcome::PerhapsExecuted)
         }
         Reserved::Unavailable => unavailable(&guard, ProblemType::StoreUnavailable),
         Reserved::Unreadable => unavailable(&guard, ProblemType::RecordUnreadable),
-    };
-    refused.into_response(guard.profile())
+    }
+}
+
+/// A problem, with what it means to a guard around this one: that must not keep our refusal as its answer (T23).
+fn said<S: Store, T>(problem: Problem, guard: &Idempotency<S, T>, outcome: Outcome) -> Answer {
+    let mut response = problem.into_response(&guard.settings().profile);
+    response.extensions_mut().insert(outcome);
+    response
 }
 
 /// Runs the handler, and writes down how it ended.
-async fn execute<S, T, I, B, R>(guard: &Guard<S, T>, owned: Owned, inner: I, request: Request<B>) -> Answer
+async fn execute<S, T, I, B, R>(
+    guard: &Idempotency<S, T>,
+    owned: Owned,
+    inner: I,
+    request: Request<B>,
+) -> Answer
 where
     S: Store,
     T: TenantResolver,
@@ -183,13 +209,13 @@ where
             (Ending::PerhapsExecuted(UnknownCause::Panicked), None)
         }
     };
-    let expires_at = match guard.executor.end(owned, ending).await {
+    let expires_at = match guard.settings().executor.end(owned, ending).await {
         Ended::Superseded(kept) => return replay::response(kept),
         Ended::Written { expires_at } => expires_at,
         Ended::Fenced | Ended::Unwritten => None,
     };
     let Some((mut parts, body)) = answer else {
-        return unknown(guard).into_response(guard.profile());
+        return broken(guard);
     };
     if let Some(expires_at) = expires_at {
         replay::tell_expiry(&mut parts.headers, expires_at);
@@ -199,7 +225,7 @@ where
 
 /// The handler's response, whole, in bounded time and size (T37).
 async fn handle<S, T, I, B, R>(
-    guard: &Guard<S, T>,
+    guard: &Idempotency<S, T>,
     execution: &Execution,
     mut inner: I,
     request: Request<B>,
@@ -218,8 +244,11 @@ where
         UnknownCause::HandlerFailed
     })?;
     let (parts, body) = response.into_parts();
-    let clock = guard.executor.clock();
-    let time = execution.deadline().map_or(BODY_TIMEOUT, |deadline| deadline.since(clock.now()));
+    let clock = guard.settings().executor.clock();
+    let time = execution.deadline().map_or(BODY_TIMEOUT, |deadline| {
+        let left = deadline.since(clock.now());
+        left.saturating_sub(WRITING_TIME).max(left / 2).min(BODY_TIMEOUT)
+    });
     let body = tokio::select! {
         biased;
         body = Limited::new(body, LONGEST_BODY).collect() => body.map_err(|error| error.to_string()),
@@ -235,25 +264,26 @@ where
 }
 
 /// What a response says of its effect (R13, R15).
-fn outcome<S, T: TenantResolver>(guard: &Guard<S, T>, parts: &response::Parts) -> Outcome {
+fn outcome<S: Store, T>(guard: &Idempotency<S, T>, parts: &response::Parts) -> Outcome {
     if let Some(said) = parts.extensions.get::<Outcome>() {
         return *said;
     }
-    if !parts.status.is_server_error() {
+    // A 408 is a time-out layer inside the guard, which dropped the handler where it stood.
+    if !parts.status.is_server_error() && parts.status != StatusCode::REQUEST_TIMEOUT {
         return Outcome::Completed;
     }
-    match guard.operation().chosen_server_errors().unwrap_or(guard.profile().server_errors) {
+    match guard.operation().chosen_server_errors().unwrap_or(guard.settings().profile.server_errors) {
         ServerErrors::Reconcile => Outcome::PerhapsExecuted,
         ServerErrors::Keep => Outcome::Completed,
         ServerErrors::RetryFresh => Outcome::NotExecuted,
     }
 }
 
-fn ending<S, T: TenantResolver>(guard: &Guard<S, T>, parts: &response::Parts, body: &Bytes) -> Ending {
+fn ending<S: Store, T>(guard: &Idempotency<S, T>, parts: &response::Parts, body: &Bytes) -> Ending {
     match outcome(guard, parts) {
         Outcome::Completed => Ending::Completed {
             status: parts.status.as_u16(),
-            headers: replay::kept_headers(&parts.headers, guard.kept_headers()),
+            headers: replay::kept_headers(&parts.headers, &guard.settings().kept_headers),
             body: body.clone(),
         },
         Outcome::NotExecuted => Ending::NotExecuted,
@@ -261,27 +291,30 @@ fn ending<S, T: TenantResolver>(guard: &Guard<S, T>, parts: &response::Parts, bo
     }
 }
 
-fn in_flight<S, T: TenantResolver>(guard: &Guard<S, T>, key: &IdempotencyKey) -> Answer {
+fn in_flight<S: Store, T>(guard: &Idempotency<S, T>, key: &IdempotencyKey) -> Answer {
     let retry_after = guard.operation().retry_after_span();
     if guard.operation().in_flight() != WhileInFlight::Accept {
-        let problem = Problem::new(ProblemType::InFlight, guard.profile().in_flight);
-        return problem.retry_after(retry_after).into_response(guard.profile());
+        let problem = Problem::new(ProblemType::InFlight, guard.settings().profile.in_flight);
+        return said(problem.retry_after(retry_after), guard, Outcome::NotExecuted);
     }
-    let mut accepted = status::in_progress();
+    let mut accepted = status::in_progress(guard.operation().name());
     *accepted.status_mut() = StatusCode::ACCEPTED;
+    accepted.extensions_mut().insert(Outcome::NotExecuted);
     accepted.headers_mut().insert(RETRY_AFTER, seconds(retry_after));
-    let url = status::url(guard.status_path(), guard.operation().name(), key);
+    let url = status::url(&guard.settings().status_path, guard.operation().name(), key);
     if let Ok(url) = HeaderValue::try_from(url) {
         accepted.headers_mut().insert(LOCATION, url);
     }
     accepted
 }
 
-fn unavailable<S, T: TenantResolver>(guard: &Guard<S, T>, problem: ProblemType) -> Problem {
-    Problem::new(problem, StatusCode::SERVICE_UNAVAILABLE).retry_after(guard.operation().retry_after_span())
+fn unavailable<S: Store, T>(guard: &Idempotency<S, T>, problem: ProblemType) -> Answer {
+    let problem = Problem::new(problem, StatusCode::SERVICE_UNAVAILABLE);
+    said(problem.retry_after(guard.operation().retry_after_span()), guard, Outcome::NotExecuted)
 }
 
-fn unknown<S, T: TenantResolver>(guard: &Guard<S, T>) -> Problem {
-    Problem::new(ProblemType::OutcomeUnknown, StatusCode::INTERNAL_SERVER_ERROR)
-        .retry_after(guard.operation().retry_after_span())
+/// The handler broke.
+fn broken<S: Store, T>(guard: &Idempotency<S, T>) -> Answer {
+    let problem = Problem::new(ProblemType::OutcomeUnknown, StatusCode::INTERNAL_SERVER_ERROR);
+    said(problem.retry_after(guard.operation().retry_after_span()), guard, Outcome::PerhapsExecuted)
 }

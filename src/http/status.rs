@@ -16,7 +16,7 @@ use crate::{
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {
-    operation: Option<&'a str>,
+    operation: &'a str,
     state: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     created_at: Option<String>,
@@ -57,21 +57,20 @@ pub async fn operation_status<S: Store>(
         State::Completed { response, .. } => Some(response.status),
         _ => None,
     };
-    let date = |time: Timestamp| httpdate::fmt_http_date(time.to_system_time());
     json(&Status {
-        operation: Some(record.key.operation().as_str()),
+        operation: record.key.operation().as_str(),
         state: record.state.name(),
-        created_at: Some(date(record.created_at)),
+        created_at: Some(record.created_at.to_http_date()),
         attempts: Some(record.attempts),
         response_status,
-        expires_at: record.state.expires_at().map(date),
+        expires_at: record.state.expires_at().map(Timestamp::to_http_date),
     })
 }
 
 /// What a duplicate of an accepted operation is told.
-pub(super) fn in_progress() -> Response<Full<Bytes>> {
+pub(super) fn in_progress(operation: &OperationName) -> Response<Full<Bytes>> {
     json(&Status {
-        operation: None,
+        operation: operation.as_str(),
         state: "in_progress",
         created_at: None,
         attempts: None,

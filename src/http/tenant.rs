@@ -87,7 +87,9 @@ impl TenantResolver for IamAccount {
 
 /// The IAM user or role of a caller that signed the request, as its ARN.
 ///
-/// Of an assumed role the session's name is left out: a client that retries with new credentials is the same client.
+/// Of an assumed role the session's name is left out: a client that retries with new credentials is the same client. So
+/// everybody who takes one role is one tenant, and can replay the others' answers: where a role is shared, as with a
+/// Cognito identity pool or single sign-on, use a resolver of your own.
 #[derive(Clone, Copy, Debug)]
 pub struct IamCaller;
 

@@ -1,6 +1,6 @@
 //! What a caller may do whose key already has a record: one pure function.
 
-use super::{Bid, KeptResponse, Record, Revision, State, UnknownCause};
+use super::{Bid, Record, Revision, State, UnknownCause};
 use crate::{
     policy::{LeaseOver, Operation},
     time::Timestamp,
@@ -8,14 +8,9 @@ use crate::{
 
 /// What to do about an existing record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision<'a> {
-    /// The operation is completed: give this answer.
-    Replay {
-        /// The answer.
-        response: &'a KeptResponse,
-        /// Until when it is kept.
-        expires_at: Timestamp,
-    },
+pub enum Decision {
+    /// The operation is completed: give its answer.
+    Replay,
     /// It is accepted or under way.
     InFlight,
     /// The key was used for another request.
@@ -42,13 +37,13 @@ pub enum Decision<'a> {
 /// 4. A live lease is respected. One that is over is treated as the operation chose (R11).
 ///
 /// `revision` marks the record to write, if there is one.
-pub fn decide<'a>(
-    existing: &'a Record,
+pub fn decide(
+    existing: &Record,
     bid: &Bid,
     revision: Revision,
     now: Timestamp,
     operation: &Operation,
-) -> Decision<'a> {
+) -> Decision {
     if existing.expired(now) {
         return Decision::TakeOver(Record::reserve(bid, revision, now));
     }
@@ -58,9 +53,7 @@ pub fn decide<'a>(
         None => return Decision::Incomparable,
     }
     match &existing.state {
-        State::Completed { response, expires_at, .. } => {
-            Decision::Replay { response, expires_at: *expires_at }
-        }
+        State::Completed { .. } => Decision::Replay,
         State::FailedRetryable { .. } => {
             Decision::TakeOver(existing.again(bid.attempt, revision, bid.lease_until))
         }

@@ -19,7 +19,7 @@ use crate::{
 
 pub use decide::{Decision, decide};
 pub use response::{BodyId, Encoding, KeptBody, KeptResponse, Place};
-pub use transitions::Fenced;
+pub use transitions::{CLOCK_SKEW, Fenced};
 
 macro_rules! nonce {
     ($(#[$doc:meta])* $name:ident) => {

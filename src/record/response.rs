@@ -13,7 +13,7 @@ nonce! {
 }
 
 /// A response as it is kept: status, the headers that may be kept, and the body or where it is (R13).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct KeptResponse {
     /// The status code.
     pub status: u16,
@@ -21,6 +21,13 @@ pub struct KeptResponse {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: KeptBody,
+}
+
+impl fmt::Debug for KeptResponse {
+    /// Without the headers' values: a location can name what nobody else should know (R36).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeptResponse({}, {} headers, {:?})", self.status, self.headers.len(), self.body)
+    }
 }
 
 /// Where the body of a kept response is.

@@ -10,6 +10,10 @@ use std::time::Duration;
 use super::{AttemptId, Bid, KeptResponse, Record, Revision, State, UnknownCause};
 use crate::time::Timestamp;
 
+/// How far ahead of another a machine's clock may be before it takes a kept answer for expired, and would run again what
+/// its client was promised an answer to.
+pub const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
+
 /// Why a worker may not change a record any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -140,9 +144,10 @@ impl Record {
         Self { revision, state: State::Unknown { cause, since: now, reconcile_at: now }, ..self.clone() }
     }
 
-    /// Whether the record is past its time: to be read as absent, deleted or not (T12).
+    /// Whether the record is past its time, for a clock that is up to [`CLOCK_SKEW`] ahead too: to be read as absent,
+    /// deleted or not (T12, T28).
     pub fn expired(&self, now: Timestamp) -> bool {
-        self.state.expires_at().is_some_and(|expires_at| expires_at <= now)
+        self.state.expires_at().is_some_and(|expires_at| expires_at.plus(CLOCK_SKEW) <= now)
     }
 
     fn owned_by(&self, attempt: AttemptId) -> Result<(), Fenced> {
@@ -220,7 +225,12 @@ mod tests {
         let completed = record.complete(record.attempt, Revision::mint(), response(), late, RETAIN).unwrap();
         assert_eq!(completed.state.expires_at(), Some(late.plus(RETAIN)));
         assert!(!record.expired(Timestamp::from_secs(u64::MAX)), "a lease is no expiry");
-        assert!(completed.expired(late.plus(RETAIN)) && !completed.expired(late));
+        let told = late.plus(RETAIN);
+        assert!(
+            !completed.expired(told)
+                && !completed.expired(Timestamp::from_millis(told.plus(CLOCK_SKEW).as_millis() - 1))
+        );
+        assert!(completed.expired(told.plus(CLOCK_SKEW)));
     }
 
     // R18

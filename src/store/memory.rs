@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
+    fmt,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -19,18 +20,25 @@ use crate::{
 const ROOM_FOR_BODY: usize = 512;
 
 /// What an item beside a record can hold in DynamoDB.
-const LARGEST_BODY: usize = 400_000;
+const LARGEST_BODY: usize = 406_000;
 
 /// Records in this process's memory. Guards nothing across processes: not for production.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct MemoryStore {
     tables: Mutex<Tables>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Tables {
     records: HashMap<RecordKey, Record>,
     bodies: HashMap<(RecordKey, BodyId), Bytes>,
+}
+
+impl fmt::Debug for MemoryStore {
+    /// How many records, not what they say (R36).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("records", &self.tables().records.len()).finish_non_exhaustive()
+    }
 }
 
 impl MemoryStore {

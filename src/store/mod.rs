@@ -115,6 +115,8 @@ impl<S: Store> Store for Arc<S> {
 pub enum StoreErrorKind {
     /// No answer, or a failure of the store's. Whether a write was applied is not known (T17).
     Unavailable,
+    /// The key, or the table, is asked too often (T38). Whether an earlier try was applied is not known.
+    Throttled,
     /// The item is part of a transaction under way (T9). Not written.
     Contended,
     /// What stands there is no record that this version can read (T36). Not written.
@@ -146,6 +148,7 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
             StoreErrorKind::Unavailable => "the store is unavailable",
+            StoreErrorKind::Throttled => "the store is asked too often",
             StoreErrorKind::Contended => "the record is part of a transaction under way",
             StoreErrorKind::Unreadable => "the record cannot be read",
             StoreErrorKind::Refused => "the store refuses the request",

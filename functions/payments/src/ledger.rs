@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::{
     Client,
     config::{Builder, retry::RetryConfig, timeout::TimeoutConfig},
     operation::put_item::PutItemError,
-    types::AttributeValue,
+    types::{AttributeValue, ReturnValuesOnConditionCheckFailure},
 };
 
 use crate::Payment;
@@ -42,16 +42,25 @@ impl Ledger {
         Self { client, table: table.into() }
     }
 
-    /// Writes a payment down. Its id says which operation it is of, so what is there already is this very payment.
+    /// Writes a payment down. Its id says which operation it is of: what is there already must be this very payment, and
+    /// another charge under its id is an error.
     pub(crate) async fn add(&self, tenant: &str, payment: &Payment) -> Result<(), BoxError> {
         let mut item: HashMap<String, AttributeValue> = serde_dynamo::to_item(payment)?;
         item.insert("pk".to_owned(), AttributeValue::S(tenant.to_owned()));
         item.insert("sk".to_owned(), AttributeValue::S(payment.id.clone()));
         let put = self.client.put_item().table_name(&self.table).set_item(Some(item));
+        let put = put.return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         match put.condition_expression("attribute_not_exists(pk)").send().await {
             Ok(_) => Ok(()),
             Err(error) => match error.as_service_error() {
-                Some(PutItemError::ConditionalCheckFailedException(_)) => Ok(()),
+                Some(PutItemError::ConditionalCheckFailedException(there)) => {
+                    let there: Payment = serde_dynamo::from_item(there.item().cloned().unwrap_or_default())?;
+                    if there == *payment {
+                        Ok(())
+                    } else {
+                        Err("another charge is written down as this payment".into())
+                    }
+                }
                 _ => Err(error.into()),
             },
         }

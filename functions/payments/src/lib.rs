@@ -33,6 +33,11 @@ pub use provider::Provider;
 /// Where the configuration is wrong, by the name of what is wrong.
 pub async fn run() -> Result<(), Error> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    // What these log below that holds whole requests: keys, bodies, tokens of cards.
+    let quiet = ["aws_smithy_runtime=info", "aws_sdk_dynamodb=info", "hyper_util=info", "reqwest=info"];
+    let filter = quiet
+        .into_iter()
+        .try_fold(filter, |filter, quiet| Ok::<_, Error>(filter.add_directive(quiet.parse()?)))?;
     // CloudWatch stamps the time.
     tracing_subscriber::fmt()
         .json()

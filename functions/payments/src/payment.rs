@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// An order as it comes in.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Order {
     customer_id: String,

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{Client, StatusCode, Url, redirect::Policy};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -49,7 +49,13 @@ impl Provider {
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         // Without reuse of idle connections a refused connection is known to be refused: a request on a connection that
         // the provider has closed meanwhile would count as perhaps executed.
-        let client = Client::builder().timeout(config.provider_timeout).pool_max_idle_per_host(0).build()?;
+        // And without redirects: what refuses a connection must be the provider that was asked, and the card's token goes
+        // nowhere else.
+        let client = Client::builder()
+            .timeout(config.provider_timeout)
+            .pool_max_idle_per_host(0)
+            .redirect(Policy::none())
+            .build()?;
         Ok(Self { client, url: config.provider_url.clone() })
     }
 

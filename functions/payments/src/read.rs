@@ -19,6 +19,9 @@ use serde_json::json;
 
 use crate::policy::{CREATE_PAYMENT, Services, TENANT};
 
+/// More than any payment's id has, and less than DynamoDB's 1,024 bytes of sort key.
+const LONGEST_ID: usize = 128;
+
 /// The verified caller; 401 without one.
 pub(crate) struct Caller(Tenant);
 
@@ -38,6 +41,9 @@ pub(crate) async fn payment(
     Caller(tenant): Caller,
     Path(id): Path<String>,
 ) -> Response {
+    if id.len() > LONGEST_ID {
+        return not_found();
+    }
     match services.ledger.payment(tenant.as_str(), &id).await {
         Ok(Some(payment)) => Json(payment).into_response(),
         Ok(None) => not_found(),
@@ -55,6 +61,10 @@ pub(crate) async fn payments(
     Caller(tenant): Caller,
     Query(page): Query<Page>,
 ) -> Response {
+    // No id is empty, and none is that long: there is nothing after it.
+    if page.after.as_ref().is_some_and(|after| after.is_empty() || after.len() > LONGEST_ID) {
+        return Json(json!({ "payments": [] })).into_response();
+    }
     match services.ledger.payments(tenant.as_str(), page.after.as_deref()).await {
         Ok(payments) => Json(json!({ "payments": payments })).into_response(),
         Err(error) => failed(&*error),

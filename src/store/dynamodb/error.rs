@@ -21,6 +21,9 @@ where
 fn kind(code: Option<&str>) -> StoreErrorKind {
     match code {
         Some("TransactionConflictException") => StoreErrorKind::Contended,
+        Some("ProvisionedThroughputExceededException" | "ThrottlingException" | "RequestLimitExceeded") => {
+            StoreErrorKind::Throttled
+        }
         Some(
             "ResourceNotFoundException"
             | "AccessDeniedException"

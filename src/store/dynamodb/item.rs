@@ -248,7 +248,7 @@ impl Item {
             },
         };
         Ok(KeptResponse {
-            status: self.status.ok_or(missing("status"))?,
+            status: self.status.filter(|status| (100..1000).contains(status)).ok_or(missing("status"))?,
             headers: self.headers.ok_or(missing("headers"))?,
             body,
         })
