@@ -227,7 +227,7 @@ fn write_units(item: Option<&Item>) -> f64 {
 }
 
 /// An item's size by DynamoDB's published rules.
-fn size(item: &Item) -> usize {
+pub fn size(item: &Item) -> usize {
     item.iter().map(|(name, value)| name.len() + value_size(value)).sum()
 }
 

@@ -1,15 +1,18 @@
 //! What the tests stand on: real stores, clients whose network misbehaves on demand, and meters at the wire.
-//! Nothing here knows the library's own types.
+//! Only [`clock`] and [`guarded`] know the library's own types.
 
 pub mod client;
+pub mod clock;
 pub mod dynamodb_local;
 pub mod embedded;
 pub mod faults;
+pub mod guarded;
 pub mod local_cloud;
 pub mod logs;
 pub mod meter;
 pub mod payments;
 pub mod process;
+pub mod s3;
 pub mod tables;
 
 /// Makes of each `async fn name(endpoint: &str)` two tests, one on each real store. The modules' names matter: who

@@ -1,0 +1,192 @@
+//! Response bodies of every size: the effect is recorded as completed in each case, and what is kept comes back as it
+//! was.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use bytes::Bytes;
+use lambda_idempotency::{
+    executor::{Ending, Executor, Replay, Request},
+    record::{Encoding, KeptBody, Place},
+    store::Store,
+};
+
+use crate::support::{
+    faults::{Fault, Late},
+    guarded::{Guarded, completed, owned, random, record_key, replayed, request, told, written},
+    meter::size,
+    on_each_store,
+};
+
+on_each_store!(
+    a_body_of_any_size_is_replayed_byte_for_byte_or_left_out,
+    the_longest_key_leaves_room_for_the_largest_body,
+    the_body_is_written_before_the_record_names_it_and_lives_longer,
+    a_body_that_the_store_refuses_is_left_out,
+    a_body_that_the_store_takes_no_more_is_left_out_in_time_for_the_record,
+    a_body_whose_answer_was_lost_is_kept_once,
+    status_and_headers_come_back_as_they_were,
+);
+
+/// What a write covers for one capacity unit.
+const CAPACITY_UNIT: usize = 1024;
+
+/// Text that compresses to a fraction, as JSON does.
+fn json(length: usize) -> Bytes {
+    let line = r#"{"id":"pay_2f1c9a7e4b","amountCents":1999,"currency":"EUR","status":"captured"},"#;
+    line.bytes().cycle().take(length).collect::<Vec<_>>().into()
+}
+
+/// Runs the operation to its end with this body, and gives what a duplicate gets.
+pub async fn replay_of<S: Store>(executor: &Executor<S>, request: &Request, body: &Bytes) -> Replay {
+    let ours = owned(executor.reserve(request).await);
+    written(executor.end(ours, completed(body.clone())).await);
+    replayed(executor.reserve(request).await)
+}
+
+/// Where a body was kept.
+pub fn place(replay: &Replay) -> &'static str {
+    match &replay.response.body {
+        KeptBody::Inline { encoding: Encoding::Identity, .. } => "inline",
+        KeptBody::Inline { .. } => "inline, packed",
+        KeptBody::Outside { place: Place::Beside, encoding: Encoding::Identity, .. } => "beside",
+        KeptBody::Outside { place: Place::Beside, .. } => "beside, packed",
+        KeptBody::Outside { place, .. } => place.name(),
+        KeptBody::Omitted { .. } => "omitted",
+    }
+}
+
+// R13, R14, T16
+async fn a_body_of_any_size_is_replayed_byte_for_byte_or_left_out(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let executor = guarded.executor();
+    let mebibyte = 1024 * 1024;
+    for (body, expected) in [
+        (Bytes::new(), "inline"),
+        (random(100), "inline"),
+        (json(100), "inline"),
+        (json(20_000), "inline, packed"),
+        (random(1_000), "beside"),
+        (random(20_000), "beside"),
+        (json(300_000), "beside, packed"),
+        (random(300_000), "beside"),
+        (random(390_000), "beside"),
+        (random(405_999), "beside"),
+        (random(406_000), "beside"),
+        (random(406_001), "omitted"),
+        (random(409_600), "omitted"),
+        (random(410_000), "omitted"),
+        (json(mebibyte), "beside, packed"),
+        (random(mebibyte), "omitted"),
+        (random(5 * mebibyte), "omitted"),
+    ] {
+        let request = request();
+        let replay = replay_of(&executor, &request, &body).await;
+        let length = body.len();
+        assert_eq!(place(&replay), expected, "{length} bytes");
+        let kept = (expected != "omitted").then_some(body);
+        assert!(replay.body == kept, "{length} bytes came back as others");
+        assert_eq!(replay.response.status, 201);
+        let item = guarded.item(&request.key).await.unwrap();
+        assert!(size(&item) <= CAPACITY_UNIT, "{length} bytes make a record of {}", size(&item));
+        assert_eq!(item["body_length"], AttributeValue::N(length.to_string()));
+    }
+}
+
+// R14, T16: an item's limit counts its key, and every attribute's name.
+async fn the_longest_key_leaves_room_for_the_largest_body(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let mut request = request();
+    request.key = record_key(&"#".repeat(255), &"\u{1f511}".repeat(255));
+    let body = random(406_000);
+    let replay = replay_of(&guarded.executor(), &request, &body).await;
+    assert_eq!(place(&replay), "beside");
+    assert!(replay.body == Some(body));
+}
+
+// R14, R17
+async fn the_body_is_written_before_the_record_names_it_and_lives_longer(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request, late) = (guarded.executor(), request(), Late::timing_out());
+    let ours = owned(executor.reserve(&request).await);
+    guarded.faults.script("PutItem", [Fault::Pass, late.fault(), late.fault(), late.fault()]);
+    let ending = async {
+        written(guarded.clock.passing(executor.end(ours, completed(random(20_000)))).await);
+    };
+    let meanwhile = async {
+        late.held(1).await;
+        let items = guarded.collection(&request.key).await;
+        assert!(items.iter().any(|item| item.contains_key("body")), "the body first");
+    };
+    tokio::join!(ending, meanwhile);
+    assert_eq!(guarded.faults.left(), 0);
+
+    let items = guarded.collection(&request.key).await;
+    let expiry = |has_body: bool| {
+        let item = items.iter().find(|item| item.contains_key("body") == has_body).expect("two items");
+        item["expires_at"].as_n().unwrap().parse::<u64>().unwrap()
+    };
+    assert_eq!(items.len(), 2);
+    assert!(expiry(true) >= expiry(false) + 3600, "a body must not be deleted before its record");
+    assert_eq!(told(&executor.reserve(&request).await), "replay");
+}
+
+// T16, R14
+async fn a_body_that_the_store_refuses_is_left_out(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request) = (guarded.executor(), request());
+    let ours = owned(executor.reserve(&request).await);
+    guarded.faults.script("PutItem", [Fault::AccessDenied]);
+    written(executor.end(ours, completed(random(20_000))).await);
+    assert_eq!((guarded.faults.sent("PutItem"), guarded.faults.left()), (2, 0));
+    let replay = replayed(executor.reserve(&request).await);
+    assert_eq!((place(&replay), replay.body.is_none(), replay.response.status), ("omitted", true, 201));
+}
+
+// T16, R41
+async fn a_body_that_the_store_takes_no_more_is_left_out_in_time_for_the_record(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let (executor, request) = (guarded.executor(), request());
+    let ours = owned(executor.reserve(&request).await);
+    // As many as are tried in half of the operation's patience. One fewer, and the body would be kept.
+    guarded.faults.script("PutItem", vec![Fault::Status(500); 10]);
+    written(guarded.clock.passing(executor.end(ours, completed(random(20_000)))).await);
+    assert_eq!((guarded.faults.sent("PutItem"), guarded.faults.left()), (2, 0));
+    assert_eq!(place(&replayed(executor.reserve(&request).await)), "omitted");
+}
+
+// T2, R14
+async fn a_body_whose_answer_was_lost_is_kept_once(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(2)).await;
+    let (executor, request, body) = (guarded.executor(), request(), random(20_000));
+    let ours = owned(executor.reserve(&request).await);
+    guarded.faults.script("PutItem", vec![Fault::DropAnswer; 5]);
+    written(guarded.clock.passing(executor.end(ours, completed(body.clone()))).await);
+    assert_eq!(guarded.faults.left(), 0);
+    assert!(replayed(executor.reserve(&request).await).body == Some(body));
+    assert_eq!(guarded.collection(&request.key).await.len(), 2);
+}
+
+// R13
+async fn status_and_headers_come_back_as_they_were(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let executor = guarded.executor();
+    let many: Vec<_> = (0..200).map(|i| (format!("x-header-{i}"), format!("{i}").repeat(20))).collect();
+    for (status, headers) in [
+        (204, vec![]),
+        (402, vec![("link".to_owned(), "<a>".to_owned()), ("link".to_owned(), "<b>".to_owned())]),
+        (
+            201,
+            vec![("x-empty".to_owned(), String::new()), ("x-text".to_owned(), "\u{fc}\u{1f4b6}".to_owned())],
+        ),
+        (200, many),
+        (503, vec![("retry-after".to_owned(), "1".to_owned())]),
+    ] {
+        let request = request();
+        let ours = owned(executor.reserve(&request).await);
+        let ending =
+            Ending::Completed { status, headers: headers.clone(), body: Bytes::from_static(b"\0\xff") };
+        written(executor.end(ours, ending).await);
+        let replay = replayed(executor.reserve(&request).await);
+        assert_eq!((replay.response.status, replay.response.headers), (status, headers));
+        assert_eq!(replay.body.as_deref(), Some(&b"\0\xff"[..]));
+    }
+}

@@ -1,0 +1,173 @@
+//! Heartbeats: work of unknown length keeps its lease, and loses it honestly.
+
+use std::{sync::Arc, time::Duration};
+
+use lambda_idempotency::{
+    executor::{Executor, Owned, Request},
+    policy::{LeaseOver, Operation},
+    record::{Record, State},
+    store::dynamodb::DynamoDbStore,
+    time::{ManualClock, Timestamp},
+};
+
+use crate::support::{
+    faults::{Fault, Late},
+    guarded::{GRACE, Guarded, LEASE, completed, operation, owned, replayed_text, request, told, written},
+    on_each_store,
+};
+
+on_each_store!(
+    heartbeats_extend_the_lease_as_long_as_the_handler_runs,
+    a_heartbeat_whose_answer_was_lost_does_not_hinder_the_next_nor_the_completion,
+    a_heartbeat_that_hangs_does_not_hinder_the_completion_and_does_not_undo_it,
+    heartbeats_stop_where_another_execution_owns_the_record,
+    heartbeats_do_not_revive_what_was_given_up,
+    heartbeats_end_with_the_execution,
+    a_lease_from_a_deadline_is_not_shortened_by_a_heartbeat,
+);
+
+const EVERY: Duration = Duration::from_secs(20);
+
+/// An execution whose heart beats: the test moves the clock by [`EVERY`], and it does.
+struct Beating {
+    guarded: Guarded,
+    executor: Executor<DynamoDbStore>,
+    request: Request,
+    ours: Owned,
+}
+
+impl Beating {
+    /// The SDK does not retry, so that one fault is one heartbeat's.
+    async fn on(endpoint: &str, operation: Operation) -> Self {
+        Self::within(endpoint, operation, None).await
+    }
+
+    async fn within(endpoint: &str, operation: Operation, deadline: Option<Duration>) -> Self {
+        let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+        let (executor, mut request) = (guarded.executor_of(operation.heartbeat(EVERY)), request());
+        request.deadline = deadline.map(|deadline| guarded.now().plus(deadline));
+        let ours = owned(executor.reserve(&request).await);
+        guarded.clock.slept(EVERY, 1).await;
+        Self { guarded, executor, request, ours }
+    }
+
+    /// Lets the heart beat once more, the `number`th time. Returns when it has.
+    async fn beat(&self, number: usize) {
+        self.guarded.clock.advance(EVERY);
+        self.guarded.clock.slept(EVERY, number + 1).await;
+    }
+
+    async fn lease_until(&self) -> Timestamp {
+        match self.guarded.record(&self.request.key).await {
+            Some(Record { state: State::InProgress { lease_until }, .. }) => lease_until,
+            other => panic!("not in progress: {other:?}"),
+        }
+    }
+
+    /// An executor whose clock takes the lease for over.
+    fn ahead(&self, operation: Operation) -> Executor<DynamoDbStore> {
+        let ahead = ManualClock::at(self.guarded.now().plus(LEASE + GRACE));
+        Executor::with_clock(self.guarded.undisturbed_store(), operation, Arc::new(ahead))
+    }
+}
+
+// R18
+async fn heartbeats_extend_the_lease_as_long_as_the_handler_runs(endpoint: &str) {
+    let beating = Beating::on(endpoint, operation()).await;
+    let (guarded, another) = (&beating.guarded, beating.guarded.another(operation()));
+    let first_lease = beating.lease_until().await;
+    for number in 1..=6 {
+        beating.beat(number).await;
+        assert_eq!(beating.lease_until().await, guarded.now().plus(LEASE + GRACE));
+        assert_eq!(told(&another.reserve(&beating.request).await), "in flight");
+    }
+    assert!(guarded.now() > first_lease.plus(LEASE / 2), "the first lease is long over");
+
+    written(beating.executor.end(beating.ours, completed("{}")).await);
+    assert_eq!(replayed_text(another.reserve(&beating.request).await), "{}");
+}
+
+// R18, T1
+async fn a_heartbeat_whose_answer_was_lost_does_not_hinder_the_next_nor_the_completion(endpoint: &str) {
+    let beating = Beating::on(endpoint, operation()).await;
+    let guarded = &beating.guarded;
+    // It landed, unknown to us. The next one finds it there, the one after that extends.
+    guarded.faults.script("PutItem", [Fault::DropAnswer]);
+    for number in 1..=3 {
+        beating.beat(number).await;
+    }
+    assert_eq!(beating.lease_until().await, guarded.now().plus(LEASE + GRACE));
+
+    guarded.faults.script("PutItem", [Fault::DropAnswer]);
+    beating.beat(4).await;
+    assert_eq!(guarded.faults.left(), 0);
+    written(beating.executor.end(beating.ours, completed("{}")).await);
+    assert_eq!(guarded.state(&beating.request).await, "completed");
+}
+
+// R18, R12
+async fn a_heartbeat_that_hangs_does_not_hinder_the_completion_and_does_not_undo_it(endpoint: &str) {
+    let beating = Beating::on(endpoint, operation()).await;
+    let (guarded, late) = (&beating.guarded, Late::hanging());
+    guarded.faults.script("PutItem", [late.fault()]);
+    guarded.clock.advance(EVERY);
+    late.held(1).await;
+
+    written(beating.executor.end(beating.ours, completed("{}")).await);
+    assert_eq!(late.release().await.status, 400);
+    assert_eq!(guarded.state(&beating.request).await, "completed");
+}
+
+// R18, R12
+async fn heartbeats_stop_where_another_execution_owns_the_record(endpoint: &str) {
+    let runs_again = operation().when_lease_over(LeaseOver::RunAgain);
+    let beating = Beating::on(endpoint, runs_again.clone()).await;
+    let (guarded, theirs) = (&beating.guarded, beating.ahead(runs_again));
+    let new_owner = owned(theirs.reserve(&beating.request).await);
+    let before = guarded.item(&beating.request.key).await;
+
+    guarded.clock.advance(EVERY);
+    guarded.clock.nobody_sleeps().await;
+    assert_eq!(guarded.item(&beating.request.key).await, before);
+    let asked = guarded.faults.asked("PutItem");
+    guarded.clock.advance(EVERY * 10);
+    written(theirs.end(new_owner, completed("theirs")).await);
+    assert_eq!(guarded.faults.asked("PutItem"), asked);
+}
+
+// R18, T5
+async fn heartbeats_do_not_revive_what_was_given_up(endpoint: &str) {
+    let beating = Beating::on(endpoint, operation()).await;
+    let guarded = &beating.guarded;
+    assert_eq!(told(&beating.ahead(operation()).reserve(&beating.request).await), "unknown");
+    let before = guarded.item(&beating.request.key).await;
+
+    beating.beat(1).await;
+    guarded.clock.advance(EVERY);
+    guarded.clock.nobody_sleeps().await;
+    assert_eq!(guarded.item(&beating.request.key).await, before);
+    // What the handler did in the end is known all the same.
+    written(beating.executor.end(beating.ours, completed("{}")).await);
+    assert_eq!(guarded.state(&beating.request).await, "completed");
+}
+
+// R18
+async fn heartbeats_end_with_the_execution(endpoint: &str) {
+    let beating = Beating::on(endpoint, operation()).await;
+    let guarded = &beating.guarded;
+    // The handler is dropped, and nobody ends the execution.
+    drop(beating.ours);
+    guarded.clock.nobody_sleeps().await;
+    guarded.clock.advance(LEASE + GRACE);
+    assert_eq!(told(&beating.executor.reserve(&beating.request).await), "unknown");
+}
+
+// R18, T8
+async fn a_lease_from_a_deadline_is_not_shortened_by_a_heartbeat(endpoint: &str) {
+    let deadline = Duration::from_secs(900);
+    let beating = Beating::within(endpoint, operation(), Some(deadline)).await;
+    let lease = beating.guarded.now().plus(deadline + GRACE);
+    beating.beat(1).await;
+    assert_eq!(beating.lease_until().await, lease);
+    assert_eq!(beating.guarded.faults.sent("PutItem"), 2);
+}

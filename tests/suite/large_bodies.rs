@@ -1,0 +1,91 @@
+//! Bodies beyond an item's limit, in S3.
+
+use bytes::Bytes;
+use lambda_idempotency::{
+    executor::Executor,
+    store::{dynamodb::DynamoDbStore, s3::S3Bodies},
+};
+use std::sync::Arc;
+
+use crate::{
+    bodies::{place, replay_of},
+    support::{
+        guarded::{Guarded, completed, operation, owned, random, replayed, request, told, written},
+        meter::size,
+        on_each_store,
+        s3::LocalS3,
+    },
+};
+
+on_each_store!(
+    bodies_too_large_for_an_item_are_kept_in_s3,
+    a_body_that_s3_refuses_is_left_out,
+    a_body_that_is_gone_from_s3_is_unreadable_and_never_a_run,
+);
+
+const BUCKET: &str = "bodies";
+const PREFIX: &str = "idempotency/";
+
+fn executor(guarded: &Guarded, s3: &LocalS3, bucket: &str) -> Executor<DynamoDbStore> {
+    let bodies = S3Bodies::new(s3.client.clone(), bucket, PREFIX);
+    let store = guarded.store().with_large_bodies(bodies);
+    Executor::with_clock(store, operation(), Arc::new(guarded.clock.clone()))
+}
+
+// R14, T16
+async fn bodies_too_large_for_an_item_are_kept_in_s3(endpoint: &str) {
+    let (guarded, s3) = (Guarded::on(endpoint).await, LocalS3::with_bucket(BUCKET).await);
+    let executor = executor(&guarded, &s3, BUCKET);
+    for (length, expected, objects) in [
+        (100, "inline", 0),
+        (406_000, "beside", 0),
+        (406_001, "s3", 1),
+        (1_048_576, "s3", 2),
+        (5_242_880, "s3", 3),
+    ] {
+        let (request, body) = (request(), random(length));
+        let replay = replay_of(&executor, &request, &body).await;
+        assert_eq!(place(&replay), expected, "{length} bytes");
+        assert!(replay.body == Some(body), "{length} bytes came back as others");
+        let item = guarded.item(&request.key).await.unwrap();
+        assert!(size(&item) <= 1024, "{length} bytes make a record of {}", size(&item));
+
+        let keys = s3.objects(BUCKET).await;
+        assert_eq!(keys.len(), objects);
+        // The bucket says nothing of tenants and keys (R36), nor can they lead out of the prefix.
+        let tenant = request.key.tenant().as_str();
+        assert!(keys.iter().all(|key| key.starts_with(PREFIX) && !key.contains(tenant)), "{keys:?}");
+    }
+}
+
+// T16
+async fn a_body_that_s3_refuses_is_left_out(endpoint: &str) {
+    let (guarded, s3) = (Guarded::on(endpoint).await, LocalS3::with_bucket(BUCKET).await);
+    let executor = executor(&guarded, &s3, BUCKET);
+    for (status, code) in
+        [(403, "AccessDenied"), (404, "NoSuchBucket"), (500, "InternalError"), (503, "SlowDown")]
+    {
+        s3.fail(status, code);
+        let request = request();
+        let replay = guarded.clock.passing(replay_of(&executor, &request, &random(1_048_576))).await;
+        let left_out = (place(&replay), replay.body.is_none(), replay.response.status);
+        assert_eq!(left_out, ("omitted", true, 201), "{code}");
+    }
+}
+
+// R14
+async fn a_body_that_is_gone_from_s3_is_unreadable_and_never_a_run(endpoint: &str) {
+    let (guarded, s3) = (Guarded::on(endpoint).await, LocalS3::with_bucket(BUCKET).await);
+    let executor = executor(&guarded, &s3, BUCKET);
+    let (request, body): (_, Bytes) = (request(), random(500_000));
+    let ours = owned(executor.reserve(&request).await);
+    written(executor.end(ours, completed(body.clone())).await);
+    assert!(replayed(executor.reserve(&request).await).body == Some(body));
+
+    for key in s3.objects(BUCKET).await {
+        s3.client.delete_object().bucket(BUCKET).key(key).send().await.unwrap();
+    }
+    assert_eq!(told(&executor.reserve(&request).await), "unreadable");
+    // A deployment without the bucket cannot replay it, and does not run it either.
+    assert_eq!(told(&guarded.executor().reserve(&request).await), "unavailable");
+}

@@ -1,0 +1,221 @@
+//! Workers that come late: after their record was given up, taken over or settled.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use lambda_idempotency::{
+    executor::{Ended, Ending, Executor, Owned, Request},
+    policy::LeaseOver,
+    record::{Encoding, KeptBody, KeptResponse, Record, Revision, UnknownCause},
+    store::{Put, Store},
+};
+
+use crate::support::{
+    guarded::{
+        GRACE, Guarded, LEASE, RETENTION, completed, operation, owned, replayed_text, request, told, written,
+    },
+    on_each_store,
+};
+
+on_each_store!(
+    a_worker_that_ends_after_its_record_went_to_unknown_is_believed,
+    a_worker_that_completes_after_reconciliation_gets_what_everybody_gets,
+    a_worker_that_completes_after_reconciliation_released_the_key_is_refused,
+    a_late_worker_changes_nothing_of_the_next_ones_record,
+    a_late_worker_whose_record_was_deleted_still_says_what_it_did,
+    completion_and_expiry_at_one_moment_end_in_one_state,
+    completion_and_take_over_at_one_moment_have_one_winner,
+    of_a_hundred_retries_of_a_released_key_one_takes_over,
+);
+
+async fn given_up(guarded: &Guarded, request: &Request) -> Owned {
+    let executor = guarded.executor();
+    let late = owned(executor.reserve(request).await);
+    guarded.clock.advance(LEASE + GRACE);
+    assert_eq!(told(&executor.reserve(request).await), "unknown");
+    late
+}
+
+fn endings() -> [(Ending, &'static str); 3] {
+    [
+        (completed("late"), "completed"),
+        (Ending::NotExecuted, "failed_retryable"),
+        (Ending::PerhapsExecuted(UnknownCause::Panicked), "unknown"),
+    ]
+}
+
+// T5
+async fn a_worker_that_ends_after_its_record_went_to_unknown_is_believed(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    for (ending, state) in endings() {
+        let request = request();
+        let late = given_up(&guarded, &request).await;
+        written(guarded.executor().end(late, ending).await);
+        assert_eq!(guarded.state(&request).await, state);
+        if state == "completed" {
+            assert_eq!(replayed_text(guarded.executor().reserve(&request).await), "late");
+        }
+    }
+}
+
+/// Settles the record as reconciliation does: load, next, swap.
+async fn settle(guarded: &Guarded, request: &Request, next: impl FnOnce(&Record) -> Record) {
+    let record = guarded.record(&request.key).await.expect("a record to settle");
+    let put = guarded.undisturbed_store().swap(record.revision, &next(&record)).await;
+    assert_eq!(put.expect("the store answers"), Put::Written);
+}
+
+// T5
+async fn a_worker_that_completes_after_reconciliation_gets_what_everybody_gets(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    for (ending, _) in endings() {
+        let request = request();
+        let late = given_up(&guarded, &request).await;
+        settle(&guarded, &request, |record| {
+            let bytes = "reconciled".into();
+            let body = KeptBody::Inline { bytes, encoding: Encoding::Identity, length: 10 };
+            let response = KeptResponse { status: 201, headers: Vec::new(), body };
+            record.complete(record.attempt, Revision::mint(), response, guarded.now(), RETENTION).unwrap()
+        })
+        .await;
+        let before = guarded.item(&request.key).await;
+
+        let ended = guarded.executor().end(late, ending).await;
+        let Ended::Superseded(replay) = ended else { panic!("{ended:?}") };
+        assert_eq!(replay.body.as_deref(), Some(&b"reconciled"[..]));
+        assert_eq!(guarded.item(&request.key).await, before);
+    }
+}
+
+// T5
+async fn a_worker_that_completes_after_reconciliation_released_the_key_is_refused(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    for (ending, _) in endings() {
+        let request = request();
+        let late = given_up(&guarded, &request).await;
+        settle(&guarded, &request, |record| {
+            record.release(record.attempt, Revision::mint(), guarded.now(), RETENTION).unwrap()
+        })
+        .await;
+        let before = guarded.item(&request.key).await;
+
+        let ended = guarded.executor().end(late, ending).await;
+        assert!(matches!(ended, Ended::Fenced), "{ended:?}");
+        assert_eq!(guarded.item(&request.key).await, before);
+    }
+}
+
+// T6, R12
+async fn a_late_worker_changes_nothing_of_the_next_ones_record(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let executor = guarded.executor_of(operation().when_lease_over(LeaseOver::RunAgain));
+    for (late_ending, _) in endings() {
+        let request = request();
+        let [first, second] = [owned(executor.reserve(&request).await), {
+            guarded.clock.advance(LEASE + GRACE);
+            owned(executor.reserve(&request).await)
+        }];
+        guarded.clock.advance(LEASE + GRACE);
+        let third = owned(executor.reserve(&request).await);
+        let before = guarded.item(&request.key).await;
+
+        let ended = executor.end(first, late_ending).await;
+        assert!(matches!(ended, Ended::Fenced), "{ended:?}");
+        assert_eq!(guarded.item(&request.key).await, before);
+
+        written(executor.end(third, completed("third")).await);
+        // Once there is an answer, the late one gets it too.
+        let ended = executor.end(second, Ending::NotExecuted).await;
+        let Ended::Superseded(replay) = ended else { panic!("{ended:?}") };
+        assert_eq!(replay.body.as_deref(), Some(&b"third"[..]));
+        assert_eq!(replayed_text(executor.reserve(&request).await), "third");
+    }
+}
+
+// T6, T29: an operator deleted the record, or the table was restored to an earlier time.
+async fn a_late_worker_whose_record_was_deleted_still_says_what_it_did(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let executor = guarded.executor();
+    let (free, used) = (request(), request());
+    let (late_free, late_used) = (owned(executor.reserve(&free).await), owned(executor.reserve(&used).await));
+    for request in [&free, &used] {
+        guarded.delete(&request.key).await;
+    }
+    let next = owned(executor.reserve(&used).await);
+    let before = guarded.item(&used.key).await;
+
+    written(executor.end(late_free, completed("done")).await);
+    assert_eq!(replayed_text(executor.reserve(&free).await), "done");
+    let ended = executor.end(late_used, completed("late")).await;
+    assert!(matches!(ended, Ended::Fenced), "{ended:?}");
+    assert_eq!(guarded.item(&used.key).await, before);
+    written(executor.end(next, completed("next")).await);
+}
+
+/// Enough for both orders to happen; what is asserted holds in each.
+const ROUNDS: usize = 50;
+
+// T7
+async fn completion_and_expiry_at_one_moment_end_in_one_state(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (worker, duplicate) = (guarded.executor(), guarded.another(operation()));
+    for _ in 0..ROUNDS {
+        let request = request();
+        let ours = owned(worker.reserve(&request).await);
+        guarded.clock.advance(LEASE + GRACE);
+        let (ended, told_then) =
+            tokio::join!(worker.end(ours, completed("done")), duplicate.reserve(&request));
+        // The same attempt is believed after `unknown`, so that completion stands in the end, in either order.
+        written(ended);
+        assert!(matches!(told(&told_then), "unknown" | "replay"), "{told_then:?}");
+        assert_eq!(guarded.state(&request).await, "completed");
+        assert_eq!(replayed_text(duplicate.reserve(&request).await), "done");
+    }
+}
+
+// T7, R12
+async fn completion_and_take_over_at_one_moment_have_one_winner(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let runs_again = operation().when_lease_over(LeaseOver::RunAgain);
+    let (worker, duplicate) = (guarded.executor_of(runs_again.clone()), guarded.another(runs_again));
+    for _ in 0..ROUNDS {
+        let request = request();
+        let ours = owned(worker.reserve(&request).await);
+        guarded.clock.advance(LEASE + GRACE);
+        let (ended, taken) = tokio::join!(worker.end(ours, completed("first")), duplicate.reserve(&request));
+        match (ended, told(&taken)) {
+            (Ended::Written { .. }, "replay") => assert_eq!(replayed_text(taken), "first"),
+            (Ended::Fenced, "owned") => {
+                assert_eq!(guarded.state(&request).await, "in_progress");
+                written(duplicate.end(owned(taken), completed("second")).await);
+                assert_eq!(replayed_text(worker.reserve(&request).await), "second");
+            }
+            both => panic!("both or neither: {both:?}"),
+        }
+    }
+}
+
+// R10, T20
+async fn of_a_hundred_retries_of_a_released_key_one_takes_over(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request) = (guarded.executor(), request());
+    let first = owned(executor.reserve(&request).await);
+    written(executor.end(first, Ending::NotExecuted).await);
+
+    let clock = Arc::new(guarded.clock.clone());
+    let process = || Executor::with_clock(guarded.store(), operation(), clock.clone());
+    let executors: Vec<_> = std::iter::repeat_with(process).take(100).collect();
+    let reserved = join_all(executors.iter().map(|executor| executor.reserve(&request))).await;
+    let (mut owners, others): (Vec<_>, Vec<_>) =
+        reserved.into_iter().partition(|reserved| told(reserved) == "owned");
+    assert!(others.iter().all(|other| told(other) == "in flight"), "{others:?}");
+    assert_eq!(owners.len(), 1);
+    let winner = owned(owners.remove(0));
+    assert_eq!(winner.execution().attempts(), 2);
+
+    // Another request under the released key takes nothing over.
+    guarded.clock.advance(Duration::from_secs(1));
+    written(executor.end(winner, Ending::NotExecuted).await);
+    let other = Request { fingerprints: crate::support::guarded::fingerprints("{}"), ..request };
+    assert_eq!(told(&executor.reserve(&other).await), "mismatch");
+}

@@ -1,0 +1,237 @@
+//! Answers that are lost, writes that are sent twice, and writes that land late.
+
+use std::time::Duration;
+
+use lambda_idempotency::{executor::Ending, policy::LeaseOver, record::UnknownCause};
+
+use crate::support::{
+    faults::{Fault, Late},
+    guarded::{
+        GRACE, Guarded, LEASE, completed, operation, owned, replayed, replayed_text, request, told, written,
+    },
+    on_each_store,
+};
+
+on_each_store!(
+    a_reservation_whose_answer_was_lost_is_ours_and_runs_once,
+    a_take_over_whose_answer_was_lost_is_ours_and_runs_once,
+    an_expiry_whose_answer_was_lost_counts_as_one,
+    an_ending_whose_answer_was_lost_is_written_once,
+    an_ending_whose_answer_was_lost_to_the_executor_itself_is_written_once,
+    writes_that_arrive_twice_count_once,
+    the_same_delivery_again_does_not_take_itself_for_the_owner,
+    the_same_delivery_again_does_not_own_what_its_first_invocation_wrote_unknowingly,
+    a_dead_workers_reservation_that_lands_first_ends_as_unknown,
+    a_dead_workers_reservation_that_lands_late_changes_nothing,
+    a_reservation_that_timed_out_runs_nothing_now_and_nothing_when_it_lands,
+    an_answer_that_never_reached_the_caller_is_replayed,
+);
+
+// T1, R12
+async fn a_reservation_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request) = (guarded.executor(), request());
+    guarded.faults.script("PutItem", [Fault::DropAnswer]);
+
+    let ours = owned(executor.reserve(&request).await);
+    assert_eq!((guarded.faults.sent("PutItem"), guarded.faults.left()), (2, 0));
+    assert_eq!(told(&executor.reserve(&request).await), "in flight");
+    written(executor.end(ours, completed("{}")).await);
+    assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
+}
+
+// T1, R10
+async fn a_take_over_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request) = (guarded.executor(), request());
+    let first = owned(executor.reserve(&request).await);
+    written(executor.end(first, Ending::NotExecuted).await);
+
+    guarded.faults.script("PutItem", [Fault::Pass, Fault::DropAnswer]);
+    let second = owned(executor.reserve(&request).await);
+    assert_eq!((second.execution().attempts(), guarded.faults.left()), (2, 0));
+    assert_eq!(told(&executor.reserve(&request).await), "in flight");
+}
+
+// T1, R11
+async fn an_expiry_whose_answer_was_lost_counts_as_one(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request) = (guarded.executor(), request());
+    drop(owned(executor.reserve(&request).await));
+    guarded.clock.advance(LEASE + GRACE);
+
+    guarded.faults.script("PutItem", [Fault::Pass, Fault::DropAnswer]);
+    assert_eq!(told(&executor.reserve(&request).await), "unknown");
+    assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("unknown", 0));
+}
+
+// T2
+async fn an_ending_whose_answer_was_lost_is_written_once(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let executor = guarded.executor();
+    for (ending, state) in endings() {
+        let request = request();
+        let ours = owned(executor.reserve(&request).await);
+        guarded.meter.reset();
+        guarded.faults.script("PutItem", [Fault::DropAnswer]);
+        written(executor.end(ours, ending).await);
+
+        // The second try was refused by the first: one write, and that one ours.
+        let used = guarded.meter.reading().total();
+        assert_eq!((used.round_trips, used.write_units, used.failed_conditional_writes), (2, 0.0, 1));
+        assert_eq!((guarded.state(&request).await, guarded.faults.left()), (state, 0));
+    }
+}
+
+// T2: as above, where the SDK has given up and the executor tries again.
+async fn an_ending_whose_answer_was_lost_to_the_executor_itself_is_written_once(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let executor = guarded.executor();
+    for (ending, state) in endings() {
+        let request = request();
+        let ours = owned(executor.reserve(&request).await);
+        guarded.meter.reset();
+        guarded.faults.script("PutItem", [Fault::DropAnswer, Fault::DropAnswer]);
+        written(guarded.clock.passing(executor.end(ours, ending)).await);
+
+        let used = guarded.meter.reading().total();
+        assert_eq!((used.round_trips, used.write_units, used.failed_conditional_writes), (3, 0.0, 1));
+        assert_eq!((guarded.state(&request).await, guarded.faults.left()), (state, 0));
+    }
+}
+
+fn endings() -> [(Ending, &'static str); 3] {
+    [
+        (completed("{}"), "completed"),
+        (Ending::NotExecuted, "failed_retryable"),
+        (Ending::PerhapsExecuted(UnknownCause::HandlerFailed), "unknown"),
+    ]
+}
+
+// T1, T2
+async fn writes_that_arrive_twice_count_once(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request) = (guarded.executor(), request());
+    guarded.faults.for_all("PutItem", Fault::Twice);
+
+    let first = owned(executor.reserve(&request).await);
+    written(executor.end(first, Ending::NotExecuted).await);
+    let second = owned(executor.reserve(&request).await);
+    assert_eq!(second.execution().attempts(), 2);
+    written(executor.end(second, completed("{}")).await);
+    assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
+}
+
+// T3: an asynchronous retry has the same event, the same request id, and even the same deadline.
+async fn the_same_delivery_again_does_not_take_itself_for_the_owner(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let mut delivery = request();
+    delivery.deadline = Some(guarded.now().plus(Duration::from_secs(20)));
+
+    let (first, again) = (guarded.executor(), guarded.another(operation()));
+    let ours = owned(first.reserve(&delivery).await);
+    assert_eq!(told(&again.reserve(&delivery).await), "in flight");
+    assert_eq!(told(&first.reserve(&delivery).await), "in flight");
+    written(first.end(ours, completed("{}")).await);
+    assert_eq!(replayed_text(again.reserve(&delivery).await), "{}");
+}
+
+// T3, T17
+async fn the_same_delivery_again_does_not_own_what_its_first_invocation_wrote_unknowingly(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, delivery) = (guarded.executor(), request());
+    guarded.faults.script("PutItem", [Fault::DropAnswer, Fault::DropAnswer, Fault::DropAnswer]);
+
+    assert_eq!(told(&executor.reserve(&delivery).await), "unavailable");
+    assert_eq!((guarded.state(&delivery).await, guarded.faults.left()), ("in_progress", 0));
+    assert_eq!(told(&executor.reserve(&delivery).await), "in flight");
+}
+
+// T4, R39
+async fn a_dead_workers_reservation_that_lands_first_ends_as_unknown(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (dead, request, late) = (guarded.executor(), request(), Late::hanging());
+    guarded.faults.script("PutItem", [late.fault()]);
+    let worker = tokio::spawn({
+        let request = request.clone();
+        async move { dead.reserve(&request).await }
+    });
+    late.held(1).await;
+    worker.abort();
+    assert!(worker.await.unwrap_err().is_cancelled());
+
+    assert_eq!(late.release().await.status, 200);
+    let alive = guarded.another(operation());
+    assert_eq!(told(&alive.reserve(&request).await), "in flight");
+    guarded.clock.advance(LEASE + GRACE);
+    assert_eq!(told(&alive.reserve(&request).await), "unknown");
+    assert_eq!(guarded.state(&request).await, "unknown");
+}
+
+// T4
+async fn a_dead_workers_reservation_that_lands_late_changes_nothing(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let alive = guarded.another(operation());
+    for landing in ["in_progress", "completed", "failed_retryable", "unknown"] {
+        let (dead, request, late) = (guarded.executor(), request(), Late::timing_out());
+        guarded.faults.script("PutItem", [late.fault(), late.fault(), late.fault()]);
+        assert_eq!(told(&dead.reserve(&request).await), "unavailable");
+
+        let ours = owned(alive.reserve(&request).await);
+        let keep = match endings().into_iter().find(|(_, state)| *state == landing) {
+            Some((ending, _)) => {
+                written(alive.end(ours, ending).await);
+                None
+            }
+            None => Some(ours),
+        };
+        let before = guarded.item(&request.key).await;
+        for _ in 0..3 {
+            assert_eq!(late.release().await.status, 400, "{landing}");
+        }
+        assert_eq!(guarded.item(&request.key).await, before, "{landing}");
+        if let Some(ours) = keep {
+            written(alive.end(ours, completed("{}")).await);
+        }
+    }
+}
+
+// T17, R16
+async fn a_reservation_that_timed_out_runs_nothing_now_and_nothing_when_it_lands(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    for (choice, after_its_lease) in [(LeaseOver::Unknown, "unknown"), (LeaseOver::RunAgain, "owned")] {
+        let operation = operation().when_lease_over(choice);
+        let (executor, request, late) = (guarded.executor_of(operation), request(), Late::timing_out());
+        guarded.faults.script("PutItem", [late.fault(), late.fault(), late.fault()]);
+        assert_eq!(told(&executor.reserve(&request).await), "unavailable");
+        assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("absent", 0));
+
+        // The first of the three lands, and is nobody's; the others find it there.
+        assert_eq!(late.release().await.status, 200);
+        assert_eq!(late.release().await.status, 400);
+        assert_eq!(late.release().await.status, 400);
+        assert_eq!(told(&executor.reserve(&request).await), "in flight");
+        guarded.clock.advance(LEASE + GRACE);
+        assert_eq!(told(&executor.reserve(&request).await), after_its_lease);
+    }
+}
+
+// T31
+async fn an_answer_that_never_reached_the_caller_is_replayed(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request) = (guarded.executor(), request());
+    let ours = owned(executor.reserve(&request).await);
+    // The connection to the caller breaks while the ending is written: nobody looks at what `end` gives back.
+    drop(tokio::spawn({
+        let executor = executor.clone();
+        async move { executor.end(ours, completed(r#"{"id":"pay_1"}"#)).await }
+    }));
+    // A duplicate waits for it, and is told what the caller was not.
+    let mut reserved = executor.reserve(&request).await;
+    while told(&reserved) == "in flight" {
+        reserved = executor.reserve(&request).await;
+    }
+    let replay = replayed(reserved);
+    assert_eq!(replay.response.status, 201);
+    assert_eq!(replay.body.as_deref(), Some(&br#"{"id":"pay_1"}"#[..]));
+}

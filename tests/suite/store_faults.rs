@@ -1,0 +1,227 @@
+//! The store slow, failing, refusing or gone: nothing runs unreserved, and nothing that ran is forgotten.
+
+use std::{net::TcpListener, sync::Arc, time::Duration};
+
+use aws_sdk_dynamodb::{
+    Client,
+    config::{Builder, timeout::TimeoutConfig},
+};
+use lambda_idempotency::{
+    executor::{Ended, Ending, Executor},
+    store::dynamodb::DynamoDbStore,
+};
+
+use crate::support::{
+    client::connect,
+    clock::STORE_TIMEOUT,
+    embedded,
+    faults::{ANY, Fault, Late},
+    guarded::{
+        GRACE, Guarded, LEASE, completed, operation, owned, random, replayed, replayed_text, request, told,
+        written,
+    },
+    on_each_store,
+};
+
+on_each_store!(
+    a_reservation_that_the_store_does_not_take_runs_nothing,
+    the_breaker_opens_after_five_failures_and_closes_when_the_store_is_back,
+    a_reservation_that_meets_a_transaction_is_in_flight,
+    a_completion_that_meets_a_transaction_is_written_after_it,
+    a_completion_waits_for_a_store_that_comes_back,
+    a_completion_of_a_store_that_stays_away_ends_as_unknown_and_never_runs_again,
+    a_completion_leaves_time_for_the_answer,
+    a_replay_whose_body_cannot_be_read_is_refused_and_does_not_run,
+);
+
+// R16, R41, T17
+async fn a_reservation_that_the_store_does_not_take_runs_nothing(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| {
+        connect.attempt_timeout(Duration::from_millis(30)).operation_timeout(Duration::from_secs(10))
+    })
+    .await;
+    for (fault, tries) in [
+        (Fault::Status(500), 3),
+        (Fault::Status(503), 3),
+        (Fault::Throttle, 3),
+        (Fault::DropRequest, 3),
+        (Fault::BlackHole, 3),
+        (Fault::AccessDenied, 1),
+    ] {
+        // A new executor, whose breaker has seen nothing.
+        let (executor, request) = (guarded.executor(), request());
+        let asked = guarded.faults.asked("PutItem");
+        guarded.faults.for_all(ANY, fault.clone());
+        assert_eq!(told(&executor.reserve(&request).await), "unavailable", "{fault:?}");
+        assert_eq!(guarded.faults.asked("PutItem") - asked, tries, "{fault:?}");
+        guarded.faults.clear();
+        assert_eq!(guarded.state(&request).await, "absent", "{fault:?}");
+    }
+    assert_eq!(guarded.faults.sent(ANY), 0);
+}
+
+// R16
+#[tokio::test]
+async fn a_refused_connection_and_a_missing_table_run_nothing() {
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = connect(&format!("http://{closed}")).client();
+    for store in [
+        DynamoDbStore::from_client(nobody, guarded.table.as_str()),
+        DynamoDbStore::from_client(guarded.client.clone(), "no-such-table"),
+    ] {
+        let executor = Executor::new(store, operation());
+        assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
+    }
+}
+
+// R16, T17: the executor's own bound, for a client without time-outs.
+#[tokio::test]
+async fn a_store_that_never_answers_is_given_up_by_the_executor_itself() {
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    let config = connect(embedded::endpoint()).http_client(guarded.faults.clone()).sdk_config();
+    let patient = Builder::from(&config).timeout_config(TimeoutConfig::disabled()).build();
+    let store = DynamoDbStore::from_client(Client::from_conf(patient), guarded.table.as_str());
+    let executor = Executor::with_clock(store, operation(), Arc::new(guarded.clock.clone()));
+    let (late, request) = (Late::hanging(), request());
+    guarded.faults.script("PutItem", [late.fault()]);
+    let waiting = executor.reserve(&request);
+    let time = async {
+        late.held(1).await;
+        guarded.clock.advance(STORE_TIMEOUT);
+    };
+    let given_up = tokio::time::timeout(Duration::from_secs(30), async { tokio::join!(waiting, time).0 });
+    let reserved = given_up.await.expect("the executor gives up by its own clock");
+    assert_eq!(told(&reserved), "unavailable");
+    assert_eq!(late.release().await.status, 200);
+    assert_eq!(told(&executor.reserve(&request).await), "in flight");
+}
+
+// R16
+async fn the_breaker_opens_after_five_failures_and_closes_when_the_store_is_back(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let executor = guarded.executor();
+    guarded.faults.for_all(ANY, Fault::Status(503));
+    for failures in 1..=5 {
+        assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
+        assert_eq!(guarded.faults.asked(ANY), failures);
+    }
+    for _ in 0..10 {
+        assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
+    }
+    assert_eq!(guarded.faults.asked(ANY), 5, "nobody asks a store that is down");
+
+    // Now and then one asks; while it fails, the others do not.
+    guarded.clock.advance(Duration::from_secs(2));
+    for _ in 0..10 {
+        assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
+    }
+    assert_eq!(guarded.faults.asked(ANY), 6);
+
+    guarded.faults.clear();
+    assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
+    guarded.clock.advance(Duration::from_secs(2));
+    for _ in 0..10 {
+        assert_eq!(told(&executor.reserve(&request()).await), "owned");
+    }
+}
+
+// T9, R16
+async fn a_reservation_that_meets_a_transaction_is_in_flight(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request) = (guarded.executor(), request());
+    // More than would open the breaker: a conflict is no failure of the store.
+    for _ in 0..10 {
+        guarded.faults.script("PutItem", [Fault::TransactionConflict]);
+        assert_eq!(told(&executor.reserve(&request).await), "in flight");
+    }
+    let first = owned(executor.reserve(&request).await);
+    written(executor.end(first, Ending::NotExecuted).await);
+    // Not a second run either where the conflict meets the take-over.
+    guarded.faults.script("PutItem", [Fault::Pass, Fault::TransactionConflict]);
+    assert_eq!(told(&executor.reserve(&request).await), "in flight");
+    assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("failed_retryable", 0));
+}
+
+// T9
+async fn a_completion_that_meets_a_transaction_is_written_after_it(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request) = (guarded.executor(), request());
+    let ours = owned(executor.reserve(&request).await);
+    guarded.faults.script("PutItem", vec![Fault::TransactionConflict; 4]);
+    written(guarded.clock.passing(executor.end(ours, completed("{}"))).await);
+    assert_eq!((guarded.faults.sent("PutItem"), guarded.faults.left()), (2, 0));
+    assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
+}
+
+// R41
+async fn a_completion_waits_for_a_store_that_comes_back(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let faults = [Fault::Status(500), Fault::Throttle, Fault::DropRequest, Fault::AccessDenied];
+    for (round, fault) in (1..).zip(faults) {
+        let (executor, request) = (guarded.executor(), request());
+        let ours = owned(executor.reserve(&request).await);
+        guarded.faults.for_all(ANY, fault.clone());
+        let back = async {
+            // It has tried twice in vain, and pauses before the third time.
+            guarded.clock.slept(Duration::from_millis(25), round).await;
+            guarded.clock.advance(Duration::from_millis(25));
+            guarded.clock.slept(Duration::from_millis(50), round).await;
+            guarded.faults.clear();
+            guarded.clock.advance(Duration::from_millis(50));
+        };
+        let (ended, ()) = tokio::join!(executor.end(ours, completed("{}")), back);
+        written(ended);
+        assert_eq!(replayed_text(executor.reserve(&request).await), "{}", "{fault:?}");
+    }
+}
+
+// R41, R11
+async fn a_completion_of_a_store_that_stays_away_ends_as_unknown_and_never_runs_again(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    for fault in [Fault::Status(500), Fault::AccessDenied, Fault::TransactionConflict] {
+        let patience = Duration::from_secs(7);
+        let (executor, request) = (guarded.executor_of(operation().patience(patience)), request());
+        let ours = owned(executor.reserve(&request).await);
+        guarded.faults.for_all(ANY, fault.clone());
+        let started = guarded.now();
+        let ended = guarded.clock.passing(executor.end(ours, completed("{}"))).await;
+        assert!(matches!(ended, Ended::Unwritten), "{fault:?}: {ended:?}");
+        let tried = guarded.now().since(started);
+        assert!(tried < patience && tried + Duration::from_secs(1) >= patience, "{tried:?}");
+
+        guarded.faults.clear();
+        assert_eq!(told(&executor.reserve(&request).await), "in flight", "{fault:?}");
+        guarded.clock.advance(LEASE + GRACE);
+        for _ in 0..3 {
+            assert_eq!(told(&executor.reserve(&request).await), "unknown", "{fault:?}");
+            guarded.clock.advance(LEASE + GRACE);
+        }
+    }
+}
+
+// R41, R18
+async fn a_completion_leaves_time_for_the_answer(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let (executor, mut request) = (guarded.executor(), request());
+    let deadline = guarded.now().plus(Duration::from_secs(3));
+    request.deadline = Some(deadline);
+    let ours = owned(executor.reserve(&request).await);
+    guarded.faults.for_all(ANY, Fault::Status(500));
+    let ended = guarded.clock.passing(executor.end(ours, completed("{}"))).await;
+    assert!(matches!(ended, Ended::Unwritten), "{ended:?}");
+    assert!(guarded.now().plus(Duration::from_millis(300)) <= deadline, "{:?}", guarded.now());
+}
+
+// R16, R41: reads fail, writes do not.
+async fn a_replay_whose_body_cannot_be_read_is_refused_and_does_not_run(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request, body) = (guarded.executor(), request(), random(20_000));
+    let ours = owned(executor.reserve(&request).await);
+    written(executor.end(ours, completed(body.clone())).await);
+
+    guarded.faults.for_all("GetItem", Fault::Status(500));
+    assert_eq!(told(&executor.reserve(&request).await), "unavailable");
+    guarded.faults.clear();
+    assert_eq!(replayed(executor.reserve(&request).await).body, Some(body));
+}

@@ -1,0 +1,85 @@
+//! A clock that stands still, and tells who sleeps on it: a test advances it when, and only when, the code under test
+//! has come to its pause.
+
+use lambda_idempotency::time::{Clock, ManualClock, Sleep, Timestamp};
+use std::time::{Duration, SystemTime};
+use tokio::sync::watch;
+
+/// A sleep must begin within this time; far beyond what any test needs.
+const BEGINS_WITHIN: Duration = Duration::from_secs(30);
+
+/// The executor's own bound for one step with the store begins with each step and is no pause.
+pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A manual clock with a list of all sleeps that began. Clones are the same clock.
+#[derive(Clone, Debug)]
+pub struct WatchedClock {
+    clock: ManualClock,
+    begun: watch::Sender<Vec<Duration>>,
+}
+
+impl WatchedClock {
+    pub fn at(now: Timestamp) -> Self {
+        Self { clock: ManualClock::at(now), begun: watch::Sender::default() }
+    }
+
+    /// A clock that stands at the machine's time: what a store deletes by its own clock stays.
+    pub fn now_standing() -> Self {
+        Self::at(SystemTime::now().into())
+    }
+
+    pub fn advance(&self, span: Duration) {
+        self.clock.advance(span);
+    }
+
+    pub fn set(&self, now: Timestamp) {
+        self.clock.set(now);
+    }
+
+    /// Returns when `number` sleeps of this length have begun since the clock was made.
+    pub async fn slept(&self, span: Duration, number: usize) {
+        let mut begun = self.begun.subscribe();
+        let enough = |begun: &Vec<Duration>| begun.iter().filter(|begun| **begun == span).count() >= number;
+        let reached = tokio::time::timeout(BEGINS_WITHIN, begun.wait_for(enough)).await;
+        assert!(reached.is_ok(), "{number} sleeps of {span:?} should have begun by now");
+    }
+
+    /// Returns when nobody sleeps on this clock any more.
+    pub async fn nobody_sleeps(&self) {
+        let ended = async {
+            while self.clock.sleepers() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let ended = tokio::time::timeout(BEGINS_WITHIN, ended).await;
+        assert!(ended.is_ok(), "{} still sleep", self.clock.sleepers());
+    }
+
+    /// Runs `work`, and lets the time pass whenever it pauses.
+    pub async fn passing<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut begun = self.begun.subscribe();
+        let mut known = begun.borrow_and_update().len();
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                changed = begun.changed() => changed.expect("the clock lives"),
+            }
+            let new = begun.borrow_and_update()[known..].to_vec();
+            known += new.len();
+            new.into_iter().filter(|span| *span != STORE_TIMEOUT).for_each(|span| self.advance(span));
+        }
+    }
+}
+
+impl Clock for WatchedClock {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn sleep(&self, span: Duration) -> Sleep {
+        let sleep = self.clock.sleep(span);
+        self.begun.send_modify(|begun| begun.push(span));
+        sleep
+    }
+}

@@ -1,0 +1,212 @@
+//! Guarded operations on a real store, driven without a front.
+
+use super::client::{Connect, client, connect};
+use super::clock::WatchedClock;
+use super::faults::Faults;
+use super::meter::Meter;
+use super::tables::idempotency_table;
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::AttributeValue;
+use bytes::Bytes;
+use lambda_idempotency::executor::{Ended, Ending, Executor, Owned, Replay, Request, Reserved};
+use lambda_idempotency::fingerprint::{Content, FingerprintRule, Fingerprints};
+use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
+use lambda_idempotency::policy::Operation;
+use lambda_idempotency::record::Record;
+use lambda_idempotency::store::{Store, dynamodb::DynamoDbStore};
+use lambda_idempotency::time::{Clock, Timestamp};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+pub type Item = HashMap<String, AttributeValue>;
+
+/// What every request here asks for.
+pub const OPERATION: &str = "create-payment";
+pub const BODY: &str = r#"{"amountCents":1999,"currency":"EUR"}"#;
+
+/// What `operation()` chose: the library's defaults, named for the tests' arithmetic.
+pub const LEASE: Duration = Duration::from_secs(60);
+pub const GRACE: Duration = Duration::from_secs(10);
+pub const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A table of a test's own, a network to disturb on the way to it, and a clock.
+pub struct Guarded {
+    pub faults: Faults,
+    pub meter: Meter,
+    pub clock: WatchedClock,
+    pub table: String,
+    /// Through the faults.
+    pub client: Client,
+    /// Past the faults.
+    pub undisturbed: Client,
+}
+
+impl Guarded {
+    pub async fn on(endpoint: &str) -> Self {
+        Self::through(endpoint, |connect| connect).await
+    }
+
+    /// With the SDK configured as the test needs it.
+    pub async fn through(endpoint: &str, configure: impl FnOnce(Connect) -> Connect) -> Self {
+        let (faults, meter) = (Faults::new(), Meter::new());
+        let undisturbed = client(endpoint);
+        let table = idempotency_table(&undisturbed).await;
+        let client = configure(connect(endpoint).http_client(faults.clone()).meter(&meter)).client();
+        Self { faults, meter, clock: WatchedClock::now_standing(), table, client, undisturbed }
+    }
+
+    pub fn store(&self) -> DynamoDbStore {
+        DynamoDbStore::from_client(self.client.clone(), self.table.as_str())
+    }
+
+    pub fn undisturbed_store(&self) -> DynamoDbStore {
+        DynamoDbStore::from_client(self.undisturbed.clone(), self.table.as_str())
+    }
+
+    /// An executor with the library's defaults.
+    pub fn executor(&self) -> Executor<DynamoDbStore> {
+        self.executor_of(operation())
+    }
+
+    pub fn executor_of(&self, operation: Operation) -> Executor<DynamoDbStore> {
+        Executor::with_clock(self.store(), operation, Arc::new(self.clock.clone()))
+    }
+
+    /// Another process: past the faults, with a breaker of its own.
+    pub fn another(&self, operation: Operation) -> Executor<DynamoDbStore> {
+        Executor::with_clock(self.undisturbed_store(), operation, Arc::new(self.clock.clone()))
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The record's item as it stands in the table.
+    pub async fn item(&self, key: &RecordKey) -> Option<Item> {
+        let get = self.undisturbed.get_item().table_name(&self.table).consistent_read(true);
+        get.set_key(Some(item_key(key))).send().await.expect("the table answers").item
+    }
+
+    /// Deletes the record's item, past the library.
+    pub async fn delete(&self, key: &RecordKey) {
+        let delete = self.undisturbed.delete_item().table_name(&self.table);
+        delete.set_key(Some(item_key(key))).send().await.expect("the table answers");
+    }
+
+    /// All items of the record's collection: itself, and what is kept beside it.
+    pub async fn collection(&self, key: &RecordKey) -> Vec<Item> {
+        let query = self.undisturbed.query().table_name(&self.table).consistent_read(true);
+        let query = query
+            .key_condition_expression("pk = :pk")
+            .expression_attribute_values(":pk", AttributeValue::S(key.partition_key()));
+        query.send().await.expect("the table answers").items.unwrap_or_default()
+    }
+
+    /// Writes an item as it is, past the library.
+    pub async fn write_raw(&self, item: Item) {
+        let put = self.undisturbed.put_item().table_name(&self.table).set_item(Some(item));
+        put.send().await.expect("the table takes the item");
+    }
+
+    pub async fn record(&self, key: &RecordKey) -> Option<Record> {
+        self.undisturbed_store().load(key).await.expect("the store answers")
+    }
+
+    /// The record's state, `absent` where there is none.
+    pub async fn state(&self, request: &Request) -> &'static str {
+        self.record(&request.key).await.map_or("absent", |record| record.state.name())
+    }
+}
+
+/// The primary key of the record's item.
+pub fn item_key(key: &RecordKey) -> Item {
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    Item::from([("pk".into(), text(&key.partition_key())), ("sk".into(), text("record"))])
+}
+
+pub fn operation() -> Operation {
+    Operation::new(OPERATION)
+}
+
+/// A request of a new tenant with a new key.
+pub fn request() -> Request {
+    let key = record_key(&Uuid::new_v4().to_string(), &Uuid::new_v4().to_string());
+    Request { key, fingerprints: fingerprints(BODY), deadline: None }
+}
+
+pub fn record_key(tenant: &str, key: &str) -> RecordKey {
+    RecordKey::new(
+        Tenant::parse(tenant).expect("a tenant"),
+        OperationName::parse(OPERATION).expect("an operation"),
+        IdempotencyKey::parse(key).expect("a key"),
+    )
+}
+
+pub fn fingerprints(body: &str) -> Fingerprints {
+    let content = Content { target: "POST /payments", json: true, body: body.as_bytes() };
+    Fingerprints::of(OPERATION, &content, &FingerprintRule::new(), &[])
+}
+
+pub fn completed(body: impl Into<Bytes>) -> Ending {
+    let headers = vec![
+        ("content-type".to_owned(), "application/json".to_owned()),
+        ("location".to_owned(), "/payments/pay_2f1c9a7e4b".to_owned()),
+    ];
+    Ending::Completed { status: 201, headers, body: body.into() }
+}
+
+/// Bytes that no compression makes smaller, always the same.
+pub fn random(length: usize) -> Bytes {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        // xorshift64
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[4]
+    };
+    std::iter::repeat_with(&mut next).take(length).collect::<Vec<_>>().into()
+}
+
+#[track_caller]
+pub fn owned(reserved: Reserved) -> Owned {
+    match reserved {
+        Reserved::Owned(owned) => owned,
+        other => panic!("not ours but {other:?}"),
+    }
+}
+
+#[track_caller]
+pub fn replayed(reserved: Reserved) -> Replay {
+    match reserved {
+        Reserved::Replay(replay) => replay,
+        other => panic!("no replay but {other:?}"),
+    }
+}
+
+/// The replayed body as text.
+#[track_caller]
+pub fn replayed_text(reserved: Reserved) -> String {
+    let body = replayed(reserved).body.expect("the body was kept");
+    String::from_utf8(body.to_vec()).expect("the body is text")
+}
+
+/// What a caller is told, in a word.
+pub fn told(reserved: &Reserved) -> &'static str {
+    match reserved {
+        Reserved::Owned(_) => "owned",
+        Reserved::Replay(_) => "replay",
+        Reserved::InFlight => "in flight",
+        Reserved::Mismatch => "mismatch",
+        Reserved::Unknown { .. } => "unknown",
+        Reserved::Unavailable => "unavailable",
+        Reserved::Unreadable => "unreadable",
+    }
+}
+
+#[track_caller]
+pub fn written(ended: Ended) {
+    assert!(matches!(ended, Ended::Written { .. }), "{ended:?}");
+}

@@ -1,0 +1,214 @@
+//! Items that are no record which this version can read: never a guess, never a run, never overwritten.
+
+use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
+use lambda_idempotency::{
+    executor::{Ended, Ending, Request},
+    record::UnknownCause,
+};
+
+use crate::support::{
+    guarded::{
+        BODY, Guarded, Item, completed, fingerprints, item_key, owned, random, replayed, request, told,
+        written,
+    },
+    on_each_store,
+};
+
+on_each_store!(
+    an_item_with_a_missing_or_malformed_attribute_is_unreadable_and_never_runs,
+    a_record_of_a_newer_schema_is_left_alone,
+    a_completion_does_not_overwrite_what_it_cannot_read,
+    unreadable_records_hinder_nobody_else,
+    a_kept_body_that_is_damaged_or_gone_is_unreadable,
+    records_of_schema_1_are_read,
+);
+
+fn text(text: &str) -> AttributeValue {
+    AttributeValue::S(text.into())
+}
+
+fn number(number: impl ToString) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+fn bytes(bytes: impl Into<Vec<u8>>) -> AttributeValue {
+    AttributeValue::B(Blob::new(bytes))
+}
+
+/// A request with its record's item, once in each state that the executor leaves.
+async fn in_each_state(guarded: &Guarded) -> Vec<(Request, Item)> {
+    let executor = guarded.executor();
+    let endings = [
+        None,
+        Some(completed("{}")),
+        Some(Ending::NotExecuted),
+        Some(Ending::PerhapsExecuted(UnknownCause::Panicked)),
+    ];
+    let mut records = Vec::new();
+    for ending in endings {
+        let request = request();
+        let ours = owned(executor.reserve(&request).await);
+        if let Some(ending) = ending {
+            written(executor.end(ours, ending).await);
+        }
+        let item = guarded.item(&request.key).await.expect("a record");
+        records.push((request, item));
+    }
+    records
+}
+
+// R16
+async fn an_item_with_a_missing_or_malformed_attribute_is_unreadable_and_never_runs(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let executor = guarded.executor();
+    for (request, whole) in in_each_state(&guarded).await {
+        let state = whole["state"].as_s().unwrap();
+        for name in whole.keys().filter(|name| !matches!(name.as_str(), "pk" | "sk")) {
+            let mut damaged = Vec::from([None, Some(AttributeValue::Bool(true)), Some(bytes([1, 2, 3]))]);
+            if matches!(whole[name], AttributeValue::S(_)) {
+                damaged.push(Some(text("nonsense")));
+            }
+            for damage in damaged {
+                // A body of three bytes is one; that it has not the length that was kept is shown below.
+                if name == "body" && damage == Some(bytes([1, 2, 3])) {
+                    continue;
+                }
+                let mut item = whole.clone();
+                item.remove(name);
+                item.extend(damage.clone().map(|damage| (name.clone(), damage)));
+                guarded.write_raw(item.clone()).await;
+                let reserved = executor.reserve(&request).await;
+                assert_eq!(told(&reserved), "unreadable", "{state}: {name} {damage:?}");
+                assert_eq!(guarded.item(&request.key).await, Some(item));
+            }
+        }
+    }
+}
+
+// T36, R16
+async fn a_record_of_a_newer_schema_is_left_alone(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    for (request, mut item) in in_each_state(&guarded).await {
+        item.insert("schema".into(), number(2));
+        item.insert("written_by_a_later_version".into(), AttributeValue::Bool(true));
+        guarded.write_raw(item.clone()).await;
+        assert_eq!(told(&guarded.executor().reserve(&request).await), "unreadable");
+        assert_eq!(guarded.item(&request.key).await, Some(item));
+    }
+}
+
+// T36, R12
+async fn a_completion_does_not_overwrite_what_it_cannot_read(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request) = (guarded.executor(), request());
+    let ours = owned(executor.reserve(&request).await);
+    let mut item = guarded.item(&request.key).await.unwrap();
+    item.insert("schema".into(), number(2));
+    item.insert("revision".into(), bytes([7; 16]));
+    guarded.write_raw(item.clone()).await;
+
+    let ended = guarded.clock.passing(executor.end(ours, completed("{}"))).await;
+    assert!(matches!(ended, Ended::Unwritten), "{ended:?}");
+    assert_eq!(guarded.item(&request.key).await, Some(item));
+}
+
+// R16: they are no failure of the store, and do not open the breaker.
+async fn unreadable_records_hinder_nobody_else(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, bad) = (guarded.executor(), request());
+    guarded.write_raw(item_key(&bad.key)).await;
+    for _ in 0..10 {
+        assert_eq!(told(&executor.reserve(&bad).await), "unreadable");
+    }
+    assert_eq!(told(&executor.reserve(&request()).await), "owned");
+}
+
+// R13, R14
+async fn a_kept_body_that_is_damaged_or_gone_is_unreadable(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let executor = guarded.executor();
+    let packed = "all work and no play ".repeat(100);
+    for body in [b"{}".to_vec().into(), packed.into(), random(3000)] {
+        let request = request();
+        let ours = owned(executor.reserve(&request).await);
+        written(executor.end(ours, completed(body)).await);
+        assert_eq!(told(&executor.reserve(&request).await), "replay");
+
+        let holds_body = |item: &&Item| item.contains_key("body");
+        let items = guarded.collection(&request.key).await;
+        let whole = items.iter().find(holds_body).expect("the body is kept").clone();
+        for damage in [&b"torn"[..], b""] {
+            let mut item = whole.clone();
+            item.insert("body".into(), bytes(damage));
+            guarded.write_raw(item).await;
+            assert_eq!(told(&executor.reserve(&request).await), "unreadable", "{damage:?}");
+        }
+        if whole["sk"] != text("record") {
+            let delete = guarded.undisturbed.delete_item().table_name(&guarded.table);
+            let delete = delete.key("pk", whole["pk"].clone()).key("sk", whole["sk"].clone());
+            delete.send().await.unwrap();
+            assert_eq!(told(&executor.reserve(&request).await), "unreadable");
+        }
+    }
+}
+
+// T36: the layout as it was first written. A later version reads it for as long as such records can live.
+async fn records_of_schema_1_are_read(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let now = guarded.now().as_millis();
+    let item_of = |request: &Request, state: &str| {
+        let print = fingerprints(BODY).current();
+        let mut item = item_key(&request.key);
+        item.extend(
+            [
+                ("schema", number(1)),
+                ("state", text(state)),
+                ("revision", bytes([1; 16])),
+                ("attempt", bytes([2; 16])),
+                ("attempts", number(1)),
+                ("fingerprint", bytes(*print.digest())),
+                ("fingerprint_rule", number(print.rule())),
+                ("created_at", number(now)),
+            ]
+            .map(|(name, value)| (name.to_owned(), value)),
+        );
+        item
+    };
+    let far = AttributeValue::N((now / 1000 + 3600).to_string());
+    let header = |name, value| AttributeValue::L(vec![text(name), text(value)]);
+    let completed = [
+        ("completed_at", number(now)),
+        ("expires_at", far.clone()),
+        ("status", number(402)),
+        ("headers", AttributeValue::L(vec![header("content-type", "application/json")])),
+        ("body", bytes(*b"{\"declined\":true}")),
+        ("body_encoding", text("identity")),
+        ("body_place", text("record")),
+        ("body_length", number(17)),
+    ];
+    let cases = [
+        ("pending", vec![], "in flight"),
+        ("in_progress", vec![("lease_until", number(now + 1000))], "in flight"),
+        ("completed", completed.to_vec(), "replay"),
+        ("failed_retryable", vec![("failed_at", number(now)), ("expires_at", far)], "owned"),
+        (
+            "unknown",
+            vec![("cause", text("lease_over")), ("since", number(now)), ("reconcile_at", number(now))],
+            "unknown",
+        ),
+    ];
+    for (state, attributes, answer) in cases {
+        let request = request();
+        let mut item = item_of(&request, state);
+        item.extend(attributes.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        guarded.write_raw(item).await;
+        let reserved = guarded.executor().reserve(&request).await;
+        assert_eq!(told(&reserved), answer, "{state}");
+        if answer == "replay" {
+            let replay = replayed(reserved);
+            assert_eq!(replay.response.status, 402);
+            assert_eq!(replay.response.headers, [("content-type".into(), "application/json".into())]);
+            assert_eq!(replay.body.as_deref(), Some(&b"{\"declined\":true}"[..]));
+        }
+    }
+}
