@@ -258,12 +258,15 @@ impl<S: Store> Executor<S> {
             };
             let give_up_at = now.plus(executor.operation().patience_span());
             let mut pause = FIRST_POLL;
-            while executor.clock().now() < give_up_at {
+            while executor.clock().now().plus(pause) < give_up_at {
                 executor.clock().sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_POLL);
+                // Few tries, ever further apart: the store is in trouble already.
+                pause *= 4;
                 let swap = executor.register().swap(reserved.revision, &released);
-                if executor.bounded(give_up_at, swap).await.is_ok() {
-                    return;
+                match executor.bounded(give_up_at, swap).await {
+                    Ok(Turn::Ours | Turn::Theirs(Some(_))) => return,
+                    // Not there: perhaps not yet.
+                    Ok(Turn::Theirs(None)) | Err(_) => {}
                 }
             }
         });

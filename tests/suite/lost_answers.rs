@@ -24,6 +24,7 @@ on_each_store!(
     a_dead_workers_reservation_that_lands_first_ends_as_unknown,
     a_dead_workers_reservation_that_lands_late_changes_nothing,
     a_reservation_that_timed_out_runs_nothing_now_and_nothing_when_it_lands,
+    a_reservation_whose_answer_was_lost_is_taken_back_and_a_retry_runs,
     an_answer_that_never_reached_the_caller_is_replayed,
 );
 
@@ -196,7 +197,7 @@ async fn a_dead_workers_reservation_that_lands_late_changes_nothing(endpoint: &s
     }
 }
 
-// T17, R16
+// T17, T4, R16
 async fn a_reservation_that_timed_out_runs_nothing_now_and_nothing_when_it_lands(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (choice, after_its_lease) in [(LeaseOver::Unknown, "unknown"), (LeaseOver::RunAgain, "owned")] {
@@ -205,15 +206,35 @@ async fn a_reservation_that_timed_out_runs_nothing_now_and_nothing_when_it_lands
         guarded.faults.script("PutItem", [late.fault(), late.fault(), late.fault()]);
         assert_eq!(told(&executor.reserve(&request).await), "unavailable");
         assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("absent", 0));
+        // It is looked for, to be taken back, and then no more.
+        while guarded.clock.sleepers() > 0 {
+            guarded.clock.advance(Duration::from_secs(20));
+            guarded.clock.nobody_sleeps().await;
+        }
 
         // The first of the three lands, and is nobody's; the others find it there.
         assert_eq!(late.release().await.status, 200);
         assert_eq!(late.release().await.status, 400);
         assert_eq!(late.release().await.status, 400);
+        guarded.clock.set(guarded.now().minus(Duration::from_secs(20)));
         assert_eq!(told(&executor.reserve(&request).await), "in flight");
         guarded.clock.advance(LEASE + GRACE);
         assert_eq!(told(&executor.reserve(&request).await), after_its_lease);
     }
+}
+
+// T17, R15
+async fn a_reservation_whose_answer_was_lost_is_taken_back_and_a_retry_runs(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request) = (guarded.executor(), request());
+    guarded.faults.script("PutItem", vec![Fault::DropAnswer; 3]);
+    assert_eq!(told(&executor.reserve(&request).await), "unavailable");
+    assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("in_progress", 0));
+    // The store is back.
+    guarded.clock.slept(Duration::from_millis(50), 1).await;
+    guarded.clock.advance(Duration::from_millis(50));
+    while guarded.state(&request).await != "failed_retryable" {}
+    assert_eq!(owned(executor.reserve(&request).await).execution().attempts(), 2);
 }
 
 // T31

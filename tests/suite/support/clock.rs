@@ -8,8 +8,12 @@ use tokio::sync::watch;
 /// A sleep must begin within this time; far beyond what any test needs.
 const BEGINS_WITHIN: Duration = Duration::from_secs(30);
 
-/// The executor's own bound for one step with the store begins with each step and is no pause.
+/// The executor's own bound for one step with the store, where no deadline is nearer.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pauses between two tries, in milliseconds. Other sleeps are bounds of steps under way: they begin with the step,
+/// and end with it.
+const PAUSES: [u128; 7] = [25, 50, 100, 200, 400, 800, 1000];
 
 /// A manual clock with a list of all sleeps that began. Clones are the same clock.
 #[derive(Clone, Debug)]
@@ -44,6 +48,11 @@ impl WatchedClock {
         assert!(reached.is_ok(), "{number} sleeps of {span:?} should have begun by now");
     }
 
+    /// How many sleep on this clock.
+    pub fn sleepers(&self) -> usize {
+        self.clock.sleepers()
+    }
+
     /// Returns when nobody sleeps on this clock any more.
     pub async fn nobody_sleeps(&self) {
         let ended = async {
@@ -67,7 +76,8 @@ impl WatchedClock {
             }
             let new = begun.borrow_and_update()[known..].to_vec();
             known += new.len();
-            new.into_iter().filter(|span| *span != STORE_TIMEOUT).for_each(|span| self.advance(span));
+            let pauses = new.into_iter().filter(|span| PAUSES.contains(&span.as_millis()));
+            pauses.for_each(|span| self.advance(span));
         }
     }
 }
