@@ -1,5 +1,5 @@
 //! What the tests stand on: real stores, clients whose network misbehaves on demand, and meters at the wire.
-//! Only [`clock`] and [`guarded`] know the library's own types.
+//! Only [`clock`], [`guarded`], [`http`] and [`payments_api`] know the library's own types.
 
 pub mod client;
 pub mod clock;
@@ -7,10 +7,12 @@ pub mod dynamodb_local;
 pub mod embedded;
 pub mod faults;
 pub mod guarded;
+pub mod http;
 pub mod local_cloud;
 pub mod logs;
 pub mod meter;
 pub mod payments;
+pub mod payments_api;
 pub mod process;
 pub mod s3;
 pub mod tables;

@@ -1,0 +1,193 @@
+//! Handlers that fail, in every way that they can: what is perhaps done is never done again.
+
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
+
+use axum::{
+    Extension, Router,
+    body::{Body, Bytes},
+    http::{Response, StatusCode},
+    response::IntoResponse,
+};
+use futures_util::{StreamExt, stream};
+use lambda_http::{Context, RequestExt};
+use lambda_idempotency::{
+    http::Outcome,
+    record::{State, UnknownCause},
+    store::{Store, memory::MemoryStore},
+    time::{Clock, ManualClock},
+};
+use tower::{Layer, service_fn};
+
+use crate::support::{
+    http::{
+        Counter, TENANT, api, clock, dynamodb, execution, guard, order, pay, record, send, state, tenant,
+        until,
+    },
+    on_each_store,
+};
+
+on_each_store!(
+    a_handler_that_panics_leaves_an_unknown_and_never_runs_again,
+    a_service_that_fails_leaves_an_unknown_and_never_runs_again,
+    what_certainly_was_not_done_is_done_by_the_retry,
+    what_perhaps_was_done_is_an_unknown,
+    a_body_that_breaks_off_or_is_too_long_leaves_an_unknown,
+);
+
+/// Fails unless the record is unknown for this cause, and a retry neither runs nor gets anything but that.
+async fn assert_unknown(store: &impl Store, app: &Router, key: &str, expected: UnknownCause) {
+    let before = record(store, key).await.expect("an unknown is never deleted");
+    assert!(matches!(before.state, State::Unknown { cause, .. } if cause == expected), "{before:?}");
+    for _ in 0..2 {
+        let retry = send(app, pay(key)).await;
+        retry.assert_problem(409, "outcome-unknown");
+        assert!(retry.header("retry-after").is_some());
+    }
+    assert_eq!(record(store, key).await, Some(before), "only reconciliation ends it");
+}
+
+// R15, R28, T18
+async fn a_handler_that_panics_leaves_an_unknown_and_never_runs_again(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    let (runs, effects) = (Counter::default(), Counter::default());
+    let counters = (runs.clone(), effects.clone());
+    let app = api(guard(store.clone()), move |parts, _| {
+        let (runs, effects) = counters.clone();
+        async move {
+            runs.add();
+            assert_ne!(parts.headers["idempotency-key"], "before", "panics before its effect");
+            effects.add();
+            panic!("panics after its effect");
+            #[expect(unreachable_code, reason = "gives the handler its type")]
+            "never"
+        }
+    });
+    for (key, effects_so_far) in [("before", 0), ("after", 1)] {
+        send(&app, pay(key)).await.assert_problem(500, "outcome-unknown");
+        assert_unknown(&store, &app, key, UnknownCause::Panicked).await;
+        assert_eq!(effects.count(), effects_so_far);
+    }
+    assert_eq!(runs.count(), 2);
+}
+
+// R15, T18
+async fn a_service_that_fails_leaves_an_unknown_and_never_runs_again(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    let runs = Counter::default();
+    let counter = runs.clone();
+    let fails = service_fn(move |_: axum::http::Request<Body>| {
+        counter.add();
+        async { Err::<Response<Body>, _>(lambda_http::Error::from("the connection pool is closed")) }
+    });
+    let app = guard(store.clone()).layer(fails);
+    let first = send(&app, pay("order-1")).await;
+    first.assert_problem(500, "outcome-unknown");
+    assert!(!String::from_utf8_lossy(&first.body).contains("pool"), "nothing internal reaches a client");
+    send(&app, pay("order-1")).await.assert_problem(409, "outcome-unknown");
+    assert!(matches!(
+        record(&store, "order-1").await.unwrap().state,
+        State::Unknown { cause: UnknownCause::HandlerFailed, .. }
+    ));
+    assert_eq!(runs.count(), 1);
+}
+
+// R10, R15
+async fn what_certainly_was_not_done_is_done_by_the_retry(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    let app = api(guard(store.clone()), |parts, _| async move {
+        match execution(&parts).attempts() {
+            1 => (StatusCode::SERVICE_UNAVAILABLE, Extension(Outcome::NotExecuted), "away").into_response(),
+            attempts => format!("attempt {attempts}").into_response(),
+        }
+    });
+    let first = send(&app, pay("order-1")).await;
+    assert_eq!((first.status, &first.body[..]), (503, &b"away"[..]));
+    assert_eq!(first.headers.get("idempotency-expires"), None, "nothing is kept that could expire");
+    assert_eq!(state(&store, "order-1").await, "failed_retryable");
+
+    let second = send(&app, pay("order-1")).await;
+    assert_eq!((second.status, &second.body[..]), (200, &b"attempt 2"[..]));
+    assert!(!second.replayed());
+    send(&app, pay("order-1")).await.assert_replay_of(&second);
+}
+
+// R15, R28
+async fn what_perhaps_was_done_is_an_unknown(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    // A 2xx and a 4xx too: what the handler says of its effect counts more than its status.
+    for status in [StatusCode::OK, StatusCode::BAD_REQUEST, StatusCode::GATEWAY_TIMEOUT] {
+        let app = api(guard(store.clone()), move |_, _| async move {
+            (status, Extension(Outcome::PerhapsExecuted), "no answer")
+        });
+        let first = send(&app, pay(status.as_str())).await;
+        assert_eq!((first.status, &first.body[..]), (status.as_u16(), &b"no answer"[..]));
+        assert_unknown(&store, &app, status.as_str(), UnknownCause::HandlerFailed).await;
+    }
+}
+
+/// An API whose handler's response has the body that the key names.
+fn streams<S: Store>(store: S, clock: ManualClock) -> Router {
+    let half = || stream::iter([Ok::<_, io::Error>(Bytes::from_static(b"half of it"))]);
+    api(guard(store).clock(clock), move |parts, _| async move {
+        Ok::<_, Infallible>(Response::new(match parts.headers["idempotency-key"].to_str().unwrap() {
+            "breaks" => Body::from_stream(half().chain(stream::iter([Err(io::Error::other("gone"))]))),
+            "endless" => Body::from_stream(half().chain(stream::pending())),
+            "too-long" => Body::from(vec![b'x'; 6 * 1024 * 1024 + 1]),
+            "long" => Body::from(vec![b'x'; 6 * 1024 * 1024]),
+            other => panic!("{other}"),
+        }))
+    })
+}
+
+// T37
+async fn a_body_that_breaks_off_or_is_too_long_leaves_an_unknown(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    let app = streams(store.clone(), clock());
+    for key in ["breaks", "too-long"] {
+        send(&app, pay(key)).await.assert_problem(500, "outcome-unknown");
+        assert_unknown(&store, &app, key, UnknownCause::ResponseLost).await;
+    }
+    // The longest body of all is kept, or left out of replays; it is no failure.
+    let first = send(&app, pay("long")).await;
+    assert_eq!((first.status, first.body.len()), (200, 6 * 1024 * 1024));
+    assert_eq!(state(&store, "long").await, "completed");
+}
+
+// T37
+#[tokio::test]
+async fn a_body_that_never_ends_is_given_up_in_time_and_leaves_an_unknown() {
+    // Where no deadline says it, 30 seconds; else what is left of the invocation, less the time to write that down.
+    for (left, bound) in [(None, 30), (Some(10), 8)] {
+        let (store, clock) = (Arc::new(MemoryStore::new()), clock());
+        let app = streams(store.clone(), clock.clone());
+        let mut request = pay("endless");
+        if let Some(left) = left {
+            let mut context = Context::default();
+            context.deadline = clock.now().plus(Duration::from_secs(left)).as_millis();
+            request = request.with_lambda_context(context);
+        }
+        let answering = tokio::spawn({
+            let app = app.clone();
+            async move { send(&app, request).await }
+        });
+        until(|| clock.sleepers() == 1).await;
+        clock.advance(Duration::from_millis(bound * 1000 - 500));
+        tokio::task::yield_now().await;
+        assert!(!answering.is_finished() && clock.sleepers() == 1, "it is given up too early");
+        assert_eq!(state(&store, "endless").await, "in_progress");
+        clock.advance(Duration::from_millis(500));
+        answering.await.unwrap().assert_problem(500, "outcome-unknown");
+        assert_unknown(&store, &app, "endless", UnknownCause::ResponseLost).await;
+    }
+}
+
+// R15
+#[tokio::test]
+async fn one_tenants_failure_is_nothing_to_another() {
+    let app = api(guard(MemoryStore::new()), |parts, _| async move {
+        assert_ne!(execution(&parts).tenant().as_str(), TENANT, "panics for one tenant");
+    });
+    send(&app, pay("order-1")).await.assert_problem(500, "outcome-unknown");
+    let other = order("order-1").extension(tenant("globex")).body(Body::empty()).unwrap();
+    assert_eq!(send(&app, other).await.status, 200);
+}

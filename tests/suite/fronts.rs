@@ -1,0 +1,337 @@
+//! Every HTTP front of Lambda, as its events come in and its answers go out, through `lambda_http`'s own conversions;
+//! in front of an axum router and of a plain `service_fn` handler.
+
+use std::{fmt::Debug, rc::Rc, sync::Arc};
+
+use aws_smithy_types::base64;
+use axum::{Router, http::request::Parts, response::IntoResponse, routing::post};
+use futures_util::{FutureExt, future::LocalBoxFuture};
+use lambda_http::{
+    Adapter, Body, Context, LambdaEvent, Request, Service, request::LambdaRequest, service_fn,
+};
+use lambda_idempotency::{
+    executor::Execution,
+    http::{
+        ContextTenant, IamAccount, IamCaller, Idempotency, JwtClaim, LambdaAuthorizer, SingleTenant,
+        TenantResolver,
+    },
+    policy::Operation,
+    store::{Store, memory::MemoryStore},
+};
+use serde_json::{Value, json};
+use tower::{Layer, ServiceExt};
+
+use crate::support::{
+    http::{Counter, PAY, dynamodb, record_key},
+    on_each_store,
+};
+
+on_each_store!(every_front_pays_once_and_replays_byte_for_byte);
+
+struct Front {
+    event: &'static str,
+    tenant: Arc<dyn TenantResolver>,
+    name: &'static str,
+}
+
+fn fronts() -> Vec<Front> {
+    macro_rules! front {
+        ($event:literal, $tenant:expr, $name:literal) => {
+            Front {
+                event: include_str!(concat!("fixtures/", $event, ".json")),
+                tenant: Arc::new($tenant),
+                name: $name,
+            }
+        };
+    }
+    vec![
+        front!("rest_api_cognito", JwtClaim("sub"), "acme"),
+        front!("rest_api_lambda_authorizer", LambdaAuthorizer("tenantId"), "acme"),
+        front!("rest_api_lambda_authorizer", LambdaAuthorizer("principalId"), "user-1"),
+        front!("rest_api_iam", IamAccount, "210987654321"),
+        front!("rest_api_iam", IamCaller, "arn:aws:iam::210987654321:user/acme"),
+        front!("http_api_jwt", JwtClaim("sub"), "acme"),
+        front!("http_api_lambda_authorizer", LambdaAuthorizer("tenantId"), "acme"),
+        front!("http_api_iam", IamAccount, "210987654321"),
+        front!("http_api_iam", IamCaller, "arn:aws:sts::210987654321:assumed-role/acme"),
+        front!("function_url_iam", IamAccount, "210987654321"),
+        front!("function_url_iam", IamCaller, "arn:aws:sts::210987654321:assumed-role/acme"),
+        front!("function_url", SingleTenant::new("all"), "all"),
+        front!("load_balancer", SingleTenant::new("all"), "all"),
+        front!("load_balancer_multi_value", SingleTenant::new("all"), "all"),
+    ]
+}
+
+impl Front {
+    fn event(&self) -> Value {
+        serde_json::from_str(self.event).expect("a fixture is JSON")
+    }
+
+    /// The same event without what verified the caller.
+    fn anonymous(&self) -> Value {
+        let mut event = self.event();
+        let context = event["requestContext"].as_object_mut().expect("every event has a context");
+        context.remove("authorizer");
+        if let Some(identity) = context.get_mut("identity") {
+            *identity = json!({ "sourceIp": "192.0.2.7", "userAgent": "curl/8.5.0" });
+        }
+        event
+    }
+
+    /// The guarded function, of both kinds.
+    fn functions<S: Store + Clone>(&self, store: &S) -> [(Function, Counter); 2] {
+        let tenant = self.tenant.clone();
+        let by = move |parts: &Parts| tenant.tenant(parts);
+        let guard = Idempotency::new(store.clone(), Operation::new(PAY)).tenant(by);
+        [of_a_router(guard.clone()), of_a_plain_handler(guard)]
+    }
+}
+
+/// A function as the runtime calls it, with what it gives back as Lambda sees it.
+type Function = Rc<dyn Fn(LambdaEvent<LambdaRequest>) -> LocalBoxFuture<'static, Value>>;
+
+fn function<S, R, E>(service: S) -> Function
+where
+    S: Service<Request, Response = R, Error = E> + Clone + 'static,
+    S::Future: Send + 'static,
+    R: lambda_http::IntoResponse + 'static,
+    E: Debug + 'static,
+{
+    Rc::new(move |event| {
+        let answer = Adapter::from(service.clone()).oneshot(event);
+        let answer = async { serde_json::to_value(answer.await.expect("the function answers")) };
+        answer.map(|answer| answer.expect("an answer is JSON")).boxed_local()
+    })
+}
+
+fn of_a_router<S: Store, T: TenantResolver>(guard: Idempotency<S, T>) -> (Function, Counter) {
+    let runs = Counter::default();
+    let counter = runs.clone();
+    let create = move |execution: Execution, body: String| async move {
+        let run = counter.add();
+        let headers = [("content-type", "application/json"), ("location", "/payments/1")];
+        let answer = json!({ "run": run, "tenant": execution.tenant().as_str(), "body": body });
+        (axum::http::StatusCode::CREATED, headers, answer.to_string()).into_response()
+    };
+    // A REST API's stage is in the path.
+    let guarded = post(create).layer(guard);
+    (function(Router::new().route("/payments", guarded.clone()).route("/prod/payments", guarded)), runs)
+}
+
+fn of_a_plain_handler<S: Store, T: TenantResolver>(guard: Idempotency<S, T>) -> (Function, Counter) {
+    let runs = Counter::default();
+    let counter = runs.clone();
+    let create = move |request: Request| {
+        let run = counter.add();
+        async move {
+            let execution = request.extensions().get::<Execution>().expect("an execution");
+            let (text, body) = match request.body() {
+                Body::Text(text) => (true, text.clone()),
+                Body::Binary(bytes) => (false, String::from_utf8(bytes.clone())?),
+                other => panic!("{other:?}"),
+            };
+            let answer =
+                json!({ "run": run, "tenant": execution.tenant().as_str(), "body": body, "text": text });
+            let response = lambda_http::Response::builder().status(201).header("location", "/payments/1");
+            let response = response.header("content-type", "application/json");
+            Ok::<_, lambda_http::Error>(response.body(Body::Text(answer.to_string()))?)
+        }
+    };
+    (function(guard.layer(service_fn(create))), runs)
+}
+
+async fn deliver(function: &Function, event: &Value) -> Answer {
+    deliver_in(function, event, Context::default()).await
+}
+
+async fn deliver_in(function: &Function, event: &Value, context: Context) -> Answer {
+    let request = serde_json::from_value(event.clone()).expect("an event of a known front");
+    Answer(function(LambdaEvent::new(request, context)).await)
+}
+
+/// What Lambda hands to the front.
+#[derive(Debug)]
+struct Answer(Value);
+
+impl Answer {
+    fn status(&self) -> u64 {
+        self.0["statusCode"].as_u64().expect("a status")
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let single = self.0["headers"].get(name);
+        single.or_else(|| self.0["multiValueHeaders"].get(name)?.get(0))?.as_str()
+    }
+
+    /// The body, which is text and not base64.
+    fn text(&self) -> &str {
+        assert_eq!(self.0["isBase64Encoded"], false, "{self:?}");
+        self.0["body"].as_str().expect("a body")
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(self.text()).expect("a body of JSON")
+    }
+}
+
+// R2, R7, R13
+async fn every_front_pays_once_and_replays_byte_for_byte(endpoint: &str) {
+    for front in fronts() {
+        for kind in 0..2 {
+            let store = dynamodb(endpoint).await;
+            let (function, runs) = front.functions(&store)[kind].clone();
+            let what = format!("{} {kind}", front.event);
+
+            let first = deliver(&function, &front.event()).await;
+            assert_eq!((first.status(), first.header("location")), (201, Some("/payments/1")), "{what}");
+            assert_eq!(first.header("idempotent-replayed"), None);
+            assert!(first.header("idempotency-expires").is_some());
+            assert_eq!(first.json()["tenant"], front.name, "{what}");
+            assert_eq!(first.json()["body"], front.event()["body"], "{what}");
+            assert_ne!(first.json()["text"], false, "text stays text on its way to the handler: {what}");
+
+            let replay = deliver(&function, &front.event()).await;
+            assert_eq!(replay.header("idempotent-replayed"), Some("true"), "{what}");
+            assert_eq!((replay.status(), replay.text()), (201, first.text()));
+            assert_eq!(replay.header("location"), Some("/payments/1"));
+
+            // The same bytes in base64 are the same request.
+            let mut encoded = front.event();
+            encoded["body"] = base64::encode(front.event()["body"].as_str().unwrap()).into();
+            encoded["isBase64Encoded"] = true.into();
+            assert_eq!(deliver(&function, &encoded).await.text(), first.text(), "{what}");
+            assert_eq!(runs.count(), 1, "{what}");
+
+            let key = record_key(front.name, PAY, "order-1");
+            assert_eq!(store.load(&key).await.unwrap().unwrap().state.name(), "completed");
+        }
+    }
+}
+
+// R2
+#[tokio::test]
+async fn a_caller_that_nobody_verified_is_told_so_by_every_front() {
+    for front in fronts().iter().filter(|front| front.name != "all") {
+        for (function, runs) in front.functions(&Arc::new(MemoryStore::new())) {
+            let refused = deliver(&function, &front.anonymous()).await;
+            assert_eq!(refused.status(), 401, "{}", front.event);
+            assert_eq!(refused.json()["type"], "urn:lambda-idempotency:tenant-missing");
+            assert_eq!(refused.header("content-type"), Some("application/problem+json"));
+            assert_eq!(runs.count(), 0);
+        }
+    }
+}
+
+// R2
+#[tokio::test]
+async fn nothing_that_a_client_sends_chooses_a_tenant() {
+    let forged = json!({
+        "sub": "mallory", "tenantId": "mallory", "principalId": "mallory", "accountId": "666666666666",
+        "userArn": "arn:aws:iam::666666666666:user/mallory",
+        "requestContext": { "authorizer": { "claims": { "sub": "mallory" } } },
+    });
+    let headers = ["x-tenant-id", "sub", "tenantid", "authorization", "x-amzn-request-context"];
+    let forge = |mut event: Value| {
+        event["body"] = forged.to_string().into();
+        for header in headers {
+            if event["headers"].is_object() {
+                event["headers"][header] = forged.to_string().into();
+            }
+            if event["multiValueHeaders"].is_object() {
+                event["multiValueHeaders"][header] = json!([forged.to_string()]);
+            }
+        }
+        event["pathParameters"] = json!({ "sub": "mallory", "tenantId": "mallory" });
+        event["queryStringParameters"] = json!({ "sub": "mallory" });
+        event
+    };
+    for front in fronts() {
+        let store = Arc::new(MemoryStore::new());
+        for (function, _) in front.functions(&store) {
+            assert_eq!(deliver(&function, &forge(front.event())).await.json()["tenant"], front.name);
+            if front.name != "all" {
+                assert_eq!(deliver(&function, &forge(front.anonymous())).await.status(), 401);
+            }
+        }
+    }
+}
+
+// R2
+#[tokio::test]
+async fn a_function_in_tenant_isolation_mode_takes_the_tenant_of_its_context() {
+    let tenant: Arc<dyn TenantResolver> = Arc::new(ContextTenant);
+    let front = Front { event: include_str!("fixtures/function_url.json"), tenant, name: "" };
+    for kind in 0..2 {
+        let (function, runs) = front.functions(&Arc::new(MemoryStore::new()))[kind].clone();
+        let in_context = |tenant: Option<&str>| {
+            let mut context = Context::default();
+            context.tenant_id = tenant.map(str::to_owned);
+            context
+        };
+        for tenant in ["acme", "globex"] {
+            let answer = deliver_in(&function, &front.event(), in_context(Some(tenant))).await;
+            assert_eq!((answer.status(), &answer.json()["tenant"]), (201, &json!(tenant)));
+        }
+        assert_eq!(deliver_in(&function, &front.event(), in_context(None)).await.status(), 401);
+        assert_eq!(runs.count(), 2);
+    }
+}
+
+// R13
+#[tokio::test]
+async fn a_binary_answer_is_replayed_as_it_was() {
+    let answer = |_: Request| async {
+        let response = lambda_http::Response::builder().header("content-type", "image/png");
+        Ok::<_, lambda_http::Error>(response.body(Body::Binary(vec![0x89, b'P', 0, 0xff]))?)
+    };
+    let guard = Idempotency::new(MemoryStore::new(), Operation::new(PAY)).tenant(SingleTenant::new("all"));
+    let function = function(guard.layer(service_fn(answer)));
+    let event = serde_json::from_str(include_str!("fixtures/http_api_jwt.json")).unwrap();
+    for replayed in [None, Some("true")] {
+        let answer = deliver(&function, &event).await;
+        assert_eq!(answer.header("idempotent-replayed"), replayed);
+        assert_eq!(answer.0["isBase64Encoded"], true);
+        assert_eq!(answer.0["body"], base64::encode([0x89, b'P', 0, 0xff]));
+    }
+}
+
+// R1
+#[tokio::test]
+async fn two_keys_in_one_request_are_refused_as_each_front_shows_them() {
+    // An HTTP API and a function URL join the lines; a load balancer keeps them where it sends all values.
+    let mut joined: Value = serde_json::from_str(include_str!("fixtures/http_api_jwt.json")).unwrap();
+    joined["headers"]["idempotency-key"] = "order-1,order-2".into();
+    let mut kept: Value =
+        serde_json::from_str(include_str!("fixtures/load_balancer_multi_value.json")).unwrap();
+    kept["multiValueHeaders"]["idempotency-key"] = json!(["order-1", "order-2"]);
+    for (event, reason) in [(joined, "list"), (kept, "repeated")] {
+        let guard =
+            Idempotency::new(MemoryStore::new(), Operation::new(PAY)).tenant(SingleTenant::new("all"));
+        for (function, runs) in [of_a_router(guard.clone()), of_a_plain_handler(guard.clone())] {
+            let refused = deliver(&function, &event).await;
+            assert_eq!((refused.status(), &refused.json()["reason"]), (400, &json!(reason)));
+            assert_eq!(runs.count(), 0);
+        }
+    }
+}
+
+// R3
+#[tokio::test]
+async fn the_order_of_query_parameters_that_a_front_has_lost_does_not_count() {
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let values: Value = names.iter().map(|name| (name.to_string(), json!([name, "2"]))).collect();
+    for event in [include_str!("fixtures/rest_api_iam.json"), include_str!("fixtures/load_balancer.json")] {
+        let mut event: Value = serde_json::from_str(event).unwrap();
+        event["multiValueQueryStringParameters"] = values.clone();
+        let mut other = event.clone();
+        other["multiValueQueryStringParameters"]["a"] = json!(["2", "a"]);
+        let guard =
+            Idempotency::new(MemoryStore::new(), Operation::new(PAY)).tenant(SingleTenant::new("all"));
+        let (function, runs) = of_a_router(guard);
+        for _ in 0..10 {
+            assert_eq!(deliver(&function, &event).await.status(), 201);
+        }
+        assert_eq!(deliver(&function, &other).await.status(), 422, "the order of one name's values counts");
+        assert_eq!(runs.count(), 1);
+    }
+}

@@ -1,0 +1,215 @@
+//! What a duplicate gets while the first is still at it, and how clients poll.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Path, Query},
+    http::Request,
+    routing::get,
+};
+use lambda_idempotency::{
+    http::{Profile, operation_status},
+    policy::{Operation, WhileInFlight},
+    store::{Store, dynamodb::DynamoDbStore, memory::MemoryStore},
+    time::{Clock, ManualClock, SystemClock},
+};
+use serde::Deserialize;
+use tokio::task::JoinHandle;
+
+use crate::support::{
+    client::connect,
+    faults::Faults,
+    http::{
+        Answer, Counter, Gate, Guard, PAY, TENANT, api, clock, dynamodb, guard_of, pay, record_key, send,
+        tenant, until,
+    },
+    on_each_store, tables,
+};
+
+on_each_store!(
+    a_duplicate_is_refused_and_told_when_to_come_back,
+    a_duplicate_is_accepted_and_told_where_the_status_is,
+    a_duplicate_waits_and_gets_the_answer_of_the_first,
+);
+
+/// An API whose first request has come to the gate.
+struct Held {
+    app: Router,
+    gate: Gate,
+    runs: Counter,
+    first: JoinHandle<Answer>,
+}
+
+impl Held {
+    async fn of<S: Store>(guard: Guard<S>, key: &str) -> Self {
+        let (gate, runs) = (Gate::closed(), Counter::default());
+        let (held, counter) = (gate.clone(), runs.clone());
+        let app = api(guard, move |_, _| {
+            let run = counter.add();
+            let held = held.clone();
+            async move {
+                held.pass().await;
+                format!("run {run}")
+            }
+        });
+        let first = spawn(&app, pay(key));
+        gate.reached(1).await;
+        Self { app, gate, runs, first }
+    }
+
+    /// Lets the first go on to its end.
+    async fn finish(self) -> Answer {
+        self.gate.open();
+        let first = self.first.await.unwrap();
+        assert_eq!((first.status, self.runs.count()), (200, 1));
+        first
+    }
+}
+
+fn spawn(app: &Router, request: Request<Body>) -> JoinHandle<Answer> {
+    let app = app.clone();
+    tokio::spawn(async move { send(&app, request).await })
+}
+
+// R9
+async fn a_duplicate_is_refused_and_told_when_to_come_back(endpoint: &str) {
+    for (span, told) in [(None, "1"), (Some(Duration::from_millis(2_001)), "3")] {
+        let mut operation = Operation::new(PAY);
+        if let Some(span) = span {
+            operation = operation.retry_after(span);
+        }
+        let held = Held::of(guard_of(dynamodb(endpoint).await, operation), "order-1").await;
+        let refused = send(&held.app, pay("order-1")).await;
+        refused.assert_problem(409, "in-flight");
+        assert_eq!(refused.header("retry-after"), Some(told));
+        let app = held.app.clone();
+        let first = held.finish().await;
+        send(&app, pay("order-1")).await.assert_replay_of(&first);
+    }
+}
+
+// R9, R20
+async fn a_duplicate_is_accepted_and_told_where_the_status_is(endpoint: &str) {
+    /// A key of which every other character means something in a URL.
+    const KEY: &str = "a/b?c=d&e%20#f";
+    let (store, clock) = (dynamodb(endpoint).await, clock());
+    let retain = Duration::from_secs(3600);
+    let operation = Operation::new(PAY).retain(retain).while_in_flight(WhileInFlight::Accept);
+    let guard = guard_of(store.clone(), operation).status_path("/v1/operations").clock(clock.clone());
+    let held = Held::of(guard, KEY).await;
+    let polled = status_api(store.clone(), clock.clone());
+
+    let accepted = send(&held.app, pay(KEY)).await;
+    assert_eq!((accepted.status, accepted.header("retry-after")), (202, Some("1")));
+    assert_eq!(accepted.json()["state"], "in_progress");
+    let url = accepted.header("location").unwrap().to_owned();
+    let poll = |caller: &str| Request::get(&url).extension(tenant(caller)).body(Body::empty()).unwrap();
+    let working = send(&polled, poll(TENANT)).await;
+    assert_eq!((working.status, &working.json()["state"]), (200, &"in_progress".into()));
+    assert_eq!(working.json()["operation"], PAY);
+
+    held.finish().await;
+    let done = send(&polled, poll(TENANT)).await;
+    assert_eq!((done.status, &done.json()["state"]), (200, &"completed".into()));
+    assert_eq!((&done.json()["responseStatus"], &done.json()["attempts"]), (&200.into(), &1.into()));
+    assert!(done.json()["expiresAt"].is_string());
+
+    send(&polled, poll("globex")).await.assert_problem(404, "operation-not-found");
+    let never = Request::get("/v1/operations/never?operation=create-payment").extension(tenant(TENANT));
+    send(&polled, never.body(Body::empty()).unwrap()).await.assert_problem(404, "operation-not-found");
+    clock.advance(retain + Duration::from_secs(1));
+    send(&polled, poll(TENANT)).await.assert_problem(410, "operation-expired");
+}
+
+#[derive(Deserialize)]
+struct Which {
+    operation: String,
+}
+
+/// The route that an API serves states on, as the README shows it.
+fn status_api<S: Store + Clone>(store: S, clock: ManualClock) -> Router {
+    let show = move |Path(key): Path<String>, Query(which): Query<Which>, request: Request<Body>| {
+        let (store, clock) = (store.clone(), clock.clone());
+        async move {
+            let caller = request.extensions().get::<lambda_idempotency::key::Tenant>().unwrap();
+            let key = record_key(caller.as_str(), &which.operation, &key);
+            operation_status(&store, &key, clock.now(), &Profile::default()).await.map(Body::new)
+        }
+    };
+    Router::new().route("/v1/operations/{key}", get(show))
+}
+
+// R9
+async fn a_duplicate_waits_and_gets_the_answer_of_the_first(endpoint: &str) {
+    let faults = Faults::new();
+    let client = connect(endpoint).http_client(faults.clone()).client();
+    let store = DynamoDbStore::from_client(client.clone(), tables::idempotency_table(&client).await);
+    let operation = Operation::new(PAY).while_in_flight(WhileInFlight::Wait(Duration::from_secs(20)));
+    let held = Held::of(guard_of(store, operation).clock(SystemClock), "order-1").await;
+    assert_eq!(faults.asked("GetItem"), 0, "waiting costs nothing while nobody waits");
+
+    let waiting = spawn(&held.app, pay("order-1"));
+    until(|| faults.asked("GetItem") > 1).await;
+    assert!(!waiting.is_finished());
+    let first = held.finish().await;
+    waiting.await.unwrap().assert_replay_of(&first);
+}
+
+/// Moves the clock on, and lets whoever that wakes go on to his next sleep or his end.
+async fn advance(clock: &ManualClock, span: Duration) {
+    clock.advance(span);
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+// R9
+#[tokio::test]
+async fn a_duplicate_that_has_waited_long_enough_is_refused() {
+    let bound = Duration::from_secs(2);
+    let clock = clock();
+    let started = clock.now();
+    let operation = Operation::new(PAY).while_in_flight(WhileInFlight::Wait(bound));
+    let guard = guard_of(Arc::new(MemoryStore::new()), operation).clock(clock.clone());
+    let held = Held::of(guard, "order-1").await;
+    assert_eq!(clock.sleepers(), 0);
+
+    let waiting = spawn(&held.app, pay("order-1"));
+    loop {
+        until(|| clock.sleepers() > 0 || waiting.is_finished()).await;
+        if waiting.is_finished() {
+            break;
+        }
+        assert!(clock.now() < started.plus(bound), "it waits longer than it should");
+        advance(&clock, Duration::from_millis(50)).await;
+    }
+    let refused = waiting.await.unwrap();
+    refused.assert_problem(409, "in-flight");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(clock.now(), started.plus(bound), "it does not give up early");
+    held.finish().await;
+}
+
+// R9, T21
+#[tokio::test]
+async fn a_duplicate_stops_waiting_before_its_own_invocation_ends() {
+    use lambda_http::{Context, RequestExt};
+    let clock = clock();
+    let operation = Operation::new(PAY).while_in_flight(WhileInFlight::Wait(Duration::from_secs(60)));
+    let guard = guard_of(Arc::new(MemoryStore::new()), operation).clock(clock.clone());
+    let held = Held::of(guard, "order-1").await;
+
+    let mut context = Context::default();
+    context.deadline = clock.now().plus(Duration::from_secs(3)).as_millis();
+    let waiting = spawn(&held.app, pay("order-1").with_lambda_context(context));
+    until(|| clock.sleepers() > 0).await;
+    let deadline = clock.now().plus(Duration::from_secs(3));
+    while !waiting.is_finished() {
+        assert!(clock.now() < deadline, "no time is left for the answer");
+        advance(&clock, Duration::from_millis(50)).await;
+    }
+    waiting.await.unwrap().assert_problem(409, "in-flight");
+    held.finish().await;
+}

@@ -1,0 +1,176 @@
+//! What is counted, under which names, with which labels.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, OnceLock},
+    time::Duration,
+};
+
+use axum::{Extension, http::StatusCode, response::IntoResponse};
+use lambda_idempotency::{
+    http::Outcome, policy::Operation, store::dynamodb::DynamoDbStore, time::ManualClock,
+};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use uuid::Uuid;
+
+use crate::support::{
+    client::connect,
+    faults::{Fault, Faults},
+    http::{Gate, Guard, api, clock, execution, guard_of, pay, pay_other, send},
+    on_each_store, tables,
+};
+
+on_each_store!(
+    each_way_that_a_reservation_ends_is_counted_by_operation,
+    a_store_that_fails_is_counted_before_and_after_the_effect,
+    a_worker_given_up_for_dead_is_counted,
+);
+
+/// The counters of one operation, by name.
+type Counts = BTreeMap<String, u64>;
+
+/// What was counted for `operation` since the first call. The recorder is one for the process, and its snapshots take
+/// what they show, so they are added up here.
+fn counts(operation: &str) -> Counts {
+    static SNAPSHOTTER: OnceLock<Snapshotter> = OnceLock::new();
+    static SEEN: Mutex<BTreeMap<String, Counts>> = Mutex::new(BTreeMap::new());
+    let snapshotter = SNAPSHOTTER.get_or_init(|| {
+        let recorder = DebuggingRecorder::new();
+        let snapshotter = recorder.snapshotter();
+        recorder.install().expect("no other recorder is installed in the test process");
+        snapshotter
+    });
+    let mut seen = SEEN.lock().unwrap();
+    for (key, _, _, value) in snapshotter.snapshot().into_vec() {
+        let name = key.key().name();
+        if let (true, DebugValue::Counter(count)) = (name.starts_with("api.idempotency."), value) {
+            let labels: Vec<_> = key.key().labels().map(|label| (label.key(), label.value())).collect();
+            let [("operation", of)] = labels[..] else { panic!("{name} has the labels {labels:?}") };
+            *seen.entry(of.to_owned()).or_default().entry(name.to_owned()).or_default() += count;
+        }
+    }
+    let counts = seen.get(operation).cloned().unwrap_or_default();
+    counts.into_iter().filter(|(_, count)| *count > 0).collect()
+}
+
+fn expected(counts: &[(&str, u64)]) -> Counts {
+    counts.iter().map(|(name, count)| (format!("api.idempotency.{name}.count"), *count)).collect()
+}
+
+/// A guard of an operation of its own, on a store whose network can fail.
+struct Counted {
+    operation: String,
+    faults: Faults,
+    clock: ManualClock,
+    guard: Guard<DynamoDbStore>,
+}
+
+impl Counted {
+    async fn on(endpoint: &str) -> Self {
+        let operation = format!("metered-{}", Uuid::new_v4());
+        assert_eq!(counts(&operation), Counts::new());
+        let (faults, clock) = (Faults::new(), clock());
+        let client = connect(endpoint).http_client(faults.clone()).max_attempts(1).client();
+        let store = DynamoDbStore::from_client(client.clone(), tables::idempotency_table(&client).await);
+        let guard = guard_of(store, Operation::new(&operation).patience(Duration::ZERO)).clock(clock.clone());
+        Self { operation, faults, clock, guard }
+    }
+}
+
+// R34, R4
+async fn each_way_that_a_reservation_ends_is_counted_by_operation(endpoint: &str) {
+    let Counted { operation, guard, .. } = Counted::on(endpoint).await;
+    let gate = Gate::closed();
+    let held = gate.clone();
+    let app = api(guard, move |parts, _| {
+        let held = held.clone();
+        async move {
+            let attempts = execution(&parts).attempts();
+            let outcome = match (parts.headers["idempotency-key"].to_str().unwrap(), attempts) {
+                ("held", _) => {
+                    held.pass().await;
+                    Outcome::Completed
+                }
+                ("retried", 1) => Outcome::NotExecuted,
+                ("doubted", _) => Outcome::PerhapsExecuted,
+                _ => Outcome::Completed,
+            };
+            (StatusCode::ACCEPTED, Extension(outcome)).into_response()
+        }
+    });
+    let mut so_far = Counts::new();
+    let mut count = |name: &str| {
+        *so_far.entry(format!("api.idempotency.reserve.{name}.count")).or_default() += 1;
+        so_far.clone()
+    };
+
+    send(&app, pay("order-1")).await;
+    assert_eq!(counts(&operation), count("created"));
+    send(&app, pay("order-1")).await;
+    assert_eq!(counts(&operation), count("replay"));
+    send(&app, pay_other("order-1")).await;
+    assert_eq!(counts(&operation), count("key_misuse"));
+
+    let first = tokio::spawn({
+        let app = app.clone();
+        async move { send(&app, pay("held")).await }
+    });
+    gate.reached(1).await;
+    assert_eq!(counts(&operation), count("created"));
+    send(&app, pay("held")).await;
+    assert_eq!(counts(&operation), count("in_progress"));
+    gate.open();
+    first.await.unwrap();
+
+    send(&app, pay("retried")).await;
+    assert_eq!(counts(&operation), count("created"));
+    send(&app, pay("retried")).await;
+    assert_eq!(counts(&operation), count("failed_retry"));
+
+    send(&app, pay("doubted")).await;
+    assert_eq!(counts(&operation), count("created"));
+    send(&app, pay("doubted")).await;
+    assert_eq!(counts(&operation), count("unknown"));
+}
+
+// R34, R16, R41
+async fn a_store_that_fails_is_counted_before_and_after_the_effect(endpoint: &str) {
+    let Counted { operation, faults, guard, .. } = Counted::on(endpoint).await;
+    let taken_away = faults.clone();
+    let app = api(guard, move |_, _| {
+        taken_away.for_all("PutItem", Fault::Status(500));
+        async { "paid" }
+    });
+    let first = send(&app, pay("order-1")).await;
+    assert_eq!((first.status, &first.body[..]), (200, &b"paid"[..]), "its caller gets the true answer");
+    let unwritten = [("reserve.created", 1), ("store.error", 1), ("completion.unwritten", 1)];
+    assert_eq!(counts(&operation), expected(&unwritten));
+
+    send(&app, pay("order-2")).await.assert_problem(503, "store-unavailable");
+    let refused = [("reserve.created", 1), ("store.error", 2), ("completion.unwritten", 1)];
+    assert_eq!(counts(&operation), expected(&refused));
+}
+
+// R34, R11
+async fn a_worker_given_up_for_dead_is_counted(endpoint: &str) {
+    let Counted { operation, clock, guard, .. } = Counted::on(endpoint).await;
+    let gate = Gate::closed();
+    let held = gate.clone();
+    let app = api(guard, move |_, _| {
+        let held = held.clone();
+        async move { held.pass().await }
+    });
+    let dead = tokio::spawn({
+        let app = app.clone();
+        async move { send(&app, pay("order-1")).await }
+    });
+    gate.reached(1).await;
+    clock.advance(Duration::from_secs(71));
+    for unknowns in [1, 2] {
+        send(&app, pay("order-1")).await.assert_problem(409, "outcome-unknown");
+        let given_up = [("reserve.created", 1), ("zombie_key", 1), ("reserve.unknown", unknowns)];
+        assert_eq!(counts(&operation), expected(&given_up));
+    }
+    gate.open();
+    dead.await.unwrap();
+}

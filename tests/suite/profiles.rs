@@ -1,0 +1,243 @@
+//! The contract profiles, and the problem documents that they speak.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use lambda_idempotency::{
+    http::{Outcome, Profile},
+    policy::{Operation, ServerErrors},
+    record::State,
+    store::{Store, memory::MemoryStore},
+};
+
+use crate::support::{
+    http::{
+        Answer, Counter, Gate, Guard, PAY, TENANT, api, dynamodb, guard, guard_of, order, pay, pay_other,
+        record, record_key, send, state,
+    },
+    on_each_store,
+};
+use axum::Router;
+
+on_each_store!(
+    another_request_under_the_same_key_is_a_mismatch_in_every_state,
+    each_profile_treats_a_5xx_its_way,
+);
+
+/// Answers with the status that the body's first word says, and counts.
+fn echo<S: Store>(guard: Guard<S>) -> (Router, Counter) {
+    let runs = Counter::default();
+    let counter = runs.clone();
+    let app = api(guard, move |parts, _| {
+        let run = counter.add();
+        let status = parts.headers.get("x-status").map_or("201", |status| status.to_str().unwrap());
+        let status = StatusCode::from_bytes(status.as_bytes()).unwrap();
+        async move { (status, format!("run {run}")) }
+    });
+    (app, runs)
+}
+
+fn profiles() -> [(Profile, u16, &'static str, &'static str); 3] {
+    [
+        (Profile::ietf_draft(), 422, "key-reused", "in-flight"),
+        (Profile::stripe(), 400, "idempotency_error", "idempotency_key_in_use"),
+        (Profile::acp(), 422, "idempotency_conflict", "idempotency_in_flight"),
+    ]
+}
+
+// R4, T14
+async fn another_request_under_the_same_key_is_a_mismatch_in_every_state(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    for (number, (profile, mismatch, ..)) in profiles().into_iter().enumerate() {
+        let gate = Gate::closed();
+        let (held, runs) = (gate.clone(), Counter::default());
+        let counter = runs.clone();
+        let app = api(guard(store.clone()).profile(profile), move |parts, _| {
+            counter.add();
+            let held = held.clone();
+            async move {
+                let key = parts.headers["idempotency-key"].to_str().unwrap().to_owned();
+                let outcome = match key.split('-').next().unwrap() {
+                    "in_progress" => {
+                        held.pass().await;
+                        Outcome::Completed
+                    }
+                    "completed" => Outcome::Completed,
+                    "unknown" => Outcome::PerhapsExecuted,
+                    _ => Outcome::NotExecuted,
+                };
+                axum::Extension(outcome)
+            }
+        });
+        let key = |state: &str| format!("{state}-{number}");
+        let first = tokio::spawn({
+            let (app, request) = (app.clone(), pay(&key("in_progress")));
+            async move { send(&app, request).await }
+        });
+        gate.reached(1).await;
+        for state in ["completed", "unknown", "failed_retryable"] {
+            send(&app, pay(&key(state))).await;
+        }
+        for name in ["in_progress", "completed", "unknown", "failed_retryable"] {
+            assert_eq!(state(&store, &key(name)).await, name);
+            let before = record(&store, &key(name)).await;
+            send(&app, pay_other(&key(name))).await.assert_problem(mismatch, "key-reused");
+            assert_eq!(record(&store, &key(name)).await, before, "a mismatch changes nothing");
+        }
+        // A pending operation is accepted and not begun; its record is written here as a front would.
+        let pending = pending(&store, &key("in_progress"), &key("pending")).await;
+        store.insert(&pending).await.unwrap();
+        send(&app, pay_other(&key("pending"))).await.assert_problem(mismatch, "key-reused");
+        assert_eq!(runs.count(), 4);
+        gate.open();
+        assert_eq!(first.await.unwrap().status, 200);
+    }
+}
+
+async fn pending(store: &impl Store, like: &str, key: &str) -> lambda_idempotency::record::Record {
+    let mut record = record(store, like).await.unwrap();
+    record.key = record_key(TENANT, PAY, key);
+    record.state = State::Pending;
+    record
+}
+
+// R6, R4
+#[tokio::test]
+async fn each_profile_speaks_its_own_codes() {
+    for (profile, mismatch, reused, in_flight) in profiles() {
+        let gate = Gate::closed();
+        let held = gate.clone();
+        let app = api(guard(MemoryStore::new()).profile(profile), move |_, _| {
+            let held = held.clone();
+            async move { held.pass().await }
+        });
+        let first = tokio::spawn({
+            let app = app.clone();
+            async move { send(&app, pay("order-1")).await }
+        });
+        gate.reached(1).await;
+        let busy = send(&app, pay("order-1")).await;
+        busy.assert_problem(409, "in-flight");
+        assert_eq!((&busy.json()["code"], busy.header("retry-after")), (&in_flight.into(), Some("1")));
+        let other = send(&app, pay_other("order-1")).await;
+        other.assert_problem(mismatch, "key-reused");
+        assert_eq!(other.json()["code"], reused);
+        let keyless = crate::support::http::unkeyed().body("{}".into()).unwrap();
+        send(&app, keyless).await.assert_problem(400, "key-missing");
+        gate.open();
+        first.await.unwrap();
+    }
+}
+
+// R6, R13, R15
+async fn each_profile_treats_a_5xx_its_way(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    let fails = |key: &str| order(key).header("x-status", "503").body("{}".into()).unwrap();
+    for (name, profile, operation, kept, runs_in_all) in [
+        ("ietf", Profile::ietf_draft(), Operation::new(PAY), "unknown", 1),
+        ("acp", Profile::acp(), Operation::new(PAY), "unknown", 1),
+        ("stripe", Profile::stripe(), Operation::new(PAY), "completed", 1),
+        ("keep", Profile::acp(), Operation::new(PAY).server_errors(ServerErrors::Keep), "completed", 1),
+        (
+            "fresh",
+            Profile::stripe(),
+            Operation::new(PAY).server_errors(ServerErrors::RetryFresh),
+            "failed_retryable",
+            2,
+        ),
+        (
+            "reconcile",
+            Profile::stripe(),
+            Operation::new(PAY).server_errors(ServerErrors::Reconcile),
+            "unknown",
+            1,
+        ),
+    ] {
+        let (app, runs) = echo(guard_of(store.clone(), operation).profile(profile));
+        let first = send(&app, fails(name)).await;
+        assert_eq!(
+            (first.status, &first.body[..]),
+            (503, &b"run 1"[..]),
+            "{name}: the caller gets the answer"
+        );
+        assert_eq!(state(&store, name).await, kept, "{name}");
+        let retry = send(&app, fails(name)).await;
+        match kept {
+            "completed" => retry.assert_replay_of(&first),
+            "unknown" => retry.assert_problem(409, "outcome-unknown"),
+            _ => assert_eq!((retry.status, &retry.body[..]), (503, &b"run 2"[..])),
+        }
+        assert_eq!(runs.count(), runs_in_all, "{name}");
+    }
+}
+
+// R6
+#[tokio::test]
+async fn every_status_of_a_profile_can_be_replaced() {
+    let profile = Profile::acp()
+        .mismatch(StatusCode::CONFLICT)
+        .in_flight(StatusCode::TOO_EARLY)
+        .unknown(StatusCode::LOCKED);
+    let gate = Gate::closed();
+    let held = gate.clone();
+    let app = api(guard(MemoryStore::new()).profile(profile), move |parts, _| {
+        let held = held.clone();
+        async move {
+            if parts.headers["idempotency-key"] == "order-1" {
+                held.pass().await;
+            }
+            StatusCode::BAD_GATEWAY
+        }
+    });
+    let first = tokio::spawn({
+        let app = app.clone();
+        async move { send(&app, pay("order-1")).await }
+    });
+    gate.reached(1).await;
+    send(&app, pay("order-1")).await.assert_problem(425, "in-flight");
+    send(&app, pay_other("order-1")).await.assert_problem(409, "key-reused");
+    send(&app, pay("order-2")).await;
+    send(&app, pay("order-2")).await.assert_problem(423, "outcome-unknown");
+    gate.open();
+    first.await.unwrap();
+}
+
+// R6
+#[tokio::test]
+async fn a_problem_document_says_what_rfc_9457_asks_for_and_links_to_the_documentation() {
+    let documented = Profile::ietf_draft().documentation("https://api.example.com/idempotency");
+    let (app, _) = echo(guard(Arc::new(MemoryStore::new())).profile(documented));
+    send(&app, pay("order-1")).await;
+    let unknown = order("order-2").header("x-status", "500").body("{}".into()).unwrap();
+    send(&app, unknown).await;
+    let again = order("order-2").header("x-status", "500").body("{}".into()).unwrap();
+    let mut anonymous = pay("order-3");
+    anonymous.extensions_mut().clear();
+    let problems: [Answer; 4] = [
+        send(&app, pay_other("order-1")).await,
+        send(&app, again).await,
+        send(&app, anonymous).await,
+        send(&app, pay("")).await,
+    ];
+    for problem in &problems {
+        let document = problem.json();
+        assert!(document["type"].as_str().unwrap().starts_with("urn:lambda-idempotency:"));
+        assert_eq!(document["status"], problem.status);
+        for member in ["title", "detail", "code"] {
+            assert!(document[member].as_str().is_some_and(|text| !text.is_empty()), "{member}: {document}");
+        }
+        let members = document.as_object().unwrap().keys();
+        let known = ["type", "title", "status", "detail", "code", "reason"];
+        assert!(members.into_iter().all(|member| known.contains(&member.as_str())), "{document}");
+        assert_eq!(problem.header("content-type"), Some("application/problem+json"));
+        assert_eq!(problem.header("cache-control"), Some("no-store"));
+        let link = r#"<https://api.example.com/idempotency>; rel="describedby"; type="text/html""#;
+        assert_eq!(problem.header("link"), Some(link));
+        assert_eq!(problem.headers.get("idempotent-replayed"), None);
+    }
+    let told: Vec<_> = problems.iter().map(Answer::told).collect();
+    let expected =
+        [(422, "key-reused"), (409, "outcome-unknown"), (401, "tenant-missing"), (400, "key-malformed")];
+    assert_eq!(told, expected.map(|(status, name)| (status, name.to_owned())));
+    assert!(problems[1].header("retry-after").is_some(), "who may come back is told when");
+}

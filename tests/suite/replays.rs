@@ -1,0 +1,192 @@
+//! What is kept of an answer, and what a replay shows of it.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
+    response::IntoResponse,
+};
+use lambda_idempotency::{
+    executor::Execution,
+    http::{Idempotency, SAFE_HEADERS},
+    policy::Operation,
+    store::memory::MemoryStore,
+    time::{Clock, Timestamp},
+};
+
+use crate::support::{
+    http::{
+        Counter, PAY, api, clock, dynamodb, execution, guard, guard_of, order, pay, send, state, until_state,
+    },
+    on_each_store,
+};
+
+on_each_store!(
+    answers_of_2xx_and_4xx_are_kept_and_replayed_byte_for_byte,
+    safe_headers_are_replayed_in_order_and_no_others,
+    a_caller_that_changes_a_replay_changes_no_later_one,
+    an_answer_past_its_time_is_gone_and_the_key_runs_again,
+);
+
+// R13, T31
+async fn answers_of_2xx_and_4xx_are_kept_and_replayed_byte_for_byte(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    let runs = Counter::default();
+    let counter = runs.clone();
+    let app = api(guard(store.clone()), move |parts, _| {
+        let run = counter.add();
+        let status = StatusCode::from_bytes(parts.headers["x-status"].as_bytes()).unwrap();
+        let mut body: Vec<u8> = (0..=255).cycle().take(run * 700).collect();
+        body.extend(b"\r\n\0{\"spaces\" : 1}");
+        async move { (status, [("content-type", "application/octet-stream")], body) }
+    });
+    for (number, status) in ["200", "201", "204", "302", "400", "402", "404", "422", "499"].iter().enumerate()
+    {
+        let request = || order(status).header("x-status", *status).body("{}".into()).unwrap();
+        let first = send(&app, request()).await;
+        assert_eq!(first.status.to_string(), *status);
+        assert_eq!(state(&store, status).await, "completed");
+        for _ in 0..2 {
+            send(&app, request()).await.assert_replay_of(&first);
+        }
+        assert_eq!(runs.count(), number + 1);
+    }
+}
+
+const KEPT: [(&str, &str); 10] = [
+    ("content-type", "text/plain"),
+    ("link", "</1>; rel=\"next\""),
+    ("link", "</0>; rel=\"prev\""),
+    ("link", "</9>; rel=\"last\""),
+    ("location", "/payments/1"),
+    ("etag", "\"1\""),
+    ("cache-control", "no-store"),
+    ("content-language", "de"),
+    ("vary", "accept"),
+    ("x-payment-id", "1"),
+];
+
+const NOT_KEPT: [(&str, &str); 14] = [
+    ("set-cookie", "session=1"),
+    ("set-cookie", "other=2"),
+    ("authorization", "Bearer secret"),
+    ("date", "Sat, 21 Nov 2026 10:00:00 GMT"),
+    ("connection", "close"),
+    ("keep-alive", "timeout=5"),
+    ("proxy-authenticate", "Basic"),
+    ("www-authenticate", "Basic"),
+    ("te", "trailers"),
+    ("trailer", "expires"),
+    ("upgrade", "h2c"),
+    ("x-request-id", "r-1"),
+    ("x-amzn-trace-id", "Root=1"),
+    ("idempotent-replayed", "forged"),
+];
+
+// T26, R13
+async fn safe_headers_are_replayed_in_order_and_no_others(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    let guard = guard(store).keep_header("X-Payment-Id");
+    let app = api(guard, |_, _| async {
+        let mut headers = HeaderMap::new();
+        for (name, value) in KEPT.into_iter().chain(NOT_KEPT) {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        (headers, "paid").into_response()
+    });
+    let first = send(&app, pay("order-1")).await;
+    for (name, _) in NOT_KEPT {
+        assert!(first.headers.contains_key(name), "the first answer is the handler's own: {name}");
+    }
+    let replay = send(&app, pay("order-1")).await;
+    for (name, _) in KEPT {
+        let values = |headers: &HeaderMap| headers.get_all(name).iter().cloned().collect::<Vec<_>>();
+        assert_eq!(values(&replay.headers), values(&first.headers), "{name}");
+    }
+    assert!(replay.replayed());
+    let names: Vec<_> = replay.headers.keys().map(HeaderName::as_str).collect();
+    for name in names {
+        let about_it = ["idempotent-replayed", "idempotency-expires", "content-length"].contains(&name);
+        assert!(about_it || KEPT.iter().any(|(kept, _)| *kept == name), "{name} is replayed");
+    }
+}
+
+// T26
+#[test]
+fn no_configuration_makes_a_header_kept_that_must_not_be_replayed() {
+    for name in [
+        "Set-Cookie",
+        "authorization",
+        "date",
+        "connection",
+        "transfer-encoding",
+        "content-length",
+        "no name",
+    ] {
+        let kept = std::panic::catch_unwind(|| {
+            drop(Idempotency::new(MemoryStore::new(), Operation::new(PAY)).keep_header(name));
+        });
+        assert!(kept.is_err(), "{name}");
+    }
+    for (name, _) in NOT_KEPT {
+        assert!(SAFE_HEADERS.iter().all(|safe| safe.as_str() != name), "{name} is listed as safe");
+    }
+}
+
+// T27
+async fn a_caller_that_changes_a_replay_changes_no_later_one(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    let app = api(guard(store), |_, _| async { ([("location", "/payments/1")], vec![b'a'; 2000]) });
+    let first = send(&app, pay("order-1")).await;
+    for _ in 0..2 {
+        let mut replay = send(&app, pay("order-1")).await;
+        replay.assert_replay_of(&first);
+        replay.headers.insert("location", HeaderValue::from_static("/elsewhere"));
+        let mut body = replay.body.try_into_mut().unwrap_or_else(|shared| shared[..].into());
+        body.fill(b'z');
+    }
+    send(&app, pay("order-1")).await.assert_replay_of(&first);
+}
+
+// R6, R17, T12
+async fn an_answer_past_its_time_is_gone_and_the_key_runs_again(endpoint: &str) {
+    let (store, clock) = (dynamodb(endpoint).await, clock());
+    let retain = Duration::from_secs(3600);
+    let runs = Counter::default();
+    let counter = runs.clone();
+    let operation = Operation::new(PAY).retain(retain);
+    let app = api(guard_of(store, operation).clock(clock.clone()), move |_, _| {
+        let run = counter.add();
+        async move { format!("run {run}") }
+    });
+    let first = send(&app, pay("order-1")).await;
+    // In whole seconds, and not before the time that was promised.
+    let expires = httpdate::parse_http_date(first.header("idempotency-expires").unwrap()).unwrap();
+    let expires = Timestamp::from(expires);
+    assert_eq!(expires, clock.now().plus(retain).rounded_up_to_second());
+
+    clock.set(Timestamp::from_millis(expires.as_millis() - 1));
+    send(&app, pay("order-1")).await.assert_replay_of(&first);
+    clock.set(expires);
+    let again = send(&app, pay("order-1")).await;
+    assert!(!again.replayed());
+    assert_eq!((&again.body[..], runs.count()), (&b"run 2"[..], 2));
+}
+
+// R26
+#[tokio::test]
+async fn an_attempt_that_follows_hands_on_the_same_downstream_key() {
+    use lambda_idempotency::http::Outcome;
+    let store = Arc::new(MemoryStore::new());
+    let app = api(guard(store.clone()), |parts, _| async move {
+        let execution: &Execution = execution(&parts);
+        let outcome = if execution.attempts() == 1 { Outcome::NotExecuted } else { Outcome::Completed };
+        (axum::Extension(outcome), execution.downstream_key("charge"))
+    });
+    let first = send(&app, pay("order-1")).await;
+    until_state(&store, "order-1", "failed_retryable").await;
+    let second = send(&app, pay("order-1")).await;
+    assert_eq!(first.body, second.body);
+    assert!(!second.replayed());
+    send(&app, pay("order-1")).await.assert_replay_of(&second);
+}

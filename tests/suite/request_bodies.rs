@@ -1,0 +1,192 @@
+//! Request bodies: what counts of them, and what is too much.
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    body::{Body, Bytes},
+    http::{HeaderValue, Request},
+    routing::post,
+};
+use futures_util::{StreamExt, stream};
+use lambda_idempotency::{
+    executor::Execution,
+    fingerprint::FingerprintRule,
+    http::IDEMPOTENCY_KEY,
+    policy::Operation,
+    store::{Store, memory::MemoryStore},
+};
+use serde_json::Value;
+use tower::{Layer, ServiceBuilder, service_fn};
+
+use crate::support::{
+    http::{Counter, Guard, PAY, api, dynamodb, guard, guard_of, order, pay, record, send, state},
+    logs::Logs,
+    on_each_store,
+};
+
+on_each_store!(
+    a_handler_that_changes_its_request_does_not_change_what_it_was,
+    a_record_is_compared_by_the_rule_that_made_it,
+);
+
+const LONGEST: usize = 6 * 1024 * 1024;
+
+fn body(key: &str, body: impl Into<Body>) -> Request<Body> {
+    order(key).body(body.into()).unwrap()
+}
+
+fn counted<S: Store>(guard: Guard<S>) -> (Router, Counter) {
+    let runs = Counter::default();
+    let counter = runs.clone();
+    let app = api(guard, move |_, body: Bytes| {
+        counter.add();
+        async move { body.len().to_string() }
+    });
+    (app, runs)
+}
+
+// T24
+async fn a_handler_that_changes_its_request_does_not_change_what_it_was(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    let changes = |mut request: Request<Body>| {
+        request.headers_mut().insert(IDEMPOTENCY_KEY, HeaderValue::from_static("other-key"));
+        request.headers_mut().remove("content-type");
+        *request.uri_mut() = "/elsewhere?a=b".parse().unwrap();
+        *request.body_mut() = Body::from("something else");
+        request
+    };
+    let handler = service_fn(|mut request: Request<Body>| async move {
+        let execution = request.extensions().get::<Execution>().expect("an execution").clone();
+        request.headers_mut().clear();
+        request.extensions_mut().clear();
+        drop(request);
+        Ok::<_, std::convert::Infallible>(axum::http::Response::new(Body::from(
+            execution.idempotency_key().as_str().to_owned(),
+        )))
+    });
+    // A layer between guard and handler changes everything, and the handler throws the request away.
+    let app = guard(store.clone()).layer(ServiceBuilder::new().map_request(changes).service(handler));
+    let first = send(&app, pay("order-1")).await;
+    assert_eq!(first.body, "order-1");
+    send(&app, pay("order-1")).await.assert_replay_of(&first);
+    send(&app, body("order-1", "something else")).await.assert_problem(422, "key-reused");
+    assert_eq!(record(&store, "other-key").await, None);
+}
+
+// T25, R3
+#[tokio::test]
+async fn json_that_says_the_same_is_the_same_and_numbers_that_differ_are_not() {
+    let cases = [
+        (r#"{"id":9007199254740993}"#, r#"{"id":9007199254740992}"#, false),
+        (r#"{"a":1,"b":[true,null]}"#, "{ \"b\" : [true, null],\n\"a\":1.0 }", true),
+        (r#"{"a":1E400}"#, r#"{"a":1E401}"#, false),
+        (r#"{"a":1,"a":2}"#, r#"{"a":2}"#, false),
+        (r#"{"a":1,"a":2}"#, r#"{"a":2,"a":1}"#, false),
+        (r#"{"a":"\ud800"}"#, r#"{"a":"\ud801"}"#, false),
+        (r#"{"a":"\u00e9"}"#, r#"{"a":"é"}"#, true),
+        (r#"{"a":1"#, r#"{"a":1 "#, false),
+        ("not json", "not JSON", false),
+        ("", " ", false),
+    ];
+    for (sent, then, same) in cases {
+        let (app, runs) = counted(guard(MemoryStore::new()));
+        let first = send(&app, body("order-1", sent)).await;
+        send(&app, body("order-1", sent)).await.assert_replay_of(&first);
+        let retry = send(&app, body("order-1", then)).await;
+        match same {
+            true => retry.assert_replay_of(&first),
+            false => retry.assert_problem(422, "key-reused"),
+        }
+        assert_eq!(runs.count(), 1, "{sent} and {then}");
+    }
+}
+
+// T25
+#[tokio::test]
+async fn a_deep_body_is_taken_and_told_from_another() {
+    let deep = |leaf: &str| format!("{}{leaf}{}", "[".repeat(200), "]".repeat(200));
+    let (app, runs) = counted(guard(MemoryStore::new()));
+    let first = send(&app, body("order-1", deep("1"))).await;
+    assert_eq!(first.status, 200);
+    send(&app, body("order-1", deep("1"))).await.assert_replay_of(&first);
+    send(&app, body("order-1", deep("2"))).await.assert_problem(422, "key-reused");
+    // A depth at which a parser that recurses ends the process.
+    assert_eq!(send(&app, body("order-2", "[".repeat(1_000_000))).await.status, 200);
+    assert_eq!(runs.count(), 2);
+}
+
+// T25, R13
+#[tokio::test]
+async fn a_body_that_claims_json_and_is_not_is_refused_by_the_handler_and_that_is_kept() {
+    let store = Arc::new(MemoryStore::new());
+    let handler = |_: Execution, Json(order): Json<Value>| async move { order.to_string() };
+    let app = Router::new().route("/payments", post(handler).layer(guard(store.clone())));
+    let first = send(&app, body("order-1", "{nonsense")).await;
+    assert_eq!(first.status, 400);
+    assert_eq!(state(&store, "order-1").await, "completed");
+    send(&app, body("order-1", "{nonsense")).await.assert_replay_of(&first);
+    send(&app, pay("order-1")).await.assert_problem(422, "key-reused");
+}
+
+// R16
+#[tokio::test]
+async fn a_body_of_1_mb_or_6_mb_is_taken_and_a_longer_one_is_refused_before_anything_is_done() {
+    let store = Arc::new(MemoryStore::new());
+    let (app, runs) = counted(guard(store.clone()));
+    for length in [1024 * 1024, LONGEST] {
+        let key = format!("of-{length}");
+        let first = send(&app, body(&key, vec![b'7'; length])).await;
+        assert_eq!((first.status, &first.body[..]), (200, length.to_string().as_bytes()));
+        send(&app, body(&key, vec![b'7'; length])).await.assert_replay_of(&first);
+    }
+    let streamed = stream::repeat(Bytes::from(vec![b'7'; 65_536])).map(Ok::<_, std::io::Error>);
+    for (key, long) in
+        [("long", Body::from(vec![b'7'; LONGEST + 1])), ("endless", Body::from_stream(streamed))]
+    {
+        send(&app, body(key, long)).await.assert_problem(413, "body-too-long");
+        assert_eq!(record(&store, key).await, None);
+    }
+    assert_eq!(runs.count(), 2);
+}
+
+// R15
+#[tokio::test]
+async fn a_body_that_breaks_off_is_refused_before_anything_is_done() {
+    let store = Arc::new(MemoryStore::new());
+    let (app, runs) = counted(guard(store.clone()));
+    let half = stream::iter([Ok(Bytes::from_static(b"{"))]);
+    let broken = half.chain(stream::iter([Err(std::io::Error::other("the client has gone"))]));
+    send(&app, body("order-1", Body::from_stream(broken))).await.assert_problem(400, "body-unreadable");
+    assert_eq!((record(&store, "order-1").await, runs.count()), (None, 0));
+}
+
+// T36, R3
+async fn a_record_is_compared_by_the_rule_that_made_it(endpoint: &str) {
+    let logs = Logs::capture();
+    let store = dynamodb(endpoint).await;
+    let (old, new) = (FingerprintRule::new(), FingerprintRule::new().leave_out("/sentAt"));
+    let deployed = |operation: Operation| counted(guard_of(store.clone(), operation));
+    let (before, _) = deployed(Operation::new(PAY).fingerprint(old.clone()));
+    let (after, runs) = deployed(Operation::new(PAY).fingerprint(new.clone()).formerly(old));
+    let (careless, careless_runs) = deployed(Operation::new(PAY).fingerprint(new));
+    let sent_at = |time: u32| format!(r#"{{"amountCents":1999,"sentAt":{time}}}"#);
+
+    let first = send(&before, body("older", sent_at(1))).await;
+    send(&after, body("older", sent_at(1))).await.assert_replay_of(&first);
+    send(&after, body("older", sent_at(2))).await.assert_problem(422, "key-reused");
+    assert_eq!(runs.count(), 0);
+    let first = send(&after, body("newer", sent_at(1))).await;
+    send(&after, body("newer", sent_at(2))).await.assert_replay_of(&first);
+    assert_eq!(runs.count(), 1);
+
+    // Who does not know the rule runs nothing, and says so; a worker of the old version meets the same.
+    for (app, key) in [(&careless, "older"), (&before, "newer")] {
+        let refused = send(app, body(key, sent_at(1))).await;
+        refused.assert_problem(503, "record-unreadable");
+        assert!(refused.header("retry-after").is_some());
+        let hash = record(&store, key).await.unwrap().key.hash().to_string();
+        assert!(logs.lines_with(&hash).iter().any(|line| line.level() == "ERROR"), "{key} is not logged");
+    }
+    assert_eq!(careless_runs.count(), 0);
+}

@@ -1,0 +1,240 @@
+//! Nothing that belongs to a caller is logged: every line is searched, after everything that can go wrong has.
+
+use std::{sync::Arc, time::Duration};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use axum::{Router, http::StatusCode};
+use bytes::Bytes;
+use lambda_idempotency::{
+    executor::{Ending, Executor, Request, Reserved},
+    fingerprint::{Content, FingerprintRule, Fingerprints},
+    key::RecordKey,
+    policy::Operation,
+    store::{Store, dynamodb::DynamoDbStore, memory::MemoryStore},
+    time::{Clock, ManualClock},
+};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::support::{
+    client::{client, connect},
+    faults::{Fault, Faults},
+    http::{Gate, PAY, api, clock, guard_of, order, record_key, send, tenant, until},
+    logs::Logs,
+    on_each_store,
+    payments_api::{PaymentsApi, TestProvider},
+    tables,
+};
+
+on_each_store!(
+    the_guard_logs_hashes_of_keys_and_nothing_that_belongs_to_a_caller,
+    the_payments_function_logs_nothing_that_belongs_to_a_caller,
+);
+
+/// What must not be logged; each holds `mark`, which nothing else does.
+struct Secrets {
+    mark: String,
+    key: String,
+    tenant: String,
+    customer: String,
+    card: String,
+}
+
+impl Secrets {
+    fn new() -> Self {
+        let mark = Uuid::new_v4().simple().to_string();
+        let named = |name: &str| format!("{name}-{mark}");
+        Self {
+            key: named("key"),
+            tenant: named("tenant"),
+            customer: named("customer"),
+            card: named("tok"),
+            mark,
+        }
+    }
+
+    fn order(&self, cents: u32) -> String {
+        let Self { customer, card, .. } = self;
+        json!({ "customerId": customer, "amountCents": cents, "currency": "EUR", "source": card }).to_string()
+    }
+
+    /// The key of one flow.
+    fn key(&self, flow: &str) -> String {
+        format!("{}-{flow}", self.key)
+    }
+
+    fn record_key(&self, flow: &str) -> RecordKey {
+        record_key(&self.tenant, PAY, &self.key(flow))
+    }
+
+    /// Searches every line. The library, the function and Lambda's runtime keep silent at every level. The SDK, its HTTP
+    /// client, and the store that runs in this process log whole requests at DEBUG and TRACE, which nobody who
+    /// turns those on for them can be spared; above that they keep silent too.
+    fn assert_kept(&self, logs: Logs) {
+        const OURS: [&str; 4] = ["lambda_idempotency", "payments", "lambda_http", "lambda_runtime"];
+        for line in logs.lines_with(&self.mark) {
+            let ours = OURS.iter().any(|target| line.target().starts_with(target));
+            let detail = matches!(line.level(), "DEBUG" | "TRACE");
+            assert!(!ours && detail, "a secret is logged: {}", line.text);
+        }
+    }
+}
+
+/// A guarded handler that does what the flow in its key asks for, and the network of its store.
+struct Guarded {
+    app: Router,
+    faults: Faults,
+    clock: ManualClock,
+    gate: Gate,
+    client: aws_sdk_dynamodb::Client,
+    table: String,
+}
+
+impl Guarded {
+    async fn on(endpoint: &str) -> Self {
+        let (faults, clock, gate) = (Faults::new(), clock(), Gate::closed());
+        let table = tables::idempotency_table(&client(endpoint)).await;
+        let faulty = connect(endpoint).http_client(faults.clone()).max_attempts(1).client();
+        let operation = Operation::new(PAY).patience(Duration::ZERO);
+        let store = DynamoDbStore::from_client(faulty, table.clone());
+        let (network, held) = (faults.clone(), gate.clone());
+        let app = api(guard_of(store, operation).clock(clock.clone()), move |parts, body: Bytes| {
+            let (network, held) = (network.clone(), held.clone());
+            async move {
+                let key = parts.headers["idempotency-key"].to_str().unwrap().to_owned();
+                match key.rsplit('-').next().unwrap() {
+                    "panics" => panic!("{key} {body:?}"),
+                    "fails" => return (StatusCode::INTERNAL_SERVER_ERROR, body),
+                    "unwritten" => network.for_all("PutItem", Fault::Status(500)),
+                    "dead" => held.pass().await,
+                    _ => {}
+                }
+                (StatusCode::CREATED, body)
+            }
+        });
+        Self { app, faults, clock, gate, client: client(endpoint), table }
+    }
+
+    async fn pay(&self, secrets: &Secrets, flow: &str, cents: u32) -> (u16, String) {
+        let request = order(&secrets.key(flow)).extension(tenant(&secrets.tenant));
+        send(&self.app, request.body(secrets.order(cents).into()).unwrap()).await.told()
+    }
+}
+
+// R36
+async fn the_guard_logs_hashes_of_keys_and_nothing_that_belongs_to_a_caller(endpoint: &str) {
+    let (logs, secrets) = (Logs::capture(), Secrets::new());
+    let guarded = Guarded::on(endpoint).await;
+    let pay = |flow, cents| guarded.pay(&secrets, flow, cents);
+
+    assert_eq!(pay("kept", 1).await.0, 201);
+    assert_eq!(pay("kept", 1).await.0, 201);
+    assert_eq!(pay("kept", 2).await.0, 422);
+    assert_eq!(pay("panics", 1).await.0, 500);
+    assert_eq!(pay("fails", 1).await.0, 500);
+    assert_eq!(pay("fails", 1).await.0, 409);
+    assert_eq!(pay("unwritten", 1).await.0, 201);
+    for fault in [Fault::Status(500), Fault::AccessDenied, Fault::DropRequest, Fault::Throttle] {
+        guarded.faults.for_all("PutItem", fault);
+        assert_eq!(pay("refused", 1).await.0, 503);
+    }
+    guarded.faults.clear();
+    // The circuit breaker has opened.
+    guarded.clock.advance(Duration::from_secs(3));
+    assert_eq!(pay("corrupt", 1).await.0, 201);
+    let nonsense = AttributeValue::S(secrets.order(1));
+    let update = guarded.client.update_item().table_name(&guarded.table);
+    let update = update
+        .key("pk", AttributeValue::S(secrets.record_key("corrupt").partition_key()))
+        .key("sk", AttributeValue::S("record".to_owned()));
+    let update = update.update_expression("SET attempts = :nonsense, cause = :nonsense");
+    update.expression_attribute_values(":nonsense", nonsense).send().await.unwrap();
+    assert_eq!(pay("corrupt", 1).await, (503, "record-unreadable".to_owned()));
+
+    let dead = pay("dead", 1);
+    let others = async {
+        guarded.gate.reached(1).await;
+        guarded.clock.advance(Duration::from_secs(100));
+        let told = pay("dead", 1).await;
+        guarded.gate.open();
+        told
+    };
+    let (late, told) = tokio::join!(dead, others);
+    assert_eq!((late.0, told), (201, (409, "outcome-unknown".to_owned())));
+
+    secrets.assert_kept(logs);
+    for flow in ["kept", "panics", "unwritten", "refused", "corrupt", "dead"] {
+        let hash = secrets.record_key(flow).hash().to_string();
+        let lines = logs.lines_with(&hash);
+        let told = lines.iter().any(|line| matches!(line.level(), "ERROR" | "WARN"));
+        assert!(told, "nothing is said of `{flow}` by its hash");
+    }
+}
+
+// R36
+async fn the_payments_function_logs_nothing_that_belongs_to_a_caller(endpoint: &str) {
+    let (logs, secrets) = (Logs::capture(), Secrets::new());
+    let provider = TestProvider::start().await;
+    let api = PaymentsApi::on(endpoint, &provider.url).await;
+    // What the provider makes of the card is in the last word of its token.
+    for (flow, status) in
+        [("ok", 201), ("declined", 402), ("500", 500), ("echo", 504), ("hang", 504), ("rejected", 422)]
+    {
+        let mut order: serde_json::Value = serde_json::from_str(&secrets.order(1)).unwrap();
+        order["source"] = format!("{}-{flow}", secrets.card).into();
+        let paid = api.pay(&secrets.tenant, &secrets.key(flow), order.to_string()).await;
+        let status = if flow == "500" { 504 } else { status };
+        assert_eq!(paid.status, status, "{flow}: {paid:?}");
+    }
+    let broken = format!("{{\"customerId\":\"{}\",", secrets.customer);
+    assert_eq!(api.pay(&secrets.tenant, &secrets.key("bad"), broken).await.status, 400);
+    let other = json!({ "source": secrets.card, secrets.customer.clone(): 1 }).to_string();
+    assert_eq!(api.pay(&secrets.tenant, &secrets.key("wrong"), other).await.status, 422);
+
+    let away = PaymentsApi::on(endpoint, "http://127.0.0.1:1").await;
+    assert_eq!(away.pay(&secrets.tenant, &secrets.key("away"), secrets.order(1)).await.status, 503);
+    // The card was charged, and the table of payments is gone.
+    let lost = PaymentsApi::with_ledger(endpoint, &provider.url, "no-such-table").await;
+    assert_eq!(lost.pay(&secrets.tenant, &secrets.key("lost"), secrets.order(1)).await.status, 500);
+    assert_eq!(lost.get(&secrets.tenant, "/payments").await.status, 503);
+    assert_eq!(lost.get(&secrets.tenant, &format!("/payments/{}", secrets.key)).await.status, 503);
+
+    secrets.assert_kept(logs);
+    for flow in ["500", "echo", "hang", "away", "lost"] {
+        let hash = secrets.record_key(flow).hash().to_string();
+        assert!(logs.contains(&hash), "nothing is said of `{flow}` by its hash");
+    }
+}
+
+// R36
+#[tokio::test]
+async fn what_is_printed_for_debugging_shows_nothing_that_belongs_to_a_caller() {
+    let secrets = Secrets::new();
+    let (store, clock) = (Arc::new(MemoryStore::new()), clock());
+    let executor = Executor::with_clock(store.clone(), Operation::new(PAY), Arc::new(clock.clone()));
+    let order = secrets.order(1);
+    let content = Content { target: "POST /payments", json: true, body: order.as_bytes() };
+    let request = Request {
+        key: secrets.record_key("kept"),
+        fingerprints: Fingerprints::of(PAY, &content, &FingerprintRule::new(), &[]),
+        deadline: Some(clock.now()),
+    };
+    let mut printed = vec![format!("{request:?} {:?}", request.key.tenant())];
+
+    let Reserved::Owned(owned) = executor.reserve(&request).await else { panic!("not reserved") };
+    printed.push(format!("{:?} {owned:?} {:?}", owned.execution(), owned.execution().idempotency_key()));
+    let ending = Ending::Completed {
+        status: 201,
+        headers: vec![("location".to_owned(), "/payments/1".to_owned())],
+        body: order.into(),
+    };
+    printed.push(format!("{ending:?}"));
+    printed.push(format!("{:?}", executor.end(owned, ending).await));
+    printed.push(format!("{:?}", store.load(&request.key).await.unwrap()));
+    let replay = executor.reserve(&request).await;
+    printed.push(format!("{replay:?}"));
+    until(|| clock.sleepers() == 0).await;
+    for text in printed {
+        assert!(!text.contains(&secrets.mark), "{text}");
+    }
+}

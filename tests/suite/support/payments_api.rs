@@ -1,0 +1,142 @@
+//! The payments function's API in this process, and a payment provider for it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::State,
+    http::{HeaderMap, Request, StatusCode},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use lambda_http::{RequestExt, request::RequestContext};
+use lambda_idempotency::{http::IDEMPOTENCY_KEY, store::dynamodb::DynamoDbStore};
+use payments::{Config, Ledger, Provider, policy::create_payment, routes};
+use serde_json::{Value, json};
+
+use super::{
+    client::client,
+    http::{Answer, send},
+    tables,
+};
+
+/// Short, because a test waits for it, and much longer than an answer on this machine takes.
+const PROVIDER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The API, with tables of its own.
+pub struct PaymentsApi {
+    pub app: Router,
+    store: DynamoDbStore,
+    ledger: Ledger,
+}
+
+impl PaymentsApi {
+    pub async fn on(endpoint: &str, provider_url: &str) -> Self {
+        let payments = tables::idempotency_table(&client(endpoint)).await;
+        Self::with_ledger(endpoint, provider_url, &payments).await
+    }
+
+    /// With payments in this table.
+    pub async fn with_ledger(endpoint: &str, provider_url: &str, payments: &str) -> Self {
+        let client = client(endpoint);
+        let records = tables::idempotency_table(&client).await;
+        let store = DynamoDbStore::from_client(client.clone(), records);
+        let ledger = Ledger::new(client, payments);
+        let app = routes::router(store.clone(), ledger.clone(), provider(provider_url), create_payment());
+        Self { app, store, ledger }
+    }
+
+    /// The same API and tables with another provider.
+    pub fn behind(&self, provider_url: &str) -> Self {
+        let (store, ledger) = (self.store.clone(), self.ledger.clone());
+        let app = routes::router(store.clone(), ledger.clone(), provider(provider_url), create_payment());
+        Self { app, store, ledger }
+    }
+
+    /// Every route.
+    pub fn routes(&self) -> Vec<routes::Route> {
+        let provider = provider("http://127.0.0.1:1");
+        routes::routes(self.store.clone(), self.ledger.clone(), provider, create_payment())
+    }
+
+    pub async fn pay(&self, tenant: &str, key: &str, order: impl Into<Body>) -> Answer {
+        let request = Request::post("/payments").header("content-type", "application/json");
+        self.send(tenant, request.header(IDEMPOTENCY_KEY, key).body(order.into()).unwrap()).await
+    }
+
+    pub async fn get(&self, tenant: &str, path: &str) -> Answer {
+        self.send(tenant, Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    /// Sends it as API Gateway does once its JWT authorizer has verified that subject.
+    pub async fn send(&self, tenant: &str, request: Request<Body>) -> Answer {
+        let mut event: Value = serde_json::from_str(include_str!("../fixtures/http_api_jwt.json")).unwrap();
+        event["requestContext"]["authorizer"]["jwt"]["claims"]["sub"] = tenant.into();
+        let event = lambda_http::request::from_str(&event.to_string()).expect("an event");
+        let context: RequestContext = event.request_context_ref().expect("its context").clone();
+        send(&self.app, request.with_request_context(context)).await
+    }
+}
+
+fn provider(url: &str) -> Provider {
+    let config = Config {
+        payments_table: String::new(),
+        provider_url: url.parse().expect("a URL"),
+        provider_timeout: PROVIDER_TIMEOUT,
+        lease_grace: Duration::from_secs(1),
+    };
+    Provider::new(&config).expect("a client of the provider")
+}
+
+/// An order that is paid with this card.
+pub fn order(source: &str) -> String {
+    json!({ "customerId": "c-1", "amountCents": 1999, "currency": "EUR", "source": source }).to_string()
+}
+
+/// A provider whose answer is the last word of the card's token; up until the test ends.
+pub struct TestProvider {
+    pub url: String,
+    charges: Charges,
+}
+
+/// The charges, by idempotency key.
+type Charges = Arc<Mutex<HashMap<String, usize>>>;
+
+impl TestProvider {
+    pub async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let charges = Charges::default();
+        let app = Router::new().route("/charges", post(charge)).with_state(charges.clone());
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        Self { url, charges }
+    }
+
+    /// How many charges were made.
+    pub fn charged(&self) -> usize {
+        self.charges.lock().unwrap().len()
+    }
+}
+
+async fn charge(State(charges): State<Charges>, headers: HeaderMap, Json(order): Json<Value>) -> Response {
+    let source = order["source"].as_str().expect("a source");
+    let id = {
+        let key = headers["idempotency-key"].to_str().expect("a key").to_owned();
+        let mut charges = charges.lock().unwrap();
+        let next = charges.len() + 1;
+        *charges.entry(key).or_insert(next)
+    };
+    match source.rsplit('-').next().expect("a word") {
+        "declined" => StatusCode::PAYMENT_REQUIRED.into_response(),
+        "rejected" => StatusCode::UNPROCESSABLE_ENTITY.into_response(),
+        "500" => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        "hang" => std::future::pending().await,
+        "echo" => (StatusCode::CREATED, Json(json!(source))).into_response(),
+        _ => (StatusCode::CREATED, Json(json!({ "id": format!("ch_{id}") }))).into_response(),
+    }
+}
