@@ -94,8 +94,11 @@ impl Provider {
     }
 }
 
-/// An error with what is behind it, without its URL.
+/// An error with what is behind it, without its URL, and without what the provider said: it may repeat what was sent.
 fn causes(error: &reqwest::Error) -> String {
+    if error.is_decode() {
+        return "the answer is no charge".to_owned();
+    }
     let first: &dyn Error = error;
     let causes = std::iter::successors(first.source(), |cause| (*cause).source()).map(ToString::to_string);
     let kind = if error.is_timeout() { "no answer in time" } else { "the connection broke" };
