@@ -96,6 +96,10 @@ impl Provider {
 
 /// An error with what is behind it, without its URL.
 fn causes(error: &reqwest::Error) -> String {
+    if error.is_decode() {
+        // Not what is behind it: that repeats what the provider wrote, and a provider can write the card's token.
+        return "its answer cannot be read".to_owned();
+    }
     let first: &dyn Error = error;
     let causes = std::iter::successors(first.source(), |cause| (*cause).source()).map(ToString::to_string);
     let kind = if error.is_timeout() { "no answer in time" } else { "the connection broke" };
