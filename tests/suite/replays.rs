@@ -8,7 +8,7 @@ use axum::{
 };
 use lambda_idempotency::{
     executor::Execution,
-    http::{Idempotency, SAFE_HEADERS},
+    http::{Idempotency, Outcome, SAFE_HEADERS},
     policy::Operation,
     record::CLOCK_SKEW,
     store::memory::MemoryStore,
@@ -179,7 +179,6 @@ async fn an_answer_past_its_time_is_gone_and_the_key_runs_again(endpoint: &str) 
 // R26
 #[tokio::test]
 async fn an_attempt_that_follows_hands_on_the_same_downstream_key() {
-    use lambda_idempotency::http::Outcome;
     let store = Arc::new(MemoryStore::new());
     let app = api(guard(store.clone()), |parts, _| async move {
         let execution: &Execution = execution(&parts);
