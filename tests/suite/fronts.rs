@@ -1,14 +1,11 @@
 //! Every HTTP front of Lambda, as its events come in and its answers go out, through `lambda_http`'s own conversions;
 //! in front of an axum router and of a plain `service_fn` handler.
 
-use std::{fmt::Debug, rc::Rc, sync::Arc};
+use std::sync::Arc;
 
 use aws_smithy_types::base64;
 use axum::{Router, http::request::Parts, response::IntoResponse, routing::post};
-use futures_util::{FutureExt, future::LocalBoxFuture};
-use lambda_http::{
-    Adapter, Body, Context, LambdaEvent, Request, Service, request::LambdaRequest, service_fn,
-};
+use lambda_http::{Body, Context, Request, service_fn};
 use lambda_idempotency::{
     executor::Execution,
     http::{
@@ -19,10 +16,11 @@ use lambda_idempotency::{
     store::{Store, memory::MemoryStore},
 };
 use serde_json::{Value, json};
-use tower::{Layer, ServiceExt};
+use tower::Layer;
 
 use crate::support::{
     http::{Counter, PAY, dynamodb, record_key},
+    lambda::{Function, deliver, deliver_in, function},
     on_each_store,
 };
 
@@ -73,7 +71,8 @@ impl Front {
         let context = event["requestContext"].as_object_mut().expect("every event has a context");
         context.remove("authorizer");
         if let Some(identity) = context.get_mut("identity") {
-            *identity = json!({ "sourceIp": "192.0.2.7", "userAgent": "curl/8.5.0" });
+            // An API key alone verifies nobody, and brings the account of its owner all the same.
+            *identity = json!({ "accountId": "210987654321", "apiKey": "k-1", "sourceIp": "192.0.2.7" });
         }
         event
     }
@@ -85,23 +84,6 @@ impl Front {
         let guard = Idempotency::new(store.clone(), Operation::new(PAY)).tenant(by);
         [of_a_router(guard.clone()), of_a_plain_handler(guard)]
     }
-}
-
-/// A function as the runtime calls it, with what it gives back as Lambda sees it.
-type Function = Rc<dyn Fn(LambdaEvent<LambdaRequest>) -> LocalBoxFuture<'static, Value>>;
-
-fn function<S, R, E>(service: S) -> Function
-where
-    S: Service<Request, Response = R, Error = E> + Clone + 'static,
-    S::Future: Send + 'static,
-    R: lambda_http::IntoResponse + 'static,
-    E: Debug + 'static,
-{
-    Rc::new(move |event| {
-        let answer = Adapter::from(service.clone()).oneshot(event);
-        let answer = async { serde_json::to_value(answer.await.expect("the function answers")) };
-        answer.map(|answer| answer.expect("an answer is JSON")).boxed_local()
-    })
 }
 
 fn of_a_router<S: Store, T: TenantResolver>(guard: Idempotency<S, T>) -> (Function, Counter) {
@@ -138,40 +120,6 @@ fn of_a_plain_handler<S: Store, T: TenantResolver>(guard: Idempotency<S, T>) -> 
         }
     };
     (function(guard.layer(service_fn(create))), runs)
-}
-
-async fn deliver(function: &Function, event: &Value) -> Answer {
-    deliver_in(function, event, Context::default()).await
-}
-
-async fn deliver_in(function: &Function, event: &Value, context: Context) -> Answer {
-    let request = serde_json::from_value(event.clone()).expect("an event of a known front");
-    Answer(function(LambdaEvent::new(request, context)).await)
-}
-
-/// What Lambda hands to the front.
-#[derive(Debug)]
-struct Answer(Value);
-
-impl Answer {
-    fn status(&self) -> u64 {
-        self.0["statusCode"].as_u64().expect("a status")
-    }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        let single = self.0["headers"].get(name);
-        single.or_else(|| self.0["multiValueHeaders"].get(name)?.get(0))?.as_str()
-    }
-
-    /// The body, which is text and not base64.
-    fn text(&self) -> &str {
-        assert_eq!(self.0["isBase64Encoded"], false, "{self:?}");
-        self.0["body"].as_str().expect("a body")
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(self.text()).expect("a body of JSON")
-    }
 }
 
 // R2, R7, R13

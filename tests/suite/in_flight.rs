@@ -9,8 +9,10 @@ use axum::{
     http::Request,
     routing::get,
 };
+use lambda_http::{Context, RequestExt};
 use lambda_idempotency::{
     http::{Profile, operation_status},
+    key::Tenant,
     policy::{Operation, WhileInFlight},
     record::CLOCK_SKEW,
     store::{Store, dynamodb::DynamoDbStore, memory::MemoryStore},
@@ -134,7 +136,7 @@ fn status_api<S: Store + Clone>(store: S, clock: ManualClock) -> Router {
     let show = move |Path(key): Path<String>, Query(which): Query<Which>, request: Request<Body>| {
         let (store, clock) = (store.clone(), clock.clone());
         async move {
-            let caller = request.extensions().get::<lambda_idempotency::key::Tenant>().unwrap();
+            let caller = request.extensions().get::<Tenant>().unwrap();
             let key = record_key(caller.as_str(), &which.operation, &key);
             operation_status(&store, &key, clock.now(), &Profile::default()).await.map(Body::new)
         }
@@ -196,7 +198,6 @@ async fn a_duplicate_that_has_waited_long_enough_is_refused() {
 // R9, T21
 #[tokio::test]
 async fn a_duplicate_stops_waiting_before_its_own_invocation_ends() {
-    use lambda_http::{Context, RequestExt};
     let clock = clock();
     let operation = Operation::new(PAY).while_in_flight(WhileInFlight::Wait(Duration::from_secs(60)));
     let guard = guard_of(Arc::new(MemoryStore::new()), operation).clock(clock.clone());

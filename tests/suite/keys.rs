@@ -1,14 +1,14 @@
 //! Which requests are guarded, which keys are taken, and that no two callers meet in one record.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use axum::http::{HeaderValue, Method, Request};
 use lambda_idempotency::{
+    executor::Execution,
     http::{IDEMPOTENCY_KEY, KeySyntax, Profile},
     policy::Operation,
-    store::memory::MemoryStore,
+    store::{Store, memory::MemoryStore},
 };
-use std::sync::Arc;
 
 use crate::support::{
     http::{
@@ -17,7 +17,6 @@ use crate::support::{
     },
     on_each_store,
 };
-use lambda_idempotency::store::Store;
 
 on_each_store!(
     a_key_means_something_to_one_tenant_and_one_operation_only,
@@ -118,7 +117,7 @@ async fn a_keyless_request_is_never_run_nor_hashed_into_one_shared_record() {
 async fn methods_that_are_not_guarded_pass_untouched_and_leave_no_record(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let app = api(guard(store.clone()), |parts, body| async move {
-        assert!(parts.extensions.get::<lambda_idempotency::executor::Execution>().is_none());
+        assert!(parts.extensions.get::<Execution>().is_none());
         assert_eq!(parts.headers["idempotency-key"], "order-1, order-2; no key at all");
         ([("set-cookie", "a=b")], body)
     });

@@ -2,29 +2,28 @@
 
 use std::sync::Arc;
 
-use axum::http::StatusCode;
+use axum::{Router, http::StatusCode};
 use lambda_idempotency::{
     http::{Outcome, Profile},
     policy::{Operation, ServerErrors},
-    record::State,
+    record::{Record, State},
     store::{Store, memory::MemoryStore},
 };
 
 use crate::support::{
     http::{
         Answer, Counter, Gate, Guard, PAY, TENANT, api, dynamodb, guard, guard_of, order, pay, pay_other,
-        record, record_key, send, state,
+        record, record_key, send, state, unkeyed,
     },
     on_each_store,
 };
-use axum::Router;
 
 on_each_store!(
     another_request_under_the_same_key_is_a_mismatch_in_every_state,
     each_profile_treats_a_5xx_its_way,
 );
 
-/// Answers with the status that the body's first word says, and counts.
+/// Answers with the status that the request asks for, and counts.
 fn echo<S: Store>(guard: Guard<S>) -> (Router, Counter) {
     let runs = Counter::default();
     let counter = runs.clone();
@@ -94,7 +93,7 @@ async fn another_request_under_the_same_key_is_a_mismatch_in_every_state(endpoin
     }
 }
 
-async fn pending(store: &impl Store, like: &str, key: &str) -> lambda_idempotency::record::Record {
+async fn pending(store: &impl Store, like: &str, key: &str) -> Record {
     let mut record = record(store, like).await.unwrap();
     record.key = record_key(TENANT, PAY, key);
     record.state = State::Pending;
@@ -122,7 +121,7 @@ async fn each_profile_speaks_its_own_codes() {
         let other = send(&app, pay_other("order-1")).await;
         other.assert_problem(mismatch, "key-reused");
         assert_eq!(other.json()["code"], reused);
-        let keyless = crate::support::http::unkeyed().body("{}".into()).unwrap();
+        let keyless = unkeyed().body("{}".into()).unwrap();
         send(&app, keyless).await.assert_problem(400, "key-missing");
         gate.open();
         first.await.unwrap();

@@ -1,12 +1,17 @@
 //! Many requests at one instant, and several guards in one process.
 
 use axum::{
-    Router,
+    Extension, Router,
     body::Body,
     http::{Request, StatusCode},
+    response::IntoResponse,
 };
 use futures_util::future::join_all;
-use lambda_idempotency::{policy::Operation, store::dynamodb::DynamoDbStore};
+use lambda_idempotency::{
+    http::Outcome,
+    policy::Operation,
+    store::{Store, dynamodb::DynamoDbStore},
+};
 
 use crate::support::{
     client::client,
@@ -15,7 +20,6 @@ use crate::support::{
     },
     on_each_store, tables,
 };
-use lambda_idempotency::store::Store;
 
 on_each_store!(
     of_a_hundred_requests_at_once_one_is_executed,
@@ -75,8 +79,6 @@ async fn of_a_hundred_requests_at_once_one_is_executed(endpoint: &str) {
 
 // R10, T20
 async fn of_a_hundred_retries_at_once_one_takes_over(endpoint: &str) {
-    use axum::{Extension, response::IntoResponse};
-    use lambda_idempotency::http::Outcome;
     let store = dynamodb(endpoint).await;
     let runs = Counter::default();
     let counter = runs.clone();

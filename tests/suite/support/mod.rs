@@ -8,6 +8,7 @@ pub mod embedded;
 pub mod faults;
 pub mod guarded;
 pub mod http;
+pub mod lambda;
 pub mod local_cloud;
 pub mod logs;
 pub mod meter;
