@@ -1,7 +1,7 @@
 //! The [`Execution`] as an argument of axum handlers.
 
 use ::axum::{body::Body, extract::FromRequestParts};
-use ::http::{Response, StatusCode, request::Parts};
+use ::http::{Response, request::Parts};
 
 use crate::{
     executor::Execution,
@@ -15,7 +15,7 @@ impl<S: Sync> FromRequestParts<S> for Execution {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
         parts.extensions.get::<Self>().cloned().ok_or_else(|| {
             tracing::error!("a handler that takes an Execution stands on a route without a guard");
-            let problem = Problem::new(ProblemType::NotGuarded, StatusCode::INTERNAL_SERVER_ERROR);
+            let problem = Problem::new(ProblemType::NotGuarded);
             problem.into_response(&Profile::default()).map(Body::new)
         })
     }

@@ -44,7 +44,7 @@ pub enum KeyError {
 
 macro_rules! shown_as_hash {
     ($type:ty) => {
-        /// Shows a hash: keys and tenants do not belong into logs (R36).
+        /// Shows a hash: keys and tenants do not belong into logs.
         impl fmt::Debug for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{}({})", stringify!($type), KeyHash::of(&self.0))
@@ -53,7 +53,7 @@ macro_rules! shown_as_hash {
     };
 }
 
-/// The client's name for one intended effect. Opaque; made by the client, never by the server (R1).
+/// The client's name for one intended effect. Opaque; made by the client, never by the server.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(Arc<str>);
 
@@ -80,7 +80,7 @@ impl IdempotencyKey {
     }
 }
 
-/// Who the caller is, as something that verified the caller says (R2).
+/// Who the caller is, as something that verified the caller says.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Tenant(Arc<str>);
 
@@ -181,7 +181,7 @@ impl RecordKey {
     /// The partition key: `tenant#operation#key`, with `#` and `%` of the tenant written as `%23` and `%25`.
     ///
     /// No two different triples share one. Neither the escaped tenant nor the operation can hold a `#`, so the first
-    /// two `#` are the separators, whatever the key holds (T15). It starts with the tenant, so that an IAM policy can
+    /// two `#` are the separators, whatever the key holds. It starts with the tenant, so that an IAM policy can
     /// bind a caller to `tenant#*` by `dynamodb:LeadingKeys`.
     pub fn partition_key(&self) -> String {
         let (tenant, operation, key) = (self.tenant.as_str(), self.operation.as_str(), self.key.as_str());
@@ -219,11 +219,11 @@ impl RecordKey {
         KeyHash::of(&self.partition_key())
     }
 
-    /// The key to hand on to the downstream service that `phase` calls (R26).
+    /// The key to hand on to the downstream service that `phase` calls.
     ///
     /// The same in every attempt, so that a provider that honours idempotency keys acts once, even after this record
-    /// has expired or the table was restored to an earlier time (T29), for as long as the operation's fingerprint rule
-    /// stays. Another phase, and another request under the same key, get another one (T33).
+    /// has expired or the table was restored to an earlier time, for as long as the operation's fingerprint rule
+    /// stays. Another phase, and another request under the same key, get another one.
     pub fn downstream_key(&self, fingerprint: &Fingerprint, phase: &str) -> String {
         let mut hash = Sha256::new_with_prefix(b"lambda-idempotency downstream key\0");
         for part in [self.partition_key().as_bytes(), fingerprint.digest(), phase.as_bytes()] {

@@ -1,4 +1,4 @@
-//! How long an execution owns its record (R18).
+//! How long an execution owns its record.
 //!
 //! ```text
 //! reserve            Lambda deadline      + grace
@@ -17,7 +17,7 @@ use crate::{policy::Operation, time::Timestamp};
 /// further away is none.
 pub const FURTHEST_DEADLINE: Duration = Duration::from_secs(2 * 900);
 
-/// A Lambda deadline that can be one: after now and within [`FURTHEST_DEADLINE`] (T8).
+/// A Lambda deadline that can be one: after now and within [`FURTHEST_DEADLINE`].
 ///
 /// The runtime's emulators send 0 or ten minutes after 1970, and a clock that is off can make anything of it. None of
 /// these ends the lease, and none makes it endless: the operation's own lease counts instead.

@@ -46,7 +46,7 @@ pub const RESERVE_REPLAY: &str = "api.idempotency.reserve.replay.count";
 /// Duplicates of operations in flight.
 pub const RESERVE_IN_PROGRESS: &str = "api.idempotency.reserve.in_progress.count";
 
-/// Keys that came back with another request: a client's mistake, or an attack (R4).
+/// Keys that came back with another request: a client's mistake, or an attack.
 pub const RESERVE_KEY_MISUSE: &str = "api.idempotency.reserve.key_misuse.count";
 
 /// Executions after one that certainly did nothing.
@@ -55,7 +55,7 @@ pub const RESERVE_FAILED_RETRY: &str = "api.idempotency.reserve.failed_retry.cou
 /// Duplicates of operations whose outcome is not known.
 pub const RESERVE_UNKNOWN: &str = "api.idempotency.reserve.unknown.count";
 
-/// Calls of the store that failed (R16).
+/// Calls of the store that failed.
 pub const STORE_ERROR: &str = "api.idempotency.store.error.count";
 
 /// Records whose worker was given up for dead: each stands for a crash.

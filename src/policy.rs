@@ -23,7 +23,7 @@ pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
 /// What clients are told to wait while an operation is in flight.
 pub const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What happens to a record whose worker's lease is over (R11).
+/// What happens to a record whose worker's lease is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseOver {
@@ -32,11 +32,12 @@ pub enum LeaseOver {
     Unknown,
     /// The next caller runs it again. For effects that are naturally idempotent only: the first worker may still live.
     RunAgain,
-    /// The next caller resumes after the last recovery point. An operation without recovery points has one, its start.
+    /// The next caller resumes after the last recovery point. An operation without recovery points has one, its start: it
+    /// runs again, and what is said of [`RunAgain`](Self::RunAgain) holds.
     Resume,
 }
 
-/// What a duplicate of an operation in flight gets (R9).
+/// What a duplicate of an operation in flight gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhileInFlight {
@@ -49,7 +50,7 @@ pub enum WhileInFlight {
     Wait(Duration),
 }
 
-/// What a handler's 5xx says about its effect, where the handler itself says nothing (R13).
+/// What a handler's 5xx says about its effect, where the handler itself says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerErrors {
@@ -114,7 +115,7 @@ impl Operation {
         }
     }
 
-    /// How long an answer is replayed, counted from completion (R17).
+    /// How long an answer is replayed, counted from completion.
     ///
     /// # Panics
     /// Where `retain` is zero: nothing would be a duplicate.
@@ -125,14 +126,14 @@ impl Operation {
         self
     }
 
-    /// How long a worker owns the record where no Lambda deadline says it (R18).
+    /// How long a worker owns the record where no Lambda deadline says it.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long after deadline or lease a worker is still taken for alive (T28).
+    /// How long after deadline or lease a worker is still taken for alive.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
@@ -185,7 +186,7 @@ impl Operation {
         self
     }
 
-    /// The shortest idempotency key taken, in characters (R1): 16 is advised for payments.
+    /// The shortest idempotency key taken, in characters: 16 is advised for payments.
     #[must_use]
     pub fn minimum_key_length(mut self, characters: usize) -> Self {
         self.minimum_key_length = characters;
@@ -199,7 +200,7 @@ impl Operation {
         self
     }
 
-    /// A rule that older records may have, so that a deployment may change it while retries are on their way (T36).
+    /// A rule that older records may have, so that a deployment may change it while retries are on their way.
     /// Needed for as long as records are retained.
     #[must_use]
     pub fn formerly(mut self, rule: FingerprintRule) -> Self {

@@ -1,4 +1,4 @@
-//! A circuit breaker: while the store is down, requests are refused at once and do not wait for it (R16).
+//! A circuit breaker: while the store is down, requests are refused at once and do not wait for it.
 //!
 //! Three numbers and a clock that tests hold: the crates for it bring clocks of their own.
 

@@ -34,7 +34,7 @@ pub enum Ending {
 }
 
 impl fmt::Debug for Ending {
-    /// Without headers and body (R36).
+    /// Without headers and body.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Completed { status, .. } => write!(f, "Completed({status})"),
@@ -158,7 +158,7 @@ impl<S: Store> Executor<S> {
     }
 
     /// Finds a place for the body: in the record while that costs nothing, else outside, else nowhere. The effect is
-    /// recorded as completed in every case (R14, T16).
+    /// recorded as completed in every case.
     async fn keep(
         &self,
         record: &Record,

@@ -65,7 +65,7 @@ impl Execution {
     }
 
     /// The key to hand on to the downstream service that `phase` calls: the same in every attempt, another for every
-    /// phase (R26, T33). Give each external call of a handler a phase of its own.
+    /// phase. Give each external call of a handler a phase of its own.
     pub fn downstream_key(&self, phase: &str) -> String {
         self.0.key.downstream_key(&self.0.fingerprint, phase)
     }

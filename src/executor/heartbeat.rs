@@ -1,4 +1,4 @@
-//! Extends the lease while a handler runs, for work of unknown length (R18).
+//! Extends the lease while a handler runs, for work of unknown length.
 
 use std::{sync::Arc, time::Duration};
 

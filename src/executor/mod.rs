@@ -26,7 +26,7 @@ pub use execution::{Execution, Owned};
 pub use reserve::{Replay, Reserved};
 
 /// The longest time that one step waits for the store, whatever time-outs its client has. A write that is given up
-/// may still be applied; its condition and its revision keep that harmless (T17).
+/// may still be applied; its condition and its revision keep that harmless.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is left of an invocation's time for its answer.

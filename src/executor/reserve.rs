@@ -56,7 +56,7 @@ pub struct Replay {
 }
 
 impl fmt::Debug for Replay {
-    /// Without the body (R36).
+    /// Without the body.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Replay").field("status", &self.response.status).finish_non_exhaustive()
     }
@@ -248,7 +248,7 @@ impl<S: Store> Executor<S> {
 
     /// Releases a reservation that was perhaps applied and is certainly not executed, so that a passing fault of the
     /// store leaves nothing to reconcile. In the background, for as long as the operation's patience: the caller has its
-    /// answer. Where the reservation lands later still, its lease ends it as `unknown` (T4).
+    /// answer. Where the reservation lands later still, its lease ends it as `unknown`.
     fn take_back(&self, reserved: Record) {
         let executor = self.clone();
         tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! The canonical form of a JSON body: one text for all the ways of writing one value (R3).
+//! The canonical form of a JSON body: one text for all the ways of writing one value.
 //!
 //! 1. The form is that of RFC 8785 (JCS): members sorted by the UTF-16 code units of their names, no white space,
 //!    strings with the fewest escapes.

@@ -1,4 +1,4 @@
-//! The fingerprint of a request: what tells a retry from another request under the same key (R3).
+//! The fingerprint of a request: what tells a retry from another request under the same key.
 
 mod canonical;
 
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 pub use canonical::{JsonPointer, JsonPointerError};
 
 /// The version of the canonical form below. A change to it, or to `canonical`, needs a new number here, and the old
-/// one kept for as long as records of it can live (T36).
+/// one kept for as long as records of it can live.
 const FORM: u8 = 1;
 
 /// SHA-256 over operation and request, with the rule that made it.
@@ -120,7 +120,7 @@ pub struct Content<'a> {
     pub body: &'a [u8],
 }
 
-/// A request's fingerprint by the rule of today, and by the rules that older records may have (T36).
+/// A request's fingerprint by the rule of today, and by the rules that older records may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprints {
     current: Fingerprint,

@@ -1,4 +1,4 @@
-//! Bodies of requests: read once for the fingerprint, handed on as they came (T24).
+//! Bodies of requests: read once for the fingerprint, handed on as they came.
 
 use std::future::Future;
 

@@ -6,7 +6,7 @@ use sfv::{BareItem, Item, List, Parser};
 use super::IDEMPOTENCY_KEY;
 use crate::key::{IdempotencyKey, KeyError};
 
-/// How the key may be written (R1).
+/// How the key may be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeySyntax {
@@ -19,39 +19,39 @@ pub enum KeySyntax {
     Either,
 }
 
-/// Why a request has no usable key.
+/// Why a request has no usable key, in words for its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyHeaderError {
     /// There is none.
-    #[error("the request has no Idempotency-Key header")]
+    #[error("The request has no Idempotency-Key header")]
     Missing,
     /// The header is there more than once.
-    #[error("the request has more than one Idempotency-Key header")]
+    #[error("The request has more than one Idempotency-Key header")]
     Repeated,
     /// The value is a list, or several lines that a gateway made one.
-    #[error("the Idempotency-Key is a list; send one key")]
+    #[error("The Idempotency-Key is a list")]
     List,
     /// The item has parameters.
-    #[error("the Idempotency-Key has parameters; send the key alone")]
+    #[error("The Idempotency-Key has parameters")]
     Parameters,
     /// The value is an item, but no String.
-    #[error("the Idempotency-Key must be a string in double quotes")]
+    #[error("The Idempotency-Key must be a string in double quotes")]
     NotAString,
     /// The value begins as a String and is none.
-    #[error("the Idempotency-Key begins with a double quote and is not a well-formed string")]
+    #[error("The Idempotency-Key begins with a double quote and is not a well-formed string")]
     Malformed,
     /// It holds a byte that may not stand there.
-    #[error("the Idempotency-Key holds a byte outside visible ASCII")]
+    #[error("The Idempotency-Key holds a byte outside visible ASCII")]
     Character,
     /// It is empty.
-    #[error("the Idempotency-Key is empty")]
+    #[error("The Idempotency-Key is empty")]
     Empty,
     /// It is too long.
-    #[error("the Idempotency-Key is longer than {0} characters")]
+    #[error("The Idempotency-Key is longer than {0} characters")]
     TooLong(usize),
     /// It is shorter than the operation takes.
-    #[error("the Idempotency-Key is shorter than {0} characters")]
+    #[error("The Idempotency-Key is shorter than {0} characters")]
     TooShort(usize),
 }
 

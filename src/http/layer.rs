@@ -11,10 +11,10 @@ use crate::{executor::Executor, policy::Operation, store::Store, time::Clock};
 /// Guards the POST and PATCH requests of what it wraps: the effect of each idempotency key happens once.
 ///
 /// The decision, in order:
-/// 1. GET, HEAD, PUT, DELETE and the like pass untouched (R5).
+/// 1. GET, HEAD, PUT, DELETE and the like pass untouched.
 /// 2. No verified tenant: 401. No key: 400. A key that is none: 400.
 /// 3. The key is reserved. What is known is answered: a replay, a mismatch, in flight, unknown, the store unavailable.
-/// 4. The handler runs, to its end even if the client has gone (T35), with an [`Execution`](crate::executor::Execution)
+/// 4. The handler runs, to its end even if the client has gone, with an [`Execution`](crate::executor::Execution)
 ///    in the request's extensions.
 /// 5. Its answer is kept, or its failure is written down as what it is.
 ///

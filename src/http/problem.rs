@@ -72,6 +72,21 @@ impl ProblemType {
         format!("{TYPE_PREFIX}{}", self.name())
     }
 
+    /// The status that it has where the profile says nothing else.
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::KeyMissing | Self::KeyMalformed | Self::BodyUnreadable => StatusCode::BAD_REQUEST,
+            Self::TenantMissing => StatusCode::UNAUTHORIZED,
+            Self::OperationNotFound => StatusCode::NOT_FOUND,
+            Self::InFlight | Self::OutcomeUnknown => StatusCode::CONFLICT,
+            Self::OperationExpired => StatusCode::GONE,
+            Self::BodyTooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::NotGuarded => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::StoreUnavailable | Self::RecordUnreadable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
     const fn title(self) -> &'static str {
         match self {
             Self::KeyMissing => "This operation needs an Idempotency-Key",
@@ -125,7 +140,7 @@ impl ProblemType {
 #[derive(Clone, Debug)]
 pub struct Problem {
     problem: ProblemType,
-    status: StatusCode,
+    status: Option<StatusCode>,
     detail: Option<String>,
     reason: Option<&'static str>,
     retry_after: Option<Duration>,
@@ -143,9 +158,16 @@ struct Document<'a> {
 }
 
 impl Problem {
-    /// A problem of this type, with this status.
-    pub fn new(problem: ProblemType, status: StatusCode) -> Self {
-        Self { problem, status, detail: None, reason: None, retry_after: None }
+    /// A problem of this type.
+    pub fn new(problem: ProblemType) -> Self {
+        Self { problem, status: None, detail: None, reason: None, retry_after: None }
+    }
+
+    /// Answers with this status, whatever the profile says.
+    #[must_use]
+    pub fn status(mut self, status: StatusCode) -> Self {
+        self.status = Some(status);
+        self
     }
 
     /// Says what is wrong in particular. Nothing internal, and nothing that the client sent.
@@ -172,10 +194,11 @@ impl Problem {
     /// The response, in the words of `profile`.
     pub fn into_response(self, profile: &Profile) -> Response<Full<Bytes>> {
         let advice = self.problem.advice();
+        let status = self.status.unwrap_or_else(|| profile.status_of(self.problem));
         let document = Document {
             r#type: self.problem.uri(),
             title: self.problem.title(),
-            status: self.status.as_u16(),
+            status: status.as_u16(),
             detail: match self.detail {
                 Some(detail) => format!("{detail}. {advice}"),
                 None => advice.to_owned(),
@@ -186,11 +209,11 @@ impl Problem {
         // Strings and a number: this cannot fail; an empty body with the right status would still be true.
         let body = serde_json::to_vec(&document).unwrap_or_default();
         let mut response = Response::new(Full::new(Bytes::from(body)));
-        *response.status_mut() = self.status;
+        *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if self.status == StatusCode::UNAUTHORIZED {
+        if status == StatusCode::UNAUTHORIZED {
             // RFC 9110, section 15.5.2, wants one; what verified the caller, or did not, stands before the function.
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

@@ -1,4 +1,4 @@
-//! Contract profiles: which codes and headers an API speaks (R6).
+//! Contract profiles: which codes and headers an API speaks.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::policy::ServerErrors;
 ///
 /// | | IETF draft | Stripe v1 | ACP |
 /// | --- | --- | --- | --- |
-/// | key missing or malformed | 400 | 400 | 400 |
+/// | key missing or malformed | 400 | 400 | 400 `idempotency_key_required` |
 /// | same key, other request | 422 | 400 `idempotency_error` | 422 `idempotency_conflict` |
 /// | in flight | 409 | 409 `idempotency_key_in_use` | 409 `idempotency_in_flight` |
 /// | outcome unknown | 409 | 409 | 409 |
@@ -19,17 +19,15 @@ use crate::policy::ServerErrors;
 ///
 /// ```
 /// use http::StatusCode;
-/// use lambda_idempotency::http::Profile;
+/// use lambda_idempotency::http::{ProblemType, Profile};
 ///
 /// let profile = Profile::ietf_draft()
 ///     .documentation("https://api.example.com/docs/idempotency")
-///     .mismatch(StatusCode::CONFLICT);
+///     .status(ProblemType::KeyReused, StatusCode::CONFLICT);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Profile {
-    pub(super) mismatch: StatusCode,
-    pub(super) in_flight: StatusCode,
-    pub(super) unknown: StatusCode,
+    statuses: Vec<(ProblemType, StatusCode)>,
     pub(super) server_errors: ServerErrors,
     pub(super) key_syntax: KeySyntax,
     pub(super) documentation: Option<Cow<'static, str>>,
@@ -41,9 +39,7 @@ impl Profile {
     /// 400, 409 and 422, as `application/problem+json`.
     pub fn ietf_draft() -> Self {
         Self {
-            mismatch: StatusCode::UNPROCESSABLE_ENTITY,
-            in_flight: StatusCode::CONFLICT,
-            unknown: StatusCode::CONFLICT,
+            statuses: Vec::new(),
             server_errors: ServerErrors::Reconcile,
             key_syntax: KeySyntax::Either,
             documentation: None,
@@ -55,7 +51,7 @@ impl Profile {
     /// and a 5xx is the answer like any other.
     pub fn stripe() -> Self {
         Self {
-            mismatch: StatusCode::BAD_REQUEST,
+            statuses: vec![(ProblemType::KeyReused, StatusCode::BAD_REQUEST)],
             server_errors: ServerErrors::Keep,
             codes: |problem| match problem {
                 ProblemType::KeyReused => "idempotency_error",
@@ -79,24 +75,11 @@ impl Profile {
         }
     }
 
-    /// The status for another request under the same key.
+    /// Answers this problem with another status. That of [`ProblemType::OutcomeUnknown`] is for retries; a handler that
+    /// breaks is answered with 500.
     #[must_use]
-    pub fn mismatch(mut self, status: StatusCode) -> Self {
-        self.mismatch = status;
-        self
-    }
-
-    /// The status for a duplicate of an operation in flight.
-    #[must_use]
-    pub fn in_flight(mut self, status: StatusCode) -> Self {
-        self.in_flight = status;
-        self
-    }
-
-    /// The status for a duplicate of an operation whose outcome is not known.
-    #[must_use]
-    pub fn unknown(mut self, status: StatusCode) -> Self {
-        self.unknown = status;
+    pub fn status(mut self, problem: ProblemType, status: StatusCode) -> Self {
+        self.statuses.push((problem, status));
         self
     }
 
@@ -119,6 +102,12 @@ impl Profile {
         assert!(fits, "documentation({url:?}) is no URL that can stand in a Link header");
         self.documentation = Some(url);
         self
+    }
+
+    /// The status that was chosen last, or the one that the type has.
+    pub(super) fn status_of(&self, problem: ProblemType) -> StatusCode {
+        let chosen = self.statuses.iter().rev().find(|(chosen, _)| *chosen == problem);
+        chosen.map_or_else(|| problem.status(), |(_, status)| *status)
     }
 
     pub(super) fn code(&self, problem: ProblemType) -> &'static str {

@@ -13,7 +13,7 @@ use http_body_util::Full;
 use super::{IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY};
 use crate::{executor::Replay, time::Timestamp};
 
-/// The headers that are kept with a response, and no others (T26): they describe the content and where it is. What
+/// The headers that are kept with a response, and no others: they describe the content and where it is. What
 /// belongs to one connection, one moment or one caller (`Set-Cookie`, `Authorization`, `Date`, hop-by-hop headers) is
 /// not replayed. Add your own with [`Idempotency::keep_header`](super::Idempotency::keep_header).
 pub const SAFE_HEADERS: [HeaderName; 11] = [

@@ -1,6 +1,6 @@
 //! A request as the guard understands it: parsed once, before anything is done.
 
-use http::{StatusCode, Uri, header::CONTENT_TYPE, request::Parts};
+use http::{Uri, header::CONTENT_TYPE, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
@@ -14,22 +14,21 @@ use crate::{
     time::Timestamp,
 };
 
-/// Parses what the guard needs, as the request came (T24).
+/// Parses what the guard needs, as the request came.
 pub(super) async fn understand<S: Store, T: TenantResolver, B: GuardedBody>(
     guard: &Idempotency<S, T>,
     parts: &Parts,
     body: B,
 ) -> Result<(Request, B), Problem> {
     let operation = guard.operation();
-    let tenant = (guard.resolver().tenant(parts))
-        .ok_or_else(|| Problem::new(ProblemType::TenantMissing, StatusCode::UNAUTHORIZED))?;
+    let tenant = (guard.resolver().tenant(parts)).ok_or_else(|| Problem::new(ProblemType::TenantMissing))?;
     let key = guard.settings().profile.key_syntax.key(&parts.headers, operation.shortest_key()).map_err(
         |error| {
             let problem = match error {
                 KeyHeaderError::Missing => ProblemType::KeyMissing,
                 _ => ProblemType::KeyMalformed,
             };
-            Problem::new(problem, StatusCode::BAD_REQUEST).detail(error.to_string()).reason(error.reason())
+            Problem::new(problem).detail(error.to_string()).reason(error.reason())
         },
     )?;
     let target = target(parts);
@@ -39,8 +38,8 @@ pub(super) async fn understand<S: Store, T: TenantResolver, B: GuardedBody>(
         Fingerprints::of(operation.name().as_str(), &content, operation.rule(), operation.former_rules())
     };
     let (fingerprints, body) = body.inspect(LONGEST_BODY, look).await.map_err(|error| match error {
-        BodyError::TooLong(_) => Problem::new(ProblemType::BodyTooLong, StatusCode::PAYLOAD_TOO_LARGE),
-        BodyError::Broken => Problem::new(ProblemType::BodyUnreadable, StatusCode::BAD_REQUEST),
+        BodyError::TooLong(_) => Problem::new(ProblemType::BodyTooLong),
+        BodyError::Broken => Problem::new(ProblemType::BodyUnreadable),
     })?;
     let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
     let key = RecordKey::new(tenant, operation.name().clone(), key);

@@ -31,7 +31,7 @@ use crate::{
     store::Store,
 };
 
-/// How long a handler's response body may take where no deadline says it (T37).
+/// How long a handler's response body may take where no deadline says it.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What of an invocation's time is left for writing down that a body was lost.
@@ -147,11 +147,7 @@ where
     if parts.extensions.get::<Execution>().is_some_and(|outer| *outer.record_key() == understood.key) {
         let operation = guard.operation().name();
         tracing::error!(%operation, "two guards of one operation stand in each other: take one away");
-        return said(
-            Problem::new(ProblemType::NotGuarded, StatusCode::INTERNAL_SERVER_ERROR),
-            &guard,
-            Outcome::NotExecuted,
-        );
+        return said(Problem::new(ProblemType::NotGuarded), &guard, Outcome::NotExecuted);
     }
     match guard.settings().executor.reserve(&understood).await {
         Reserved::Owned(owned) => {
@@ -161,12 +157,12 @@ where
         Reserved::Replay(replay) => replay::response(replay),
         Reserved::InFlight => in_flight(&guard, understood.key.idempotency_key()),
         Reserved::Mismatch => {
-            let problem = Problem::new(ProblemType::KeyReused, guard.settings().profile.mismatch);
+            let problem = Problem::new(ProblemType::KeyReused);
             said(problem, &guard, Outcome::Completed)
         }
         Reserved::Unknown { reconcile_at } => {
             let wait = reconcile_at.since(guard.settings().executor.clock().now());
-            let problem = Problem::new(ProblemType::OutcomeUnknown, guard.settings().profile.unknown)
+            let problem = Problem::new(ProblemType::OutcomeUnknown)
                 .retry_after(wait.min(LONGEST_RETRY_AFTER).max(guard.operation().retry_after_span()));
             said(problem, &guard, Outcome::PerhapsExecuted)
         }
@@ -175,7 +171,7 @@ where
     }
 }
 
-/// A problem, with what it means to a guard around this one: that must not keep our refusal as its answer (T23).
+/// A problem, with what it means to a guard around this one: that must not keep our refusal as its answer.
 fn said<S: Store, T>(problem: Problem, guard: &Idempotency<S, T>, outcome: Outcome) -> Answer {
     let mut response = problem.into_response(&guard.settings().profile);
     response.extensions_mut().insert(outcome);
@@ -223,7 +219,7 @@ where
     Response::from_parts(parts, Full::new(body))
 }
 
-/// The handler's response, whole, in bounded time and size (T37).
+/// The handler's response, whole, in bounded time and size.
 async fn handle<S, T, I, B, R>(
     guard: &Idempotency<S, T>,
     execution: &Execution,
@@ -263,7 +259,7 @@ where
     }
 }
 
-/// What a response says of its effect (R13, R15).
+/// What a response says of its effect.
 fn outcome<S: Store, T>(guard: &Idempotency<S, T>, parts: &response::Parts) -> Outcome {
     if let Some(said) = parts.extensions.get::<Outcome>() {
         return *said;
@@ -294,7 +290,7 @@ fn ending<S: Store, T>(guard: &Idempotency<S, T>, parts: &response::Parts, body:
 fn in_flight<S: Store, T>(guard: &Idempotency<S, T>, key: &IdempotencyKey) -> Answer {
     let retry_after = guard.operation().retry_after_span();
     if guard.operation().in_flight() != WhileInFlight::Accept {
-        let problem = Problem::new(ProblemType::InFlight, guard.settings().profile.in_flight);
+        let problem = Problem::new(ProblemType::InFlight);
         return said(problem.retry_after(retry_after), guard, Outcome::NotExecuted);
     }
     let mut accepted = status::in_progress(guard.operation().name());
@@ -309,12 +305,12 @@ fn in_flight<S: Store, T>(guard: &Idempotency<S, T>, key: &IdempotencyKey) -> An
 }
 
 fn unavailable<S: Store, T>(guard: &Idempotency<S, T>, problem: ProblemType) -> Answer {
-    let problem = Problem::new(problem, StatusCode::SERVICE_UNAVAILABLE);
+    let problem = Problem::new(problem);
     said(problem.retry_after(guard.operation().retry_after_span()), guard, Outcome::NotExecuted)
 }
 
 /// The handler broke.
 fn broken<S: Store, T>(guard: &Idempotency<S, T>) -> Answer {
-    let problem = Problem::new(ProblemType::OutcomeUnknown, StatusCode::INTERNAL_SERVER_ERROR);
+    let problem = Problem::new(ProblemType::OutcomeUnknown).status(StatusCode::INTERNAL_SERVER_ERROR);
     said(problem.retry_after(guard.operation().retry_after_span()), guard, Outcome::PerhapsExecuted)
 }

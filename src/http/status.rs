@@ -1,13 +1,17 @@
-//! The status of an operation, for clients that poll (R9, R20).
+//! The status of an operation, for clients that poll.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderValue, Response,
+    header::{CACHE_CONTROL, CONTENT_TYPE},
+};
 use http_body_util::Full;
 use serde::Serialize;
 
 use super::{Problem, ProblemType, Profile};
 use crate::{
     key::{IdempotencyKey, OperationName, RecordKey},
+    policy::DEFAULT_RETRY_AFTER,
     record::State,
     store::{Store, StoreErrorKind},
     time::Timestamp,
@@ -38,20 +42,20 @@ pub async fn operation_status<S: Store>(
     now: Timestamp,
     profile: &Profile,
 ) -> Response<Full<Bytes>> {
-    let problem = |problem, status| Problem::new(problem, status).into_response(profile);
+    let problem = |problem| Problem::new(problem).into_response(profile);
     let record = match store.load(key).await {
         Ok(Some(record)) => record,
-        Ok(None) => return problem(ProblemType::OperationNotFound, StatusCode::NOT_FOUND),
+        Ok(None) => return problem(ProblemType::OperationNotFound),
         Err(error) => {
             let (key, operation, kind) = (key.hash(), key.operation(), error.kind());
             tracing::error!(%key, %operation, ?kind, "the status of an operation could not be read");
             let unreadable = kind == StoreErrorKind::Unreadable;
             let kind = if unreadable { ProblemType::RecordUnreadable } else { ProblemType::StoreUnavailable };
-            return problem(kind, StatusCode::SERVICE_UNAVAILABLE);
+            return Problem::new(kind).retry_after(DEFAULT_RETRY_AFTER).into_response(profile);
         }
     };
     if record.expired(now) {
-        return problem(ProblemType::OperationExpired, StatusCode::GONE);
+        return problem(ProblemType::OperationExpired);
     }
     let response_status = match &record.state {
         State::Completed { response, .. } => Some(response.status),
@@ -97,5 +101,7 @@ fn json(status: &Status<'_>) -> Response<Full<Bytes>> {
     let body = serde_json::to_vec(status).unwrap_or_default();
     let mut response = Response::new(Full::new(Bytes::from(body)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    // It changes by itself.
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

@@ -1,4 +1,4 @@
-//! Who the caller is, from what verified the caller: never from the body, the path or a plain header (R2).
+//! Who the caller is, from what verified the caller: never from the body, the path or a plain header.
 
 use http::request::Parts;
 use lambda_http::{

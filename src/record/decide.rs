@@ -31,10 +31,10 @@ pub enum Decision {
 /// Decides what `bid` may do about `existing`.
 ///
 /// In this order, because each step protects the next:
-/// 1. A settled record past its time is absent: the bid starts anew (T12).
-/// 2. Another request under the same key is refused, in every state (R4, T14).
-/// 3. A completed operation is replayed; a released one is taken over (R10).
-/// 4. A live lease is respected. One that is over is treated as the operation chose (R11).
+/// 1. A settled record past its time is absent: the bid starts anew.
+/// 2. Another request under the same key is refused, in every state.
+/// 3. A completed operation is replayed; a released one is taken over.
+/// 4. A live lease is respected. One that is over is treated as the operation chose.
 ///
 /// `revision` marks the record to write, if there is one.
 pub fn decide(

@@ -29,7 +29,7 @@ macro_rules! nonce {
 
         impl $name {
             /// A fresh one from the operating system's random source: asked at each call, so that memory cloned by
-            /// SnapStart cannot repeat one (T20).
+            /// SnapStart cannot repeat one.
             pub fn mint() -> Self {
                 Self(Uuid::new_v4().into_bytes())
             }
@@ -68,7 +68,7 @@ nonce! {
 
 nonce! {
     /// The mark of one execution of a handler, from reservation to its last write. Never Lambda's request id, which
-    /// Lambda uses again when it retries (T3).
+    /// Lambda uses again when it retries.
     AttemptId
 }
 
@@ -91,7 +91,7 @@ pub struct Record {
     pub state: State,
 }
 
-/// How far an operation is (R8). What is past its time is not a state: see [`Record::expired`].
+/// How far an operation is. What is past its time is not a state: see [`Record::expired`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// Accepted; no worker has it yet.
@@ -140,7 +140,7 @@ impl State {
         }
     }
 
-    /// When the record may be deleted: only once it is settled (T13).
+    /// When the record may be deleted: only once it is settled.
     pub const fn expires_at(&self) -> Option<Timestamp> {
         match self {
             Self::Completed { expires_at, .. } | Self::FailedRetryable { expires_at, .. } => {

@@ -12,7 +12,7 @@ nonce! {
     BodyId
 }
 
-/// A response as it is kept: status, the headers that may be kept, and the body or where it is (R13).
+/// A response as it is kept: status, the headers that may be kept, and the body or where it is.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeptResponse {
     /// The status code.
@@ -24,7 +24,7 @@ pub struct KeptResponse {
 }
 
 impl fmt::Debug for KeptResponse {
-    /// Without the headers' values: a location can name what nobody else should know (R36).
+    /// Without the headers' values: a location can name what nobody else should know.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeptResponse({}, {} headers, {:?})", self.status, self.headers.len(), self.body)
     }
@@ -61,7 +61,7 @@ pub enum KeptBody {
 }
 
 impl fmt::Debug for KeptBody {
-    /// Without the bytes: bodies do not belong into logs (R36).
+    /// Without the bytes: bodies do not belong into logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inline { encoding, length, .. } => write!(f, "Inline({}, {length} bytes)", encoding.name()),

@@ -3,7 +3,7 @@
 //! A transition takes the record that was seen and gives the one to write in its place; the store writes it only where
 //! the seen revision still stands. Owners' transitions ([`complete`](Record::complete), [`release`](Record::release),
 //! [`doubt`](Record::doubt), [`extend`](Record::extend)) are fenced by the attempt: a worker that lost its record to
-//! another execution, or to reconciliation, can change nothing (R12).
+//! another execution, or to reconciliation, can change nothing.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ impl Record {
 
     /// The effect and its answer are known: in progress → completed.
     ///
-    /// Also from `unknown`, where this very execution was given up for dead and was only late (T5): what it says is
+    /// Also from `unknown`, where this very execution was given up for dead and was only late: what it says is
     /// the truth that reconciliation would look for.
     pub fn complete(
         &self,
@@ -145,7 +145,7 @@ impl Record {
     }
 
     /// Whether the record is past its time, for a clock that is up to [`CLOCK_SKEW`] ahead too: to be read as absent,
-    /// deleted or not (T12, T28).
+    /// deleted or not.
     pub fn expired(&self, now: Timestamp) -> bool {
         self.state.expires_at().is_some_and(|expires_at| expires_at.plus(CLOCK_SKEW) <= now)
     }

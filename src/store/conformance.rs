@@ -75,7 +75,7 @@ pub async fn a_swap_where_nothing_is_writes_nothing<S: Store>(store: &S) {
     assert_eq!(load(store, &record.key).await, None);
 }
 
-/// What makes a lost answer harmless: a write that is sent again is refused by what it wrote (T1, T2).
+/// What makes a lost answer harmless: a write that is sent again is refused by what it wrote.
 pub async fn a_write_sent_twice_meets_its_own_revision<S: Store>(store: &S) {
     let first = reserved("key");
     insert(store, &first).await;
@@ -115,7 +115,7 @@ pub async fn every_state_comes_back_as_it_was_written<S: Store>(store: &S) {
     }
 }
 
-/// One insert of many is applied, and all the others are told which (R7, T20).
+/// One insert of many is applied, and all the others are told which.
 pub async fn of_a_hundred_racing_inserts_one_is_applied<S: Store>(store: &S) {
     let key = reserved("key").key;
     let records: Vec<_> = (0..RACERS).map(|_| Record { key: key.clone(), ..reserved("key") }).collect();
@@ -123,7 +123,7 @@ pub async fn of_a_hundred_racing_inserts_one_is_applied<S: Store>(store: &S) {
     one_won(&records, &answers, load(store, &key).await);
 }
 
-/// One swap of many is applied, and all the others are told which (R10, T20).
+/// One swap of many is applied, and all the others are told which.
 pub async fn of_a_hundred_racing_swaps_one_is_applied<S: Store>(store: &S) {
     let first = reserved("key");
     insert(store, &first).await;
@@ -132,7 +132,7 @@ pub async fn of_a_hundred_racing_swaps_one_is_applied<S: Store>(store: &S) {
     one_won(&records, &answers, load(store, &first.key).await);
 }
 
-/// Tenant, operation and key are kept apart, whatever characters they hold (R2, T15).
+/// Tenant, operation and key are kept apart, whatever characters they hold.
 pub async fn keys_that_look_alike_are_apart<S: Store>(store: &S) {
     let unique = Uuid::new_v4();
     let tenants =
@@ -163,7 +163,7 @@ pub async fn a_body_is_kept_as_it_was_and_never_changed<S: Store>(store: &S) {
     assert_eq!(store.load_body(&key, other, Place::Beside).await.expect("read"), None);
 }
 
-/// A large body is kept whole or not at all, and never an error (R14, T16).
+/// A large body is kept whole or not at all, and never an error.
 pub async fn a_body_of_any_size_has_a_place_or_none<S: Store>(store: &S) {
     for size in [0, 1, 300_000, 399_000, 410_000, 2_000_000] {
         let (key, id) = (reserved("key").key, BodyId::mint());

@@ -35,7 +35,7 @@ struct Tables {
 }
 
 impl fmt::Debug for MemoryStore {
-    /// How many records, not what they say (R36).
+    /// How many records, not what they say.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore").field("records", &self.tables().records.len()).finish_non_exhaustive()
     }

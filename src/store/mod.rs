@@ -113,13 +113,13 @@ impl<S: Store> Store for Arc<S> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// No answer, or a failure of the store's. Whether a write was applied is not known (T17).
+    /// No answer, or a failure of the store's. Whether a write was applied is not known.
     Unavailable,
-    /// The key, or the table, is asked too often (T38). Whether an earlier try was applied is not known.
+    /// The key, or the table, is asked too often. Whether an earlier try was applied is not known.
     Throttled,
-    /// The item is part of a transaction under way (T9). Not written.
+    /// The item is part of a transaction under way. Not written.
     Contended,
-    /// What stands there is no record that this version can read (T36). Not written.
+    /// What stands there is no record that this version can read. Not written.
     Unreadable,
     /// The store refuses us: no such table, no right to it. Not written, and no retry helps.
     Refused,

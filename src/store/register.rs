@@ -36,7 +36,7 @@ impl<S: Store> Register<S> {
 }
 
 /// If the record that beat us has the revision that we were writing, we won: the write was applied, its answer was
-/// lost on the way, and the retry met our own record (T1, T2).
+/// lost on the way, and the retry met our own record.
 fn turn(ours: Revision, put: Put) -> Turn {
     match put {
         Put::Written => Turn::Ours,

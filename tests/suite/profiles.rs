@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Router, http::StatusCode};
 use lambda_idempotency::{
-    http::{Outcome, Profile},
+    http::{Outcome, ProblemType, Profile},
     policy::{Operation, ServerErrors},
     record::{Record, State},
     store::{Store, memory::MemoryStore},
@@ -174,9 +174,9 @@ async fn each_profile_treats_a_5xx_its_way(endpoint: &str) {
 #[tokio::test]
 async fn every_status_of_a_profile_can_be_replaced() {
     let profile = Profile::acp()
-        .mismatch(StatusCode::CONFLICT)
-        .in_flight(StatusCode::TOO_EARLY)
-        .unknown(StatusCode::LOCKED);
+        .status(ProblemType::KeyReused, StatusCode::CONFLICT)
+        .status(ProblemType::InFlight, StatusCode::TOO_EARLY)
+        .status(ProblemType::OutcomeUnknown, StatusCode::LOCKED);
     let gate = Gate::closed();
     let held = gate.clone();
     let app = api(guard(MemoryStore::new()).profile(profile), move |parts, _| {

@@ -1,6 +1,6 @@
 //! The function's configuration: environment variables, checked at start-up.
 
-use std::{env, time::Duration};
+use std::{env, fmt, time::Duration};
 
 use lambda_idempotency::policy::DEFAULT_GRACE;
 use reqwest::Url;
@@ -22,7 +22,7 @@ pub struct Config {
 }
 
 /// What is wrong with the configuration.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum ConfigError {
     /// A variable is not set, or empty.
     #[error("the environment variable {0} must be set")]
@@ -33,6 +33,13 @@ pub enum ConfigError {
     /// The HTTP client for the provider cannot be built.
     #[error("the HTTP client for the payment provider cannot be built")]
     Client(#[from] reqwest::Error),
+}
+
+impl fmt::Debug for ConfigError {
+    /// In words too: Lambda shows an error of the start-up so.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Config {

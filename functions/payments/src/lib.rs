@@ -41,6 +41,7 @@ pub async fn run() -> Result<(), Error> {
     // CloudWatch stamps the time.
     tracing_subscriber::fmt()
         .json()
+        .with_span_list(false)
         .with_env_filter(filter)
         .without_time()
         .with_writer(std::io::stderr)

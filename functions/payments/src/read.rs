@@ -29,10 +29,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        TENANT
-            .tenant(parts)
-            .map(Self)
-            .ok_or_else(|| problem(ProblemType::TenantMissing, StatusCode::UNAUTHORIZED))
+        TENANT.tenant(parts).map(Self).ok_or_else(|| problem(ProblemType::TenantMissing))
     }
 }
 
@@ -85,14 +82,14 @@ pub(crate) async fn operation<S: Store>(
     let operation = which.operation.as_deref().unwrap_or(CREATE_PAYMENT);
     // What can be no operation or key was never seen.
     let (Ok(operation), Ok(key)) = (OperationName::parse(operation), IdempotencyKey::parse(&key)) else {
-        return problem(ProblemType::OperationNotFound, StatusCode::NOT_FOUND);
+        return problem(ProblemType::OperationNotFound);
     };
     let key = RecordKey::new(tenant, operation, key);
     operation_status(&*store, &key, SystemClock.now(), &Profile::default()).await.map(axum::body::Body::new)
 }
 
-fn problem(problem: ProblemType, status: StatusCode) -> Response {
-    Problem::new(problem, status).into_response(&Profile::default()).map(axum::body::Body::new)
+fn problem(problem: ProblemType) -> Response {
+    Problem::new(problem).into_response(&Profile::default()).map(axum::body::Body::new)
 }
 
 fn not_found() -> Response {

@@ -1,6 +1,6 @@
 //! What DynamoDB's and the SDK's errors mean to a request.
 
-use std::error::Error;
+use std::{error::Error, fmt};
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
@@ -39,7 +39,7 @@ fn kind(code: Option<&str>) -> StoreErrorKind {
 }
 
 /// What is wrong with the configuration of a store. Found at start-up, by name.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The environment does not say which table.
@@ -61,6 +61,13 @@ pub enum ConfigError {
         /// What the credentials' provider says.
         reason: String,
     },
+}
+
+impl fmt::Debug for ConfigError {
+    /// In words too: a `main` that returns an error prints it so.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl ConfigError {

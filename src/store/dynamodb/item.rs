@@ -29,7 +29,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// The version of this layout. A reader takes this one and every earlier one; what is newer is left alone (T36).
+/// The version of this layout. A reader takes this one and every earlier one; what is newer is left alone.
 pub(super) const SCHEMA: u32 = 1;
 
 /// The sort key of a record in its item collection.
