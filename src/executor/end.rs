@@ -16,6 +16,13 @@ use crate::{
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// The most bytes of headers that a record keeps. No front of Lambda delivers as many (API Gateway 10 KB, a load
+/// balancer 64 KB), and a record has no room for more than 400 KB.
+const MOST_HEADERS: usize = 64 * 1024;
+
+/// What a body gets even where the time is up: a healthy store needs a fraction, and the record comes after it.
+const LEAST_BODY_TIME: Duration = Duration::from_millis(100);
+
 /// How an execution ended.
 pub enum Ending {
     /// The effect and its answer are known.
@@ -163,10 +170,15 @@ impl<S: Store> Executor<S> {
         &self,
         record: &Record,
         status: u16,
-        headers: Vec<(String, String)>,
+        mut headers: Vec<(String, String)>,
         whole: &Bytes,
         give_up_at: Timestamp,
     ) -> KeptResponse {
+        if headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MOST_HEADERS {
+            let (key, operation) = (record.key.hash(), self.operation().name());
+            tracing::error!(%key, %operation, "the headers are too large to be kept: replays go without");
+            headers.clear();
+        }
         let length = whole.len() as u64;
         let inline = |bytes: Bytes, encoding| KeptBody::Inline { bytes, encoding, length };
         let mut response = KeptResponse { status, headers, body: inline(Bytes::new(), Encoding::Identity) };
@@ -199,7 +211,7 @@ impl<S: Store> Executor<S> {
         let (id, mut pause) = (BodyId::mint(), FIRST_PAUSE);
         // Half of the time: the record itself is more important than its body.
         let half = give_up_at.since(self.clock().now()) / 2;
-        let stop_at = self.clock().now().plus(half);
+        let stop_at = self.clock().now().plus(half.max(LEAST_BODY_TIME));
         loop {
             let keeping = self.register().store.keep_body(&record.key, id, bytes.clone(), expires_at);
             match self.bounded(stop_at, keeping).await {

@@ -1,6 +1,8 @@
 //! Response bodies of every size: the effect is recorded as completed in each case, and what is kept comes back as it
 //! was.
 
+use std::time::Duration;
+
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use lambda_idempotency::{
@@ -10,6 +12,7 @@ use lambda_idempotency::{
 };
 
 use crate::support::{
+    clock::in_time,
     faults::{Fault, Late},
     guarded::{Guarded, completed, owned, random, record_key, replayed, request, told, written},
     meter::size,
@@ -22,6 +25,8 @@ on_each_store!(
     the_body_is_written_before_the_record_names_it_and_lives_longer,
     a_body_that_the_store_refuses_is_left_out,
     a_body_that_the_store_takes_no_more_is_left_out_in_time_for_the_record,
+    a_body_that_hangs_is_left_out_in_time_for_the_record,
+    headers_that_no_record_can_hold_are_left_out,
     a_body_whose_answer_was_lost_is_kept_once,
     status_and_headers_come_back_as_they_were,
 );
@@ -151,6 +156,42 @@ async fn a_body_that_the_store_takes_no_more_is_left_out_in_time_for_the_record(
     written(guarded.clock.passing(executor.end(ours, completed(random(20_000)))).await);
     assert_eq!((guarded.faults.sent("PutItem"), guarded.faults.left()), (2, 0));
     assert_eq!(place(&replayed(executor.reserve(&request).await)), "omitted");
+}
+
+// T16, R41: the record is more important than its body.
+async fn a_body_that_hangs_is_left_out_in_time_for_the_record(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    // Half of what is left beside the answer's 300 ms; and a little where nothing is.
+    for (left, waited) in [(2300, 1000), (200, 100)] {
+        let (left, waited) = (Duration::from_millis(left), Duration::from_millis(waited));
+        let (executor, mut request, late) = (guarded.executor(), request(), Late::hanging());
+        request.deadline = Some(guarded.now().plus(left));
+        let ours = owned(executor.reserve(&request).await);
+        guarded.faults.script("PutItem", [late.fault()]);
+        let time_passes = async {
+            late.held(1).await;
+            guarded.clock.advance(waited);
+        };
+        let ending = executor.end(ours, completed(random(20_000)));
+        written(in_time(async { tokio::join!(ending, time_passes).0 }).await);
+        assert_eq!(place(&replayed(executor.reserve(&request).await)), "omitted");
+    }
+}
+
+// T16: more than any front delivers, and than a record can hold.
+async fn headers_that_no_record_can_hold_are_left_out(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let executor = guarded.executor();
+    for (length, kept) in [(8 * 1024, 1), (60 * 1024, 1), (70 * 1024, 0), (500 * 1024, 0)] {
+        let request = request();
+        let ours = owned(executor.reserve(&request).await);
+        let headers = vec![("x-large".to_owned(), "x".repeat(length))];
+        let ending = Ending::Completed { status: 201, headers, body: Bytes::from_static(b"{}") };
+        written(guarded.clock.passing(executor.end(ours, ending)).await);
+        let replay = replayed(executor.reserve(&request).await);
+        assert_eq!((replay.response.status, replay.response.headers.len()), (201, kept));
+        assert_eq!(replay.body.as_deref(), Some(&b"{}"[..]));
+    }
 }
 
 // T2, R14

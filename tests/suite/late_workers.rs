@@ -11,6 +11,7 @@ use lambda_idempotency::{
 };
 
 use crate::support::{
+    faults::{Fault, Late},
     guarded::{
         GRACE, Guarded, LEASE, RETENTION, completed, operation, owned, replayed_text, request, told, written,
     },
@@ -25,6 +26,7 @@ on_each_store!(
     a_late_worker_whose_record_was_deleted_still_says_what_it_did,
     completion_and_expiry_at_one_moment_end_in_one_state,
     completion_and_take_over_at_one_moment_have_one_winner,
+    whoever_of_completion_and_expiry_comes_second_changes_nothing,
     of_a_hundred_retries_of_a_released_key_one_takes_over,
 );
 
@@ -192,6 +194,41 @@ async fn completion_and_take_over_at_one_moment_have_one_winner(endpoint: &str) 
             }
             both => panic!("both or neither: {both:?}"),
         }
+    }
+}
+
+// T7: both orders, one after the other.
+async fn whoever_of_completion_and_expiry_comes_second_changes_nothing(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    for choice in [LeaseOver::Unknown, LeaseOver::RunAgain] {
+        let operation = operation().when_lease_over(choice);
+        let (disturbed, other) = (guarded.executor_of(operation.clone()), guarded.another(operation));
+        let (late, request) = (Late::hanging(), request());
+        let ours = owned(other.reserve(&request).await);
+        guarded.clock.advance(LEASE + GRACE);
+        // The duplicate has seen the lease over, and its write is on its way.
+        guarded.faults.script("PutItem", [Fault::Pass, late.fault()]);
+        let (duplicate, again) = (disturbed.clone(), request.clone());
+        let duplicate = tokio::spawn(async move { duplicate.reserve(&again).await });
+        late.held(1).await;
+        written(other.end(ours, completed("done")).await);
+        assert_eq!(late.release().await.status, 400, "{choice:?}");
+        assert_eq!(replayed_text(other.reserve(&request).await), "done");
+        duplicate.abort();
+
+        let (late, request) = (Late::hanging(), self::request());
+        let ours = owned(disturbed.reserve(&request).await);
+        guarded.clock.advance(LEASE + GRACE);
+        // The worker has seen its record in progress, and its completion is on its way.
+        guarded.faults.script("PutItem", [late.fault()]);
+        let worker = tokio::spawn(async move { disturbed.end(ours, completed("late")).await });
+        late.held(1).await;
+        let told_then = other.reserve(&request).await;
+        let before = guarded.item(&request.key).await;
+        assert_eq!(late.release().await.status, 400, "{choice:?}");
+        assert_eq!(guarded.item(&request.key).await, before);
+        assert_eq!(told(&told_then), if choice == LeaseOver::Unknown { "unknown" } else { "owned" });
+        worker.abort();
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use lambda_idempotency::{executor::Ending, policy::LeaseOver, record::UnknownCause};
 
 use crate::support::{
+    clock::in_time,
     faults::{Fault, Late},
     guarded::{
         GRACE, Guarded, LEASE, completed, operation, owned, replayed, replayed_text, request, told, written,
@@ -233,7 +234,7 @@ async fn a_reservation_whose_answer_was_lost_is_taken_back_and_a_retry_runs(endp
     // The store is back.
     guarded.clock.slept(Duration::from_millis(50), 1).await;
     guarded.clock.advance(Duration::from_millis(50));
-    while guarded.state(&request).await != "failed_retryable" {}
+    in_time(async { while guarded.state(&request).await != "failed_retryable" {} }).await;
     assert_eq!(owned(executor.reserve(&request).await).execution().attempts(), 2);
 }
 
@@ -248,11 +249,15 @@ async fn an_answer_that_never_reached_the_caller_is_replayed(endpoint: &str) {
         async move { executor.end(ours, completed(r#"{"id":"pay_1"}"#)).await }
     }));
     // A duplicate waits for it, and is told what the caller was not.
-    let mut reserved = executor.reserve(&request).await;
-    while told(&reserved) == "in flight" {
-        reserved = executor.reserve(&request).await;
-    }
-    let replay = replayed(reserved);
+    let reserved = in_time(async {
+        loop {
+            let reserved = executor.reserve(&request).await;
+            if told(&reserved) != "in flight" {
+                return reserved;
+            }
+        }
+    });
+    let replay = replayed(reserved.await);
     assert_eq!(replay.response.status, 201);
     assert_eq!(replay.body.as_deref(), Some(&br#"{"id":"pay_1"}"#[..]));
 }

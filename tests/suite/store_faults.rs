@@ -13,7 +13,7 @@ use lambda_idempotency::{
 
 use crate::support::{
     client::connect,
-    clock::STORE_TIMEOUT,
+    clock::{STORE_TIMEOUT, in_time},
     embedded,
     faults::{ANY, Fault, Late},
     guarded::{
@@ -31,6 +31,7 @@ on_each_store!(
     a_completion_waits_for_a_store_that_comes_back,
     a_completion_of_a_store_that_stays_away_ends_as_unknown_and_never_runs_again,
     a_completion_leaves_time_for_the_answer,
+    a_store_that_hangs_leaves_time_for_the_answer,
     a_replay_whose_body_cannot_be_read_is_refused_and_does_not_run,
 );
 
@@ -90,8 +91,7 @@ async fn a_store_that_never_answers_is_given_up_by_the_executor_itself() {
         late.held(1).await;
         guarded.clock.advance(STORE_TIMEOUT);
     };
-    let given_up = tokio::time::timeout(Duration::from_secs(30), async { tokio::join!(waiting, time).0 });
-    let reserved = given_up.await.expect("the executor gives up by its own clock");
+    let reserved = in_time(async { tokio::join!(waiting, time).0 }).await;
     assert_eq!(told(&reserved), "unavailable");
     assert_eq!(late.release().await.status, 200);
     assert_eq!(told(&executor.reserve(&request).await), "in flight");
@@ -200,6 +200,9 @@ async fn a_completion_of_a_store_that_stays_away_ends_as_unknown_and_never_runs_
     }
 }
 
+/// What the executor leaves of an invocation's time for its answer.
+const ANSWER_TIME: Duration = Duration::from_millis(300);
+
 // R41, R18
 async fn a_completion_leaves_time_for_the_answer(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
@@ -210,7 +213,29 @@ async fn a_completion_leaves_time_for_the_answer(endpoint: &str) {
     guarded.faults.for_all(ANY, Fault::Status(500));
     let ended = guarded.clock.passing(executor.end(ours, completed("{}"))).await;
     assert!(matches!(ended, Ended::Unwritten), "{ended:?}");
-    assert!(guarded.now().plus(Duration::from_millis(300)) <= deadline, "{:?}", guarded.now());
+    assert!(guarded.now().plus(ANSWER_TIME) <= deadline, "{:?}", guarded.now());
+}
+
+// R41, R16, R18: as above, where the store does not even fail. Each step ends while there is time to answer.
+async fn a_store_that_hangs_leaves_time_for_the_answer(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, late, left) = (guarded.executor(), Late::hanging(), Duration::from_secs(3));
+    let hangs = async |number| {
+        late.held(number).await;
+        guarded.clock.advance(left - ANSWER_TIME);
+    };
+
+    let (mut hanging, mut completing) = (request(), request());
+    hanging.deadline = Some(guarded.now().plus(left));
+    guarded.faults.script("PutItem", [late.fault()]);
+    let reserved = in_time(async { tokio::join!(executor.reserve(&hanging), hangs(1)).0 }).await;
+    assert_eq!(told(&reserved), "unavailable");
+
+    completing.deadline = Some(guarded.now().plus(left));
+    let ours = owned(executor.reserve(&completing).await);
+    guarded.faults.script("PutItem", [late.fault()]);
+    let ended = in_time(async { tokio::join!(executor.end(ours, completed("{}")), hangs(2)).0 }).await;
+    assert!(matches!(ended, Ended::Unwritten), "{ended:?}");
 }
 
 // R16, R41: reads fail, writes do not.

@@ -5,8 +5,9 @@ use lambda_idempotency::time::{Clock, ManualClock, Sleep, Timestamp};
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
-/// A sleep must begin within this time; far beyond what any test needs.
-const BEGINS_WITHIN: Duration = Duration::from_secs(30);
+/// What a test waits for must come within this time, by the machine's clock; far beyond what any test needs, and less
+/// than the test client's own time-outs.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The executor's own bound for one step with the store, where no deadline is nearer.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -14,6 +15,12 @@ pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pauses between two tries, in milliseconds. Other sleeps are bounds of steps under way: they begin with the step,
 /// and end with it.
 const PAUSES: [u128; 7] = [25, 50, 100, 200, 400, 800, 1000];
+
+/// Fails where `work` does not end without the time-outs of the test client or of the machine.
+pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    // Boxed, because futures that hold a request to the store are large where they are not optimised.
+    tokio::time::timeout(PATIENCE, Box::pin(work)).await.expect("this should have ended by now")
+}
 
 /// A manual clock with a list of all sleeps that began. Clones are the same clock.
 #[derive(Clone, Debug)]
@@ -44,7 +51,7 @@ impl WatchedClock {
     pub async fn slept(&self, span: Duration, number: usize) {
         let mut begun = self.begun.subscribe();
         let enough = |begun: &Vec<Duration>| begun.iter().filter(|begun| **begun == span).count() >= number;
-        let reached = tokio::time::timeout(BEGINS_WITHIN, begun.wait_for(enough)).await;
+        let reached = tokio::time::timeout(PATIENCE, begun.wait_for(enough)).await;
         assert!(reached.is_ok(), "{number} sleeps of {span:?} should have begun by now");
     }
 
@@ -60,11 +67,11 @@ impl WatchedClock {
                 tokio::task::yield_now().await;
             }
         };
-        let ended = tokio::time::timeout(BEGINS_WITHIN, ended).await;
+        let ended = tokio::time::timeout(PATIENCE, ended).await;
         assert!(ended.is_ok(), "{} still sleep", self.clock.sleepers());
     }
 
-    /// Runs `work`, and lets the time pass whenever it pauses.
+    /// Runs `work`, and lets the time pass whenever it pauses between two tries.
     pub async fn passing<T>(&self, work: impl Future<Output = T>) -> T {
         let mut begun = self.begun.subscribe();
         let mut known = begun.borrow_and_update().len();
