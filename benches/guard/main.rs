@@ -1,0 +1,152 @@
+//! What the guard costs: `cargo bench --bench guard`.
+//!
+//! Criterion watches a guarded call on the store in memory, in CPU time of its thread, from run to run. The tables at
+//! the end put the guard beside the raw SDK calls that it makes, in one run, in turn; `ROUNDS` says how often. Nothing
+//! else should run meanwhile, and the noise is printed.
+
+mod body;
+mod embedded;
+mod guarded;
+mod meter;
+mod paired;
+mod random;
+mod raw;
+mod report;
+
+use std::{env, time::Duration};
+
+use aws_sdk_dynamodb::{
+    Client,
+    config::{BehaviorVersion, Credentials, Region, timeout::TimeoutConfig},
+};
+use criterion::{
+    BenchmarkId, Criterion,
+    measurement::{Measurement, ValueFormatter, WallTime},
+};
+use lambda_idempotency::store::memory::MemoryStore;
+use tokio::runtime::{self, Runtime};
+
+use crate::{
+    body::{Answer, answers},
+    embedded::Embedded,
+    guarded::Front,
+};
+
+const DEFAULT_ROUNDS: u64 = 500;
+
+const TABLE: &str = "idempotency";
+
+fn main() {
+    // All on one thread, so that its CPU time and its allocations are the call's.
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut criterion = Criterion::default().with_measurement(CpuTime).configure_from_args();
+    watch(&mut criterion, &runtime);
+    criterion.final_summary();
+
+    // `cargo test --benches` does not say `--bench`, and wants to know only that it runs.
+    let rounds = match env::args().any(|argument| argument == "--bench") {
+        true => {
+            env::var("ROUNDS").map_or(DEFAULT_ROUNDS, |rounds| rounds.parse().expect("ROUNDS is a number"))
+        }
+        false => 1,
+    };
+    runtime.block_on(tabulate(rounds));
+}
+
+/// Lets criterion compare a guarded call on the store in memory with the run before.
+fn watch(criterion: &mut Criterion<CpuTime>, runtime: &Runtime) {
+    let mut group = criterion.benchmark_group("memory");
+    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(20);
+    for (front, answer) in rows() {
+        group.bench_function(BenchmarkId::new(front.name(), &answer.name), |bencher| {
+            bencher.to_async(runtime).iter_custom(async |calls| {
+                let guarded = front.guard(MemoryStore::new(), answer.body.clone());
+                let mut cpu = Duration::ZERO;
+                for number in 0..calls {
+                    cpu += guarded(number).await.cpu;
+                }
+                cpu
+            });
+        });
+    }
+    group.finish();
+}
+
+async fn tabulate(rounds: u64) {
+    report::memory_head();
+    for (front, answer) in rows() {
+        let guarded = front.guard(MemoryStore::new(), answer.body.clone());
+        let mut spent = Vec::new();
+        for number in 0..rounds {
+            spent.push(guarded(number).await);
+        }
+        report::memory_row(front.name(), &answer.name, &spent);
+    }
+
+    report::paired_head(rounds);
+    for (front, answer) in rows() {
+        let embedded = Embedded::start();
+        let client = client(&embedded.endpoint);
+        embedded::create_table(&client, TABLE).await;
+        let measured = paired::measure(&client, TABLE, front, &answer.body, rounds).await;
+        report::paired_row(front.name(), &answer.name, &measured);
+    }
+}
+
+/// The rows that were asked for by name, as with criterion: `cargo bench --bench guard -- "http/1 KB"`.
+fn rows() -> impl Iterator<Item = (Front, Answer)> {
+    let asked = env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    Front::ALL
+        .into_iter()
+        .flat_map(|front| answers().into_iter().map(move |answer| (front, answer)))
+        .filter(move |(front, answer)| format!("{}/{}", front.name(), answer.name).contains(&asked))
+}
+
+/// With time-outs, as in production: they cost time too, the guard's calls and the raw ones alike.
+fn client(endpoint: &str) -> Client {
+    let timeouts = TimeoutConfig::builder()
+        .operation_attempt_timeout(Duration::from_secs(20))
+        .operation_timeout(Duration::from_secs(60))
+        .build();
+    let config = aws_sdk_dynamodb::Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .endpoint_url(endpoint)
+        .region(Region::new("eu-central-1"))
+        .credentials_provider(Credentials::new("bench", "bench", None, None, "bench"))
+        .http_client(aws_smithy_http_client::Builder::new().build_http())
+        .timeout_config(timeouts)
+        .build();
+    Client::from_conf(config)
+}
+
+/// CPU time of this thread as criterion's measure: other processes on the machine do not count.
+struct CpuTime;
+
+impl Measurement for CpuTime {
+    type Intermediate = Duration;
+    type Value = Duration;
+
+    fn start(&self) -> Duration {
+        meter::cpu_time()
+    }
+
+    fn end(&self, start: Duration) -> Duration {
+        meter::cpu_time() - start
+    }
+
+    fn add(&self, a: &Duration, b: &Duration) -> Duration {
+        *a + *b
+    }
+
+    fn zero(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn to_f64(&self, value: &Duration) -> f64 {
+        value.as_nanos() as f64
+    }
+
+    fn formatter(&self) -> &dyn ValueFormatter {
+        WallTime.formatter()
+    }
+}

@@ -1,0 +1,120 @@
+//! The tables at the end.
+
+use std::time::Duration;
+
+use crate::{meter::Spent, paired::Rounds};
+
+/// What the guard may add to the raw calls that it makes (in per cent of their time).
+const GOAL: f64 = 3.0;
+
+/// The middle of many values, and how far they spread.
+struct Spread {
+    quarter: f64,
+    median: f64,
+    three_quarters: f64,
+    /// The median of another such run lies in this range 19 times of 20.
+    sure: (f64, f64),
+}
+
+impl Spread {
+    fn of(values: impl Iterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = values.collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let last = sorted.len() - 1;
+        let at = |share: f64| sorted[(last as f64 * share.clamp(0.0, 1.0)).round() as usize];
+        // The ranks between which the true median lies, by the binomial distribution.
+        let half = 0.98 / (sorted.len() as f64).sqrt();
+        Self {
+            quarter: at(0.25),
+            median: at(0.5),
+            three_quarters: at(0.75),
+            sure: (at(0.5 - half), at(0.5 + half)),
+        }
+    }
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+fn median(spent: &[Spent], of: impl Fn(&Spent) -> f64) -> f64 {
+    Spread::of(spent.iter().map(of)).median
+}
+
+fn each<'a>(a: &'a [Spent], b: &'a [Spent], of: impl Fn(&Spent, &Spent) -> f64 + 'a) -> Spread {
+    Spread::of(a.iter().zip(b).map(move |(a, b)| of(a, b)))
+}
+
+/// In per cent, how much longer the first took.
+fn longer(a: &Spent, b: &Spent) -> f64 {
+    (a.wall.as_secs_f64() / b.wall.as_secs_f64() - 1.0) * 100.0
+}
+
+pub fn paired_head(rounds: u64) {
+    println!("\nGuard over the raw SDK calls that it makes, on the embedded store through loopback HTTP.");
+    println!("{rounds} rounds a row, each with every kind once, in random order; medians of the rounds.");
+    println!(
+        "±: the median's 95 % confidence. quartiles: of single rounds. noise: the raw calls over themselves."
+    );
+    println!("by hand: guard over two puts with the body as it is in the record. Goal: + {GOAL} %.\n");
+    println!(
+        "{:<9} {:<13} {:>4} {:>8} {:>17} {:>15} {:>15} {:>9} {:>8} {:>8} {:>6} {:>6} {:>6} {:>9}",
+        "front",
+        "answer",
+        "puts",
+        "raw µs",
+        "guard",
+        "quartiles",
+        "noise",
+        "by hand",
+        "cpu raw",
+        "cpu grd",
+        "+ µs",
+        "allocs",
+        "+",
+        "+ bytes",
+    );
+}
+
+pub fn paired_row(front: &str, answer: &str, rounds: &Rounds) {
+    let Rounds { guarded, raw, raw_again, by_hand, puts } = rounds;
+    let (over, noise) = (each(guarded, raw, longer), each(raw_again, raw, longer));
+    let percent =
+        |spread: &Spread| format!("{:+.1} ±{:.1} %", spread.median, (spread.sure.1 - spread.sure.0) / 2.0);
+    let allocations = |spent: &[Spent]| median(spent, |spent| spent.allocations as f64);
+    let bytes = |spent: &[Spent]| median(spent, |spent| spent.allocated_bytes as f64);
+    let cpu = |spent: &[Spent]| median(spent, |spent| micros(spent.cpu));
+    println!(
+        "{front:<9} {answer:<13} {puts:>4} {:>8.0} {:>17} {:>15} {:>15} {:>+7.1} % {:>8.0} {:>8.0} {:>+6.0} {:>6} {:>+6} {:>+9}",
+        median(raw, |spent| micros(spent.wall)),
+        percent(&over),
+        format!("{:+.1} … {:+.1}", over.quarter, over.three_quarters),
+        percent(&noise),
+        each(guarded, by_hand, longer).median,
+        cpu(raw),
+        cpu(guarded),
+        each(guarded, raw, |guarded, raw| micros(guarded.cpu) - micros(raw.cpu)).median,
+        allocations(guarded),
+        allocations(guarded) - allocations(raw),
+        bytes(guarded) - bytes(raw),
+    );
+}
+
+pub fn memory_head() {
+    println!("\nA guarded call on the store in memory: the guard's own work, without any SDK.\n");
+    println!(
+        "{:<9} {:<13} {:>9} {:>19} {:>7} {:>10}",
+        "front", "answer", "cpu µs", "quartiles", "allocs", "bytes"
+    );
+}
+
+pub fn memory_row(front: &str, answer: &str, spent: &[Spent]) {
+    let cpu = Spread::of(spent.iter().map(|spent| micros(spent.cpu)));
+    println!(
+        "{front:<9} {answer:<13} {:>9.1} {:>19} {:>7} {:>10}",
+        cpu.median,
+        format!("{:.1} … {:.1}", cpu.quarter, cpu.three_quarters),
+        median(spent, |spent| spent.allocations as f64),
+        median(spent, |spent| spent.allocated_bytes as f64),
+    );
+}
