@@ -234,8 +234,8 @@ where
     R: Body<Data = Bytes>,
     R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let (key, operation) = (execution.record_key().hash(), execution.operation());
     let response = inner.call(request).await.map_err(|error| {
+        let (key, operation) = (execution.record_key().hash(), execution.operation());
         tracing::error!(%key, %operation, %error, "the handler failed: perhaps executed");
         UnknownCause::HandlerFailed
     })?;
@@ -253,6 +253,7 @@ where
     match body {
         Ok(body) => Ok((parts, body.to_bytes())),
         Err(error) => {
+            let (key, operation) = (execution.record_key().hash(), execution.operation());
             tracing::error!(%key, %operation, error, "the handler's response body was lost: perhaps executed");
             Err(UnknownCause::ResponseLost)
         }
