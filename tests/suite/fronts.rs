@@ -283,3 +283,15 @@ async fn the_order_of_query_parameters_that_a_front_has_lost_does_not_count() {
         assert_eq!(runs.count(), 1);
     }
 }
+
+// R1: `lambda_http` lets the one value that a REST API gives of each header replace all of them; nobody behind it can
+// see that there were two.
+#[tokio::test]
+async fn of_two_keys_in_a_rest_apis_request_the_last_counts() {
+    let mut event = fronts()[0].event();
+    event["multiValueHeaders"]["Idempotency-Key"] = json!(["order-0", "order-1"]);
+    let store = Arc::new(MemoryStore::new());
+    let (function, _) = fronts()[0].functions(&store)[0].clone();
+    assert_eq!(deliver(&function, &event).await.status(), 201);
+    assert!(store.load(&record_key("acme", PAY, "order-1")).await.unwrap().is_some());
+}

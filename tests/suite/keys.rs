@@ -175,6 +175,7 @@ async fn a_key_means_something_to_one_tenant_and_one_operation_only(endpoint: &s
         ("a", "refund", "b#c"),
         ("a%23b", PAY, "c"),
         ("a#create-payment#b", PAY, "c"),
+        ("a", PAY, "b#create-payment#c"),
         (TENANT, PAY, "c"),
         ("globex", PAY, "c"),
     ];
