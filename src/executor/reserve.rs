@@ -117,7 +117,7 @@ impl<S: Store> Executor<S> {
     ) -> Result<Found, StoreError> {
         let started = self.clock().now();
         let attempt = AttemptId::mint();
-        let mut found = self.bounded(answer_by, self.turn(request, attempt, deadline, None)).await?;
+        let mut found = self.turn(request, attempt, deadline, answer_by, None).await?;
         let WhileInFlight::Wait(bound) = self.operation().in_flight() else { return Ok(found) };
         let wait_until = started.plus(bound).min(answer_by);
         let mut pause = FIRST_POLL;
@@ -133,18 +133,20 @@ impl<S: Store> Executor<S> {
             let Ok(there) = self.bounded(answer_by, self.register().load(&request.key)).await else {
                 continue;
             };
-            found =
-                self.bounded(answer_by, self.turn(request, attempt, deadline, there.map(Box::new))).await?;
+            found = self.turn(request, attempt, deadline, answer_by, there.map(Box::new)).await?;
         }
         Ok(found)
     }
 
     /// Writes or decides until the answer stands: against nothing at first, then against what is there.
+    ///
+    /// Each write has its bound, and not the turn: one that is given up must still be taken back.
     async fn turn(
         &self,
         request: &Request,
         attempt: AttemptId,
         deadline: Option<Timestamp>,
+        answer_by: Timestamp,
         mut there: Option<Box<Record>>,
     ) -> Result<Found, StoreError> {
         for _ in 0..TURNS {
@@ -158,12 +160,13 @@ impl<S: Store> Executor<S> {
             let (next, turn) = match there.take() {
                 None => {
                     let next = Record::reserve(&bid, revision, now);
-                    let turn = self.register().insert(&next).await;
+                    let turn = self.bounded(answer_by, self.register().insert(&next)).await;
                     (next, turn)
                 }
                 Some(seen) => match decide(&seen, &bid, revision, now, self.operation()) {
                     Decision::TakeOver(next) | Decision::Expire(next) => {
-                        let turn = self.register().swap(seen.revision, &next).await;
+                        let swap = self.register().swap(seen.revision, &next);
+                        let turn = self.bounded(answer_by, swap).await;
                         (next, turn)
                     }
                     Decision::Replay => return Ok(Found::Completed(seen)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lambda_idempotency::{executor::Ending, policy::LeaseOver, record::UnknownCause};
 
 use crate::support::{
-    clock::in_time,
+    clock::{STORE_TIMEOUT, in_time},
     faults::{Fault, Late},
     guarded::{
         GRACE, Guarded, LEASE, completed, operation, owned, replayed, replayed_text, request, told, written,
@@ -25,6 +25,7 @@ on_each_store!(
     a_dead_workers_reservation_that_lands_first_ends_as_unknown,
     a_dead_workers_reservation_that_lands_late_changes_nothing,
     a_reservation_that_timed_out_runs_nothing_now_and_nothing_when_it_lands,
+    a_reservation_that_the_executor_itself_gave_up_is_taken_back_when_it_lands,
     a_reservation_whose_answer_was_lost_is_taken_back_and_a_retry_runs,
     an_answer_that_never_reached_the_caller_is_replayed,
 );
@@ -222,6 +223,26 @@ async fn a_reservation_that_timed_out_runs_nothing_now_and_nothing_when_it_lands
         guarded.clock.advance(LEASE + GRACE);
         assert_eq!(told(&executor.reserve(&request).await), after_its_lease);
     }
+}
+
+// T17, R15: the SDK would have waited longer.
+async fn a_reservation_that_the_executor_itself_gave_up_is_taken_back_when_it_lands(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request, late) = (guarded.executor(), request(), Late::hanging());
+    guarded.faults.script("PutItem", [late.fault()]);
+    let give_up = async {
+        late.held(1).await;
+        guarded.clock.slept(STORE_TIMEOUT, 1).await;
+        guarded.clock.advance(STORE_TIMEOUT);
+    };
+    let (reserved, ()) = tokio::join!(executor.reserve(&request), give_up);
+    assert_eq!(told(&reserved), "unavailable");
+    assert_eq!((late.release().await.status, guarded.state(&request).await), (200, "in_progress"));
+
+    guarded.clock.slept(Duration::from_millis(50), 1).await;
+    guarded.clock.advance(Duration::from_millis(50));
+    guarded.clock.nobody_sleeps().await;
+    assert_eq!(owned(executor.reserve(&request).await).execution().attempts(), 2);
 }
 
 // T17, R15
