@@ -14,6 +14,7 @@
 //! | [`store`] | where records live: DynamoDB, memory, S3 for large bodies; and the suite that stores must pass |
 //! | [`key`], [`fingerprint`] | who asks for what |
 //! | [`lease`], [`time`] | how long a worker owns a record, by which clock |
+//! | [`queue`] | where work goes that is to be done later: SQS, memory |
 //! | [`metrics`] | what is counted |
 //!
 //! Data flows one way: `http` → `executor` → `store` and `record`; nothing in `record` knows of the others.
@@ -22,6 +23,7 @@
 //!
 //! - `axum` (default): guards axum routes, and gives handlers their [`Execution`](executor::Execution) as an argument.
 //! - `s3`: keeps response bodies beyond 400 KB in S3.
+//! - `sqs`: queues in SQS.
 //! - `conformance`: the suite that every store must pass, for stores of your own.
 
 #![deny(missing_docs)]
@@ -41,6 +43,7 @@ pub mod key;
 pub mod lease;
 pub mod metrics;
 pub mod policy;
+pub mod queue;
 pub mod record;
 pub mod store;
 pub mod time;
