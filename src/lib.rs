@@ -14,6 +14,7 @@
 //! | [`store`] | where records live: DynamoDB, memory, S3 for large bodies; and the suite that stores must pass |
 //! | [`key`], [`fingerprint`] | who asks for what |
 //! | [`lease`], [`time`] | how long a worker owns a record, by which clock |
+//! | [`reconcile`] | finds out what is unknown, and settles it |
 //! | [`stale`] | finds records whose worker died: netting of stream records, checks, a sweep |
 //! | [`queue`] | where work goes that is to be done later: SQS, memory |
 //! | [`metrics`] | what is counted |
@@ -45,6 +46,7 @@ pub mod lease;
 pub mod metrics;
 pub mod policy;
 pub mod queue;
+pub mod reconcile;
 pub mod record;
 pub mod stale;
 pub mod store;
