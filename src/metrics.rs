@@ -43,7 +43,11 @@ impl Count {
     }
 
     pub(crate) fn add(self, operation: &OperationName) {
-        ::metrics::counter!(self.name(), "operation" => operation.shared()).increment(1);
+        self.add_many(operation, 1);
+    }
+
+    pub(crate) fn add_many(self, operation: &OperationName, number: u64) {
+        ::metrics::counter!(self.name(), "operation" => operation.shared()).increment(number);
     }
 }
 

@@ -8,7 +8,11 @@ use std::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::{key::RecordKey, time::Timestamp};
+use crate::{
+    key::{OperationName, RecordKey},
+    metrics::Count,
+    time::Timestamp,
+};
 
 /// The sort key of a record, as in the table.
 const RECORD: &str = "record";
@@ -21,7 +25,16 @@ pub struct Netted {
     /// Stream records that cannot be read.
     pub poison: Vec<Poison>,
     /// Operations of the records that time to live has deleted, each with how many.
-    pub pruned: HashMap<String, u64>,
+    pub pruned: HashMap<OperationName, u64>,
+}
+
+impl Netted {
+    /// Counts what time to live has deleted.
+    pub fn count_pruned(&self) {
+        for (operation, number) in &self.pruned {
+            Count::TtlPruned.add_many(operation, *number);
+        }
+    }
 }
 
 /// Something that a batch left open.
@@ -108,7 +121,7 @@ enum Seen {
     Pending(Open),
     Began { attempt: String, open: Open },
     Ended { key: String, attempt: String, created_at: Timestamp },
-    Pruned { operation: String },
+    Pruned { operation: OperationName },
 }
 
 /// A stream record as Lambda hands it over, as far as it matters here
@@ -189,8 +202,7 @@ fn read(record: &str) -> Result<Option<Seen>, &'static str> {
     let Some(image) = new_image else {
         let by = record.user_identity.and_then(|identity| identity.principal_id);
         let pruned = by.as_deref() == Some("dynamodb.amazonaws.com");
-        let operation =
-            || RecordKey::from_partition_key(&keys.pk.text).map(|key| key.operation().to_string());
+        let operation = || RecordKey::from_partition_key(&keys.pk.text).map(|key| key.operation().clone());
         return Ok(operation().filter(|_| pruned).map(|operation| Seen::Pruned { operation }));
     };
     let key = keys.pk.text.into_owned();
