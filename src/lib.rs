@@ -15,6 +15,7 @@
 //! | [`key`], [`fingerprint`] | who asks for what |
 //! | [`lease`], [`time`] | how long a worker owns a record, by which clock |
 //! | [`queue`] | where work goes that is to be done later: SQS, memory |
+//! | [`compare`] | two ledgers of a day, compared |
 //! | [`metrics`] | what is counted |
 //!
 //! Data flows one way: `http` → `executor` → `store` and `record`; nothing in `record` knows of the others.
@@ -36,6 +37,7 @@ struct Readme;
 
 #[cfg(feature = "axum")]
 mod axum;
+pub mod compare;
 pub mod executor;
 pub mod fingerprint;
 pub mod http;
