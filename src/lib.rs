@@ -17,6 +17,7 @@
 //! | [`reconcile`] | finds out what is unknown, and settles it |
 //! | [`stale`] | finds records whose worker died: netting of stream records, checks, a sweep |
 //! | [`queue`] | where work goes that is to be done later: SQS, memory |
+//! | [`compare`] | two ledgers of a day, compared |
 //! | [`metrics`] | what is counted |
 //!
 //! Data flows one way: `http` → `executor` → `store` and `record`; nothing in `record` knows of the others.
@@ -38,6 +39,7 @@ struct Readme;
 
 #[cfg(feature = "axum")]
 mod axum;
+pub mod compare;
 pub mod executor;
 pub mod fingerprint;
 pub mod http;
