@@ -18,7 +18,7 @@ pub(super) const LARGEST_BODY: usize = 406_000;
 /// in no order.
 const OUTLIVES_RECORD_BY_SECS: u64 = 24 * 60 * 60;
 
-fn sort_key(id: BodyId) -> String {
+pub(super) fn sort_key(id: BodyId) -> String {
     format!("body#{id}")
 }
 

@@ -6,10 +6,10 @@ use aws_sdk_dynamodb::{
     Client,
     operation::put_item::PutItemError,
     primitives::Blob,
-    types::{AttributeValue, ReturnValuesOnConditionCheckFailure},
+    types::{AttributeValue, Put, ReturnValuesOnConditionCheckFailure},
 };
 
-use super::StoreError;
+use super::{StoreError, StoreErrorKind};
 use crate::record::Revision;
 
 /// An item's attributes.
@@ -22,6 +22,25 @@ pub(super) enum Condition {
     Absent,
     /// Where this revision still is.
     Revision(Revision),
+}
+
+impl Condition {
+    const fn expression(self) -> &'static str {
+        match self {
+            Self::Absent => "attribute_not_exists(pk)",
+            Self::Revision(_) => "revision = :seen",
+        }
+    }
+
+    fn values(self) -> Option<Attributes> {
+        match self {
+            Self::Absent => None,
+            Self::Revision(seen) => {
+                let seen = AttributeValue::B(Blob::new(*seen.as_bytes()));
+                Some(Attributes::from([(":seen".to_owned(), seen)]))
+            }
+        }
+    }
 }
 
 /// Whether a write was applied.
@@ -45,13 +64,9 @@ pub(super) async fn put(
         .put_item()
         .table_name(table)
         .set_item(Some(item))
+        .condition_expression(condition.expression())
+        .set_expression_attribute_values(condition.values())
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-    let request = match condition {
-        Condition::Absent => request.condition_expression("attribute_not_exists(pk)"),
-        Condition::Revision(seen) => request
-            .condition_expression("revision = :seen")
-            .expression_attribute_values(":seen", AttributeValue::B(Blob::new(*seen.as_bytes()))),
-    };
     match request.send().await {
         Ok(_) => Ok(Applied::Yes),
         Err(error) => match error.as_service_error() {
@@ -61,4 +76,20 @@ pub(super) async fn put(
             _ => Err(error.into()),
         },
     }
+}
+
+/// The same put, as a part of a transaction. What is there comes back in the reason why the transaction was cancelled.
+pub(super) fn put_in_transaction(
+    table: &str,
+    condition: Condition,
+    item: Attributes,
+) -> Result<Put, StoreError> {
+    Put::builder()
+        .table_name(table)
+        .set_item(Some(item))
+        .condition_expression(condition.expression())
+        .set_expression_attribute_values(condition.values())
+        .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
+        .build()
+        .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
 }

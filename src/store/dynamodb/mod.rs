@@ -1,5 +1,6 @@
 //! Records in a DynamoDB table.
 
+mod audit;
 mod beside;
 mod conditions;
 mod error;
@@ -22,6 +23,7 @@ use crate::{
     record::{BodyId, Place, Record, Revision},
     time::Timestamp,
 };
+pub use audit::{AuditLine, AuditNote, AuditedState};
 use conditions::Condition;
 pub use error::ConfigError;
 use item::{PK, RECORD, SK};
