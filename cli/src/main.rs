@@ -1,3 +1,66 @@
-//! The operators' command line.
+//! The operators' command line: looks records up, settles what is unknown, and leaves an audit line for each change.
 
-fn main() {}
+mod args;
+mod change;
+mod context;
+mod failure;
+mod forget;
+mod list;
+mod output;
+mod record;
+mod redrive;
+mod response;
+mod settle;
+mod show;
+mod sweep;
+mod watch;
+
+use std::{io, process::ExitCode};
+
+use clap::{CommandFactory, Parser};
+use tracing_subscriber::EnvFilter;
+
+use args::{Cli, Command};
+use context::Context;
+use failure::Failure;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log_to_stderr(cli.global.debug);
+    match run(cli).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("idempotency: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<(), Failure> {
+    let global = cli.global;
+    match cli.command {
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "idempotency", &mut io::stdout());
+            Ok(())
+        }
+        Command::Show(args) => show::run(&Context::open(&global).await?, &args).await,
+        Command::List(args) => list::run(&Context::open(&global).await?, &args).await,
+        Command::Watch(args) => watch::run(&Context::open(&global).await?, &args).await,
+        Command::Settle(args) => settle::run(&global, &args).await,
+        Command::ForgetResponse(args) => forget::run(&global, &args).await,
+        Command::Sweep(args) => sweep::run(&Context::open(&global).await?, &args).await,
+        Command::Redrive(args) => redrive::run(&global, &args).await,
+    }
+}
+
+/// Nothing but errors, or with `--debug` what is done. The SDK logs whole requests at its lowest level, with the keys in
+/// them, so it stays at `info`.
+fn log_to_stderr(debug: bool) {
+    let filter = if debug { "info,lambda_idempotency=debug,idempotency=debug" } else { "off" };
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(filter))
+        .with_ansi(false)
+        .with_writer(io::stderr)
+        .init();
+}

@@ -1,0 +1,292 @@
+//! The command line's arguments.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
+
+use crate::failure::Failure;
+
+const EXIT_CODES: &str = "\
+A record is named by --tenant, --operation and the client's key, or by the three in one as `list` prints it:
+tenant#operation#key.
+
+Exit codes:
+  0  done
+  1  an error, or not confirmed
+  2  wrong usage
+  3  the record is not as expected: nothing was changed";
+
+/// Looks up, settles and cleans up idempotency records.
+#[derive(Parser)]
+#[command(name = "idempotency", version, after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Args)]
+pub struct Global {
+    /// The idempotency table
+    #[arg(long, env = "IDEMPOTENCY_TABLE", global = true)]
+    pub table: Option<String>,
+    /// DynamoDB's address, in place of the Region's
+    #[arg(long, value_name = "URL", global = true)]
+    pub endpoint_url: Option<String>,
+    /// The profile of the AWS configuration
+    #[arg(long, global = true)]
+    pub profile: Option<String>,
+    /// The AWS Region
+    #[arg(long, global = true)]
+    pub region: Option<String>,
+    /// Tables for people, JSON for programs
+    #[arg(long, value_enum, default_value_t, global = true)]
+    pub output: Output,
+    /// Log to standard error what is done; keys appear as hashes
+    #[arg(long, global = true)]
+    pub debug: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    #[default]
+    Table,
+    Json,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Show a record with its audit lines
+    Show(Show),
+    /// List records that are not settled
+    List(List),
+    /// Keep a list of the records that are not settled, until Ctrl-C
+    Watch(Watch),
+    /// Say what became of an operation whose outcome is unknown
+    Settle(Settle),
+    /// Drop the headers and the body that a completed record keeps; it stays completed, and nothing runs again
+    ForgetResponse(Forget),
+    /// Find records whose worker is dead now, and give those workers up
+    Sweep(Sweep),
+    /// Move dead letters back to the queues that they came from
+    Redrive(Redrive),
+    /// Print a script that completes this command line in a shell
+    Completions { shell: Shell },
+}
+
+/// Which record.
+#[derive(Args)]
+pub struct RecordArgs {
+    /// Whose record it is
+    #[arg(short, long, requires = "operation")]
+    tenant: Option<String>,
+    /// The operation's name
+    #[arg(short, long, requires = "tenant")]
+    operation: Option<String>,
+    /// The client's idempotency key, or tenant#operation#key
+    key: String,
+}
+
+impl RecordArgs {
+    pub fn record_key(&self) -> Result<RecordKey, Failure> {
+        let wrong = |what: &str, error| Failure::Usage(format!("this is no {what}: {error}"));
+        match (&self.tenant, &self.operation) {
+            (Some(tenant), Some(operation)) => Ok(RecordKey::new(
+                Tenant::parse(tenant).map_err(|e| wrong("tenant", e))?,
+                OperationName::parse(operation).map_err(|e| wrong("operation", e))?,
+                IdempotencyKey::parse(&self.key).map_err(|e| wrong("idempotency key", e))?,
+            )),
+            _ => RecordKey::from_partition_key(&self.key).ok_or_else(|| {
+                Failure::Usage(
+                    "name the record by --tenant, --operation and its key, or by tenant#operation#key".into(),
+                )
+            }),
+        }
+    }
+}
+
+/// How a change is made.
+#[derive(Args)]
+pub struct ChangeArgs {
+    /// Why; kept in the audit line
+    #[arg(long, value_name = "TEXT", value_parser = words)]
+    pub reason: String,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Who makes the change, for the audit line [default: user@host]
+    #[arg(long = "as", value_name = "WHO", value_parser = words)]
+    pub who: Option<String>,
+}
+
+#[derive(Args)]
+pub struct Show {
+    #[command(flatten)]
+    pub record: RecordArgs,
+    /// Show the kept body too
+    #[arg(long)]
+    pub body: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Listed {
+    /// Perhaps executed: reconciliation, or a person, has to find out. Read from an index.
+    Unknown,
+    /// The worker's lease is over, or nobody took the work in time. Found by a scan of the whole table.
+    Stale,
+}
+
+#[derive(Args)]
+pub struct List {
+    /// Which
+    #[arg(long, value_enum)]
+    pub state: Listed,
+    /// Of this tenant only
+    #[arg(short, long)]
+    pub tenant: Option<String>,
+    /// How many at most
+    #[arg(long, default_value_t = 1000)]
+    pub limit: usize,
+}
+
+#[derive(Args)]
+pub struct Watch {
+    /// Of this tenant only
+    #[arg(short, long)]
+    pub tenant: Option<String>,
+    /// How often to look for unknown outcomes
+    #[arg(long, default_value = "5s", value_parser = span)]
+    pub every: Duration,
+    /// How long to rest between two scans for stale records
+    #[arg(long, default_value = "60s", value_parser = span)]
+    pub scan_every: Duration,
+    #[command(flatten)]
+    pub pace: Pace,
+}
+
+#[derive(Args)]
+pub struct Pace {
+    /// How many read units a second a scan takes at most
+    #[arg(long, default_value_t = 50.0)]
+    pub units_per_second: f64,
+}
+
+#[derive(Args)]
+#[group(id = "outcome", required = true, multiple = false, args = ["completed", "not_executed"])]
+pub struct Settle {
+    #[command(flatten)]
+    pub record: RecordArgs,
+    /// It was executed: every retry gets the answer in --response
+    #[arg(long, requires = "response")]
+    pub completed: bool,
+    /// It was not executed, and will not be: the next retry runs it
+    #[arg(long)]
+    pub not_executed: bool,
+    /// The answer as JSON: {"status":201,"headers":{"location":"/payments/1"},"body":{"id":1}}, or "text" in place of "body"
+    #[arg(long, value_name = "FILE", conflicts_with = "not_executed")]
+    pub response: Option<PathBuf>,
+    /// How long the settled record is kept, as the operation's retention: 90m, 24h, 7d
+    #[arg(long, default_value = "24h", value_parser = span)]
+    pub retain: Duration,
+    #[command(flatten)]
+    pub change: ChangeArgs,
+}
+
+#[derive(Args)]
+pub struct Forget {
+    #[command(flatten)]
+    pub record: RecordArgs,
+    #[command(flatten)]
+    pub change: ChangeArgs,
+}
+
+#[derive(Args)]
+pub struct Sweep {
+    /// In how many parts the table is scanned, side by side
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub segments: u32,
+    #[command(flatten)]
+    pub pace: Pace,
+}
+
+#[derive(Args)]
+pub struct Redrive {
+    /// The queue of dead letters
+    #[arg(long, value_name = "URL", env = "DEAD_LETTERS_QUEUE_URL")]
+    pub queue: String,
+    /// Where checks go
+    #[arg(long, value_name = "URL", env = "CHECKS_QUEUE_URL")]
+    pub to_checks: Option<String>,
+    /// Where questions and endings go
+    #[arg(long, value_name = "URL", env = "RECONCILE_QUEUE_URL")]
+    pub to_reconcile: Option<String>,
+    /// How many messages to look at, at most
+    #[arg(long, default_value_t = 100)]
+    pub limit: usize,
+    /// SQS's address, in place of the Region's
+    #[arg(long, value_name = "URL")]
+    pub sqs_endpoint_url: Option<String>,
+    #[command(flatten)]
+    pub change: ChangeArgs,
+}
+
+/// What stands in an audit line: one line of text that says something.
+fn words(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("it says nothing".into()),
+        text if text.chars().count() > 1000 => Err("it is longer than 1000 characters".into()),
+        text if text.chars().any(char::is_control) => Err("it is more than one line of text".into()),
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// A span of time: a whole number and `s`, `m`, `h` or `d`.
+fn span(text: &str) -> Result<Duration, String> {
+    let seconds = text.char_indices().last().and_then(|(end, unit)| {
+        let unit: u64 = match unit {
+            's' => 1,
+            'm' => 60,
+            'h' => 60 * 60,
+            'd' => 24 * 60 * 60,
+            _ => return None,
+        };
+        text[..end].parse::<u64>().ok()?.checked_mul(unit)
+    });
+    match seconds {
+        Some(seconds @ 1..=315_360_000) => Ok(Duration::from_secs(seconds)),
+        _ => Err("give a whole number and its unit, from 1s to ten years: 30s, 90m, 24h, 7d".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_span_needs_its_unit_and_is_bounded() {
+        assert_eq!(span("90m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(span("7d"), Ok(Duration::from_secs(604_800)));
+        for wrong in ["", "h", "0s", "24", "1.5h", "-1h", "5€", "99999999999d"] {
+            assert!(span(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_reason_says_something_in_one_line() {
+        assert_eq!(words(" asked the bank ").as_deref(), Ok("asked the bank"));
+        for wrong in [" ", "two\nlines", &"x".repeat(1001)] {
+            assert!(words(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What every command works with: the store, and how to print.
+
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use lambda_idempotency::{
+    key::RecordKey,
+    record::Record,
+    store::{Store, dynamodb::DynamoDbStore},
+    time::{Clock, SystemClock, Timestamp},
+};
+
+use crate::{args::Global, failure::Failure, output::Screen};
+
+pub struct Context {
+    pub store: DynamoDbStore,
+    pub screen: Screen,
+    /// For DynamoDB.
+    pub config: SdkConfig,
+    pub table: String,
+}
+
+impl Context {
+    /// Opens the table, once it has answered.
+    pub async fn open(global: &Global) -> Result<Self, Failure> {
+        let Some(table) = global.table.clone().filter(|table| !table.trim().is_empty()) else {
+            return Err(Failure::Usage("which table? Give --table, or set IDEMPOTENCY_TABLE".into()));
+        };
+        let config = aws(global, global.endpoint_url.as_deref()).await?;
+        let store = DynamoDbStore::new(&config, table.clone());
+        store.check().await.map_err(|error| Failure::Error(error.to_string()))?;
+        Ok(Self { store, screen: Screen::new(global.output), config, table })
+    }
+
+    /// The record; one that is not there is a mistake.
+    pub async fn load(&self, key: &RecordKey) -> Result<Record, Failure> {
+        tracing::debug!(key = %key.hash(), operation = %key.operation(), "reads the record");
+        self.store.load(key).await?.ok_or_else(|| {
+            Failure::NotAsExpected(format!(
+                "there is no record of tenant {:?}, operation {:?} and key {:?}",
+                key.tenant().as_str(),
+                key.operation().as_str(),
+                key.idempotency_key().as_str(),
+            ))
+        })
+    }
+
+    pub fn now(&self) -> Timestamp {
+        SystemClock.now()
+    }
+}
+
+/// Account and Region as the AWS CLI finds them.
+pub async fn aws(global: &Global, endpoint_url: Option<&str>) -> Result<SdkConfig, Failure> {
+    let mut loader = aws_config::defaults(BehaviorVersion::latest());
+    if let Some(profile) = &global.profile {
+        loader = loader.profile_name(profile);
+    }
+    if let Some(region) = &global.region {
+        loader = loader.region(Region::new(region.clone()));
+    }
+    if let Some(url) = endpoint_url {
+        loader = loader.endpoint_url(url);
+    }
+    let config = loader.load().await;
+    if config.region().is_none() {
+        return Err(Failure::Usage("which Region? Give --region, or set AWS_REGION".into()));
+    }
+    Ok(config)
+}

@@ -1,0 +1,161 @@
+//! How results are printed: tables for people, JSON for programs.
+
+use std::{
+    env,
+    io::{self, IsTerminal, Write},
+    time::Duration,
+};
+
+use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
+use comfy_table::{Cell, Color, ContentArrangement, Table};
+use lambda_idempotency::time::Timestamp;
+use serde::Serialize;
+
+use crate::{args::Output, failure::Failure};
+
+/// Standard output.
+pub struct Screen {
+    output: Output,
+    colours: bool,
+    terminal: bool,
+}
+
+impl Screen {
+    pub fn new(output: Output) -> Self {
+        let terminal = io::stdout().is_terminal();
+        let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { output, colours: terminal && !set("NO_COLOR") && !dumb, terminal }
+    }
+
+    pub fn is_json(&self) -> bool {
+        self.output == Output::Json
+    }
+
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// A table without lines, so that what it shows can be copied. Nothing is wrapped: half a key is no key.
+    pub fn table<const N: usize>(&self, header: [&str; N]) -> Table {
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        if self.colours {
+            table.enforce_styling();
+        } else {
+            table.force_no_tty();
+        }
+        if !header.iter().all(|name| name.is_empty()) {
+            table.set_header(header);
+        }
+        table
+    }
+
+    /// One line for each field.
+    pub fn fields(&self, fields: Vec<(&str, Cell)>) -> Table {
+        let mut table = self.table(["", ""]);
+        for (name, value) in fields {
+            table.add_row([Cell::new(name), value]);
+        }
+        table
+    }
+
+    pub fn print_table(&self, table: &Table) -> Result<(), Failure> {
+        self.print(&table.trim_fmt())
+    }
+
+    /// A line of JSON where it is one of many, else a document that people can read too.
+    pub fn print_json(&self, value: &impl Serialize, one_of_many: bool) -> Result<(), Failure> {
+        let text = match one_of_many {
+            true => serde_json::to_string(value),
+            false => serde_json::to_string_pretty(value),
+        };
+        self.print(&text.map_err(|error| Failure::from_error(&error))?)
+    }
+
+    pub fn print(&self, text: &str) -> Result<(), Failure> {
+        self.write(format!("{text}\n").as_bytes())
+    }
+
+    /// Bytes as they are. A reader that has seen enough (`head`) is no failure.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        match out.write_all(bytes).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+            written => written.map_err(|error| Failure::from_error(&error)),
+        }
+    }
+
+    /// Makes room for the next picture.
+    pub fn clear(&self) -> Result<(), Failure> {
+        if self.terminal { self.write(b"\x1b[2J\x1b[H") } else { Ok(()) }
+    }
+}
+
+/// A state, in the colour of how much it wants to be looked at.
+pub fn state_cell(state: &str) -> Cell {
+    let colour = match state {
+        "completed" => Color::Green,
+        "failed_retryable" => Color::Yellow,
+        "unknown" => Color::Red,
+        _ => Color::Cyan,
+    };
+    Cell::new(state).fg(colour)
+}
+
+/// The instant in ISO 8601, UTC; `None` for the end of time.
+pub fn iso(at: Timestamp) -> Option<String> {
+    let millis = i64::try_from(at.as_millis()).ok()?;
+    DateTime::from_millis(millis).fmt(DateTimeFormat::DateTime).ok()
+}
+
+/// The instant, and how far it is from now.
+pub fn when(at: Timestamp, now: Timestamp) -> String {
+    match iso(at) {
+        Some(text) if at <= now => format!("{text} ({} ago)", span(now.since(at))),
+        Some(text) => format!("{text} (in {})", span(at.since(now))),
+        None => "never".to_owned(),
+    }
+}
+
+/// A span in its two largest units.
+pub fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
+        (0, ..) => format!("{hours}h {minutes}m"),
+        _ => format!("{days}d {hours}h"),
+    }
+}
+
+/// Text of others: what would steer a terminal is shown as what it is.
+pub fn harmless(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| {
+            let escaped = (c.is_control() && !matches!(c, '\n' | '\t')).then(|| c.escape_default());
+            let plain = escaped.is_none().then_some(c);
+            escaped.into_iter().flatten().chain(plain)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_utc_in_iso_8601_with_their_distance() {
+        let at = Timestamp::from_millis(1_795_264_015_123);
+        assert_eq!(iso(at).as_deref(), Some("2026-11-21T12:26:55.123Z"));
+        assert_eq!(when(at, at.plus(Duration::from_secs(190))), "2026-11-21T12:26:55.123Z (3m 10s ago)");
+        assert_eq!(when(at, at.minus(Duration::from_secs(90_000))), "2026-11-21T12:26:55.123Z (in 1d 1h)");
+        assert_eq!(when(Timestamp::MAX, at), "never");
+    }
+
+    #[test]
+    fn what_would_steer_a_terminal_is_shown_as_what_it_is() {
+        assert_eq!(harmless("a\u{1b}[31m\n\tü"), "a\\u{1b}[31m\n\tü");
+    }
+}

@@ -1,0 +1,172 @@
+//! A record as it is printed.
+
+use comfy_table::Cell;
+use lambda_idempotency::{
+    record::{KeptBody, KeptResponse, Record, State},
+    time::Timestamp,
+};
+use serde::Serialize;
+
+use crate::output::{harmless, iso, state_cell, when};
+
+/// A record in JSON. Names are those of the table's attributes.
+#[derive(Debug, Serialize)]
+pub struct RecordJson {
+    tenant: String,
+    operation: String,
+    key: String,
+    /// As logs and metrics name the key.
+    hash: String,
+    state: &'static str,
+    revision: String,
+    attempt: String,
+    attempts: u32,
+    created_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_until: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completed_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown: Option<UnknownJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response: Option<ResponseJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct UnknownJson {
+    cause: &'static str,
+    since: Option<String>,
+    asked: u32,
+    /// Absent where nobody asks any more.
+    reconcile_at: Option<String>,
+    for_people: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct ResponseJson {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body_length: u64,
+    body_place: &'static str,
+}
+
+impl From<&Record> for RecordJson {
+    fn from(record: &Record) -> Self {
+        let mut json = Self {
+            tenant: record.key.tenant().as_str().to_owned(),
+            operation: record.key.operation().to_string(),
+            key: record.key.idempotency_key().as_str().to_owned(),
+            hash: record.key.hash().to_string(),
+            state: record.state.name(),
+            revision: record.revision.to_string(),
+            attempt: record.attempt.to_string(),
+            attempts: record.attempts,
+            created_at: iso(record.created_at),
+            lease_until: None,
+            completed_at: None,
+            failed_at: None,
+            expires_at: record.state.expires_at().and_then(iso),
+            unknown: None,
+            response: None,
+        };
+        match &record.state {
+            State::Pending => {}
+            State::InProgress { lease_until } => json.lease_until = iso(*lease_until),
+            State::FailedRetryable { failed_at, .. } => json.failed_at = iso(*failed_at),
+            State::Completed { response, completed_at, .. } => {
+                json.completed_at = iso(*completed_at);
+                json.response = Some(ResponseJson {
+                    status: response.status,
+                    headers: response.headers.clone(),
+                    body_length: response.body.length(),
+                    body_place: place(&response.body),
+                });
+            }
+            State::Unknown { cause, since, reconcile_at, asked } => {
+                json.unknown = Some(UnknownJson {
+                    cause: cause.name(),
+                    since: iso(*since),
+                    asked: *asked,
+                    reconcile_at: iso(*reconcile_at),
+                    for_people: *reconcile_at == Timestamp::MAX,
+                });
+            }
+        }
+        json
+    }
+}
+
+/// A record for people, a line for each field.
+pub fn fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
+    let text = |text: String| Cell::new(text);
+    let mut fields = vec![
+        ("tenant", text(record.key.tenant().as_str().to_owned())),
+        ("operation", text(record.key.operation().to_string())),
+        ("key", text(record.key.idempotency_key().as_str().to_owned())),
+        ("in logs", text(record.key.hash().to_string())),
+    ];
+    fields.extend(state_fields(record, now));
+    fields
+}
+
+/// What of a record can change.
+pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
+    let at = |time: Timestamp| Cell::new(when(time, now));
+    let mut fields = vec![
+        ("state", state_cell(record.state.name())),
+        ("attempts", Cell::new(record.attempts)),
+        ("created", at(record.created_at)),
+    ];
+    match &record.state {
+        State::Pending => {}
+        State::InProgress { lease_until } => fields.push(("lease until", at(*lease_until))),
+        State::FailedRetryable { failed_at, .. } => fields.push(("failed", at(*failed_at))),
+        State::Unknown { cause, since, reconcile_at, asked } => {
+            fields.push(("cause", Cell::new(cause.name())));
+            fields.push(("since", at(*since)));
+            fields.push(("asked", Cell::new(asked)));
+            fields.push(("asks next", asks_next(*reconcile_at, now)));
+        }
+        State::Completed { response, completed_at, .. } => {
+            fields.push(("completed", at(*completed_at)));
+            fields.extend(response_fields(response));
+        }
+    }
+    if let Some(expires_at) = record.state.expires_at() {
+        fields.push(("expires", at(expires_at)));
+    }
+    fields.push(("revision", Cell::new(record.revision)));
+    fields
+}
+
+/// When reconciliation asks next.
+pub fn asks_next(reconcile_at: Timestamp, now: Timestamp) -> Cell {
+    match reconcile_at {
+        Timestamp::MAX => Cell::new("never: it is for people"),
+        at => Cell::new(when(at, now)),
+    }
+}
+
+fn response_fields(response: &KeptResponse) -> Vec<(&'static str, Cell)> {
+    let headers: Vec<_> =
+        response.headers.iter().map(|(name, value)| harmless(&format!("{name}: {value}"))).collect();
+    let body = format!("{} bytes, {}", response.body.length(), place(&response.body));
+    let mut fields = vec![("status", Cell::new(response.status))];
+    if !headers.is_empty() {
+        fields.push(("headers", Cell::new(headers.join("\n"))));
+    }
+    fields.push(("body", Cell::new(body)));
+    fields
+}
+
+fn place(body: &KeptBody) -> &'static str {
+    match body {
+        KeptBody::Inline { .. } => "record",
+        KeptBody::Outside { place, .. } => place.name(),
+        KeptBody::Omitted { .. } => "omitted",
+    }
+}

@@ -1,0 +1,216 @@
+//! `redrive`: dead letters go back to the queues that they came from.
+//!
+//! A message is received, sent on and then deleted: what dies in between leaves it twice and never lost, and all of these
+//! messages are harmless twice.
+
+use std::{collections::HashSet, time::Duration};
+
+use aws_config::{SdkConfig, timeout::TimeoutConfig};
+use aws_sdk_sqs::{Client, config::Builder, types::Message};
+use comfy_table::Cell;
+use lambda_idempotency::{
+    key::RecordKey,
+    reconcile,
+    stale::Check,
+    store::{Store, dynamodb::AuditNote},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    args::{Global, Redrive},
+    change,
+    context::{self, Context},
+    failure::Failure,
+    output::harmless,
+};
+
+/// How long nobody else sees what was received: as long as a person may take to answer.
+const HIDDEN_SECS: i32 = 300;
+
+/// A queue answers from a part of its servers, so that one empty answer does not mean that it is empty.
+const EMPTY_ANSWERS: u32 = 2;
+
+/// A dead letter.
+struct Letter {
+    message: Message,
+    kind: String,
+    /// Whose record it is about, and where it goes; `None` where it stays.
+    way: Option<(RecordKey, Queue)>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Queue {
+    Checks,
+    Reconcile,
+}
+
+impl Queue {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Checks => "checks",
+            Self::Reconcile => "reconcile",
+        }
+    }
+}
+
+pub async fn run(global: &Global, args: &Redrive) -> Result<(), Failure> {
+    change::can_ask(&args.change)?;
+    let context = Context::open(global).await?;
+    let client = client(&context::aws(global, args.sqs_endpoint_url.as_deref()).await?);
+    let letters = receive(&client, args).await?;
+    let mut moved = HashSet::new();
+    let outcome = redrive(&context, &client, args, &letters, &mut moved).await;
+    // What stays is to be seen again now, and not when its time is over.
+    for letter in letters.iter().filter(|letter| !moved.contains(&letter.id())) {
+        let release = client.change_message_visibility().queue_url(&args.queue).visibility_timeout(0);
+        let _ = release.set_receipt_handle(letter.message.receipt_handle.clone()).send().await;
+    }
+    if context.screen.is_json() {
+        let (moved, left): (Vec<_>, Vec<_>) = letters.iter().partition(|letter| moved.contains(&letter.id()));
+        let json = |letters: Vec<&Letter>| letters.into_iter().map(Letter::json).collect::<Vec<_>>();
+        context.screen.print_json(&json!({ "moved": json(moved), "left": json(left) }), false)?;
+    } else if outcome.is_ok() {
+        let left = letters.len() - moved.len();
+        context.screen.print(&format!("{} moved, {left} left.", moved.len()))?;
+    }
+    outcome
+}
+
+async fn redrive(
+    context: &Context,
+    client: &Client,
+    args: &Redrive,
+    letters: &[Letter],
+    moved: &mut HashSet<String>,
+) -> Result<(), Failure> {
+    if !context.screen.is_json() {
+        show(context, letters)?;
+    }
+    let mut moves = Vec::new();
+    for letter in letters {
+        if let Some((key, queue)) = &letter.way {
+            moves.push((letter, key, *queue, url(args, *queue)?));
+        }
+    }
+    if moves.is_empty() {
+        return Ok(());
+    }
+    change::confirm(&args.change, &format!("redrive {} messages", moves.len()))?;
+    for (letter, key, queue, url) in moves {
+        tracing::debug!(key = %key.hash(), kind = letter.kind, "moves a message");
+        let record = context.store.load(key).await?;
+        let what = format!("redrive-{} to {}", letter.kind, queue.name());
+        let (who, reason) = (change::who(&args.change), args.change.reason.clone());
+        // The line first: no message is moved without it.
+        let note = AuditNote { who, at: context.now(), what, reason };
+        context.store.audit(key, record.as_ref(), &note).await?;
+        let body = letter.message.body().unwrap_or_default();
+        let sent = client.send_message().queue_url(url).message_body(body).send().await;
+        sent.map_err(|error| Failure::from_error(&error))?;
+        let delete = client.delete_message().queue_url(&args.queue);
+        let deleted = delete.set_receipt_handle(letter.message.receipt_handle.clone()).send().await;
+        deleted.map_err(|error| Failure::from_error(&error))?;
+        moved.insert(letter.id());
+    }
+    Ok(())
+}
+
+impl Letter {
+    fn read(message: Message) -> Self {
+        #[derive(Deserialize)]
+        struct Kind {
+            kind: String,
+        }
+        let body = message.body().unwrap_or_default();
+        let kind = serde_json::from_str(body).map_or_else(|_| "(none)".to_owned(), |Kind { kind }| kind);
+        let way = if let Ok(Check::Check { key, .. }) = serde_json::from_str(body) {
+            RecordKey::from_partition_key(&key).map(|key| (key, Queue::Checks))
+        } else {
+            let key = match serde_json::from_str(body) {
+                Ok(reconcile::Message::Ask { key }) => RecordKey::from_partition_key(&key),
+                Ok(reconcile::Message::Ending(ending)) => ending.record_key(),
+                Err(_) => None,
+            };
+            key.map(|key| (key, Queue::Reconcile))
+        };
+        Self { kind, way, message }
+    }
+
+    fn id(&self) -> String {
+        self.message.message_id().unwrap_or_default().to_owned()
+    }
+
+    fn json(&self) -> Value {
+        let (key, to) = match &self.way {
+            Some((key, queue)) => (Some(key.partition_key()), Some(queue.name())),
+            None => (None, None),
+        };
+        json!({ "message_id": self.id(), "kind": self.kind, "record": key, "to": to })
+    }
+}
+
+/// With time-outs: the SDK has none of its own.
+fn client(config: &SdkConfig) -> Client {
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(Duration::from_secs(3))
+        .operation_attempt_timeout(Duration::from_secs(10))
+        .operation_timeout(Duration::from_secs(30));
+    Client::from_conf(Builder::from(config).timeout_config(timeouts.build()).build())
+}
+
+async fn receive(client: &Client, args: &Redrive) -> Result<Vec<Letter>, Failure> {
+    let (mut letters, mut seen, mut empty) = (Vec::new(), HashSet::new(), 0);
+    while letters.len() < args.limit && empty < EMPTY_ANSWERS {
+        let most = (args.limit - letters.len()).min(10);
+        let received = client
+            .receive_message()
+            .queue_url(&args.queue)
+            .max_number_of_messages(most as i32)
+            .visibility_timeout(HIDDEN_SECS)
+            .wait_time_seconds(1)
+            .send()
+            .await
+            .map_err(|error| Failure::from_error(&error))?;
+        let messages = received.messages.unwrap_or_default();
+        if messages.is_empty() {
+            empty += 1;
+        }
+        let letter = messages.into_iter().map(Letter::read).filter(|letter| seen.insert(letter.id()));
+        letters.extend(letter);
+    }
+    Ok(letters)
+}
+
+fn show(context: &Context, letters: &[Letter]) -> Result<(), Failure> {
+    if letters.is_empty() {
+        return context.screen.print("There are no dead letters.");
+    }
+    let mut table = context.screen.table(["message", "kind", "to", "record"]);
+    for letter in letters {
+        let (to, key) = match &letter.way {
+            Some((key, queue)) => (queue.name(), key.partition_key()),
+            None => ("(stays)", String::new()),
+        };
+        let kind = harmless(&letter.kind);
+        table.add_row([Cell::new(letter.id()), Cell::new(kind), Cell::new(to), Cell::new(key)]);
+    }
+    context.screen.print_table(&table)
+}
+
+fn url(args: &Redrive, queue: Queue) -> Result<&str, Failure> {
+    let (url, option) = match queue {
+        Queue::Checks => (&args.to_checks, "--to-checks"),
+        Queue::Reconcile => (&args.to_reconcile, "--to-reconcile"),
+    };
+    match url.as_deref() {
+        Some(url) if url == args.queue => {
+            Err(Failure::Usage(format!("{option} is the queue of dead letters itself: nothing was moved")))
+        }
+        Some(url) => Ok(url),
+        None => {
+            let name = queue.name();
+            Err(Failure::Usage(format!("there are messages for the queue `{name}`: say {option} too")))
+        }
+    }
+}

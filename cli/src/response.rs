@@ -1,0 +1,177 @@
+//! The answer that an operator gives to `settle --completed`, from a file.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs::File,
+    io::Read,
+    path::Path,
+};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
+use lambda_idempotency::http::SAFE_HEADERS;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::failure::Failure;
+
+/// What fits an item beside the record.
+const LONGEST_BODY: usize = 400_000;
+
+/// What all headers together may take.
+const MOST_HEADERS: usize = 16 * 1024;
+
+/// More than the largest answer, however it is laid out.
+const LONGEST_FILE: u64 = 8 * 1024 * 1024;
+
+/// An answer as every retry will get it.
+#[derive(Debug, PartialEq)]
+pub struct Response {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Bytes,
+}
+
+/// The file: `body` is a JSON value, `text` any other text; neither, no body.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written<'a> {
+    status: u16,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(borrow)]
+    body: Option<&'a RawValue>,
+    text: Option<String>,
+}
+
+impl Response {
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let wrong = |what: String| Failure::Usage(format!("{}: {what}", path.display()));
+        let mut text = String::new();
+        let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+        file.take(LONGEST_FILE).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
+        Self::parse(&text).map_err(wrong)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if !(200..=599).contains(&written.status) {
+            return Err(format!("{} is no status of an answer: give 200 to 599", written.status));
+        }
+        let (body, content_type) = match (written.body, written.text) {
+            (Some(_), Some(_)) => return Err("give `body` or `text`, not both".into()),
+            (Some(json), None) => (Bytes::from(compact(json.get())), Some("application/json")),
+            (None, Some(text)) => (Bytes::from(text), Some("text/plain; charset=utf-8")),
+            (None, None) => (Bytes::new(), None),
+        };
+        if matches!(written.status, 204 | 304) && !body.is_empty() {
+            return Err(format!("an answer with status {} has no body", written.status));
+        }
+        if body.len() > LONGEST_BODY {
+            return Err(format!("the body has {} bytes; {LONGEST_BODY} can be kept", body.len()));
+        }
+        let headers = headers(written.headers, content_type)?;
+        Ok(Self { status: written.status, headers, body })
+    }
+}
+
+/// The headers, where they may be replayed.
+fn headers(
+    written: BTreeMap<String, String>,
+    content_type: Option<&str>,
+) -> Result<Vec<(String, String)>, String> {
+    let mut names = HashSet::new();
+    let mut headers = Vec::new();
+    for (name, value) in written {
+        let parsed = HeaderName::try_from(&name).map_err(|_| format!("{name:?} is no name of a header"))?;
+        if !SAFE_HEADERS.contains(&parsed) {
+            let safe = SAFE_HEADERS.map(|name| name.to_string()).join(", ");
+            return Err(format!("the header `{parsed}` is not replayed; these are: {safe}"));
+        }
+        if HeaderValue::try_from(&value).is_err() {
+            return Err(format!("the header `{parsed}` has a value that no header can have"));
+        }
+        if !names.insert(parsed.clone()) {
+            return Err(format!("the header `{parsed}` is there twice"));
+        }
+        headers.push((parsed.to_string(), value));
+    }
+    if let Some(content_type) = content_type.filter(|_| !names.contains(&CONTENT_TYPE)) {
+        headers.push(("content-type".to_owned(), content_type.to_owned()));
+    }
+    if headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MOST_HEADERS {
+        return Err(format!("the headers are longer than {MOST_HEADERS} bytes"));
+    }
+    Ok(headers)
+}
+
+/// JSON without the white space between its parts. Everything else stays as it was written, also what no number type of
+/// ours could hold.
+fn compact(json: &str) -> String {
+    let (mut in_string, mut escaped) = (false, false);
+    let keep = |c: &char| {
+        if in_string {
+            (in_string, escaped) = (escaped || *c != '"', !escaped && *c == '\\');
+            return true;
+        }
+        in_string = *c == '"';
+        !matches!(c, ' ' | '\t' | '\n' | '\r')
+    };
+    json.chars().filter(keep).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(text: &str) -> String {
+        String::from_utf8(Response::parse(text).unwrap().body.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_json_body_is_kept_as_it_was_written_without_white_space() {
+        let text = r#"{"status": 201, "body": { "b": "a \" b\\", "a" : [1.10, 9007199254740993, 1E400] } }"#;
+        assert_eq!(body(text), r#"{"b":"a \" b\\","a":[1.10,9007199254740993,1E400]}"#);
+        assert_eq!(body(r#"{"status":200,"body":null}"#), "null");
+        assert_eq!(body(r#"{"status":200,"text":" a\n b "}"#), " a\n b ");
+        assert_eq!(body(r#"{"status":200}"#), "");
+    }
+
+    #[test]
+    fn the_content_type_is_that_of_the_body_where_nothing_else_is_said() {
+        let headers = |text| Response::parse(text).unwrap().headers;
+        let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(headers(r#"{"status":201,"body":1}"#), [header("content-type", "application/json")]);
+        let own =
+            r#"{"status":201,"headers":{"Content-Type":"application/vnd.x+json","location":"/1"},"body":1}"#;
+        assert_eq!(
+            headers(own),
+            [header("content-type", "application/vnd.x+json"), header("location", "/1")]
+        );
+        assert_eq!(headers(r#"{"status":204}"#), []);
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_replayed_is_refused() {
+        let long = format!(r#"{{"status":200,"text":"{}"}}"#, "x".repeat(LONGEST_BODY + 1));
+        for (wrong, why) in [
+            (r#"{"status":99}"#, "99"),
+            (r#"{"status":100}"#, "100"),
+            (r#"{"status":600}"#, "600"),
+            (r#"{"body":{}}"#, "status"),
+            (r#"{"status":200,"body":1,"text":"1"}"#, "not both"),
+            (r#"{"status":204,"body":{}}"#, "no body"),
+            (r#"{"status":200,"boddy":1}"#, "boddy"),
+            (r#"{"status":200,"headers":{"set-cookie":"a=b"}}"#, "set-cookie"),
+            (r#"{"status":200,"headers":{"a b":"c"}}"#, "a b"),
+            (r#"{"status":200,"headers":{"link":"a\nb"}}"#, "link"),
+            (r#"{"status":200,"headers":{"ETag":"1","etag":"2"}}"#, "twice"),
+            (r#"{"status":200} x"#, "trailing"),
+            ("201", "invalid type"),
+            (&long, "400001 bytes"),
+        ] {
+            let said = Response::parse(wrong).unwrap_err();
+            assert!(said.contains(why), "{said}");
+        }
+    }
+}

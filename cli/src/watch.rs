@@ -1,0 +1,97 @@
+//! `watch`: what is not settled, again and again, until Ctrl-C.
+
+use std::cell::RefCell;
+
+use lambda_idempotency::{record::Record, time::Timestamp};
+use serde_json::json;
+
+use crate::{
+    args::Watch,
+    context::Context,
+    failure::Failure,
+    list,
+    output::{iso, when},
+    record::RecordJson,
+};
+
+/// How many records of each kind a picture counts and shows.
+const MOST_COUNTED: usize = 1000;
+const MOST_SHOWN: usize = 20;
+
+/// What the last scan found, and when.
+type Scanned = RefCell<Option<(Timestamp, Vec<Record>)>>;
+
+pub async fn run(context: &Context, args: &Watch) -> Result<(), Failure> {
+    let scanned = Scanned::default();
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(|error| Failure::from_error(&error)),
+        failed = scan(context, args, &scanned) => failed,
+        failed = paint(context, args, &scanned) => failed,
+    }
+}
+
+/// Scans at its own pace: a large table takes minutes, and the picture does not wait for it.
+async fn scan(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(), Failure> {
+    let tenant = list::tenant(args.tenant.as_deref())?;
+    loop {
+        let rate = Some(args.pace.units_per_second);
+        let found = list::stale(context, tenant.as_ref(), MOST_COUNTED, rate).await?;
+        *scanned.borrow_mut() = Some((context.now(), found));
+        tokio::time::sleep(args.scan_every).await;
+    }
+}
+
+async fn paint(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(), Failure> {
+    let tenant = list::tenant(args.tenant.as_deref())?;
+    loop {
+        let unknown = list::unknown(context, tenant.as_ref(), MOST_COUNTED).await?;
+        let now = context.now();
+        // A copy: nothing is borrowed while something is waited for.
+        let stale = scanned.borrow().clone();
+        match context.screen.is_json() {
+            true => print_line(context, &unknown, stale, now)?,
+            false => print_picture(context, &unknown, stale, now)?,
+        }
+        tokio::time::sleep(args.every).await;
+    }
+}
+
+fn print_line(
+    context: &Context,
+    unknown: &[Record],
+    stale: Option<(Timestamp, Vec<Record>)>,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let kind = |at: Timestamp, records: &[Record]| {
+        let counted = records.len().min(MOST_COUNTED);
+        let shown: Vec<_> = records[..counted].iter().map(RecordJson::from).collect();
+        json!({ "at": iso(at), "count": counted, "more": records.len() > counted, "records": shown })
+    };
+    // Null before the first scan is over.
+    let stale = stale.map(|(at, records)| kind(at, &records));
+    context.screen.print_json(&json!({ "unknown": kind(now, unknown), "stale": stale }), true)
+}
+
+fn print_picture(
+    context: &Context,
+    unknown: &[Record],
+    stale: Option<(Timestamp, Vec<Record>)>,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let screen = &context.screen;
+    let part = |title: String, records: &[Record]| {
+        let more = if records.len() > MOST_COUNTED { "more than " } else { "" };
+        screen.print(&format!("{title}: {more}{}", records.len().min(MOST_COUNTED)))?;
+        match &records[..records.len().min(MOST_SHOWN)] {
+            [] => Ok(()),
+            shown => screen.print_table(&list::table(screen, shown, now)),
+        }
+    };
+    screen.clear()?;
+    part(format!("{}  unknown", iso(now).unwrap_or_default()), unknown)?;
+    match stale {
+        Some((at, records)) => part(format!("stale, scanned {}", when(at, now)), &records),
+        None => screen.print("stale: the first scan is under way"),
+    }?;
+    screen.print("")
+}
