@@ -30,6 +30,7 @@ pub struct Cli {
 
 /// What every command takes.
 #[derive(Args)]
+#[command(next_help_heading = "Common options")]
 pub struct Global {
     /// The idempotency table
     #[arg(long, env = "IDEMPOTENCY_TABLE", global = true)]

@@ -25,6 +25,7 @@ impl Context {
             return Err(Failure::Usage("which table? Give --table, or set IDEMPOTENCY_TABLE".into()));
         };
         let config = aws(global, global.endpoint_url.as_deref()).await?;
+        tracing::debug!(table, region = config.region().map(tracing::field::display), "opens the table");
         let store = DynamoDbStore::new(&config, table.clone());
         store.check().await.map_err(|error| Failure::Error(error.to_string()))?;
         Ok(Self { store, screen: Screen::new(global.output), config, table })

@@ -2,7 +2,9 @@
 //! minutes.
 
 mod addressing;
+mod audit;
 mod bodies;
+mod command_line;
 mod conformance;
 mod costs;
 mod dropped;

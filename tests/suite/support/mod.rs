@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod clock;
+pub mod command;
 pub mod dynamodb_local;
 pub mod embedded;
 pub mod faults;

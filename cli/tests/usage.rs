@@ -1,0 +1,43 @@
+//! What the command line does without any table. This test also makes `cargo test --workspace` build the program, which the
+//! library's suite runs against real stores.
+
+use std::process::{Command, Output};
+
+fn idempotency(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_idempotency"));
+    command.env_remove("IDEMPOTENCY_TABLE").args(arguments);
+    command.output().expect("the program can be run")
+}
+
+#[test]
+fn completions_come_for_every_shell_without_a_table() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let output = idempotency(&["completions", shell]);
+        let script = String::from_utf8(output.stdout).expect("a script is text");
+        assert!(output.status.success() && script.contains("forget-response"), "{shell}");
+    }
+}
+
+#[test]
+fn the_help_says_what_exit_codes_mean() {
+    let output = idempotency(&["--help"]);
+    let help = String::from_utf8(output.stdout).expect("help is text");
+    assert!(output.status.success() && help.contains("nothing was changed"), "{help}");
+}
+
+#[test]
+fn a_change_without_a_reason_or_without_an_outcome_is_wrong_usage() {
+    let record = ["settle", "tenant#pay#key"];
+    for wrong in [
+        &["--not-executed"][..],
+        &["--reason", "because"],
+        &["--reason", " ", "--not-executed"],
+        &["--reason", "because", "--completed"],
+        &["--reason", "because", "--completed", "--not-executed"],
+        &["--reason", "because", "--not-executed", "--response", "answer.json"],
+    ] {
+        let output = idempotency(&[&record[..], wrong].concat());
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty());
+    }
+}

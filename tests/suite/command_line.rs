@@ -1,0 +1,324 @@
+//! The operators' command line: what it shows, what it changes, and what an operator's mistake does.
+
+mod redrive;
+mod table;
+
+use std::{fs, process::Stdio};
+
+use axum::{Router, body::Bytes, http::HeaderMap, response::IntoResponse};
+use lambda_idempotency::{
+    record::{KeptBody, State},
+    store::{Put, Store},
+};
+use serde_json::{Value, json};
+use tempfile::tempdir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::support::{command::CommandLine, embedded, guarded::record_key, http::Gate};
+use table::{OperatorsTable, TENANT};
+
+const WHY: [&str; 3] = ["--yes", "--reason", "the bank's portal says so"];
+
+async fn table() -> OperatorsTable {
+    OperatorsTable::new(embedded::endpoint()).await
+}
+
+/// A file with an answer, and the folder that it goes with.
+fn answer(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempdir().expect("a folder");
+    let file = folder.path().join("answer.json");
+    fs::write(&file, text).expect("a file");
+    let file = file.to_str().expect("a path in UTF-8").to_owned();
+    (folder, file)
+}
+
+// R28, R31
+#[tokio::test]
+async fn an_operator_settles_an_unknown_outcome_in_two_commands() {
+    let table = table().await;
+    let unknown = table.unknown("k-1").await;
+    let (_folder, file) = answer(
+        r#"{ "status": 201, "headers": {"Location": "/payments/1"}, "body": { "id": 1, "x": 1.10 } }"#,
+    );
+
+    let listed = table.cli.json(&["list", "--state", "unknown"]).await;
+    let listed = &listed[0];
+    assert_eq!((&listed["key"], &listed["unknown"]["cause"]), (&json!("k-1"), &json!("lease_over")));
+    let name = |part: &str| listed[part].as_str().unwrap().to_owned();
+    let record = format!("{}#{}#{}", name("tenant"), name("operation"), name("key"));
+    let settle = ["settle", &record, "--completed", "--response", &file];
+    let settled = table.cli.json(&[&settle[..], &WHY].concat()).await;
+    assert_eq!(
+        (&settled["before"]["state"], &settled["after"]["state"]),
+        (&json!("unknown"), &json!("completed"))
+    );
+
+    let record = table.record("k-1").await;
+    let State::Completed { response, .. } = &record.state else { panic!("{record:?}") };
+    let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let headers = [header("location", "/payments/1"), header("content-type", "application/json")];
+    assert_eq!((response.status, &response.headers[..]), (201, &headers[..]));
+    let KeptBody::Inline { bytes, .. } = &response.body else { panic!("{response:?}") };
+    assert_eq!(&bytes[..], br#"{"id":1,"x":1.10}"#);
+    assert_eq!(record.attempts, unknown.attempts);
+
+    // The audit line says who, when, what, why, and from what to what.
+    let shown = table.cli.json(&["show", "-t", TENANT, "-o", "create-payment", "k-1", "--body"]).await;
+    assert_eq!(shown["body"]["text"], r#"{"id":1,"x":1.10}"#);
+    let lines = shown["audit"].as_array().unwrap();
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    assert!(line["who"].as_str().unwrap().starts_with("olga@"));
+    assert_eq!((&line["what"], &line["reason"]), (&json!("settle-completed"), &json!(WHY[2])));
+    assert_eq!(line["at"], shown["record"]["completed_at"]);
+    let state = |record: &lambda_idempotency::record::Record| {
+        json!({
+            "state": record.state.name(),
+            "revision": record.revision.to_string(),
+            "attempts": record.attempts,
+        })
+    };
+    assert_eq!((&line["before"], &line["after"]), (&state(&unknown), &state(&record)));
+    assert_eq!(table.cli.json(&["list", "--state", "unknown"]).await, json!([]));
+}
+
+// R28, R31
+#[tokio::test]
+async fn an_outcome_that_was_not_executed_is_free_for_the_next_retry() {
+    let table = table().await;
+    table.unknown("k-1").await;
+    let record = table.name("k-1");
+    let ran =
+        table.cli.run(&[&["settle", &record, "--not-executed", "--as", "kim"][..], &WHY].concat()).await;
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+    assert!(ran.stdout.contains("unknown → failed_retryable") && ran.stdout.contains("kim"), "{ran:?}");
+    assert!(!ran.stdout.contains('\u{1b}'), "colours where there is no terminal: {ran:?}");
+    assert_eq!(table.record("k-1").await.state.name(), "failed_retryable");
+
+    // What proves that it was executed after all is the stronger evidence.
+    let (_folder, file) = answer(r#"{"status":201,"body":{"id":1}}"#);
+    let settle = ["settle", &record, "--completed", "--response", &file];
+    table.cli.json(&[&settle[..], &WHY].concat()).await;
+    assert_eq!(table.record("k-1").await.state.name(), "completed");
+}
+
+// R31
+#[tokio::test]
+async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
+    let table = table().await;
+    for record in [table.unknown("unknown").await, table.in_progress("live").await] {
+        assert_eq!(record.key.tenant().as_str(), TENANT);
+    }
+    table.completed("completed", "kept").await;
+    let (_folder, file) = answer(r#"{"status":201,"body":{}}"#);
+    let (_other, unsafe_file) = answer(r#"{"status":201,"headers":{"set-cookie":"a=b"}}"#);
+    let before = table.items().await;
+
+    let settle = |record: &str, file: &str| {
+        let command = ["settle", record, "--completed", "--response", file].map(str::to_owned);
+        command.into_iter().chain(WHY.map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let change = |command: &str, more: &[&str]| {
+        let words = command.split(' ').chain(more.iter().copied());
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let own = |key: &str| table.name(key);
+    let not_executed = |record: &str| change(&format!("settle {record} --not-executed"), &WHY);
+    let forget = |record: &str| change(&format!("forget-response {record}"), &WHY);
+    let cases = [
+        (settle(&own("k-9"), &file), 3, "there is no record"),
+        (settle("shop-b#create-payment#unknown", &file), 3, "there is no record"),
+        (settle(&format!("{TENANT}#refund#unknown"), &file), 3, "there is no record"),
+        (settle(&own("live"), &file), 3, "its lease is not over"),
+        (settle(&own("completed"), &file), 3, "is settled as completed"),
+        (not_executed(&own("live")), 3, "its lease is not over"),
+        (not_executed(&own("completed")), 3, "is settled as completed"),
+        (forget(&own("unknown")), 3, "is unknown"),
+        (forget(&own("live")), 3, "is in_progress"),
+        (forget(&own("k-9")), 3, "there is no record"),
+        (change("show", &[&own("k-9")]), 3, "there is no record"),
+        (change("show", &[&own("live"), "--body"]), 3, "keeps no body"),
+        (settle("unknown", &file), 2, "tenant#operation#key"),
+        (settle(&own("unknown"), &unsafe_file), 2, "set-cookie"),
+        (settle(&own("unknown"), "no-such-file"), 2, "no-such-file"),
+        (change("settle", &[&own("unknown"), "--not-executed", "--reason", "x"]), 2, "--yes"),
+        (change("forget-response", &[&own("completed"), "--reason", "x"]), 2, "--yes"),
+    ];
+    for (arguments, code, words) in cases {
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        table.cli.run(&arguments).await.assert_refused(code, words);
+    }
+    assert_eq!(table.items().await, before);
+}
+
+// R31, T32
+#[tokio::test]
+async fn of_two_operators_who_saw_the_same_one_wins_and_the_other_is_told() {
+    let table = table().await;
+    table.unknown("k-1").await;
+    let record = table.name("k-1");
+    let (late, gate) = held_before_transactions(embedded::endpoint()).await;
+    let late = table.cli.through(&late);
+    let slow = tokio::spawn({
+        let record = record.clone();
+        async move {
+            let settle = ["settle", &record, "--not-executed", "--output", "json"];
+            late.run(&[&settle[..], &WHY].concat()).await
+        }
+    });
+    // The slow one has seen the record, and is about to write.
+    gate.reached(1).await;
+    let (_folder, file) = answer(r#"{"status":201,"body":{"id":1}}"#);
+    let settle = ["settle", &record, "--completed", "--response", &file, "--as", "kim"];
+    table.cli.json(&[&settle[..], &WHY].concat()).await;
+    let before = table.items().await;
+    gate.open();
+    slow.await.unwrap().assert_refused(3, "changed meanwhile, and is completed now");
+    assert_eq!(table.items().await, before);
+    let shown = table.cli.json(&["show", &record]).await;
+    let lines = shown["audit"].as_array().unwrap();
+    assert_eq!((lines.len(), &lines[0]["who"]), (1, &json!("kim")));
+}
+
+/// The store at `endpoint` through a relay that lets transactions wait at a gate.
+async fn held_before_transactions(endpoint: &str) -> (String, std::sync::Arc<Gate>) {
+    let gate = std::sync::Arc::new(Gate::closed());
+    let (endpoint, held, client) = (endpoint.to_owned(), gate.clone(), reqwest::Client::new());
+    let relay = async move |headers: HeaderMap, body: Bytes| {
+        let target = headers.get("x-amz-target").expect("a request to DynamoDB");
+        if target.to_str().is_ok_and(|target| target.ends_with("TransactWriteItems")) {
+            held.pass().await;
+        }
+        let answer = client.post(&endpoint).headers(headers).body(body).send().await.expect("an answer");
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        (status, headers, answer.bytes().await.expect("a whole answer")).into_response()
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = format!("http://{}", listener.local_addr().expect("its address"));
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(relay)).await });
+    (address, gate)
+}
+
+// R14, R31
+#[tokio::test]
+async fn a_forgotten_response_leaves_no_body_behind_and_nothing_runs_again() {
+    let table = table().await;
+    table.unknown("k-1").await;
+    let (record, long) = (table.name("k-1"), "long ".repeat(4000));
+    let (_folder, file) = answer(&json!({ "status": 200, "text": long }).to_string());
+    let settle = ["settle", &record, "--completed", "--response", &file];
+    table.cli.json(&[&settle[..], &WHY].concat()).await;
+    let shown = table.cli.json(&["show", &record, "--body"]).await;
+    assert_eq!(
+        (&shown["body"]["text"], &shown["record"]["response"]["body_place"]),
+        (&json!(long), &json!("beside"))
+    );
+    let kept = table.record("k-1").await;
+    assert!(table.sort_keys().await.iter().any(|sk| sk.starts_with("body#")));
+
+    table.cli.json(&[&["forget-response", &record][..], &WHY].concat()).await;
+    let forgotten = table.record("k-1").await;
+    let State::Completed { response, expires_at, .. } = &forgotten.state else { panic!("{forgotten:?}") };
+    assert_eq!((response.status, response.headers.len()), (200, 0));
+    assert_eq!(response.body, KeptBody::Omitted { length: long.len() as u64 });
+    assert_eq!(Some(*expires_at), kept.state.expires_at());
+    let left = table.sort_keys().await;
+    assert!(left.iter().all(|sk| sk == "record" || sk.starts_with("audit#")) && left.len() == 3, "{left:?}");
+    assert_eq!(table.retry("k-1").await, "replay");
+
+    let again = table.cli.run(&[&["forget-response", &record][..], &WHY].concat()).await;
+    again.assert_refused(3, "neither headers nor a body");
+}
+
+// R19, R31
+#[tokio::test]
+async fn a_sweep_gives_up_what_is_listed_as_stale_and_nothing_else() {
+    let table = table().await;
+    table.in_progress("live").await;
+    table.unknown("unknown").await;
+    table.dead("dead").await;
+    let stale = table.cli.json(&["list", "--state", "stale", "--tenant", TENANT]).await;
+    assert_eq!((stale.as_array().unwrap().len(), &stale[0]["key"]), (1, &json!("dead")));
+    assert_eq!(table.cli.json(&["list", "--state", "stale", "--tenant", "shop-b"]).await, json!([]));
+    assert_eq!(table.record("dead").await.state.name(), "in_progress");
+
+    let swept = table.cli.json(&["sweep"]).await;
+    assert_eq!(
+        (&swept["given_up"], &swept["scanned"], &swept["complete"]),
+        (&json!(1), &json!(3), &json!(true))
+    );
+    assert_eq!(swept["records"][0]["was"]["key"], "dead");
+    for (key, state) in [("dead", "unknown"), ("live", "in_progress"), ("unknown", "unknown")] {
+        assert_eq!(table.record(key).await.state.name(), state);
+    }
+    let ran = table.cli.run(&["list", "--state", "unknown"]).await;
+    for key in ["dead", "unknown"] {
+        assert!(ran.stdout.contains(&table.name(key)), "{ran:?}");
+    }
+}
+
+// R31
+#[tokio::test]
+async fn watch_says_line_by_line_what_is_open_until_it_is_interrupted() {
+    let table = table().await;
+    table.unknown("unknown").await;
+    table.dead("dead").await;
+    let mut watch = table.cli.command(&["watch", "--every", "1s", "--output", "json"]);
+    let mut watch = watch.stdout(Stdio::piped()).spawn().expect("watch can be run");
+    let mut lines = BufReader::new(watch.stdout.take().expect("its output")).lines();
+    let seen: Value = loop {
+        let line = lines.next_line().await.unwrap().expect("watch goes on");
+        let seen: Value = serde_json::from_str(&line).expect("each line is JSON");
+        if !seen["stale"].is_null() {
+            break seen;
+        }
+    };
+    assert_eq!((&seen["unknown"]["count"], &seen["stale"]["count"]), (&json!(1), &json!(1)));
+    assert_eq!(seen["stale"]["records"][0]["key"], "dead");
+    let id = watch.id().expect("watch runs").to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert_eq!(watch.wait().await.unwrap().code(), Some(0));
+}
+
+// R36
+#[tokio::test]
+async fn the_debug_log_names_keys_by_their_hash_only() {
+    let table = table().await;
+    let hash = table.unknown("key-in-clear").await.key.hash().to_string();
+    table.dead("another-key-in-clear").await;
+    let record = table.name("key-in-clear");
+    let (_folder, file) = answer(r#"{"status":201,"body":{"secret":"body-in-clear"}}"#);
+    for command in [
+        &[&["settle", &record, "--completed", "--response", &file][..], &WHY].concat()[..],
+        &["show", &record],
+        &["list", "--state", "stale"],
+        &["sweep"],
+    ] {
+        let ran = table.cli.run(&[command, &["--debug"]].concat()).await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(!ran.stderr.is_empty() && !ran.stderr.contains("in-clear"), "{ran:?}");
+        assert!(!ran.stderr.contains(TENANT), "{ran:?}");
+        assert!(!command.contains(&&*record) || ran.stderr.contains(&hash), "{ran:?}");
+    }
+}
+
+// R16
+#[tokio::test]
+async fn a_table_that_is_not_there_is_named() {
+    let cli = CommandLine::new(embedded::endpoint(), "no-such-table");
+    cli.run(&["list", "--state", "unknown"]).await.assert_refused(1, "no-such-table");
+    let nowhere = cli.through("http://127.0.0.1:9");
+    nowhere.run(&["show", "a#b#c"]).await.assert_refused(1, "the store is unavailable");
+}
+
+// R31
+#[tokio::test]
+async fn a_record_that_was_put_there_by_others_is_shown_as_it_is() {
+    let table = table().await;
+    let key = record_key("ten#ant", "a key # with = all");
+    let record = lambda_idempotency::record::Record { key: key.clone(), ..table.unknown("k").await };
+    assert_eq!(table.store.insert(&record).await.unwrap(), Put::Written);
+    let shown = table.cli.json(&["show", &key.partition_key()]).await;
+    assert_eq!(shown["record"]["tenant"], "ten#ant");
+    let by_parts = ["show", "-t", "ten#ant", "-o", "create-payment", "a key # with = all"];
+    assert_eq!(table.cli.json(&by_parts).await, shown);
+}

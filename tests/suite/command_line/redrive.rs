@@ -1,0 +1,178 @@
+//! Dead letters go back to their queues, or stay; none is lost.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use axum::{Json, Router, body::Bytes, http::HeaderMap, http::StatusCode};
+use serde_json::{Value, json};
+
+use super::{WHY, table};
+use crate::support::command::Ran;
+
+/// SQS as far as moving messages needs it: queues of messages, each hidden or not.
+#[derive(Clone, Default)]
+struct Queues(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    queues: BTreeMap<String, Vec<Message>>,
+    refuse_sending: bool,
+    sent: usize,
+}
+
+#[derive(Clone)]
+struct Message {
+    id: String,
+    body: String,
+    hidden: bool,
+}
+
+const DEAD: &str = "http://queues/dead-letters";
+const CHECKS: &str = "http://queues/checks";
+const RECONCILE: &str = "http://queues/reconcile";
+
+impl Queues {
+    fn with_dead_letters(bodies: &[Value]) -> Self {
+        let queues = Self::default();
+        for body in bodies {
+            queues.0.lock().unwrap().put(DEAD, body.to_string());
+        }
+        queues
+    }
+
+    async fn serve(&self) -> String {
+        let queues = self.clone();
+        let handle = async move |headers: HeaderMap, body: Bytes| {
+            let target = headers["x-amz-target"].to_str().expect("a target").to_owned();
+            let request = serde_json::from_slice(&body).expect("a request in JSON");
+            queues.0.lock().unwrap().answer(&target, &request)
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = format!("http://{}", listener.local_addr().expect("its address"));
+        tokio::spawn(async move { axum::serve(listener, Router::new().fallback(handle)).await });
+        address
+    }
+
+    /// The bodies that a queue holds, and whether all of them can be received now.
+    fn of(&self, queue: &str) -> (Vec<String>, bool) {
+        let state = self.0.lock().unwrap();
+        let messages = state.queues.get(queue).cloned().unwrap_or_default();
+        let visible = messages.iter().all(|message| !message.hidden);
+        (messages.into_iter().map(|message| message.body).collect(), visible)
+    }
+}
+
+impl State {
+    fn put(&mut self, queue: &str, body: String) {
+        self.sent += 1;
+        let message = Message { id: format!("message-{}", self.sent), body, hidden: false };
+        self.queues.entry(queue.to_owned()).or_default().push(message);
+    }
+
+    fn answer(&mut self, target: &str, request: &Value) -> (StatusCode, Json<Value>) {
+        let queue = request["QueueUrl"].as_str().expect("a queue").to_owned();
+        let messages = self.queues.entry(queue.clone()).or_default();
+        let handle = request["ReceiptHandle"].as_str().unwrap_or_default();
+        let answer = match target.rsplit('.').next() {
+            Some("ReceiveMessage") => {
+                let most = request["MaxNumberOfMessages"].as_u64().expect("how many") as usize;
+                let visible = messages.iter_mut().filter(|message| !message.hidden).take(most);
+                let received: Vec<_> = visible
+                    .map(|message| {
+                        message.hidden = true;
+                        json!({ "MessageId": message.id, "ReceiptHandle": message.id, "Body": message.body })
+                    })
+                    .collect();
+                json!({ "Messages": received })
+            }
+            Some("SendMessage") if self.refuse_sending => {
+                let error =
+                    json!({ "__type": "com.amazonaws.sqs#QueueDoesNotExist", "message": "no such queue" });
+                return (StatusCode::BAD_REQUEST, Json(error));
+            }
+            Some("SendMessage") => {
+                self.put(&queue, request["MessageBody"].as_str().expect("a body").to_owned());
+                json!({ "MessageId": format!("message-{}", self.sent) })
+            }
+            Some("DeleteMessage") => {
+                messages.retain(|message| message.id != handle);
+                json!({})
+            }
+            Some("ChangeMessageVisibility") => {
+                messages.iter_mut().filter(|message| message.id == handle).for_each(|m| m.hidden = false);
+                json!({})
+            }
+            other => panic!("no such call: {other:?}"),
+        };
+        (StatusCode::OK, Json(answer))
+    }
+}
+
+async fn redrive(queues: &Queues, table: &super::OperatorsTable, more: &[&str]) -> Ran {
+    let address = queues.serve().await;
+    let redrive = ["redrive", "--queue", DEAD, "--sqs-endpoint-url", &address, "--output", "json"];
+    table.cli.run(&[&redrive[..], more].concat()).await
+}
+
+const TO: [&str; 4] = ["--to-checks", CHECKS, "--to-reconcile", RECONCILE];
+
+// R29, R31
+#[tokio::test]
+async fn dead_letters_go_back_to_their_queues_and_strange_ones_stay() {
+    let table = table().await;
+    table.unknown("k-1").await;
+    let record = table.name("k-1");
+    let check = json!({ "kind": "check", "key": record, "look_at": 1 });
+    let ask = json!({ "kind": "ask", "key": record });
+    let strange = [
+        json!({ "kind": "poison", "what": "a stream record" }),
+        json!({ "requestContext": {} }),
+        json!({ "kind": "ask", "key": "no-record" }),
+        json!({ "kind": "ending", "key": record }),
+    ];
+    let queues = Queues::with_dead_letters(&[&[check.clone(), ask.clone()][..], &strange].concat());
+    let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((said["moved"].as_array().unwrap().len(), said["left"].as_array().unwrap().len()), (2, 4));
+
+    assert_eq!(queues.of(CHECKS), (vec![check.to_string()], true));
+    assert_eq!(queues.of(RECONCILE), (vec![ask.to_string()], true));
+    // Those that stay can be received at once.
+    assert_eq!(queues.of(DEAD), (strange.map(|body| body.to_string()).to_vec(), true));
+    let shown = table.cli.json(&["show", &record]).await;
+    let lines = shown["audit"].as_array().unwrap().iter().map(|line| &line["what"]).collect::<Vec<_>>();
+    assert!(lines.contains(&&json!("redrive-check to checks")) && lines.len() == 2, "{lines:?}");
+    assert_eq!(shown["record"]["state"], "unknown");
+}
+
+// R31
+#[tokio::test]
+async fn a_dead_letter_that_cannot_be_moved_stays_and_is_seen_again() {
+    let table = table().await;
+    let letter = json!({ "kind": "ask", "key": table.name("k-1") });
+    let queues = Queues::with_dead_letters(std::slice::from_ref(&letter));
+    let before = (vec![letter.to_string()], true);
+
+    for (more, words) in [
+        (&[&["--to-checks", CHECKS][..], &WHY].concat(), "--to-reconcile"),
+        (&[&["--to-reconcile", DEAD][..], &WHY].concat(), "dead letters itself"),
+        (&TO.to_vec().into_iter().chain(["--reason", "x"]).collect(), "--yes"),
+    ] {
+        let ran = redrive(&queues, &table, more).await;
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains(words) && ran.stderr.lines().count() == 1, "{ran:?}");
+        assert_eq!(queues.of(DEAD), before);
+    }
+    queues.0.lock().unwrap().refuse_sending = true;
+    let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("no such queue") && ran.stderr.lines().count() == 1, "{ran:?}");
+    assert_eq!(queues.of(DEAD), before);
+
+    // Where there is nothing, there is nothing to do.
+    let empty = redrive(&Queues::default(), &table, &[&TO[..], &WHY].concat()).await;
+    assert_eq!(empty.code, Some(0), "{empty:?}");
+}

@@ -1,0 +1,111 @@
+//! A table with records in it as operators meet them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use aws_sdk_dynamodb::Client;
+use lambda_idempotency::{
+    executor::{Executor, Request},
+    key::RecordKey,
+    record::{AttemptId, Bid, Encoding, KeptBody, KeptResponse, Record, Revision},
+    store::{Put, Store, dynamodb::DynamoDbStore},
+    time::{Clock, SystemClock, Timestamp},
+};
+
+use crate::support::{
+    client::client,
+    command::CommandLine,
+    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, operation, record_key, told},
+    tables::idempotency_table,
+};
+
+pub const TENANT: &str = "shop-a";
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+pub struct OperatorsTable {
+    pub cli: CommandLine,
+    pub store: DynamoDbStore,
+    client: Client,
+    table: String,
+}
+
+impl OperatorsTable {
+    pub async fn new(endpoint: &str) -> Self {
+        let client = client(endpoint);
+        let table = idempotency_table(&client).await;
+        let store = DynamoDbStore::from_client(client.clone(), table.as_str());
+        Self { cli: CommandLine::new(endpoint, &table), store, client, table }
+    }
+
+    /// How a record is named in one word.
+    pub fn name(&self, key: &str) -> String {
+        format!("{TENANT}#{OPERATION}#{key}")
+    }
+
+    /// A record whose worker is at it.
+    pub async fn in_progress(&self, key: &str) -> Record {
+        self.insert(reserved(key, now().plus(10 * MINUTE))).await
+    }
+
+    /// A record whose worker is dead, which nobody has found yet.
+    pub async fn dead(&self, key: &str) -> Record {
+        self.insert(reserved(key, now().minus(MINUTE))).await
+    }
+
+    /// A record whose worker was given up.
+    pub async fn unknown(&self, key: &str) -> Record {
+        let reserved = reserved(key, now().minus(MINUTE));
+        self.insert(reserved.expire(Revision::mint(), now()).expect("its lease is over")).await
+    }
+
+    pub async fn completed(&self, key: &str, body: &'static str) -> Record {
+        let reserved = reserved(key, now().plus(MINUTE));
+        let length = body.len() as u64;
+        let body = KeptBody::Inline { bytes: body.into(), encoding: Encoding::Identity, length };
+        let response = KeptResponse { status: 201, headers: Vec::new(), body };
+        let completed = reserved.complete(reserved.attempt, Revision::mint(), response, now(), RETENTION);
+        self.insert(completed.expect("its owner completes it")).await
+    }
+
+    async fn insert(&self, record: Record) -> Record {
+        assert_eq!(self.store.insert(&record).await.expect("the store answers"), Put::Written);
+        record
+    }
+
+    pub async fn record(&self, key: &str) -> Record {
+        let loaded = self.store.load(&own(key)).await.expect("the store answers");
+        loaded.expect("a record")
+    }
+
+    /// What a client's retry of the request gets.
+    pub async fn retry(&self, key: &str) -> &'static str {
+        let request = Request { key: own(key), fingerprints: fingerprints(BODY), deadline: None };
+        told(&Executor::new(self.store.clone(), operation()).reserve(&request).await)
+    }
+
+    /// All there is in the table, by sort and partition key.
+    pub async fn items(&self) -> BTreeMap<(String, String), Item> {
+        let scan = self.client.scan().table_name(&self.table).consistent_read(true);
+        let items = scan.send().await.expect("the table answers").items.unwrap_or_default();
+        let text = |item: &Item, name| item[name].as_s().expect("keys are text").clone();
+        items.into_iter().map(|item| ((text(&item, "sk"), text(&item, "pk")), item)).collect()
+    }
+
+    pub async fn sort_keys(&self) -> Vec<String> {
+        self.items().await.into_keys().map(|(sk, _)| sk).collect()
+    }
+}
+
+pub fn own(key: &str) -> RecordKey {
+    record_key(TENANT, key)
+}
+
+fn now() -> Timestamp {
+    SystemClock.now()
+}
+
+fn reserved(key: &str, lease_until: Timestamp) -> Record {
+    let bid =
+        Bid { key: own(key), fingerprints: fingerprints(BODY), attempt: AttemptId::mint(), lease_until };
+    Record::reserve(&bid, Revision::mint(), now().minus(2 * MINUTE))
+}

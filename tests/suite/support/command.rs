@@ -1,0 +1,85 @@
+//! The operators' command line as an operator runs it: the built program, in a process of its own.
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Stdio;
+use tokio::process::Command;
+
+/// The program against one table.
+#[derive(Clone, Debug)]
+pub struct CommandLine {
+    endpoint: String,
+    table: String,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl CommandLine {
+    pub fn new(endpoint: &str, table: &str) -> Self {
+        Self { endpoint: endpoint.to_owned(), table: table.to_owned() }
+    }
+
+    /// Another way to the same table.
+    pub fn through(&self, endpoint: &str) -> Self {
+        Self { endpoint: endpoint.to_owned(), ..self.clone() }
+    }
+
+    /// A command to be configured; it ends with the test.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let program = program();
+        assert!(
+            program.exists(),
+            "{} is missing: run `cargo build -p idempotency-cli`, or plain `cargo test --workspace`",
+            program.display()
+        );
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("AWS_ACCESS_KEY_ID", "tests")
+            .env("AWS_SECRET_ACCESS_KEY", "tests")
+            .env("AWS_EC2_METADATA_DISABLED", "true")
+            .env("USER", "olga")
+            .env("IDEMPOTENCY_TABLE", &self.table)
+            .args(["--region", "eu-central-1", "--endpoint-url", &self.endpoint])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    pub async fn run(&self, arguments: &[&str]) -> Ran {
+        let output = self.command(arguments).output().await.expect("the command line can be run");
+        let text = |bytes| String::from_utf8(bytes).expect("output is text");
+        Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    /// Runs a command that must succeed, and reads what it prints with `--output json`.
+    pub async fn json(&self, arguments: &[&str]) -> Value {
+        let ran = self.run(&[arguments, &["--output", "json"]].concat()).await;
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{arguments:?}: {ran:?}");
+        serde_json::from_str(&ran.stdout).expect("standard output is one JSON document")
+    }
+}
+
+impl Ran {
+    /// It was refused with this exit code, in one line that holds `words`, and nothing else was printed.
+    #[track_caller]
+    pub fn assert_refused(&self, code: i32, words: &str) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        assert!(self.stderr.contains(words), "{self:?}");
+        assert_eq!((self.stderr.lines().count(), self.stdout.as_str()), (1, ""), "{self:?}");
+    }
+}
+
+/// Cargo puts programs above the folder in which it puts test programs.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().expect("the test program has a path");
+    let profile = test.ancestors().nth(2).expect("the test program lies in target/<profile>/deps");
+    profile.join("idempotency")
+}
