@@ -25,6 +25,7 @@ mod readme;
 mod replays;
 mod request_bodies;
 mod secrecy;
+mod stale_records;
 mod start_up;
 mod store_faults;
 mod support;
