@@ -17,8 +17,8 @@ use stale::Function;
 
 use crate::support::{
     guarded::{
-        BODY, GRACE, Guarded, Item, LEASE, completed, fingerprints, operation, owned, replayed, request,
-        told, written,
+        BODY, GRACE, Guarded, Item, LEASE, completed, fingerprints, operation, owned, random, replayed,
+        request, told, written,
     },
     on_each_store,
 };
