@@ -184,19 +184,19 @@ impl RecordKey {
     /// two `#` are the separators, whatever the key holds. It starts with the tenant, so that an IAM policy can
     /// bind a caller to `tenant#*` by `dynamodb:LeadingKeys`.
     pub fn partition_key(&self) -> String {
-        let (tenant, operation, key) = (self.tenant.as_str(), self.operation.as_str(), self.key.as_str());
-        let mut text = String::with_capacity(tenant.len() + operation.len() + key.len() + 2);
-        for character in tenant.chars() {
-            match character {
-                '%' => text.push_str("%25"),
-                '#' => text.push_str("%23"),
-                other => text.push(other),
-            }
-        }
-        text.push('#');
+        let (operation, key) = (self.operation.as_str(), self.key.as_str());
+        let mut text = String::with_capacity(self.tenant.as_str().len() + operation.len() + key.len() + 2);
+        push_tenant(&mut text, &self.tenant);
         text.push_str(operation);
         text.push('#');
         text.push_str(key);
+        text
+    }
+
+    /// What the partition keys of a tenant begin with, and those of no other.
+    pub(crate) fn partition_key_prefix(tenant: &Tenant) -> String {
+        let mut text = String::new();
+        push_tenant(&mut text, tenant);
         text
     }
 
@@ -237,6 +237,17 @@ impl RecordKey {
     }
 }
 
+fn push_tenant(text: &mut String, tenant: &Tenant) {
+    for character in tenant.as_str().chars() {
+        match character {
+            '%' => text.push_str("%25"),
+            '#' => text.push_str("%23"),
+            other => text.push(other),
+        }
+    }
+    text.push('#');
+}
+
 /// A short hash that stands for a key in logs and metrics: 16 hex digits of SHA-256.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash([u8; 8]);
@@ -247,6 +258,11 @@ impl KeyHash {
         let mut short = [0; 8];
         short.copy_from_slice(&digest[..8]);
         Self(short)
+    }
+
+    /// Spreads keys evenly.
+    pub(crate) const fn first_byte(self) -> u8 {
+        self.0[0]
     }
 }
 

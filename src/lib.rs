@@ -14,7 +14,10 @@
 //! | [`store`] | where records live: DynamoDB, memory, S3 for large bodies; and the suite that stores must pass |
 //! | [`key`], [`fingerprint`] | who asks for what |
 //! | [`lease`], [`time`] | how long a worker owns a record, by which clock |
+//! | [`reconcile`] | finds out what is unknown, and settles it |
+//! | [`stale`] | finds records whose worker died: netting of stream records, checks, a sweep |
 //! | [`queue`] | where work goes that is to be done later: SQS, memory |
+//! | [`compare`] | two ledgers of a day, compared |
 //! | [`metrics`] | what is counted |
 //!
 //! Data flows one way: `http` → `executor` → `store` and `record`; nothing in `record` knows of the others.
@@ -36,6 +39,7 @@ struct Readme;
 
 #[cfg(feature = "axum")]
 mod axum;
+pub mod compare;
 pub mod executor;
 pub mod fingerprint;
 pub mod http;
@@ -44,6 +48,8 @@ pub mod lease;
 pub mod metrics;
 pub mod policy;
 pub mod queue;
+pub mod reconcile;
 pub mod record;
+pub mod stale;
 pub mod store;
 pub mod time;

@@ -14,7 +14,12 @@ pub(crate) enum Count {
     Unknown,
     StoreError,
     ZombieKey,
+    TtlPruned,
     Unwritten,
+    HandedOver,
+    ReconcileScheduled,
+    ReconcileResolved,
+    ReconcileFailed,
 }
 
 impl Count {
@@ -28,12 +33,21 @@ impl Count {
             Self::Unknown => RESERVE_UNKNOWN,
             Self::StoreError => STORE_ERROR,
             Self::ZombieKey => ZOMBIE_KEY,
+            Self::TtlPruned => TTL_PRUNED,
             Self::Unwritten => COMPLETION_UNWRITTEN,
+            Self::HandedOver => COMPLETION_HANDED_OVER,
+            Self::ReconcileScheduled => RECONCILE_SCHEDULED,
+            Self::ReconcileResolved => RECONCILE_RESOLVED,
+            Self::ReconcileFailed => RECONCILE_FAILED,
         }
     }
 
     pub(crate) fn add(self, operation: &OperationName) {
-        ::metrics::counter!(self.name(), "operation" => operation.shared()).increment(1);
+        self.add_many(operation, 1);
+    }
+
+    pub(crate) fn add_many(self, operation: &OperationName, number: u64) {
+        ::metrics::counter!(self.name(), "operation" => operation.shared()).increment(number);
     }
 }
 
@@ -60,6 +74,21 @@ pub const STORE_ERROR: &str = "api.idempotency.store.error.count";
 
 /// Records whose worker was given up for dead: each stands for a crash.
 pub const ZOMBIE_KEY: &str = "api.idempotency.zombie_key.count";
+
+/// Records that time to live has deleted.
+pub const TTL_PRUNED: &str = "api.idempotency.ttl_pruned.count";
+
+/// Outcomes that could not be written down in time, and went to the queue of the reconcile function.
+pub const COMPLETION_HANDED_OVER: &str = "api.idempotency.completion.handed_over.count";
+
+/// Questions about unknown outcomes that were put off.
+pub const RECONCILE_SCHEDULED: &str = "api.idempotency.reconcile.scheduled.count";
+
+/// Unknown outcomes that were settled.
+pub const RECONCILE_RESOLVED: &str = "api.idempotency.reconcile.resolved.count";
+
+/// Unknown outcomes that nobody could settle: they are for people.
+pub const RECONCILE_FAILED: &str = "api.idempotency.reconcile.failed.count";
 
 /// Outcomes that could not be written down in time; their callers got their answer.
 pub const COMPLETION_UNWRITTEN: &str = "api.idempotency.completion.unwritten.count";

@@ -239,8 +239,10 @@ impl Operation {
         self.retry_after
     }
 
-    pub(crate) fn lease_over(&self) -> LeaseOver {
-        self.lease_over
+    /// Whether a lease that is over is leave to run. Until phases are recorded there is one recovery point, the start: to
+    /// resume is to run again.
+    pub(crate) fn may_run_again(&self) -> bool {
+        matches!(self.lease_over, LeaseOver::RunAgain | LeaseOver::Resume)
     }
 
     pub(crate) fn in_flight(&self) -> WhileInFlight {

@@ -20,6 +20,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// balancer 64 KB), and a record has no room for more than 400 KB.
 const MOST_HEADERS: usize = 64 * 1024;
 
+/// What is left of an invocation's time for handing an ending over that cannot be written: a try at a queue, and another.
+const HAND_OVER_TIME: Duration = Duration::from_millis(1600);
+
+/// How long an ending that was handed over is tried, before it goes back to its queue.
+pub(super) const PATIENCE_OF_APPLYING: Duration = Duration::from_secs(4);
+
 /// What a body gets even where the time is up: a healthy store needs a fraction, and the record comes after it.
 const LEAST_BODY_TIME: Duration = Duration::from_millis(100);
 
@@ -52,7 +58,7 @@ impl fmt::Debug for Ending {
 }
 
 /// An ending whose body has its place.
-enum Outcome {
+pub(super) enum Outcome {
     Completed(KeptResponse),
     NotExecuted,
     PerhapsExecuted(UnknownCause),
@@ -70,7 +76,9 @@ pub enum Ended {
     Superseded(Replay),
     /// The record went on without this execution, and has no answer for anybody. The caller's own is the best there is.
     Fenced,
-    /// The store could not be reached in time. The record becomes `unknown` when its lease is over.
+    /// The store could not be reached in time, and the ending went to the queue of lost endings, from which it is applied.
+    HandedOver,
+    /// The store could not be reached in time, nor a queue. The record becomes `unknown` when its lease is over.
     Unwritten,
 }
 
@@ -83,43 +91,45 @@ impl<S: Store> Executor<S> {
         drop(heartbeat);
         let seen = record.lock().await.clone();
         let give_up_at = self.give_up_at(&execution);
-        let ended = self.write(&execution, seen, ending, give_up_at).await;
-        if let Ended::Unwritten = ended {
-            let (key, operation) = (execution.record_key().hash(), self.operation().name());
-            tracing::error!(%key, %operation, "an ending could not be written in time: the outcome will be unknown");
-            Count::Unwritten.add(operation);
+        let outcome = match &ending {
+            Ending::Completed { status, headers, body } => {
+                Outcome::Completed(self.keep(&seen, *status, headers.clone(), body, give_up_at).await)
+            }
+            Ending::NotExecuted => Outcome::NotExecuted,
+            Ending::PerhapsExecuted(cause) => Outcome::PerhapsExecuted(*cause),
+        };
+        match self.write(&execution, seen.clone(), &outcome, give_up_at).await {
+            Ended::Unwritten => self.hand_over(&execution, &seen, &ending, &outcome).await,
+            ended => ended,
         }
-        ended
     }
 
     fn give_up_at(&self, execution: &Execution) -> Timestamp {
-        let patience = self.clock().now().plus(self.operation().patience_span());
-        match execution.deadline() {
-            Some(deadline) => patience.min(deadline.minus(ANSWER_TIME)),
-            None => patience,
-        }
+        let now = self.clock().now();
+        let patience = now.plus(self.operation().patience_span());
+        let Some(deadline) = execution.deadline() else { return patience };
+        let answer_at = deadline.minus(ANSWER_TIME);
+        let hand_over = match self.lost_endings {
+            // Half of what is left at most: the store is more likely to be there than not.
+            Some(_) => HAND_OVER_TIME.min(answer_at.since(now) / 2),
+            None => Duration::ZERO,
+        };
+        patience.min(answer_at.minus(hand_over))
     }
 
-    async fn write(
+    pub(super) async fn write(
         &self,
         execution: &Execution,
         mut seen: Record,
-        ending: Ending,
+        outcome: &Outcome,
         give_up_at: Timestamp,
     ) -> Ended {
-        let outcome = match ending {
-            Ending::Completed { status, headers, body } => {
-                Outcome::Completed(self.keep(&seen, status, headers, &body, give_up_at).await)
-            }
-            Ending::NotExecuted => Outcome::NotExecuted,
-            Ending::PerhapsExecuted(cause) => Outcome::PerhapsExecuted(cause),
-        };
         let mut pause = FIRST_PAUSE;
         let mut prepared: Option<Record> = None;
         loop {
             let next = match prepared.take() {
                 Some(next) => next,
-                None => match self.next(execution, &seen, &outcome) {
+                None => match self.next(execution, &seen, outcome) {
                     Ok(next) => next,
                     Err(fenced) => return self.fenced(execution, seen, fenced, give_up_at).await,
                 },
@@ -166,7 +176,7 @@ impl<S: Store> Executor<S> {
 
     /// Finds a place for the body: in the record while that costs nothing, else outside, else nowhere. The effect is
     /// recorded as completed in every case.
-    async fn keep(
+    pub(crate) async fn keep(
         &self,
         record: &Record,
         status: u16,

@@ -6,6 +6,7 @@ mod body;
 mod breaker;
 mod end;
 mod execution;
+mod handover;
 mod heartbeat;
 mod reserve;
 
@@ -15,6 +16,7 @@ use crate::{
     fingerprint::Fingerprints,
     key::RecordKey,
     policy::Operation,
+    queue::Queue,
     store::{Register, Store, StoreError, StoreErrorKind},
     time::{Clock, SystemClock, Timestamp},
 };
@@ -23,6 +25,7 @@ use breaker::Breaker;
 pub use body::UnreadableBody;
 pub use end::{Ended, Ending};
 pub use execution::{Execution, Owned};
+pub use handover::{LostEnding, NoEnding};
 pub use reserve::{Replay, Reserved};
 
 /// The longest time that one step waits for the store, whatever time-outs its client has. A write that is given up
@@ -38,6 +41,7 @@ const ANSWER_TIME: Duration = Duration::from_millis(300);
 pub struct Executor<S> {
     shared: Arc<Shared<S>>,
     clock: Arc<dyn Clock>,
+    lost_endings: Option<Arc<dyn Queue>>,
 }
 
 struct Shared<S> {
@@ -48,7 +52,11 @@ struct Shared<S> {
 
 impl<S> Clone for Executor<S> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone(), clock: self.clock.clone() }
+        Self {
+            shared: self.shared.clone(),
+            clock: self.clock.clone(),
+            lost_endings: self.lost_endings.clone(),
+        }
     }
 }
 
@@ -56,6 +64,12 @@ impl<S> Executor<S> {
     /// The same, going by another clock.
     pub(crate) fn on(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
+    }
+
+    /// Hands endings that cannot be written to this queue, whose receiver [`apply`](Self::apply)s them.
+    #[must_use]
+    pub fn lost_endings_to(self, queue: Arc<dyn Queue>) -> Self {
+        Self { lost_endings: Some(queue), ..self }
     }
 }
 
@@ -85,7 +99,7 @@ impl<S: Store> Executor<S> {
     /// The same with a clock of your own.
     pub fn with_clock(store: S, operation: Operation, clock: Arc<dyn Clock>) -> Self {
         let shared = Shared { register: Register { store }, operation, breaker: Breaker::default() };
-        Self { shared: Arc::new(shared), clock }
+        Self { shared: Arc::new(shared), clock, lost_endings: None }
     }
 
     /// The operation that it runs.

@@ -6,7 +6,7 @@ use http::{HeaderName, Method};
 use tower_layer::Layer;
 
 use super::{Profile, Service, TenantResolver, replay};
-use crate::{executor::Executor, policy::Operation, store::Store, time::Clock};
+use crate::{executor::Executor, policy::Operation, queue::Queue, store::Store, time::Clock};
 
 /// Guards the POST and PATCH requests of what it wraps: the effect of each idempotency key happens once.
 ///
@@ -110,6 +110,15 @@ impl<S, T> Idempotency<S, T> {
     #[must_use]
     pub fn status_path(mut self, path: impl Into<String>) -> Self {
         Arc::make_mut(&mut self.settings).status_path = path.into();
+        self
+    }
+
+    /// Hands endings that cannot be written in time to this queue, from which the reconcile function applies them; without
+    /// one they are logged and counted, and the record becomes `unknown` when its lease is over.
+    #[must_use]
+    pub fn lost_endings_to(mut self, queue: impl Queue) -> Self {
+        let settings = Arc::make_mut(&mut self.settings);
+        settings.executor = settings.executor.clone().lost_endings_to(Arc::new(queue));
         self
     }
 

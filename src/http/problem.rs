@@ -43,6 +43,8 @@ pub enum ProblemType {
     OperationNotFound,
     /// The operation of this key is past its time.
     OperationExpired,
+    /// The operation was accepted, and nobody began with it in time.
+    Abandoned,
     /// The route is not set up as it should be; nothing was done.
     NotGuarded,
 }
@@ -63,6 +65,7 @@ impl ProblemType {
             Self::RecordUnreadable => "record-unreadable",
             Self::OperationNotFound => "operation-not-found",
             Self::OperationExpired => "operation-expired",
+            Self::Abandoned => "operation-abandoned",
             Self::NotGuarded => "not-guarded",
         }
     }
@@ -80,6 +83,7 @@ impl ProblemType {
             Self::OperationNotFound => StatusCode::NOT_FOUND,
             Self::InFlight | Self::OutcomeUnknown => StatusCode::CONFLICT,
             Self::OperationExpired => StatusCode::GONE,
+            Self::Abandoned => StatusCode::REQUEST_TIMEOUT,
             Self::BodyTooLong => StatusCode::PAYLOAD_TOO_LARGE,
             Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::NotGuarded => StatusCode::INTERNAL_SERVER_ERROR,
@@ -101,6 +105,7 @@ impl ProblemType {
             Self::RecordUnreadable => "The record of this operation cannot be read now",
             Self::OperationNotFound => "No such operation",
             Self::OperationExpired => "The operation is past its time",
+            Self::Abandoned => "The operation was not begun in time",
             Self::NotGuarded => "This operation is not guarded",
         }
     }
@@ -131,6 +136,9 @@ impl ProblemType {
                 "Check key and operation, and that the credentials are the ones it was sent with."
             }
             Self::OperationExpired => "Its answer is no longer kept. Look the resource itself up.",
+            Self::Abandoned => {
+                "Nothing was done. To have it done after all, send the request with a new key."
+            }
             Self::NotGuarded => "Nothing was done. This is a fault of the service.",
         }
     }
@@ -193,22 +201,8 @@ impl Problem {
 
     /// The response, in the words of `profile`.
     pub fn into_response(self, profile: &Profile) -> Response<Full<Bytes>> {
-        let advice = self.problem.advice();
-        let status = self.status.unwrap_or_else(|| profile.status_of(self.problem));
-        let document = Document {
-            r#type: self.problem.uri(),
-            title: self.problem.title(),
-            status: status.as_u16(),
-            detail: match self.detail {
-                Some(detail) => format!("{detail}. {advice}"),
-                None => advice.to_owned(),
-            },
-            code: profile.code(self.problem),
-            reason: self.reason,
-        };
-        // Strings and a number: this cannot fail; an empty body with the right status would still be true.
-        let body = serde_json::to_vec(&document).unwrap_or_default();
-        let mut response = Response::new(Full::new(Bytes::from(body)));
+        let (status, body) = self.document(profile);
+        let mut response = Response::new(Full::new(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -227,6 +221,25 @@ impl Problem {
             }
         }
         response
+    }
+
+    /// The status and the document, in the words of `profile`.
+    pub(crate) fn document(&self, profile: &Profile) -> (StatusCode, Bytes) {
+        let advice = self.problem.advice();
+        let status = self.status.unwrap_or_else(|| profile.status_of(self.problem));
+        let document = Document {
+            r#type: self.problem.uri(),
+            title: self.problem.title(),
+            status: status.as_u16(),
+            detail: match &self.detail {
+                Some(detail) => format!("{detail}. {advice}"),
+                None => advice.to_owned(),
+            },
+            code: profile.code(self.problem),
+            reason: self.reason,
+        };
+        // Strings and a number: this cannot fail; an empty body with the right status would still be true.
+        (status, serde_json::to_vec(&document).unwrap_or_default().into())
     }
 }
 

@@ -208,7 +208,7 @@ where
     let expires_at = match guard.settings().executor.end(owned, ending).await {
         Ended::Superseded(kept) => return replay::response(kept),
         Ended::Written { expires_at } => expires_at,
-        Ended::Fenced | Ended::Unwritten => None,
+        Ended::Fenced | Ended::HandedOver | Ended::Unwritten => None,
     };
     let Some((mut parts, body)) = answer else {
         return broken(guard);

@@ -1,10 +1,7 @@
 //! What a caller may do whose key already has a record: one pure function.
 
 use super::{Bid, Record, Revision, State, UnknownCause};
-use crate::{
-    policy::{LeaseOver, Operation},
-    time::Timestamp,
-};
+use crate::{policy::Operation, time::Timestamp};
 
 /// What to do about an existing record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,16 +54,19 @@ pub fn decide(
         State::FailedRetryable { .. } => {
             Decision::TakeOver(existing.again(bid.attempt, revision, bid.lease_until))
         }
+        // Found dead by the stale function, and not by this caller: the operation's choice is the same.
+        State::Unknown { cause: UnknownCause::LeaseOver, .. } if operation.may_run_again() => {
+            Decision::TakeOver(existing.again(bid.attempt, revision, bid.lease_until))
+        }
         State::Unknown { reconcile_at, .. } => Decision::Unknown { reconcile_at: *reconcile_at },
         State::Pending => Decision::InFlight,
         State::InProgress { lease_until } if now < *lease_until => Decision::InFlight,
-        State::InProgress { .. } => match operation.lease_over() {
-            LeaseOver::Unknown => Decision::Expire(existing.unknown(revision, UnknownCause::LeaseOver, now)),
-            // Until phases are recorded there is one recovery point, the start: to resume is to run again.
-            LeaseOver::RunAgain | LeaseOver::Resume => {
-                Decision::TakeOver(existing.again(bid.attempt, revision, bid.lease_until))
-            }
-        },
+        State::InProgress { .. } if operation.may_run_again() => {
+            Decision::TakeOver(existing.again(bid.attempt, revision, bid.lease_until))
+        }
+        State::InProgress { .. } => {
+            Decision::Expire(existing.unknown(revision, UnknownCause::LeaseOver, now))
+        }
     }
 }
 
@@ -75,9 +75,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::record::{
-        AttemptId,
-        tests::{bid, bid_for, response},
+    use crate::{
+        policy::LeaseOver,
+        record::{
+            AttemptId,
+            tests::{bid, bid_for, response},
+        },
     };
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
@@ -154,10 +157,13 @@ mod tests {
         assert_eq!((next.state.name(), next.attempt), ("unknown", record.attempt));
         for choice in [LeaseOver::RunAgain, LeaseOver::Resume] {
             let (bid, operation) = (bid("k"), after(choice));
-            let Decision::TakeOver(next) = decide(&record, &bid, Revision::mint(), LATER, &operation) else {
-                panic!("not taken over");
-            };
-            assert_eq!(next.attempt, bid.attempt);
+            // Whether this caller finds it so, or the stale function was there before.
+            let found_stale = record.expire(Revision::mint(), LATER).unwrap();
+            for record in [&record, &found_stale] {
+                let decision = decide(record, &bid, Revision::mint(), LATER, &operation);
+                let Decision::TakeOver(next) = decision else { panic!("not taken over: {decision:?}") };
+                assert_eq!(next.attempt, bid.attempt);
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod decide;
 mod response;
+mod settling;
 mod transitions;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use crate::{
 
 pub use decide::{Decision, decide};
 pub use response::{BodyId, Encoding, KeptBody, KeptResponse, Place};
+pub use settling::{Unsettled, Verdict};
 pub use transitions::{CLOCK_SKEW, Fenced};
 
 macro_rules! nonce {
@@ -123,8 +125,10 @@ pub enum State {
         cause: UnknownCause,
         /// Since when.
         since: Timestamp,
-        /// When to ask next.
+        /// When to ask next; the end of time where nobody asks any more, and it is for people.
         reconcile_at: Timestamp,
+        /// How often reconciliation has asked.
+        asked: u32,
     },
 }
 

@@ -60,6 +60,15 @@ pub enum KeptBody {
     },
 }
 
+impl KeptBody {
+    /// How long the body is, or was, before encoding.
+    pub const fn length(&self) -> u64 {
+        match self {
+            Self::Inline { length, .. } | Self::Outside { length, .. } | Self::Omitted { length } => *length,
+        }
+    }
+}
+
 impl fmt::Debug for KeptBody {
     /// Without the bytes: bodies do not belong into logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -132,8 +132,9 @@ impl Record {
         self.owned_by(attempt)?;
         match &self.state {
             State::InProgress { .. } => Ok(self.unknown(revision, cause, now)),
-            State::Unknown { since, reconcile_at, .. } => {
-                let state = State::Unknown { cause, since: *since, reconcile_at: *reconcile_at };
+            State::Unknown { since, reconcile_at, asked, .. } => {
+                let (since, reconcile_at, asked) = (*since, *reconcile_at, *asked);
+                let state = State::Unknown { cause, since, reconcile_at, asked };
                 Ok(Self { revision, state, ..self.clone() })
             }
             other => Err(Fenced::NotInProgress(other.name())),
@@ -141,7 +142,8 @@ impl Record {
     }
 
     pub(super) fn unknown(&self, revision: Revision, cause: UnknownCause, now: Timestamp) -> Self {
-        Self { revision, state: State::Unknown { cause, since: now, reconcile_at: now }, ..self.clone() }
+        let state = State::Unknown { cause, since: now, reconcile_at: now, asked: 0 };
+        Self { revision, state, ..self.clone() }
     }
 
     /// Whether the record is past its time, for a clock that is up to [`CLOCK_SKEW`] ahead too: to be read as absent,
@@ -167,7 +169,7 @@ impl Record {
 }
 
 /// In whole seconds, because that is what the store's time to live keeps: a record is the same before and after.
-fn expiry(now: Timestamp, retain: Duration) -> Timestamp {
+pub(super) fn expiry(now: Timestamp, retain: Duration) -> Timestamp {
     now.plus(retain).rounded_up_to_second()
 }
 

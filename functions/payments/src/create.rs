@@ -3,16 +3,16 @@
 use axum::{
     Json,
     extract::{State, rejection::JsonRejection},
-    http::{StatusCode, header::LOCATION},
-    response::{IntoResponse, Response},
+    http::StatusCode,
+    response::Response,
 };
 use lambda_idempotency::executor::Execution;
 
 use crate::{
-    Payment,
+    Payment, answer,
     error::PaymentError,
     payment::{NewPayment, Order},
-    policy::Services,
+    policy::{CHARGE_PHASE, PAYMENT_PHASE, Services},
     provider::NotCharged,
 };
 
@@ -21,32 +21,28 @@ pub(crate) async fn create(
     execution: Execution,
     order: Result<Json<Order>, JsonRejection>,
 ) -> Result<Response, PaymentError> {
-    let payment = parse(order)?;
+    let order = parse(order)?;
     #[cfg(feature = "test-cards")]
-    crate::test_cards::before_charge(&payment.source);
+    crate::test_cards::before_charge(&order.source);
 
     let tenant = execution.tenant().as_str();
-    let charge = services.provider.charge(tenant, &payment, &execution.downstream_key("charge")).await;
+    let key = execution.downstream_key(CHARGE_PHASE);
+    let charge = services.provider.charge(execution.record_key(), &order, &key).await;
     let charge = charge.map_err(|not_charged| failure(&execution, not_charged))?;
 
     #[cfg(feature = "test-cards")]
-    if let Some(answer) = crate::test_cards::after_charge(&payment.source) {
+    if let Some(answer) = crate::test_cards::after_charge(&order.source) {
         return Ok(answer);
     }
-    let payment = Payment {
-        id: format!("pay_{}", execution.downstream_key("payment")),
-        charge_id: charge.id,
-        customer_id: payment.customer_id,
-        amount_cents: payment.amount_cents,
-        currency: payment.currency,
-    };
-    if let Err(error) = services.ledger.add(tenant, &payment).await {
+    let payment = Payment::of(&charge, &execution.downstream_key(PAYMENT_PHASE)).ok_or_else(|| {
+        failure(&execution, NotCharged::Perhaps("the charge does not say whose it is".to_owned()))
+    })?;
+    if let Err(error) = services.ledger.add(tenant, &payment, charge.created_at).await {
         let key = execution.record_key().hash();
         tracing::error!(%key, error = &*error as &dyn std::error::Error, "charged, and not written down");
         return Err(PaymentError::NotRecorded);
     }
-    let location = format!("/payments/{}", payment.id);
-    Ok((StatusCode::CREATED, [(LOCATION, location)], Json(payment)).into_response())
+    Ok(answer::response(answer::created(&payment)))
 }
 
 fn parse(order: Result<Json<Order>, JsonRejection>) -> Result<NewPayment, PaymentError> {

@@ -1,12 +1,14 @@
 //! What clients are told when there is no payment, and what the guard is told about the card.
 
 use axum::{
-    Extension, Json,
+    Extension,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use lambda_idempotency::http::Outcome;
 use serde_json::json;
+
+use crate::answer::{self, Answer};
 
 /// Why there is no payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,10 +64,8 @@ impl PaymentError {
             ),
         }
     }
-}
 
-impl IntoResponse for PaymentError {
-    fn into_response(self) -> Response {
+    pub(crate) fn answer(self) -> Answer {
         let (kind, title, detail) = self.words();
         let problem = json!({
             "type": format!("urn:payments:{kind}"),
@@ -73,11 +73,16 @@ impl IntoResponse for PaymentError {
             "status": self.status().as_u16(),
             "detail": detail,
         });
-        let mut response = (self.status(), Extension(self.outcome()), Json(problem)).into_response();
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        let content_type = ("content-type".to_owned(), "application/problem+json".to_owned());
+        (self.status().as_u16(), vec![content_type], problem.to_string().into_bytes())
+    }
+}
+
+impl IntoResponse for PaymentError {
+    fn into_response(self) -> Response {
+        let mut response = (Extension(self.outcome()), answer::response(self.answer())).into_response();
         if self.outcome() != Outcome::Completed {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
     }

@@ -1,4 +1,5 @@
-//! The table of payments: partition key tenant, sort key payment id.
+//! The table of payments: partition key tenant, sort key payment id; the index `days` finds a day's payments of all
+//! tenants.
 
 use std::collections::HashMap;
 
@@ -9,6 +10,8 @@ use aws_sdk_dynamodb::{
     operation::put_item::PutItemError,
     types::{AttributeValue, ReturnValuesOnConditionCheckFailure},
 };
+
+use lambda_idempotency::{compare::Day, time::Timestamp};
 
 use crate::Payment;
 
@@ -42,12 +45,18 @@ impl Ledger {
         Self { client, table: table.into() }
     }
 
-    /// Writes a payment down. Its id says which operation it is of: what is there already must be this very payment, and
-    /// another charge under its id is an error.
-    pub(crate) async fn add(&self, tenant: &str, payment: &Payment) -> Result<(), BoxError> {
+    /// Writes down a payment whose charge the provider made at `charged_at`. Its id says which operation it is of: what
+    /// is there already must be this very payment, and another charge under its id is an error.
+    ///
+    /// # Errors
+    /// Where the table does not take it. It may be there all the same: add it again.
+    pub async fn add(&self, tenant: &str, payment: &Payment, charged_at: Timestamp) -> Result<(), BoxError> {
         let mut item: HashMap<String, AttributeValue> = serde_dynamo::to_item(payment)?;
         item.insert("pk".to_owned(), AttributeValue::S(tenant.to_owned()));
         item.insert("sk".to_owned(), AttributeValue::S(payment.id.clone()));
+        // By the provider's clock, so that both ledgers have the payment on the same day.
+        item.insert("day".to_owned(), AttributeValue::S(Day::of(charged_at).to_string()));
+        item.insert("charged_at".to_owned(), AttributeValue::N(charged_at.as_millis().to_string()));
         let put = self.client.put_item().table_name(&self.table).set_item(Some(item));
         let put = put.return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         match put.condition_expression("attribute_not_exists(pk)").send().await {

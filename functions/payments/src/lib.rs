@@ -6,6 +6,7 @@
 //! | `GET /payments`, `GET /payments/{id}` | the tenant's payments | |
 //! | `GET /operations/{key}` | the state of an operation, for pollers | |
 
+mod answer;
 mod config;
 mod create;
 mod error;
@@ -22,10 +23,11 @@ use lambda_http::Error;
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
 use tracing_subscriber::EnvFilter;
 
+pub use answer::{Answer, created, declined};
 pub use config::{Config, ConfigError};
 pub use ledger::Ledger;
 pub use payment::Payment;
-pub use provider::Provider;
+pub use provider::{Charge, Found, Provider, ProviderError};
 
 /// Runs the function until Lambda ends it.
 ///

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::provider::{CUSTOMER, Charge};
+
 /// An order as it comes in.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -56,4 +58,20 @@ pub struct Payment {
     pub amount_cents: u64,
     /// ISO 4217.
     pub currency: String,
+}
+
+impl Payment {
+    /// The payment that this charge is of; `None` where the charge's metadata does not say whose it is. `key` is the
+    /// operation's downstream key of the phase [`PAYMENT_PHASE`](crate::policy::PAYMENT_PHASE).
+    ///
+    /// Made of nothing else, so that whoever finds the charge later makes the very same payment.
+    pub fn of(charge: &Charge, key: &str) -> Option<Self> {
+        Some(Self {
+            id: format!("pay_{key}"),
+            charge_id: charge.id.clone(),
+            customer_id: charge.metadata.get(CUSTOMER)?.clone(),
+            amount_cents: charge.amount_cents,
+            currency: charge.currency.clone(),
+        })
+    }
 }

@@ -9,6 +9,12 @@ use crate::{Ledger, Provider};
 /// The operation of `POST /payments`.
 pub const CREATE_PAYMENT: &str = "create-payment";
 
+/// The phase that charges the card: its downstream key is the provider's idempotency key.
+pub const CHARGE_PHASE: &str = "charge";
+
+/// The phase that writes the payment down: its downstream key is in the payment's id.
+pub const PAYMENT_PHASE: &str = "payment";
+
 /// Who the caller is: the subject of the token that API Gateway verified.
 pub(crate) const TENANT: JwtClaim = JwtClaim("sub");
 

@@ -1,14 +1,22 @@
 //! The payment provider, as this function sees it.
 
-use std::error::Error;
+use std::{collections::BTreeMap, error::Error};
 
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use lambda_idempotency::{key::RecordKey, time::Timestamp};
 use reqwest::{Client, StatusCode, Url, redirect::Policy};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     config::{Config, ConfigError},
     payment::NewPayment,
 };
+
+/// The metadata that leads from a charge back to the operation's record.
+const RECORD: &str = "record";
+
+/// The metadata that says whose payment it is.
+pub(crate) const CUSTOMER: &str = "customerId";
 
 /// A client of the provider's API.
 #[derive(Clone, Debug)]
@@ -24,12 +32,61 @@ struct ChargeRequest<'a> {
     currency: &'a str,
     source: &'a str,
     tenant: &'a str,
+    metadata: BTreeMap<&'static str, &'a str>,
 }
 
 /// A charge that the provider made.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Charge {
+    /// The provider's id of it.
+    pub id: String,
+    /// How much, in the currency's minor unit.
+    pub amount_cents: u64,
+    /// ISO 4217.
+    pub currency: String,
+    /// When, by the provider's clock.
+    #[serde(deserialize_with = "millis")]
+    pub created_at: Timestamp,
+    /// What was said with the order.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+}
+
+fn millis<'de, D: Deserializer<'de>>(millis: D) -> Result<Timestamp, D::Error> {
+    u64::deserialize(millis).map(Timestamp::from_millis)
+}
+
+/// What the provider decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The card was charged.
+    Charged(Charge),
+    /// The bank said no.
+    Declined,
+}
+
 #[derive(Deserialize)]
-pub(crate) struct Charge {
-    pub(crate) id: String,
+#[serde(tag = "status", rename_all = "snake_case")]
+enum Decision {
+    Succeeded { charge: Charge },
+    Declined,
+}
+
+/// Why the provider's word is not known. Holds nothing that the provider said.
+#[derive(Debug, thiserror::Error)]
+#[error("the payment provider gave no answer to rely on: {0}")]
+pub struct ProviderError(String);
+
+impl From<reqwest::Error> for ProviderError {
+    fn from(error: reqwest::Error) -> Self {
+        Self(causes(&error))
+    }
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    error: String,
 }
 
 /// Why there is no charge to show, told apart by what is known of the card.
@@ -62,21 +119,20 @@ impl Provider {
     /// Charges a card. `key` is the downstream key: the provider makes one charge of it, however often it is asked.
     pub(crate) async fn charge(
         &self,
-        tenant: &str,
-        payment: &NewPayment,
+        record: &RecordKey,
+        order: &NewPayment,
         key: &str,
     ) -> Result<Charge, NotCharged> {
-        let mut url = self.url.clone();
-        if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().push("charges");
-        }
+        let url = self.charges_url();
         #[cfg(feature = "test-cards")]
-        let url = crate::test_cards::provider_url(&payment.source, url);
+        let url = crate::test_cards::provider_url(&order.source, url);
+        let way_back = BASE64_URL_SAFE_NO_PAD.encode(record.partition_key());
         let body = ChargeRequest {
-            amount_cents: payment.amount_cents,
-            currency: &payment.currency,
-            source: &payment.source,
-            tenant,
+            amount_cents: order.amount_cents,
+            currency: &order.currency,
+            source: &order.source,
+            tenant: record.tenant().as_str(),
+            metadata: BTreeMap::from([(RECORD, &*way_back), (CUSTOMER, &order.customer_id)]),
         };
         let answer = self.client.post(url).header("Idempotency-Key", key).json(&body).send().await;
         let response = answer.map_err(|error| match error.is_connect() {
@@ -92,12 +148,41 @@ impl Provider {
             other => Err(NotCharged::Perhaps(format!("the provider answered {other}"))),
         }
     }
+
+    /// What the provider decided under this downstream key; `None` where it knows of no charge, which a charge on its way
+    /// may still change.
+    ///
+    /// # Errors
+    /// Where the provider does not say. A 404 that does not name the missing charge is some other server's.
+    pub async fn find(&self, key: &str) -> Result<Option<Found>, ProviderError> {
+        let mut url = self.charges_url();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.push(key);
+        }
+        let response = self.client.get(url).send().await?;
+        match response.status() {
+            StatusCode::OK => Ok(Some(match response.json().await? {
+                Decision::Succeeded { charge } => Found::Charged(charge),
+                Decision::Declined => Found::Declined,
+            })),
+            StatusCode::NOT_FOUND if response.json::<Refusal>().await?.error == "no_such_charge" => Ok(None),
+            other => Err(ProviderError(format!("it answered {other}"))),
+        }
+    }
+
+    fn charges_url(&self) -> Url {
+        let mut url = self.url.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().push("charges");
+        }
+        url
+    }
 }
 
 /// An error with what is behind it, without its URL, and without what the provider said: it may repeat what was sent.
 fn causes(error: &reqwest::Error) -> String {
     if error.is_decode() {
-        return "the answer is no charge".to_owned();
+        return "the answer makes no sense".to_owned();
     }
     let first: &dyn Error = error;
     let causes = std::iter::successors(first.source(), |cause| (*cause).source()).map(ToString::to_string);

@@ -12,7 +12,8 @@
 //! | `completed_at`, `failed_at`, `since` | as they say | milliseconds since 1970 |
 //! | `expires_at` | `completed`, `failed_retryable` | **seconds** since 1970: the time-to-live attribute |
 //! | `status`, `headers`, `body…` | `completed` | the kept response |
-//! | `cause`, `reconcile_at` | `unknown` | why, and when to ask next |
+//! | `cause`, `reconcile_at`, `asked` | `unknown` | why, when to ask next, and how often that was done |
+//! | `reconcile_shard` | `unknown` | the partition of the index `reconcile` that finds it |
 
 use std::collections::HashMap;
 
@@ -69,6 +70,15 @@ pub enum UnreadableItem {
     Attribute(&'static str),
 }
 
+/// How many partitions the index of unknown outcomes has: one takes 1,000 writes a second, and an index that lags would
+/// throttle the table while a provider is down and everything becomes unknown.
+pub(super) const SHARDS: u8 = 8;
+
+/// The partition of the index in which an unknown outcome is found.
+fn shard(key: &RecordKey) -> u8 {
+    key.hash().first_byte() % SHARDS
+}
+
 /// How many bytes of body the record's item has room for within one capacity unit.
 pub(super) fn room_for_body(record: &Record) -> usize {
     let headers: usize = match &record.state {
@@ -107,6 +117,10 @@ struct Item {
     cause: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reconcile_at: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reconcile_shard: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    asked: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -147,10 +161,12 @@ pub(super) fn to_item(record: &Record) -> Result<HashMap<String, AttributeValue>
             item.keep(response);
         }
         State::FailedRetryable { failed_at, .. } => item.failed_at = Some(failed_at.as_millis()),
-        State::Unknown { cause, since, reconcile_at } => {
+        State::Unknown { cause, since, reconcile_at, asked } => {
             item.cause = Some(cause.name().to_owned());
             item.since = Some(since.as_millis());
             item.reconcile_at = Some(reconcile_at.as_millis());
+            item.reconcile_shard = Some(shard(&record.key).to_string());
+            item.asked = Some(*asked);
         }
     }
     serde_dynamo::to_item(item)
@@ -223,6 +239,9 @@ impl Item {
                     .ok_or(UnreadableItem::Attribute("cause"))?,
                 since: millis(self.since, "since")?,
                 reconcile_at: millis(self.reconcile_at, "reconcile_at")?,
+                // Not read, but no record without it is found again.
+                asked: (self.asked.filter(|_| self.reconcile_shard.is_some()))
+                    .ok_or(UnreadableItem::Attribute("asked"))?,
             },
             _ => return Err(UnreadableItem::Attribute("state")),
         })

@@ -4,6 +4,7 @@ mod beside;
 mod conditions;
 mod error;
 mod item;
+mod unsettled;
 
 use std::{env, sync::Arc, time::Duration};
 
@@ -24,6 +25,7 @@ use crate::{
 use conditions::Condition;
 pub use error::ConfigError;
 use item::{PK, RECORD, SK};
+pub use unsettled::{RECONCILE_INDEX, ScanPage, UnknownCursor, UnknownPage};
 
 /// The environment variable that names the table.
 pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";

@@ -98,6 +98,9 @@ pub fn order(source: &str) -> String {
     json!({ "customerId": "c-1", "amountCents": 1999, "currency": "EUR", "source": source }).to_string()
 }
 
+/// When the provider makes all its charges: in the last millisecond of 2026-11-20.
+pub const CHARGED_AT: u64 = 1_795_219_199_999;
+
 /// A provider whose answer is the last word of the card's token; up until the test ends.
 pub struct TestProvider {
     pub url: String,
@@ -137,6 +140,15 @@ async fn charge(State(charges): State<Charges>, headers: HeaderMap, Json(order):
         "500" => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         "hang" => std::future::pending().await,
         "echo" => (StatusCode::CREATED, Json(json!(source))).into_response(),
-        _ => (StatusCode::CREATED, Json(json!({ "id": format!("ch_{id}") }))).into_response(),
+        _ => {
+            let charge = json!({
+                "id": format!("ch_{id}"),
+                "amountCents": order["amountCents"],
+                "currency": order["currency"],
+                "createdAt": CHARGED_AT,
+                "metadata": order["metadata"],
+            });
+            (StatusCode::CREATED, Json(charge)).into_response()
+        }
     }
 }

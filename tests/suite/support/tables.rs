@@ -3,9 +3,10 @@
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::client::Waiters;
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType, StreamSpecification,
-    StreamViewType, TimeToLiveSpecification,
+    AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
+    ProjectionType, ScalarAttributeType, StreamSpecification, StreamViewType, TimeToLiveSpecification,
 };
+use lambda_idempotency::store::dynamodb::RECONCILE_INDEX;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -18,14 +19,28 @@ pub async fn idempotency_table(client: &Client) -> String {
     name
 }
 
-/// Creates an idempotency table with this name: key, time to live and stream.
+/// Creates an idempotency table with this name: keys, index, time to live and stream.
 pub async fn create_idempotency_table(client: &Client, name: &str) {
     client
         .create_table()
         .table_name(name)
         .billing_mode(BillingMode::PayPerRequest)
-        .set_attribute_definitions(Some(vec![string("pk"), string("sk")]))
+        .set_attribute_definitions(Some(vec![
+            attribute("pk", ScalarAttributeType::S),
+            attribute("sk", ScalarAttributeType::S),
+            attribute("reconcile_shard", ScalarAttributeType::S),
+            attribute("reconcile_at", ScalarAttributeType::N),
+        ]))
         .set_key_schema(Some(vec![key("pk", KeyType::Hash), key("sk", KeyType::Range)]))
+        .global_secondary_indexes(
+            GlobalSecondaryIndex::builder()
+                .index_name(RECONCILE_INDEX)
+                .key_schema(key("reconcile_shard", KeyType::Hash))
+                .key_schema(key("reconcile_at", KeyType::Range))
+                .projection(Projection::builder().projection_type(ProjectionType::All).build())
+                .build()
+                .expect("the index's definition is complete"),
+        )
         .stream_specification(
             StreamSpecification::builder()
                 .stream_enabled(true)
@@ -57,10 +72,10 @@ pub async fn create_idempotency_table(client: &Client, name: &str) {
         .unwrap_or_else(|error| panic!("table {name} got no time to live: {error:?}"));
 }
 
-fn string(name: &str) -> AttributeDefinition {
+fn attribute(name: &str, kind: ScalarAttributeType) -> AttributeDefinition {
     AttributeDefinition::builder()
         .attribute_name(name)
-        .attribute_type(ScalarAttributeType::S)
+        .attribute_type(kind)
         .build()
         .expect("the attribute's definition is complete")
 }

@@ -1,0 +1,89 @@
+//! What every function does when it starts: its log, and its environment variables, checked by name.
+
+#![deny(missing_docs)]
+
+use std::{env, fmt, str::FromStr, time::Duration};
+
+use tracing_subscriber::EnvFilter;
+
+/// What these log below `info` holds whole requests: keys, bodies, tokens of cards.
+const QUIET: [&str; 6] = [
+    "aws_smithy_runtime=info",
+    "aws_sdk_dynamodb=info",
+    "aws_sdk_sqs=info",
+    "aws_sdk_s3=info",
+    "hyper_util=info",
+    "reqwest=info",
+];
+
+/// Logs JSON lines to standard error, as `RUST_LOG` says (default: `info`), without the time, which CloudWatch stamps.
+pub fn logs() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = QUIET.iter().filter_map(|quiet| quiet.parse().ok()).fold(filter, EnvFilter::add_directive);
+    tracing_subscriber::fmt()
+        .json()
+        .with_span_list(false)
+        .with_env_filter(filter)
+        .without_time()
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+/// Lambda shows an error of the start-up as one long line of debug output; the log gets a readable one.
+pub fn report(error: &impl fmt::Display) {
+    tracing::error!(%error, "the function cannot start");
+}
+
+/// What is wrong with the environment.
+#[derive(thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum VariableError {
+    /// A variable is not set, or empty.
+    #[error("the environment variable {0} must be set")]
+    Missing(&'static str),
+    /// A variable does not say what it should.
+    #[error("the environment variable {0} must be {1}")]
+    Malformed(&'static str, &'static str),
+}
+
+impl fmt::Debug for VariableError {
+    /// In words too: Lambda shows an error of the start-up so.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A variable that must say something.
+pub fn text(name: &'static str) -> Result<String, VariableError> {
+    match env::var(name) {
+        Ok(value) if !value.trim().is_empty() => Ok(value),
+        _ => Err(VariableError::Missing(name)),
+    }
+}
+
+/// A span in milliseconds, above 0; `default` where the variable is not set.
+pub fn millis(name: &'static str, default: Duration) -> Result<Duration, VariableError> {
+    let millis: Option<u64> = optional(name, "a number of milliseconds above 0", |millis| *millis > 0)?;
+    Ok(millis.map_or(default, Duration::from_millis))
+}
+
+/// A number above 0; `default` where the variable is not set.
+pub fn count(name: &'static str, default: u32) -> Result<u32, VariableError> {
+    Ok(optional(name, "a number above 0", |count| *count > 0)?.unwrap_or(default))
+}
+
+fn optional<T: FromStr>(
+    name: &'static str,
+    must_be: &'static str,
+    makes_sense: impl FnOnce(&T) -> bool,
+) -> Result<Option<T>, VariableError> {
+    match env::var(name) {
+        Err(env::VarError::NotPresent) => Ok(None),
+        Ok(value) if value.is_empty() => Ok(None),
+        Err(env::VarError::NotUnicode(_)) => Err(VariableError::Malformed(name, must_be)),
+        Ok(value) => match value.trim().parse().ok().filter(makes_sense) {
+            Some(value) => Ok(Some(value)),
+            None => Err(VariableError::Malformed(name, must_be)),
+        },
+    }
+}

@@ -1,0 +1,5 @@
+//! Two ledgers of a day, compared.
+
+mod day;
+
+pub use day::{Day, DayError};

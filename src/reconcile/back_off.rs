@@ -1,0 +1,58 @@
+//! When to ask again.
+
+use std::time::Duration;
+
+use crate::record::Revision;
+
+/// How questions about one unknown outcome are repeated: ever further apart, each a little off its time so that what
+/// became unknown together is not asked about together, and a bounded number of times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackOff {
+    /// The pause after the first question; each later one is twice as long.
+    pub first: Duration,
+    /// The longest pause.
+    pub longest: Duration,
+    /// How many questions there are before the outcome is for people.
+    pub most: u32,
+}
+
+impl Default for BackOff {
+    /// 10 s at first, an hour at most, 24 questions: about 15 hours, after which a night has passed and somebody is at work.
+    fn default() -> Self {
+        Self { first: Duration::from_secs(10), longest: Duration::from_secs(60 * 60), most: 24 }
+    }
+}
+
+impl BackOff {
+    /// The pause after the question of this number; `None` where it was the last. `nonce` is the source of its jitter: up to
+    /// a quarter less.
+    pub(super) fn after(&self, asked: u32, nonce: Revision) -> Option<Duration> {
+        if asked >= self.most {
+            return None;
+        }
+        let doubled = 2_u32.saturating_pow(asked.saturating_sub(1).min(31));
+        let pause = self.first.saturating_mul(doubled).min(self.longest);
+        // The first byte of a random UUID is random.
+        let less = pause / 4 * u32::from(nonce.as_bytes()[0]) / 255;
+        Some(pause - less)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R29
+    #[test]
+    fn pauses_double_up_to_the_longest_with_a_quarter_of_jitter_and_end() {
+        let back_off = BackOff { first: Duration::from_secs(10), longest: Duration::from_secs(100), most: 6 };
+        for (asked, full) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 100)] {
+            let pauses: Vec<_> = (0..100).map(|_| back_off.after(asked, Revision::mint()).unwrap()).collect();
+            let full = Duration::from_secs(full);
+            assert!(pauses.iter().all(|pause| *pause <= full && *pause >= full * 3 / 4), "{pauses:?}");
+            assert!(pauses.iter().any(|pause| *pause != pauses[0]), "no jitter after question {asked}");
+        }
+        assert_eq!(back_off.after(6, Revision::mint()), None);
+        assert_eq!(back_off.after(u32::MAX, Revision::mint()), None);
+    }
+}
