@@ -4,6 +4,7 @@ use super::{invoke, say};
 use crate::{functions::Function, queues::Queue};
 use aws_sdk_sqs::{
     Client,
+    error::DisplayErrorContext,
     types::{
         ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, Message,
         MessageSystemAttributeName,
@@ -25,9 +26,14 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// One of a mapping's pollers: it has one batch in hand at a time.
 pub async fn run(client: Client, queue: Queue, region: String, function: Arc<Function>, hidden: Duration) {
+    let mut told = String::new();
     loop {
         let Err(error) = poll(&client, &queue, &region, &function, hidden).await;
-        say(&function, &format!("queue {}: {error}", queue.arn));
+        let message = format!("queue {}: {}", queue.arn, DisplayErrorContext(&*error));
+        if message != told {
+            say(&function, &message);
+            told = message;
+        }
         time::sleep(PAUSE).await;
     }
 }
