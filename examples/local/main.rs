@@ -110,7 +110,7 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     let store = Store::start(settings).await?;
     let queues = Queues::start(&settings.table_prefix, &store.region).await?;
     // The first secret is the newest.
-    let secret = settings.webhook_secrets.split(',').next().unwrap_or_default().trim();
+    let secret = settings.webhook_secrets.split(',').next().unwrap_or_default();
     let provider = provider::start(&url, secret).await.map_err(|error| format!("provider: {error}"))?;
 
     let mut variables = store.environment();

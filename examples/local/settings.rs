@@ -107,10 +107,11 @@ fn span(variable: &str, default: u64, longest: u64) -> Result<Duration, String> 
 /// What is wrong is not shown: it may be most of a secret.
 fn secrets(variable: &str) -> Result<String, String> {
     let Some(value) = text(variable)? else { return Ok(format!("whsec_{}", Uuid::new_v4().simple())) };
-    match value.split(',').any(|secret| secret.trim().is_empty()) {
-        true => Err(format!("{variable}: must be secrets separated by single commas")),
-        false => Ok(value),
+    let secrets: Vec<_> = value.split(',').map(str::trim).collect();
+    if secrets.contains(&"") {
+        return Err(format!("{variable}: must be secrets separated by single commas"));
     }
+    Ok(secrets.join(","))
 }
 
 fn number<T>(variable: &str, default: T, range: RangeInclusive<T>) -> Result<T, String>

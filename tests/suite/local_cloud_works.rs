@@ -216,6 +216,17 @@ async fn the_provider_tells_of_each_key_and_pages_through_a_day() {
 }
 
 #[tokio::test]
+async fn functions_can_be_given_other_addresses_than_the_true_ones() {
+    let away = "http://127.0.0.1:1";
+    let cloud = LocalCloud::start(&[("FUNCTION_PROVIDER_URL", away)]).await;
+    assert_eq!(cloud.pay("order-1", "tok_ok").await.told(), (503, "provider-away"));
+    assert_eq!(cloud.charges().await, []);
+    let cloud = LocalCloud::start(&[("FUNCTION_DYNAMODB_ENDPOINT", away)]).await;
+    assert_eq!(cloud.pay("order-1", "tok_ok").await.told(), (503, "store-unavailable"));
+    assert_eq!(cloud.charges().await, []);
+}
+
+#[tokio::test]
 async fn what_cannot_work_is_one_line_at_the_start() {
     let prefix = format!("t{}-", uuid::Uuid::new_v4().simple());
     let store = client(embedded::endpoint());

@@ -6,6 +6,7 @@
 //!    stream, without its content.
 
 use super::{Failure, invoke, record::Record, say, stream::Stream};
+use aws_sdk_sqs::error::DisplayErrorContext;
 use aws_smithy_types::date_time::Format;
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
@@ -24,6 +25,7 @@ pub async fn deliver(stream: &Stream, shard: &str, batch: Vec<Record>) {
     let mut parts = vec![(batch, 0)];
     while let Some((mut records, mut failures)) = parts.pop() {
         let request_id = Uuid::new_v4();
+        let mut error = None;
         let reason = match run(stream, request_id, &records).await {
             Ok(None) => continue,
             Ok(Some(0)) => "the function reports its first record".to_owned(),
@@ -37,12 +39,16 @@ pub async fn deliver(stream: &Stream, shard: &str, batch: Vec<Record>) {
                 parts.push((records, failures));
                 continue;
             }
-            Err(Failure::Failed(reason)) => reason,
+            Err(Failure::Failed(reason)) => {
+                error = Some("Unhandled");
+                reason
+            }
         };
         failures += 1;
         say(&stream.function, &format!("a batch of {} stream records failed: {reason}", records.len()));
         if records.len() == 1 && failures == GIVEN_UP_AFTER {
-            give_up(stream, shard, request_id, &records[0]).await;
+            let letter = dead_letter(stream, shard, request_id, error, &records[0]);
+            bury(stream, &letter.to_string()).await;
             continue;
         }
         time::sleep(FIRST_PAUSE * 2_u32.pow(failures - 1)).await;
@@ -63,20 +69,26 @@ async fn run(stream: &Stream, request_id: Uuid, records: &[Record]) -> Result<Op
     Ok(invoke(&stream.function, request_id, event, &ids).await?.first().copied())
 }
 
-async fn give_up(stream: &Stream, shard: &str, request_id: Uuid, record: &Record) {
-    let message = dead_letter(stream, shard, request_id, record).to_string();
-    say(&stream.function, &format!("record {} goes to the dead letters", record.sequence_number));
+async fn bury(stream: &Stream, letter: &str) {
     loop {
         let send = stream.queues.client.send_message().queue_url(&stream.queues.dead_letters.url);
-        match send.message_body(&message).send().await {
-            Ok(_) => return,
-            Err(error) => say(&stream.function, &format!("dead letters: {error}")),
+        match send.message_body(letter).send().await {
+            Ok(_) => return say(&stream.function, "a stream record went to the dead letters"),
+            Err(error) => {
+                say(&stream.function, &format!("dead letters: {}", DisplayErrorContext(error)));
+            }
         }
         time::sleep(FIRST_PAUSE).await;
     }
 }
 
-fn dead_letter(stream: &Stream, shard: &str, request_id: Uuid, record: &Record) -> Value {
+fn dead_letter(
+    stream: &Stream,
+    shard: &str,
+    request_id: Uuid,
+    error: Option<&str>,
+    record: &Record,
+) -> Value {
     let time = |time: aws_smithy_types::DateTime| time.fmt(Format::DateTime).unwrap_or_default();
     let arrived = record.created.map(time);
     let name = stream.function.definition.name;
@@ -87,7 +99,7 @@ fn dead_letter(stream: &Stream, shard: &str, request_id: Uuid, record: &Record) 
             "condition": "RetryAttemptsExhausted",
             "approximateInvokeCount": GIVEN_UP_AFTER,
         },
-        "responseContext": { "statusCode": 200, "executedVersion": "$LATEST", "functionError": "Unhandled" },
+        "responseContext": { "statusCode": 200, "executedVersion": "$LATEST", "functionError": error },
         "version": "1.0",
         "timestamp": time(SystemTime::now().into()),
         "DDBStreamBatchInfo": {

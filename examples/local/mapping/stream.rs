@@ -5,6 +5,7 @@ use super::{batch, record::Record, say};
 use crate::{functions::Function, queues::Queues};
 use aws_sdk_dynamodbstreams::{
     Client,
+    error::DisplayErrorContext,
     types::{Shard, ShardIteratorType},
 };
 use std::{
@@ -65,7 +66,10 @@ pub async fn run(stream: Arc<Stream>) {
                     }
                 }
             }
-            Err(error) => say(&stream.function, &format!("cannot list the stream's shards: {error}")),
+            Err(error) => say(
+                &stream.function,
+                &format!("cannot list the stream's shards: {}", DisplayErrorContext(&*error)),
+            ),
         }
         let next = Instant::now() + DISCOVERY;
         while let Ok(Some(Ok(ended))) = time::timeout_at(next, readers.join_next()).await {
@@ -155,6 +159,7 @@ impl<'a> Cursor<'a> {
             }
             Err(error) => {
                 if !self.failing {
+                    let error = DisplayErrorContext(&*error);
                     say(&self.stream.function, &format!("cannot read shard {}: {error}", self.shard));
                 }
                 self.failing = true;
