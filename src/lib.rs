@@ -18,6 +18,7 @@
 //! | [`stale`] | finds records whose worker died: netting of stream records, checks, a sweep |
 //! | [`queue`] | where work goes that is to be done later: SQS, memory |
 //! | [`compare`] | two ledgers of a day, compared |
+//! | [`signature`] | signatures with a time stamp, for webhooks |
 //! | [`metrics`] | what is counted |
 //!
 //! Data flows one way: `http` → `executor` → `store` and `record`; nothing in `record` knows of the others.
@@ -50,6 +51,7 @@ pub mod policy;
 pub mod queue;
 pub mod reconcile;
 pub mod record;
+pub mod signature;
 pub mod stale;
 pub mod store;
 pub mod time;

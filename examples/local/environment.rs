@@ -13,7 +13,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 use tokio::{select, time};
-use uuid::Uuid;
 
 /// One place in which a function runs.
 pub struct Environment {
@@ -47,8 +46,7 @@ impl Environment {
         self.ready().await.map(|_| ()).map_err(|failure| failure.message())
     }
 
-    pub async fn invoke(&mut self, payload: Bytes) -> Outcome {
-        let request_id = Uuid::new_v4().to_string();
+    pub async fn invoke(&mut self, request_id: String, payload: Bytes) -> Outcome {
         // A process that died while idle never saw the invocation, so one more may try.
         for _ in 0..2 {
             let timeout = self.timeout;

@@ -3,6 +3,7 @@
 use crate::{
     environment::{Environment, Figures, Outcome, Status},
     process::Launcher,
+    settings::Settings,
 };
 use bytes::Bytes;
 use std::{
@@ -11,21 +12,49 @@ use std::{
     process::ExitCode,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
 };
 use tokio::{sync::Semaphore, task::JoinHandle};
+use uuid::Uuid;
 
-/// Every function, with its name and the first segments of the paths that the gateway sends to it.
-pub const FUNCTIONS: &[Definition] =
-    &[Definition { name: "payments", paths: &["payments", "operations"], run: || Box::pin(payments::run()) }];
+/// Every function of this cloud.
+pub const FUNCTIONS: &[Definition] = &[
+    Definition {
+        name: "payments",
+        paths: &["payments", "operations"],
+        most: usize::MAX,
+        run: || Box::pin(payments::run()),
+    },
+    Definition { name: "stale", paths: &[], most: FEW, run: || Box::pin(stale::run()) },
+    Definition { name: "reconcile", paths: &[], most: FEW, run: || Box::pin(reconcile::run()) },
+    Definition {
+        name: "webhook",
+        paths: &["webhooks"],
+        most: FEW,
+        run: || Box::pin(reconcile::webhook::run()),
+    },
+    Definition { name: "compare", paths: &[], most: FEW, run: || Box::pin(compare::run()) },
+];
+
+/// Environments of a function for which no client waits.
+const FEW: usize = 2;
 
 /// Invocations that may wait for an environment, for each function.
 const QUEUE: usize = 1_000;
 
 pub struct Definition {
     pub name: &'static str,
+    /// The first segments of the paths that the gateway sends to it.
     pub paths: &'static [&'static str],
+    /// How many environments it may have, whatever the settings say.
+    most: usize,
     run: fn() -> Run,
+}
+
+impl Definition {
+    /// How many environments it may have at once.
+    pub fn environments(&self, settings: &Settings) -> usize {
+        settings.environments.min(self.most)
+    }
 }
 
 type Run = Pin<Box<dyn Future<Output = Result<(), lambda_http::Error>>>>;
@@ -61,12 +90,9 @@ pub struct Function {
 }
 
 impl Function {
-    pub fn new(
-        definition: &'static Definition,
-        launcher: &Arc<Launcher>,
-        environments: usize,
-        timeout: Duration,
-    ) -> Self {
+    pub fn new(definition: &'static Definition, launcher: &Arc<Launcher>, settings: &Settings) -> Self {
+        let environments = definition.environments(settings);
+        let timeout = settings.function_timeout;
         let statuses: Vec<_> =
             (1..=environments).map(|number| Arc::new(Status::new(definition.name, number))).collect();
         // The last is taken first, so the first environment stands last.
@@ -94,12 +120,17 @@ impl Function {
 
     /// Starts an invocation, which runs to its end whether or not anybody waits for it.
     pub fn invoke(self: &Arc<Self>, payload: Bytes) -> JoinHandle<Outcome> {
+        self.invoke_as(Uuid::new_v4(), payload)
+    }
+
+    /// Likewise, for a caller that wants to know the invocation's id.
+    pub fn invoke_as(self: &Arc<Self>, request_id: Uuid, payload: Bytes) -> JoinHandle<Outcome> {
         let function = self.clone();
         tokio::spawn(async move {
             let Ok(_admitted) = function.admitted.try_acquire() else { return Outcome::Throttled };
             let _running = function.running.acquire().await.expect("the semaphore is never closed");
             let mut environment = function.take();
-            let outcome = environment.invoke(payload).await;
+            let outcome = environment.invoke(request_id.to_string(), payload).await;
             function.idle().push(environment);
             outcome
         })

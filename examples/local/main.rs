@@ -7,10 +7,13 @@
 //! | module | what |
 //! | --- | --- |
 //! | `settings` | the environment variables that configure a run |
-//! | `store` | DynamoDB, embedded or elsewhere, and its tables |
-//! | `provider` | the simulated payment provider |
+//! | `store`, `tables` | DynamoDB, embedded or elsewhere, and its tables |
+//! | `queues` | SQS |
+//! | `provider` | the simulated payment provider: charges, queries, webhooks |
 //! | `functions` | the table of functions, and how invocations find an environment |
 //! | `environment`, `process`, `runtime_api` | execution environments: child processes on the Lambda Runtime API |
+//! | `mapping` | event source mappings: the table's stream and the queues to their functions |
+//! | `schedules` | functions invoked again and again |
 //! | `front`, `gateway` | the HTTP address: API Gateway, Lambda's Invoke API, the provider's ledger |
 //!
 //! A child process is this program again, with `LOCAL_FUNCTION` naming the function that it is.
@@ -19,19 +22,26 @@ mod environment;
 mod front;
 mod functions;
 mod gateway;
+mod mapping;
 mod process;
 mod provider;
+mod queues;
 mod runtime_api;
+mod schedules;
 mod settings;
 mod store;
+mod tables;
+mod triggers;
 
 use crate::{
     front::Cloud,
     functions::{FUNCTIONS, Function},
     process::Launcher,
+    queues::Queues,
     settings::Settings,
     store::Store,
 };
+use futures_util::future::try_join_all;
 use std::{
     env,
     io::{self, IsTerminal, Write},
@@ -96,39 +106,40 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         format!("PORT={}: {error}; set PORT to another port, or to 0 for any free one", settings.port)
     })?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
+    let url = format!("http://{address}");
     let store = Store::start(settings).await?;
-    let provider = provider::start().await.map_err(|error| format!("provider: {error}"))?;
+    let queues = Queues::start(&settings.table_prefix, &store.region).await?;
+    // The first secret is the newest.
+    let secret = settings.webhook_secrets.split(',').next().unwrap_or_default();
+    let provider = provider::start(&url, secret).await.map_err(|error| format!("provider: {error}"))?;
 
-    let most = u32::try_from(FUNCTIONS.len() * settings.environments).expect("there are few functions");
     let mut variables = store.environment();
-    variables.push(("PROVIDER_URL", provider.clone()));
-    variables.push(("LEASE_GRACE_MS", settings.lease_grace.as_millis().to_string()));
+    variables.extend(queues.environment());
+    variables.extend(settings.environment());
+    let provider_url = settings.function_provider_url.as_ref().unwrap_or(&provider);
+    variables.push(("PROVIDER_URL", provider_url.clone()));
+    let most = FUNCTIONS.iter().map(|definition| definition.environments(settings)).sum::<usize>();
+    let most = u32::try_from(most).expect("there are few functions");
     let launcher = Launcher::new(variables, most).map_err(|error| format!("own executable: {error}"))?;
     let launcher = running.insert(Arc::new(launcher));
-    let functions: Vec<_> = FUNCTIONS
-        .iter()
-        .map(|definition| {
-            Function::new(definition, launcher, settings.environments, settings.function_timeout)
-        })
-        .map(Arc::new)
-        .collect();
-    for function in &functions {
-        function.warm_up().await?;
-    }
+    let functions: Vec<_> =
+        FUNCTIONS.iter().map(|definition| Arc::new(Function::new(definition, launcher, settings))).collect();
+    try_join_all(functions.iter().map(|function| function.warm_up())).await?;
 
+    announce(&url, &store, &queues, &provider, settings);
+    // Ends with this function, before the processes are ended.
+    let _triggers = triggers::start(&functions, &store, Arc::new(queues), settings).await;
     let cloud = Cloud {
         functions,
-        provider: provider.clone(),
+        provider,
         http: reqwest::Client::new(),
         gateway_timeout: settings.gateway_timeout,
     };
-    let router = front::router(cloud);
-    announce(&format!("http://{address}"), &store, &provider, settings);
-    axum::serve(listener, router).await.map_err(|error| error.to_string())
+    axum::serve(listener, front::router(cloud)).await.map_err(|error| error.to_string())
 }
 
 /// The first line is for programs, the rest for people.
-fn announce(url: &str, store: &Store, provider: &str, settings: &Settings) {
+fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings: &Settings) {
     let (strong, faint, plain) =
         if io::stdout().is_terminal() { ("\x1b[1;32m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
     let kind = if store.embedded { "embedded" } else { "DYNAMODB_ENDPOINT" };
@@ -142,7 +153,9 @@ fn announce(url: &str, store: &Store, provider: &str, settings: &Settings) {
         "listening on {url}\n\n\
          {faint}dynamodb   {plain} {} ({kind}; tables {}, {})\n\
          {faint}provider   {plain} {provider}\n\
-         {faint}functions  {plain} {}, at most {} environments each, {} ms an invocation\n\
+         {faint}queues     {plain} {}\n\
+         {faint}reports    {plain} {}\n\
+         {faint}functions  {plain} {}; at most {} environments each, {} ms an invocation\n\
          {faint}watch      {plain} {url}/provider/charges  {url}/environments\n\n\
          {strong}Create a payment:{plain}\n\n  {payment}\n\n\
          {strong}The same again, which charges nothing and gets the same answer:{plain}\n\n  {payment}\n\n\
@@ -150,6 +163,8 @@ fn announce(url: &str, store: &Store, provider: &str, settings: &Settings) {
         store.endpoint,
         store.idempotency_table,
         store.payments_table,
+        queues.endpoint,
+        settings.reports,
         functions.join(", "),
         settings.environments,
         settings.function_timeout.as_millis(),

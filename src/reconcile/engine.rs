@@ -57,6 +57,9 @@ pub enum ReconcileError {
     /// The queue of dead letters failed.
     #[error("the queue of dead letters failed")]
     DeadLetters(#[source] QueueError),
+    /// Who told something could not be listened to.
+    #[error("what was told could not be taken up")]
+    Source(#[source] AskError),
     /// The message says nothing that can be done; no retry helps.
     #[error("the message is malformed: {0}")]
     Malformed(&'static str),
@@ -126,7 +129,7 @@ impl<S: Store> Reconciliation<S> {
 
     /// Has `reconciler` asked about this operation, which is configured as its guard is: the retention counts.
     #[must_use]
-    pub fn operation(mut self, operation: Operation, reconciler: impl Reconciler) -> Self {
+    pub fn operation(mut self, operation: Operation, reconciler: impl Reconciler + 'static) -> Self {
         let name = operation.name().clone();
         let executor = Executor::with_clock(self.store.clone(), operation, self.clock.clone());
         self.operations.insert(name, Known { executor, reconciler: Box::new(reconciler) });
@@ -235,7 +238,11 @@ impl<S: Store> Reconciliation<S> {
                 }
             };
             let question = Question { record: seen.clone() };
-            let finding = self.bounded(source.ask_boxed(&question)).await;
+            let finding = match self.bounded(source.ask_boxed(&question)).await {
+                // To be told again: nobody asks by himself.
+                Err(error) if asks == Asks::Told => return Err(ReconcileError::Source(error)),
+                finding => finding,
+            };
             let next = match self.verdict(known, &seen, finding, now).await {
                 Ok(verdict) => {
                     let retain = known.executor.operation().retention();

@@ -43,7 +43,7 @@ pub use message::Message;
 pub type AskError = Box<dyn Error + Send + Sync>;
 
 /// Knows where to ask what became of an operation. One for each operation.
-pub trait Reconciler: Send + Sync + 'static {
+pub trait Reconciler: Send + Sync {
     /// Asks about one operation. Must change nothing that a second question would change again: it is asked any number of
     /// times, and at once by several.
     ///

@@ -242,3 +242,141 @@ fn sequence_number(record: &str) -> Option<String> {
     }
     serde_json::from_str(record).ok().map(|least: Least| least.dynamodb.sequence_number)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const KEY: &str = "tenant#pay#k";
+
+    fn change(number: u32, image: Value) -> Value {
+        json!({
+            "eventName": "MODIFY",
+            "eventSource": "aws:dynamodb",
+            "dynamodb": {
+                "Keys": { "pk": { "S": KEY }, "sk": { "S": "record" } },
+                "NewImage": image,
+                "SequenceNumber": number.to_string(),
+            },
+        })
+    }
+
+    fn image(state: &str, attempt: &str, created_at: u64) -> Value {
+        json!({
+            "state": { "S": state },
+            "attempt": { "B": attempt },
+            "created_at": { "N": created_at.to_string() },
+            "lease_until": { "N": "30000" },
+        })
+    }
+
+    fn netted(changes: &[Value]) -> Netted {
+        let raw = changes.iter().map(|change| serde_json::value::to_raw_value(change).unwrap());
+        net(&raw.collect::<Vec<_>>())
+    }
+
+    fn open(changes: &[Value]) -> Vec<Open> {
+        let netted = netted(changes);
+        assert!(netted.poison.is_empty(), "{:?}", netted.poison);
+        netted.open
+    }
+
+    // R19
+    #[test]
+    fn an_execution_that_ends_in_its_batch_leaves_nothing_open() {
+        for end in ["completed", "failed_retryable", "unknown"] {
+            let left = open(&[change(1, image("in_progress", "A", 0)), change(2, image(end, "A", 0))]);
+            assert_eq!(left, [], "{end}");
+        }
+        let left = open(&[change(7, image("in_progress", "A", 5))]);
+        let expected = Open {
+            key: KEY.into(),
+            lease_until: Some(Timestamp::from_secs(30)),
+            created_at: Timestamp::from_millis(5),
+            sequence_number: "7".into(),
+        };
+        assert_eq!(left, [expected]);
+    }
+
+    // T19
+    #[test]
+    fn every_order_and_every_repetition_nets_the_same() {
+        let began = change(1, image("in_progress", "A", 0));
+        let ended = change(2, image("completed", "A", 0));
+        let again = change(3, image("in_progress", "B", 0));
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let all = [&began, &ended, &again];
+            let twice: Vec<_> = order.iter().chain(&order).map(|index| all[*index].clone()).collect();
+            let left = open(&twice);
+            assert_eq!((left.len(), &*left[0].sequence_number), (1, "3"), "{order:?}");
+        }
+    }
+
+    // R18
+    #[test]
+    fn a_heartbeat_moves_the_lease_and_never_back() {
+        let with_lease = |lease: &str| {
+            let mut image = image("in_progress", "A", 0);
+            image["lease_until"]["N"] = lease.into();
+            change(1, image)
+        };
+        let left = open(&[with_lease("1000"), with_lease("9000"), with_lease("5000")]);
+        assert_eq!(left[0].lease_until, Some(Timestamp::from_secs(9)));
+    }
+
+    // R20
+    #[test]
+    fn accepted_work_is_open_until_somebody_takes_it() {
+        let accepted = change(1, image("pending", "A", 10));
+        assert_eq!(open(std::slice::from_ref(&accepted))[0].lease_until, None);
+        for taken in [change(2, image("in_progress", "B", 10)), change(2, image("completed", "B", 10))] {
+            let left = open(&[accepted.clone(), taken]);
+            assert!(left.iter().all(|open| open.lease_until.is_some()), "{left:?}");
+        }
+        // What the key did before it was accepted anew says nothing.
+        let left = open(&[accepted, change(2, image("completed", "B", 9))]);
+        assert_eq!(left.len(), 1);
+    }
+
+    // T19: what says nothing of a record is no poison.
+    #[test]
+    fn siblings_and_deletions_leave_nothing_open_and_are_no_poison() {
+        let mut sibling = change(1, json!({ "body": { "B": "AA==" } }));
+        sibling["dynamodb"]["Keys"]["sk"]["S"] = "body#0".into();
+        let mut deletion = change(2, Value::Null);
+        deletion["eventName"] = "UNKNOWN_TO_SDK_VERSION".into();
+        let mut pruned = change(3, Value::Null);
+        pruned["userIdentity"] = json!({ "type": "Service", "principalId": "dynamodb.amazonaws.com" });
+        let netted = netted(&[sibling, deletion, pruned]);
+        assert!(netted.open.is_empty() && netted.poison.is_empty(), "{netted:?}");
+        assert_eq!(netted.pruned.values().sum::<u64>(), 1);
+    }
+
+    // T19
+    #[test]
+    fn a_record_that_cannot_be_read_is_poison_and_hides_no_other() {
+        let damaged = |name: &str| {
+            let mut image = image("in_progress", "A", 0);
+            image.as_object_mut().unwrap().remove(name);
+            change(5, image)
+        };
+        let poison = [
+            damaged("state"),
+            damaged("attempt"),
+            damaged("created_at"),
+            damaged("lease_until"),
+            change(5, image("a_state_of_tomorrow", "A", 0)),
+            change(5, json!("no image")),
+            json!({ "dynamodb": { "SequenceNumber": "5" } }),
+        ];
+        for poison in poison {
+            let netted = netted(&[poison.clone(), change(6, image("in_progress", "B", 0))]);
+            assert_eq!(netted.open.len(), 1, "{poison}");
+            assert_eq!(netted.poison[0].sequence_number.as_deref(), Some("5"), "{poison}");
+        }
+        let netted = netted(&[json!("nothing at all")]);
+        assert_eq!((netted.poison.len(), &netted.poison[0].sequence_number), (1, &None));
+    }
+}

@@ -1,9 +1,10 @@
 //! The function's configuration: environment variables, checked at start-up.
 
-use std::{env, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 use lambda_idempotency::policy::DEFAULT_GRACE;
 use reqwest::Url;
+use shell::VariableError;
 
 /// How long a charge may take: below the function's time-out, so that the function can still write down what it knows.
 const DEFAULT_PROVIDER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,12 +25,9 @@ pub struct Config {
 /// What is wrong with the configuration.
 #[derive(thiserror::Error)]
 pub enum ConfigError {
-    /// A variable is not set, or empty.
-    #[error("the environment variable {0} must be set")]
-    Missing(&'static str),
-    /// A variable does not say what it should.
-    #[error("the environment variable {0} must be {1}")]
-    Malformed(&'static str, &'static str),
+    /// An environment variable is missing or malformed.
+    #[error(transparent)]
+    Variable(#[from] VariableError),
     /// The HTTP client for the provider cannot be built.
     #[error("the HTTP client for the payment provider cannot be built")]
     Client(#[from] reqwest::Error),
@@ -45,25 +43,15 @@ impl fmt::Debug for ConfigError {
 impl Config {
     /// Reads the environment.
     pub fn from_env() -> Result<Self, ConfigError> {
-        let variable = |name| match env::var(name) {
-            Ok(value) if !value.trim().is_empty() => Ok(value),
-            _ => Err(ConfigError::Missing(name)),
-        };
-        let provider_url = Url::parse(&variable("PROVIDER_URL")?)
+        let provider_url = Url::parse(&shell::text("PROVIDER_URL")?)
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && !url.cannot_be_a_base())
-            .ok_or(ConfigError::Malformed("PROVIDER_URL", "an http or https URL"))?;
-        let span = |name, default| match env::var(name) {
-            Err(_) => Ok(default),
-            Ok(millis) => (millis.parse().ok().filter(|millis| *millis > 0))
-                .map(Duration::from_millis)
-                .ok_or(ConfigError::Malformed(name, "a number of milliseconds above 0")),
-        };
+            .ok_or(VariableError::Malformed("PROVIDER_URL", "an http or https URL"))?;
         Ok(Self {
-            payments_table: variable("PAYMENTS_TABLE")?,
+            payments_table: shell::text("PAYMENTS_TABLE")?,
             provider_url,
-            provider_timeout: span("PROVIDER_TIMEOUT_MS", DEFAULT_PROVIDER_TIMEOUT)?,
-            lease_grace: span("LEASE_GRACE_MS", DEFAULT_GRACE)?,
+            provider_timeout: shell::millis("PROVIDER_TIMEOUT_MS", DEFAULT_PROVIDER_TIMEOUT)?,
+            lease_grace: shell::millis("LEASE_GRACE_MS", DEFAULT_GRACE)?,
         })
     }
 }

@@ -19,9 +19,9 @@ pub mod routes;
 #[cfg(feature = "test-cards")]
 mod test_cards;
 
+use aws_config::BehaviorVersion;
 use lambda_http::Error;
-use lambda_idempotency::store::dynamodb::DynamoDbStore;
-use tracing_subscriber::EnvFilter;
+use lambda_idempotency::{queue::SqsQueue, store::dynamodb::DynamoDbStore};
 
 pub use answer::{Answer, created, declined};
 pub use config::{Config, ConfigError};
@@ -34,30 +34,13 @@ pub use provider::{Charge, Found, Provider, ProviderError};
 /// # Errors
 /// Where the configuration is wrong, by the name of what is wrong.
 pub async fn run() -> Result<(), Error> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    // What these log below that holds whole requests: keys, bodies, tokens of cards.
-    let quiet = ["aws_smithy_runtime=info", "aws_sdk_dynamodb=info", "hyper_util=info", "reqwest=info"];
-    let filter = quiet
-        .into_iter()
-        .try_fold(filter, |filter, quiet| Ok::<_, Error>(filter.add_directive(quiet.parse()?)))?;
-    // CloudWatch stamps the time.
-    tracing_subscriber::fmt()
-        .json()
-        .with_span_list(false)
-        .with_env_filter(filter)
-        .without_time()
-        .with_writer(std::io::stderr)
-        .init();
-
-    let config = Config::from_env().inspect_err(report)?;
-    let store = DynamoDbStore::from_env().await.inspect_err(report)?;
+    shell::logs();
+    let config = Config::from_env().inspect_err(shell::report)?;
+    let store = DynamoDbStore::from_env().await.inspect_err(shell::report)?;
     let ledger = Ledger::from_env(config.payments_table.clone()).await;
-    let provider = Provider::new(&config).inspect_err(report)?;
+    let provider = Provider::new(&config).inspect_err(shell::report)?;
     let payment = policy::create_payment().grace(config.lease_grace);
-    lambda_http::run(routes::router(store, ledger, provider, payment)).await
-}
-
-/// Lambda shows an error of the start-up as one long line of debug output; the log gets a readable one.
-fn report(error: &impl std::fmt::Display) {
-    tracing::error!(%error, "the function cannot start");
+    let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
+    let lost_endings = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL").inspect_err(shell::report)?;
+    lambda_http::run(routes::router(store, ledger, provider, payment, lost_endings)).await
 }

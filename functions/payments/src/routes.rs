@@ -7,7 +7,7 @@ use axum::{
     http::Method,
     routing::{MethodRouter, get, post},
 };
-use lambda_idempotency::{http::Idempotency, policy::Operation, store::Store};
+use lambda_idempotency::{http::Idempotency, policy::Operation, queue::Queue, store::Store};
 
 use crate::{
     Ledger, Provider, create,
@@ -26,11 +26,18 @@ pub struct Route {
     handler: MethodRouter,
 }
 
-/// All routes. The router is made of this list and nothing else, so that the list is the truth.
-pub fn routes<S: Store>(store: S, ledger: Ledger, provider: Provider, payment: Operation) -> Vec<Route> {
+/// All routes. The router is made of this list and nothing else, so that the list is the truth. Payments whose end cannot be
+/// written go to `lost_endings`.
+pub fn routes<S: Store>(
+    store: S,
+    ledger: Ledger,
+    provider: Provider,
+    payment: Operation,
+    lost_endings: impl Queue,
+) -> Vec<Route> {
     let store = Arc::new(store);
     let services = Services { ledger, provider };
-    let guard = Idempotency::new(store.clone(), payment).tenant(TENANT);
+    let guard = Idempotency::new(store.clone(), payment).lost_endings_to(lost_endings).tenant(TENANT);
     vec![
         Route {
             method: Method::POST,
@@ -60,7 +67,13 @@ pub fn routes<S: Store>(store: S, ledger: Ledger, provider: Provider, payment: O
 }
 
 /// The API.
-pub fn router<S: Store>(store: S, ledger: Ledger, provider: Provider, payment: Operation) -> Router {
-    let routes = routes(store, ledger, provider, payment);
+pub fn router<S: Store>(
+    store: S,
+    ledger: Ledger,
+    provider: Provider,
+    payment: Operation,
+    lost_endings: impl Queue,
+) -> Router {
+    let routes = routes(store, ledger, provider, payment, lost_endings);
     routes.into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler))
 }

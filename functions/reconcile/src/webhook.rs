@@ -1,13 +1,137 @@
-//! The provider's webhook.
+//! The provider's webhook: `POST /webhooks/provider`.
+//!
+//! 1. A body whose signature does not verify, or is older than five minutes, is refused: 401.
+//! 2. What names no record of ours, or one that is settled, is acknowledged and changes nothing: 200.
+//! 3. What could not be written down is not acknowledged: 503, and the provider sends it again.
+//!
+//! An event that comes twice settles once: the second finds the record settled.
 
-use lambda_runtime::{Error, LambdaEvent, service_fn};
-use serde_json::Value;
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use lambda_idempotency::{
+    key::RecordKey,
+    reconcile::{Reconciled, Reconciliation},
+    signature::{DEFAULT_TOLERANCE, Secrets},
+    store::dynamodb::DynamoDbStore,
+};
+use lambda_runtime::Error;
+use payments::{Charge, Found, Ledger};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::payment::Said;
+
+/// The header with time stamp and signatures.
+const SIGNATURE: &str = "provider-signature";
+
+/// The metadata that leads from an event back to the record.
+const RECORD: &str = "record";
+
+/// What the webhook works with.
+pub struct Webhook {
+    /// Settles records.
+    pub reconciliation: Reconciliation<DynamoDbStore>,
+    /// Where payments are written down.
+    pub ledger: Ledger,
+    /// What the provider signs with; several while they are changed.
+    pub secrets: Secrets,
+}
+
+/// An event of the provider.
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "type")]
+    kind: String,
+    key: String,
+    charge: Option<Charge>,
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
+}
 
 /// Runs the function until Lambda ends it.
 ///
 /// # Errors
 /// Where the configuration is wrong, by the name of what is wrong.
 pub async fn run() -> Result<(), Error> {
-    lambda_runtime::run(service_fn(async |_: LambdaEvent<Value>| Err::<(), _>(Error::from("not built yet"))))
-        .await
+    shell::logs();
+    let secrets = shell::text("WEBHOOK_SECRETS").inspect_err(shell::report)?;
+    let secrets = Secrets::parse(&secrets)
+        .map_err(|error| format!("the environment variable WEBHOOK_SECRETS: {error}"));
+    let secrets = secrets.inspect_err(shell::report)?;
+    let (_, reconciliation, ledger) = crate::build().await.inspect_err(shell::report)?;
+    lambda_http::run(router(Webhook { reconciliation, ledger, secrets })).await
+}
+
+/// The webhook as a router.
+pub fn router(webhook: Webhook) -> Router {
+    Router::new().route("/webhooks/provider", post(receive)).with_state(Arc::new(webhook))
+}
+
+async fn receive(State(webhook): State<Arc<Webhook>>, headers: HeaderMap, body: Bytes) -> Response {
+    let signature = headers.get(SIGNATURE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let now = webhook.reconciliation.now();
+    if let Err(error) = webhook.secrets.verify(signature, &body, now, DEFAULT_TOLERANCE) {
+        tracing::warn!(%error, "a webhook is refused");
+        return answer(StatusCode::UNAUTHORIZED, "refused");
+    }
+    let Ok(event) = serde_json::from_slice::<Event>(&body) else {
+        // Signed, so it is the provider's: it has changed its events.
+        tracing::error!("an event of the provider cannot be read");
+        return answer(StatusCode::BAD_REQUEST, "unreadable");
+    };
+    let Some(found) = event.found() else {
+        tracing::info!("an event of the provider says nothing of a charge");
+        return answer(StatusCode::OK, "ignored");
+    };
+    let Some(key) = event.record_key() else {
+        tracing::warn!("an event of the provider names no record");
+        return answer(StatusCode::OK, "ignored");
+    };
+    let said = Said { key: &event.key, found: &found, ledger: &webhook.ledger };
+    let (hash, operation) = (key.hash(), key.operation());
+    match webhook.reconciliation.told(&key, &said).await {
+        Ok(Reconciled::Resolved(state)) => {
+            tracing::info!(key = %hash, %operation, state, "the provider's word settles a record");
+            answer(StatusCode::OK, "settled")
+        }
+        Ok(Reconciled::Busy) => answer(StatusCode::SERVICE_UNAVAILABLE, "try again"),
+        Ok(outcome) => {
+            tracing::info!(key = %hash, %operation, ?outcome, "the provider's word changes nothing");
+            answer(StatusCode::OK, "nothing to settle")
+        }
+        Err(error) => {
+            let error: &dyn std::error::Error = &error;
+            let cause = error.source().map(ToString::to_string);
+            tracing::error!(key = %hash, %operation, error, cause, "the provider's word could not be taken up");
+            answer(StatusCode::SERVICE_UNAVAILABLE, "try again")
+        }
+    }
+}
+
+impl Event {
+    fn found(&self) -> Option<Found> {
+        match (&*self.kind, &self.charge) {
+            ("charge.succeeded", Some(charge)) => Some(Found::Charged(charge.clone())),
+            ("charge.declined", _) => Some(Found::Declined),
+            _ => None,
+        }
+    }
+
+    fn record_key(&self) -> Option<RecordKey> {
+        let text = BASE64_URL_SAFE_NO_PAD.decode(self.metadata.get(RECORD)?).ok()?;
+        RecordKey::from_partition_key(std::str::from_utf8(&text).ok()?)
+    }
+}
+
+fn answer(status: StatusCode, outcome: &'static str) -> Response {
+    (status, Json(json!({ "outcome": outcome }))).into_response()
 }

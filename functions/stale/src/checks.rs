@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use futures_util::{StreamExt, stream};
 use lambda_idempotency::{
     key::RecordKey,
     stale::{Check, Looked, Sweep},
@@ -10,49 +9,12 @@ use lambda_idempotency::{
     time::Timestamp,
 };
 use lambda_runtime::Error;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use crate::{BatchFailures, Function};
-
-/// How many messages are worked on at once.
-const AT_ONCE: usize = 10;
-
-/// A message as Lambda hands it over.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Message {
-    message_id: String,
-    body: String,
-}
+use crate::Function;
 
 impl Function<DynamoDbStore> {
-    /// Works through a batch of checks. What fails goes back to the queue, and after some deliveries to the dead letters.
-    pub async fn check_all(
-        &self,
-        messages: &[Box<RawValue>],
-        sweep: &Sweep,
-        until: Timestamp,
-    ) -> BatchFailures {
-        let checked = stream::iter(messages).map(async |raw| {
-            let message: Message = match serde_json::from_str(raw.get()) {
-                Ok(message) => message,
-                Err(error) => {
-                    tracing::error!(%error, "a message without id or body");
-                    return Some(String::new());
-                }
-            };
-            let error = self.check_one(&message.body, sweep, until).await.err()?;
-            let cause = error.source().map(ToString::to_string);
-            tracing::error!(%error, cause, "a check failed: it is delivered again");
-            Some(message.message_id)
-        });
-        let failed: Vec<_> =
-            checked.buffer_unordered(AT_ONCE).filter_map(async |failed| failed).collect().await;
-        failed.into_iter().collect()
-    }
-
-    async fn check_one(&self, body: &str, sweep: &Sweep, until: Timestamp) -> Result<(), Error> {
+    /// Does what one message says.
+    pub async fn check_one(&self, body: &str, sweep: &Sweep, until: Timestamp) -> Result<(), Error> {
         // Not the parser's own words: they may repeat what the message says.
         let check: Check = serde_json::from_str(body).map_err(|_| "the message is no check")?;
         match check {

@@ -6,8 +6,9 @@ use lambda_idempotency::{
     store::Store,
 };
 use serde_json::{json, value::RawValue};
+use shell::BatchFailures;
 
-use crate::{BatchFailures, Function};
+use crate::Function;
 
 /// How many messages are sent at once.
 const AT_ONCE: usize = 16;
@@ -35,7 +36,7 @@ impl<S: Store> Function<S> {
             records = records.len(),
             open = netted.open.len(),
             poison = netted.poison.len(),
-            failed = failed.batch_item_failures.len(),
+            failed = failed.identifiers().len(),
             "stream"
         );
         failed

@@ -15,6 +15,8 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// A running local cloud; it ends with this value, or with the test process.
 pub struct LocalCloud {
     url: String,
+    provider: String,
+    queues: String,
     http: Client,
     process: Process,
 }
@@ -32,8 +34,8 @@ pub struct Charge {
 }
 
 impl LocalCloud {
-    /// Starts one on a free port, with these variables: `DYNAMODB_ENDPOINT`, `TABLE_PREFIX`, `ENVIRONMENTS`,
-    /// `FUNCTION_TIMEOUT_MS`, `GATEWAY_TIMEOUT_MS`. Returns when it is healthy.
+    /// Starts one on a free port, with these variables; `examples/local/settings.rs` says which there are. Returns when
+    /// it is healthy.
     pub async fn start(variables: &[(&str, &str)]) -> Self {
         let example = example();
         assert!(
@@ -55,10 +57,12 @@ impl LocalCloud {
         let patience = Instant::now() + READY_WITHIN;
         let http = Client::new();
         loop {
-            if let Some(url) = output.address() {
+            // In this order they are printed.
+            let addresses = ["listening on", "provider", "queues"].map(|label| output.address(label));
+            if let [Some(url), Some(provider), Some(queues)] = addresses {
                 let health = http.get(format!("{url}/health")).send().await;
                 if health.is_ok_and(|health| health.status() == 200) {
-                    return Self { url, http, process };
+                    return Self { url, provider, queues, http, process };
                 }
             }
             if let Some(status) = process.ended() {
@@ -72,6 +76,16 @@ impl LocalCloud {
     /// `http://127.0.0.1:PORT`
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Where the provider is.
+    pub fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    /// Where SQS is.
+    pub fn queues(&self) -> &str {
+        &self.queues
     }
 
     /// The process id of the local cloud itself.
@@ -100,8 +114,8 @@ impl LocalCloud {
     }
 }
 
-/// Cargo puts examples beside the folder in which it puts test programs.
-fn example() -> PathBuf {
+/// The program. Cargo puts examples beside the folder in which it puts test programs.
+pub fn example() -> PathBuf {
     let test = std::env::current_exe().expect("the test program has a path");
     let profile = test.ancestors().nth(2).expect("the test program lies in target/<profile>/deps");
     profile.join("examples").join("local")
@@ -123,11 +137,11 @@ impl Output {
         });
     }
 
-    /// The address in the line that says where it listens.
-    fn address(&self) -> Option<String> {
+    /// The address in the line that begins so.
+    fn address(&self, label: &str) -> Option<String> {
         let lines = self.lines.lock().unwrap();
-        let address = lines.iter().find_map(|line| line.split_once("listening on "))?.1;
-        Some(address.split_whitespace().next()?.trim_end_matches('/').to_owned())
+        let address = lines.iter().find_map(|line| line.strip_prefix(label)?.strip_prefix(' '))?;
+        Some(address.trim().to_owned())
     }
 
     fn text(&self) -> String {

@@ -91,11 +91,12 @@ impl LocalCloud {
         self.charges().await.iter().filter(|charge| charge.source == source).count()
     }
 
-    /// The process ids of the function's environments that live.
+    /// The process ids of the payments function's environments that live.
     pub async fn environments(&self) -> Vec<u32> {
         let answer = self.get("/environments").send().await.expect("the front answers");
         let document: Value = answer.json().await.expect("a JSON document");
         let environments = document["environments"].as_array().expect("a list");
-        environments.iter().filter_map(|environment| Some(environment["pid"].as_u64()? as u32)).collect()
+        let environments = environments.iter().filter(|environment| environment["function"] == "payments");
+        environments.filter_map(|environment| Some(environment["pid"].as_u64()? as u32)).collect()
     }
 }

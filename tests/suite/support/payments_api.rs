@@ -15,7 +15,7 @@ use axum::{
     routing::post,
 };
 use lambda_http::{RequestExt, request::RequestContext};
-use lambda_idempotency::{http::IDEMPOTENCY_KEY, store::dynamodb::DynamoDbStore};
+use lambda_idempotency::{http::IDEMPOTENCY_KEY, queue::MemoryQueue, store::dynamodb::DynamoDbStore};
 use payments::{Config, Ledger, Provider, policy::create_payment, routes};
 use serde_json::{Value, json};
 
@@ -47,21 +47,39 @@ impl PaymentsApi {
         let records = tables::idempotency_table(&client).await;
         let store = DynamoDbStore::from_client(client.clone(), records);
         let ledger = Ledger::new(client, payments);
-        let app = routes::router(store.clone(), ledger.clone(), provider(provider_url), create_payment());
+        let app = routes::router(
+            store.clone(),
+            ledger.clone(),
+            provider(provider_url),
+            create_payment(),
+            MemoryQueue::new(),
+        );
         Self { app, store, ledger }
     }
 
     /// The same API and tables with another provider.
     pub fn behind(&self, provider_url: &str) -> Self {
         let (store, ledger) = (self.store.clone(), self.ledger.clone());
-        let app = routes::router(store.clone(), ledger.clone(), provider(provider_url), create_payment());
+        let app = routes::router(
+            store.clone(),
+            ledger.clone(),
+            provider(provider_url),
+            create_payment(),
+            MemoryQueue::new(),
+        );
         Self { app, store, ledger }
     }
 
     /// Every route.
     pub fn routes(&self) -> Vec<routes::Route> {
         let provider = provider("http://127.0.0.1:1");
-        routes::routes(self.store.clone(), self.ledger.clone(), provider, create_payment())
+        routes::routes(
+            self.store.clone(),
+            self.ledger.clone(),
+            provider,
+            create_payment(),
+            MemoryQueue::new(),
+        )
     }
 
     pub async fn pay(&self, tenant: &str, key: &str, order: impl Into<Body>) -> Answer {

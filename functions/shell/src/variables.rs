@@ -1,38 +1,6 @@
-//! What every function does when it starts: its log, and its environment variables, checked by name.
-
-#![deny(missing_docs)]
+//! Environment variables, checked by name.
 
 use std::{env, fmt, str::FromStr, time::Duration};
-
-use tracing_subscriber::EnvFilter;
-
-/// What these log below `info` holds whole requests: keys, bodies, tokens of cards.
-const QUIET: [&str; 6] = [
-    "aws_smithy_runtime=info",
-    "aws_sdk_dynamodb=info",
-    "aws_sdk_sqs=info",
-    "aws_sdk_s3=info",
-    "hyper_util=info",
-    "reqwest=info",
-];
-
-/// Logs JSON lines to standard error, as `RUST_LOG` says (default: `info`), without the time, which CloudWatch stamps.
-pub fn logs() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let filter = QUIET.iter().filter_map(|quiet| quiet.parse().ok()).fold(filter, EnvFilter::add_directive);
-    tracing_subscriber::fmt()
-        .json()
-        .with_span_list(false)
-        .with_env_filter(filter)
-        .without_time()
-        .with_writer(std::io::stderr)
-        .init();
-}
-
-/// Lambda shows an error of the start-up as one long line of debug output; the log gets a readable one.
-pub fn report(error: &impl fmt::Display) {
-    tracing::error!(%error, "the function cannot start");
-}
 
 /// What is wrong with the environment.
 #[derive(thiserror::Error, PartialEq, Eq)]

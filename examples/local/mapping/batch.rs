@@ -1,0 +1,115 @@
+//! One batch of a stream, until each of its records is done or among the dead letters.
+//!
+//! 1. A batch that fails is tried again, from the first record that failed if the function says which.
+//! 2. What fails twice is halved, so that one bad record is found; it never holds up the rest for long.
+//! 3. A single record that fails five times goes to the dead letters, as Lambda describes it there: by its place in the
+//!    stream, without its content.
+
+use super::{Failure, invoke, record::Record, say, stream::Stream};
+use aws_sdk_sqs::error::DisplayErrorContext;
+use aws_smithy_types::date_time::Format;
+use serde_json::{Value, json};
+use std::time::{Duration, SystemTime};
+use tokio::time;
+use uuid::Uuid;
+
+/// Failures after which a batch is halved.
+const HALVED_AFTER: u32 = 2;
+/// Failures after which a single record is given up.
+const GIVEN_UP_AFTER: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Brings the batch to the function, in order.
+pub async fn deliver(stream: &Stream, shard: &str, batch: Vec<Record>) {
+    // The last of these is the next.
+    let mut parts = vec![(batch, 0)];
+    while let Some((mut records, mut failures)) = parts.pop() {
+        let request_id = Uuid::new_v4();
+        let mut error = None;
+        let reason = match run(stream, request_id, &records).await {
+            Ok(None) => continue,
+            Ok(Some(0)) => "the function reports its first record".to_owned(),
+            Ok(Some(lowest)) => {
+                records.drain(..lowest);
+                failures = 0;
+                "the function reports a record".to_owned()
+            }
+            Err(Failure::Throttled) => {
+                time::sleep(FIRST_PAUSE).await;
+                parts.push((records, failures));
+                continue;
+            }
+            Err(Failure::Failed(reason)) => {
+                error = Some("Unhandled");
+                reason
+            }
+        };
+        failures += 1;
+        say(&stream.function, &format!("a batch of {} stream records failed: {reason}", records.len()));
+        if records.len() == 1 && failures == GIVEN_UP_AFTER {
+            let letter = dead_letter(stream, shard, request_id, error, &records[0]);
+            bury(stream, &letter.to_string()).await;
+            continue;
+        }
+        time::sleep(FIRST_PAUSE * 2_u32.pow(failures - 1)).await;
+        if records.len() > 1 && failures >= HALVED_AFTER {
+            let rest = records.split_off(records.len() / 2);
+            parts.push((rest, 0));
+            failures = 0;
+        }
+        parts.push((records, failures));
+    }
+}
+
+/// The place of the first record that failed, if one did.
+async fn run(stream: &Stream, request_id: Uuid, records: &[Record]) -> Result<Option<usize>, Failure> {
+    let events: Vec<_> = records.iter().map(|record| &*record.event).collect();
+    let ids: Vec<_> = records.iter().map(|record| &*record.sequence_number).collect();
+    let event = format!("{{\"Records\":[{}]}}", events.join(","));
+    Ok(invoke(&stream.function, request_id, event, &ids).await?.first().copied())
+}
+
+async fn bury(stream: &Stream, letter: &str) {
+    loop {
+        let send = stream.queues.client.send_message().queue_url(&stream.queues.dead_letters.url);
+        match send.message_body(letter).send().await {
+            Ok(_) => return say(&stream.function, "a stream record went to the dead letters"),
+            Err(error) => {
+                say(&stream.function, &format!("dead letters: {}", DisplayErrorContext(error)));
+            }
+        }
+        time::sleep(FIRST_PAUSE).await;
+    }
+}
+
+fn dead_letter(
+    stream: &Stream,
+    shard: &str,
+    request_id: Uuid,
+    error: Option<&str>,
+    record: &Record,
+) -> Value {
+    let time = |time: aws_smithy_types::DateTime| time.fmt(Format::DateTime).unwrap_or_default();
+    let arrived = record.created.map(time);
+    let name = stream.function.definition.name;
+    json!({
+        "requestContext": {
+            "requestId": request_id.to_string(),
+            "functionArn": format!("arn:aws:lambda:{}:123456789012:function:{name}", stream.region),
+            "condition": "RetryAttemptsExhausted",
+            "approximateInvokeCount": GIVEN_UP_AFTER,
+        },
+        "responseContext": { "statusCode": 200, "executedVersion": "$LATEST", "functionError": error },
+        "version": "1.0",
+        "timestamp": time(SystemTime::now().into()),
+        "DDBStreamBatchInfo": {
+            "shardId": shard,
+            "startSequenceNumber": record.sequence_number,
+            "endSequenceNumber": record.sequence_number,
+            "approximateArrivalOfFirstRecord": arrived,
+            "approximateArrivalOfLastRecord": arrived,
+            "batchSize": 1,
+            "streamArn": stream.arn,
+        },
+    })
+}

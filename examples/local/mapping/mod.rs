@@ -1,0 +1,97 @@
+//! Event source mappings: what Lambda does to bring a queue's messages and a stream's records to a function.
+//!
+//! Both report partial failures (`ReportBatchItemFailures`): the function names the items that are to come again.
+
+mod batch;
+pub mod queue;
+mod record;
+pub mod stream;
+
+use crate::{environment::Outcome, functions::Function};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+use std::{
+    collections::BTreeSet,
+    fmt,
+    io::{self, Write},
+    sync::Arc,
+};
+use tokio::task::JoinError;
+use uuid::Uuid;
+
+/// Why an invocation has no result.
+pub enum Failure {
+    /// It never began.
+    Throttled,
+    /// The function failed, crashed or ran out of time, or its answer makes no sense.
+    Failed(String),
+}
+
+impl Failure {
+    /// The function's answer, if there is one.
+    pub fn of(outcome: Result<Outcome, JoinError>) -> Result<Bytes, Self> {
+        match outcome {
+            Ok(Outcome::Response(payload)) => Ok(payload),
+            Ok(Outcome::Throttled) => Err(Self::Throttled),
+            Ok(Outcome::Error(payload)) => {
+                let error: Value = serde_json::from_slice(&payload).unwrap_or_default();
+                Err(Self::Failed(error["errorMessage"].as_str().unwrap_or("no reason given").to_owned()))
+            }
+            Err(error) => Err(Self::Failed(error.to_string())),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Throttled => f.write_str("too many invocations at once"),
+            Self::Failed(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// A line of a trigger in the log.
+pub fn say(function: &Function, message: &str) {
+    let line = format!("[{}] {message}\n", function.definition.name);
+    // With nobody to read it there is no one to tell.
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// Invokes the function with a batch whose items have these ids, and says which of them failed, by their places.
+async fn invoke(
+    function: &Arc<Function>,
+    request_id: Uuid,
+    event: String,
+    ids: &[&str],
+) -> Result<BTreeSet<usize>, Failure> {
+    let answer = Failure::of(function.invoke_as(request_id, event.into()).await)?;
+    failed_items(&answer, ids).map_err(Failure::Failed)
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Report {
+    batch_item_failures: Option<Vec<Item>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Item {
+    item_identifier: Option<String>,
+}
+
+/// Nothing, or an empty list, is success; an id that is not of this batch fails all of it.
+fn failed_items(answer: &[u8], ids: &[&str]) -> Result<BTreeSet<usize>, String> {
+    let report: Option<Report> =
+        serde_json::from_slice(answer).map_err(|error| format!("the answer is no report: {error}"))?;
+    let failures = report.unwrap_or_default().batch_item_failures.unwrap_or_default();
+    let place = |item: Item| {
+        let id = item.item_identifier.unwrap_or_default();
+        ids.iter()
+            .position(|known| *known == id)
+            .ok_or_else(|| format!("the answer names an item that is not there: {id:?}"))
+    };
+    failures.into_iter().map(place).collect()
+}

@@ -1,0 +1,130 @@
+//! A queue's messages, in batches, to a function.
+
+use super::{invoke, say};
+use crate::{functions::Function, queues::Queue};
+use aws_sdk_sqs::{
+    Client,
+    error::DisplayErrorContext,
+    types::{
+        ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, Message,
+        MessageSystemAttributeName,
+    },
+};
+use aws_smithy_types::base64;
+use serde_json::{Map, Value, json};
+use std::{collections::BTreeSet, convert::Infallible, error::Error, sync::Arc, time::Duration};
+use tokio::time;
+use uuid::Uuid;
+
+const BATCH: i32 = 10;
+/// Between two looks at an empty queue. A long poll would see only once a second which delays are over.
+const PAUSE: Duration = Duration::from_millis(200);
+/// After how many seconds a message that failed comes again.
+const AGAIN_AFTER: i32 = 1;
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// One of a mapping's pollers: it has one batch in hand at a time.
+pub async fn run(client: Client, queue: Queue, region: String, function: Arc<Function>, hidden: Duration) {
+    let mut told = String::new();
+    loop {
+        let Err(error) = poll(&client, &queue, &region, &function, hidden).await;
+        let message = format!("queue {}: {}", queue.arn, DisplayErrorContext(&*error));
+        if message != told {
+            say(&function, &message);
+            told = message;
+        }
+        time::sleep(PAUSE).await;
+    }
+}
+
+async fn poll(
+    client: &Client,
+    queue: &Queue,
+    region: &str,
+    function: &Arc<Function>,
+    hidden: Duration,
+) -> Outcome<Infallible> {
+    // Longer than any invocation takes, so that no message is in two hands.
+    let hidden = i32::try_from(hidden.as_secs() + 1)?;
+    loop {
+        let receive = client.receive_message().queue_url(&queue.url).max_number_of_messages(BATCH);
+        let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);
+        let receive = receive.message_attribute_names("All").visibility_timeout(hidden);
+        let messages = receive.send().await?.messages.unwrap_or_default();
+        if messages.is_empty() {
+            time::sleep(PAUSE).await;
+            continue;
+        }
+        let records: Vec<_> = messages.iter().map(|message| record(message, queue, region)).collect();
+        let ids: Vec<_> = messages.iter().map(|message| message.message_id().unwrap_or_default()).collect();
+        let event = json!({ "Records": records }).to_string();
+        let failed = match invoke(function, Uuid::new_v4(), event, &ids).await {
+            Ok(failed) => failed,
+            Err(failure) => {
+                say(function, &format!("a batch of {} messages comes again: {failure}", ids.len()));
+                (0..messages.len()).collect()
+            }
+        };
+        settle(client, queue, &messages, &failed).await?;
+    }
+}
+
+/// Takes away what is done, and lets the rest come again soon.
+async fn settle(
+    client: &Client,
+    queue: &Queue,
+    messages: &[Message],
+    failed: &BTreeSet<usize>,
+) -> Outcome<()> {
+    let (mut done, mut again) = (Vec::new(), Vec::new());
+    for (place, message) in messages.iter().enumerate() {
+        let handle = message.receipt_handle().unwrap_or_default();
+        if failed.contains(&place) {
+            let entry = ChangeMessageVisibilityBatchRequestEntry::builder().id(place.to_string());
+            again.push(entry.receipt_handle(handle).visibility_timeout(AGAIN_AFTER).build()?);
+        } else {
+            let entry = DeleteMessageBatchRequestEntry::builder().id(place.to_string());
+            done.push(entry.receipt_handle(handle).build()?);
+        }
+    }
+    if !done.is_empty() {
+        client.delete_message_batch().queue_url(&queue.url).set_entries(Some(done)).send().await?;
+    }
+    if !again.is_empty() {
+        let change = client.change_message_visibility_batch().queue_url(&queue.url);
+        change.set_entries(Some(again)).send().await?;
+    }
+    Ok(())
+}
+
+/// A message as the function sees it.
+fn record(message: &Message, queue: &Queue, region: &str) -> Value {
+    let attributes: Map<String, Value> = message.attributes().map_or_else(Map::new, |attributes| {
+        attributes.iter().map(|(name, value)| (name.as_str().to_owned(), json!(value))).collect()
+    });
+    let own = message.message_attributes().into_iter().flatten();
+    let own: Map<String, Value> = own
+        .map(|(name, value)| {
+            let shown = json!({
+                "stringValue": value.string_value(),
+                "binaryValue": value.binary_value().map(base64::encode),
+                "stringListValues": [],
+                "binaryListValues": [],
+                "dataType": value.data_type(),
+            });
+            (name.clone(), shown)
+        })
+        .collect();
+    json!({
+        "messageId": message.message_id(),
+        "receiptHandle": message.receipt_handle(),
+        "body": message.body(),
+        "attributes": attributes,
+        "messageAttributes": own,
+        "md5OfBody": message.md5_of_body(),
+        "eventSource": "aws:sqs",
+        "eventSourceARN": queue.arn,
+        "awsRegion": region,
+    })
+}

@@ -1,0 +1,205 @@
+//! The table's stream, in batches, to a function: every shard from its beginning, a shard after its parent, one batch at
+//! a time of each.
+
+use super::{batch, record::Record, say};
+use crate::{functions::Function, queues::Queues};
+use aws_sdk_dynamodbstreams::{
+    Client,
+    error::DisplayErrorContext,
+    types::{Shard, ShardIteratorType},
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    error::Error,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    task::JoinSet,
+    time::{self, Instant},
+};
+
+/// Records in one batch.
+const BATCH: usize = 1_000;
+/// Bytes of one batch: what Lambda takes as a payload, less the event's own brackets.
+const BATCH_BYTES: usize = 6_000_000;
+/// Between two looks at a shard in which nothing is new.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Between two looks for new shards.
+const DISCOVERY: Duration = Duration::from_secs(1);
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// A stream, and where its records go.
+pub struct Stream {
+    pub client: Client,
+    pub arn: String,
+    pub region: String,
+    /// How long records are gathered before they make a batch.
+    pub window: Duration,
+    pub function: Arc<Function>,
+    /// Of which the dead letters get what cannot be done.
+    pub queues: Arc<Queues>,
+}
+
+/// Follows the stream for good.
+pub async fn run(stream: Arc<Stream>) {
+    // Each shard, and whether it is read to its end.
+    let mut shards: HashMap<String, bool> = HashMap::new();
+    let mut readers = JoinSet::new();
+    loop {
+        match describe(&stream).await {
+            Ok(listed) => {
+                // A parent that is no longer listed has expired.
+                shards.retain(|id, _| listed.iter().any(|shard| shard.shard_id() == Some(id)));
+                for shard in &listed {
+                    let parent = shard
+                        .parent_shard_id()
+                        .filter(|parent| listed.iter().any(|shard| shard.shard_id() == Some(parent)));
+                    let follows = parent.is_none_or(|parent| shards.get(parent) == Some(&true));
+                    if let Some(id) = shard.shard_id()
+                        && follows
+                        && !shards.contains_key(id)
+                    {
+                        shards.insert(id.to_owned(), false);
+                        readers.spawn(read(stream.clone(), id.to_owned()));
+                    }
+                }
+            }
+            Err(error) => say(
+                &stream.function,
+                &format!("cannot list the stream's shards: {}", DisplayErrorContext(&*error)),
+            ),
+        }
+        let next = Instant::now() + DISCOVERY;
+        while let Ok(Some(Ok(ended))) = time::timeout_at(next, readers.join_next()).await {
+            shards.insert(ended, true);
+        }
+        time::sleep_until(next).await;
+    }
+}
+
+async fn describe(stream: &Stream) -> Outcome<Vec<Shard>> {
+    let (mut shards, mut after) = (Vec::new(), None);
+    loop {
+        let describe = stream.client.describe_stream().stream_arn(&stream.arn);
+        let answer = describe.set_exclusive_start_shard_id(after).send().await?;
+        let Some(description) = answer.stream_description else { return Ok(shards) };
+        shards.extend(description.shards.unwrap_or_default());
+        after = description.last_evaluated_shard_id;
+        if after.is_none() {
+            return Ok(shards);
+        }
+    }
+}
+
+/// Reads a shard to its end, and gives back which one it was.
+async fn read(stream: Arc<Stream>, shard: String) -> String {
+    let mut cursor = Cursor::new(&stream, &shard);
+    let mut waiting = VecDeque::new();
+    while !(cursor.ended && waiting.is_empty()) {
+        // What was left over has waited already.
+        let mut closes = (!waiting.is_empty()).then(Instant::now);
+        while !cursor.ended && !is_full(&waiting) && closes.is_none_or(|closes| Instant::now() < closes) {
+            let there = waiting.len();
+            cursor.advance(&mut waiting).await;
+            if waiting.len() > there {
+                closes = closes.or(Some(Instant::now() + stream.window));
+            } else {
+                let pause = Instant::now() + PAUSE;
+                time::sleep_until(closes.map_or(pause, |closes| closes.min(pause))).await;
+            }
+        }
+        batch::deliver(&stream, &shard, take(&mut waiting)).await;
+    }
+    shard
+}
+
+fn is_full(waiting: &VecDeque<Record>) -> bool {
+    waiting.len() >= BATCH || waiting.iter().map(|record| record.event.len()).sum::<usize>() >= BATCH_BYTES
+}
+
+/// The batch's worth, or a single record that is larger.
+fn take(waiting: &mut VecDeque<Record>) -> Vec<Record> {
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    while let Some(record) = waiting.pop_front() {
+        bytes += record.event.len() + 1;
+        if batch.len() == BATCH || (bytes > BATCH_BYTES && !batch.is_empty()) {
+            waiting.push_front(record);
+            break;
+        }
+        batch.push(record);
+    }
+    batch
+}
+
+/// A place in a shard.
+struct Cursor<'a> {
+    stream: &'a Stream,
+    shard: &'a str,
+    /// None at first, and after an error: an iterator expires.
+    iterator: Option<String>,
+    /// The last record read.
+    after: Option<String>,
+    ended: bool,
+    failing: bool,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(stream: &'a Stream, shard: &'a str) -> Self {
+        Self { stream, shard, iterator: None, after: None, ended: false, failing: false }
+    }
+
+    /// Reads what is next, if anything is; an error is told once, and tried past.
+    async fn advance(&mut self, waiting: &mut VecDeque<Record>) {
+        match self.page().await {
+            Ok(records) => {
+                self.failing = false;
+                waiting.extend(records);
+            }
+            Err(error) => {
+                if !self.failing {
+                    let error = DisplayErrorContext(&*error);
+                    say(&self.stream.function, &format!("cannot read shard {}: {error}", self.shard));
+                }
+                self.failing = true;
+                self.iterator = None;
+            }
+        }
+    }
+
+    async fn page(&mut self) -> Outcome<Vec<Record>> {
+        let client = &self.stream.client;
+        let iterator = match self.iterator.take() {
+            Some(iterator) => iterator,
+            None => self.iterator().await?,
+        };
+        let answer = match client.get_records().shard_iterator(iterator).send().await {
+            Ok(answer) => answer,
+            Err(error) => {
+                if error.as_service_error().is_some_and(|error| error.is_trimmed_data_access_exception()) {
+                    self.after = None;
+                }
+                return Err(error.into());
+            }
+        };
+        self.iterator = answer.next_shard_iterator;
+        self.ended = self.iterator.is_none();
+        let records = answer.records.unwrap_or_default();
+        let records: Vec<_> = records.iter().map(|raw| Record::new(raw, &self.stream.arn)).collect();
+        if let Some(last) = records.last() {
+            self.after = Some(last.sequence_number.clone());
+        }
+        Ok(records)
+    }
+
+    async fn iterator(&self) -> Outcome<String> {
+        let from = match &self.after {
+            Some(_) => ShardIteratorType::AfterSequenceNumber,
+            None => ShardIteratorType::TrimHorizon,
+        };
+        let get = self.stream.client.get_shard_iterator().stream_arn(&self.stream.arn).shard_id(self.shard);
+        let get = get.shard_iterator_type(from).set_sequence_number(self.after.clone());
+        get.send().await?.shard_iterator.ok_or_else(|| "no iterator".into())
+    }
+}

@@ -1,0 +1,189 @@
+//! The provider's ledger: charges in the order in which they were made, and what was decided for each idempotency key.
+
+use super::cards::Card;
+use aws_smithy_types::{DateTime, date_time::Format};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::SystemTime,
+};
+use uuid::Uuid;
+
+const LARGEST_AMOUNT: u64 = 99_999_999;
+const DAY: u64 = 86_400_000;
+
+#[derive(Default)]
+pub struct Books {
+    charges: Vec<Charge>,
+    /// Where each charge stands.
+    places: HashMap<String, usize>,
+    decisions: HashMap<String, Decision>,
+    /// Webhooks that nobody has acknowledged, by the number of their decision.
+    held: BTreeMap<u64, Webhook>,
+    decided: u64,
+}
+
+pub struct Decision {
+    pub order: Order,
+    pub verdict: Verdict,
+}
+
+#[derive(Clone)]
+pub enum Verdict {
+    Charged(Charge),
+    Declined,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Order {
+    amount_cents: u64,
+    currency: String,
+    pub source: String,
+    tenant: String,
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Charge {
+    pub id: String,
+    key: String,
+    amount_cents: u64,
+    currency: String,
+    source: String,
+    tenant: String,
+    /// Milliseconds since 1970.
+    created_at: u64,
+    metadata: BTreeMap<String, String>,
+}
+
+/// What is told about a decision; its id stays the same however often it is sent.
+#[derive(Clone)]
+pub struct Webhook {
+    pub id: u64,
+    pub body: String,
+}
+
+impl Books {
+    pub fn charges(&self) -> &[Charge] {
+        &self.charges
+    }
+
+    pub fn decision(&self, key: &str) -> Option<&Decision> {
+        self.decisions.get(key)
+    }
+
+    /// What was decided for the key, if something was: an inner none says that it was for another order.
+    pub fn earlier(&self, key: &str, order: &Order) -> Option<Option<Verdict>> {
+        let decision = self.decisions.get(key)?;
+        Some(decision.order.is_same(order).then(|| decision.verdict.clone()))
+    }
+
+    /// Decides once for each key; whoever comes second, after a slow first, gets the first's verdict.
+    pub fn settle(&mut self, key: String, order: Order, card: Card) -> Option<Verdict> {
+        if let Some(earlier) = self.earlier(&key, &order) {
+            return earlier;
+        }
+        let verdict = match card {
+            Card::Declined => Verdict::Declined,
+            _ => Verdict::Charged(Charge::new(&key, &order, self.now())),
+        };
+        if let Verdict::Charged(charge) = &verdict {
+            self.places.insert(charge.id.clone(), self.charges.len());
+            self.charges.push(charge.clone());
+        }
+        self.decided += 1;
+        let body = event(&key, &order, &verdict).to_string();
+        self.held.insert(self.decided, Webhook { id: self.decided, body });
+        self.decisions.insert(key, Decision { order, verdict: verdict.clone() });
+        Some(verdict)
+    }
+
+    /// Charges of a UTC day, from the one behind `after`, and whether there are more. None if there is no such day or
+    /// charge.
+    pub fn page(&self, day: Option<&str>, after: Option<&str>, limit: usize) -> Option<(&[Charge], bool)> {
+        let (mut start, mut end) = (0, self.charges.len());
+        if let Some(day) = day {
+            let midnight = DateTime::from_str(&format!("{day}T00:00:00Z"), Format::DateTime).ok()?;
+            let midnight = u64::try_from(midnight.to_millis().ok()?).ok()?;
+            start = self.charges.partition_point(|charge| charge.created_at < midnight);
+            end = self.charges.partition_point(|charge| charge.created_at < midnight + DAY);
+        }
+        if let Some(after) = after {
+            start = start.max(self.places.get(after)? + 1);
+        }
+        let page = self.charges.get(start..end).unwrap_or_default();
+        Some((&page[..limit.min(page.len())], page.len() > limit))
+    }
+
+    pub fn held(&self) -> Vec<Webhook> {
+        self.held.values().cloned().collect()
+    }
+
+    /// Whether it was held until now.
+    pub fn release(&mut self, webhook: &u64) -> bool {
+        self.held.remove(webhook).is_some()
+    }
+
+    /// Never before an earlier charge, whatever the clock does: pages are cut by time.
+    fn now(&self) -> u64 {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let last = self.charges.last().map_or(0, |charge| charge.created_at);
+        last.max(now.as_millis() as u64)
+    }
+}
+
+impl Order {
+    pub fn check(&self) -> Result<(), &'static str> {
+        if !(1..=LARGEST_AMOUNT).contains(&self.amount_cents) {
+            return Err("invalid_amount");
+        }
+        if self.currency.len() != 3 || !self.currency.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+            return Err("invalid_currency");
+        }
+        if self.tenant.is_empty() {
+            return Err("invalid_tenant");
+        }
+        Ok(())
+    }
+
+    /// Whatever its metadata says.
+    fn is_same(&self, other: &Self) -> bool {
+        let parameters = |order: &Self| {
+            (order.amount_cents, order.currency.clone(), order.source.clone(), order.tenant.clone())
+        };
+        parameters(self) == parameters(other)
+    }
+}
+
+impl Charge {
+    fn new(key: &str, order: &Order, created_at: u64) -> Self {
+        Self {
+            id: format!("ch_{}", Uuid::new_v4().simple()),
+            key: key.to_owned(),
+            amount_cents: order.amount_cents,
+            currency: order.currency.clone(),
+            source: order.source.clone(),
+            tenant: order.tenant.clone(),
+            created_at,
+            metadata: order.metadata.clone(),
+        }
+    }
+}
+
+fn event(key: &str, order: &Order, verdict: &Verdict) -> Value {
+    let (kind, charge) = match verdict {
+        Verdict::Charged(charge) => ("charge.succeeded", Some(charge)),
+        Verdict::Declined => ("charge.declined", None),
+    };
+    json!({
+        "id": format!("evt_{}", Uuid::new_v4().simple()),
+        "type": kind,
+        "key": key,
+        "charge": charge,
+        "metadata": order.metadata,
+    })
+}

@@ -1,0 +1,179 @@
+//! The simulated payment provider: an HTTP server with a ledger of its own, so that answers can really be refused, lost
+//! or slow.
+//!
+//! 1. It honours `Idempotency-Key`: the same key with the same parameters gets the first answer again, with others 409.
+//!    Metadata is no parameter.
+//! 2. A charge, once begun, is made even if the caller has gone away.
+//! 3. Its query API tells the truth, whatever the answer to the charge was.
+//! 4. Each decision has a webhook, held back until somebody asks for its delivery and the receiver acknowledges it.
+
+mod books;
+mod cards;
+mod webhooks;
+
+use axum::{
+    Json, Router,
+    extract::{Path, Query, RawQuery, State, rejection::JsonRejection},
+    http::{HeaderMap, StatusCode, Uri},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use books::{Books, Charge, Order, Verdict};
+use cards::Card;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::{net::TcpListener, time};
+use webhooks::Receiver;
+
+/// How long a `tok_timeout_…` call is left without an answer. Longer than any caller should wait.
+const SILENCE: Duration = Duration::from_secs(60);
+const LONGEST_KEY: usize = 255;
+const PAGE: usize = 1_000;
+const LARGEST_PAGE: usize = 10_000;
+
+/// Starts the provider on a loopback port of its own and returns its URL. Webhooks go to `front`, signed with `secret`.
+pub async fn start(front: &str, secret: &str) -> io::Result<String> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let address = listener.local_addr()?;
+    let receiver = Arc::new(Receiver::new(format!("{front}/webhooks/provider"), secret));
+    let router = Router::new()
+        .route("/charges", post(charge).get(list))
+        .route("/charges/{key}", get(show))
+        .route("/deliver", post(deliver))
+        .with_state(Provider { books: Arc::default(), receiver });
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok(format!("http://{address}"))
+}
+
+#[derive(Clone)]
+struct Provider {
+    books: Arc<Mutex<Books>>,
+    receiver: Arc<Receiver>,
+}
+
+async fn charge(
+    State(provider): State<Provider>,
+    headers: HeaderMap,
+    order: Result<Json<Order>, JsonRejection>,
+) -> Response {
+    let Some(key) = idempotency_key(&headers) else {
+        return failure(StatusCode::BAD_REQUEST, "idempotency_key_required");
+    };
+    let Ok(Json(order)) = order else { return failure(StatusCode::BAD_REQUEST, "invalid_request") };
+    if let Err(error) = order.check() {
+        return failure(StatusCode::BAD_REQUEST, error);
+    }
+    let Some(card) = Card::parse(&order.source) else {
+        return failure(StatusCode::BAD_REQUEST, "unknown_source");
+    };
+    if let Some(earlier) = provider.books().earlier(&key, &order) {
+        return answer(earlier);
+    }
+    match card {
+        Card::Good | Card::Declined => answer(provider.books().settle(key, order, card)),
+        Card::Slow(delay) => {
+            // A task of its own: this future is dropped when the caller goes away, and the charge is made all the same.
+            let settled = tokio::spawn(async move {
+                time::sleep(delay).await;
+                provider.books().settle(key, order, card)
+            });
+            let failed = |_| failure(StatusCode::INTERNAL_SERVER_ERROR, "internal");
+            settled.await.map_or_else(failed, answer)
+        }
+        Card::SilentCharged => {
+            provider.books().settle(key, order, card);
+            silence().await
+        }
+        Card::SilentNotCharged => silence().await,
+    }
+}
+
+#[derive(Deserialize)]
+struct Wanted {
+    day: Option<String>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Page<'a> {
+    charges: &'a [Charge],
+    next: Option<&'a str>,
+}
+
+/// All charges, or a page of them.
+async fn list(State(provider): State<Provider>, RawQuery(query): RawQuery, uri: Uri) -> Response {
+    if query.is_none_or(|query| query.is_empty()) {
+        return Json(BTreeMap::from([("charges", provider.books().charges())])).into_response();
+    }
+    let bad = || failure(StatusCode::BAD_REQUEST, "invalid_request");
+    let Ok(Query(Wanted { day, after, limit })) = Query::try_from_uri(&uri) else { return bad() };
+    let limit = limit.unwrap_or(PAGE);
+    if !(1..=LARGEST_PAGE).contains(&limit) {
+        return bad();
+    }
+    let books = provider.books();
+    let Some((charges, more)) = books.page(day.as_deref(), after.as_deref(), limit) else { return bad() };
+    let next = charges.last().filter(|_| more).map(|charge| &*charge.id);
+    Json(Page { charges, next }).into_response()
+}
+
+/// What became of a key.
+async fn show(State(provider): State<Provider>, Path(key): Path<String>) -> Response {
+    let books = provider.books();
+    let Some(decision) = books.decision(&key) else {
+        return failure(StatusCode::NOT_FOUND, "no_such_charge");
+    };
+    let shown = match &decision.verdict {
+        Verdict::Charged(charge) => json!({ "key": key, "status": "succeeded", "charge": charge }),
+        Verdict::Declined => {
+            json!({ "key": key, "status": "declined", "metadata": decision.order.metadata })
+        }
+    };
+    Json(shown).into_response()
+}
+
+/// Sends every webhook that is held back.
+async fn deliver(State(provider): State<Provider>) -> Response {
+    let held = provider.books().held();
+    let acknowledged = provider.receiver.send(held).await;
+    let mut books = provider.books();
+    let delivered = acknowledged.iter().filter(|id| books.release(id)).count();
+    Json(json!({ "delivered": delivered, "held": books.held().len() })).into_response()
+}
+
+/// Ends early when the caller leaves: its future is dropped then.
+async fn silence() -> Response {
+    time::sleep(SILENCE).await;
+    StatusCode::GATEWAY_TIMEOUT.into_response()
+}
+
+impl Provider {
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// None: the key was used for something else.
+fn answer(decided: Option<Verdict>) -> Response {
+    match decided {
+        Some(Verdict::Charged(charge)) => (StatusCode::CREATED, Json(charge)).into_response(),
+        Some(Verdict::Declined) => failure(StatusCode::PAYMENT_REQUIRED, "card_declined"),
+        None => failure(StatusCode::CONFLICT, "idempotency_key_reused"),
+    }
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Option<String> {
+    let key = headers.get("idempotency-key")?.to_str().ok()?;
+    (1..=LONGEST_KEY).contains(&key.len()).then(|| key.to_owned())
+}
+
+fn failure(status: StatusCode, error: &str) -> Response {
+    (status, Json(json!({ "error": error }))).into_response()
+}

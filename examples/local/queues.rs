@@ -1,0 +1,131 @@
+//! SQS: the three queues, in this process's memory, at an address of their own.
+//!
+//! `rustack-sqs-core` keeps the messages: delays, visibility, receive counts, dead letters. Added here is what it lacks:
+//! it takes any delay, where SQS refuses one beyond 15 minutes.
+
+use aws_sdk_sqs::{
+    Client,
+    config::{BehaviorVersion, Credentials, Region, retry::RetryConfig},
+    error::DisplayErrorContext,
+    types::QueueAttributeName,
+};
+use axum::{Router, body::Body, extract::State, http::HeaderMap, response::Response};
+use bytes::Bytes;
+use rustack_sqs_core::{config::SqsConfig, handler::RustackSqsHandler, provider::RustackSqs};
+use rustack_sqs_http::{
+    dispatch::dispatch_operation, response::error_to_response, router::resolve_operation,
+};
+use rustack_sqs_model::error::SqsError;
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use uuid::Uuid;
+
+const ACCOUNT: &str = "123456789012";
+/// How often a message is received before it goes to the dead letters.
+const MOST_RECEIVES: u32 = 5;
+/// SQS's bound on a delay.
+const LONGEST_DELAY: i64 = 900;
+
+/// The queues, and a client of them.
+pub struct Queues {
+    pub endpoint: String,
+    pub client: Client,
+    pub checks: Queue,
+    pub reconcile: Queue,
+    pub dead_letters: Queue,
+}
+
+#[derive(Clone)]
+pub struct Queue {
+    pub url: String,
+    pub arn: String,
+}
+
+impl Queues {
+    /// Serves empty queues, whose names begin with `prefix`, on a loopback port of their own.
+    pub async fn start(prefix: &str, region: &str) -> Result<Self, String> {
+        let endpoint = serve(region).await.map_err(|error| error.to_string())?;
+        let config = aws_sdk_sqs::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new(region.to_owned()))
+            .endpoint_url(&endpoint)
+            .credentials_provider(Credentials::new("local", "local", None, None, "local"))
+            .retry_config(RetryConfig::disabled())
+            .build();
+        let client = Client::from_conf(config);
+        let create = async |name: &str, dead_letters: Option<&Queue>| {
+            let name = format!("{prefix}{name}");
+            let redrive = dead_letters.map(|queue| {
+                json!({ "deadLetterTargetArn": queue.arn, "maxReceiveCount": MOST_RECEIVES }).to_string()
+            });
+            let attributes = redrive.map(|policy| [(QueueAttributeName::RedrivePolicy, policy)].into());
+            let created = client.create_queue().queue_name(&name).set_attributes(attributes).send().await;
+            let created = created.map_err(|error| format!("queue {name}: {}", DisplayErrorContext(error)))?;
+            let arn = format!("arn:aws:sqs:{region}:{ACCOUNT}:{name}");
+            Ok::<_, String>(Queue { url: created.queue_url.unwrap_or_default(), arn })
+        };
+        let dead_letters = create("dead-letters", None).await?;
+        let checks = create("checks", Some(&dead_letters)).await?;
+        let reconcile = create("reconcile", Some(&dead_letters)).await?;
+        Ok(Self { endpoint, client, checks, reconcile, dead_letters })
+    }
+
+    /// What a function's environment must say for it to find these queues.
+    pub fn environment(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("AWS_ENDPOINT_URL_SQS", self.endpoint.clone()),
+            ("CHECKS_QUEUE_URL", self.checks.url.clone()),
+            ("RECONCILE_QUEUE_URL", self.reconcile.url.clone()),
+            ("DEAD_LETTERS_QUEUE_URL", self.dead_letters.url.clone()),
+        ]
+    }
+}
+
+async fn serve(region: &str) -> std::io::Result<String> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let address = listener.local_addr()?;
+    let config = SqsConfig {
+        default_region: region.to_owned(),
+        account_id: ACCOUNT.to_owned(),
+        host: address.ip().to_string(),
+        port: address.port(),
+        ..SqsConfig::default()
+    };
+    let handler = Arc::new(RustackSqsHandler::new(Arc::new(RustackSqs::new(config))));
+    let router = Router::new().fallback(answer).with_state(handler);
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok(format!("http://{address}"))
+}
+
+async fn answer(State(handler): State<Arc<RustackSqsHandler>>, headers: HeaderMap, body: Bytes) -> Response {
+    let answered = async {
+        let operation = resolve_operation(&headers)?;
+        check_delays(&body)?;
+        dispatch_operation(&*handler, operation, body).await
+    };
+    let refuse = |error: SqsError| error_to_response(&error, &Uuid::new_v4().to_string());
+    answered.await.unwrap_or_else(refuse).map(Body::new)
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Delays {
+    delay_seconds: Option<i64>,
+    entries: Vec<Delays>,
+}
+
+/// A batch is refused as a whole, where SQS would refuse the one entry.
+fn check_delays(body: &[u8]) -> Result<(), SqsError> {
+    // What is no such JSON is refused by its operation.
+    let delays: Delays = serde_json::from_slice(body).unwrap_or_default();
+    let mut all = delays.entries.iter().chain([&delays]).filter_map(|delays| delays.delay_seconds);
+    match all.find(|delay| !(0..=LONGEST_DELAY).contains(delay)) {
+        None => Ok(()),
+        Some(delay) => Err(SqsError::invalid_parameter_value(format!(
+            "Value {delay} for parameter DelaySeconds is invalid. \
+             Reason: DelaySeconds must be >= 0 and <= {LONGEST_DELAY}."
+        ))),
+    }
+}

@@ -1,0 +1,191 @@
+//! The tables that the functions need, as the template deploys them.
+
+use crate::store::REACH;
+use aws_sdk_dynamodb::{
+    Client,
+    error::{ProvideErrorMetadata, SdkError},
+    types::{
+        AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
+        ProjectionType, ScalarAttributeType, StreamSpecification, StreamViewType, TableDescription,
+        TableStatus, TimeToLiveSpecification, TimeToLiveStatus,
+    },
+};
+use std::{error::Error, time::Duration};
+use tokio::time;
+
+/// A table is there at once locally, and within seconds on AWS.
+const TABLE_ACTIVE: Duration = Duration::from_secs(60);
+
+/// Records, with their stream, whose ARN this returns, and the index of those whose outcome is unknown.
+pub async fn create_idempotency(client: &Client, name: &str) -> Result<String, String> {
+    let stream = StreamSpecification::builder()
+        .stream_enabled(true)
+        .stream_view_type(StreamViewType::NewAndOldImages)
+        .build()
+        .expect("a stream specification is complete");
+    let shown = ["state", "cause", "since", "asked", "created_at", "attempts"].map(str::to_owned);
+    let projection = Projection::builder()
+        .projection_type(ProjectionType::Include)
+        .set_non_key_attributes(Some(shown.into()))
+        .build();
+    let reconcile = Index {
+        name: "reconcile",
+        hash: "reconcile_shard",
+        range: ("reconcile_at", ScalarAttributeType::N),
+        projection,
+    };
+    let table = create_table(client, name, reconcile, Some(stream)).await?;
+    expire_records(client, name).await?;
+    let stream = table.latest_stream_arn.filter(|_| table.stream_specification.is_some());
+    stream.ok_or_else(|| {
+        format!(
+            "table {name} has no stream, it is from before: delete it, or set TABLE_PREFIX to another prefix"
+        )
+    })
+}
+
+/// Payments, with the index of each day's.
+pub async fn create_payments(client: &Client, name: &str) -> Result<(), String> {
+    let days = Index {
+        name: "days",
+        hash: "day",
+        range: ("sk", ScalarAttributeType::S),
+        projection: Projection::builder().projection_type(ProjectionType::All).build(),
+    };
+    create_table(client, name, days, None).await.map(|_| ())
+}
+
+/// A table's only index.
+struct Index {
+    name: &'static str,
+    hash: &'static str,
+    range: (&'static str, ScalarAttributeType),
+    projection: Projection,
+}
+
+async fn create_table(
+    client: &Client,
+    name: &str,
+    index: Index,
+    stream: Option<StreamSpecification>,
+) -> Result<TableDescription, String> {
+    let (range, kind) = index.range;
+    let mut attributes = vec![
+        attribute("pk", ScalarAttributeType::S),
+        attribute("sk", ScalarAttributeType::S),
+        attribute(index.hash, ScalarAttributeType::S),
+    ];
+    if range != "sk" {
+        attributes.push(attribute(range, kind));
+    }
+    let secondary = GlobalSecondaryIndex::builder()
+        .index_name(index.name)
+        .key_schema(key(index.hash, KeyType::Hash))
+        .key_schema(key(range, KeyType::Range))
+        .projection(index.projection)
+        .build()
+        .expect("an index is complete");
+    let created = client
+        .create_table()
+        .table_name(name)
+        .set_attribute_definitions(Some(attributes))
+        .key_schema(key("pk", KeyType::Hash))
+        .key_schema(key("sk", KeyType::Range))
+        .global_secondary_indexes(secondary)
+        .billing_mode(BillingMode::PayPerRequest)
+        .set_stream_specification(stream)
+        .send()
+        .await;
+    match created {
+        Ok(_) => {}
+        // It is there from an earlier run, or from another one at this moment.
+        Err(error) if error.as_service_error().is_some_and(|e| e.is_resource_in_use_exception()) => {}
+        Err(error) => return Err(format!("cannot create table {name}: {}", describe(&error))),
+    }
+    let table = time::timeout(TABLE_ACTIVE, active(client, name))
+        .await
+        .map_err(|_| format!("table {name} is not active after {} s", TABLE_ACTIVE.as_secs()))??;
+    let mut indexes = table.global_secondary_indexes().iter();
+    if indexes.any(|there| there.index_name() == Some(index.name)) {
+        Ok(table)
+    } else {
+        Err(format!(
+            "table {name} lacks the index {}, it is from before: delete it, or set TABLE_PREFIX to another prefix",
+            index.name
+        ))
+    }
+}
+
+async fn active(client: &Client, name: &str) -> Result<TableDescription, String> {
+    loop {
+        let description = client
+            .describe_table()
+            .table_name(name)
+            .send()
+            .await
+            .map_err(|error| format!("cannot describe table {name}: {}", describe(&error)))?;
+        if let Some(table) = description.table
+            && table.table_status == Some(TableStatus::Active)
+        {
+            return Ok(table);
+        }
+        time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Asks first, because enabling TTL a second time is an error.
+async fn expire_records(client: &Client, table: &str) -> Result<(), String> {
+    let described = client
+        .describe_time_to_live()
+        .table_name(table)
+        .send()
+        .await
+        .map_err(|error| format!("cannot read the TTL of table {table}: {}", describe(&error)))?;
+    let status = described.time_to_live_description().and_then(|ttl| ttl.time_to_live_status());
+    if matches!(status, Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)) {
+        return Ok(());
+    }
+    let specification = TimeToLiveSpecification::builder()
+        .enabled(true)
+        .attribute_name("expires_at")
+        .build()
+        .expect("a TTL specification is complete");
+    client
+        .update_time_to_live()
+        .table_name(table)
+        .time_to_live_specification(specification)
+        .send()
+        .await
+        .map_err(|error| format!("cannot set the TTL of table {table}: {}", describe(&error)))?;
+    Ok(())
+}
+
+fn attribute(name: &str, kind: ScalarAttributeType) -> AttributeDefinition {
+    AttributeDefinition::builder()
+        .attribute_name(name)
+        .attribute_type(kind)
+        .build()
+        .expect("an attribute definition is complete")
+}
+
+fn key(name: &str, kind: KeyType) -> KeySchemaElement {
+    KeySchemaElement::builder().attribute_name(name).key_type(kind).build().expect("a key is complete")
+}
+
+/// One line; the SDK's own words run to pages.
+fn describe<E: ProvideErrorMetadata + Error + 'static>(error: &SdkError<E>) -> String {
+    match error {
+        SdkError::TimeoutError(_) => format!("no answer within {} s", REACH.as_secs()),
+        SdkError::ServiceError(answer) => match answer.err().code() {
+            Some(code) => format!("{code}: {}", answer.err().message().unwrap_or_default()),
+            None => format!("HTTP {}, which is not DynamoDB's way to answer", answer.raw().status()),
+        },
+        _ => {
+            let mut cause: &dyn Error = error;
+            while let Some(source) = cause.source() {
+                cause = source;
+            }
+            cause.to_string()
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What invokes functions without a client: the table's stream, the queues, the schedules.
+
+use crate::{
+    functions::Function,
+    mapping::{queue, stream},
+    queues::Queues,
+    schedules,
+    settings::Settings,
+    store::Store,
+};
+use serde_json::json;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// Pollers of each queue.
+const POLLERS: usize = 2;
+/// AWS advises to hide a message for so many time-outs of its function.
+const HIDDEN: u32 = 6;
+
+/// Runs until this is dropped. `compare` has a schedule on AWS, of a day; here it is invoked by hand.
+pub async fn start(
+    functions: &[Arc<Function>],
+    store: &Store,
+    queues: Arc<Queues>,
+    settings: &Settings,
+) -> JoinSet<()> {
+    let function = |name| {
+        let found = functions.iter().find(|function| function.definition.name == name);
+        found.expect("it is one of this cloud's").clone()
+    };
+    let mut triggers = JoinSet::new();
+    let stream = stream::Stream {
+        client: store.streams().await,
+        arn: store.stream.clone(),
+        region: store.region.clone(),
+        window: settings.window,
+        function: function("stale"),
+        queues: queues.clone(),
+    };
+    triggers.spawn(stream::run(Arc::new(stream)));
+    for (queue, name) in [(&queues.checks, "stale"), (&queues.reconcile, "reconcile")] {
+        for _ in 0..POLLERS {
+            let (client, region) = (queues.client.clone(), store.region.clone());
+            let hidden = settings.function_timeout * HIDDEN;
+            triggers.spawn(queue::run(client, queue.clone(), region, function(name), hidden));
+        }
+    }
+    triggers.spawn(schedules::run(function("reconcile"), json!({ "job": "poll" }), settings.poll));
+    triggers.spawn(schedules::run(function("stale"), json!({ "job": "sweep" }), settings.sweep));
+    triggers
+}

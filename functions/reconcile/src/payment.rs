@@ -1,0 +1,67 @@
+//! What became of a payment: the provider knows whether it charged a card.
+
+use lambda_idempotency::reconcile::{Answer, AskError, Finding, Question, Reconciler};
+use payments::{
+    Found, Ledger, Payment, Provider,
+    policy::{CHARGE_PHASE, PAYMENT_PHASE},
+};
+
+/// Asks the provider.
+#[derive(Debug)]
+pub struct PaymentReconciler {
+    provider: Provider,
+    ledger: Ledger,
+}
+
+impl PaymentReconciler {
+    /// Asks `provider`, and writes what it finds into `ledger` where the worker did not come to that.
+    pub fn new(provider: Provider, ledger: Ledger) -> Self {
+        Self { provider, ledger }
+    }
+}
+
+impl Reconciler for PaymentReconciler {
+    async fn ask(&self, question: &Question) -> Result<Finding, AskError> {
+        match self.provider.find(&question.downstream_key(CHARGE_PHASE)).await? {
+            Some(found) => finding(&self.ledger, question, &found).await,
+            None => Ok(Finding::NotFound),
+        }
+    }
+}
+
+/// What the provider said by itself, by webhook.
+#[derive(Debug)]
+pub struct Said<'a> {
+    /// The idempotency key, as the provider has it.
+    pub key: &'a str,
+    /// What it decided.
+    pub found: &'a Found,
+    /// Where payments are written down.
+    pub ledger: &'a Ledger,
+}
+
+impl Reconciler for Said<'_> {
+    async fn ask(&self, question: &Question) -> Result<Finding, AskError> {
+        // The way back to the record is metadata, which anybody can have set; the key is made of the record.
+        if self.key != question.downstream_key(CHARGE_PHASE) {
+            let key = question.record_key().hash();
+            tracing::error!(%key, "an event's key is not that of the record which it names: nothing is settled");
+            return Ok(Finding::AskAgain(None));
+        }
+        finding(self.ledger, question, self.found).await
+    }
+}
+
+/// A charge is written into the ledger before its payment is said to be made, as the handler does.
+async fn finding(ledger: &Ledger, question: &Question, found: &Found) -> Result<Finding, AskError> {
+    let (status, headers, body) = match found {
+        Found::Declined => payments::declined(),
+        Found::Charged(charge) => {
+            let payment = Payment::of(charge, &question.downstream_key(PAYMENT_PHASE))
+                .ok_or("the charge does not say whose it is")?;
+            ledger.add(question.tenant().as_str(), &payment, charge.created_at).await?;
+            payments::created(&payment)
+        }
+    };
+    Ok(Finding::Executed(Answer { status, headers, body: body.into() }))
+}

@@ -1,0 +1,41 @@
+//! What the functions have around what they do: their log, their environment variables, and what triggers them.
+
+#![deny(missing_docs)]
+
+mod event;
+mod variables;
+
+use std::fmt;
+
+use tracing_subscriber::EnvFilter;
+
+pub use event::{BatchFailures, Event, Trigger, each_message, until};
+pub use variables::{VariableError, count, millis, text};
+
+/// What these log below `info` holds whole requests: keys, bodies, tokens of cards.
+const QUIET: [&str; 6] = [
+    "aws_smithy_runtime=info",
+    "aws_sdk_dynamodb=info",
+    "aws_sdk_sqs=info",
+    "aws_sdk_s3=info",
+    "hyper_util=info",
+    "reqwest=info",
+];
+
+/// Logs JSON lines to standard error, as `RUST_LOG` says (default: `info`), without the time, which CloudWatch stamps.
+pub fn logs() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = QUIET.iter().filter_map(|quiet| quiet.parse().ok()).fold(filter, EnvFilter::add_directive);
+    tracing_subscriber::fmt()
+        .json()
+        .with_span_list(false)
+        .with_env_filter(filter)
+        .without_time()
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+/// Lambda shows an error of the start-up as one long line of debug output; the log gets a readable one.
+pub fn report(error: &impl fmt::Display) {
+    tracing::error!(%error, "the function cannot start");
+}

@@ -1,0 +1,206 @@
+//! Signatures with a time stamp, against forgery and replay: `t=<unix seconds>,v1=<hex>`, as
+//! [Stripe's webhooks](https://docs.stripe.com/webhooks#verify-manually) have them.
+//!
+//! `v1` is HMAC-SHA256 of `<t>.<payload>`. Several may stand there, while secrets are changed; schemes that are not `v1` are
+//! left alone.
+
+use std::{fmt, time::Duration};
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::time::Timestamp;
+
+/// How old a signature may be, and how far ahead: Stripe's own default.
+pub const DEFAULT_TOLERANCE: Duration = Duration::from_secs(5 * 60);
+
+/// The shortest secret, in bytes: what is shorter can be guessed.
+const SHORTEST_SECRET: usize = 16;
+
+/// Secrets that are valid at the same time. The first signs; any of them verifies, so that one can be changed without a gap.
+#[derive(Clone)]
+pub struct Secrets(Vec<Hmac<Sha256>>);
+
+impl fmt::Debug for Secrets {
+    /// How many, not which.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secrets({})", self.0.len())
+    }
+}
+
+/// Why a text holds no usable secrets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SecretsError {
+    /// There is none.
+    #[error("no secret is given")]
+    None,
+    /// One is too short.
+    #[error("a secret must have at least {SHORTEST_SECRET} bytes")]
+    TooShort,
+}
+
+/// Why a signature is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SignatureError {
+    /// It is not written as `t=…,v1=…`.
+    #[error("the signature is malformed")]
+    Malformed,
+    /// It is older than the tolerance.
+    #[error("the signature is too old")]
+    TooOld,
+    /// It is further ahead than the tolerance.
+    #[error("the signature is from the future")]
+    Future,
+    /// No secret made it.
+    #[error("the signature does not match")]
+    Mismatch,
+}
+
+impl Secrets {
+    /// These secrets.
+    pub fn new<T: AsRef<[u8]>>(secrets: impl IntoIterator<Item = T>) -> Result<Self, SecretsError> {
+        let keyed = secrets.into_iter().map(|secret| match secret.as_ref() {
+            short if short.len() < SHORTEST_SECRET => Err(SecretsError::TooShort),
+            secret => Hmac::new_from_slice(secret).map_err(|_| SecretsError::TooShort),
+        });
+        let keyed: Vec<_> = keyed.collect::<Result<_, _>>()?;
+        if keyed.is_empty() { Err(SecretsError::None) } else { Ok(Self(keyed)) }
+    }
+
+    /// The secrets of a text, separated by commas, the newest first.
+    pub fn parse(text: &str) -> Result<Self, SecretsError> {
+        Self::new(text.split(',').map(str::trim).filter(|secret| !secret.is_empty()))
+    }
+
+    /// The signature of a payload at this time.
+    pub fn sign(&self, now: Timestamp, payload: &[u8]) -> String {
+        let seconds = now.as_millis() / 1000;
+        let digest = self.0[0].clone().chain_update(format!("{seconds}.")).chain_update(payload).finalize();
+        let hex: String = digest.into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("t={seconds},v1={hex}")
+    }
+
+    /// Checks a signature, in constant time; gives the time at which it was made.
+    pub fn verify(
+        &self,
+        signature: &str,
+        payload: &[u8],
+        now: Timestamp,
+        tolerance: Duration,
+    ) -> Result<Timestamp, SignatureError> {
+        let (mut time, mut digests) = (None, Vec::new());
+        for part in signature.split(',') {
+            match part.trim().split_once('=').ok_or(SignatureError::Malformed)? {
+                ("t", seconds) if time.is_none() && seconds.bytes().all(|byte| byte.is_ascii_digit()) => {
+                    time = Some(seconds.parse::<u64>().map_err(|_| SignatureError::Malformed)?);
+                }
+                ("t", _) => return Err(SignatureError::Malformed),
+                ("v1", hex) => digests.extend(unhex(hex)),
+                _ => {}
+            }
+        }
+        let seconds = time.ok_or(SignatureError::Malformed)?;
+        let made_at = Timestamp::from_secs(seconds);
+        let matches = |keyed: &Hmac<Sha256>, digest: &Vec<u8>| {
+            let keyed = keyed.clone().chain_update(format!("{seconds}.")).chain_update(payload);
+            keyed.verify_slice(digest).is_ok()
+        };
+        // Before its age: only what is authentic has one.
+        if !self.0.iter().any(|keyed| digests.iter().any(|digest| matches(keyed, digest))) {
+            return Err(SignatureError::Mismatch);
+        }
+        if made_at.plus(tolerance) < now {
+            return Err(SignatureError::TooOld);
+        }
+        if now.plus(tolerance) < made_at {
+            return Err(SignatureError::Future);
+        }
+        Ok(made_at)
+    }
+}
+
+fn unhex(hex: &str) -> Option<Vec<u8>> {
+    let bytes = hex.as_bytes();
+    if bytes.len() != 64 {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    bytes.chunks(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+    const OLD: &str = "an-older-secret-of-mine";
+    const NEW: &str = "the-newer-secret-of-mine";
+
+    fn secrets(text: &str) -> Secrets {
+        Secrets::parse(text).unwrap()
+    }
+
+    fn verified(
+        by: &str,
+        signature: &str,
+        payload: &[u8],
+        now: Timestamp,
+    ) -> Result<Timestamp, SignatureError> {
+        secrets(by).verify(signature, payload, now, DEFAULT_TOLERANCE)
+    }
+
+    // R29
+    #[test]
+    fn any_valid_secret_verifies_and_the_first_signs() {
+        let (old, new) =
+            (secrets(OLD).sign(NOW, b"body"), secrets(&format!("{NEW}, {OLD}")).sign(NOW, b"body"));
+        let both = format!("{NEW},{OLD}");
+        assert_eq!(verified(&both, &old, b"body", NOW), Ok(NOW));
+        assert_eq!(verified(NEW, &new, b"body", NOW), Ok(NOW));
+        assert_eq!(verified(NEW, &old, b"body", NOW), Err(SignatureError::Mismatch));
+        let (_, digest) = old.split_once(',').unwrap();
+        assert_eq!(verified(OLD, &format!("{new},v0=x,{digest}"), b"body", NOW), Ok(NOW));
+    }
+
+    // R29
+    #[test]
+    fn another_payload_time_or_age_is_refused() {
+        let signature = secrets(OLD).sign(NOW, b"body");
+        assert_eq!(verified(OLD, &signature, b"other", NOW), Err(SignatureError::Mismatch));
+        let later = signature.replace("t=1800000000", "t=1800000100");
+        assert_eq!(verified(OLD, &later, b"body", NOW), Err(SignatureError::Mismatch));
+        let second = Duration::from_secs(1);
+        assert!(verified(OLD, &signature, b"body", NOW.plus(DEFAULT_TOLERANCE)).is_ok());
+        assert!(verified(OLD, &signature, b"body", NOW.minus(DEFAULT_TOLERANCE)).is_ok());
+        let too_late = verified(OLD, &signature, b"body", NOW.plus(DEFAULT_TOLERANCE + second));
+        assert_eq!(too_late, Err(SignatureError::TooOld));
+        let too_early = verified(OLD, &signature, b"body", NOW.minus(DEFAULT_TOLERANCE + second));
+        assert_eq!(too_early, Err(SignatureError::Future));
+    }
+
+    #[test]
+    fn what_is_no_signature_is_malformed() {
+        for text in ["", "t", "v1=00", "t=,v1=00", "t=+1,v1=00", "t=1,t=1", "t=99999999999999999999"] {
+            assert_eq!(verified(OLD, text, b"", NOW), Err(SignatureError::Malformed), "{text}");
+        }
+        assert_eq!(verified(OLD, "t=1,v1=zz", b"", NOW), Err(SignatureError::Mismatch));
+    }
+
+    #[test]
+    fn secrets_that_can_be_guessed_are_refused_and_none_is_shown() {
+        assert_eq!(Secrets::parse(" ,").err(), Some(SecretsError::None));
+        assert_eq!(Secrets::parse("short").err(), Some(SecretsError::TooShort));
+        assert_eq!(format!("{:?}", secrets(OLD)), "Secrets(1)");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_taken_for_a_signature(text in "\\PC{0,80}", payload: Vec<u8>) {
+            prop_assert!(verified(OLD, &text, &payload, NOW).is_err());
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Endings that cannot be written: handed over, and applied under the fence that their worker was under.
+
+use std::{sync::Arc, time::Duration};
+
+use lambda_idempotency::{
+    executor::{Ended, Ending, Executor, Request},
+    queue::MemoryQueue,
+    queue::{Queue, QueueError, Sending},
+    reconcile::{AskError, Finding, Message, Question, ReconcileError, Reconciler, Reconciliation},
+    record::{Revision, UnknownCause, Verdict},
+    store::{Store, dynamodb::DynamoDbStore},
+};
+
+use crate::support::{
+    faults::{ANY, Fault},
+    guarded::{
+        GRACE, Guarded, LEASE, RETENTION, completed, operation, owned, random, replayed, replayed_text,
+        request, told,
+    },
+    on_each_store,
+};
+
+on_each_store!(
+    an_ending_that_cannot_be_written_is_handed_over_and_applied,
+    an_ending_that_is_delivered_twice_late_or_too_late_changes_nothing_more,
+    an_ending_whose_record_was_settled_meanwhile_is_refused_and_a_contradiction_is_for_people,
+    an_ending_whose_write_landed_after_all_is_known_for_what_it_is,
+    an_ending_whose_record_was_forgotten_is_written_all_the_same,
+    a_body_goes_with_its_ending_as_far_as_it_fits,
+    an_ending_that_the_store_does_not_take_goes_back_to_its_queue,
+    an_ending_that_nobody_takes_is_said_to_be_unwritten,
+    handing_over_leaves_time_for_the_answer,
+);
+
+/// Nobody is asked here.
+struct Nobody;
+
+impl Reconciler for Nobody {
+    async fn ask(&self, _: &Question) -> Result<Finding, AskError> {
+        Err("nobody".into())
+    }
+}
+
+struct Lost {
+    guarded: Guarded,
+    queue: MemoryQueue,
+    letters: MemoryQueue,
+    reconciliation: Reconciliation<DynamoDbStore>,
+}
+
+impl Lost {
+    async fn on(endpoint: &str) -> Self {
+        let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+        let (queue, letters) = (MemoryQueue::new(), MemoryQueue::new());
+        let reconciliation = Reconciliation::new(Arc::new(guarded.store()), letters.clone())
+            .clock(guarded.clock.clone())
+            .operation(operation(), Nobody);
+        Self { guarded, queue, letters, reconciliation }
+    }
+
+    fn executor(&self) -> Executor<DynamoDbStore> {
+        // Without patience: one try, and then the queue.
+        self.guarded
+            .executor_of(operation().patience(Duration::ZERO))
+            .lost_endings_to(Arc::new(self.queue.clone()))
+    }
+
+    /// The store goes away between the effect and its completion.
+    async fn lose(&self, request: &Request, ending: Ending) {
+        let executor = self.executor();
+        let ours = owned(executor.reserve(request).await);
+        self.guarded.faults.for_all(ANY, Fault::DropRequest);
+        let ended = self.guarded.clock.passing(executor.end(ours, ending)).await;
+        assert!(matches!(ended, Ended::HandedOver), "{ended:?}");
+        self.guarded.faults.clear();
+    }
+
+    /// The one message that was handed over, as the function reads it.
+    fn message(&self) -> Box<lambda_idempotency::executor::LostEnding> {
+        let [(message, Duration::ZERO)] = &self.queue.take()[..] else { panic!("not one message") };
+        assert!(message.len() < 256 * 1024, "{} bytes", message.len());
+        match serde_json::from_str(message).expect("a message") {
+            Message::Ending(lost) => lost,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn told(&self, request: &Request) -> &'static str {
+        told(&self.guarded.executor().reserve(request).await)
+    }
+}
+
+// R12, R41
+async fn an_ending_that_cannot_be_written_is_handed_over_and_applied(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    for (ending, before, after) in [
+        (completed("mine"), "in flight", "replay"),
+        (Ending::NotExecuted, "in flight", "owned"),
+        (Ending::PerhapsExecuted(UnknownCause::Panicked), "in flight", "unknown"),
+    ] {
+        let request = request();
+        lost.lose(&request, ending).await;
+        assert_eq!(lost.told(&request).await, before);
+        lost.reconciliation.apply(&lost.message()).await.unwrap();
+        assert_eq!(lost.told(&request).await, after);
+    }
+    assert_eq!(lost.letters.take().len(), 0);
+}
+
+// R12
+async fn an_ending_that_is_delivered_twice_late_or_too_late_changes_nothing_more(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    let request = request();
+    lost.lose(&request, completed("mine")).await;
+    let message = lost.message();
+    lost.guarded.clock.advance(LEASE + GRACE);
+    assert_eq!(lost.told(&request).await, "unknown");
+    lost.reconciliation.apply(&message).await.unwrap();
+    let written = lost.guarded.item(&request.key).await;
+    lost.reconciliation.apply(&message).await.unwrap();
+    assert_eq!(lost.guarded.item(&request.key).await, written);
+
+    // Past retention the key is new, and the old ending is nobody's.
+    lost.guarded.clock.advance(RETENTION * 2);
+    let second = owned(lost.guarded.executor().reserve(&request).await);
+    lost.reconciliation.apply(&message).await.unwrap();
+    assert_eq!(lost.guarded.record(&request.key).await.unwrap().attempt, second.execution().attempt());
+    assert_eq!(lost.guarded.state(&request).await, "in_progress");
+}
+
+// R12, T5
+async fn an_ending_whose_record_was_settled_meanwhile_is_refused_and_a_contradiction_is_for_people(
+    endpoint: &str,
+) {
+    let lost = Lost::on(endpoint).await;
+    for (ending, letters) in [(completed("mine"), 1), (Ending::NotExecuted, 0)] {
+        let request = request();
+        lost.lose(&request, ending).await;
+        lost.guarded.clock.advance(LEASE + GRACE);
+        let seen = lost.guarded.record(&request.key).await.unwrap();
+        let now = lost.guarded.now();
+        let released = seen.settle(Verdict::NotExecuted, Revision::mint(), now, RETENTION).unwrap();
+        lost.guarded.undisturbed_store().swap(seen.revision, &released).await.unwrap();
+        lost.reconciliation.apply(&lost.message()).await.unwrap();
+        assert_eq!(lost.guarded.record(&request.key).await.unwrap(), released);
+        assert_eq!(lost.letters.take().len(), letters);
+    }
+}
+
+// T2
+async fn an_ending_whose_write_landed_after_all_is_known_for_what_it_is(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    let (executor, request) = (lost.executor(), request());
+    let ours = owned(executor.reserve(&request).await);
+    lost.guarded.faults.for_all("PutItem", Fault::DropAnswer);
+    let ended = executor.end(ours, completed("mine")).await;
+    assert!(matches!(ended, Ended::HandedOver), "{ended:?}");
+    lost.guarded.faults.clear();
+    let landed = lost.guarded.item(&request.key).await;
+    lost.reconciliation.apply(&lost.message()).await.unwrap();
+    assert_eq!((lost.guarded.item(&request.key).await, lost.letters.take().len()), (landed, 0));
+}
+
+// T29
+async fn an_ending_whose_record_was_forgotten_is_written_all_the_same(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    let request = request();
+    lost.lose(&request, completed("mine")).await;
+    lost.guarded.delete(&request.key).await;
+    lost.reconciliation.apply(&lost.message()).await.unwrap();
+    assert_eq!(replayed_text(lost.guarded.executor().reserve(&request).await), "mine");
+}
+
+// R14, T16
+async fn a_body_goes_with_its_ending_as_far_as_it_fits(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    for (length, kept) in [(0, true), (500, true), (150_000, true), (300_000, false)] {
+        let (request, body) = (request(), random(length));
+        lost.lose(&request, completed(body.clone())).await;
+        lost.reconciliation.apply(&lost.message()).await.unwrap();
+        let replay = replayed(lost.guarded.executor().reserve(&request).await);
+        assert!(replay.response.status == 201 && replay.body == kept.then_some(body), "{length} bytes");
+    }
+    // One that has its place already does not travel.
+    let (request, body) = (request(), random(300_000));
+    let executor = lost.executor();
+    let ours = owned(executor.reserve(&request).await);
+    lost.guarded.faults.script("PutItem", [Fault::Pass, Fault::DropRequest]);
+    let ended = executor.end(ours, completed(body.clone())).await;
+    assert!(matches!(ended, Ended::HandedOver), "{ended:?}");
+    lost.reconciliation.apply(&lost.message()).await.unwrap();
+    assert!(replayed(lost.guarded.executor().reserve(&request).await).body == Some(body));
+}
+
+// R41
+async fn an_ending_that_the_store_does_not_take_goes_back_to_its_queue(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    let request = request();
+    lost.lose(&request, completed("mine")).await;
+    let message = lost.message();
+    lost.guarded.faults.for_all(ANY, Fault::DropRequest);
+    let applied = lost.guarded.clock.passing(lost.reconciliation.apply(&message)).await;
+    assert!(matches!(applied, Err(ReconcileError::Unwritten)), "{applied:?}");
+    lost.guarded.faults.clear();
+    lost.reconciliation.apply(&message).await.unwrap();
+    assert_eq!(lost.told(&request).await, "replay");
+}
+
+/// A queue that takes nothing.
+struct Closed;
+
+impl Queue for Closed {
+    fn send<'a>(&'a self, _: &'a str, _: Duration) -> Sending<'a> {
+        Box::pin(async { Err(QueueError::new("closed")) })
+    }
+}
+
+async fn an_ending_that_nobody_takes_is_said_to_be_unwritten(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    let executor = lost.executor().lost_endings_to(Arc::new(Closed));
+    let ours = owned(executor.reserve(&request()).await);
+    lost.guarded.faults.for_all(ANY, Fault::DropRequest);
+    let ended = executor.end(ours, completed("mine")).await;
+    assert!(matches!(ended, Ended::Unwritten), "{ended:?}");
+}
+
+/// A queue that never answers.
+struct Hanging;
+
+impl Queue for Hanging {
+    fn send<'a>(&'a self, _: &'a str, _: Duration) -> Sending<'a> {
+        Box::pin(std::future::pending())
+    }
+}
+
+// R41: the deadline is the process's death.
+async fn handing_over_leaves_time_for_the_answer(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    let executor = lost.guarded.executor().lost_endings_to(Arc::new(Hanging));
+    let mut request = request();
+    let deadline = lost.guarded.now().plus(Duration::from_secs(5));
+    request.deadline = Some(deadline);
+    let ours = owned(executor.reserve(&request).await);
+    lost.guarded.faults.for_all(ANY, Fault::BlackHole);
+    let clock = lost.guarded.clock.clone();
+    let ending = tokio::spawn(async move { executor.end(ours, completed("mine")).await });
+    // Whatever it waits for, nothing is longer than what is left.
+    while !ending.is_finished() {
+        if clock.sleepers() > 0 {
+            clock.advance(Duration::from_millis(50));
+        }
+        tokio::task::yield_now().await;
+    }
+    assert!(matches!(ending.await.unwrap(), Ended::Unwritten));
+    assert!(lost.guarded.now() < deadline, "{:?} before {deadline:?}", lost.guarded.now());
+}

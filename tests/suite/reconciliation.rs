@@ -1,0 +1,377 @@
+//! Unknown outcomes, and how they are found out.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use lambda_idempotency::{
+    executor::{Ending, Request},
+    policy::Operation,
+    queue::MemoryQueue,
+    reconcile::{
+        Answer, AskError, BackOff, Finding, Message, Question, ReconcileError, Reconciled, Reconciler,
+        Reconciliation,
+    },
+    record::{State, UnknownCause},
+    store::dynamodb::{DynamoDbStore, UnknownCursor},
+    time::Timestamp,
+};
+
+use crate::support::{
+    faults::Fault,
+    guarded::{
+        GRACE, Guarded, LEASE, completed, operation, owned, random, replayed_text, request, told, written,
+    },
+    on_each_store,
+};
+
+on_each_store!(
+    an_executed_operation_is_completed_with_its_answer,
+    after_not_executed_the_next_retry_runs_anew,
+    what_is_not_found_counts_as_not_executed_only_after_the_grace,
+    a_question_that_is_not_answered_is_asked_again_ever_later_and_at_last_is_for_people,
+    a_dead_letter_that_cannot_be_sent_leaves_the_question_due,
+    what_a_person_sends_back_is_asked_about_anew,
+    an_operation_that_no_reconciler_knows_is_for_people_at_once,
+    webhook_and_poller_at_one_moment_settle_once,
+    the_providers_word_wins_over_a_release,
+    a_live_workers_record_is_not_settled_over,
+    a_dead_worker_is_settled_by_the_providers_word_before_anybody_gave_it_up,
+    a_worker_that_comes_back_during_a_question_is_believed,
+    a_lost_answer_of_the_settling_write_is_no_second_settlement,
+    the_index_finds_what_is_due_and_nothing_else,
+    a_large_answer_is_kept_as_a_handlers_is,
+);
+
+const NOT_FOUND_GRACE: Duration = Duration::from_secs(300);
+const BACK_OFF: BackOff =
+    BackOff { first: Duration::from_secs(10), longest: Duration::from_secs(100), most: 4 };
+
+/// Answers what a test has prepared, and counts the questions.
+#[derive(Clone, Default)]
+struct Provider(Arc<Mutex<(VecDeque<Result<Finding, &'static str>>, usize)>>);
+
+impl Provider {
+    fn says(findings: impl IntoIterator<Item = Result<Finding, &'static str>>) -> Self {
+        Self(Arc::new(Mutex::new((findings.into_iter().collect(), 0))))
+    }
+
+    fn asked(&self) -> usize {
+        self.0.lock().unwrap().1
+    }
+}
+
+impl Reconciler for Provider {
+    async fn ask(&self, _: &Question) -> Result<Finding, AskError> {
+        let mut state = self.0.lock().unwrap();
+        state.1 += 1;
+        Ok(state.0.pop_front().expect("the test has prepared an answer")?)
+    }
+}
+
+struct Reconciling {
+    guarded: Guarded,
+    letters: MemoryQueue,
+    provider: Provider,
+    reconciliation: Reconciliation<DynamoDbStore>,
+}
+
+impl Reconciling {
+    async fn on(endpoint: &str, findings: impl IntoIterator<Item = Result<Finding, &'static str>>) -> Self {
+        let guarded = Guarded::on(endpoint).await;
+        let (letters, provider) = (MemoryQueue::new(), Provider::says(findings));
+        let reconciliation = Reconciliation::new(Arc::new(guarded.store()), letters.clone())
+            .clock(guarded.clock.clone())
+            .back_off(BACK_OFF)
+            .not_found_grace(NOT_FOUND_GRACE)
+            .operation(operation(), provider.clone());
+        Self { guarded, letters, provider, reconciliation }
+    }
+
+    async fn unknown(&self) -> Request {
+        let (executor, request) = (self.guarded.executor(), request());
+        let ours = owned(executor.reserve(&request).await);
+        written(executor.end(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        request
+    }
+
+    async fn poll(&self, request: &Request) -> Reconciled {
+        self.reconciliation.ask_if_due(&request.key).await.expect("store and queue answer")
+    }
+
+    async fn reserve(&self, request: &Request) -> lambda_idempotency::executor::Reserved {
+        self.guarded.executor().reserve(request).await
+    }
+
+    /// When it is asked about next, and how often it was.
+    async fn next(&self, request: &Request) -> (Timestamp, u32) {
+        match self.guarded.record(&request.key).await.expect("there is a record").state {
+            State::Unknown { reconcile_at, asked, .. } => (reconcile_at, asked),
+            other => panic!("{} is not unknown", other.name()),
+        }
+    }
+}
+
+fn executed() -> Result<Finding, &'static str> {
+    Ok(Finding::Executed(Answer::json(201, r#"{"id":"pay_1"}"#)))
+}
+
+// R28, R29
+async fn an_executed_operation_is_completed_with_its_answer(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [executed()]).await;
+    let request = reconciling.unknown().await;
+    assert_eq!(told(&reconciling.reserve(&request).await), "unknown");
+    assert_eq!(reconciling.poll(&request).await, Reconciled::Resolved("completed"));
+    assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
+    assert_eq!(reconciling.poll(&request).await, Reconciled::Settled);
+    assert_eq!(reconciling.provider.asked(), 1);
+}
+
+// R28
+async fn after_not_executed_the_next_retry_runs_anew(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotExecuted)]).await;
+    let request = reconciling.unknown().await;
+    assert_eq!(reconciling.poll(&request).await, Reconciled::Resolved("failed_retryable"));
+    let second = owned(reconciling.reserve(&request).await);
+    assert_eq!(second.execution().attempts(), 2);
+    assert_eq!(told(&reconciling.reserve(&request).await), "in flight");
+}
+
+// R29: a request that was still on its way lands within the grace, and the question was asked before it.
+async fn what_is_not_found_counts_as_not_executed_only_after_the_grace(endpoint: &str) {
+    let findings = (0..3).map(|_| Ok(Finding::NotFound));
+    let reconciling = Reconciling::on(endpoint, findings).await;
+    let request = reconciling.unknown().await;
+    let since = reconciling.guarded.now();
+    // It is asked again when the grace is over, and not before by the back-off alone.
+    assert_eq!(reconciling.poll(&request).await, Reconciled::Scheduled(since.plus(NOT_FOUND_GRACE)));
+    assert_eq!(reconciling.poll(&request).await, Reconciled::NotDue);
+    reconciling.guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_millis(1));
+    // Asked for by a person in between: still too early.
+    let early = reconciling.reconciliation.ask(&request.key).await.unwrap();
+    assert!(matches!(early, Reconciled::Scheduled(_)), "{early:?}");
+    assert_eq!(reconciling.guarded.state(&request).await, "unknown");
+    reconciling.guarded.clock.advance(BACK_OFF.first);
+    assert_eq!(reconciling.poll(&request).await, Reconciled::Resolved("failed_retryable"));
+}
+
+// R29
+async fn a_question_that_is_not_answered_is_asked_again_ever_later_and_at_last_is_for_people(endpoint: &str) {
+    let findings =
+        [Err("away"), Ok(Finding::AskAgain(Some(Duration::from_secs(50)))), Err("away"), Err("away")];
+    let reconciling = Reconciling::on(endpoint, findings).await;
+    let request = reconciling.unknown().await;
+    let mut pauses = Vec::new();
+    for asked in 1..4 {
+        let now = reconciling.guarded.now();
+        let Reconciled::Scheduled(at) = reconciling.poll(&request).await else { panic!("question {asked}") };
+        assert_eq!(reconciling.next(&request).await, (at, asked));
+        pauses.push(at.since(now).as_secs_f64());
+        reconciling.guarded.clock.set(at);
+    }
+    assert!(
+        (7.5..=10.0).contains(&pauses[0]) && pauses[1] == 50.0 && (30.0..=40.0).contains(&pauses[2]),
+        "{pauses:?}"
+    );
+    assert_eq!(reconciling.letters.take().len(), 0);
+
+    assert_eq!(reconciling.poll(&request).await, Reconciled::Escalated);
+    assert_eq!(reconciling.next(&request).await, (Timestamp::MAX, 4));
+    let letters = reconciling.letters.take();
+    let Message::Ask { key } = serde_json::from_str(&letters[0].0).unwrap() else { panic!("{letters:?}") };
+    assert_eq!((letters.len(), key), (1, request.key.partition_key()));
+    // Nobody asks any more, and it still blocks every retry.
+    reconciling.guarded.clock.advance(Duration::from_secs(365 * 24 * 3600));
+    assert_eq!(reconciling.poll(&request).await, Reconciled::NotDue);
+    assert_eq!(told(&reconciling.reserve(&request).await), "unknown");
+}
+
+/// A queue that takes nothing.
+struct Closed;
+
+impl lambda_idempotency::queue::Queue for Closed {
+    fn send<'a>(&'a self, _: &'a str, _: Duration) -> lambda_idempotency::queue::Sending<'a> {
+        Box::pin(async { Err(lambda_idempotency::queue::QueueError::new("closed")) })
+    }
+}
+
+async fn a_dead_letter_that_cannot_be_sent_leaves_the_question_due(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let closed = Reconciliation::new(Arc::new(reconciling.guarded.store()), Closed)
+        .clock(reconciling.guarded.clock.clone())
+        .back_off(BackOff { most: 1, ..BACK_OFF })
+        .operation(operation(), Provider::says([Err("away")]));
+    let error = closed.ask_if_due(&request.key).await.expect_err("nobody was told");
+    assert!(matches!(error, ReconcileError::DeadLetters(_)), "{error:?}");
+    assert_eq!(reconciling.next(&request).await, (reconciling.guarded.now(), 0));
+}
+
+// R29, R31
+async fn what_a_person_sends_back_is_asked_about_anew(endpoint: &str) {
+    let findings = (0..5).map(|_| Err("away")).chain([executed()]);
+    let reconciling = Reconciling::on(endpoint, findings).await;
+    let request = reconciling.unknown().await;
+    while reconciling.poll(&request).await != Reconciled::Escalated {
+        reconciling.guarded.clock.set(reconciling.next(&request).await.0);
+    }
+    let Reconciled::Scheduled(at) = reconciling.reconciliation.ask(&request.key).await.unwrap() else {
+        panic!("not scheduled")
+    };
+    assert_eq!(reconciling.next(&request).await, (at, 1));
+    let asked = reconciling.reconciliation.ask(&request.key).await.unwrap();
+    assert_eq!(asked, Reconciled::Resolved("completed"));
+}
+
+async fn an_operation_that_no_reconciler_knows_is_for_people_at_once(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let store = Arc::new(reconciling.guarded.store());
+    let other = Reconciliation::new(store, reconciling.letters.clone())
+        .clock(reconciling.guarded.clock.clone())
+        .operation(Operation::new("another"), Provider::default());
+    assert_eq!(other.ask_if_due(&request.key).await.unwrap(), Reconciled::Escalated);
+    assert_eq!(reconciling.letters.take().len(), 1);
+    assert_eq!(other.ask_if_due(&request.key).await.unwrap(), Reconciled::NotDue);
+}
+
+// T32
+async fn webhook_and_poller_at_one_moment_settle_once(endpoint: &str) {
+    for _ in 0..10 {
+        let reconciling = Reconciling::on(endpoint, [executed()]).await;
+        let request = reconciling.unknown().await;
+        let webhook = Provider::says([Ok(Finding::Executed(Answer::json(201, "webhook")))]);
+        let (polled, told) = tokio::join!(
+            reconciling.reconciliation.ask_if_due(&request.key),
+            reconciling.reconciliation.told(&request.key, &webhook)
+        );
+        let outcomes = [polled.unwrap(), told.unwrap()];
+        let won = outcomes.iter().filter(|outcome| **outcome == Reconciled::Resolved("completed")).count();
+        let second = outcomes.iter().filter(|outcome| **outcome == Reconciled::Settled).count();
+        assert_eq!((won, second), (1, 1), "{outcomes:?}");
+        let kept = replayed_text(reconciling.reserve(&request).await);
+        let winner = if outcomes[0] == Reconciled::Settled { "webhook" } else { r#"{"id":"pay_1"}"# };
+        assert_eq!(kept, winner);
+    }
+}
+
+// R29: whoever says that it was done knows more than who did not find it.
+async fn the_providers_word_wins_over_a_release(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotExecuted)]).await;
+    let request = reconciling.unknown().await;
+    reconciling.poll(&request).await;
+    let webhook = Provider::says([executed(), executed()]);
+    let told = reconciling.reconciliation.told(&request.key, &webhook).await.unwrap();
+    assert_eq!(told, Reconciled::Resolved("completed"));
+    // Again, as webhooks come; and a denial that is late changes nothing.
+    let again = reconciling.reconciliation.told(&request.key, &webhook).await.unwrap();
+    assert_eq!(again, Reconciled::Settled);
+    assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
+    let nobody = reconciling.reconciliation.told(&self::request().key, &webhook).await.unwrap();
+    assert_eq!(nobody, Reconciled::Gone);
+}
+
+// T7
+async fn a_live_workers_record_is_not_settled_over(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = request();
+    let ours = owned(reconciling.reserve(&request).await);
+    let until = reconciling.guarded.now().plus(LEASE + GRACE);
+    let webhook = Provider::says([]);
+    let told = reconciling.reconciliation.told(&request.key, &webhook).await.unwrap();
+    assert_eq!((told, webhook.asked()), (Reconciled::InFlight(until), 0));
+    assert_eq!(reconciling.poll(&request).await, Reconciled::InFlight(until));
+    written(reconciling.guarded.executor().end(ours, completed("mine")).await);
+    assert_eq!(replayed_text(reconciling.reserve(&request).await), "mine");
+}
+
+async fn a_dead_worker_is_settled_by_the_providers_word_before_anybody_gave_it_up(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = request();
+    drop(owned(reconciling.reserve(&request).await));
+    reconciling.guarded.clock.advance(LEASE + GRACE);
+    let webhook = Provider::says([executed()]);
+    let told = reconciling.reconciliation.told(&request.key, &webhook).await.unwrap();
+    assert_eq!(told, Reconciled::Resolved("completed"));
+}
+
+/// Lets the worker end while the question is on its way.
+struct Meanwhile<'a> {
+    guarded: &'a Guarded,
+    late: Mutex<Option<lambda_idempotency::executor::Owned>>,
+}
+
+impl Reconciler for Meanwhile<'_> {
+    async fn ask(&self, _: &Question) -> Result<Finding, AskError> {
+        let late = self.late.lock().unwrap().take().expect("asked once");
+        written(self.guarded.executor().end(late, completed("late")).await);
+        Ok(Finding::NotExecuted)
+    }
+}
+
+// T5
+async fn a_worker_that_comes_back_during_a_question_is_believed(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = request();
+    let late = owned(reconciling.reserve(&request).await);
+    reconciling.guarded.clock.advance(LEASE + GRACE);
+    assert_eq!(told(&reconciling.reserve(&request).await), "unknown");
+    let meanwhile = Meanwhile { guarded: &reconciling.guarded, late: Mutex::new(Some(late)) };
+    let outcome = reconciling.reconciliation.told(&request.key, &meanwhile).await.unwrap();
+    assert_eq!(outcome, Reconciled::Settled);
+    assert_eq!(replayed_text(reconciling.reserve(&request).await), "late");
+}
+
+// T2
+async fn a_lost_answer_of_the_settling_write_is_no_second_settlement(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [executed()]).await;
+    let request = reconciling.unknown().await;
+    reconciling.guarded.faults.script("PutItem", [Fault::DropAnswer]);
+    assert_eq!(reconciling.poll(&request).await, Reconciled::Resolved("completed"));
+    assert_eq!(reconciling.provider.asked(), 1);
+}
+
+// R29
+async fn the_index_finds_what_is_due_and_nothing_else(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [Err("away")]).await;
+    let store = reconciling.guarded.undisturbed_store();
+    let (first, second, later) =
+        (reconciling.unknown().await, reconciling.unknown().await, reconciling.unknown().await);
+    let ours = owned(reconciling.reserve(&request()).await);
+    let settled = request();
+    let executor = reconciling.guarded.executor();
+    let done = owned(executor.reserve(&settled).await);
+    written(executor.end(done, completed("{}")).await);
+    reconciling.poll(&later).await;
+    let mut due = store.due(reconciling.guarded.now(), 100).await.unwrap();
+    let mut expected = vec![first.key.clone(), second.key];
+    due.sort_by_key(|key| key.partition_key());
+    expected.sort_by_key(|key| key.partition_key());
+    assert_eq!(due, expected);
+    drop(ours);
+
+    // A page for each partition; each outcome once; a tenant's own apart.
+    let (mut keys, mut of_tenant) = (Vec::new(), Vec::new());
+    for (tenant, keys) in [(None, &mut keys), (Some(first.key.tenant()), &mut of_tenant)] {
+        let mut cursor = Some(UnknownCursor::default());
+        while let Some(from) = cursor {
+            let page = store.unknown(tenant, from).await.unwrap();
+            keys.extend(page.records.into_iter().map(|record| record.key));
+            cursor = page.next;
+        }
+    }
+    assert_eq!((keys.len(), of_tenant), (3, vec![first.key]));
+}
+
+// R14
+async fn a_large_answer_is_kept_as_a_handlers_is(endpoint: &str) {
+    let body = random(20_000);
+    let finding = Finding::Executed(Answer { status: 201, headers: Vec::new(), body: body.clone() });
+    let reconciling = Reconciling::on(endpoint, [Ok(finding)]).await;
+    let request = reconciling.unknown().await;
+    assert_eq!(reconciling.poll(&request).await, Reconciled::Resolved("completed"));
+    let replay = crate::support::guarded::replayed(reconciling.reserve(&request).await);
+    assert_eq!(replay.body.as_ref(), Some(&body));
+}

@@ -1,0 +1,310 @@
+//! Records whose worker died: found by the stream, by a check, by a sweep.
+
+use std::{sync::Arc, time::Duration};
+
+use lambda_idempotency::{
+    executor::Request,
+    key::RecordKey,
+    policy::LeaseOver,
+    queue::MemoryQueue,
+    record::{Record, Revision, State},
+    stale::{Check, Looked, Stale, Sweep, SweepProgress},
+    store::{Put, Store, dynamodb::DynamoDbStore},
+    time::{Clock, Timestamp},
+};
+use serde_json::{Value, json, value::RawValue};
+use stale::Function;
+
+use crate::support::{
+    guarded::{
+        BODY, GRACE, Guarded, Item, LEASE, completed, fingerprints, operation, owned, random, replayed,
+        request, told, written,
+    },
+    on_each_store,
+};
+
+on_each_store!(
+    a_worker_that_died_is_given_up_when_its_lease_is_over_and_not_before,
+    a_check_that_comes_early_late_or_twice_changes_nothing_more,
+    a_record_that_lands_late_is_given_up_too,
+    completion_and_check_at_one_moment_end_in_one_state,
+    abandoned_work_ends_with_408_and_is_replayed,
+    an_operation_that_may_run_again_runs_again_after_the_check,
+    a_batch_of_the_stream_leaves_a_check_for_what_it_does_not_end,
+    a_poison_record_goes_to_the_dead_letters_and_the_rest_goes_on,
+    a_sweep_finds_what_the_stream_did_not_and_goes_on_where_it_stopped,
+    one_unreadable_record_does_not_stop_a_sweep,
+);
+
+const BOUND: Duration = Duration::from_secs(3600);
+
+struct Found {
+    guarded: Guarded,
+    checks: MemoryQueue,
+    dead_letters: MemoryQueue,
+    function: Function<DynamoDbStore>,
+}
+
+impl Found {
+    async fn on(endpoint: &str) -> Self {
+        let guarded = Guarded::on(endpoint).await;
+        let (checks, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
+        let stale = Stale::new(guarded.undisturbed_store()).pending_bound(BOUND).clock(guarded.clock.clone());
+        let function = Function {
+            stale,
+            checks: Arc::new(checks.clone()),
+            dead_letters: Arc::new(dead_letters.clone()),
+        };
+        Self { guarded, checks, dead_letters, function }
+    }
+
+    /// A worker that reserved and was never heard of again.
+    async fn dead(&self) -> Request {
+        let request = request();
+        drop(owned(self.guarded.executor().reserve(&request).await));
+        request
+    }
+
+    async fn look(&self, key: &RecordKey) -> Looked {
+        self.function.stale.check(key).await.expect("the store answers")
+    }
+
+    async fn receive(&self, check: &Check) {
+        let body = serde_json::to_string(check).unwrap();
+        let until = self.guarded.now().plus(BOUND);
+        self.function.check_one(&body, &Sweep::default(), until).await.expect("the message is worked on");
+    }
+
+    /// The one check that was sent, and its delay.
+    fn check(&self) -> (Check, Duration) {
+        let [(message, delay)] = &self.checks.take()[..] else { panic!("not one message") };
+        (serde_json::from_str(message).expect("a check"), *delay)
+    }
+}
+
+fn check_of(request: &Request, look_at: Timestamp) -> Check {
+    Check::Check { key: request.key.partition_key(), look_at: look_at.as_millis() }
+}
+
+// R19, T7
+async fn a_worker_that_died_is_given_up_when_its_lease_is_over_and_not_before(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let request = found.dead().await;
+    let over = found.guarded.now().plus(LEASE + GRACE);
+    found.guarded.clock.advance(LEASE + GRACE - Duration::from_millis(1));
+    assert_eq!(found.look(&request.key).await, Looked::Live(over));
+    found.guarded.clock.advance(Duration::from_millis(1));
+    assert_eq!(found.look(&request.key).await, Looked::GivenUp);
+    assert_eq!(found.guarded.state(&request).await, "unknown");
+    assert_eq!(told(&found.guarded.executor().reserve(&request).await), "unknown");
+}
+
+// T19
+async fn a_check_that_comes_early_late_or_twice_changes_nothing_more(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let request = found.dead().await;
+    let over = found.guarded.now().plus(LEASE + GRACE);
+    // A lease of more than a quarter of an hour takes several messages, each for what is left.
+    found.receive(&check_of(&request, over)).await;
+    assert_eq!(found.check(), (check_of(&request, over), LEASE + GRACE));
+    // One that comes at its time, and finds that a heartbeat has moved the lease.
+    found.receive(&check_of(&request, found.guarded.now())).await;
+    assert_eq!(found.check(), (check_of(&request, over), LEASE + GRACE));
+    found.guarded.clock.advance(LEASE + GRACE);
+    for _ in 0..2 {
+        found.receive(&check_of(&request, over)).await;
+    }
+    let given_up = found.guarded.item(&request.key).await;
+    found.receive(&check_of(&request, over)).await;
+    assert_eq!(found.guarded.item(&request.key).await, given_up);
+    assert_eq!((found.guarded.state(&request).await, found.checks.take().len()), ("unknown", 0));
+    assert_eq!(found.look(&self::request().key).await, Looked::Gone);
+}
+
+// T4: the write was on its way when its worker died; the stream tells of it whenever it lands.
+async fn a_record_that_lands_late_is_given_up_too(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let store = found.guarded.undisturbed_store();
+    let late = request();
+    let bid = lambda_idempotency::record::Bid {
+        key: late.key.clone(),
+        fingerprints: fingerprints(BODY),
+        attempt: lambda_idempotency::record::AttemptId::mint(),
+        lease_until: found.guarded.now().plus(LEASE),
+    };
+    let record = Record::reserve(&bid, Revision::mint(), found.guarded.now());
+    found.guarded.clock.advance(LEASE * 10);
+    assert_eq!(store.insert(&record).await.unwrap(), Put::Written);
+    let batch = [change(found.guarded.item(&late.key).await.unwrap(), 1)];
+    assert_eq!(found.function.stream(&batch).await.identifiers(), [""; 0]);
+    let (check, delay) = found.check();
+    assert_eq!(delay, Duration::ZERO);
+    found.receive(&check).await;
+    assert_eq!(found.guarded.state(&late).await, "unknown");
+}
+
+// T5, T7
+async fn completion_and_check_at_one_moment_end_in_one_state(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    for _ in 0..10 {
+        let request = request();
+        let executor = found.guarded.executor();
+        let ours = owned(executor.reserve(&request).await);
+        found.guarded.clock.advance(LEASE + GRACE);
+        let (_, ended) = tokio::join!(found.look(&request.key), executor.end(ours, completed("{}")));
+        // Whoever is first: the worker's own word is the truth, before the check and after it.
+        written(ended);
+        assert_eq!(found.guarded.state(&request).await, "completed");
+        assert_eq!(found.look(&request.key).await, Looked::Settled);
+    }
+}
+
+// R20
+async fn abandoned_work_ends_with_408_and_is_replayed(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let request = request();
+    let bid = lambda_idempotency::record::Bid {
+        key: request.key.clone(),
+        fingerprints: request.fingerprints.clone(),
+        attempt: lambda_idempotency::record::AttemptId::mint(),
+        lease_until: found.guarded.now(),
+    };
+    let pending = Record::accept(&bid, Revision::mint(), found.guarded.now());
+    assert_eq!(found.guarded.undisturbed_store().insert(&pending).await.unwrap(), Put::Written);
+    let batch = [change(found.guarded.item(&request.key).await.unwrap(), 1)];
+    found.function.stream(&batch).await;
+    assert_eq!(found.check().1, BOUND);
+    assert_eq!(found.look(&request.key).await, Looked::Live(found.guarded.now().plus(BOUND)));
+    found.guarded.clock.advance(BOUND);
+    assert_eq!(found.look(&request.key).await, Looked::Abandoned);
+    let replay = replayed(found.guarded.executor().reserve(&request).await);
+    let problem: Value = serde_json::from_slice(&replay.body.unwrap()).unwrap();
+    assert_eq!((replay.response.status, &problem["status"]), (408, &json!(408)));
+    assert_eq!(problem["type"], "urn:lambda-idempotency:operation-abandoned");
+}
+
+// R11
+async fn an_operation_that_may_run_again_runs_again_after_the_check(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let request = found.dead().await;
+    found.guarded.clock.advance(LEASE + GRACE);
+    assert_eq!(found.look(&request.key).await, Looked::GivenUp);
+    let again = found.guarded.executor_of(operation().when_lease_over(LeaseOver::RunAgain));
+    let second = owned(again.reserve(&request).await);
+    assert_eq!(second.execution().attempts(), 2);
+}
+
+// R19, T19
+async fn a_batch_of_the_stream_leaves_a_check_for_what_it_does_not_end(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let executor = found.guarded.executor();
+    let mut batch = Vec::new();
+    for number in 0..20 {
+        let request = request();
+        let ours = owned(executor.reserve(&request).await);
+        batch.push(change(found.guarded.item(&request.key).await.unwrap(), 2 * number));
+        written(executor.end(ours, completed("{}")).await);
+        batch.push(change(found.guarded.item(&request.key).await.unwrap(), 2 * number + 1));
+    }
+    assert_eq!(found.function.stream(&batch).await.identifiers(), [""; 0]);
+    assert_eq!(found.checks.take().len(), 0, "healthy operations cost nothing");
+
+    let dead = found.dead().await;
+    batch.insert(7, change(found.guarded.item(&dead.key).await.unwrap(), 100));
+    found.function.stream(&batch).await;
+    let over = found.guarded.now().plus(LEASE + GRACE);
+    assert_eq!(found.check(), (check_of(&dead, over), LEASE + GRACE));
+}
+
+// T19
+async fn a_poison_record_goes_to_the_dead_letters_and_the_rest_goes_on(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let dead = found.dead().await;
+    let whole = found.guarded.item(&dead.key).await.unwrap();
+    let mut poison = whole.clone();
+    poison.remove("lease_until");
+    let failures = found.function.stream(&[change(poison, 1), change(whole, 2)]).await;
+    assert_eq!(failures.identifiers(), [""; 0]);
+    assert_eq!(found.check().0, check_of(&dead, found.guarded.now().plus(LEASE + GRACE)));
+    let letters = found.dead_letters.take();
+    let letter: Value = serde_json::from_str(&letters[0].0).unwrap();
+    assert_eq!((letters.len(), &letter["kind"]), (1, &json!("poison")));
+    assert_eq!(letter["record"]["dynamodb"]["SequenceNumber"], "1", "nothing of it is lost");
+}
+
+// R19
+async fn a_sweep_finds_what_the_stream_did_not_and_goes_on_where_it_stopped(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let executor = found.guarded.executor();
+    let mut dead = Vec::new();
+    for _ in 0..5 {
+        dead.push(found.dead().await);
+        let request = request();
+        let ours = owned(executor.reserve(&request).await);
+        written(executor.end(ours, completed(random(20_000))).await);
+    }
+    found.guarded.clock.advance(LEASE + GRACE);
+    let live = found.dead().await;
+    let sweep = Sweep { segments: 3, units_per_second: 1e9 };
+    let mut progress = SweepProgress::default();
+    // Without time nothing is done, and nothing lost.
+    found.function.stale.sweep(&sweep, &mut progress, found.guarded.now(), |_, _| ()).await.unwrap();
+    assert!(!progress.is_done() && progress.scanned == 0);
+    // What a message carries is enough to go on with.
+    let message = serde_json::to_string(&Check::Sweep { progress }).unwrap();
+    let Check::Sweep { mut progress } = serde_json::from_str(&message).unwrap() else { panic!("{message}") };
+    let mut steps = 0;
+    let until = found.guarded.now().plus(BOUND);
+    found.function.stale.sweep(&sweep, &mut progress, until, |_, _| steps += 1).await.unwrap();
+    assert!(progress.is_done() && steps > 0);
+    assert_eq!((progress.given_up, progress.abandoned, progress.unreadable), (5, 0, 0));
+    assert_eq!(progress.scanned, 5 + 5 + 5 + 1, "records, and bodies beside them");
+    for request in dead {
+        assert_eq!(found.guarded.state(&request).await, "unknown");
+    }
+    assert_eq!(found.guarded.state(&live).await, "in_progress");
+}
+
+async fn one_unreadable_record_does_not_stop_a_sweep(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let (dead, damaged) = (found.dead().await, found.dead().await);
+    let mut item = found.guarded.item(&damaged.key).await.unwrap();
+    item.remove("attempt");
+    found.guarded.write_raw(item).await;
+    found.guarded.clock.advance(LEASE + GRACE);
+    let mut progress = SweepProgress::default();
+    let (sweep, until) = (Sweep::default(), found.guarded.now().plus(BOUND));
+    found.function.stale.sweep(&sweep, &mut progress, until, |_, _| ()).await.unwrap();
+    assert_eq!((progress.given_up, progress.unreadable), (1, 1));
+    let State::Unknown { since, .. } = found.guarded.record(&dead.key).await.unwrap().state else {
+        panic!("not unknown")
+    };
+    assert_eq!(since, found.guarded.clock.now());
+}
+
+/// A stream record with this image, as Lambda hands it over.
+fn change(item: Item, number: u64) -> Box<RawValue> {
+    use aws_sdk_dynamodb::types::AttributeValue;
+    use base64::{Engine, prelude::BASE64_STANDARD};
+    fn attribute(value: &AttributeValue) -> Value {
+        match value {
+            AttributeValue::S(text) => json!({ "S": text }),
+            AttributeValue::N(digits) => json!({ "N": digits }),
+            AttributeValue::B(bytes) => json!({ "B": BASE64_STANDARD.encode(bytes) }),
+            AttributeValue::L(list) => json!({ "L": list.iter().map(attribute).collect::<Vec<_>>() }),
+            other => panic!("{other:?} in a record"),
+        }
+    }
+    let image: serde_json::Map<_, _> =
+        item.iter().map(|(name, value)| (name.clone(), attribute(value))).collect();
+    let record = json!({
+        "eventName": "MODIFY",
+        "eventSource": "aws:dynamodb",
+        "dynamodb": {
+            "Keys": { "pk": image["pk"], "sk": image["sk"] },
+            "NewImage": image,
+            "SequenceNumber": number.to_string(),
+        },
+    });
+    serde_json::value::to_raw_value(&record).unwrap()
+}
