@@ -23,16 +23,10 @@ pub async fn create_idempotency(client: &Client, name: &str) -> Result<String, S
         .stream_view_type(StreamViewType::NewAndOldImages)
         .build()
         .expect("a stream specification is complete");
-    let shown = ["state", "cause", "since", "asked", "created_at", "attempts"].map(str::to_owned);
-    let projection = Projection::builder()
-        .projection_type(ProjectionType::Include)
-        .set_non_key_attributes(Some(shown.into()))
-        .build();
     let reconcile = Index {
         name: "reconcile",
         hash: "reconcile_shard",
         range: ("reconcile_at", ScalarAttributeType::N),
-        projection,
     };
     let table = create_table(client, name, reconcile, Some(stream)).await?;
     expire_records(client, name).await?;
@@ -50,7 +44,6 @@ pub async fn create_payments(client: &Client, name: &str) -> Result<(), String> 
         name: "days",
         hash: "day",
         range: ("sk", ScalarAttributeType::S),
-        projection: Projection::builder().projection_type(ProjectionType::All).build(),
     };
     create_table(client, name, days, None).await.map(|_| ())
 }
@@ -60,7 +53,6 @@ struct Index {
     name: &'static str,
     hash: &'static str,
     range: (&'static str, ScalarAttributeType),
-    projection: Projection,
 }
 
 async fn create_table(
@@ -82,7 +74,7 @@ async fn create_table(
         .index_name(index.name)
         .key_schema(key(index.hash, KeyType::Hash))
         .key_schema(key(range, KeyType::Range))
-        .projection(index.projection)
+        .projection(Projection::builder().projection_type(ProjectionType::All).build())
         .build()
         .expect("an index is complete");
     let created = client
