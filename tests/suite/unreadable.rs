@@ -63,12 +63,17 @@ async fn an_item_with_a_missing_or_malformed_attribute_is_unreadable_and_never_r
     let executor = guarded.executor();
     for (request, whole) in in_each_state(&guarded).await {
         let state = whole["state"].as_s().unwrap();
-        for name in whole.keys().filter(|name| !matches!(name.as_str(), "pk" | "sk")) {
+        // `reconcile_shard` is for the index, and not read.
+        for name in whole.keys().filter(|name| !matches!(name.as_str(), "pk" | "sk" | "reconcile_shard")) {
             let mut damaged = Vec::from([None, Some(AttributeValue::Bool(true)), Some(bytes([1, 2, 3]))]);
             if matches!(whole[name], AttributeValue::S(_)) {
                 damaged.push(Some(text("nonsense")));
             }
             for damage in damaged {
+                // Older records do without.
+                if name == "asked" && damage.is_none() {
+                    continue;
+                }
                 // A body of three bytes is one; that it has not the length that was kept is shown below.
                 if name == "body" && damage == Some(bytes([1, 2, 3])) {
                     continue;
