@@ -16,6 +16,7 @@ mod large_bodies;
 mod late_workers;
 mod layers;
 mod leases;
+mod ledger_comparison;
 mod lost_answers;
 mod main_job;
 mod metrics;

@@ -25,18 +25,38 @@ use tracing_subscriber::EnvFilter;
 
 pub use answer::{Answer, created, declined};
 pub use config::{Config, ConfigError};
-pub use ledger::Ledger;
+pub use ledger::{After, DayPage, Ledger};
 pub use payment::Payment;
-pub use provider::{Charge, Found, Provider, ProviderError};
+pub use provider::{Charge, ChargesPage, Found, Listed, Provider, ProviderError};
 
 /// Runs the function until Lambda ends it.
 ///
 /// # Errors
 /// Where the configuration is wrong, by the name of what is wrong.
 pub async fn run() -> Result<(), Error> {
+    start_log()?;
+    let config = Config::from_env().inspect_err(report)?;
+    let store = DynamoDbStore::from_env().await.inspect_err(report)?;
+    let ledger = Ledger::from_env(config.payments_table.clone()).await;
+    let provider = Provider::new(&config).inspect_err(report)?;
+    let payment = policy::create_payment().grace(config.lease_grace);
+    lambda_http::run(routes::router(store, ledger, provider, payment)).await
+}
+
+/// Logs to standard error, as JSON, what `RUST_LOG` asks for; once a process.
+///
+/// # Errors
+/// Where it was called before.
+pub fn start_log() -> Result<(), Error> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     // What these log below that holds whole requests: keys, bodies, tokens of cards.
-    let quiet = ["aws_smithy_runtime=info", "aws_sdk_dynamodb=info", "hyper_util=info", "reqwest=info"];
+    let quiet = [
+        "aws_smithy_runtime=info",
+        "aws_sdk_dynamodb=info",
+        "aws_sdk_s3=info",
+        "hyper_util=info",
+        "reqwest=info",
+    ];
     let filter = quiet
         .into_iter()
         .try_fold(filter, |filter, quiet| Ok::<_, Error>(filter.add_directive(quiet.parse()?)))?;
@@ -47,14 +67,7 @@ pub async fn run() -> Result<(), Error> {
         .with_env_filter(filter)
         .without_time()
         .with_writer(std::io::stderr)
-        .init();
-
-    let config = Config::from_env().inspect_err(report)?;
-    let store = DynamoDbStore::from_env().await.inspect_err(report)?;
-    let ledger = Ledger::from_env(config.payments_table.clone()).await;
-    let provider = Provider::new(&config).inspect_err(report)?;
-    let payment = policy::create_payment().grace(config.lease_grace);
-    lambda_http::run(routes::router(store, ledger, provider, payment)).await
+        .try_init()
 }
 
 /// Lambda shows an error of the start-up as one long line of debug output; the log gets a readable one.
