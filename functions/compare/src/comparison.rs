@@ -1,6 +1,6 @@
 //! One comparison: from the input to the summary.
 
-use std::{error::Error, io::Write};
+use std::io::Write;
 
 use lambda_idempotency::{
     compare::{Day, Difference, Summary, compare},
@@ -58,8 +58,7 @@ impl Comparison {
     pub async fn run(&self, input: Value) -> Result<Compared, Failure> {
         let compared = self.compare(input).await;
         if let Err(error) = &compared {
-            let name = error.name();
-            tracing::error!(name, error = error as &dyn Error, "the ledgers are not compared");
+            tracing::error!(name = error.name(), error = error.causes(), "the ledgers are not compared");
         }
         compared
     }

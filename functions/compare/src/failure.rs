@@ -1,6 +1,6 @@
 //! Why there is no report, by names that alarms and retries can tell apart.
 
-use std::{error::Error, io};
+use std::{error::Error, io, iter};
 
 use lambda_idempotency::compare::CompareError;
 use lambda_runtime::Diagnostic;
@@ -35,6 +35,12 @@ pub enum Failure {
 impl Failure {
     pub(crate) fn report(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Report(error.into())
+    }
+
+    /// What failed and what is behind it, for the log.
+    pub(crate) fn causes(&self) -> String {
+        let causes = iter::successors(self.source(), |cause| (*cause).source());
+        iter::once(self.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
     }
 
     /// What Lambda calls it.

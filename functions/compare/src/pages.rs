@@ -103,8 +103,7 @@ async fn retried<T>(clock: &dyn Clock, ask: impl AsyncFn() -> Result<T, Failure>
         match ask().await {
             Ok(page) => return Ok(page),
             Err(error) => {
-                let name = error.name();
-                tracing::info!(name, error = &error as &dyn std::error::Error, "a page is asked for again");
+                tracing::info!(name = error.name(), error = error.causes(), "a page is asked for again");
             }
         }
         clock.sleep(wait).await;
