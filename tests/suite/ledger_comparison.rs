@@ -4,7 +4,7 @@ mod places;
 mod provider;
 mod way_back;
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
@@ -15,6 +15,7 @@ use lambda_idempotency::time::{Clock, Sleep, Timestamp};
 use payments::{Ledger, Payment};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::support::{
@@ -34,6 +35,9 @@ on_each_store!(
 
 const DAY: &str = "2026-11-20";
 
+/// Only a comparison that has no end takes as long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A clock on the day after, for whom every wait is over at once.
 #[derive(Debug)]
 struct Hasty;
@@ -43,7 +47,7 @@ impl Clock for Hasty {
         Timestamp::from_millis(CHARGED_AT + 1)
     }
 
-    fn sleep(&self, _: std::time::Duration) -> Sleep {
+    fn sleep(&self, _: Duration) -> Sleep {
         Box::pin(std::future::ready(()))
     }
 }
@@ -68,7 +72,7 @@ impl Ledgers {
     async fn compare_into(&self, reports: Reports, input: Value) -> Result<Compared, Failure> {
         let provider = payments_api::provider(&self.theirs.url);
         let comparison = Comparison { ledger: self.ours.clone(), provider, reports, clock: Box::new(Hasty) };
-        comparison.run(input).await
+        timeout(PATIENCE, comparison.run(input)).await.expect("a comparison comes to its end")
     }
 
     /// A charge of which both say the same.
@@ -78,11 +82,8 @@ impl Ledgers {
     }
 
     async fn only_ours(&self, id: &str, cents: u64) {
-        let payment = payment(id, cents);
-        self.ours
-            .add("acme", &payment, Timestamp::from_millis(CHARGED_AT))
-            .await
-            .expect("a payment is added");
+        let added = self.ours.add("acme", &payment(id, cents), Timestamp::from_millis(CHARGED_AT)).await;
+        added.expect("a payment is added");
     }
 
     fn files(&self) -> Vec<String> {
