@@ -23,11 +23,8 @@ pub async fn create_idempotency(client: &Client, name: &str) -> Result<String, S
         .stream_view_type(StreamViewType::NewAndOldImages)
         .build()
         .expect("a stream specification is complete");
-    let reconcile = Index {
-        name: "reconcile",
-        hash: "reconcile_shard",
-        range: ("reconcile_at", ScalarAttributeType::N),
-    };
+    let reconcile =
+        Index { name: "reconcile", hash: "reconcile_shard", range: ("reconcile_at", ScalarAttributeType::N) };
     let table = create_table(client, name, reconcile, Some(stream)).await?;
     expire_records(client, name).await?;
     let stream = table.latest_stream_arn.filter(|_| table.stream_specification.is_some());
@@ -40,11 +37,7 @@ pub async fn create_idempotency(client: &Client, name: &str) -> Result<String, S
 
 /// Payments, with the index of each day's.
 pub async fn create_payments(client: &Client, name: &str) -> Result<(), String> {
-    let days = Index {
-        name: "days",
-        hash: "day",
-        range: ("sk", ScalarAttributeType::S),
-    };
+    let days = Index { name: "days", hash: "day", range: ("sk", ScalarAttributeType::S) };
     create_table(client, name, days, None).await.map(|_| ())
 }
 

@@ -1,5 +1,167 @@
-//! Two ledgers of a day, compared.
+//! Two ledgers of a day, compared: ours with the one of whoever really acts, such as a payment provider. The last net
+//! under everything else: what no retry, webhook or reconciliation brought to light stands in one of them alone.
+//!
+//! 1. Both sides are streams in any order. Each is spilled into files by a hash of its ids, then the files are compared
+//!    pair by pair, so that memory holds one part in 128 of a day, whatever differs.
+//! 2. Differences are handed on one by one, as they are found. The same two ledgers give the same differences in the
+//!    same order, however the sides were ordered.
+//! 3. A side that fails, fails the comparison, before any difference was handed on: half a ledger is never compared.
+//! 4. The files have no names: they go with the comparison, also where its process is killed. They are in the folder
+//!    for temporary files (`TMPDIR`; `/tmp` in Lambda), which should be a disk's. One comparison opens at most 256;
+//!    Lambda allows a function 1,024.
+//!
+//! # Figures
+//!
+//! A million entries a side as payments have them, in different orders (`cargo bench --bench compare`, two cores of
+//! x86_64): 1.7 s where all are equal, 2.2 s where each differs, 2.3 s where none is on both sides; never more than
+//! 12 MiB of memory in the whole process (28 MiB for four million). The files take 120 bytes an entry: 240 MB of the
+//! 512 MB that a function has in `/tmp` unless it asks for more.
+//!
+//! ```
+//! use futures_util::stream;
+//! use lambda_idempotency::{compare::{Entry, compare}, key::OperationName};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let entry = |id: &str, cents: u64| Ok::<_, std::io::Error>(Entry { id: id.to_owned(), value: cents });
+//! let ours = stream::iter([entry("ch_1", 1999), entry("ch_2", 500)]);
+//! let theirs = stream::iter([entry("ch_3", 700), entry("ch_1", 1999)]);
+//!
+//! let payments = OperationName::parse("create-payment").unwrap();
+//! let mut report = Vec::new();
+//! let summary = compare(&payments, ours, theirs, |difference| difference.write_line(&mut report)).await.unwrap();
+//!
+//! assert_eq!((summary.equal, summary.only_ours, summary.only_theirs), (1, 1, 1));
+//! let report = String::from_utf8(report).unwrap();
+//! assert!(report.contains(r#"{"difference":"only_ours","id":"ch_2","ours":500}"#));
+//! # }
+//! ```
 
 mod day;
+mod difference;
+mod spill;
+
+use std::{collections::BTreeMap, io, pin::pin};
+
+use futures_util::{Stream, TryStreamExt, future};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{key::OperationName, metrics};
+use spill::{Bucket, Spill};
 
 pub use day::{Day, DayError};
+pub use difference::{Difference, Side, Summary};
+
+/// One line of a ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry<V> {
+    /// What both sides call it.
+    pub id: String,
+    /// What both sides should say of it; small, because a part of a day is held in memory.
+    pub value: V,
+}
+
+/// Why there is no comparison.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError<E> {
+    /// One of the sides could not be read to its end. No difference was handed on.
+    #[error("{0} could not be read to the end")]
+    Side(Side, #[source] E),
+    /// The files did not take the entries, or lost them.
+    #[error("the entries could not be kept in files")]
+    Spill(#[source] io::Error),
+    /// The differences were not taken; some were.
+    #[error("a difference could not be handed on")]
+    Report(#[source] io::Error),
+}
+
+/// Compares two ledgers of what `operation` did, and hands each difference to `found`. Counts them by
+/// [`metrics`](crate::metrics) too.
+///
+/// # Errors
+/// Where a side fails, before any difference is handed on; where `found` fails or the files do. What was handed on until
+/// then is no report.
+pub async fn compare<V, E>(
+    operation: &OperationName,
+    ours: impl Stream<Item = Result<Entry<V>, E>>,
+    theirs: impl Stream<Item = Result<Entry<V>, E>>,
+    mut found: impl FnMut(Difference<'_, V>) -> io::Result<()>,
+) -> Result<Summary, CompareError<E>>
+where
+    V: Serialize + DeserializeOwned + PartialEq,
+{
+    let (ours, theirs) = future::try_join(spill(Side::Ours, ours), spill(Side::Theirs, theirs)).await?;
+    let mut summary = Summary { ours: ours.entries(), theirs: theirs.entries(), ..Summary::default() };
+    let pairs = ours.buckets().zip(theirs.buckets());
+    for (ours, theirs) in pairs {
+        let mut count = |difference: Difference<'_, V>| {
+            summary.add(&difference);
+            found(difference).map_err(CompareError::Report)
+        };
+        let equal = compare_pair(ours, theirs, &mut count)?;
+        summary.equal += equal;
+        // The rest of the process has its turn: a heartbeat, a page that is being written.
+        tokio::task::yield_now().await;
+    }
+    metrics::compared(operation, &summary);
+    Ok(summary)
+}
+
+async fn spill<V: Serialize, E>(
+    side: Side,
+    entries: impl Stream<Item = Result<Entry<V>, E>>,
+) -> Result<Spill, CompareError<E>> {
+    let mut spill = Spill::new();
+    let mut entries = pin!(entries);
+    while let Some(entry) = entries.try_next().await.map_err(|error| CompareError::Side(side, error))? {
+        spill.add(&entry).map_err(CompareError::Spill)?;
+    }
+    Ok(spill)
+}
+
+/// What each side says of an id.
+struct Said<V> {
+    ours: Option<V>,
+    theirs: Option<V>,
+}
+
+/// Compares what has the same hashes, and returns how many entries are equal.
+fn compare_pair<V, E>(
+    ours: Bucket,
+    theirs: Bucket,
+    found: &mut impl FnMut(Difference<'_, V>) -> Result<(), CompareError<E>>,
+) -> Result<u64, CompareError<E>>
+where
+    V: DeserializeOwned + PartialEq,
+{
+    // Sorted, so that the order of the differences does not hang on the order of the sides.
+    let mut ids: BTreeMap<String, Said<V>> = BTreeMap::new();
+    for (side, bucket) in [(Side::Ours, ours), (Side::Theirs, theirs)] {
+        let mut entries = bucket.entries().map_err(CompareError::Spill)?;
+        while let Some(Entry { id, value }) = entries.next().map_err(CompareError::Spill)? {
+            let said = ids.entry(id.clone()).or_insert(Said { ours: None, theirs: None });
+            let said = match side {
+                Side::Ours => &mut said.ours,
+                Side::Theirs => &mut said.theirs,
+            };
+            match said {
+                None => *said = Some(value),
+                Some(_) => found(Difference::Duplicate { id: &id, side, value: &value })?,
+            }
+        }
+    }
+    let mut equal = 0;
+    for (id, said) in &ids {
+        match (&said.ours, &said.theirs) {
+            (Some(ours), Some(theirs)) if ours == theirs => equal += 1,
+            (Some(ours), Some(theirs)) => found(Difference::Differs { id, ours, theirs })?,
+            (Some(ours), None) => found(Difference::OnlyOurs { id, ours })?,
+            (None, Some(theirs)) => found(Difference::OnlyTheirs { id, theirs })?,
+            (None, None) => {}
+        }
+    }
+    Ok(equal)
+}
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,7 @@ mod large_bodies;
 mod late_workers;
 mod layers;
 mod leases;
+mod ledger_comparison;
 mod local_cloud_works;
 mod lost_answers;
 mod lost_endings;

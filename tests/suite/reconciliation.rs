@@ -49,12 +49,14 @@ const NOT_FOUND_GRACE: Duration = Duration::from_secs(300);
 const BACK_OFF: BackOff =
     BackOff { first: Duration::from_secs(10), longest: Duration::from_secs(100), most: 4 };
 
+type Found = Result<Finding, &'static str>;
+
 /// Answers what a test has prepared, and counts the questions.
 #[derive(Clone, Default)]
-struct Provider(Arc<Mutex<(VecDeque<Result<Finding, &'static str>>, usize)>>);
+struct Provider(Arc<Mutex<(VecDeque<Found>, usize)>>);
 
 impl Provider {
-    fn says(findings: impl IntoIterator<Item = Result<Finding, &'static str>>) -> Self {
+    fn says(findings: impl IntoIterator<Item = Found>) -> Self {
         Self(Arc::new(Mutex::new((findings.into_iter().collect(), 0))))
     }
 
@@ -79,7 +81,7 @@ struct Reconciling {
 }
 
 impl Reconciling {
-    async fn on(endpoint: &str, findings: impl IntoIterator<Item = Result<Finding, &'static str>>) -> Self {
+    async fn on(endpoint: &str, findings: impl IntoIterator<Item = Found>) -> Self {
         let guarded = Guarded::on(endpoint).await;
         let (letters, provider) = (MemoryQueue::new(), Provider::says(findings));
         let reconciliation = Reconciliation::new(Arc::new(guarded.store()), letters.clone())
@@ -114,7 +116,7 @@ impl Reconciling {
     }
 }
 
-fn executed() -> Result<Finding, &'static str> {
+fn executed() -> Found {
     Ok(Finding::Executed(Answer::json(201, r#"{"id":"pay_1"}"#)))
 }
 

@@ -1,13 +1,46 @@
-//! Compares our ledger with the provider's.
+//! Compares our ledger with the provider's, a day at a time: what only one of them has is what no retry, webhook or
+//! question has brought to light.
+//!
+//! A schedule invokes it with `{"job": "compare"}`, for yesterday in UTC, or with a `"day": "2026-11-20"`. Both ledgers
+//! are read page by page and compared by the charge's id. What differs goes to the report, to the log and to the
+//! metrics; the answer is the report's summary. Run again, it replaces the day's report by a new one.
 
+mod comparison;
+mod failure;
+mod pages;
+mod reports;
+
+use std::env;
+
+use futures_util::FutureExt;
+use lambda_idempotency::time::SystemClock;
 use lambda_runtime::{Error, LambdaEvent, service_fn};
+use payments::{Config, ConfigError, Ledger, Provider};
 use serde_json::Value;
+
+pub use comparison::{Compared, Comparison};
+pub use failure::Failure;
+pub use reports::Reports;
 
 /// Runs the function until Lambda ends it.
 ///
 /// # Errors
 /// Where the configuration is wrong, by the name of what is wrong.
 pub async fn run() -> Result<(), Error> {
-    lambda_runtime::run(service_fn(async |_: LambdaEvent<Value>| Err::<(), _>(Error::from("not built yet"))))
-        .await
+    shell::logs();
+    let comparison = from_env().await.inspect_err(shell::report)?;
+    // Boxed: the compiler does not follow a comparison's type through the layers of the runtime.
+    let run = |event: LambdaEvent<Value>| comparison.run(event.payload).boxed_local();
+    lambda_runtime::run(service_fn(run)).await
+}
+
+async fn from_env() -> Result<Comparison, ConfigError> {
+    let config = Config::from_env()?;
+    let reports = env::var("REPORTS").unwrap_or_default();
+    Ok(Comparison {
+        reports: Reports::parse(&reports).await?,
+        ledger: Ledger::from_env(config.payments_table.clone()).await,
+        provider: Provider::new(&config)?,
+        clock: Box::new(SystemClock),
+    })
 }

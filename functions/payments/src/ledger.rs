@@ -20,6 +20,19 @@ const PAGE: i32 = 100;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// Where a page of a day ended.
+#[derive(Clone, Debug)]
+pub struct After(HashMap<String, AttributeValue>);
+
+/// A part of a day's payments.
+#[derive(Debug)]
+pub struct DayPage {
+    /// The payments.
+    pub payments: Vec<Payment>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<After>,
+}
+
 /// The payments of all tenants, each tenant's apart.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -93,5 +106,20 @@ impl Ledger {
         let query = query.expression_attribute_values(":tenant", key(tenant)).set_exclusive_start_key(start);
         let items = query.limit(PAGE).consistent_read(true).send().await?.items.unwrap_or_default();
         Ok(serde_dynamo::from_items(items)?)
+    }
+
+    /// A page of all tenants' payments whose charges the provider made on this day, as large as DynamoDB makes pages. The
+    /// index lags behind the table by a moment.
+    ///
+    /// # Errors
+    /// Where the table does not answer.
+    pub async fn of_day(&self, day: Day, after: Option<After>) -> Result<DayPage, BoxError> {
+        let query = self.client.query().table_name(&self.table).index_name("days");
+        // `day` is a word of the expressions' language.
+        let query = query.key_condition_expression("#day = :day").expression_attribute_names("#day", "day");
+        let query = query.expression_attribute_values(":day", AttributeValue::S(day.to_string()));
+        let page = query.set_exclusive_start_key(after.map(|After(key)| key)).send().await?;
+        let next = page.last_evaluated_key.filter(|key| !key.is_empty()).map(After);
+        Ok(DayPage { payments: serde_dynamo::from_items(page.items.unwrap_or_default())?, next })
     }
 }

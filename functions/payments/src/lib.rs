@@ -25,9 +25,9 @@ use lambda_idempotency::{queue::SqsQueue, store::dynamodb::DynamoDbStore};
 
 pub use answer::{Answer, created, declined};
 pub use config::{Config, ConfigError};
-pub use ledger::Ledger;
+pub use ledger::{After, DayPage, Ledger};
 pub use payment::Payment;
-pub use provider::{Charge, Found, Provider, ProviderError};
+pub use provider::{Charge, ChargesPage, Found, Listed, Provider, ProviderError};
 
 /// Runs the function until Lambda ends it.
 ///

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, error::Error};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use lambda_idempotency::{key::RecordKey, time::Timestamp};
+use lambda_idempotency::{compare::Day, key::RecordKey, time::Timestamp};
 use reqwest::{Client, StatusCode, Url, redirect::Policy};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -82,6 +82,29 @@ impl From<reqwest::Error> for ProviderError {
     fn from(error: reqwest::Error) -> Self {
         Self(causes(&error))
     }
+}
+
+/// A charge as the provider's list of a day has it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listed {
+    /// The provider's id of it.
+    pub id: String,
+    /// How much, in the currency's minor unit.
+    pub amount_cents: u64,
+    /// ISO 4217.
+    pub currency: String,
+    /// What became of it, where that is something else than a plain charge.
+    pub status: Option<String>,
+}
+
+/// A part of a day's charges.
+#[derive(Debug, Deserialize)]
+pub struct ChargesPage {
+    /// The charges, in the order in which they were made.
+    pub charges: Vec<Listed>,
+    /// After which charge the next page begins, if there is one.
+    pub next: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -166,6 +189,28 @@ impl Provider {
                 Decision::Declined => Found::Declined,
             })),
             StatusCode::NOT_FOUND if response.json::<Refusal>().await?.error == "no_such_charge" => Ok(None),
+            other => Err(ProviderError(format!("it answered {other}"))),
+        }
+    }
+
+    /// At most `limit` of the charges that were made on this day, after the one of id `after`.
+    ///
+    /// # Errors
+    /// Where the provider does not say.
+    pub async fn charges(
+        &self,
+        day: Day,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<ChargesPage, ProviderError> {
+        let mut url = self.charges_url();
+        url.query_pairs_mut().append_pair("day", &day.to_string()).append_pair("limit", &limit.to_string());
+        if let Some(after) = after {
+            url.query_pairs_mut().append_pair("after", after);
+        }
+        let response = self.client.get(url).send().await?;
+        match response.status() {
+            StatusCode::OK => Ok(response.json().await?),
             other => Err(ProviderError(format!("it answered {other}"))),
         }
     }

@@ -74,10 +74,10 @@ pub async fn run() -> Result<(), Error> {
     let handle = async |event: LambdaEvent<Event>| {
         let until = shell::until(&event.context);
         match event.payload.into() {
-            Trigger::Job(job, _) if job == "poll" => {
+            Trigger::Job(job) if job == "poll" => {
                 Ok(Reply::Polled(poll(store, reconciliation, until).await?))
             }
-            Trigger::Job(job, _) => Err(Error::from(format!("no such job: {job}"))),
+            Trigger::Job(job) => Err(Error::from(format!("no such job: {job}"))),
             Trigger::Messages(messages) | Trigger::Stream(messages) => {
                 let work = async |body: &str| receive(reconciliation, body).await;
                 Ok(Reply::Failures(shell::each_message(&messages, work).await))

@@ -28,15 +28,13 @@ pub struct Event {
     records: Vec<Box<RawValue>>,
     #[serde(default)]
     job: Option<String>,
-    #[serde(default)]
-    day: Option<String>,
 }
 
 /// What triggered the function.
 #[derive(Debug)]
 pub enum Trigger {
-    /// A schedule, with the name of its job, and a day where somebody named one.
-    Job(String, Option<String>),
+    /// A schedule, with the name of its job.
+    Job(String),
     /// A batch of messages of a queue.
     Messages(Vec<Box<RawValue>>),
     /// A batch of records of a table's stream.
@@ -46,7 +44,7 @@ pub enum Trigger {
 impl From<Event> for Trigger {
     fn from(event: Event) -> Self {
         match (event.job, event.records.first()) {
-            (Some(job), _) => Self::Job(job, event.day),
+            (Some(job), _) => Self::Job(job),
             (None, Some(first)) if is_message(first) => Self::Messages(event.records),
             (None, _) => Self::Stream(event.records),
         }

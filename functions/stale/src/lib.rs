@@ -64,11 +64,11 @@ impl Function<DynamoDbStore> {
     async fn handle(&self, event: Event, context: &Context, sweep: &Sweep) -> Result<BatchFailures, Error> {
         let until = shell::until(context);
         match event.into() {
-            Trigger::Job(job, _) if job == "sweep" => {
+            Trigger::Job(job) if job == "sweep" => {
                 self.sweep(sweep, SweepProgress::default(), until).await?;
                 Ok(BatchFailures::default())
             }
-            Trigger::Job(other, _) => Err(format!("no such job: {other}").into()),
+            Trigger::Job(other) => Err(format!("no such job: {other}").into()),
             Trigger::Messages(messages) => {
                 Ok(shell::each_message(&messages, async |body| self.check_one(body, sweep, until).await)
                     .await)

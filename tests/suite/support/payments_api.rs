@@ -101,7 +101,8 @@ impl PaymentsApi {
     }
 }
 
-fn provider(url: &str) -> Provider {
+/// A client of the provider at this URL.
+pub fn provider(url: &str) -> Provider {
     let config = Config {
         payments_table: String::new(),
         provider_url: url.parse().expect("a URL"),

@@ -1,0 +1,73 @@
+//! Why there is no report, by names that alarms and retries can tell apart.
+
+use std::{error::Error, io, iter};
+
+use lambda_idempotency::compare::CompareError;
+use lambda_runtime::Diagnostic;
+use payments::ProviderError;
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The input is none of this function's.
+    #[error("the input must be {{\"job\": \"compare\"}}, with a \"day\" or without")]
+    MalformedInput,
+    /// The input's day is none.
+    #[error("\"day\" must be a day such as 2026-11-20")]
+    MalformedDay,
+    /// The table of payments does not answer.
+    #[error("the table of payments could not be read to the end")]
+    Ledger(#[source] Box<dyn Error + Send + Sync>),
+    /// The provider does not answer.
+    #[error("the provider's charges could not be read to the end")]
+    Provider(#[source] ProviderError),
+    /// The provider's next page begins where the last one did.
+    #[error("the provider's charges have no end: a page is followed by itself")]
+    Endless,
+    /// There is no room for the entries of the day.
+    #[error("the entries of the day could not be kept in temporary files")]
+    Files(#[source] io::Error),
+    /// The report cannot be written.
+    #[error("the report could not be written")]
+    Report(#[source] Box<dyn Error + Send + Sync>),
+}
+
+impl Failure {
+    pub(crate) fn report(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Report(error.into())
+    }
+
+    /// What failed and what is behind it, for the log.
+    pub(crate) fn causes(&self) -> String {
+        let causes = iter::successors(self.source(), |cause| (*cause).source());
+        iter::once(self.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
+    }
+
+    /// What Lambda calls it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::MalformedInput => "MalformedInput",
+            Self::MalformedDay => "MalformedDay",
+            Self::Ledger(_) => "LedgerUnavailable",
+            Self::Provider(_) | Self::Endless => "ProviderUnavailable",
+            Self::Files(_) => "NoRoom",
+            Self::Report(_) => "ReportNotWritten",
+        }
+    }
+}
+
+impl From<CompareError<Failure>> for Failure {
+    fn from(error: CompareError<Failure>) -> Self {
+        match error {
+            CompareError::Side(_, failure) => failure,
+            CompareError::Spill(error) => Self::Files(error),
+            CompareError::Report(error) => Self::report(error),
+        }
+    }
+}
+
+impl From<Failure> for Diagnostic {
+    fn from(failure: Failure) -> Self {
+        Self { error_type: failure.name().to_owned(), error_message: failure.to_string() }
+    }
+}

@@ -1,0 +1,113 @@
+//! The two ledgers of a day, page by page, as one entry for each charge.
+
+use std::time::Duration;
+
+use futures_util::{Stream, TryStreamExt, stream};
+use lambda_idempotency::{
+    compare::{Day, Entry},
+    time::Clock,
+};
+use payments::{Ledger, Provider};
+use serde::{Deserialize, Serialize};
+
+use crate::Failure;
+
+/// How often a page is asked for, in all. With the waits between, it may be away for a second and a half; after that
+/// Lambda invokes the function anew.
+const TRIES: u32 = 5;
+
+/// The wait before the second try; each further one is twice as long.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+
+/// Charges a page: some 2 MB, and 200 calls for a million.
+const LIMIT: u32 = 5_000;
+
+/// What a charge is where nothing else became of it: the only state that a payment of ours has.
+const SUCCEEDED: &str = "succeeded";
+
+/// What both ledgers say of a charge.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Charged {
+    amount_cents: u64,
+    currency: String,
+    state: String,
+}
+
+struct Page<C> {
+    entries: Vec<Entry<Charged>>,
+    next: Option<C>,
+}
+
+/// Our payments.
+pub(crate) fn ours(
+    ledger: &Ledger,
+    day: Day,
+    clock: &dyn Clock,
+) -> impl Stream<Item = Result<Entry<Charged>, Failure>> {
+    pages(clock, async move |after| {
+        let page = ledger.of_day(day, after).await.map_err(Failure::Ledger)?;
+        let entries = page.payments.into_iter().map(|payment| Entry {
+            id: payment.charge_id,
+            value: Charged {
+                amount_cents: payment.amount_cents,
+                currency: payment.currency,
+                state: SUCCEEDED.to_owned(),
+            },
+        });
+        Ok(Page { entries: entries.collect(), next: page.next })
+    })
+}
+
+/// The provider's charges.
+pub(crate) fn theirs(
+    provider: &Provider,
+    day: Day,
+    clock: &dyn Clock,
+) -> impl Stream<Item = Result<Entry<Charged>, Failure>> {
+    pages(clock, async move |after: Option<String>| {
+        let page = provider.charges(day, after.as_deref(), LIMIT).await.map_err(Failure::Provider)?;
+        if page.next.is_some() && page.next == after {
+            return Err(Failure::Endless);
+        }
+        let entries = page.charges.into_iter().map(|charge| Entry {
+            id: charge.id,
+            value: Charged {
+                amount_cents: charge.amount_cents,
+                currency: charge.currency,
+                state: charge.status.unwrap_or_else(|| SUCCEEDED.to_owned()),
+            },
+        });
+        Ok(Page { entries: entries.collect(), next: page.next })
+    })
+}
+
+/// Every page from the first to the last, the entries of one in memory at a time.
+fn pages<C: Clone>(
+    clock: &dyn Clock,
+    fetch: impl AsyncFn(Option<C>) -> Result<Page<C>, Failure>,
+) -> impl Stream<Item = Result<Entry<Charged>, Failure>> {
+    // `None` after the last page; `Some(None)` before the first.
+    let pages = stream::try_unfold((Some(None), fetch), async |(after, fetch)| {
+        let Some(after) = after else { return Ok::<_, Failure>(None) };
+        let page = retried(clock, async || fetch(after.clone()).await).await?;
+        let entries = stream::iter(page.entries.into_iter().map(Ok));
+        Ok(Some((entries, (page.next.map(Some), fetch))))
+    });
+    pages.try_flatten()
+}
+
+async fn retried<T>(clock: &dyn Clock, ask: impl AsyncFn() -> Result<T, Failure>) -> Result<T, Failure> {
+    let mut wait = FIRST_WAIT;
+    for _ in 1..TRIES {
+        match ask().await {
+            Ok(page) => return Ok(page),
+            Err(error) => {
+                tracing::info!(name = error.name(), error = error.causes(), "a page is asked for again");
+            }
+        }
+        clock.sleep(wait).await;
+        wait *= 2;
+    }
+    ask().await
+}

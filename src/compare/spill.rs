@@ -1,0 +1,94 @@
+//! One side, spilled into files by a hash of its ids.
+
+use std::{
+    fs::File,
+    hash::{DefaultHasher, Hash, Hasher},
+    io::{self, BufRead, BufReader, BufWriter, Seek, Write},
+    iter,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::Entry;
+
+/// Into how many files: what memory holds is one part of this many, and both sides together open twice as many.
+const BUCKETS: u64 = 128;
+
+/// What is written at once. All buffers of both sides together are 4 MiB.
+const BUFFER: usize = 16 * 1024;
+
+/// The entries of a side, one a line.
+pub(super) struct Spill {
+    /// Files are made once they are needed, so that a quiet day takes few.
+    files: Vec<Option<BufWriter<File>>>,
+    entries: u64,
+}
+
+impl Spill {
+    pub(super) fn new() -> Self {
+        Self { files: iter::repeat_with(|| None).take(BUCKETS as usize).collect(), entries: 0 }
+    }
+
+    pub(super) const fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    pub(super) fn add<V: Serialize>(&mut self, entry: &Entry<V>) -> io::Result<()> {
+        let file = match &mut self.files[bucket_of(&entry.id)] {
+            Some(file) => file,
+            none => none.insert(BufWriter::with_capacity(BUFFER, tempfile::tempfile()?)),
+        };
+        serde_json::to_writer(&mut *file, entry)?;
+        file.write_all(b"\n")?;
+        self.entries += 1;
+        Ok(())
+    }
+
+    /// The buckets, in the same order on both sides.
+    pub(super) fn buckets(self) -> impl Iterator<Item = Bucket> {
+        self.files.into_iter().map(Bucket)
+    }
+}
+
+/// The same for the same id on both sides.
+fn bucket_of(id: &str) -> usize {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    (hasher.finish() % BUCKETS) as usize
+}
+
+/// The entries with the same hash.
+pub(super) struct Bucket(Option<BufWriter<File>>);
+
+impl Bucket {
+    /// From the first on. Its disk space is free again when they are dropped.
+    pub(super) fn entries(self) -> io::Result<Entries> {
+        let reader = match self.0 {
+            Some(writer) => {
+                let mut file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+                file.rewind()?;
+                Some(BufReader::with_capacity(BUFFER, file))
+            }
+            None => None,
+        };
+        Ok(Entries { reader, line: Vec::new() })
+    }
+}
+
+/// A bucket's entries, in the order in which they came.
+pub(super) struct Entries {
+    reader: Option<BufReader<File>>,
+    line: Vec<u8>,
+}
+
+impl Entries {
+    pub(super) fn next<V: DeserializeOwned>(&mut self) -> io::Result<Option<Entry<V>>> {
+        let Some(reader) = &mut self.reader else { return Ok(None) };
+        self.line.clear();
+        // JSON has no line break within: one in an id is written as an escape.
+        if reader.read_until(b'\n', &mut self.line)? == 0 {
+            return Ok(None);
+        }
+        Ok(Some(serde_json::from_slice(&self.line)?))
+    }
+}

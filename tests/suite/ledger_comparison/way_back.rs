@@ -1,0 +1,90 @@
+//! The way back from a charge of the provider's to its payment.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use lambda_idempotency::{
+    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    time::Timestamp,
+};
+use payments::{Found, Ledger, Payment, policy::CREATE_PAYMENT};
+
+use super::{DAY, payment, payments_table, provider::Provider};
+use crate::support::{
+    client::client,
+    embedded, on_each_store,
+    payments_api::{self, CHARGED_AT, PaymentsApi, order},
+};
+
+on_each_store!(a_payment_is_written_down_once_under_the_day_of_its_charge);
+
+// R30, T2
+async fn a_payment_is_written_down_once_under_the_day_of_its_charge(endpoint: &str) {
+    let (client, table) = (client(endpoint), payments_table(endpoint).await);
+    let ledger = Ledger::new(client.clone(), &table);
+    let (first, charged_at) = (payment("ch_1", 1999), Timestamp::from_millis(CHARGED_AT));
+    for _ in 0..2 {
+        ledger.add("acme", &first, charged_at).await.expect("it is there already, and the same");
+    }
+    let other = Payment { charge_id: "ch_2".to_owned(), ..first.clone() };
+    ledger.add("acme", &other, charged_at).await.expect_err("another charge under its id");
+
+    let items = client.scan().table_name(&table).send().await.unwrap().items.unwrap();
+    assert_eq!(items.len(), 1);
+    assert_eq!(items[0]["day"], AttributeValue::S(DAY.to_owned()));
+    assert_eq!(items[0]["charged_at"], AttributeValue::N(CHARGED_AT.to_string()));
+    let page = ledger.of_day(DAY.parse().unwrap(), None).await.unwrap();
+    assert_eq!((page.payments, page.next.is_none()), (vec![first], true));
+}
+
+// R14, R29
+#[tokio::test]
+async fn a_charge_that_is_found_later_leads_to_the_very_same_answer() {
+    let endpoint = embedded::endpoint();
+    let provider = Provider::start().await;
+    let api = PaymentsApi::with_ledger(endpoint, &provider.url, &payments_table(endpoint).await).await;
+    let paid = api.pay("acme", "order-1", order("tok")).await;
+    let refused = api.pay("acme", "order-2", order("declined")).await;
+    let [(first, metadata), (second, _)] = &provider.orders()[..] else { panic!("two orders") };
+
+    let record = metadata["record"].as_str().and_then(|way| BASE64_URL_SAFE_NO_PAD.decode(way).ok()).unwrap();
+    let record = RecordKey::from_partition_key(std::str::from_utf8(&record).unwrap()).unwrap();
+    let expected = RecordKey::new(
+        Tenant::parse("acme").unwrap(),
+        OperationName::parse(CREATE_PAYMENT).unwrap(),
+        IdempotencyKey::parse("order-1").unwrap(),
+    );
+    assert_eq!(record, expected);
+
+    let client = payments_api::provider(&provider.url);
+    let Some(Found::Charged(charge)) = client.find(first).await.unwrap() else { panic!("charged") };
+    assert_eq!(charge.created_at, Timestamp::from_millis(CHARGED_AT));
+    let id = paid.json()["id"].as_str().and_then(|id| Some(id.strip_prefix("pay_")?.to_owned())).unwrap();
+    let (status, headers, body) = payments::created(&Payment::of(&charge, &id).unwrap());
+    assert_eq!((status, &body[..]), (paid.status, &paid.body[..]));
+    for (name, value) in &headers {
+        assert_eq!(paid.header(name), Some(&**value), "{name}");
+    }
+
+    assert_eq!(client.find(second).await.unwrap(), Some(Found::Declined));
+    let (status, headers, body) = payments::declined();
+    assert_eq!((status, &body[..]), (refused.status, &refused.body[..]));
+    assert_eq!(headers, [("content-type".to_owned(), "application/problem+json".to_owned())]);
+    assert_eq!(refused.header("content-type"), Some("application/problem+json"));
+}
+
+// R28, R29
+#[tokio::test]
+async fn only_a_provider_that_says_so_knows_of_no_charge() {
+    let provider = Provider::start().await;
+    let client = payments_api::provider(&provider.url);
+    assert_eq!(client.find("never-seen").await.unwrap(), None);
+    // Whatever else answers: a proxy's 404, a failure, another document.
+    for key in ["answer-404", "answer-410", "answer-500", "answer-200", "answer-302"] {
+        let failed = client.find(key).await.expect_err(key);
+        assert!(
+            !format!("{failed} {failed:?}").contains("MARK"),
+            "{failed:?} repeats what the provider said"
+        );
+    }
+    payments_api::provider("http://127.0.0.1:1").find("never-seen").await.expect_err("nobody is there");
+}
