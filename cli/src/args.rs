@@ -16,7 +16,7 @@ Exit codes:
   0  done
   1  an error, or not confirmed
   2  wrong usage
-  3  the record is not as expected: nothing was changed";
+  3  the record is not as expected: nothing was changed; or two ledgers differ";
 
 /// Looks up, settles and cleans up idempotency records.
 #[derive(Parser)]
@@ -75,6 +75,8 @@ pub enum Command {
     Sweep(Sweep),
     /// Move dead letters back to the queues that they came from
     Redrive(Redrive),
+    /// Compare two ledgers, files of JSON lines with an `id` in each
+    Compare(Compare),
     /// Print a script that completes this command line in a shell
     Completions { shell: Shell },
 }
@@ -233,6 +235,14 @@ pub struct Redrive {
     pub sqs_endpoint_url: Option<String>,
     #[command(flatten)]
     pub change: ChangeArgs,
+}
+
+#[derive(Args)]
+pub struct Compare {
+    /// Our ledger
+    pub ours: PathBuf,
+    /// Theirs
+    pub theirs: PathBuf,
 }
 
 /// What stands in an audit line: one line of text that says something.

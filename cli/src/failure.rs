@@ -45,6 +45,8 @@ impl fmt::Display for Failure {
     }
 }
 
+impl Error for Failure {}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::from_error(&error)

@@ -2,6 +2,7 @@
 
 mod args;
 mod change;
+mod compare;
 mod context;
 mod failure;
 mod forget;
@@ -23,6 +24,7 @@ use tracing_subscriber::EnvFilter;
 use args::{Cli, Command};
 use context::Context;
 use failure::Failure;
+use output::Screen;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -50,6 +52,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Settle(args) => settle::run(&global, &args).await,
         Command::ForgetResponse(args) => forget::run(&global, &args).await,
         Command::Sweep(args) => sweep::run(&Context::open(&global).await?, &args).await,
+        Command::Compare(args) => compare::run(&Screen::new(global.output), &args).await,
         Command::Redrive(args) => redrive::run(&global, &args).await,
     }
 }

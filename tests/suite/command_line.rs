@@ -322,3 +322,30 @@ async fn a_record_that_was_put_there_by_others_is_shown_as_it_is() {
     let by_parts = ["show", "-t", "ten#ant", "-o", "create-payment", "a key # with = all"];
     assert_eq!(table.cli.json(&by_parts).await, shown);
 }
+
+// R30
+#[tokio::test]
+async fn two_ledgers_in_files_are_compared_line_by_line() {
+    let cli = CommandLine::new(embedded::endpoint(), "no-such-table");
+    let (_ours, ours) = answer(concat!(
+        r#"{"id":"a","amount":1,"x":{"p":1,"q":2}}"#,
+        "\n",
+        r#"{"id":"b","amount":9007199254740993}"#
+    ));
+    let (_theirs, theirs) = answer(concat!(
+        r#"{"id":"b","amount":9007199254740992}"#,
+        "\n\n",
+        r#"{"x":{"q":2,"p":1},"amount":1,"id":"a"}"#
+    ));
+    let ran = cli.run(&["compare", &ours, &theirs, "--output", "json"]).await;
+    assert_eq!((ran.code, ran.stderr.lines().count()), (Some(3), 1), "{ran:?}");
+    let lines: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [difference, summary] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!((&difference["difference"], &difference["id"]), (&json!("differs"), &json!("b")));
+    assert_eq!((&summary["summary"]["equal"], &summary["summary"]["differs"]), (&json!(1), &json!(1)));
+    let ran = cli.run(&["compare", &ours, &ours]).await;
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+
+    let (_broken, broken) = answer("{\"id\":\"a\"}\n{\"id\":1}\n");
+    cli.run(&["compare", &ours, &broken]).await.assert_refused(1, "line 2");
+}

@@ -1,0 +1,97 @@
+//! `compare`: two ledgers in files of JSON lines.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::Path,
+};
+
+use comfy_table::Cell;
+use futures_util::stream;
+use lambda_idempotency::{
+    compare::{CompareError, Difference, Entry, Side, Summary, compare},
+    key::OperationName,
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::{args::Compare, failure::Failure, output::Screen};
+
+type Fields = Map<String, Value>;
+
+/// A line of a file: an object with an `id`; everything else in it is what is compared.
+#[derive(Deserialize)]
+struct Line {
+    id: String,
+    #[serde(flatten)]
+    fields: Fields,
+}
+
+pub async fn run(screen: &Screen, args: &Compare) -> Result<(), Failure> {
+    // Names the counters, which nobody collects here.
+    let name = OperationName::parse("ledger").map_err(|error| Failure::from_error(&error))?;
+    let (ours, theirs) = (entries(&args.ours)?, entries(&args.theirs)?);
+    let found = |difference: Difference<'_, Fields>| print(screen, &difference);
+    let compared = compare(&name, stream::iter(ours), stream::iter(theirs), found).await;
+    let summary = compared.map_err(|error| match error {
+        // The line says which file it is.
+        CompareError::Side(_, error) => error,
+        error => Failure::Error(format!("{error}: {}", cause(&error))),
+    })?;
+    print_summary(screen, &summary)?;
+    if summary.agrees() { Ok(()) } else { Err(Failure::NotAsExpected("the ledgers differ".into())) }
+}
+
+/// The lines of a file, one after the other.
+fn entries(path: &Path) -> Result<impl Iterator<Item = Result<Entry<Fields>, Failure>> + use<'_>, Failure> {
+    let wrong = move |what: String| Failure::Error(format!("{}: {what}", path.display()));
+    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+    let numbered = BufReader::new(file).lines().zip(1_u64..);
+    Ok(numbered.filter(|(line, _)| !line.as_ref().is_ok_and(|line| line.trim().is_empty())).map(
+        move |(line, number)| {
+            let line = line.map_err(|error| wrong(error.to_string()))?;
+            let Line { id, fields } = serde_json::from_str(&line)
+                .map_err(|error| wrong(format!("line {number} is no entry of a ledger: {error}")))?;
+            Ok(Entry { id, value: fields })
+        },
+    ))
+}
+
+fn print(screen: &Screen, difference: &Difference<'_, Fields>) -> io::Result<()> {
+    let text = |fields: &Fields| serde_json::to_string(fields);
+    let line = if screen.is_json() {
+        serde_json::to_string(difference)?
+    } else {
+        match difference {
+            Difference::OnlyOurs { id, ours } => format!("only ours    {id}  {}", text(ours)?),
+            Difference::OnlyTheirs { id, theirs } => format!("only theirs  {id}  {}", text(theirs)?),
+            Difference::Differs { id, ours, theirs } => {
+                format!("differs      {id}  ours {}  theirs {}", text(ours)?, text(theirs)?)
+            }
+            Difference::Duplicate { id, side, value } => {
+                let side = if *side == Side::Ours { "ours" } else { "theirs" };
+                format!("twice        {id}  {side} {}", text(value)?)
+            }
+        }
+    };
+    screen.print(&line).map_err(io::Error::other)
+}
+
+fn print_summary(screen: &Screen, summary: &Summary) -> Result<(), Failure> {
+    if screen.is_json() {
+        return screen.print_json(&json!({ "summary": summary }), true);
+    }
+    screen.print_table(&screen.fields(vec![
+        ("ours", Cell::new(summary.ours)),
+        ("theirs", Cell::new(summary.theirs)),
+        ("equal", Cell::new(summary.equal)),
+        ("only ours", Cell::new(summary.only_ours)),
+        ("only theirs", Cell::new(summary.only_theirs)),
+        ("differ", Cell::new(summary.differs)),
+        ("twice", Cell::new(summary.duplicates)),
+    ]))
+}
+
+fn cause(error: &dyn std::error::Error) -> String {
+    error.source().map(ToString::to_string).unwrap_or_default()
+}
