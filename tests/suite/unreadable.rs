@@ -70,6 +70,10 @@ async fn an_item_with_a_missing_or_malformed_attribute_is_unreadable_and_never_r
                 damaged.push(Some(text("nonsense")));
             }
             for damage in damaged {
+                // The index takes nothing but a number there.
+                if name == "reconcile_at" && damage.is_some() {
+                    continue;
+                }
                 // Older records do without.
                 if name == "asked" && damage.is_none() {
                     continue;
