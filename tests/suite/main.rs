@@ -30,6 +30,7 @@ mod readme;
 mod reconciliation;
 mod replays;
 mod request_bodies;
+mod rest;
 mod secrecy;
 mod stale_records;
 mod start_up;

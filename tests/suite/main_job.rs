@@ -22,9 +22,15 @@ const UNKNOWN: (u16, &str) = (409, "outcome-unknown");
 const CRASHED: (u16, &str) = (502, "");
 const SENT_AWAY: (u16, &str) = (504, "");
 
+/// A cloud in which nobody finds out what is unknown: `rest` shows how that ends.
+async fn still(endpoint: &str, variables: &[(&str, &str)]) -> LocalCloud {
+    let never = [("POLL_MS", "86400000"), ("SWEEP_MS", "86400000")];
+    LocalCloud::on(endpoint, &[&never, variables].concat()).await
+}
+
 // R38, T20
 async fn of_a_hundred_identical_requests_through_four_processes_one_charges(endpoint: &str) {
-    let cloud = LocalCloud::on(endpoint, &[("ENVIRONMENTS", "4")]).await;
+    let cloud = still(endpoint, &[("ENVIRONMENTS", "4")]).await;
     // Four different payments at once bring up four processes.
     let warm = ["w1", "w2", "w3", "w4"].map(|key| cloud.pay(key, "tok_slow_300"));
     assert!(join_all(warm).await.iter().all(|answer| answer.status == 201));
@@ -51,7 +57,7 @@ async fn of_a_hundred_identical_requests_through_four_processes_one_charges(endp
 
 // R39, T4
 async fn a_worker_that_dies_after_the_charge_leaves_one_charge_and_an_unknown(endpoint: &str) {
-    let cloud = LocalCloud::on(endpoint, &[]).await;
+    let cloud = still(endpoint, &[]).await;
     assert_eq!(cloud.pay("order-1", "tok_crash_after").await.told(), CRASHED);
     assert_eq!(cloud.pay("order-1", "tok_crash_after").await.told(), IN_FLIGHT);
     let answer = cloud.retry_past("order-1", "tok_crash_after", &[IN_FLIGHT]).await;
@@ -63,7 +69,7 @@ async fn a_worker_that_dies_after_the_charge_leaves_one_charge_and_an_unknown(en
 
 // R39
 async fn a_worker_that_dies_before_the_charge_leaves_no_charge_and_an_unknown(endpoint: &str) {
-    let cloud = LocalCloud::on(endpoint, &[]).await;
+    let cloud = still(endpoint, &[]).await;
     assert_eq!(cloud.pay("order-1", "tok_crash_before").await.told(), CRASHED);
     let answer = cloud.retry_past("order-1", "tok_crash_before", &[IN_FLIGHT]).await;
     assert_eq!(answer.told(), UNKNOWN);
@@ -72,7 +78,7 @@ async fn a_worker_that_dies_before_the_charge_leaves_no_charge_and_an_unknown(en
 
 // R39
 async fn a_worker_that_is_killed_during_the_charge_leaves_one_charge_and_an_unknown(endpoint: &str) {
-    let cloud = LocalCloud::on(endpoint, &[("PROVIDER_TIMEOUT_MS", "2500")]).await;
+    let cloud = still(endpoint, &[("PROVIDER_TIMEOUT_MS", "2500")]).await;
     let kill = async {
         // The record is there before the charge begins.
         while cloud.state("order-1").await != "in_progress" {}
@@ -92,7 +98,7 @@ async fn a_worker_that_is_killed_during_the_charge_leaves_one_charge_and_an_unkn
 
 // R15, R40
 async fn an_answer_that_is_lost_leaves_an_unknown_and_no_second_charge(endpoint: &str) {
-    let cloud = LocalCloud::on(endpoint, &[]).await;
+    let cloud = still(endpoint, &[]).await;
     for (card, charges) in [("tok_timeout_charged", 1), ("tok_timeout_not_charged", 0)] {
         assert_eq!(cloud.pay(card, card).await.told(), (504, "charge-unknown"));
         assert_eq!(cloud.pay(card, card).await.told(), UNKNOWN);
@@ -103,7 +109,7 @@ async fn an_answer_that_is_lost_leaves_an_unknown_and_no_second_charge(endpoint:
 
 // R10, R15
 async fn a_refused_connection_is_no_charge_and_the_next_retry_runs(endpoint: &str) {
-    let cloud = LocalCloud::on(endpoint, &[]).await;
+    let cloud = still(endpoint, &[]).await;
     for _ in 0..2 {
         assert_eq!(cloud.pay("order-1", "tok_refused").await.told(), (503, "provider-away"));
         assert_eq!(cloud.state("order-1").await, "failed_retryable");
@@ -113,7 +119,7 @@ async fn a_refused_connection_is_no_charge_and_the_next_retry_runs(endpoint: &st
 
 // T18
 async fn a_panic_is_an_unknown(endpoint: &str) {
-    let cloud = LocalCloud::on(endpoint, &[]).await;
+    let cloud = still(endpoint, &[]).await;
     for (card, charges) in [("tok_panic_before", 0), ("tok_panic_after", 1), ("tok_error", 1)] {
         assert_eq!(cloud.pay(card, card).await.status, 500, "{card}");
         assert_eq!(cloud.pay(card, card).await.told(), UNKNOWN, "{card}");
@@ -123,7 +129,7 @@ async fn a_panic_is_an_unknown(endpoint: &str) {
 
 // T21, T31
 async fn a_client_that_the_gateway_sent_away_gets_the_answer_later(endpoint: &str) {
-    let cloud = LocalCloud::on(endpoint, &[("GATEWAY_TIMEOUT_MS", "400")]).await;
+    let cloud = still(endpoint, &[("GATEWAY_TIMEOUT_MS", "400")]).await;
     let card = "tok_slow_800";
     assert_eq!(cloud.pay("order-1", card).await.told(), SENT_AWAY);
     let answer = cloud.retry_past("order-1", card, &[IN_FLIGHT, SENT_AWAY]).await;

@@ -86,6 +86,15 @@ impl LocalCloud {
         }
     }
 
+    /// Waits until this is so.
+    pub async fn until(&self, so: impl AsyncFn() -> bool, what: &str) {
+        let give_up = Instant::now() + PATIENCE;
+        while !so().await {
+            assert!(Instant::now() < give_up, "in time: {what}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// What was charged with this card.
     pub async fn charged(&self, source: &str) -> usize {
         self.charges().await.iter().filter(|charge| charge.source == source).count()

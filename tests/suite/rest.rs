@@ -1,0 +1,154 @@
+//! Every crash comes to rest: nobody retries, and yet each record ends as what really happened.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::{local_cloud::LocalCloud, on_each_store};
+
+on_each_store!(
+    a_lost_answer_becomes_the_true_charge_without_a_retry,
+    an_answer_lost_before_the_charge_becomes_retryable_and_the_next_retry_runs,
+    workers_that_died_are_found_and_what_they_did_is_found_out,
+    a_worker_killed_during_the_charge_comes_to_rest_as_charged,
+    the_providers_word_comes_before_any_question,
+    an_outcome_that_nobody_knows_comes_to_people,
+);
+
+const UNKNOWN: (u16, &str) = (409, "outcome-unknown");
+const NEVER: &str = "86400000";
+
+/// With short spans, and with the stream, the queues and the schedules at work.
+async fn cloud(endpoint: &str, variables: &[(&str, &str)]) -> LocalCloud {
+    let quick = [
+        ("FUNCTION_TIMEOUT_MS", "2500"),
+        ("WINDOW_MS", "200"),
+        ("POLL_MS", "200"),
+        ("SWEEP_MS", NEVER),
+        ("RECONCILE_FIRST_MS", "100"),
+        ("RECONCILE_LONGEST_MS", "500"),
+        ("NOT_FOUND_GRACE_MS", "2000"),
+    ];
+    LocalCloud::on(endpoint, &[&quick, variables].concat()).await
+}
+
+/// Waits, without a retry, until the operation is in this state.
+async fn rests(cloud: &LocalCloud, key: &str, state: &str) {
+    cloud.until(async || cloud.state(key).await == state, &format!("{key} becomes {state}")).await;
+}
+
+/// Both ledgers say the same of today, as the function that compares them finds.
+async fn ledgers_agree(cloud: &LocalCloud, charges: usize) {
+    assert_eq!(cloud.charges().await.len(), charges);
+    let today = lambda_idempotency::compare::Day::of(std::time::SystemTime::now().into());
+    let compare = cloud.post("/2015-03-31/functions/compare/invocations");
+    let answer = compare.json(&json!({ "job": "compare", "day": today.to_string() })).send().await.unwrap();
+    let summary: Value = answer.json().await.unwrap();
+    for (name, number) in [("only_ours", 0), ("only_theirs", 0), ("differs", 0)] {
+        assert_eq!(summary[name], number, "{summary}");
+    }
+    assert_eq!(summary["theirs"], charges, "{summary}");
+}
+
+// R28, R29, R40
+async fn a_lost_answer_becomes_the_true_charge_without_a_retry(endpoint: &str) {
+    let cloud = cloud(endpoint, &[]).await;
+    assert_eq!(cloud.pay("k", "tok_timeout_charged").await.told(), (504, "charge-unknown"));
+    rests(&cloud, "k", "completed").await;
+    let charge = cloud.charges().await.remove(0);
+    let answer = cloud.pay("k", "tok_timeout_charged").await;
+    let payment: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!((answer.status, answer.replayed, &payment["chargeId"]), (201, true, &json!(charge.id)));
+    assert_eq!(answer.location, Some(format!("/payments/{}", payment["id"].as_str().unwrap())));
+    ledgers_agree(&cloud, 1).await;
+}
+
+// R28, R29
+async fn an_answer_lost_before_the_charge_becomes_retryable_and_the_next_retry_runs(endpoint: &str) {
+    let cloud = cloud(endpoint, &[]).await;
+    let card = "tok_timeout_not_charged";
+    assert_eq!(cloud.pay("k", card).await.told(), (504, "charge-unknown"));
+    assert_eq!(cloud.pay("k", card).await.told(), UNKNOWN);
+    rests(&cloud, "k", "failed_retryable").await;
+    // It runs: the answer is lost anew, and is no replay.
+    assert_eq!(cloud.pay("k", card).await.told(), (504, "charge-unknown"));
+    ledgers_agree(&cloud, 0).await;
+}
+
+// R19, R39
+async fn workers_that_died_are_found_and_what_they_did_is_found_out(endpoint: &str) {
+    let cloud = cloud(endpoint, &[]).await;
+    let cards = [
+        ("tok_crash_after", "completed"),
+        ("tok_crash_before", "failed_retryable"),
+        ("tok_panic_after", "completed"),
+        ("tok_panic_before", "failed_retryable"),
+        ("tok_error", "completed"),
+    ];
+    for (card, _) in cards {
+        assert!(cloud.pay(card, card).await.status >= 500, "{card}");
+    }
+    for (card, state) in cards {
+        rests(&cloud, card, state).await;
+    }
+    assert_eq!(cloud.pay("tok_crash_after", "tok_crash_after").await.told(), (201, ""));
+    ledgers_agree(&cloud, 3).await;
+}
+
+// R39, T4
+async fn a_worker_killed_during_the_charge_comes_to_rest_as_charged(endpoint: &str) {
+    let cloud = cloud(endpoint, &[("PROVIDER_TIMEOUT_MS", "2000")]).await;
+    let kill = async {
+        while cloud.state("k").await != "in_progress" {}
+        for process in cloud.environments().await {
+            Command::new("kill").args(["-9", &process.to_string()]).status().expect("kill is there");
+        }
+    };
+    let (answer, ()) = tokio::join!(cloud.pay("k", "tok_slow_1500"), kill);
+    assert_eq!(answer.status, 502);
+    rests(&cloud, "k", "completed").await;
+    ledgers_agree(&cloud, 1).await;
+}
+
+// R29, T32
+async fn the_providers_word_comes_before_any_question(endpoint: &str) {
+    let cloud = cloud(endpoint, &[("POLL_MS", NEVER)]).await;
+    cloud.pay("fine", "tok_ok").await;
+    cloud.pay("lost", "tok_timeout_charged").await;
+    assert_eq!(cloud.state("lost").await, "unknown");
+    let deliver =
+        async || -> Value { cloud.post("/provider/deliver").send().await.unwrap().json().await.unwrap() };
+    assert_eq!(deliver().await, json!({ "delivered": 2, "held": 0 }));
+    assert_eq!(cloud.state("lost").await, "completed");
+    assert_eq!(cloud.pay("lost", "tok_timeout_charged").await.told(), (201, ""));
+    ledgers_agree(&cloud, 2).await;
+}
+
+// R29
+async fn an_outcome_that_nobody_knows_comes_to_people(endpoint: &str) {
+    // Nobody listens on port 1.
+    let away = [("FUNCTION_PROVIDER_URL", "http://127.0.0.1:1"), ("RECONCILE_ASKS", "3")];
+    let cloud = cloud(endpoint, &away).await;
+    // The charge never left, which the function knows; so its process must die to leave a doubt.
+    assert_eq!(cloud.pay("k", "tok_crash_before").await.status, 502);
+    let queues = aws_config::SdkConfig::builder()
+        .behavior_version(aws_config::BehaviorVersion::latest())
+        .endpoint_url(cloud.queues())
+        .region(aws_config::Region::new("eu-central-1"))
+        .credentials_provider(aws_credential_types::provider::SharedCredentialsProvider::new(
+            aws_credential_types::Credentials::new("tests", "tests", None, None, "tests"),
+        ))
+        .build();
+    let queues = aws_sdk_sqs::Client::new(&queues);
+    let all = queues.list_queues().send().await.unwrap().queue_urls.unwrap();
+    let url = all.iter().find(|url| url.ends_with("dead-letters")).expect("there are dead letters");
+    let letter = async || {
+        let received = queues.receive_message().queue_url(url).visibility_timeout(0).send().await.unwrap();
+        received.messages.and_then(|mut messages| messages.pop()?.body)
+    };
+    cloud.until(async || letter().await.is_some(), "a dead letter comes").await;
+    let letter: Value = serde_json::from_str(&letter().await.unwrap()).unwrap();
+    assert_eq!((&letter["kind"], &letter["key"]), (&json!("ask"), &json!("acme#create-payment#k")));
+    rests(&cloud, "k", "unknown").await;
+    assert_eq!(cloud.pay("k", "tok_crash_before").await.told(), UNKNOWN);
+}
