@@ -13,12 +13,13 @@
 //! | [`record`] | the record, its states, and every way from one to the next, as pure functions |
 //! | [`store`] | where records live: DynamoDB, memory, S3 for large bodies; and the suite that stores must pass |
 //! | [`key`], [`fingerprint`] | who asks for what |
+//! | [`key_age`] | when a key was made, and which are too old |
 //! | [`lease`], [`time`] | how long a worker owns a record, by which clock |
 //! | [`reconcile`] | finds out what is unknown, and settles it |
 //! | [`stale`] | finds records whose worker died: netting of stream records, checks, a sweep |
 //! | [`queue`] | where work goes that is to be done later: SQS, memory |
 //! | [`compare`] | two ledgers of a day, compared |
-//! | [`signature`] | signatures with a time stamp, for webhooks |
+//! | [`signature`] | signatures with a time stamp, for webhooks and keys |
 //! | [`metrics`] | what is counted |
 //!
 //! Data flows one way: `http` → `executor` → `store` and `record`; nothing in `record` knows of the others.
@@ -45,6 +46,7 @@ pub mod executor;
 pub mod fingerprint;
 pub mod http;
 pub mod key;
+pub mod key_age;
 pub mod lease;
 pub mod metrics;
 pub mod policy;

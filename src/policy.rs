@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use crate::{fingerprint::FingerprintRule, key::OperationName};
+use crate::{
+    fingerprint::FingerprintRule,
+    key::OperationName,
+    key_age::{KeyTime, OldestKey},
+};
 
 /// How long a completed answer is kept: the window that Stripe documents, and the least that a client on a bad
 /// network can be expected to retry within.
@@ -86,6 +90,7 @@ pub struct Operation {
     while_in_flight: WhileInFlight,
     server_errors: Option<ServerErrors>,
     minimum_key_length: usize,
+    oldest_key: Option<OldestKey>,
     rule: FingerprintRule,
     former_rules: Vec<FingerprintRule>,
 }
@@ -110,6 +115,7 @@ impl Operation {
             while_in_flight: WhileInFlight::default(),
             server_errors: None,
             minimum_key_length: 1,
+            oldest_key: None,
             rule: FingerprintRule::new(),
             former_rules: Vec::new(),
         }
@@ -193,6 +199,28 @@ impl Operation {
         self
     }
 
+    /// Refuses keys that were made longer ago than `bound`, before anything is asked of the store: a retry that comes when
+    /// its answer is no longer kept, or to a table that has forgotten it, does not run again.
+    ///
+    /// Keys that do not say when they were made are refused too, so begin once all clients send such keys. Choose the
+    /// bound as long as clients retry: later they get no replay any more, and have to look the outcome up.
+    ///
+    /// The answers must be kept for `bound` and twice [`CLOCK_SKEW`](crate::record::CLOCK_SKEW) at least
+    /// ([`key_age`](crate::key_age) says why); [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
+    ///
+    /// # Panics
+    /// Where `bound` is zero: every key would be too old.
+    #[must_use]
+    pub fn refuse_older_than(mut self, bound: Duration, time: KeyTime) -> Self {
+        assert!(
+            !bound.is_zero(),
+            "operation {:?}: refuse_older_than(0) would take no key",
+            self.name.as_str()
+        );
+        self.oldest_key = Some(OldestKey { bound, time });
+        self
+    }
+
     /// How requests become fingerprints.
     #[must_use]
     pub fn fingerprint(mut self, rule: FingerprintRule) -> Self {
@@ -255,6 +283,10 @@ impl Operation {
 
     pub(crate) fn shortest_key(&self) -> usize {
         self.minimum_key_length
+    }
+
+    pub(crate) fn oldest_key(&self) -> Option<&OldestKey> {
+        self.oldest_key.as_ref()
     }
 
     pub(crate) fn rule(&self) -> &FingerprintRule {

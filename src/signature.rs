@@ -47,6 +47,12 @@ pub enum SignatureError {
     /// It is not written as `t=…,v1=…`.
     #[error("the signature is malformed")]
     Malformed,
+    /// It has more than one `t`: which of them counts?
+    #[error("the signature has more than one time")]
+    TimeRepeated,
+    /// It has no `v1`.
+    #[error("the signature has no scheme that is known")]
+    Unsigned,
     /// It is older than the tolerance.
     #[error("the signature is too old")]
     TooOld,
@@ -82,7 +88,7 @@ impl Secrets {
         format!("t={seconds},v1={hex}")
     }
 
-    /// Checks a signature, in constant time; gives the time at which it was made.
+    /// Checks a signature, in constant time, and its age; gives the time at which it was made.
     pub fn verify(
         &self,
         signature: &str,
@@ -90,27 +96,8 @@ impl Secrets {
         now: Timestamp,
         tolerance: Duration,
     ) -> Result<Timestamp, SignatureError> {
-        let (mut time, mut digests) = (None, Vec::new());
-        for part in signature.split(',') {
-            match part.trim().split_once('=').ok_or(SignatureError::Malformed)? {
-                ("t", seconds) if time.is_none() && seconds.bytes().all(|byte| byte.is_ascii_digit()) => {
-                    time = Some(seconds.parse::<u64>().map_err(|_| SignatureError::Malformed)?);
-                }
-                ("t", _) => return Err(SignatureError::Malformed),
-                ("v1", hex) => digests.extend(unhex(hex)),
-                _ => {}
-            }
-        }
-        let seconds = time.ok_or(SignatureError::Malformed)?;
-        let made_at = Timestamp::from_secs(seconds);
-        let matches = |keyed: &Hmac<Sha256>, digest: &Vec<u8>| {
-            let keyed = keyed.clone().chain_update(format!("{seconds}.")).chain_update(payload);
-            keyed.verify_slice(digest).is_ok()
-        };
         // Before its age: only what is authentic has one.
-        if !self.0.iter().any(|keyed| digests.iter().any(|digest| matches(keyed, digest))) {
-            return Err(SignatureError::Mismatch);
-        }
+        let made_at = self.authenticate(signature, payload)?;
         if made_at.plus(tolerance) < now {
             return Err(SignatureError::TooOld);
         }
@@ -118,6 +105,35 @@ impl Secrets {
             return Err(SignatureError::Future);
         }
         Ok(made_at)
+    }
+
+    /// The time at which an authentic signature was made, however long ago.
+    pub(crate) fn authenticate(&self, signature: &str, payload: &[u8]) -> Result<Timestamp, SignatureError> {
+        let (mut time, mut digests) = (None, Vec::new());
+        for part in signature.split(',') {
+            match part.trim().split_once('=').ok_or(SignatureError::Malformed)? {
+                ("t", seconds) if time.is_none() && seconds.bytes().all(|byte| byte.is_ascii_digit()) => {
+                    time = Some(seconds.parse::<u64>().map_err(|_| SignatureError::Malformed)?);
+                }
+                ("t", _) if time.is_some() => return Err(SignatureError::TimeRepeated),
+                ("t", _) => return Err(SignatureError::Malformed),
+                // What is no digest is as long as none, and matches nothing.
+                ("v1", hex) => digests.push(unhex(hex).unwrap_or_default()),
+                _ => {}
+            }
+        }
+        let seconds = time.ok_or(SignatureError::Malformed)?;
+        if digests.is_empty() {
+            return Err(SignatureError::Unsigned);
+        }
+        let matches = |keyed: &Hmac<Sha256>, digest: &Vec<u8>| {
+            let keyed = keyed.clone().chain_update(format!("{seconds}.")).chain_update(payload);
+            keyed.verify_slice(digest).is_ok()
+        };
+        if !self.0.iter().any(|keyed| digests.iter().any(|digest| matches(keyed, digest))) {
+            return Err(SignatureError::Mismatch);
+        }
+        Ok(Timestamp::from_secs(seconds))
     }
 }
 
@@ -184,8 +200,16 @@ mod tests {
 
     #[test]
     fn what_is_no_signature_is_malformed() {
-        for text in ["", "t", "v1=00", "t=,v1=00", "t=+1,v1=00", "t=1,t=1", "t=99999999999999999999"] {
+        for text in ["", "t", "v1=00", "t=,v1=00", "t=+1,v1=00", "t=99999999999999999999,v1=00"] {
             assert_eq!(verified(OLD, text, b"", NOW), Err(SignatureError::Malformed), "{text}");
+        }
+        let signed = secrets(OLD).sign(NOW, b"");
+        let (_, digest) = signed.split_once(',').unwrap();
+        for text in [format!("t=1,{signed}"), format!("{signed},{signed}"), format!("{signed},t=")] {
+            assert_eq!(verified(OLD, &text, b"", NOW), Err(SignatureError::TimeRepeated), "{text}");
+        }
+        for text in ["t=1", "t=1,v0=00", &format!("t=1800000000,{}", digest.replace("v1", "v2"))] {
+            assert_eq!(verified(OLD, text, b"", NOW), Err(SignatureError::Unsigned), "{text}");
         }
         assert_eq!(verified(OLD, "t=1,v1=zz", b"", NOW), Err(SignatureError::Mismatch));
     }
@@ -201,6 +225,13 @@ mod tests {
         #[test]
         fn no_text_is_taken_for_a_signature(text in "\\PC{0,80}", payload: Vec<u8>) {
             prop_assert!(verified(OLD, &text, &payload, NOW).is_err());
+        }
+
+        #[test]
+        fn nothing_that_looks_like_a_signature_is_taken_for_one(
+            parts in proptest::collection::vec("(t|v1|v0| t)?=?[0-9a-zA-Zé]{0,66}|t=[0-9]{1,21}|v1=[0-9a-f]{64}", 0..6),
+        ) {
+            prop_assert!(verified(OLD, &parts.join(","), b"body", NOW).is_err());
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The `Idempotency-Key` header: parsed once, into a key or the reason why it is none.
+//! The `Idempotency-Key` header: parsed once, into a key or the reason why it is none. And the time beside it.
 
 use http::HeaderMap;
 use sfv::{BareItem, Item, List, Parser};
 
-use super::IDEMPOTENCY_KEY;
+use super::{IDEMPOTENCY_KEY, IDEMPOTENCY_TIMESTAMP};
 use crate::key::{IdempotencyKey, KeyError};
 
 /// How the key may be written.
@@ -124,6 +124,13 @@ fn bare(value: &[u8]) -> Result<String, KeyHeaderError> {
         Ok(text) if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(text.to_owned()),
         _ => Err(KeyHeaderError::Character),
     }
+}
+
+/// The one `Idempotency-Timestamp`. Where there are several, or it is no text: an empty one, which nobody has signed.
+pub(super) fn timestamp(headers: &HeaderMap) -> Option<&str> {
+    let mut lines = headers.get_all(IDEMPOTENCY_TIMESTAMP).iter();
+    let line = lines.next()?;
+    Some(line.to_str().ok().filter(|_| lines.next().is_none()).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::{executor::Executor, policy::Operation, queue::Queue, store::Store, t
 ///
 /// The decision, in order:
 /// 1. GET, HEAD, PUT, DELETE and the like pass untouched.
-/// 2. No verified tenant: 401. No key: 400. A key that is none: 400.
+/// 2. No verified tenant: 401. No key: 400. A key that is none: 400. A key that is too old: 400.
 /// 3. The key is reserved. What is known is answered: a replay, a mismatch, in flight, unknown, the store unavailable.
 /// 4. The handler runs, to its end even if the client has gone, with an [`Execution`](crate::executor::Execution)
 ///    in the request's extensions.
@@ -59,7 +59,15 @@ pub struct NoTenant;
 
 impl<S: Store> Idempotency<S> {
     /// A guard of `operation`, whose records are in `store`. Say next who the [`tenant`](Self::tenant) is.
+    ///
+    /// # Panics
+    /// Where the operation's answers are kept shorter than [`Operation::refuse_older_than`] needs: a mistake in the program,
+    /// found at start-up.
     pub fn new(store: S, operation: Operation) -> Self {
+        // Not before all choices are made, so that their order does not matter.
+        if let Some(oldest) = operation.oldest_key() {
+            oldest.assert_answers_kept(&operation);
+        }
         let settings = Settings {
             executor: Executor::new(store, operation),
             profile: Profile::default(),

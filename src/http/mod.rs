@@ -32,6 +32,10 @@ const LONGEST_BODY: usize = 6 * 1024 * 1024;
 /// ([draft-ietf-httpapi-idempotency-key-header](https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/)).
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
+/// The request header with the time at which the key was made, signed, where the operation asks for it
+/// ([`KeyTime::Signed`](crate::key_age::KeyTime::Signed)).
+pub const IDEMPOTENCY_TIMESTAMP: HeaderName = HeaderName::from_static("idempotency-timestamp");
+
 /// The response header that tells a replay from a first answer: `true`.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 

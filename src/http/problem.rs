@@ -23,6 +23,8 @@ pub enum ProblemType {
     KeyMissing,
     /// The key is none; `reason` says why.
     KeyMalformed,
+    /// The key was made longer ago than the operation takes; this request did nothing.
+    KeyTooOld,
     /// Nobody verified who the caller is.
     TenantMissing,
     /// The body is too long to be read.
@@ -55,6 +57,7 @@ impl ProblemType {
         match self {
             Self::KeyMissing => "key-missing",
             Self::KeyMalformed => "key-malformed",
+            Self::KeyTooOld => "key-too-old",
             Self::TenantMissing => "tenant-missing",
             Self::BodyTooLong => "body-too-long",
             Self::BodyUnreadable => "body-unreadable",
@@ -78,7 +81,9 @@ impl ProblemType {
     /// The status that it has where the profile says nothing else.
     pub const fn status(self) -> StatusCode {
         match self {
-            Self::KeyMissing | Self::KeyMalformed | Self::BodyUnreadable => StatusCode::BAD_REQUEST,
+            Self::KeyMissing | Self::KeyMalformed | Self::KeyTooOld | Self::BodyUnreadable => {
+                StatusCode::BAD_REQUEST
+            }
             Self::TenantMissing => StatusCode::UNAUTHORIZED,
             Self::OperationNotFound => StatusCode::NOT_FOUND,
             Self::InFlight | Self::OutcomeUnknown => StatusCode::CONFLICT,
@@ -95,6 +100,7 @@ impl ProblemType {
         match self {
             Self::KeyMissing => "This operation needs an Idempotency-Key",
             Self::KeyMalformed => "The Idempotency-Key is malformed",
+            Self::KeyTooOld => "The Idempotency-Key is too old",
             Self::TenantMissing => "The caller is not authenticated",
             Self::BodyTooLong => "The request body is too long",
             Self::BodyUnreadable => "The request body could not be read",
@@ -116,7 +122,14 @@ impl ProblemType {
             Self::KeyMissing => {
                 "Send the request with an Idempotency-Key that you made for this intent alone."
             }
-            Self::KeyMalformed => "Send one key of 1 to 255 visible ASCII characters, such as a UUID.",
+            Self::KeyMalformed => {
+                "Send one key of 1 to 255 visible ASCII characters, such as a UUID, in the form that this operation \
+                 takes."
+            }
+            Self::KeyTooOld => {
+                "This request did nothing; an earlier one with the same key may have. Look the resource itself up before \
+                 you use a new key."
+            }
             Self::TenantMissing => "Send the request with valid credentials.",
             Self::BodyTooLong => "Send a shorter body.",
             Self::BodyUnreadable => "Send the request again with the same key.",

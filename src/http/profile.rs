@@ -12,10 +12,13 @@ use crate::policy::ServerErrors;
 /// | | IETF draft | Stripe v1 | ACP |
 /// | --- | --- | --- | --- |
 /// | key missing or malformed | 400 | 400 | 400 `idempotency_key_required` |
+/// | key too old | 400 | 400 `idempotency_key_too_old` | 400 `idempotency_key_too_old` |
 /// | same key, other request | 422 | 400 `idempotency_error` | 422 `idempotency_conflict` |
 /// | in flight | 409 | 409 `idempotency_key_in_use` | 409 `idempotency_in_flight` |
 /// | outcome unknown | 409 | 409 | 409 |
 /// | a handler's 5xx | reconciled | kept and replayed | reconciled, never kept |
+///
+/// Neither Stripe nor ACP has a word for a key that is too old: this one is in the manner of theirs.
 ///
 /// ```
 /// use http::StatusCode;
@@ -56,6 +59,7 @@ impl Profile {
             codes: |problem| match problem {
                 ProblemType::KeyReused => "idempotency_error",
                 ProblemType::InFlight => "idempotency_key_in_use",
+                ProblemType::KeyTooOld => "idempotency_key_too_old",
                 other => other.name(),
             },
             ..Self::ietf_draft()
@@ -69,6 +73,7 @@ impl Profile {
                 ProblemType::KeyReused => "idempotency_conflict",
                 ProblemType::InFlight => "idempotency_in_flight",
                 ProblemType::KeyMissing => "idempotency_key_required",
+                ProblemType::KeyTooOld => "idempotency_key_too_old",
                 other => other.name(),
             },
             ..Self::ietf_draft()

@@ -5,11 +5,13 @@ use lambda_http::RequestExt;
 
 use super::{
     BodyError, GuardedBody, Idempotency, KeyHeaderError, LONGEST_BODY, Problem, ProblemType, TenantResolver,
+    header,
 };
 use crate::{
     executor::Request,
     fingerprint::{Content, Fingerprints},
     key::RecordKey,
+    key_age::KeyAgeError,
     store::Store,
     time::Timestamp,
 };
@@ -31,6 +33,16 @@ pub(super) async fn understand<S: Store, T: TenantResolver, B: GuardedBody>(
             Problem::new(problem).detail(error.to_string()).reason(error.reason())
         },
     )?;
+    if let Some(oldest) = operation.oldest_key() {
+        let now = guard.settings().executor.clock().now();
+        oldest.admit(&key, header::timestamp(&parts.headers), now).map_err(|error| {
+            let problem = match error {
+                KeyAgeError::TooOld => ProblemType::KeyTooOld,
+                _ => ProblemType::KeyMalformed,
+            };
+            Problem::new(problem).detail(error.to_string()).reason(error.reason())
+        })?;
+    }
     let target = target(parts);
     let json = is_json(parts);
     let look = |body: &[u8]| {

@@ -24,6 +24,7 @@ mod lost_answers;
 mod lost_endings;
 mod main_job;
 mod metrics;
+mod old_keys;
 mod payments_routes;
 mod profiles;
 mod readme;

@@ -1,0 +1,294 @@
+//! Keys that are too old to be taken: refused before the table is asked, so also where it has forgotten them.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+use axum::{Router, body::Body, http::Request};
+use lambda_idempotency::{
+    http::{IDEMPOTENCY_TIMESTAMP, Idempotency, Profile},
+    key::RecordKey,
+    key_age::KeyTime,
+    policy::Operation,
+    record::CLOCK_SKEW,
+    signature::Secrets,
+    store::memory::MemoryStore,
+    time::Timestamp,
+};
+use uuid::Uuid;
+
+use crate::support::{
+    embedded,
+    faults::ANY,
+    guarded::{Guarded, RETENTION},
+    http::{Counter, PAY, Resolver, TENANT, api, caller, order, pay, record_key, send, unkeyed},
+    on_each_store,
+};
+
+on_each_store!(
+    an_old_key_is_refused_by_a_table_that_was_restored_and_has_forgotten_it,
+    a_key_within_the_bound_is_replayed_and_an_older_one_asks_nothing_of_the_store,
+);
+
+const HOUR: Duration = Duration::from_secs(3600);
+const SECOND: Duration = Duration::from_secs(1);
+const SECRET: &str = "a-secret-that-client-and-service-share";
+
+fn secrets() -> Secrets {
+    Secrets::parse(SECRET).expect("a secret")
+}
+
+fn each_key_time() -> [KeyTime; 3] {
+    [KeyTime::UuidV7, KeyTime::Ulid, KeyTime::Signed(secrets())]
+}
+
+/// A guarded route that counts its runs.
+fn counting(guarded: &Guarded, operation: Operation) -> (Router, Counter) {
+    let runs = Counter::default();
+    let counter = runs.clone();
+    let guard = Idempotency::new(guarded.store(), operation).tenant(caller as Resolver);
+    let app = api(guard.clock(guarded.clock.clone()), move |_, _| {
+        let run = counter.add();
+        async move { format!("run {run}") }
+    });
+    (app, runs)
+}
+
+fn uuid_v7(made_at: Timestamp) -> String {
+    let random: [u8; 10] = Uuid::new_v4().as_bytes()[6..].try_into().expect("ten bytes");
+    uuid::Builder::from_unix_timestamp_millis(made_at.as_millis(), &random).into_uuid().to_string()
+}
+
+fn ulid(made_at: Timestamp) -> String {
+    let number = u128::from(made_at.as_millis()) << 80 | Uuid::new_v4().as_u128() >> 48;
+    let digit = |place: u32| {
+        let value = (number >> (5 * place)) as usize % 32;
+        char::from(b"0123456789abcdefghjkmnpqrstvwxyz"[value])
+    };
+    (0..26).rev().map(digit).collect()
+}
+
+/// A client's request whose key was made at that time: the key, and what repeats the request.
+fn made_at(time: &KeyTime, made_at: Timestamp) -> (RecordKey, impl Fn() -> Request<Body> + use<>) {
+    let (key, timestamp) = match time {
+        KeyTime::UuidV7 => (uuid_v7(made_at), None),
+        KeyTime::Ulid => (ulid(made_at), None),
+        _ => {
+            let key = Uuid::new_v4().to_string();
+            let timestamp = secrets().sign(made_at, key.as_bytes());
+            (key, Some(timestamp))
+        }
+    };
+    let record_key = record_key(TENANT, PAY, &key);
+    let request = move || {
+        let mut request = pay(&key);
+        if let Some(timestamp) = &timestamp {
+            request.headers_mut().insert(IDEMPOTENCY_TIMESTAMP, timestamp.parse().expect("a header"));
+        }
+        request
+    };
+    (record_key, request)
+}
+
+// T29, R21
+async fn an_old_key_is_refused_by_a_table_that_was_restored_and_has_forgotten_it(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    for time in each_key_time() {
+        let (app, runs) = counting(&guarded, Operation::new(PAY).refuse_older_than(HOUR, time.clone()));
+        let (key, request) = made_at(&time, guarded.now());
+        let paid = send(&app, request()).await;
+        assert_eq!((paid.status, &paid.body[..]), (200, &b"run 1"[..]));
+
+        guarded.delete(&key).await;
+        guarded.clock.advance(HOUR + SECOND);
+        send(&app, request()).await.assert_problem(400, "key-too-old");
+        assert_eq!((runs.count(), guarded.item(&key).await), (1, None), "{time:?}");
+    }
+}
+
+// R21
+async fn a_key_within_the_bound_is_replayed_and_an_older_one_asks_nothing_of_the_store(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    for time in each_key_time() {
+        let (app, runs) = counting(&guarded, Operation::new(PAY).refuse_older_than(HOUR, time.clone()));
+        // A whole second, which is what a signed time can say.
+        guarded.clock.set(guarded.now().rounded_up_to_second());
+        let (_, request) = made_at(&time, guarded.now());
+        let first = send(&app, request()).await;
+        guarded.clock.advance(HOUR);
+        send(&app, request()).await.assert_replay_of(&first);
+
+        guarded.clock.advance(Duration::from_millis(1));
+        let asked = guarded.faults.sent(ANY);
+        let refused = send(&app, request()).await;
+        refused.assert_problem(400, "key-too-old");
+        assert_eq!(refused.json()["reason"], "too-old");
+        assert_eq!((guarded.faults.sent(ANY), runs.count()), (asked, 1), "{time:?}");
+    }
+}
+
+// R21, T12, T28: as unfavourably as clocks may stand. The client's was ahead, the store deleted at once, and the worker that
+// is asked again is behind.
+#[tokio::test]
+async fn an_expired_key_never_runs_again_at_the_longest_bound() {
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    for time in each_key_time() {
+        let longest = Operation::new(PAY).refuse_older_than(RETENTION - 2 * CLOCK_SKEW, time.clone());
+        let (app, runs) = counting(&guarded, longest);
+        let (key, request) = made_at(&time, guarded.now().plus(CLOCK_SKEW));
+        assert_eq!(send(&app, request()).await.status, 200);
+
+        guarded.clock.advance(RETENTION + SECOND);
+        guarded.delete(&key).await;
+        guarded.clock.set(guarded.now().minus(CLOCK_SKEW));
+        send(&app, request()).await.assert_problem(400, "key-too-old");
+        assert_eq!(runs.count(), 1, "{time:?}");
+    }
+}
+
+// R21
+#[tokio::test]
+async fn a_key_that_is_dated_ahead_is_refused_beyond_what_clocks_may_be_apart() {
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    guarded.clock.set(guarded.now().rounded_up_to_second());
+    for time in each_key_time() {
+        let (app, runs) = counting(&guarded, Operation::new(PAY).refuse_older_than(HOUR, time.clone()));
+        let (_, request) = made_at(&time, guarded.now().plus(CLOCK_SKEW + SECOND));
+        let refused = send(&app, request()).await;
+        refused.assert_problem(400, "key-malformed");
+        assert_eq!((&refused.json()["reason"], runs.count()), (&"future".into(), 0), "{time:?}");
+
+        let (_, request) = made_at(&time, guarded.now().plus(CLOCK_SKEW));
+        assert_eq!(send(&app, request()).await.status, 200, "{time:?}");
+    }
+    assert_eq!(guarded.faults.sent(ANY), each_key_time().len() * 2);
+}
+
+// R21, R1
+#[tokio::test]
+async fn a_key_that_does_not_say_when_it_was_made_is_refused_with_a_reason() {
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    let (now, v4) = (guarded.now(), Uuid::new_v4().to_string());
+    for (time, keys, reason) in [
+        (KeyTime::UuidV7, ["order-1".to_owned(), v4.clone(), ulid(now)], "not-a-uuid-v7"),
+        (KeyTime::Ulid, ["order-1".to_owned(), uuid_v7(now), format!("8{}", &ulid(now)[1..])], "not-a-ulid"),
+        (KeyTime::Signed(secrets()), ["order-1".to_owned(), v4, uuid_v7(now)], "timestamp-missing"),
+    ] {
+        let (app, runs) = counting(&guarded, Operation::new(PAY).refuse_older_than(HOUR, time));
+        for key in keys {
+            let refused = send(&app, pay(&key)).await;
+            refused.assert_problem(400, "key-malformed");
+            assert_eq!((&refused.json()["reason"], runs.count()), (&reason.into(), 0), "{key}");
+        }
+        send(&app, unkeyed().body("{}".into()).unwrap()).await.assert_problem(400, "key-missing");
+    }
+    assert_eq!(guarded.faults.sent(ANY), 0);
+}
+
+// R21
+#[tokio::test]
+async fn only_the_time_that_was_signed_with_this_key_is_believed() {
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    let operation = Operation::new(PAY).refuse_older_than(HOUR, KeyTime::Signed(secrets()));
+    let (app, runs) = counting(&guarded, operation);
+    let (then, now) = (guarded.now().minus(2 * HOUR), guarded.now());
+    let old = secrets().sign(then, b"order-1");
+    let seconds = |time: Timestamp| format!("t={}", time.as_millis() / 1000);
+    let fresh = secrets().sign(now, b"order-1");
+    let with = |lines: &[&str]| {
+        let request = order("order-1");
+        let request =
+            lines.iter().fold(request, |request, line| request.header(IDEMPOTENCY_TIMESTAMP, *line));
+        request.body(Body::from("{}")).unwrap()
+    };
+    let forged = old.replace(&seconds(then), &seconds(now));
+    let of_another_key = secrets().sign(now, b"order-2");
+    let of_another_secret = Secrets::parse("a-secret-that-nobody-shares").unwrap().sign(now, b"order-1");
+    let joined = format!("{old}, {fresh}");
+    for lines in [
+        &[forged.as_str()][..],
+        &[&of_another_key],
+        &[&of_another_secret],
+        &[&joined],
+        &[&old, &fresh],
+        &[&fresh, &fresh],
+        &["now"],
+        &[""],
+        &["t=1,v1=ü"],
+    ] {
+        let refused = send(&app, with(lines)).await;
+        refused.assert_problem(400, "key-malformed");
+        assert_eq!(refused.json()["reason"], "timestamp-invalid", "{lines:?}");
+    }
+    send(&app, with(&[&old])).await.assert_problem(400, "key-too-old");
+    assert_eq!((runs.count(), guarded.faults.sent(ANY)), (0, 0));
+
+    let first = send(&app, with(&[&fresh])).await;
+    assert_eq!(first.status, 200);
+    // The key is what is signed, whatever form it stands in.
+    let mut quoted = with(&[&fresh]);
+    quoted.headers_mut().insert("idempotency-key", "\"order-1\"".parse().unwrap());
+    send(&app, quoted).await.assert_replay_of(&first);
+}
+
+// R21: while a secret is changed, both are believed.
+#[tokio::test]
+async fn a_time_that_was_signed_with_a_former_secret_is_believed_while_it_is_listed() {
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    let (_, request) = made_at(&KeyTime::Signed(secrets()), guarded.now());
+    let newer = "a-newer-secret-that-they-share";
+    for (listed, status) in [(format!("{newer},{SECRET}"), 200), (newer.to_owned(), 400)] {
+        let time = KeyTime::Signed(Secrets::parse(&listed).unwrap());
+        let (app, _) = counting(&guarded, Operation::new(PAY).refuse_older_than(HOUR, time));
+        assert_eq!(send(&app, request()).await.status, status);
+    }
+}
+
+// R6, R21
+#[tokio::test]
+async fn each_profile_has_its_word_for_a_key_that_is_too_old() {
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    let (_, request) = made_at(&KeyTime::UuidV7, guarded.now().minus(2 * HOUR));
+    for (profile, code) in [
+        (Profile::ietf_draft(), "key-too-old"),
+        (Profile::stripe(), "idempotency_key_too_old"),
+        (Profile::acp(), "idempotency_key_too_old"),
+    ] {
+        let operation = Operation::new(PAY).refuse_older_than(HOUR, KeyTime::UuidV7);
+        let guard = Idempotency::new(guarded.store(), operation).tenant(caller as Resolver);
+        let app = api(guard.clock(guarded.clock.clone()).profile(profile), |_, _| async {});
+        let refused = send(&app, request()).await;
+        refused.assert_problem(400, "key-too-old");
+        assert_eq!(refused.json()["code"], code);
+    }
+}
+
+// R21
+#[test]
+fn a_bound_that_outlives_the_answers_is_found_at_start_up_whatever_the_order_of_choices() {
+    let start = |operation: Operation| {
+        let started =
+            catch_unwind(AssertUnwindSafe(|| drop(Idempotency::new(MemoryStore::new(), operation))));
+        started.err().map(|panic| *panic.downcast::<String>().expect("a message"))
+    };
+    let longest = HOUR - 2 * CLOCK_SKEW;
+    for (bound, starts) in [(longest, true), (longest + Duration::from_millis(1), false), (HOUR, false)] {
+        for operation in [
+            Operation::new(PAY).retain(HOUR).refuse_older_than(bound, KeyTime::Ulid),
+            Operation::new(PAY).refuse_older_than(bound, KeyTime::Ulid).retain(HOUR),
+        ] {
+            let message = start(operation);
+            assert_eq!(message.is_none(), starts, "{bound:?}");
+            let named = |message: &String| {
+                [PAY, "refuse_older_than", "retain(3600s)"].iter().all(|name| message.contains(name))
+            };
+            assert!(message.as_ref().is_none_or(named), "{message:?}");
+        }
+    }
+    assert_eq!(start(Operation::new(PAY)), None);
+    let endless = Operation::new(PAY).retain(Duration::MAX).refuse_older_than(Duration::MAX, KeyTime::Ulid);
+    assert_eq!(start(endless), None);
+    let nothing = || drop(Operation::new(PAY).refuse_older_than(Duration::ZERO, KeyTime::Ulid));
+    assert!(catch_unwind(nothing).is_err());
+}
