@@ -6,7 +6,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
 
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    values::{span, words},
+};
 
 const EXIT_CODES: &str = "\
 A record is named by --tenant, --operation and the client's key, or by the three in one as `list` prints it:
@@ -245,34 +248,6 @@ pub struct Compare {
     pub theirs: PathBuf,
 }
 
-/// What stands in an audit line: one line of text that says something.
-fn words(text: &str) -> Result<String, String> {
-    match text.trim() {
-        "" => Err("it says nothing".into()),
-        text if text.chars().count() > 1000 => Err("it is longer than 1000 characters".into()),
-        text if text.chars().any(char::is_control) => Err("it is more than one line of text".into()),
-        text => Ok(text.to_owned()),
-    }
-}
-
-/// A span of time: a whole number and `s`, `m`, `h` or `d`.
-fn span(text: &str) -> Result<Duration, String> {
-    let seconds = text.char_indices().last().and_then(|(end, unit)| {
-        let unit: u64 = match unit {
-            's' => 1,
-            'm' => 60,
-            'h' => 60 * 60,
-            'd' => 24 * 60 * 60,
-            _ => return None,
-        };
-        text[..end].parse::<u64>().ok()?.checked_mul(unit)
-    });
-    match seconds {
-        Some(seconds @ 1..=315_360_000) => Ok(Duration::from_secs(seconds)),
-        _ => Err("give a whole number and its unit, from 1s to ten years: 30s, 90m, 24h, 7d".into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -282,22 +257,5 @@ mod tests {
     #[test]
     fn the_arguments_are_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn a_span_needs_its_unit_and_is_bounded() {
-        assert_eq!(span("90m"), Ok(Duration::from_secs(5400)));
-        assert_eq!(span("7d"), Ok(Duration::from_secs(604_800)));
-        for wrong in ["", "h", "0s", "24", "1.5h", "-1h", "5€", "99999999999d"] {
-            assert!(span(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_reason_says_something_in_one_line() {
-        assert_eq!(words(" asked the bank ").as_deref(), Ok("asked the bank"));
-        for wrong in [" ", "two\nlines", &"x".repeat(1001)] {
-            assert!(words(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -14,6 +14,7 @@ mod response;
 mod settle;
 mod show;
 mod sweep;
+mod values;
 mod watch;
 
 use std::{io, process::ExitCode};

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
 use lambda_idempotency::http::SAFE_HEADERS;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::failure::Failure;
@@ -39,9 +39,14 @@ struct Written<'a> {
     status: u16,
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     body: Option<&'a RawValue>,
     text: Option<String>,
+}
+
+/// `null` is a body too.
+fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
+    Deserialize::deserialize(value).map(Some)
 }
 
 impl Response {

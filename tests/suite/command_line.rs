@@ -1,9 +1,10 @@
 //! The operators' command line: what it shows, what it changes, and what an operator's mistake does.
 
+mod open;
 mod redrive;
 mod table;
 
-use std::{fs, process::Stdio};
+use std::fs;
 
 use axum::{Router, body::Bytes, http::HeaderMap, response::IntoResponse};
 use lambda_idempotency::{
@@ -12,7 +13,6 @@ use lambda_idempotency::{
 };
 use serde_json::{Value, json};
 use tempfile::tempdir;
-use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::support::{command::CommandLine, embedded, guarded::record_key, http::Gate};
 use table::{OperatorsTable, TENANT};
@@ -227,56 +227,6 @@ async fn a_forgotten_response_leaves_no_body_behind_and_nothing_runs_again() {
 
     let again = table.cli.run(&[&["forget-response", &record][..], &WHY].concat()).await;
     again.assert_refused(3, "neither headers nor a body");
-}
-
-// R19, R31
-#[tokio::test]
-async fn a_sweep_gives_up_what_is_listed_as_stale_and_nothing_else() {
-    let table = table().await;
-    table.in_progress("live").await;
-    table.unknown("unknown").await;
-    table.dead("dead").await;
-    let stale = table.cli.json(&["list", "--state", "stale", "--tenant", TENANT]).await;
-    assert_eq!((stale.as_array().unwrap().len(), &stale[0]["key"]), (1, &json!("dead")));
-    assert_eq!(table.cli.json(&["list", "--state", "stale", "--tenant", "shop-b"]).await, json!([]));
-    assert_eq!(table.record("dead").await.state.name(), "in_progress");
-
-    let swept = table.cli.json(&["sweep"]).await;
-    assert_eq!(
-        (&swept["given_up"], &swept["scanned"], &swept["complete"]),
-        (&json!(1), &json!(3), &json!(true))
-    );
-    assert_eq!(swept["records"][0]["was"]["key"], "dead");
-    for (key, state) in [("dead", "unknown"), ("live", "in_progress"), ("unknown", "unknown")] {
-        assert_eq!(table.record(key).await.state.name(), state);
-    }
-    let ran = table.cli.run(&["list", "--state", "unknown"]).await;
-    for key in ["dead", "unknown"] {
-        assert!(ran.stdout.contains(&table.name(key)), "{ran:?}");
-    }
-}
-
-// R31
-#[tokio::test]
-async fn watch_says_line_by_line_what_is_open_until_it_is_interrupted() {
-    let table = table().await;
-    table.unknown("unknown").await;
-    table.dead("dead").await;
-    let mut watch = table.cli.command(&["watch", "--every", "1s", "--output", "json"]);
-    let mut watch = watch.stdout(Stdio::piped()).spawn().expect("watch can be run");
-    let mut lines = BufReader::new(watch.stdout.take().expect("its output")).lines();
-    let seen: Value = loop {
-        let line = lines.next_line().await.unwrap().expect("watch goes on");
-        let seen: Value = serde_json::from_str(&line).expect("each line is JSON");
-        if !seen["stale"].is_null() {
-            break seen;
-        }
-    };
-    assert_eq!((&seen["unknown"]["count"], &seen["stale"]["count"]), (&json!(1), &json!(1)));
-    assert_eq!(seen["stale"]["records"][0]["key"], "dead");
-    let id = watch.id().expect("watch runs").to_string();
-    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-    assert_eq!(watch.wait().await.unwrap().code(), Some(0));
 }
 
 // R36
