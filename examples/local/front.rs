@@ -29,12 +29,15 @@ pub struct Cloud {
     pub provider: String,
     pub http: reqwest::Client,
     pub gateway_timeout: Duration,
+    /// What the operators' command line needs to know, as a shell reads it.
+    pub operate: String,
 }
 
 pub fn router(cloud: Cloud) -> Router {
     Router::new()
         .route("/health", get(|| async { Json(json!({ "status": "ok" })) }))
         .route("/environments", get(environments))
+        .route("/operate", get(operate))
         .route("/provider/charges", get(provider_charges))
         .route("/provider/deliver", post(provider_deliver))
         .route("/2015-03-31/functions/{name}/invocations", post(invoke))
@@ -126,6 +129,10 @@ async fn invoke(
 async fn environments(State(cloud): State<Arc<Cloud>>) -> Response {
     let rows: Vec<_> = cloud.functions.iter().flat_map(|function| function.environments()).collect();
     Json(BTreeMap::from([("environments", rows)])).into_response()
+}
+
+async fn operate(State(cloud): State<Arc<Cloud>>) -> String {
+    cloud.operate.clone()
 }
 
 async fn provider_charges(State(cloud): State<Arc<Cloud>>) -> Response {

@@ -127,6 +127,7 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     try_join_all(functions.iter().map(|function| function.warm_up())).await?;
 
     announce(&url, &store, &queues, &provider, settings);
+    let operate = operate(&store, &queues);
     // Ends with this function, before the processes are ended.
     let _triggers = triggers::start(&functions, &store, Arc::new(queues), settings).await;
     let cloud = Cloud {
@@ -134,8 +135,17 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         provider,
         http: reqwest::Client::new(),
         gateway_timeout: settings.gateway_timeout,
+        operate,
     };
     axum::serve(listener, front::router(cloud)).await.map_err(|error| error.to_string())
+}
+
+/// Where the operators' command line finds tables and queues, past every proxy that the functions may have.
+fn operate(store: &Store, queues: &Queues) -> String {
+    let mut variables = store.environment();
+    variables.extend(queues.environment());
+    variables.push(("AWS_ENDPOINT_URL_DYNAMODB", store.endpoint.clone()));
+    variables.iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect()
 }
 
 /// The first line is for programs, the rest for people.
@@ -159,6 +169,8 @@ fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings:
          {faint}watch      {plain} {url}/provider/charges  {url}/environments\n\n\
          {strong}Create a payment:{plain}\n\n  {payment}\n\n\
          {strong}The same again, which charges nothing and gets the same answer:{plain}\n\n  {payment}\n\n\
+         {strong}Look at what is unknown or stale, as an operator, in another terminal:{plain}\n\n  \
+         eval \"$(curl -s {url}/operate)\"; cargo run -q -p idempotency-cli -- watch\n\n\
          Ctrl-C ends everything.\n",
         store.endpoint,
         store.idempotency_table,
