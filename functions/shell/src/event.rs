@@ -11,7 +11,8 @@ use lambda_runtime::{Context, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// How long before its deadline a function stops to take up work.
+/// How long before its deadline a function stops to take up work, unless that is more than half of its time: with a short
+/// time-out it would never begin.
 const LAST_ORDERS: Duration = Duration::from_secs(3);
 
 /// How long a function works whose deadline is not known.
@@ -122,5 +123,8 @@ pub async fn each_message(
 pub fn until(context: &Context) -> Timestamp {
     let now = SystemClock.now();
     let deadline = plausible_deadline(Timestamp::from_millis(context.deadline), now);
-    deadline.map_or_else(|| now.plus(WITHOUT_DEADLINE), |deadline| deadline.minus(LAST_ORDERS))
+    deadline.map_or_else(
+        || now.plus(WITHOUT_DEADLINE),
+        |deadline| deadline.minus(LAST_ORDERS.min(deadline.since(now) / 2)),
+    )
 }
