@@ -5,6 +5,7 @@ mod addressing;
 mod bodies;
 mod conformance;
 mod costs;
+mod crashes;
 mod dropped;
 mod expiry;
 mod failures;
