@@ -16,6 +16,7 @@ pub mod meter;
 pub mod payments;
 pub mod payments_api;
 pub mod process;
+pub mod proxy;
 pub mod random;
 pub mod s3;
 pub mod tables;
