@@ -1,6 +1,7 @@
 //! What the tests stand on: real stores, clients whose network misbehaves on demand, and meters at the wire.
 //! Only [`clock`], [`guarded`], [`http`] and [`payments_api`] know the library's own types.
 
+pub mod books;
 pub mod client;
 pub mod clock;
 pub mod command;
@@ -16,6 +17,8 @@ pub mod meter;
 pub mod payments;
 pub mod payments_api;
 pub mod process;
+pub mod proxy;
+pub mod random;
 pub mod s3;
 pub mod tables;
 

@@ -30,6 +30,17 @@ impl Answer {
         Self { status, problem, replayed, location, body }
     }
 
+    /// Whether it is the operation's answer, for good: a payment, or that the card was declined. What is neither must
+    /// leave the client to send the same again.
+    pub fn is_final(&self) -> bool {
+        match self.told() {
+            (201 | 402, _) => true,
+            (409, "in-flight" | "outcome-unknown") | (500 | 504, "charge-unknown") => false,
+            (503, "store-unavailable" | "provider-away") | (502, "") => false,
+            _ => panic!("a client has no use for {self:?}"),
+        }
+    }
+
     /// The status, and the problem's name.
     pub fn told(&self) -> (u16, &str) {
         (
@@ -40,7 +51,8 @@ impl Answer {
 }
 
 impl LocalCloud {
-    /// One started on this DynamoDB, with tables of its own and short spans.
+    /// One started on this DynamoDB, with tables of its own and short spans. What is unknown stays so, for want of a poll:
+    /// who wants it settled sets `POLL_MS`.
     pub async fn on(endpoint: &str, variables: &[(&str, &str)]) -> Self {
         let prefix = format!("t{}-", Uuid::new_v4().simple());
         let mut all = vec![
@@ -49,6 +61,7 @@ impl LocalCloud {
             ("FUNCTION_TIMEOUT_MS", "3000"),
             ("PROVIDER_TIMEOUT_MS", "1000"),
             ("LEASE_GRACE_MS", "500"),
+            ("POLL_MS", "3600000"),
         ];
         all.extend(variables);
         Self::start(&all).await
@@ -95,6 +108,19 @@ impl LocalCloud {
         }
     }
 
+    /// Sends the same payment until the answer is final.
+    pub async fn pay_in_the_end(&self, key: &str, source: &str, cents: u64) -> Answer {
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.pay_cents(key, source, cents).await;
+            if answer.is_final() {
+                return answer;
+            }
+            assert!(Instant::now() < give_up, "{key} has no answer: {answer:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// What was charged with this card.
     pub async fn charged(&self, source: &str) -> usize {
         self.charges().await.iter().filter(|charge| charge.source == source).count()
@@ -102,10 +128,15 @@ impl LocalCloud {
 
     /// The process ids of the payments function's environments that live.
     pub async fn environments(&self) -> Vec<u32> {
+        self.processes("payments").await
+    }
+
+    /// The process ids of a function's environments that live.
+    pub async fn processes(&self, function: &str) -> Vec<u32> {
         let answer = self.get("/environments").send().await.expect("the front answers");
         let document: Value = answer.json().await.expect("a JSON document");
         let environments = document["environments"].as_array().expect("a list");
-        let environments = environments.iter().filter(|environment| environment["function"] == "payments");
+        let environments = environments.iter().filter(|environment| environment["function"] == function);
         environments.filter_map(|environment| Some(environment["pid"].as_u64()? as u32)).collect()
     }
 }

@@ -1,0 +1,191 @@
+//! The network is cut during a payment, at every byte boundary that matters and in steps between them: each payment ends as
+//! one charge and its 201, or as an error that can be retried and no charge; and no record is left open.
+//!
+//! `STEP=1` cuts at every byte.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+
+use crate::support::{
+    books::{Books, Order},
+    dynamodb_local,
+    local_cloud::LocalCloud,
+    proxy::{Cut, Exchange, Length, Proxy, Then},
+};
+
+/// Bytes from one cut to the next, where nothing else matters. Prime, so that it falls in with no pattern of a message.
+const STEP: usize = 13;
+
+/// Payments at once, each in an environment of its own.
+const AT_ONCE: usize = 6;
+
+/// A write's tries by the SDK, and one more: so the one who writes hears of it.
+const ALL_TRIES: usize = 4;
+
+const AT_REST_WITHIN: Duration = Duration::from_secs(30);
+
+const SPANS: [(&str, &str); 10] = [
+    ("ENVIRONMENTS", "6"),
+    ("FUNCTION_TIMEOUT_MS", "8000"),
+    ("PROVIDER_TIMEOUT_MS", "1000"),
+    ("WINDOW_MS", "200"),
+    ("POLL_MS", "200"),
+    ("SWEEP_MS", "2000"),
+    ("RECONCILE_FIRST_MS", "200"),
+    ("RECONCILE_LONGEST_MS", "500"),
+    ("RECONCILE_ASKS", "1000"),
+    // Longer than a charge can be on its way.
+    ("NOT_FOUND_GRACE_MS", "1500"),
+];
+
+/// One cut of one payment's requests.
+#[derive(Clone, Copy, Debug)]
+struct Blow {
+    cut: Cut,
+    then: Then,
+    times: usize,
+}
+
+mod on_dynamodb_local {
+    // R40, R15
+    #[tokio::test]
+    async fn a_cut_between_function_and_provider_is_one_charge_or_none_and_never_in_doubt_for_long() {
+        super::between_function_and_provider().await;
+    }
+
+    // R40, R41, T1, T2, T17
+    #[tokio::test]
+    async fn a_cut_between_function_and_table_is_one_charge_or_none_and_never_in_doubt_for_long() {
+        super::between_function_and_table().await;
+    }
+}
+
+async fn between_function_and_provider() {
+    let (books, proxy) = (Books::on(dynamodb_local::endpoint()), Proxy::start().await);
+    let cloud = cloud(&books, ("FUNCTION_PROVIDER_URL", proxy.url())).await;
+    proxy.leads_to(cloud.provider());
+    let charge =
+        |order: &Order| vec!["POST /charges ".to_owned(), format!("\"amountCents\":{},", order.cents)];
+
+    let mut orders = vec![paid(&cloud).await];
+    let exchange = passed(&proxy, &charge(&orders[0]));
+    let blows = [blows(exchange, Then::Closed, 1, true), blows(exchange, Then::Silent, 1, false)].concat();
+    let struck = strike(&cloud, &proxy, 1, &blows, charge).await;
+    orders.extend(struck);
+    proxy.pass();
+    let charged_before = cloud.charges().await;
+    for (order, blow) in orders[1..].iter().zip(&blows) {
+        let charged = charged_before.iter().filter(|charge| charge.amount_cents == order.cents).count();
+        match blow.cut {
+            Cut::Request(bytes) if bytes < exchange.request.whole => assert_eq!(charged, 0, "{blow:?}"),
+            // Whether an order is carried out whose sender is gone at once is the provider's affair.
+            Cut::Request(_) => {}
+            Cut::Answer(_) => assert_eq!(charged, 1, "{blow:?}"),
+        }
+    }
+    books.come_right(&cloud, &orders, AT_REST_WITHIN).await;
+}
+
+async fn between_function_and_table() {
+    let endpoint = dynamodb_local::endpoint();
+    let (books, proxy) = (Books::on(endpoint), Proxy::before(endpoint).await);
+    let cloud = cloud(&books, ("FUNCTION_DYNAMODB_ENDPOINT", proxy.url())).await;
+
+    let mut orders = vec![paid(&cloud).await];
+    for write in [reservation, payment, completion] {
+        let exchange = passed(&proxy, &write(&orders[0]));
+        let blows = [
+            blows(exchange, Then::Closed, 1, true),
+            blows(exchange, Then::Closed, ALL_TRIES, false),
+            blows(exchange, Then::Silent, 1, false),
+        ];
+        let struck = strike(&cloud, &proxy, orders.len(), &blows.concat(), write).await;
+        orders.extend(struck);
+        proxy.pass();
+    }
+    books.come_right(&cloud, &orders, AT_REST_WITHIN).await;
+}
+
+/// What the first write of a record says.
+fn reservation(order: &Order) -> Vec<String> {
+    let key = format!("#{}\"", order.key);
+    vec!["DynamoDB_20120810.PutItem".to_owned(), "attribute_not_exists(pk)".to_owned(), key]
+}
+
+/// What the write of a payment into the ledger says.
+fn payment(order: &Order) -> Vec<String> {
+    vec!["DynamoDB_20120810.PutItem".to_owned(), format!("\"amountCents\":{{\"N\":\"{}\"}}", order.cents)]
+}
+
+/// What the completion of a record says.
+fn completion(order: &Order) -> Vec<String> {
+    let key = format!("#{}\"", order.key);
+    vec![
+        "DynamoDB_20120810.PutItem".to_owned(),
+        "revision = :seen".to_owned(),
+        "\"completed\"".to_owned(),
+        key,
+    ]
+}
+
+async fn cloud(books: &Books, through: (&str, &str)) -> LocalCloud {
+    let variables: Vec<_> = SPANS.into_iter().chain([("TABLE_PREFIX", books.prefix()), through]).collect();
+    LocalCloud::on(dynamodb_local::endpoint(), &variables).await
+}
+
+/// The order of number 0, paid on a healthy network.
+async fn paid(cloud: &LocalCloud) -> Order {
+    let order = Order::new(0, "tok_ok");
+    let answer = order.send(cloud).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    Order { told: Some(answer), ..order }
+}
+
+fn passed(proxy: &Proxy, texts: &[String]) -> Exchange {
+    let exchange = proxy.passed(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    exchange.unwrap_or_else(|| panic!("nothing with {texts:?} passed"))
+}
+
+/// Cuts both messages of an exchange: where it matters, and, if `between`, in steps.
+fn blows(exchange: Exchange, then: Then, times: usize, between: bool) -> Vec<Blow> {
+    let step = std::env::var("STEP").map_or(STEP, |step| step.parse().expect("STEP is a whole number"));
+    let places = |Length { head, whole }: Length| {
+        let matter = [0, 1, head / 2, head - 2, head, head + 1, head.midpoint(whole), whole - 1, whole];
+        let mut places: Vec<_> = matter.into_iter().filter(|place| *place <= whole).collect();
+        if between {
+            places.extend((0..whole).step_by(step));
+        }
+        places.sort_unstable();
+        places.dedup();
+        places
+    };
+    let requests = places(exchange.request).into_iter().map(Cut::Request);
+    let cuts = requests.chain(places(exchange.answer).into_iter().map(Cut::Answer));
+    cuts.map(|cut| Blow { cut, then, times }).collect()
+}
+
+/// An order for each blow, from this number on, with the answer that came through it.
+async fn strike(
+    cloud: &LocalCloud,
+    proxy: &Proxy,
+    first: usize,
+    blows: &[Blow],
+    texts: impl Fn(&Order) -> Vec<String>,
+) -> Vec<Order> {
+    let struck = stream::iter(blows.iter().zip(first..)).map(async |(blow, number)| {
+        let mut order = Order::new(number, "tok_ok");
+        let texts = texts(&order);
+        let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+        let rule = proxy.cut(&texts, blow.cut, blow.then, blow.times);
+        loop {
+            order.told = Some(order.send(cloud).await).filter(|answer| answer.is_final());
+            if proxy.used(rule) > 0 {
+                break order;
+            }
+            // Refused before it was sent, by a breaker that earlier blows have opened.
+            assert!(order.told.is_none(), "{blow:?} met nothing");
+        }
+    });
+    struck.buffered(AT_ONCE).collect().await
+}

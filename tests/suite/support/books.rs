@@ -1,0 +1,164 @@
+//! What a local cloud leaves behind, read past the functions: its records, its ledger of payments, and the provider's.
+
+use super::client::client;
+use super::local_cloud::{Charge, LocalCloud};
+use super::payments::Answer;
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures_util::future::join_all;
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+/// Clients that ask at once, in the end.
+const AT_ONCE: usize = 8;
+
+type Item = HashMap<String, AttributeValue>;
+
+/// A payment that a test asked for.
+#[derive(Debug)]
+pub struct Order {
+    pub key: String,
+    pub card: &'static str,
+    /// Of this order alone: the provider's charges of it are told by it.
+    pub cents: u64,
+    /// Its final answer, where the client stayed until that came.
+    pub told: Option<Answer>,
+}
+
+impl Order {
+    /// One that nobody has sent yet. All numbers below 900,000 make keys and amounts of the same lengths.
+    pub fn new(number: usize, card: &'static str) -> Self {
+        Self { key: format!("order-{number:06}"), card, cents: 100_000 + number as u64, told: None }
+    }
+
+    pub async fn send(&self, cloud: &LocalCloud) -> Answer {
+        cloud.pay_cents(&self.key, self.card, self.cents).await
+    }
+
+    /// The ids of its charges.
+    fn charged(&self, charges: &[Charge]) -> Vec<String> {
+        charges
+            .iter()
+            .filter(|charge| charge.amount_cents == self.cents)
+            .map(|charge| charge.id.clone())
+            .collect()
+    }
+
+    /// Fails unless the answer is final, the one that was given before, and of the one charge.
+    fn check(&self, answer: &Answer, charges: &[Charge]) {
+        if let Some(told) = &self.told {
+            let same =
+                (answer.status, &answer.body, &answer.location) == (told.status, &told.body, &told.location);
+            assert!(same && answer.replayed, "{self:?} is told {answer:?}");
+        }
+        let payment: Value = serde_json::from_slice(&answer.body).expect("an answer is JSON");
+        let paid: Vec<_> = payment["chargeId"].as_str().into_iter().collect();
+        assert_eq!(answer.status, if self.card == "tok_declined" { 402 } else { 201 }, "{self:?}");
+        assert_eq!(paid.len(), usize::from(answer.status == 201), "{self:?}: {payment}");
+        assert_eq!(self.charged(charges), paid, "{self:?}");
+    }
+}
+
+/// The tables of one local cloud.
+pub struct Books {
+    client: Client,
+    prefix: String,
+}
+
+impl Books {
+    /// Those of a cloud that is to be started with [`prefix`](Self::prefix).
+    pub fn on(endpoint: &str) -> Self {
+        Self { client: client(endpoint), prefix: format!("t{}-", Uuid::new_v4().simple()) }
+    }
+
+    /// What the cloud needs as its `TABLE_PREFIX`.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The name of the table of records.
+    pub fn idempotency_table(&self) -> String {
+        format!("{}idempotency", self.prefix)
+    }
+
+    /// Fails unless, within that time and with nobody's help, every record is settled, each order was charged at most once
+    /// and exactly as its record says, and both ledgers agree. Then everybody asks once more, until the answer is final: it
+    /// is the one that was given before, where one was, and says the one charge that there is.
+    pub async fn come_right(&self, cloud: &LocalCloud, orders: &[Order], within: Duration) {
+        let states = self.at_rest(within).await;
+        let charges = cloud.charges().await;
+        for order in orders {
+            let charged = order.charged(&charges).len();
+            match states.get(&order.key).map(String::as_str) {
+                Some("completed") => {
+                    assert_eq!(charged, usize::from(order.card != "tok_declined"), "{order:?}")
+                }
+                state => {
+                    assert!(charged == 0 && order.told.is_none(), "{order:?} is {state:?}, {charged} charges")
+                }
+            }
+        }
+        self.agree_with(&charges).await;
+
+        let mut answers = Vec::new();
+        for some in orders.chunks(AT_ONCE) {
+            let asked = some.iter().map(|order| cloud.pay_in_the_end(&order.key, order.card, order.cents));
+            answers.extend(join_all(asked).await);
+        }
+        let charges = cloud.charges().await;
+        orders.iter().zip(&answers).for_each(|(order, answer)| order.check(answer, &charges));
+        self.agree_with(&charges).await;
+    }
+
+    /// The state of each record, by its idempotency key.
+    pub async fn states(&self) -> BTreeMap<String, String> {
+        let items = self.scan(&self.idempotency_table()).await;
+        let records = items.iter().filter(|item| text(item, "sk") == "record");
+        let key = |item| text(item, "pk").rsplit('#').next().unwrap_or_default().to_owned();
+        records.map(|item| (key(item), text(item, "state").to_owned())).collect()
+    }
+
+    /// The state of each record, once none is open any more.
+    pub async fn at_rest(&self, within: Duration) -> BTreeMap<String, String> {
+        let give_up = Instant::now() + within;
+        loop {
+            let states = self.states().await;
+            let is_settled = |state: &String| state == "completed" || state == "failed_retryable";
+            let open: Vec<_> = states.iter().filter(|(_, state)| !is_settled(state)).collect();
+            if open.is_empty() {
+                return states;
+            }
+            assert!(Instant::now() < give_up, "still open after {within:?}: {open:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Fails unless the payments are those that the provider charged: nothing is missing on either side, nothing differs.
+    pub async fn agree_with(&self, charges: &[Charge]) {
+        let items = self.scan(&format!("{}payments", self.prefix)).await;
+        let cents = |item: &Item| item["amountCents"].as_n().expect("a number").parse().expect("cents");
+        let mut ours: Vec<(String, u64)> =
+            items.iter().map(|item| (text(item, "chargeId").to_owned(), cents(item))).collect();
+        let mut theirs: Vec<_> =
+            charges.iter().map(|charge| (charge.id.clone(), charge.amount_cents)).collect();
+        ours.sort();
+        theirs.sort();
+        let only = |here: &[(String, u64)], there: &[(String, u64)]| -> Vec<_> {
+            here.iter().filter(|line| !there.contains(line)).cloned().collect()
+        };
+        let differences = (only(&ours, &theirs), only(&theirs, &ours));
+        assert!(ours == theirs, "only in our ledger, only in the provider's: {differences:?}");
+    }
+
+    async fn scan(&self, table: &str) -> Vec<Item> {
+        let scan = self.client.scan().table_name(table).consistent_read(true);
+        let items = scan.into_paginator().items().send();
+        items.collect::<Result<_, _>>().await.unwrap_or_else(|error| panic!("{table}: {error:?}"))
+    }
+}
+
+fn text<'a>(item: &'a Item, name: &str) -> &'a str {
+    item.get(name).and_then(|value| value.as_s().ok()).map_or("", |text| text)
+}

@@ -1,0 +1,230 @@
+//! A TCP proxy between functions and what they call, which cuts connections at the byte that it is told.
+//!
+//! 1. It knows just enough of HTTP/1.1 to see where messages begin and end; each request goes on by a connection of its own.
+//! 2. A rule holds for requests that contain all of its texts, so many times. Of several, the first that is not used up counts.
+//! 3. What no rule holds for passes.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// Until its rule is taken away.
+pub const ALWAYS: usize = usize::MAX;
+
+/// A proxy, until it is dropped.
+pub struct Proxy {
+    url: String,
+    shared: Arc<Shared>,
+    server: JoinHandle<()>,
+}
+
+/// Where a connection is cut: before the byte of this number, or behind the last if the message has fewer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cut {
+    /// So much of the request goes on.
+    Request(usize),
+    /// All of the request goes on, and so much of the answer comes back.
+    Answer(usize),
+}
+
+/// What the caller sees then.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Then {
+    /// The connection is closed, towards both sides.
+    Closed,
+    /// Nothing any more, and the other side neither: until the caller has had enough.
+    Silent,
+}
+
+/// How long the messages of an exchange were, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange {
+    pub request: Length,
+    pub answer: Length,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Length {
+    pub head: usize,
+    pub whole: usize,
+}
+
+/// A rule's name, to ask about it.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleId(usize);
+
+#[derive(Default)]
+struct Shared {
+    target: OnceLock<String>,
+    rules: Mutex<Vec<Rule>>,
+    /// What passed whole.
+    passed: Mutex<Vec<(Vec<u8>, Exchange)>>,
+}
+
+struct Rule {
+    texts: Vec<String>,
+    cut: Cut,
+    then: Then,
+    left: usize,
+    used: usize,
+}
+
+impl Proxy {
+    /// One that leads nowhere yet: whom it is before may only be known once its own address is.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port for the proxy");
+        let url = format!("http://{}", listener.local_addr().expect("the proxy's address"));
+        let shared = Arc::<Shared>::default();
+        let server = tokio::spawn(accept(listener, shared.clone()));
+        Self { url, shared, server }
+    }
+
+    /// One before `target`, which is as `http://127.0.0.1:8000`.
+    pub async fn before(target: &str) -> Self {
+        let proxy = Self::start().await;
+        proxy.leads_to(target);
+        proxy
+    }
+
+    /// Says, once, whom it is before.
+    pub fn leads_to(&self, target: &str) {
+        let address = target.strip_prefix("http://").expect("a plain address").trim_end_matches('/');
+        self.shared.target.set(address.to_owned()).expect("it leads nowhere yet");
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Cuts requests that contain all of these texts, so many times.
+    pub fn cut(&self, texts: &[&str], cut: Cut, then: Then, times: usize) -> RuleId {
+        let texts = texts.iter().map(|text| (*text).to_owned()).collect();
+        let mut rules = self.shared.rules();
+        rules.push(Rule { texts, cut, then, left: times, used: 0 });
+        RuleId(rules.len() - 1)
+    }
+
+    /// Nothing that contains all of these texts goes through: without texts, nothing at all.
+    pub fn away(&self, texts: &[&str], then: Then) -> RuleId {
+        self.cut(texts, Cut::Request(0), then, ALWAYS)
+    }
+
+    /// How often a rule was used.
+    pub fn used(&self, rule: RuleId) -> usize {
+        self.shared.rules()[rule.0].used
+    }
+
+    /// From now on everything passes.
+    pub fn pass(&self) {
+        self.shared.rules().iter_mut().for_each(|rule| rule.left = 0);
+    }
+
+    /// The last exchange that passed whole and whose request contains all of these texts.
+    pub fn passed(&self, texts: &[&str]) -> Option<Exchange> {
+        let passed = self.shared.passed.lock().unwrap();
+        let found = passed.iter().rev().find(|(request, _)| texts.iter().all(|text| contains(request, text)));
+        found.map(|(_, exchange)| *exchange)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Shared {
+    fn rules(&self) -> MutexGuard<'_, Vec<Rule>> {
+        self.rules.lock().unwrap()
+    }
+
+    fn rule_for(&self, request: &[u8]) -> Option<(Cut, Then)> {
+        let mut rules = self.rules();
+        let matches =
+            |rule: &&mut Rule| rule.left > 0 && rule.texts.iter().all(|text| contains(request, text));
+        let rule = rules.iter_mut().find(matches)?;
+        rule.left = if rule.left == ALWAYS { ALWAYS } else { rule.left - 1 };
+        rule.used += 1;
+        Some((rule.cut, rule.then))
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        let Ok((client, _)) = listener.accept().await else { return };
+        let shared = shared.clone();
+        // An error is a connection that one of the two sides has closed: the other learns it by the drop.
+        tokio::spawn(async move { serve(client, &shared).await });
+    }
+}
+
+async fn serve(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
+    client.set_nodelay(true)?;
+    let mut waiting = Vec::new();
+    while let Some((request, sent)) = message(&mut client, &mut waiting).await? {
+        let rule = shared.rule_for(&request);
+        let mut server = TcpStream::connect(shared.target.get().expect("it leads somewhere")).await?;
+        server.set_nodelay(true)?;
+        if let Some((Cut::Request(bytes), then)) = rule {
+            server.write_all(&request[..bytes.min(request.len())]).await?;
+            return end(client, server, then).await;
+        }
+        server.write_all(&request).await?;
+        let Some((answer, received)) = message(&mut server, &mut Vec::new()).await? else { return Ok(()) };
+        if let Some((Cut::Answer(bytes), then)) = rule {
+            client.write_all(&answer[..bytes.min(answer.len())]).await?;
+            return end(client, server, then).await;
+        }
+        client.write_all(&answer).await?;
+        shared.passed.lock().unwrap().push((request, Exchange { request: sent, answer: received }));
+    }
+    Ok(())
+}
+
+async fn end(mut client: TcpStream, server: TcpStream, then: Then) -> io::Result<()> {
+    if then == Then::Silent {
+        let mut ignored = [0; 1024];
+        while client.read(&mut ignored).await? > 0 {}
+    }
+    drop(server);
+    Ok(())
+}
+
+/// The next message, of which a part may be there already; none where the other side has closed.
+async fn message(stream: &mut TcpStream, waiting: &mut Vec<u8>) -> io::Result<Option<(Vec<u8>, Length)>> {
+    loop {
+        if let Some(length) = length(waiting).filter(|length| waiting.len() >= length.whole) {
+            let rest = waiting.split_off(length.whole);
+            return Ok(Some((std::mem::replace(waiting, rest), length)));
+        }
+        if stream.read_buf(waiting).await? == 0 {
+            return Ok(None);
+        }
+    }
+}
+
+/// How long the message is that begins so, once its head is there.
+fn length(message: &[u8]) -> Option<Length> {
+    let head = find(message, b"\r\n\r\n")? + 4;
+    let lines = std::str::from_utf8(&message[..head]).expect("a head is text").lines();
+    let header = |wanted: &str| {
+        let mut fields = lines.clone().filter_map(|line| line.split_once(':'));
+        fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
+    };
+    let body = match (header("content-length"), header("transfer-encoding")) {
+        (Some(length), _) => length.parse().expect("a length is a number"),
+        (None, Some(_)) => find(&message[head..], b"0\r\n\r\n")? + 5,
+        (None, None) => 0,
+    };
+    Some(Length { head, whole: head + body })
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    text.is_empty() || find(bytes, text.as_bytes()).is_some()
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}

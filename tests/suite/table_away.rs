@@ -1,0 +1,176 @@
+//! The table is taken away: before the reservation, between charge and completion, while outcomes are reconciled and dead
+//! workers are looked for. Nothing is done in its absence that could not be answered for, and nothing is lost.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+
+use crate::support::{
+    books::{Books, Order},
+    local_cloud::LocalCloud,
+    on_each_store,
+    proxy::{Proxy, RuleId, Then},
+};
+
+on_each_store!(
+    without_a_table_nothing_is_begun,
+    a_completion_that_finds_no_table_is_handed_over_and_its_caller_gets_the_true_answer,
+    a_charge_that_finds_no_store_at_all_is_in_doubt_and_then_found,
+    what_was_open_when_the_store_went_away_is_settled_once_it_is_back,
+);
+
+/// How long something of another process is waited for. Passing takes a fraction; only a failure takes as long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const AT_REST_WITHIN: Duration = Duration::from_secs(40);
+
+const SPANS: [(&str, &str); 9] = [
+    ("FUNCTION_TIMEOUT_MS", "5000"),
+    ("PROVIDER_TIMEOUT_MS", "2000"),
+    ("WINDOW_MS", "200"),
+    ("POLL_MS", "200"),
+    ("SWEEP_MS", "1000"),
+    ("RECONCILE_FIRST_MS", "200"),
+    ("RECONCILE_LONGEST_MS", "500"),
+    ("RECONCILE_ASKS", "1000"),
+    ("NOT_FOUND_GRACE_MS", "1500"),
+];
+
+struct Scene {
+    books: Books,
+    /// Between the functions and the store.
+    store: Proxy,
+    /// Between the functions and the provider.
+    provider: Proxy,
+    cloud: LocalCloud,
+}
+
+impl Scene {
+    async fn on(endpoint: &str) -> Self {
+        let (books, store, provider) =
+            (Books::on(endpoint), Proxy::before(endpoint).await, Proxy::start().await);
+        let own = [
+            ("TABLE_PREFIX", books.prefix()),
+            ("FUNCTION_DYNAMODB_ENDPOINT", store.url()),
+            ("FUNCTION_PROVIDER_URL", provider.url()),
+        ];
+        let variables: Vec<_> = SPANS.into_iter().chain(own).collect();
+        let cloud = LocalCloud::on(endpoint, &variables).await;
+        provider.leads_to(cloud.provider());
+        Self { books, store, provider, cloud }
+    }
+
+    /// Sends the order, and does `meanwhile` once its record is written: its card is slow enough for that.
+    async fn send_and<T>(&self, order: &mut Order, meanwhile: impl FnOnce() -> T) -> T {
+        let reserved = async {
+            let give_up = Instant::now() + PATIENCE;
+            while self.books.states().await.get(&order.key).is_none_or(|state| state != "in_progress") {
+                assert!(Instant::now() < give_up, "{order:?} is not begun");
+            }
+            meanwhile()
+        };
+        let (answer, done) = tokio::join!(order.send(&self.cloud), reserved);
+        assert!(!answer.replayed, "{answer:?}");
+        let told = answer.told();
+        assert!(told == (201, "") || told == (500, "charge-unknown"), "{answer:?}");
+        order.told = Some(answer).filter(|answer| answer.is_final());
+        done
+    }
+
+    async fn until_used(&self, rule: RuleId, times: usize) {
+        let give_up = Instant::now() + PATIENCE;
+        while self.store.used(rule) < times {
+            assert!(Instant::now() < give_up, "{} of {times}", self.store.used(rule));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn state(&self, order: &Order) -> Option<String> {
+        self.books.states().await.remove(&order.key)
+    }
+}
+
+// R41, R16
+async fn without_a_table_nothing_is_begun(endpoint: &str) {
+    let scene = Scene::on(endpoint).await;
+    let orders: Vec<_> = (0..8).map(|number| Order::new(number, "tok_ok")).collect();
+    for (then, orders) in [(Then::Closed, &orders[..4]), (Then::Silent, &orders[4..])] {
+        scene.store.away(&[], then);
+        for answer in join_all(orders.iter().map(|order| order.send(&scene.cloud))).await {
+            assert_eq!(answer.told(), (503, "store-unavailable"), "{then:?}");
+        }
+        scene.store.pass();
+    }
+    assert_eq!(scene.cloud.charges().await, []);
+    assert_eq!(scene.books.states().await.values().filter(|state| *state == "completed").count(), 0);
+    scene.books.come_right(&scene.cloud, &orders, AT_REST_WITHIN).await;
+}
+
+// R41, R39
+async fn a_completion_that_finds_no_table_is_handed_over_and_its_caller_gets_the_true_answer(endpoint: &str) {
+    let scene = Scene::on(endpoint).await;
+    let table = scene.books.idempotency_table();
+    // Nobody can ask what became of the charge: whoever knows it knows it from the worker.
+    scene.provider.away(&["GET /charges/"], Then::Closed);
+    let mut orders = Vec::new();
+    for then in [Then::Closed, Then::Silent] {
+        let mut order = Order::new(orders.len(), "tok_slow_1000");
+        scene.send_and(&mut order, || scene.store.away(&[&table], then)).await;
+        assert!(order.told.is_some(), "{order:?}");
+        assert_eq!(scene.state(&order).await.as_deref(), Some("in_progress"), "{then:?}");
+        orders.push(order);
+        scene.store.pass();
+        if then == Then::Closed {
+            // It stays away until the ending is tried to be written in vain, and until the worker is taken for dead.
+            let ending = scene.store.away(&[&table, "\"completed\""], then);
+            let look = scene.store.away(&[&table, "DynamoDB_20120810.GetItem"], then);
+            scene.store.away(&[&table], then);
+            scene.until_used(ending, 4).await;
+            scene.until_used(look, 1).await;
+        }
+        scene.store.pass();
+    }
+    scene.books.at_rest(AT_REST_WITHIN).await;
+    scene.provider.pass();
+    scene.books.come_right(&scene.cloud, &orders, Duration::ZERO).await;
+}
+
+// R41, R40, R28
+async fn a_charge_that_finds_no_store_at_all_is_in_doubt_and_then_found(endpoint: &str) {
+    let scene = Scene::on(endpoint).await;
+    let mut order = Order::new(0, "tok_slow_1000");
+    scene.send_and(&mut order, || scene.store.away(&[], Then::Closed)).await;
+    assert_eq!(order.told, None);
+    scene.store.pass();
+    let states = scene.books.at_rest(AT_REST_WITHIN).await;
+    assert_eq!(states[&order.key], "completed");
+    scene.books.come_right(&scene.cloud, &[order], Duration::ZERO).await;
+}
+
+// R41, R19, R28
+async fn what_was_open_when_the_store_went_away_is_settled_once_it_is_back(endpoint: &str) {
+    let scene = Scene::on(endpoint).await;
+    let cards = ["tok_timeout_charged", "tok_crash_after", "tok_timeout_not_charged", "tok_crash_before"];
+    let orders: Vec<_> = cards.into_iter().zip(0..).map(|(card, number)| Order::new(number, card)).collect();
+    // So that nothing is settled before the store goes away.
+    scene.provider.away(&["GET /charges/"], Then::Closed);
+    let answers = join_all(orders.iter().map(|order| order.send(&scene.cloud))).await;
+    assert!(answers.iter().all(|answer| !answer.is_final()), "{answers:?}");
+    for then in [Then::Closed, Then::Silent] {
+        // Polls, checks, sweeps.
+        let asked = ["Query", "GetItem", "Scan"]
+            .map(|operation| scene.store.away(&[&format!("DynamoDB_20120810.{operation}")], then));
+        scene.store.away(&[], then);
+        scene.provider.pass();
+        for rule in asked {
+            scene.until_used(rule, 4).await;
+        }
+        scene.store.pass();
+    }
+    let states = scene.books.at_rest(AT_REST_WITHIN).await;
+    let settled: Vec<_> = orders.iter().map(|order| &*states[&order.key]).collect();
+    assert_eq!(settled, ["completed", "completed", "failed_retryable", "failed_retryable"]);
+    let charges = scene.cloud.charges().await;
+    assert_eq!(charges.len(), 2, "{charges:?}");
+    scene.books.come_right(&scene.cloud, &orders[..2], Duration::ZERO).await;
+}
