@@ -1,25 +1,45 @@
-//! The README's transcript comes out as it is written there.
+//! The README's transcripts come out as they are written there.
 
 use std::process::Stdio;
 
 use tokio::process::Command;
 
-use crate::support::local_cloud::LocalCloud;
+use crate::support::{command, local_cloud::LocalCloud};
 
 const README: &str = include_str!("../../README.md");
 
-// R4, R13, R15, R39
+// R4, R13, R15, R29, R39
 #[tokio::test]
-async fn the_transcript_comes_out_as_written() {
+async fn the_transcript_of_payments_comes_out_as_written() {
     let cloud = LocalCloud::start(&[]).await;
-    let here = |text: &str| text.replace("http://127.0.0.1:9000", cloud.url());
-    let function = here(block("```sh\npay()"));
-    let transcript = block("```console\n");
+    let steps = run(&cloud, "## What it looks like", &[block("", "```sh\npay()")]).await;
+    assert_eq!(steps, 11);
+}
+
+// R28, R29, R31
+#[tokio::test]
+async fn the_transcript_of_a_worker_that_dies_comes_out_as_written() {
+    const SECTION: &str = "## When a worker dies";
+    let start = block(SECTION, "```sh\nPOLL_MS");
+    let (variable, value) = start.split_once(' ').unwrap().0.split_once('=').unwrap();
+    let cloud = LocalCloud::start(&[(variable, value)]).await;
+    let steps = run(&cloud, SECTION, &[block("", "```sh\npay()"), block(SECTION, "```sh\neval")]).await;
+    assert_eq!(steps, 8);
+}
+
+/// Runs the transcript of a section, each command after these definitions; gives the number of commands.
+async fn run(cloud: &LocalCloud, section: &str, definitions: &[&str]) -> usize {
+    let built = command::program();
+    let here = |text: &str| {
+        text.replace("http://127.0.0.1:9000", cloud.url())
+            .replace("cargo run -q -p idempotency-cli --", built.to_str().expect("a path in UTF-8"))
+    };
+    let definitions: String = definitions.iter().map(|definition| here(definition) + "\n").collect();
     let mut steps = 0;
-    for step in transcript.trim().split("\n$ ") {
+    for step in block(section, "```console\n").trim().split("\n$ ") {
         let (command, expected) =
             step.trim_start_matches("$ ").split_once('\n').expect("a command and its output");
-        let script = format!("{function}\n{}", here(command));
+        let script = format!("{definitions}{}", here(command));
         let ran = Command::new("bash").args(["-c", &script]).stdin(Stdio::null()).output().await;
         let printed = String::from_utf8(ran.expect("bash is there").stdout).expect("text");
         assert!(
@@ -29,24 +49,46 @@ async fn the_transcript_comes_out_as_written() {
         assert_eq!(masked(&printed), masked(expected), "$ {command}");
         steps += 1;
     }
-    assert_eq!(steps, 11);
+    steps
 }
 
-/// The fenced block that begins so, without its fences.
-fn block(beginning: &str) -> &'static str {
-    let at = README.find(beginning).expect("the README has the block");
+/// The fenced block of this section that begins so, without its fences.
+fn block(section: &str, beginning: &str) -> &'static str {
+    let at = README.find(section).expect("the README has the section");
+    let at = at + README[at..].find(beginning).expect("the README has the block");
     let inside = &README[at..].split_once('\n').expect("a fence is a line").1;
     inside.split_once("\n```").expect("the block is closed").0
 }
 
-/// Without white space at its ends, and with ids in place of which something else comes each time.
+/// With ids, times and ages in place of which something else comes each time, and with the white space that aligns them.
 fn masked(text: &str) -> String {
     let is_id = |word: &str| word.len() >= 32 && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     let words = text.trim().split_inclusive(|c: char| !c.is_ascii_hexdigit() && c != '-');
-    words
+    let without_ids: String = words
         .map(|word| match word.char_indices().next_back() {
             Some((end, separator)) if is_id(&word[..end]) => format!("*{separator}"),
+            _ if is_id(word) => "*".to_owned(),
             _ => word.to_owned(),
         })
-        .collect()
+        .collect();
+    let lines = without_ids.lines().map(|line| {
+        let words = line.split_whitespace().map(|word| match word.contains("-") && word.contains('T') {
+            true if word.ends_with('Z') => "time".to_owned(),
+            _ => age(word),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// `12s`, `(9s` and the like, as one.
+fn age(word: &str) -> String {
+    let digits = word.trim_start_matches('(');
+    match digits
+        .strip_suffix('s')
+        .filter(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+    {
+        Some(_) => format!("{}age", &word[..word.len() - digits.len()]),
+        None => word.to_owned(),
+    }
 }

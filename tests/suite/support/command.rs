@@ -78,7 +78,7 @@ impl Ran {
 }
 
 /// Cargo puts programs above the folder in which it puts test programs.
-fn program() -> PathBuf {
+pub fn program() -> PathBuf {
     let test = std::env::current_exe().expect("the test program has a path");
     let profile = test.ancestors().nth(2).expect("the test program lies in target/<profile>/deps");
     profile.join("idempotency")
