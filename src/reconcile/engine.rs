@@ -2,15 +2,18 @@
 
 use std::{collections::HashMap, error::Error, fmt, sync::Arc, time::Duration};
 
-use super::{Answer, Ask, AskError, Asking, BackOff, Finding, Message, Question, Reconciler};
+use super::{
+    Answer, Ask, AskError, Asking, BackOff, Finding, Message, Question, ReconcileError, Reconciled,
+    Reconciler,
+};
 use crate::{
     executor::{Ended, Executor, LostEnding},
     key::{OperationName, RecordKey},
     metrics::Count,
     policy::Operation,
-    queue::{Queue, QueueError},
+    queue::Queue,
     record::{Record, Revision, State, Unsettled, Verdict},
-    store::{Register, Store, StoreError, Turn},
+    store::{Register, Store, Turn},
     time::{Clock, SystemClock, Timestamp},
 };
 
@@ -25,51 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(4);
 
 /// How often a record that others change at the same moment is looked at again.
 const TURNS: usize = 8;
-
-/// What became of an attempt to reconcile a record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reconciled {
-    /// It is settled now, as this state.
-    Resolved(&'static str),
-    /// It was settled before.
-    Settled,
-    /// A worker has it until then.
-    InFlight(Timestamp),
-    /// It is not due yet.
-    NotDue,
-    /// Nothing is known yet; it is asked about again then.
-    Scheduled(Timestamp),
-    /// It was asked about often enough: it is for people now, and its dead letter is written.
-    Escalated,
-    /// There is no such record.
-    Gone,
-    /// Others changed it each time that we tried.
-    Busy,
-}
-
-/// Why a record could not be reconciled now.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReconcileError {
-    /// The store failed.
-    #[error("the store failed")]
-    Store(#[from] StoreError),
-    /// The queue of dead letters failed.
-    #[error("the queue of dead letters failed")]
-    DeadLetters(#[source] QueueError),
-    /// Who told something could not be listened to.
-    #[error("what was told could not be taken up")]
-    Source(#[source] AskError),
-    /// The message says nothing that can be done; no retry helps.
-    #[error("the message is malformed: {0}")]
-    Malformed(&'static str),
-    /// The ending could not be written. A retry may help.
-    #[error("the ending could not be written in time")]
-    Unwritten,
-    /// No reconciler knows the operation.
-    #[error("no reconciler knows the operation {0}")]
-    Unknown(OperationName),
-}
 
 struct Known<S> {
     executor: Executor<Arc<S>>,

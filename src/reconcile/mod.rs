@@ -25,6 +25,7 @@
 mod back_off;
 mod engine;
 mod message;
+mod outcome;
 
 use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
 
@@ -36,8 +37,9 @@ use crate::{
 };
 
 pub use back_off::BackOff;
-pub use engine::{DEFAULT_NOT_FOUND_GRACE, ReconcileError, Reconciled, Reconciliation};
+pub use engine::{DEFAULT_NOT_FOUND_GRACE, Reconciliation};
 pub use message::Message;
+pub use outcome::{ReconcileError, Reconciled};
 
 /// What went wrong with a question. It is asked again.
 pub type AskError = Box<dyn Error + Send + Sync>;
