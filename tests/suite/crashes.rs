@@ -5,18 +5,21 @@
 
 use std::{
     cell::Cell,
+    collections::BTreeSet,
     io::{IsTerminal, Write},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use futures_util::future::join_all;
+use serde_json::Value;
 
 use crate::support::{
     books::{Books, Order},
     local_cloud::LocalCloud,
     on_each_store,
     payments::Answer,
+    proxy::Proxy,
     random::{Random, Seed},
 };
 
@@ -65,9 +68,11 @@ struct Storm {
 async fn workers_killed_at_random_moments_charge_once_and_leave_nothing_open(endpoint: &str) {
     let seed = Seed::find();
     let kills = std::env::var("KILLS").map_or(KILLS, |kills| kills.parse().expect("KILLS is a whole number"));
-    let books = Books::on(endpoint);
-    let variables: Vec<_> = SPANS.into_iter().chain([("TABLE_PREFIX", books.prefix())]).collect();
+    let (books, provider) = (Books::on(endpoint), Proxy::start().await);
+    let own = [("TABLE_PREFIX", books.prefix()), ("FUNCTION_PROVIDER_URL", provider.url())];
+    let variables: Vec<_> = SPANS.into_iter().chain(own).collect();
     let cloud = LocalCloud::on(endpoint, &variables).await;
+    provider.leads_to(cloud.provider());
 
     let storm = Storm { cloud, over: Cell::new(false), lost: Cell::new(0) };
     let clients = (0..CLIENTS).map(|number| storm.client(number, Random::new(seed.0 ^ number as u64)));
@@ -82,6 +87,7 @@ async fn workers_killed_at_random_moments_charge_once_and_leave_nothing_open(end
     books.at_rest(AT_REST_WITHIN).await;
     let at_rest_after = calm_since.elapsed().as_secs_f64();
     books.come_right(&storm.cloud, &orders, Duration::ZERO).await;
+    no_order_was_sent_twice(&provider);
     let (keys, lost) = (orders.len(), storm.lost.get());
     let left = orders.iter().filter(|order| order.told.is_none()).count();
     let figures = format!(
@@ -91,6 +97,18 @@ async fn workers_killed_at_random_moments_charge_once_and_leave_nothing_open(end
     progress(&format!("{figures}\n"));
     // A storm that met nobody shows nothing.
     assert!(lost * 4 > kills && left > 0, "{figures}");
+}
+
+/// The provider charges once for each key, however often it is asked: so it would hide a worker that was wrong to run again.
+/// What has reached the provider is never sent once more.
+fn no_order_was_sent_twice(provider: &Proxy) {
+    let mut sent = BTreeSet::new();
+    for order in provider.arrived("POST /charges ") {
+        let order: Value = serde_json::from_slice(&order).expect("an order is JSON");
+        let cents = order["amountCents"].as_u64().expect("an amount");
+        assert!(sent.insert(cents), "the order of {cents} cents was sent twice");
+    }
+    assert!(!sent.is_empty());
 }
 
 impl Storm {
