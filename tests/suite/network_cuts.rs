@@ -23,7 +23,7 @@ const AT_ONCE: usize = 6;
 /// A write's tries by the SDK, and one more: so the one who writes hears of it.
 const ALL_TRIES: usize = 4;
 
-const AT_REST_WITHIN: Duration = Duration::from_secs(30);
+const AT_REST_WITHIN: Duration = Duration::from_secs(60);
 
 const SPANS: [(&str, &str); 10] = [
     ("ENVIRONMENTS", "6"),
