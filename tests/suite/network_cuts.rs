@@ -15,7 +15,7 @@ use crate::support::{
 };
 
 /// Bytes from one cut to the next, where nothing else matters. Prime, so that it falls in with no pattern of a message.
-const STEP: usize = 13;
+const STEP: usize = 23;
 
 /// Payments at once, each in an environment of its own.
 const AT_ONCE: usize = 6;
@@ -23,7 +23,7 @@ const AT_ONCE: usize = 6;
 /// A write's tries by the SDK, and one more: so the one who writes hears of it.
 const ALL_TRIES: usize = 4;
 
-const AT_REST_WITHIN: Duration = Duration::from_secs(30);
+const AT_REST_WITHIN: Duration = Duration::from_secs(60);
 
 const SPANS: [(&str, &str); 10] = [
     ("ENVIRONMENTS", "6"),
@@ -70,7 +70,9 @@ async fn between_function_and_provider() {
 
     let mut orders = vec![paid(&cloud).await];
     let exchange = passed(&proxy, &charge(&orders[0]));
-    let blows = [blows(exchange, Then::Closed, 1, true), blows(exchange, Then::Silent, 1, false)].concat();
+    let blows =
+        [blows(exchange, Places::All, Then::Closed, 1), blows(exchange, Places::Joints, Then::Silent, 1)]
+            .concat();
     let struck = strike(&cloud, &proxy, 1, &blows, charge).await;
     orders.extend(struck);
     proxy.pass();
@@ -96,9 +98,9 @@ async fn between_function_and_table() {
     for write in [reservation, payment, completion] {
         let exchange = passed(&proxy, &write(&orders[0]));
         let blows = [
-            blows(exchange, Then::Closed, 1, true),
-            blows(exchange, Then::Closed, ALL_TRIES, false),
-            blows(exchange, Then::Silent, 1, false),
+            blows(exchange, Places::All, Then::Closed, 1),
+            blows(exchange, Places::Joints, Then::Closed, ALL_TRIES),
+            blows(exchange, Places::Few, Then::Silent, 1),
         ];
         let struck = strike(&cloud, &proxy, orders.len(), &blows.concat(), write).await;
         orders.extend(struck);
@@ -147,21 +149,36 @@ fn passed(proxy: &Proxy, texts: &[String]) -> Exchange {
     exchange.unwrap_or_else(|| panic!("nothing with {texts:?} passed"))
 }
 
-/// Cuts both messages of an exchange: where it matters, and, if `between`, in steps.
-fn blows(exchange: Exchange, then: Then, times: usize, between: bool) -> Vec<Blow> {
-    let step = std::env::var("STEP").map_or(STEP, |step| step.parse().expect("STEP is a whole number"));
-    let places = |Length { head, whole }: Length| {
-        let matter = [0, 1, head / 2, head - 2, head, head + 1, head.midpoint(whole), whole - 1, whole];
-        let mut places: Vec<_> = matter.into_iter().filter(|place| *place <= whole).collect();
-        if between {
-            places.extend((0..whole).step_by(step));
-        }
+/// Which places of a message are cut.
+#[derive(Clone, Copy)]
+enum Places {
+    /// Before, between head and body, behind.
+    Few,
+    /// Where messages have their joints, and next to them.
+    Joints,
+    /// These, and others in steps.
+    All,
+}
+
+impl Places {
+    fn of(self, Length { head, whole }: Length) -> Vec<usize> {
+        let joints = [0, 1, head / 2, head - 2, head, head + 1, head.midpoint(whole), whole - 1, whole];
+        let step = std::env::var("STEP").map_or(STEP, |step| step.parse().expect("STEP is a whole number"));
+        let mut places = match self {
+            Self::Few => vec![0, head, whole],
+            Self::Joints => joints.to_vec(),
+            Self::All => joints.into_iter().chain((0..whole).step_by(step)).collect(),
+        };
         places.sort_unstable();
         places.dedup();
         places
-    };
-    let requests = places(exchange.request).into_iter().map(Cut::Request);
-    let cuts = requests.chain(places(exchange.answer).into_iter().map(Cut::Answer));
+    }
+}
+
+/// Cuts both messages of an exchange, each time at another place.
+fn blows(exchange: Exchange, places: Places, then: Then, times: usize) -> Vec<Blow> {
+    let requests = places.of(exchange.request).into_iter().map(Cut::Request);
+    let cuts = requests.chain(places.of(exchange.answer).into_iter().map(Cut::Answer));
     cuts.map(|cut| Blow { cut, then, times }).collect()
 }
 

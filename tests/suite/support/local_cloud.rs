@@ -12,13 +12,29 @@ use std::time::{Duration, Instant};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
+/// Lines of its output that a failed test shows.
+const LAST_WORDS: usize = 60;
+
 /// A running local cloud; it ends with this value, or with the test process.
 pub struct LocalCloud {
     url: String,
     provider: String,
     queues: String,
     http: Client,
+    output: Output,
     process: Process,
+}
+
+impl Drop for LocalCloud {
+    /// Where a test fails, what the local cloud said last may say why.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let text = self.output.text();
+            let last: Vec<_> = text.lines().rev().take(LAST_WORDS).collect();
+            eprintln!("the local cloud ({:?} if ended) said last:", self.process.ended());
+            last.iter().rev().for_each(|line| eprintln!("  {line}"));
+        }
+    }
 }
 
 /// A line of the provider's ledger: a card was really charged.
@@ -62,7 +78,7 @@ impl LocalCloud {
             if let [Some(url), Some(provider), Some(queues)] = addresses {
                 let health = http.get(format!("{url}/health")).send().await;
                 if health.is_ok_and(|health| health.status() == 200) {
-                    return Self { url, provider, queues, http, process };
+                    return Self { url, provider, queues, http, output, process };
                 }
             }
             if let Some(status) = process.ended() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 /// How long an event of another process is waited for. Passing takes a fraction; only a failure takes as long.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An answer, as far as a client can tell answers apart.
 #[derive(Clone, Debug, PartialEq)]

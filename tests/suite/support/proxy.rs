@@ -59,8 +59,8 @@ pub struct RuleId(usize);
 struct Shared {
     target: OnceLock<String>,
     rules: Mutex<Vec<Rule>>,
-    /// What passed whole.
-    passed: Mutex<Vec<(Vec<u8>, Exchange)>>,
+    /// What went on whole, and its exchange where the answer came back whole.
+    arrived: Mutex<Vec<(Vec<u8>, Option<Exchange>)>>,
 }
 
 struct Rule {
@@ -123,9 +123,17 @@ impl Proxy {
 
     /// The last exchange that passed whole and whose request contains all of these texts.
     pub fn passed(&self, texts: &[&str]) -> Option<Exchange> {
-        let passed = self.shared.passed.lock().unwrap();
-        let found = passed.iter().rev().find(|(request, _)| texts.iter().all(|text| contains(request, text)));
-        found.map(|(_, exchange)| *exchange)
+        let arrived = self.shared.arrived.lock().unwrap();
+        let wanted = |request: &[u8]| texts.iter().all(|text| contains(request, text));
+        arrived.iter().rev().find_map(|(request, exchange)| exchange.filter(|_| wanted(request)))
+    }
+
+    /// The bodies of the requests that begin so and went on whole, whatever became of the answers.
+    pub fn arrived(&self, start: &str) -> Vec<Vec<u8>> {
+        let arrived = self.shared.arrived.lock().unwrap();
+        let requests = arrived.iter().filter(|(request, _)| request.starts_with(start.as_bytes()));
+        let body = |request: &[u8]| request[length(request).map_or(0, |length| length.head)..].to_vec();
+        requests.map(|(request, _)| body(request)).collect()
     }
 }
 
@@ -138,6 +146,12 @@ impl Drop for Proxy {
 impl Shared {
     fn rules(&self) -> MutexGuard<'_, Vec<Rule>> {
         self.rules.lock().unwrap()
+    }
+
+    fn arrive(&self, request: Vec<u8>) -> usize {
+        let mut arrived = self.arrived.lock().unwrap();
+        arrived.push((request, None));
+        arrived.len() - 1
     }
 
     fn rule_for(&self, request: &[u8]) -> Option<(Cut, Then)> {
@@ -172,13 +186,14 @@ async fn serve(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
             return end(client, server, then).await;
         }
         server.write_all(&request).await?;
+        let place = shared.arrive(request);
         let Some((answer, received)) = message(&mut server, &mut Vec::new()).await? else { return Ok(()) };
         if let Some((Cut::Answer(bytes), then)) = rule {
             client.write_all(&answer[..bytes.min(answer.len())]).await?;
             return end(client, server, then).await;
         }
         client.write_all(&answer).await?;
-        shared.passed.lock().unwrap().push((request, Exchange { request: sent, answer: received }));
+        shared.arrived.lock().unwrap()[place].1 = Some(Exchange { request: sent, answer: received });
     }
     Ok(())
 }
