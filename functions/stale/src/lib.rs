@@ -77,24 +77,18 @@ impl Function<DynamoDbStore> {
         }
     }
 
-    /// Sweeps until it is done or the time is up; then a message says where to go on.
+    /// Sweeps until it is done or the time is up; then a message says where to go on. A sweep that fails is delivered again
+    /// as it came, and begins where that one began.
     async fn sweep(&self, sweep: &Sweep, mut progress: SweepProgress, until: Timestamp) -> Result<(), Error> {
         let swept = self.stale.sweep(sweep, &mut progress, until, |_, _| ()).await;
         let (done, segments) = progress.segments();
         let SweepProgress { scanned, units, given_up, abandoned, unreadable, .. } = progress;
         tracing::info!(done, segments, scanned, units, given_up, abandoned, unreadable, "sweep");
+        swept?;
         if progress.is_done() {
             return Ok(());
         }
-        let pause = match &swept {
-            Ok(()) => Duration::ZERO,
-            Err(error) => {
-                let error: &dyn std::error::Error = error;
-                tracing::error!(error, "the sweep stops, and goes on in a minute");
-                Duration::from_secs(60)
-            }
-        };
         let message = serde_json::to_string(&Check::Sweep { progress })?;
-        Ok(self.checks.send(&message, pause).await?)
+        Ok(self.checks.send(&message, Duration::ZERO).await?)
     }
 }
