@@ -109,11 +109,11 @@ impl Drop for RuntimeApi {
 
 async fn next(State(shared): State<Arc<Shared>>) -> Response {
     let (poll, invocation) = oneshot::channel();
+    // Where this environment ends, its process is killed; any answer would only make it panic before.
     if shared.polls.send(poll).is_err() {
-        return StatusCode::GONE.into_response();
+        return std::future::pending().await;
     }
-    // Dropped unanswered when this environment ends.
-    let Ok(invocation) = invocation.await else { return StatusCode::GONE.into_response() };
+    let Ok(invocation) = invocation.await else { return std::future::pending().await };
     let deadline = invocation.deadline.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let trace = uuid::Uuid::new_v4().simple().to_string();
     let arn = format!("arn:aws:lambda:eu-central-1:123456789012:function:{}", invocation.function);

@@ -51,8 +51,14 @@ fn parse(order: Result<Json<Order>, JsonRejection>) -> Result<NewPayment, Paymen
         let detail = match rejection {
             JsonRejection::JsonSyntaxError(_) => "the body is not JSON",
             JsonRejection::MissingJsonContentType(_) => "the content type must be application/json",
+            JsonRejection::BytesRejection(_) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+                "the body is longer than an order needs to be (2 MB)"
+            }
             JsonRejection::BytesRejection(_) => "the body cannot be read",
-            _ => "the body must be an object of customerId, amountCents, currency and source, nothing else",
+            _ => {
+                "the body must be an object of customerId, amountCents (a whole number above 0), currency and source, \
+                 nothing else"
+            }
         };
         PaymentError::Invalid(rejection.status(), detail)
     })?;

@@ -71,7 +71,10 @@ impl PaymentError {
             "type": format!("urn:payments:{kind}"),
             "title": title,
             "status": self.status().as_u16(),
-            "detail": detail,
+            "detail": match self {
+                Self::Invalid(..) => format!("{detail}. Correct it, and use a new key."),
+                _ => detail.to_owned(),
+            },
         });
         let content_type = ("content-type".to_owned(), "application/problem+json".to_owned());
         (self.status().as_u16(), vec![content_type], problem.to_string().into_bytes())
