@@ -268,6 +268,9 @@ impl<S: Store> Executor<S> {
             }
         };
         let execution = Execution::new(&seen, None);
-        Ok(self.write(&execution, seen, &outcome, give_up_at).await)
+        Ok(match self.write(&execution, seen, &outcome, give_up_at).await {
+            Ok(ended) => ended,
+            Err((there, fenced)) => self.fenced(&execution, *there, fenced, give_up_at).await,
+        })
     }
 }
