@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     executor::{Ending, Request},
     policy::Operation,
@@ -19,7 +20,7 @@ use lambda_idempotency::{
         Store,
         dynamodb::{DynamoDbStore, UnknownCursor},
     },
-    time::Timestamp,
+    time::{Clock, SystemClock, Timestamp},
 };
 
 use crate::support::{
@@ -49,6 +50,7 @@ on_each_store!(
     a_lost_answer_of_the_settling_write_is_no_second_settlement,
     the_index_finds_what_is_due_and_nothing_else,
     a_large_answer_is_kept_as_a_handlers_is,
+    records_that_cannot_be_read_do_not_stand_in_front_of_others,
 );
 
 const NOT_FOUND_GRACE: Duration = Duration::from_secs(300);
@@ -430,4 +432,26 @@ async fn a_large_answer_is_kept_as_a_handlers_is(endpoint: &str) {
     assert_eq!(reconciling.poll(&request).await, Reconciled::Resolved("completed"));
     let replay = crate::support::guarded::replayed(reconciling.reserve(&request).await);
     assert_eq!(replay.body.as_ref(), Some(&body));
+}
+
+// R29: whatever cannot be asked about stays due, and is the longest overdue.
+async fn records_that_cannot_be_read_do_not_stand_in_front_of_others(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [executed()]).await;
+    let guarded = &reconciling.guarded;
+    for _ in 0..30 {
+        let damaged = reconciling.unknown().await;
+        let mut item = guarded.item(&damaged.key).await.unwrap();
+        item.remove("attempts");
+        item.insert("reconcile_shard".to_owned(), AttributeValue::S("0".to_owned()));
+        guarded.write_raw(item).await;
+    }
+    guarded.clock.advance(Duration::from_secs(1));
+    let request = reconciling.unknown().await;
+    let mut item = guarded.item(&request.key).await.unwrap();
+    item.insert("reconcile_shard".to_owned(), AttributeValue::S("0".to_owned()));
+    guarded.write_raw(item).await;
+    let until = SystemClock.now().plus(Duration::from_secs(60));
+    let polled =
+        reconcile::poll(&guarded.undisturbed_store(), &reconciling.reconciliation, until).await.unwrap();
+    assert_eq!((polled.failed, polled.resolved), (30, 1));
 }

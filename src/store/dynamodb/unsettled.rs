@@ -20,6 +20,9 @@ use crate::{
 /// The sparse index that holds unknown outcomes and nothing else: `reconcile_shard`, then `reconcile_at`.
 pub const RECONCILE_INDEX: &str = "reconcile";
 
+/// How many partitions that index has.
+pub const RECONCILE_SHARDS: usize = SHARDS as usize;
+
 /// How many unknown outcomes one page lists.
 const PAGE: i32 = 100;
 
