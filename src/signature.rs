@@ -14,6 +14,9 @@ use crate::time::Timestamp;
 /// How old a signature may be, and how far ahead: Stripe's own default.
 pub const DEFAULT_TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
+/// More digests than a sender has secrets; each is compared with each of ours.
+const MOST_DIGESTS: usize = 16;
+
 /// The shortest secret, in bytes: what is shorter can be guessed.
 const SHORTEST_SECRET: usize = 16;
 
@@ -109,7 +112,7 @@ impl Secrets {
 
     /// The time at which an authentic signature was made, however long ago.
     pub(crate) fn authenticate(&self, signature: &str, payload: &[u8]) -> Result<Timestamp, SignatureError> {
-        let (mut time, mut digests) = (None, Vec::new());
+        let (mut time, mut digests, mut signed) = (None, Vec::new(), false);
         for part in signature.split(',') {
             match part.trim().split_once('=').ok_or(SignatureError::Malformed)? {
                 ("t", seconds) if time.is_none() && seconds.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -117,20 +120,27 @@ impl Secrets {
                 }
                 ("t", _) if time.is_some() => return Err(SignatureError::TimeRepeated),
                 ("t", _) => return Err(SignatureError::Malformed),
-                // What is no digest is as long as none, and matches nothing.
-                ("v1", hex) => digests.push(unhex(hex).unwrap_or_default()),
+                // What is no digest matches nothing.
+                ("v1", hex) => {
+                    signed = true;
+                    digests.extend(unhex(hex));
+                }
                 _ => {}
             }
         }
+        if digests.len() > MOST_DIGESTS {
+            return Err(SignatureError::Malformed);
+        }
         let seconds = time.ok_or(SignatureError::Malformed)?;
-        if digests.is_empty() {
+        if !signed {
             return Err(SignatureError::Unsigned);
         }
-        let matches = |keyed: &Hmac<Sha256>, digest: &Vec<u8>| {
+        // The payload is hashed once a secret, and not once a digest: anybody may send a large body with thousands of them.
+        let matches = |keyed: &Hmac<Sha256>| {
             let keyed = keyed.clone().chain_update(format!("{seconds}.")).chain_update(payload);
-            keyed.verify_slice(digest).is_ok()
+            digests.iter().any(|digest| keyed.clone().verify_slice(digest).is_ok())
         };
-        if !self.0.iter().any(|keyed| digests.iter().any(|digest| matches(keyed, digest))) {
+        if !self.0.iter().any(matches) {
             return Err(SignatureError::Mismatch);
         }
         Ok(Timestamp::from_secs(seconds))
@@ -212,6 +222,15 @@ mod tests {
             assert_eq!(verified(OLD, text, b"", NOW), Err(SignatureError::Unsigned), "{text}");
         }
         assert_eq!(verified(OLD, "t=1,v1=zz", b"", NOW), Err(SignatureError::Mismatch));
+    }
+
+    // Against whoever has no secret: 10 KB of headers have room for 2,400 digests.
+    #[test]
+    fn more_digests_than_anybody_needs_are_malformed() {
+        let with =
+            |digests: usize| format!("t=1800000000{}", format!(",v1={}", "0".repeat(64)).repeat(digests));
+        assert_eq!(verified(OLD, &with(MOST_DIGESTS), b"", NOW), Err(SignatureError::Mismatch));
+        assert_eq!(verified(OLD, &with(MOST_DIGESTS + 1), b"", NOW), Err(SignatureError::Malformed));
     }
 
     #[test]

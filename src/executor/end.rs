@@ -99,8 +99,20 @@ impl<S: Store> Executor<S> {
             Ending::PerhapsExecuted(cause) => Outcome::PerhapsExecuted(*cause),
         };
         match self.write(&execution, seen.clone(), &outcome, give_up_at).await {
-            Ended::Unwritten => self.hand_over(&execution, &seen, &ending, &outcome).await,
-            ended => ended,
+            Ok(Ended::Unwritten) => self.hand_over(&execution, &seen, &ending, &outcome).await,
+            Ok(ended) => ended,
+            Err((there, fenced)) => {
+                let contradicts = matches!(
+                    (&outcome, &there.state),
+                    (Outcome::Completed(_), State::FailedRetryable { .. })
+                ) && there.attempt == execution.attempt();
+                let ended = self.fenced(&execution, *there, fenced, give_up_at).await;
+                if contradicts && self.lost_endings.is_some() {
+                    // Who applies it finds the same, and gives it to people: a retry may run again what was done.
+                    self.hand_over(&execution, &seen, &ending, &outcome).await;
+                }
+                ended
+            }
         }
     }
 
@@ -117,13 +129,14 @@ impl<S: Store> Executor<S> {
         patience.min(answer_at.minus(hand_over))
     }
 
+    /// Writes it, or says which record refused it.
     pub(super) async fn write(
         &self,
         execution: &Execution,
         mut seen: Record,
         outcome: &Outcome,
         give_up_at: Timestamp,
-    ) -> Ended {
+    ) -> Result<Ended, (Box<Record>, Fenced)> {
         let mut pause = FIRST_PAUSE;
         let mut prepared: Option<Record> = None;
         loop {
@@ -131,11 +144,11 @@ impl<S: Store> Executor<S> {
                 Some(next) => next,
                 None => match self.next(execution, &seen, outcome) {
                     Ok(next) => next,
-                    Err(fenced) => return self.fenced(execution, seen, fenced, give_up_at).await,
+                    Err(fenced) => return Err((Box::new(seen), fenced)),
                 },
             };
             match self.bounded(give_up_at, self.register().swap(seen.revision, &next)).await {
-                Ok(Turn::Ours) => return Ended::Written { expires_at: kept_until(&next) },
+                Ok(Turn::Ours) => return Ok(Ended::Written { expires_at: kept_until(&next) }),
                 Ok(Turn::Theirs(Some(there))) => {
                     seen = *there;
                     continue;
@@ -144,7 +157,7 @@ impl<S: Store> Executor<S> {
                 // true, and is written where nothing is.
                 Ok(Turn::Theirs(None)) => match self.bounded(give_up_at, self.register().insert(&next)).await
                 {
-                    Ok(Turn::Ours) => return Ended::Written { expires_at: kept_until(&next) },
+                    Ok(Turn::Ours) => return Ok(Ended::Written { expires_at: kept_until(&next) }),
                     Ok(Turn::Theirs(Some(there))) => {
                         seen = *there;
                         continue;
@@ -157,7 +170,7 @@ impl<S: Store> Executor<S> {
             prepared = Some(next);
             // The same write again, with the same revision: if an earlier try was applied, this one will know it.
             if self.clock().now().plus(pause) >= give_up_at {
-                return Ended::Unwritten;
+                return Ok(Ended::Unwritten);
             }
             self.clock().sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -248,7 +261,7 @@ impl<S: Store> Executor<S> {
     }
 
     /// The record went on without us. What it says now is what everybody gets.
-    async fn fenced(
+    pub(super) async fn fenced(
         &self,
         execution: &Execution,
         there: Record,

@@ -23,8 +23,10 @@ use crate::{
 const LONGEST_MESSAGE: usize = 240 * 1024;
 
 /// An ending on its way through a queue, with the record that its worker saw last.
+///
+/// On its way it is a [`Message`](crate::reconcile::Message), whose `kind` it does not carry itself: a message that
+/// names its kind twice cannot be read.
 #[derive(Clone, Serialize, Deserialize)]
-#[serde(tag = "kind", rename = "ending")]
 pub struct LostEnding {
     key: String,
     revision: String,
@@ -106,14 +108,24 @@ impl LostEnding {
 
     /// The message; without the body where it would be too long with it.
     fn message(mut self) -> Result<String, serde_json::Error> {
-        let message = serde_json::to_string(&self)?;
+        let message = self.to_json()?;
         match &mut self.ending {
             LostOutcome::Completed { body, .. } if message.len() > LONGEST_MESSAGE => {
                 *body = LostBody::Omitted { length: body.length() };
-                serde_json::to_string(&self)
+                self.to_json()
             }
             _ => Ok(message),
         }
+    }
+
+    fn to_json(&self) -> Result<String, serde_json::Error> {
+        #[derive(Serialize)]
+        #[serde(tag = "kind", rename = "ending")]
+        struct Message<'a> {
+            #[serde(flatten)]
+            ending: &'a LostEnding,
+        }
+        serde_json::to_string(&Message { ending: self })
     }
 
     fn seen(&self) -> Result<Record, NoEnding> {
@@ -256,6 +268,9 @@ impl<S: Store> Executor<S> {
             }
         };
         let execution = Execution::new(&seen, None);
-        Ok(self.write(&execution, seen, &outcome, give_up_at).await)
+        Ok(match self.write(&execution, seen, &outcome, give_up_at).await {
+            Ok(ended) => ended,
+            Err((there, fenced)) => self.fenced(&execution, *there, fenced, give_up_at).await,
+        })
     }
 }

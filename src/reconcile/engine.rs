@@ -1,6 +1,8 @@
 //! Asks, decides and settles.
 
-use std::{collections::HashMap, error::Error, fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, error::Error, fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
 
 use super::{
     Answer, Ask, AskError, Asking, BackOff, Finding, Message, Question, ReconcileError, Reconciled,
@@ -12,7 +14,7 @@ use crate::{
     metrics::Count,
     policy::Operation,
     queue::Queue,
-    record::{Record, Revision, State, Unsettled, Verdict},
+    record::{KeptResponse, Record, Revision, State, Unsettled, Verdict},
     store::{Register, Store, Turn},
     time::{Clock, SystemClock, Timestamp},
 };
@@ -219,17 +221,47 @@ impl<S: Store> Reconciliation<S> {
             }
             match register.swap(seen.revision, &next).await? {
                 Turn::Ours => return Ok(self.tell(&next)),
-                Turn::Theirs(Some(there)) => seen = *there,
+                Turn::Theirs(Some(there)) => {
+                    // Released meanwhile, by somebody who asked before the effect was to be seen: proof of it is stronger.
+                    if let (State::Completed { response, .. }, State::FailedRetryable { .. }) =
+                        (next.state, &there.state)
+                        && there.attempt == seen.attempt
+                    {
+                        return self.contradict(known, &there, response).await;
+                    }
+                    seen = *there;
+                }
                 Turn::Theirs(None) => return Ok(Reconciled::Gone),
             }
         }
         Ok(Reconciled::Busy)
     }
 
+    /// Settles by proof what was released a moment ago; where the next execution has begun already, it meets the same
+    /// effect by its downstream key.
+    async fn contradict(
+        &self,
+        known: &Known<S>,
+        released: &Record,
+        response: KeptResponse,
+    ) -> Result<Reconciled, ReconcileError> {
+        let (now, retain) = (self.clock.now(), known.executor.operation().retention());
+        let Ok(next) = released.settle(Verdict::Executed(response), Revision::mint(), now, retain) else {
+            return Ok(Reconciled::Settled);
+        };
+        match known.executor.register().swap(released.revision, &next).await? {
+            Turn::Ours => Ok(self.tell(&next)),
+            Turn::Theirs(_) => Ok(Reconciled::Busy),
+        }
+    }
+
     async fn bounded(&self, asking: Asking<'_>) -> Result<Finding, AskError> {
         tokio::select! {
             biased;
-            finding = asking => finding,
+            // One that panics must not take those with it that are asked at the same time, nor come first at each poll.
+            finding = AssertUnwindSafe(asking).catch_unwind() => {
+                finding.unwrap_or_else(|_| Err("the reconciler panicked".into()))
+            }
             () = self.clock.sleep(ASK_TIMEOUT) => Err("no answer in time".into()),
         }
     }

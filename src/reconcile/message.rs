@@ -24,3 +24,18 @@ impl Message {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R29: what is for people must be readable by their tools, and by this function when they send it back.
+    #[test]
+    fn an_ending_that_goes_to_people_can_be_read_again() {
+        let handed_over = r#"{"kind":"ending","key":"t#pay#k","revision":"","attempt":"","attempts":1,"fingerprint":"",
+            "fingerprint_rule":1,"created_at":0,"lease_until":0,"ending":"not_executed"}"#;
+        let message: Message = serde_json::from_str(handed_over).unwrap();
+        let again = message.to_json();
+        assert!(serde_json::from_str::<Message>(&again).is_ok(), "{again}");
+    }
+}

@@ -130,6 +130,25 @@ impl<S: Store> Stale<S> {
         }
     }
 
+    /// Writes an unknown outcome as it is, so that it comes into the index from which it is asked about: one that was
+    /// written before there was an index is found by nobody else.
+    async fn index(&self, key: &RecordKey) -> Result<Looked, StoreError> {
+        let Some(record) = self.register.load(key).await? else { return Ok(Looked::Gone) };
+        if !matches!(record.state, State::Unknown { .. }) {
+            return self.look(record).await;
+        }
+        let next = Record { revision: Revision::mint(), ..record.clone() };
+        match self.register.swap(record.revision, &next).await? {
+            Turn::Ours => {
+                let (key, operation) = (record.key.hash(), record.key.operation());
+                tracing::warn!(%key, %operation, "an unknown outcome was not in the index: it is asked about now");
+                Ok(Looked::Settled)
+            }
+            Turn::Theirs(Some(_)) => Ok(Looked::Busy),
+            Turn::Theirs(None) => Ok(Looked::Gone),
+        }
+    }
+
     async fn look(&self, mut record: Record) -> Result<Looked, StoreError> {
         for _ in 0..TURNS {
             let (now, revision) = (self.clock.now(), Revision::mint());

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Looked, Stale};
 use crate::{
-    record::Record,
+    record::{Record, State},
     store::{StoreError, StoreErrorKind, dynamodb::DynamoDbStore},
     time::Timestamp,
 };
@@ -125,7 +125,11 @@ impl Stale<DynamoDbStore> {
         let mut all = Vec::new();
         for (number, page) in pages {
             for record in page.found {
-                let looked = match self.check(&record.key).await {
+                let looked = match &record.state {
+                    State::Unknown { .. } => self.index(&record.key).await,
+                    _ => self.check(&record.key).await,
+                };
+                let looked = match looked {
                     Err(error) if error.kind() == StoreErrorKind::Unreadable => {
                         progress.unreadable += 1;
                         continue;

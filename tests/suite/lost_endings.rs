@@ -24,6 +24,7 @@ on_each_store!(
     an_ending_that_cannot_be_written_is_handed_over_and_applied,
     an_ending_that_is_delivered_twice_late_or_too_late_changes_nothing_more,
     an_ending_whose_record_was_settled_meanwhile_is_refused_and_a_contradiction_is_for_people,
+    a_live_worker_that_executed_what_its_record_says_it_did_not_is_for_people_too,
     an_ending_whose_write_landed_after_all_is_known_for_what_it_is,
     an_ending_whose_record_was_forgotten_is_written_all_the_same,
     a_body_goes_with_its_ending_as_far_as_it_fits,
@@ -143,7 +144,34 @@ async fn an_ending_whose_record_was_settled_meanwhile_is_refused_and_a_contradic
         lost.guarded.undisturbed_store().swap(seen.revision, &released).await.unwrap();
         lost.reconciliation.apply(&lost.message()).await.unwrap();
         assert_eq!(lost.guarded.record(&request.key).await.unwrap(), released);
-        assert_eq!(lost.letters.take().len(), letters);
+        let sent = lost.letters.take();
+        assert_eq!(sent.len(), letters);
+        // Whoever gets the letter can read it, and so can the function when it is sent back.
+        for (letter, _) in sent {
+            let Ok(Message::Ending(ending)) = serde_json::from_str(&letter) else { panic!("{letter}") };
+            assert_eq!(ending.record_key(), Some(request.key.clone()));
+        }
+    }
+}
+
+// T5: what it knows is not kept in a line of a log alone.
+async fn a_live_worker_that_executed_what_its_record_says_it_did_not_is_for_people_too(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    for (ending, letters) in [(completed("mine"), 1), (Ending::NotExecuted, 0)] {
+        let request = request();
+        let ours = owned(lost.executor().reserve(&request).await);
+        lost.guarded.clock.advance(LEASE + GRACE);
+        let seen = lost.guarded.record(&request.key).await.unwrap();
+        let now = lost.guarded.now();
+        let released = seen.settle(Verdict::NotExecuted, Revision::mint(), now, RETENTION).unwrap();
+        lost.guarded.undisturbed_store().swap(seen.revision, &released).await.unwrap();
+        let ended = lost.executor().end(ours, ending).await;
+        assert!(matches!(ended, Ended::Fenced), "{ended:?}");
+        if letters == 1 {
+            lost.reconciliation.apply(&lost.message()).await.unwrap();
+        }
+        assert_eq!(lost.guarded.record(&request.key).await.unwrap(), released);
+        assert_eq!((lost.queue.take().len(), lost.letters.take().len()), (0, letters));
     }
 }
 

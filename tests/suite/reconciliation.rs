@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     executor::{Ending, Request},
     policy::Operation,
@@ -14,15 +15,19 @@ use lambda_idempotency::{
         Answer, AskError, BackOff, Finding, Message, Question, ReconcileError, Reconciled, Reconciler,
         Reconciliation,
     },
-    record::{State, UnknownCause},
-    store::dynamodb::{DynamoDbStore, UnknownCursor},
-    time::Timestamp,
+    record::{Revision, State, UnknownCause, Verdict},
+    store::{
+        Store,
+        dynamodb::{DynamoDbStore, UnknownCursor},
+    },
+    time::{Clock, SystemClock, Timestamp},
 };
 
 use crate::support::{
     faults::Fault,
     guarded::{
-        GRACE, Guarded, LEASE, completed, operation, owned, random, replayed_text, request, told, written,
+        GRACE, Guarded, LEASE, RETENTION, completed, operation, owned, random, replayed_text, request, told,
+        written,
     },
     on_each_store,
 };
@@ -40,9 +45,12 @@ on_each_store!(
     a_live_workers_record_is_not_settled_over,
     a_dead_worker_is_settled_by_the_providers_word_before_anybody_gave_it_up,
     a_worker_that_comes_back_during_a_question_is_believed,
+    proof_that_comes_a_moment_after_a_release_is_not_dropped,
+    a_question_that_panics_is_put_off_and_holds_no_other_up,
     a_lost_answer_of_the_settling_write_is_no_second_settlement,
     the_index_finds_what_is_due_and_nothing_else,
     a_large_answer_is_kept_as_a_handlers_is,
+    records_that_cannot_be_read_do_not_stand_in_front_of_others,
 );
 
 const NOT_FOUND_GRACE: Duration = Duration::from_secs(300);
@@ -326,6 +334,54 @@ async fn a_worker_that_comes_back_during_a_question_is_believed(endpoint: &str) 
     assert_eq!(replayed_text(reconciling.reserve(&request).await), "late");
 }
 
+/// Finds a charge, while somebody else, who asked before it was there, releases the key.
+struct ReleasedMeanwhile(DynamoDbStore, Timestamp);
+
+impl Reconciler for ReleasedMeanwhile {
+    async fn ask(&self, question: &Question) -> Result<Finding, AskError> {
+        let seen = question.record();
+        if let Ok(released) = seen.settle(Verdict::NotExecuted, Revision::mint(), self.1, RETENTION) {
+            self.0.swap(seen.revision, &released).await.unwrap();
+        }
+        Ok(Finding::Executed(Answer::json(201, r#"{"id":"pay_1"}"#)))
+    }
+}
+
+// R29, T32: two polls at one moment, or a poll and a person.
+async fn proof_that_comes_a_moment_after_a_release_is_not_dropped(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let guarded = &reconciling.guarded;
+    let somebody = ReleasedMeanwhile(guarded.undisturbed_store(), guarded.now());
+    let poller = Reconciliation::new(Arc::new(guarded.store()), reconciling.letters.clone())
+        .clock(guarded.clock.clone())
+        .operation(operation(), somebody);
+    let outcome = poller.ask_if_due(&request.key).await.unwrap();
+    assert_eq!(outcome, Reconciled::Resolved("completed"));
+    assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
+}
+
+/// Stumbles over what it is asked.
+struct Stumbles;
+
+impl Reconciler for Stumbles {
+    async fn ask(&self, _: &Question) -> Result<Finding, AskError> {
+        panic!("an answer that nobody has thought of")
+    }
+}
+
+// R29: a poll asks about many, the longest overdue first.
+async fn a_question_that_panics_is_put_off_and_holds_no_other_up(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let store = Arc::new(reconciling.guarded.store());
+    let stumbling = Reconciliation::new(store, reconciling.letters.clone())
+        .clock(reconciling.guarded.clock.clone())
+        .operation(operation(), Stumbles);
+    let outcome = tokio::spawn(async move { stumbling.ask_if_due(&request.key).await });
+    assert!(matches!(outcome.await.expect("no panic").unwrap(), Reconciled::Scheduled(_)));
+}
+
 // T2
 async fn a_lost_answer_of_the_settling_write_is_no_second_settlement(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [executed()]).await;
@@ -376,4 +432,26 @@ async fn a_large_answer_is_kept_as_a_handlers_is(endpoint: &str) {
     assert_eq!(reconciling.poll(&request).await, Reconciled::Resolved("completed"));
     let replay = crate::support::guarded::replayed(reconciling.reserve(&request).await);
     assert_eq!(replay.body.as_ref(), Some(&body));
+}
+
+// R29: whatever cannot be asked about stays due, and is the longest overdue.
+async fn records_that_cannot_be_read_do_not_stand_in_front_of_others(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [executed()]).await;
+    let guarded = &reconciling.guarded;
+    for _ in 0..30 {
+        let damaged = reconciling.unknown().await;
+        let mut item = guarded.item(&damaged.key).await.unwrap();
+        item.remove("attempts");
+        item.insert("reconcile_shard".to_owned(), AttributeValue::S("0".to_owned()));
+        guarded.write_raw(item).await;
+    }
+    guarded.clock.advance(Duration::from_secs(1));
+    let request = reconciling.unknown().await;
+    let mut item = guarded.item(&request.key).await.unwrap();
+    item.insert("reconcile_shard".to_owned(), AttributeValue::S("0".to_owned()));
+    guarded.write_raw(item).await;
+    let until = SystemClock.now().plus(Duration::from_secs(60));
+    let polled =
+        reconcile::poll(&guarded.undisturbed_store(), &reconciling.reconciliation, until).await.unwrap();
+    assert_eq!((polled.failed, polled.resolved), (30, 1));
 }

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use lambda_idempotency::{
-    executor::Request,
+    executor::{Ending, Request},
     key::RecordKey,
     policy::LeaseOver,
     queue::MemoryQueue,
-    record::{Record, Revision, State},
+    record::{Record, Revision, State, UnknownCause},
     stale::{Check, Looked, Stale, Sweep, SweepProgress},
     store::{Put, Store, dynamodb::DynamoDbStore},
     time::{Clock, Timestamp},
@@ -34,6 +34,7 @@ on_each_store!(
     a_poison_record_goes_to_the_dead_letters_and_the_rest_goes_on,
     a_sweep_finds_what_the_stream_did_not_and_goes_on_where_it_stopped,
     one_unreadable_record_does_not_stop_a_sweep,
+    a_sweep_brings_unknown_outcomes_into_the_index_that_are_not_in_it,
 );
 
 const BOUND: Duration = Duration::from_secs(3600);
@@ -263,6 +264,26 @@ async fn a_sweep_finds_what_the_stream_did_not_and_goes_on_where_it_stopped(endp
         assert_eq!(found.guarded.state(&request).await, "unknown");
     }
     assert_eq!(found.guarded.state(&live).await, "in_progress");
+}
+
+// R28, R29: an outcome that became unknown before there was the index, or that lost its place in it, is asked about by
+// nobody.
+async fn a_sweep_brings_unknown_outcomes_into_the_index_that_are_not_in_it(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let (executor, request) = (found.guarded.executor(), request());
+    let ours = owned(executor.reserve(&request).await);
+    written(executor.end(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    let mut item = found.guarded.item(&request.key).await.unwrap();
+    item.remove("reconcile_shard");
+    item.remove("asked");
+    found.guarded.write_raw(item).await;
+    let store = found.guarded.undisturbed_store();
+    assert_eq!(store.due(found.guarded.now(), 100).await.unwrap(), []);
+    let mut progress = SweepProgress::default();
+    let (sweep, until) = (Sweep::default(), found.guarded.now().plus(BOUND));
+    found.function.stale.sweep(&sweep, &mut progress, until, |_, _| ()).await.unwrap();
+    assert_eq!(store.due(found.guarded.now(), 100).await.unwrap(), std::slice::from_ref(&request.key));
+    assert_eq!(found.guarded.state(&request).await, "unknown");
 }
 
 async fn one_unreadable_record_does_not_stop_a_sweep(endpoint: &str) {

@@ -15,7 +15,7 @@
 mod payment;
 pub mod webhook;
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use aws_config::BehaviorVersion;
 use futures_util::{StreamExt, stream};
@@ -23,7 +23,7 @@ use lambda_idempotency::{
     key::RecordKey,
     queue::SqsQueue,
     reconcile::{BackOff, DEFAULT_NOT_FOUND_GRACE, Message, Reconciled, Reconciliation},
-    store::dynamodb::DynamoDbStore,
+    store::dynamodb::{DynamoDbStore, RECONCILE_SHARDS},
     time::{Clock, SystemClock, Timestamp},
 };
 use lambda_runtime::{Error, LambdaEvent, service_fn};
@@ -116,9 +116,15 @@ pub async fn poll(
     until: Timestamp,
 ) -> Result<Polled, Error> {
     let mut polled = Polled::default();
+    // What was asked about and is due all the same: it failed, or the index has not taken it out yet. It is left to the
+    // next poll, and does not stand in front of what comes after it in its partition.
+    let mut left: HashSet<RecordKey> = HashSet::new();
     loop {
-        let due = store.due(reconciliation.now(), ROUND).await?;
-        let before = polled.due;
+        let mut due = store.due(reconciliation.now(), ROUND + RECONCILE_SHARDS * left.len()).await?;
+        due.retain(|key| !left.contains(key));
+        if due.is_empty() || SystemClock.now() >= until {
+            break;
+        }
         let mut asked = stream::iter(due.iter().take_while(|_| SystemClock.now() < until))
             .map(|key| async move { (key, reconciliation.ask_if_due(key).await) })
             .buffer_unordered(AT_ONCE);
@@ -128,19 +134,17 @@ pub async fn poll(
                 Ok(Reconciled::Resolved(_)) => polled.resolved += 1,
                 Ok(Reconciled::Scheduled(_)) => polled.scheduled += 1,
                 Ok(Reconciled::Escalated) => polled.escalated += 1,
-                Ok(_) => {}
+                Ok(_) => {
+                    left.insert(key.clone());
+                }
                 Err(error) => {
                     polled.failed += 1;
+                    left.insert(key.clone());
                     let (key, operation) = (key.hash(), key.operation());
                     let error: &dyn std::error::Error = &error;
                     tracing::error!(%key, %operation, error, cause = error.source(), "a question could not be asked");
                 }
             }
-        }
-        // What failed is due still, and so is what the index has not taken out yet: the next poll comes soon.
-        let settled_some = polled.resolved + polled.scheduled + polled.escalated > 0;
-        if due.len() < ROUND || polled.due == before || !settled_some || SystemClock.now() >= until {
-            break;
         }
     }
     if polled != Polled::default() {

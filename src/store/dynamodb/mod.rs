@@ -27,7 +27,7 @@ pub use audit::{AuditLine, AuditNote, AuditedState};
 use conditions::Condition;
 pub use error::ConfigError;
 use item::{PK, RECORD, SK};
-pub use unsettled::{RECONCILE_INDEX, ScanPage, UnknownCursor, UnknownPage};
+pub use unsettled::{RECONCILE_INDEX, RECONCILE_SHARDS, ScanPage, UnknownCursor, UnknownPage};
 
 /// The environment variable that names the table.
 pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";

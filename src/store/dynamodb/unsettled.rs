@@ -20,6 +20,9 @@ use crate::{
 /// The sparse index that holds unknown outcomes and nothing else: `reconcile_shard`, then `reconcile_at`.
 pub const RECONCILE_INDEX: &str = "reconcile";
 
+/// How many partitions that index has.
+pub const RECONCILE_SHARDS: usize = SHARDS as usize;
+
 /// How many unknown outcomes one page lists.
 const PAGE: i32 = 100;
 
@@ -43,7 +46,7 @@ pub struct UnknownCursor {
 /// A part of a scan.
 #[derive(Debug)]
 pub struct ScanPage {
-    /// Records that are pending, or in progress with a lease that is over.
+    /// Records that are pending, or in progress with a lease that is over, or unknown and not in the index.
     pub found: Vec<Record>,
     /// How many items look like such a record and cannot be read; each is logged.
     pub unreadable: usize,
@@ -121,11 +124,13 @@ impl DynamoDbStore {
             .limit(signed(limit))
             .set_exclusive_start_key(start)
             .filter_expression(
-                "sk = :record AND (#state = :pending OR (#state = :in_progress AND NOT lease_until > :now))",
+                "sk = :record AND (#state = :pending OR (#state = :in_progress AND NOT lease_until > :now) \
+                 OR (#state = :unknown AND attribute_not_exists(reconcile_shard)))",
             )
             .expression_attribute_names("#state", "state")
             .expression_attribute_values(":record", text(RECORD))
             .expression_attribute_values(":pending", text("pending"))
+            .expression_attribute_values(":unknown", text("unknown"))
             .expression_attribute_values(":in_progress", text("in_progress"))
             .expression_attribute_values(":now", AttributeValue::N(now.as_millis().to_string()))
             .return_consumed_capacity(ReturnConsumedCapacity::Total)
