@@ -8,7 +8,14 @@ use std::{
 
 use axum::{Extension, http::StatusCode, response::IntoResponse};
 use lambda_idempotency::{
-    http::Outcome, policy::Operation, store::dynamodb::DynamoDbStore, time::ManualClock,
+    executor::Ending,
+    http::Outcome,
+    policy::Operation,
+    queue::MemoryQueue,
+    reconcile::{AskError, BackOff, Finding, Question, Reconciler, Reconciliation},
+    stale::Stale,
+    store::dynamodb::DynamoDbStore,
+    time::{ManualClock, Timestamp},
 };
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use uuid::Uuid;
@@ -16,6 +23,7 @@ use uuid::Uuid;
 use crate::support::{
     client::connect,
     faults::{Fault, Faults},
+    guarded::{GRACE, Guarded, LEASE, owned, request},
     http::{Gate, Guard, api, clock, execution, guard_of, pay, pay_other, send},
     on_each_store, tables,
 };
@@ -24,6 +32,7 @@ on_each_store!(
     each_way_that_a_reservation_ends_is_counted_by_operation,
     a_store_that_fails_is_counted_before_and_after_the_effect,
     a_worker_given_up_for_dead_is_counted,
+    what_nobody_retries_is_counted_too,
 );
 
 /// The counters of one operation, by name.
@@ -173,4 +182,70 @@ async fn a_worker_given_up_for_dead_is_counted(endpoint: &str) {
     }
     gate.open();
     dead.await.unwrap();
+}
+
+/// Answers what it was given last.
+struct Provider(Mutex<Vec<Result<Finding, &'static str>>>);
+
+impl Reconciler for Provider {
+    async fn ask(&self, _: &Question) -> Result<Finding, AskError> {
+        Ok(self.0.lock().unwrap().pop().expect("an answer is prepared")?)
+    }
+}
+
+// R34, R19, R29
+async fn what_nobody_retries_is_counted_too(endpoint: &str) {
+    let operation = format!("metered-{}", Uuid::new_v4());
+    assert_eq!(counts(&operation), Counts::new());
+    let guarded = Guarded::on(endpoint).await;
+    let (faults, clock) = (guarded.faults.clone(), guarded.clock.clone());
+    let (queue, letters) = (MemoryQueue::new(), MemoryQueue::new());
+    let named = || Operation::new(&operation).patience(Duration::ZERO);
+    let executor = guarded.executor_of(named()).lost_endings_to(std::sync::Arc::new(queue.clone()));
+    let request = |key: &str| {
+        let mut request = request();
+        let operation = lambda_idempotency::key::OperationName::parse(&operation).unwrap();
+        let key = lambda_idempotency::key::IdempotencyKey::parse(key).unwrap();
+        request.key = lambda_idempotency::key::RecordKey::new(request.key.tenant().clone(), operation, key);
+        request
+    };
+    // Handed over.
+    let ours = owned(executor.reserve(&request("lost")).await);
+    faults.for_all("PutItem", Fault::DropRequest);
+    executor.end(ours, Ending::NotExecuted).await;
+    faults.clear();
+    let mut so_far = vec![("reserve.created", 1), ("completion.handed_over", 1)];
+    let met = counts(&operation);
+    let errors = met["api.idempotency.store.error.count"];
+    so_far.push(("store.error", errors));
+    assert_eq!(met, expected(&so_far));
+
+    // Found dead, asked about, settled; another is for people.
+    let stale = Stale::new(guarded.undisturbed_store()).clock(clock.clone());
+    let answers = [Err("away"), Ok(Finding::NotExecuted), Err("away")].into_iter().rev().collect();
+    let reconciliation = Reconciliation::new(std::sync::Arc::new(guarded.undisturbed_store()), letters)
+        .clock(clock.clone())
+        .back_off(BackOff { most: 2, ..BackOff::default() })
+        .operation(named(), Provider(Mutex::new(answers)));
+    for key in ["first", "second"] {
+        let request = request(key);
+        drop(owned(executor.reserve(&request).await));
+        clock.advance(LEASE + GRACE);
+        stale.check(&request.key).await.unwrap();
+        if key == "first" {
+            reconciliation.ask(&request.key).await.unwrap();
+        }
+        reconciliation.ask(&request.key).await.unwrap();
+    }
+    so_far[0].1 = 3;
+    so_far.extend([("zombie_key", 2), ("reconcile.scheduled", 2), ("reconcile.resolved", 1)]);
+    assert_eq!(counts(&operation), expected(&so_far));
+    let once = Reconciliation::new(std::sync::Arc::new(guarded.undisturbed_store()), MemoryQueue::new())
+        .clock(clock)
+        .back_off(BackOff { most: 1, ..BackOff::default() })
+        .operation(named(), Provider(Mutex::new(vec![Err("away")])));
+    let second = guarded.undisturbed_store().due(Timestamp::MAX, 100).await.unwrap().remove(0);
+    once.ask(&second).await.unwrap();
+    so_far.push(("reconcile.failed", 1));
+    assert_eq!(counts(&operation), expected(&so_far));
 }
