@@ -19,8 +19,9 @@ use crate::{
     time::{Clock, SystemClock, Timestamp},
 };
 
-/// How long an operation that is nowhere to be found is still waited for.
-pub const DEFAULT_NOT_FOUND_GRACE: Duration = Duration::from_secs(5 * 60);
+/// How long an operation that is nowhere to be found is still waited for: five minutes by clocks that are up to
+/// [`CLOCK_SKEW`](crate::record::CLOCK_SKEW) apart, for one machine says since when, and another one how long ago that is.
+pub const DEFAULT_NOT_FOUND_GRACE: Duration = Duration::from_secs(10 * 60);
 
 /// How long a question may take.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -80,7 +81,8 @@ impl<S: Store> Reconciliation<S> {
     }
 
     /// How long after its outcome became unknown an operation that is nowhere to be found counts as not executed: longer
-    /// than any request of its handler can be on its way. Default: [`DEFAULT_NOT_FOUND_GRACE`].
+    /// than any request of its handler can be on its way, and by as much as clocks may be apart. Default:
+    /// [`DEFAULT_NOT_FOUND_GRACE`].
     #[must_use]
     pub fn not_found_grace(mut self, grace: Duration) -> Self {
         self.not_found_grace = grace;
@@ -154,7 +156,7 @@ impl<S: Store> Reconciliation<S> {
         if reconcile_at > self.clock.now() {
             return Ok(Reconciled::NotDue);
         }
-        tracing::error!(operation = %key.operation(), "no reconciler knows this operation");
+        tracing::error!(key = %key.hash(), operation = %key.operation(), "no reconciler knows this operation");
         let Some(next) = seen.ask_again(Revision::mint(), asked, Timestamp::MAX) else {
             return Ok(Reconciled::Settled);
         };
@@ -220,7 +222,13 @@ impl<S: Store> Reconciliation<S> {
                 self.for_people(&Message::Ask { key: key.partition_key() }).await?;
             }
             match register.swap(seen.revision, &next).await? {
-                Turn::Ours => return Ok(self.tell(&next)),
+                Turn::Ours => {
+                    if let State::InProgress { .. } = seen.state {
+                        // Found dead here, before the stale function came.
+                        Count::ZombieKey.add(key.operation());
+                    }
+                    return Ok(self.tell(&next));
+                }
                 Turn::Theirs(Some(there)) => {
                     // Released meanwhile, by somebody who asked before the effect was to be seen: proof of it is stronger.
                     if let (State::Completed { response, .. }, State::FailedRetryable { .. }) =

@@ -20,7 +20,6 @@ impl<S: Store> Function<S> {
     /// is sent twice so is looked at twice.
     pub async fn stream(&self, records: &[Box<RawValue>]) -> BatchFailures {
         let netted = net(records);
-        netted.count_pruned();
         let checks = stream::iter(&netted.open).map(|open| self.send_check(open)).buffer_unordered(AT_ONCE);
         let poison = stream::iter(&netted.poison)
             .map(|poison| self.send_poison(poison, &records[poison.index]))
@@ -32,6 +31,10 @@ impl<S: Store> Function<S> {
             .await
             .into_iter()
             .collect();
+        if failed == BatchFailures::default() {
+            // Otherwise the batch comes again.
+            netted.count_pruned();
+        }
         tracing::info!(
             records = records.len(),
             open = netted.open.len(),
