@@ -212,9 +212,8 @@ pub struct Forget {
 
 #[derive(Args)]
 pub struct Sweep {
-    /// In how many parts the table is scanned, side by side
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub segments: u32,
+    #[command(flatten)]
+    pub change: ChangeArgs,
     #[command(flatten)]
     pub pace: Pace,
 }

@@ -52,7 +52,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Watch(args) => watch::run(&Context::open(&global).await?, &args).await,
         Command::Settle(args) => settle::run(&global, &args).await,
         Command::ForgetResponse(args) => forget::run(&global, &args).await,
-        Command::Sweep(args) => sweep::run(&Context::open(&global).await?, &args).await,
+        Command::Sweep(args) => sweep::run(&global, &args).await,
         Command::Compare(args) => compare::run(&Screen::new(global.output), &args).await,
         Command::Redrive(args) => redrive::run(&global, &args).await,
     }

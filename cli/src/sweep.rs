@@ -1,37 +1,107 @@
-//! `sweep`: finds dead workers now, and gives them up.
+//! `sweep`: finds dead workers now, and gives them up, each with an audit line.
+
+use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use comfy_table::Cell;
 use indicatif::{ProgressBar, ProgressStyle};
 use lambda_idempotency::{
-    record::Record,
-    stale::{self, Looked, Stale, SweepProgress},
-    time::Timestamp,
+    record::{Record, Revision},
+    stale::Stale,
+    store::{
+        Put,
+        dynamodb::{AuditNote, DynamoDbStore},
+    },
 };
 use serde_json::json;
 
-use crate::{args, context::Context, failure::Failure, output::span, record::RecordJson};
+use crate::{
+    args::{self, Global},
+    change::{can_ask, confirm, who},
+    context::Context,
+    failure::Failure,
+    output::span,
+    record::RecordJson,
+};
 
-pub async fn run(context: &Context, args: &args::Sweep) -> Result<(), Failure> {
-    let sweep = stale::Sweep { segments: args.segments, units_per_second: args.pace.units_per_second };
-    let bar = bar(context).await;
-    let (mut progress, mut found) = (SweepProgress::default(), Vec::new());
+/// How many items one step of the scan looks at.
+const STEP: u32 = 500;
+
+/// What was looked at.
+#[derive(Default)]
+struct Scanned {
+    items: u64,
+    units: f64,
+    unreadable: usize,
+}
+
+/// What became of a record that was found.
+const BUSY: &str = "(changed meanwhile)";
+
+pub async fn run(global: &Global, args: &args::Sweep) -> Result<(), Failure> {
+    can_ask(&args.change)?;
+    let who = who(&args.change);
+    let context = Context::open(global).await?;
     let stale = Stale::new(context.store.clone());
-    let swept = stale.sweep(&sweep, &mut progress, Timestamp::MAX, |progress, step| {
-        // The table's own count is hours old.
-        if bar.length().is_some_and(|length| length < progress.scanned) {
-            bar.set_length(progress.scanned);
+    let (found, scanned) = find(&context, &stale, args.pace.units_per_second).await?;
+    if !found.is_empty() {
+        if !context.screen.is_json() {
+            show(&context, &found)?;
         }
-        bar.set_position(progress.scanned);
-        bar.set_message(format!("{} given up, {} abandoned", progress.given_up, progress.abandoned));
-        let changed = step.iter().filter_map(|found| Some((found.record.clone(), done(&found.looked)?)));
-        found.extend(changed);
-    });
-    let swept = swept.await;
-    bar.finish_and_clear();
+        confirm(&args.change, &format!("Give up {} of these", found.len()))?;
+    }
+    let (mut done, mut failed) = (Vec::new(), None);
+    for (record, _) in found {
+        // Anew: the question may have stood there for a while.
+        let Some(next) = stale.given_up(&record, Revision::mint()) else { continue };
+        let (at, reason) = (context.now(), args.change.reason.clone());
+        let note = AuditNote { who: who.clone(), at, what: "sweep".to_owned(), reason };
+        match context.store.swap_audited(&record, &next, &note).await {
+            Ok(Put::Written) => done.push((record, next.state.name())),
+            Ok(Put::Refused(_)) => done.push((record, BUSY)),
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+    }
     // What was done is said even where the sweep did not come to its end.
-    print(context, &progress, &found)?;
-    swept.map_err(Failure::from)
+    print(&context, &scanned, &done)?;
+    failed.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Records to give up, and what each is to become.
+async fn find(
+    context: &Context,
+    stale: &Stale<DynamoDbStore>,
+    units_per_second: f64,
+) -> Result<(Vec<(Record, &'static str)>, Scanned), Failure> {
+    let bar = bar(context).await;
+    let (mut found, mut scanned, mut after) = (Vec::new(), Scanned::default(), None);
+    loop {
+        let page = context.store.scan_unsettled((0, 1), after, context.now(), STEP).await?;
+        let stale = page.found.into_iter().filter_map(|record| {
+            let next = stale.given_up(&record, Revision::mint())?;
+            Some((record, next.state.name()))
+        });
+        found.extend(stale);
+        scanned.items += page.scanned;
+        scanned.units += page.units;
+        scanned.unreadable += page.unreadable;
+        // The table's own count is hours old.
+        if bar.length().is_some_and(|length| length < scanned.items) {
+            bar.set_length(scanned.items);
+        }
+        bar.set_position(scanned.items);
+        bar.set_message(format!("{} found", found.len()));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs_f64(page.units / units_per_second)).await;
+    }
+    bar.finish_and_clear();
+    Ok((found, scanned))
 }
 
 /// How far a sweep is, on a terminal; its length is about the table's.
@@ -53,50 +123,40 @@ async fn bar(context: &Context) -> ProgressBar {
     bar
 }
 
-/// What a look changed.
-fn done(looked: &Looked) -> Option<&'static str> {
-    match looked {
-        Looked::GivenUp => Some("unknown"),
-        Looked::Abandoned => Some("completed (408)"),
-        Looked::Busy => Some("(busy: sweep again)"),
-        Looked::Gone | Looked::Settled | Looked::Live(_) => None,
+fn show(context: &Context, found: &[(Record, &'static str)]) -> Result<(), Failure> {
+    let screen = &context.screen;
+    let mut table = screen.table(["record", "is", "age", "becomes"]);
+    for (record, becomes) in found {
+        let age = span(context.now().since(record.created_at));
+        table.add_row([
+            Cell::new(record.key.partition_key()),
+            Cell::new(record.state.name()),
+            Cell::new(age),
+            Cell::new(becomes),
+        ]);
     }
+    screen.print_table(&table)
 }
 
-fn print(
-    context: &Context,
-    progress: &SweepProgress,
-    found: &[(Record, &'static str)],
-) -> Result<(), Failure> {
+fn print(context: &Context, scanned: &Scanned, done: &[(Record, &'static str)]) -> Result<(), Failure> {
     let screen = &context.screen;
+    let given_up = done.iter().filter(|(_, is)| *is != BUSY).count();
     if screen.is_json() {
-        let records = found.iter().map(|(record, now)| json!({ "was": RecordJson::from(record), "is": now }));
+        let records = done.iter().map(|(record, now)| json!({ "was": RecordJson::from(record), "is": now }));
         let done = json!({
-            "complete": progress.is_done(),
-            "scanned": progress.scanned,
-            "read_units": progress.units,
-            "given_up": progress.given_up,
-            "abandoned": progress.abandoned,
-            "unreadable": progress.unreadable,
+            "scanned": scanned.items,
+            "read_units": scanned.units,
+            "given_up": given_up,
+            "unreadable": scanned.unreadable,
             "records": records.collect::<Vec<_>>(),
         });
         return screen.print_json(&done, false);
     }
-    if !found.is_empty() {
-        let mut table = screen.table(["record", "was", "age", "is"]);
-        for (record, is) in found {
-            let age = span(context.now().since(record.created_at));
-            table.add_row([
-                Cell::new(record.key.partition_key()),
-                Cell::new(record.state.name()),
-                Cell::new(age),
-                Cell::new(is),
-            ]);
-        }
-        screen.print_table(&table)?;
-    }
     screen.print(&format!(
-        "{} items looked at for {:.1} read units: {} given up, {} abandoned, {} unreadable.",
-        progress.scanned, progress.units, progress.given_up, progress.abandoned, progress.unreadable
+        "{} items looked at for {:.1} read units: {given_up} given up, {} changed meanwhile, {} unreadable.",
+        scanned.items,
+        scanned.units,
+        done.len() - given_up,
+        scanned.unreadable
     ))
 }

@@ -149,24 +149,29 @@ impl<S: Store> Stale<S> {
         }
     }
 
+    /// What a record is to become whose worker's lease is over, or that nobody took in time: the record to write where
+    /// the given one still stands. `None` where there is nothing to give up.
+    pub fn given_up(&self, record: &Record, revision: Revision) -> Option<Record> {
+        let now = self.clock.now();
+        record
+            .expire(revision, now)
+            .or_else(|| record.abandon(revision, abandoned(), now, self.pending_bound, DEFAULT_RETENTION))
+    }
+
     async fn look(&self, mut record: Record) -> Result<Looked, StoreError> {
         for _ in 0..TURNS {
-            let (now, revision) = (self.clock.now(), Revision::mint());
-            let (next, looked) = match &record.state {
-                State::InProgress { lease_until } => match record.expire(revision, now) {
-                    Some(next) => (next, Looked::GivenUp),
-                    None => return Ok(Looked::Live(*lease_until)),
-                },
-                State::Pending => {
-                    let bound = self.pending_bound;
-                    match record.abandon(revision, abandoned(), now, bound, DEFAULT_RETENTION) {
-                        Some(next) => (next, Looked::Abandoned),
-                        None => return Ok(Looked::Live(record.created_at.plus(bound))),
+            let Some(next) = self.given_up(&record, Revision::mint()) else {
+                return Ok(match &record.state {
+                    State::InProgress { lease_until } => Looked::Live(*lease_until),
+                    State::Pending => Looked::Live(record.created_at.plus(self.pending_bound)),
+                    State::Completed { .. } | State::FailedRetryable { .. } | State::Unknown { .. } => {
+                        Looked::Settled
                     }
-                }
-                State::Completed { .. } | State::FailedRetryable { .. } | State::Unknown { .. } => {
-                    return Ok(Looked::Settled);
-                }
+                });
+            };
+            let looked = match next.state {
+                State::Unknown { .. } => Looked::GivenUp,
+                _ => Looked::Abandoned,
             };
             match self.register.swap(record.revision, &next).await? {
                 Turn::Ours => {

@@ -241,7 +241,7 @@ async fn the_debug_log_names_keys_by_their_hash_only() {
         &[&["settle", &record, "--completed", "--response", &file][..], &WHY].concat()[..],
         &["show", &record],
         &["list", "--state", "stale"],
-        &["sweep"],
+        &[&["sweep"][..], &WHY].concat(),
     ] {
         let ran = table.cli.run(&[command, &["--debug"]].concat()).await;
         assert_eq!(ran.code, Some(0), "{ran:?}");

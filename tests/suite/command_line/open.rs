@@ -19,15 +19,21 @@ async fn a_sweep_gives_up_what_is_listed_as_stale_and_nothing_else() {
     assert_eq!(table.cli.json(&["list", "--state", "stale", "--tenant", "shop-b"]).await, json!([]));
     assert_eq!(table.record("dead").await.state.name(), "in_progress");
 
-    let swept = table.cli.json(&["sweep"]).await;
-    assert_eq!(
-        (&swept["given_up"], &swept["scanned"], &swept["complete"]),
-        (&json!(1), &json!(3), &json!(true))
-    );
+    // A change like the others: with a reason, and asked first.
+    assert_eq!(table.cli.run(&["sweep", "--yes"]).await.code, Some(2));
+    table.cli.run(&["sweep", "--reason", "a crash"]).await.assert_refused(2, "--yes");
+    assert_eq!(table.record("dead").await.state.name(), "in_progress");
+    let swept = table.cli.json(&["sweep", "--reason", "a crash", "--yes"]).await;
+    assert_eq!((&swept["given_up"], &swept["scanned"]), (&json!(1), &json!(3)));
     assert_eq!(swept["records"][0]["was"]["key"], "dead");
     for (key, state) in [("dead", "unknown"), ("live", "in_progress"), ("unknown", "unknown")] {
         assert_eq!(table.record(key).await.state.name(), state);
     }
+    let shown = table.cli.json(&["show", &table.name("dead")]).await;
+    assert_eq!(
+        (&shown["audit"][0]["what"], &shown["audit"][0]["reason"]),
+        (&json!("sweep"), &json!("a crash"))
+    );
     let ran = table.cli.run(&["list", "--state", "unknown"]).await;
     for key in ["dead", "unknown"] {
         assert!(ran.stdout.contains(&table.name(key)), "{ran:?}");
