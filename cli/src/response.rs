@@ -67,7 +67,11 @@ impl Response {
             (Some(_), Some(_)) => return Err("give `body` or `text`, not both".into()),
             (Some(json), None) => (Bytes::from(compact(json.get())), Some("application/json")),
             (None, Some(text)) => (Bytes::from(text), Some("text/plain; charset=utf-8")),
-            (None, None) => (Bytes::new(), None),
+            (None, None) if matches!(written.status, 204 | 304) => (Bytes::new(), None),
+            // Forgotten more often than meant, and no retry would ever get another.
+            (None, None) => {
+                return Err(r#"give `body` or `text`; an answer that is empty has "text": """#.into());
+            }
         };
         if matches!(written.status, 204 | 304) && !body.is_empty() {
             return Err(format!("an answer with status {} has no body", written.status));
@@ -139,7 +143,10 @@ mod tests {
         assert_eq!(body(text), r#"{"b":"a \" b\\","a":[1.10,9007199254740993,1E400]}"#);
         assert_eq!(body(r#"{"status":200,"body":null}"#), "null");
         assert_eq!(body(r#"{"status":200,"text":" a\n b "}"#), " a\n b ");
-        assert_eq!(body(r#"{"status":200}"#), "");
+        assert_eq!(body(r#"{"status":200,"text":""}"#), "");
+        for without in [r#"{"status":204}"#, r#"{"status":304}"#] {
+            assert_eq!(body(without), "");
+        }
     }
 
     #[test]
@@ -164,13 +171,15 @@ mod tests {
             (r#"{"status":100}"#, "100"),
             (r#"{"status":600}"#, "600"),
             (r#"{"body":{}}"#, "status"),
+            (r#"{"status":200}"#, "give `body` or `text`"),
+            (r#"{"status":201,"headers":{"location":"/1"}}"#, "give `body` or `text`"),
             (r#"{"status":200,"body":1,"text":"1"}"#, "not both"),
             (r#"{"status":204,"body":{}}"#, "no body"),
             (r#"{"status":200,"boddy":1}"#, "boddy"),
-            (r#"{"status":200,"headers":{"set-cookie":"a=b"}}"#, "set-cookie"),
-            (r#"{"status":200,"headers":{"a b":"c"}}"#, "a b"),
-            (r#"{"status":200,"headers":{"link":"a\nb"}}"#, "link"),
-            (r#"{"status":200,"headers":{"ETag":"1","etag":"2"}}"#, "twice"),
+            (r#"{"status":200,"text":"","headers":{"set-cookie":"a=b"}}"#, "set-cookie"),
+            (r#"{"status":200,"text":"","headers":{"a b":"c"}}"#, "a b"),
+            (r#"{"status":200,"text":"","headers":{"link":"a\nb"}}"#, "link"),
+            (r#"{"status":200,"text":"","headers":{"ETag":"1","etag":"2"}}"#, "twice"),
             (r#"{"status":200} x"#, "trailing"),
             ("201", "invalid type"),
             (&long, "400001 bytes"),
