@@ -192,7 +192,8 @@ pub struct Settle {
     /// It was not executed, and will not be: the next retry runs it
     #[arg(long)]
     pub not_executed: bool,
-    /// The answer as JSON: {"status":201,"headers":{"location":"/payments/1"},"body":{"id":1}}, or "text" in place of "body"
+    /// The answer as JSON: {"status":201,"headers":{"location":"/payments/1"},"body":{"id":1}}, or "text" in place of "body": one of the two,
+    /// but with status 204 or 304
     #[arg(long, value_name = "FILE", conflicts_with = "not_executed")]
     pub response: Option<PathBuf>,
     /// How long the settled record is kept, as the operation's retention: 90m, 24h, 7d

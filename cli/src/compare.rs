@@ -15,14 +15,14 @@ use lambda_idempotency::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{args::Compare, failure::Failure, output::Screen};
+use crate::{args::Compare, failure::Failure, output::Screen, values::object};
 
 type Fields = Map<String, Value>;
 
 /// A line of a file: an object with an `id`; everything else in it is what is compared.
 #[derive(Deserialize)]
 struct Line {
-    id: String,
+    id: Value,
     #[serde(flatten)]
     fields: Fields,
 }
@@ -50,11 +50,20 @@ fn entries(path: &Path) -> Result<impl Iterator<Item = Result<Entry<Fields>, Fai
     Ok(numbered.filter(|(line, _)| !line.as_ref().is_ok_and(|line| line.trim().is_empty())).map(
         move |(line, number)| {
             let line = line.map_err(|error| wrong(error.to_string()))?;
-            let Line { id, fields } = serde_json::from_str(&line)
-                .map_err(|error| wrong(format!("line {number} is no entry of a ledger: {error}")))?;
-            Ok(Entry { id, value: fields })
+            entry(&line).map_err(|why| wrong(format!("line {number} is no entry of a ledger: {why}")))
         },
     ))
+}
+
+fn entry(line: &str) -> Result<Entry<Fields>, String> {
+    let Line { id, fields } = object(line).map_err(|why| {
+        // The file has its own count of lines.
+        why.replace(" at line 1 column ", " at column ")
+    })?;
+    match id {
+        Value::String(id) => Ok(Entry { id, value: fields }),
+        _ => Err("`id` is no string".into()),
+    }
 }
 
 fn print(screen: &Screen, difference: &Difference<'_, Fields>) -> io::Result<()> {
@@ -94,4 +103,25 @@ fn print_summary(screen: &Screen, summary: &Summary) -> Result<(), Failure> {
 
 fn cause(error: &dyn std::error::Error) -> String {
     error.source().map(ToString::to_string).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_no_entry_is_told_in_plain_words() {
+        assert_eq!(entry(r#"{"x":1,"id":"a"}"#).unwrap().id, "a");
+        for (wrong, why) in [
+            ("[1]", "it is no JSON object"),
+            (r#"["a",{}]"#, "it is no JSON object"),
+            ("1", "it is no JSON object"),
+            (r#"{"id":1}"#, "`id` is no string"),
+            (r#"{"x":1}"#, "missing field `id` at column 7"),
+            (r#"{"id":"a""#, "at column 9"),
+        ] {
+            let said = entry(wrong).unwrap_err();
+            assert!(said.contains(why) && !said.contains("Line") && !said.contains("line"), "{said}");
+        }
+    }
 }

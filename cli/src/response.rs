@@ -10,10 +10,10 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
 use lambda_idempotency::http::SAFE_HEADERS;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-use crate::failure::Failure;
+use crate::{failure::Failure, values::object};
 
 /// What fits an item beside the record.
 const LONGEST_BODY: usize = 400_000;
@@ -32,16 +32,19 @@ pub struct Response {
     pub body: Bytes,
 }
 
-/// The file: `body` is a JSON value, `text` any other text; neither, no body.
+/// The file: `body` is a JSON value, `text` any other text. Each is read by itself, so that what is wrong with it can be
+/// said in its own name.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written<'a> {
-    status: u16,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
+    #[serde(borrow)]
+    status: &'a RawValue,
+    #[serde(borrow)]
+    headers: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     body: Option<&'a RawValue>,
-    text: Option<String>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    text: Option<&'a RawValue>,
 }
 
 /// `null` is a body too.
@@ -59,25 +62,39 @@ impl Response {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if !(200..=599).contains(&written.status) {
+        let written: Written = object(text)?;
+        let status: Option<u16> = value(written.status);
+        let Some(status) = status.filter(|status| (200..=599).contains(status)) else {
             return Err(format!("{} is no status of an answer: give 200 to 599", written.status));
-        }
+        };
         let (body, content_type) = match (written.body, written.text) {
             (Some(_), Some(_)) => return Err("give `body` or `text`, not both".into()),
             (Some(json), None) => (Bytes::from(compact(json.get())), Some("application/json")),
-            (None, Some(text)) => (Bytes::from(text), Some("text/plain; charset=utf-8")),
-            (None, None) => (Bytes::new(), None),
+            (None, Some(text)) => {
+                let text: String = value(text).ok_or("`text` is no string")?;
+                (Bytes::from(text), Some("text/plain; charset=utf-8"))
+            }
+            (None, None) if matches!(status, 204 | 304) => (Bytes::new(), None),
+            // Forgotten more often than meant, and no retry would ever get another.
+            (None, None) => {
+                return Err(r#"give `body` or `text`; an answer that is empty has "text": """#.into());
+            }
         };
-        if matches!(written.status, 204 | 304) && !body.is_empty() {
-            return Err(format!("an answer with status {} has no body", written.status));
+        if matches!(status, 204 | 304) && !body.is_empty() {
+            return Err(format!("an answer with status {status} has no body"));
         }
         if body.len() > LONGEST_BODY {
             return Err(format!("the body has {} bytes; {LONGEST_BODY} can be kept", body.len()));
         }
-        let headers = headers(written.headers, content_type)?;
-        Ok(Self { status: written.status, headers, body })
+        let written =
+            written.headers.map(|headers| value(headers).ok_or("`headers` is no object of strings"));
+        let headers = headers(written.transpose()?.unwrap_or_default(), content_type)?;
+        Ok(Self { status, headers, body })
     }
+}
+
+fn value<T: DeserializeOwned>(json: &RawValue) -> Option<T> {
+    serde_json::from_str(json.get()).ok()
 }
 
 /// The headers, where they may be replayed.
@@ -139,7 +156,10 @@ mod tests {
         assert_eq!(body(text), r#"{"b":"a \" b\\","a":[1.10,9007199254740993,1E400]}"#);
         assert_eq!(body(r#"{"status":200,"body":null}"#), "null");
         assert_eq!(body(r#"{"status":200,"text":" a\n b "}"#), " a\n b ");
-        assert_eq!(body(r#"{"status":200}"#), "");
+        assert_eq!(body(r#"{"status":200,"text":""}"#), "");
+        for without in [r#"{"status":204}"#, r#"{"status":304}"#] {
+            assert_eq!(body(without), "");
+        }
     }
 
     #[test]
@@ -164,19 +184,33 @@ mod tests {
             (r#"{"status":100}"#, "100"),
             (r#"{"status":600}"#, "600"),
             (r#"{"body":{}}"#, "status"),
+            (r#"{"status":200}"#, "give `body` or `text`"),
+            (r#"{"status":201,"headers":{"location":"/1"}}"#, "give `body` or `text`"),
             (r#"{"status":200,"body":1,"text":"1"}"#, "not both"),
             (r#"{"status":204,"body":{}}"#, "no body"),
             (r#"{"status":200,"boddy":1}"#, "boddy"),
-            (r#"{"status":200,"headers":{"set-cookie":"a=b"}}"#, "set-cookie"),
-            (r#"{"status":200,"headers":{"a b":"c"}}"#, "a b"),
-            (r#"{"status":200,"headers":{"link":"a\nb"}}"#, "link"),
-            (r#"{"status":200,"headers":{"ETag":"1","etag":"2"}}"#, "twice"),
+            (r#"{"status":200,"text":"","headers":{"set-cookie":"a=b"}}"#, "set-cookie"),
+            (r#"{"status":200,"text":"","headers":{"a b":"c"}}"#, "a b"),
+            (r#"{"status":200,"text":"","headers":{"link":"a\nb"}}"#, "link"),
+            (r#"{"status":200,"text":"","headers":{"ETag":"1","etag":"2"}}"#, "twice"),
             (r#"{"status":200} x"#, "trailing"),
-            ("201", "invalid type"),
+            ("201", "is no JSON object"),
+            (r#"[200,{},"x",null]"#, "is no JSON object"),
+            (r#"{"status":"200","text":""}"#, "\"200\" is no status"),
+            (r#"{"status":70000,"text":""}"#, "70000 is no status"),
+            (r#"{"status":200,"text":null}"#, "`text` is no string"),
+            (r#"{"status":200,"text":["x"]}"#, "`text` is no string"),
+            (r#"{"status":200,"text":"","headers":[["link","/"]]}"#, "`headers` is no object"),
+            (r#"{"status":200,"text":"","headers":{"link":1}}"#, "`headers` is no object"),
             (&long, "400001 bytes"),
         ] {
             let said = Response::parse(wrong).unwrap_err();
             assert!(said.contains(why), "{said}");
+            // Names of our types are nothing to an operator.
+            assert!(
+                !["Written", "struct", "u16", "sequence"].iter().any(|name| said.contains(name)),
+                "{said}"
+            );
         }
     }
 }

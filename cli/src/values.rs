@@ -1,6 +1,8 @@
-//! Values of arguments.
+//! Values of arguments, and of the files that they name.
 
 use std::time::Duration;
+
+use serde::Deserialize;
 
 /// What stands in an audit line: one line of text that says something.
 pub fn words(text: &str) -> Result<String, String> {
@@ -27,6 +29,14 @@ pub fn span(text: &str) -> Result<Duration, String> {
     match seconds {
         Some(seconds @ 1..=315_360_000) => Ok(Duration::from_secs(seconds)),
         _ => Err("give a whole number and its unit, from 1s to ten years: 30s, 90m, 24h, 7d".into()),
+    }
+}
+
+/// A JSON object, and no array in place of it: a struct is read from either.
+pub fn object<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, String> {
+    match json.trim_start().chars().next() {
+        Some('{') => serde_json::from_str(json).map_err(|error| error.to_string()),
+        _ => Err("it is no JSON object".into()),
     }
 }
 

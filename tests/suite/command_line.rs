@@ -110,7 +110,8 @@ async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
     }
     table.completed("completed", "kept").await;
     let (_folder, file) = answer(r#"{"status":201,"body":{}}"#);
-    let (_other, unsafe_file) = answer(r#"{"status":201,"headers":{"set-cookie":"a=b"}}"#);
+    let (_other, unsafe_file) = answer(r#"{"status":201,"text":"","headers":{"set-cookie":"a=b"}}"#);
+    let (_third, empty_file) = answer(r#"{"status":200}"#);
     let before = table.items().await;
 
     let settle = |record: &str, file: &str| {
@@ -139,6 +140,7 @@ async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
         (change("show", &[&own("live"), "--body"]), 3, "keeps no body"),
         (settle("unknown", &file), 2, "tenant#operation#key"),
         (settle(&own("unknown"), &unsafe_file), 2, "set-cookie"),
+        (settle(&own("unknown"), &empty_file), 2, "give `body` or `text`"),
         (settle(&own("unknown"), "no-such-file"), 2, "no-such-file"),
         (change("settle", &[&own("unknown"), "--not-executed", "--reason", "x"]), 2, "--yes"),
         (change("forget-response", &[&own("completed"), "--reason", "x"]), 2, "--yes"),
@@ -296,6 +298,10 @@ async fn two_ledgers_in_files_are_compared_line_by_line() {
     let ran = cli.run(&["compare", &ours, &ours]).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
 
-    let (_broken, broken) = answer("{\"id\":\"a\"}\n{\"id\":1}\n");
-    cli.run(&["compare", &ours, &broken]).await.assert_refused(1, "line 2");
+    for (line, why) in
+        [(r#"{"id":1}"#, "line 2 is no entry of a ledger: `id`"), ("[1]", "it is no JSON object")]
+    {
+        let (_broken, broken) = answer(&format!("{{\"id\":\"a\"}}\n{line}\n"));
+        cli.run(&["compare", &ours, &broken]).await.assert_refused(1, why);
+    }
 }
