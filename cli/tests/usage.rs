@@ -41,3 +41,34 @@ fn a_change_without_a_reason_or_without_an_outcome_is_wrong_usage() {
         assert!(output.stdout.is_empty() && !output.stderr.is_empty());
     }
 }
+
+#[test]
+fn an_address_that_is_no_url_is_wrong_usage() {
+    let show = ["show", "--table", "t", "--region", "eu-central-1", "acme#pay#key-in-clear"];
+    let redrive = ["redrive", "--reason", "because", "--yes", "--table", "t"];
+    for (command, option) in [
+        (&show[..], "--endpoint-url"),
+        (&redrive[..], "--queue"),
+        (&redrive[..], "--to-checks"),
+        (&redrive[..], "--to-reconcile"),
+        (&redrive[..], "--sqs-endpoint-url"),
+    ] {
+        let output = idempotency(&[command, &[option, "foo"]].concat());
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert!(output.status.code() == Some(2) && said.contains("give a URL"), "{option}: {said}");
+    }
+}
+
+// R36
+#[test]
+fn an_address_in_the_environment_that_is_no_url_shows_no_key() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_idempotency"));
+    command
+        .env("AWS_ENDPOINT_URL_DYNAMODB", "foo")
+        .envs([("AWS_ACCESS_KEY_ID", "t"), ("AWS_SECRET_ACCESS_KEY", "t")]);
+    command.args(["show", "--table", "t", "--region", "eu-central-1", "acme#pay#key-in-clear"]);
+    let output = command.output().expect("the program can be run");
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("`foo`") && !said.contains("key-in-clear") && !said.contains("acme"), "{said}");
+}
