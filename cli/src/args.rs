@@ -124,7 +124,7 @@ pub struct ChangeArgs {
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,
-    /// Who makes the change, for the audit line [default: user@host]
+    /// Who makes the change, for the audit line [default: $USER, or $LOGNAME, and the host]
     #[arg(long = "as", value_name = "WHO", value_parser = words)]
     pub who: Option<String>,
 }
