@@ -8,7 +8,7 @@ use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
 
 use crate::{
     failure::Failure,
-    values::{span, words},
+    values::{span, url, words},
 };
 
 const EXIT_CODES: &str = "\
@@ -39,7 +39,7 @@ pub struct Global {
     #[arg(long, env = "IDEMPOTENCY_TABLE", global = true)]
     pub table: Option<String>,
     /// DynamoDB's address, in place of the Region's
-    #[arg(long, value_name = "URL", global = true)]
+    #[arg(long, value_name = "URL", value_parser = url, global = true)]
     pub endpoint_url: Option<String>,
     /// The profile of the AWS configuration
     #[arg(long, global = true)]
@@ -124,7 +124,7 @@ pub struct ChangeArgs {
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,
-    /// Who makes the change, for the audit line [default: user@host]
+    /// Who makes the change, for the audit line [default: $USER, or $LOGNAME, and the host]
     #[arg(long = "as", value_name = "WHO", value_parser = words)]
     pub who: Option<String>,
 }
@@ -222,19 +222,19 @@ pub struct Sweep {
 #[derive(Args)]
 pub struct Redrive {
     /// The queue of dead letters
-    #[arg(long, value_name = "URL", env = "DEAD_LETTERS_QUEUE_URL")]
+    #[arg(long, value_name = "URL", value_parser = url, env = "DEAD_LETTERS_QUEUE_URL")]
     pub queue: String,
     /// Where checks go
-    #[arg(long, value_name = "URL", env = "CHECKS_QUEUE_URL")]
+    #[arg(long, value_name = "URL", value_parser = url, env = "CHECKS_QUEUE_URL")]
     pub to_checks: Option<String>,
     /// Where questions and endings go
-    #[arg(long, value_name = "URL", env = "RECONCILE_QUEUE_URL")]
+    #[arg(long, value_name = "URL", value_parser = url, env = "RECONCILE_QUEUE_URL")]
     pub to_reconcile: Option<String>,
     /// How many messages to look at, at most
     #[arg(long, default_value_t = 100)]
     pub limit: usize,
     /// SQS's address, in place of the Region's
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = url)]
     pub sqs_endpoint_url: Option<String>,
     #[command(flatten)]
     pub change: ChangeArgs,

@@ -20,6 +20,7 @@ use crate::{
     context::Context,
     failure::Failure,
     record::{RecordJson, fields, state_fields},
+    values::words,
 };
 
 /// What a record is to become.
@@ -58,7 +59,7 @@ pub async fn change(
             return Err(Failure::Error("the body is too large to be kept: nothing was changed".into()));
         }
     }
-    let note = AuditNote { who: who(args), at: now, what: what.to_owned(), reason: args.reason.clone() };
+    let note = AuditNote { who: who(args)?, at: now, what: what.to_owned(), reason: args.reason.clone() };
     tracing::debug!(key = %key.hash(), what, "writes the record and its audit line");
     match context.store.swap_audited(&seen, &next.record, &note).await {
         Ok(Put::Written) => {}
@@ -128,8 +129,9 @@ pub fn confirm(args: &ChangeArgs, what: &str) -> Result<(), Failure> {
     }
 }
 
-/// Before anything is read: whether there is somebody to ask.
-pub fn can_ask(args: &ChangeArgs) -> Result<(), Failure> {
+/// Before anything is read: whether there is somebody to ask, and a name for the audit line.
+pub fn check(args: &ChangeArgs) -> Result<(), Failure> {
+    who(args)?;
     if args.yes || io::stdin().is_terminal() {
         return Ok(());
     }
@@ -137,9 +139,12 @@ pub fn can_ask(args: &ChangeArgs) -> Result<(), Failure> {
 }
 
 /// Who makes the change, as they say; whose credentials it was is in the account's own trail.
-pub fn who(args: &ChangeArgs) -> String {
-    args.who.clone().unwrap_or_else(|| {
-        let user = ["USER", "LOGNAME", "USERNAME"].iter().find_map(|name| env::var(name).ok());
-        format!("{}@{}", user.as_deref().unwrap_or("unknown"), gethostname::gethostname().to_string_lossy())
-    })
+pub fn who(args: &ChangeArgs) -> Result<String, Failure> {
+    if let Some(who) = &args.who {
+        return Ok(who.clone());
+    }
+    let user = ["USER", "LOGNAME"].iter().find_map(|name| words(&env::var(name).ok()?).ok());
+    let nobody =
+        || Failure::Usage("who makes the change? Give --as: neither USER nor LOGNAME says it".into());
+    Ok(format!("{}@{}", user.ok_or_else(nobody)?, gethostname::gethostname().to_string_lossy()))
 }

@@ -27,7 +27,7 @@ impl Context {
         let config = aws(global, global.endpoint_url.as_deref()).await?;
         tracing::debug!(table, region = config.region().map(tracing::field::display), "opens the table");
         let store = DynamoDbStore::new(&config, table.clone());
-        store.check().await.map_err(|error| Failure::Error(error.to_string()))?;
+        store.check().await.map_err(|error| Failure::from_error(&error))?;
         Ok(Self { store, screen: Screen::new(global.output), config, table })
     }
 

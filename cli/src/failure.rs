@@ -24,17 +24,25 @@ impl Failure {
         }
     }
 
-    /// An error with what is behind it.
+    /// An error with what is behind it, but for what it quotes of a request: there are keys in it.
     pub fn from_error(error: &(dyn Error + 'static)) -> Self {
         let (mut lines, mut next) = (Vec::new(), Some(error));
         while let Some(cause) = next {
-            lines.push(cause.to_string());
+            lines.push(without_dumps(&cause.to_string()));
             next = cause.source();
         }
         // Many an error says its cause already.
         lines.dedup_by(|cause, above| above.contains(cause.as_str()));
         Self::Error(lines.join(": "))
     }
+}
+
+/// The text without what is in braces: there the SDK prints its own structs, whole requests among them. To the last brace,
+/// as a key may have braces too.
+fn without_dumps(text: &str) -> String {
+    let Some((before, rest)) = text.split_once('{') else { return text.to_owned() };
+    let after = rest.rsplit_once('}').map_or("", |(_, after)| after);
+    format!("{before}{{…}}{after}")
 }
 
 impl fmt::Display for Failure {
@@ -50,5 +58,33 @@ impl Error for Failure {}
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::from_error(&error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the SDK says that an endpoint is none.
+    #[derive(Debug)]
+    struct Dump;
+
+    impl fmt::Display for Dump {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(
+                r#"no endpoint for `Request { body: {"pk":{"S":"acme#pay#a } key"}}, n: 1 }`: no scheme"#,
+            )
+        }
+    }
+
+    impl Error for Dump {}
+
+    // R36
+    #[test]
+    fn what_an_error_quotes_of_a_request_is_left_out() {
+        let said = Failure::from_error(&Dump).to_string();
+        assert_eq!(said, "no endpoint for `Request {…}`: no scheme");
+        assert_eq!(without_dumps("cut off { acme"), "cut off {…}");
+        assert_eq!(without_dumps("nothing to hide }"), "nothing to hide }");
     }
 }

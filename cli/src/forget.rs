@@ -10,7 +10,7 @@ use crate::{
 };
 
 pub async fn run(global: &Global, args: &Forget) -> Result<(), Failure> {
-    change::can_ask(&args.change)?;
+    change::check(&args.change)?;
     let key = args.record.record_key()?;
     let context = Context::open(global).await?;
     change::change(&context, &args.change, &key, "forget-response", |seen, revision, _| {

@@ -55,7 +55,7 @@ impl Queue {
 }
 
 pub async fn run(global: &Global, args: &Redrive) -> Result<(), Failure> {
-    change::can_ask(&args.change)?;
+    change::check(&args.change)?;
     let context = Context::open(global).await?;
     let client = client(&context::aws(global, args.sqs_endpoint_url.as_deref()).await?);
     let letters = receive(&client, args).await?;
@@ -101,7 +101,7 @@ async fn redrive(
         tracing::debug!(key = %key.hash(), kind = letter.kind, "moves a message");
         let record = context.store.load(key).await?;
         let what = format!("redrive-{} to {}", letter.kind, queue.name());
-        let (who, reason) = (change::who(&args.change), args.change.reason.clone());
+        let (who, reason) = (change::who(&args.change)?, args.change.reason.clone());
         // The line first: no message is moved without it.
         let note = AuditNote { who, at: context.now(), what, reason };
         context.store.audit(key, record.as_ref(), &note).await?;

@@ -15,7 +15,7 @@ use crate::{
 };
 
 pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
-    change::can_ask(&args.change)?;
+    change::check(&args.change)?;
     let key = args.record.record_key()?;
     let response = args.response.as_deref().map(Response::read).transpose()?;
     let context = Context::open(global).await?;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::Uri;
 use serde::Deserialize;
 
 /// What stands in an audit line: one line of text that says something.
@@ -32,6 +33,15 @@ pub fn span(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Where a service is: the SDK finds out only in the middle of a request.
+pub fn url(text: &str) -> Result<String, String> {
+    let uri = text.parse::<Uri>().ok();
+    let is_url = uri.is_some_and(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
+    });
+    if is_url { Ok(text.to_owned()) } else { Err("give a URL with http:// or https://".into()) }
+}
+
 /// A JSON object, and no array in place of it: a struct is read from either.
 pub fn object<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, String> {
     match json.trim_start().chars().next() {
@@ -50,6 +60,20 @@ mod tests {
         assert_eq!(span("7d"), Ok(Duration::from_secs(604_800)));
         for wrong in ["", "h", "0s", "24", "1.5h", "-1h", "5€", "99999999999d"] {
             assert!(span(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_url_says_how_and_where() {
+        for right in
+            ["http://127.0.0.1:8000", "https://sqs.eu-central-1.amazonaws.com/1/q", "HTTP://[::1]:1/"]
+        {
+            assert_eq!(url(right).as_deref(), Ok(right));
+        }
+        for wrong in
+            ["", "foo", "localhost:8000", "ftp://host", "http://", "http:///path", "http://a b", "//host"]
+        {
+            assert!(url(wrong).is_err(), "{wrong}");
         }
     }
 
