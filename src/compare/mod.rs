@@ -76,7 +76,7 @@ pub enum CompareError<E> {
 }
 
 /// Compares two ledgers of what `operation` did, and hands each difference to `found`. Counts them by
-/// [`metrics`](crate::metrics) too.
+/// [`crate::metrics`] too.
 ///
 /// # Errors
 /// Where a side fails, before any difference is handed on; where `found` fails or the files do. What was handed on until
