@@ -84,8 +84,12 @@ async fn redrive(
     letters: &[Letter],
     moved: &mut HashSet<String>,
 ) -> Result<(), Failure> {
+    let listed = table(context, letters);
     if !context.screen.is_json() {
-        show(context, letters)?;
+        context.screen.print(&listed)?;
+    } else if !args.change.yes {
+        // As for a record: who is asked must see what it is about.
+        eprintln!("{listed}");
     }
     let mut moves = Vec::new();
     for letter in letters {
@@ -96,7 +100,11 @@ async fn redrive(
     if moves.is_empty() {
         return Ok(());
     }
-    change::confirm(&args.change, &format!("redrive {} messages", moves.len()))?;
+    let count = match moves.len() {
+        1 => "one message back to its queue".to_owned(),
+        count => format!("{count} messages back to their queues"),
+    };
+    change::confirm(&args.change, &format!("Move {count}?"))?;
     for (letter, key, queue, url) in moves {
         tracing::debug!(key = %key.hash(), kind = letter.kind, "moves a message");
         let record = context.store.load(key).await?;
@@ -182,9 +190,9 @@ async fn receive(client: &Client, args: &Redrive) -> Result<Vec<Letter>, Failure
     Ok(letters)
 }
 
-fn show(context: &Context, letters: &[Letter]) -> Result<(), Failure> {
+fn table(context: &Context, letters: &[Letter]) -> String {
     if letters.is_empty() {
-        return context.screen.print("There are no dead letters.");
+        return "There are no dead letters.".to_owned();
     }
     let mut table = context.screen.table(["message", "kind", "to", "record"]);
     for letter in letters {
@@ -195,7 +203,7 @@ fn show(context: &Context, letters: &[Letter]) -> Result<(), Failure> {
         let kind = harmless(&letter.kind);
         table.add_row([Cell::new(letter.id()), Cell::new(kind), Cell::new(to), Cell::new(key)]);
     }
-    context.screen.print_table(&table)
+    table.trim_fmt()
 }
 
 fn url(args: &Redrive, queue: Queue) -> Result<&str, Failure> {
