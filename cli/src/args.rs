@@ -8,7 +8,7 @@ use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
 
 use crate::{
     failure::Failure,
-    values::{span, url, words},
+    values::{count, rate, span, url, words},
 };
 
 const EXIT_CODES: &str = "\
@@ -154,8 +154,8 @@ pub struct List {
     /// Of this tenant only
     #[arg(short, long)]
     pub tenant: Option<String>,
-    /// How many at most
-    #[arg(long, default_value_t = 1000)]
+    /// How many at most; 1 or more
+    #[arg(long, default_value_t = 1000, value_parser = count)]
     pub limit: usize,
 }
 
@@ -176,8 +176,8 @@ pub struct Watch {
 
 #[derive(Args)]
 pub struct Pace {
-    /// How many read units a second a scan takes at most
-    #[arg(long, default_value_t = 50.0)]
+    /// How many read units a second a scan takes at most; 0.1 or more
+    #[arg(long, default_value_t = 50.0, value_parser = rate)]
     pub units_per_second: f64,
 }
 
@@ -231,8 +231,8 @@ pub struct Redrive {
     /// Where questions and endings go
     #[arg(long, value_name = "URL", value_parser = url, env = "RECONCILE_QUEUE_URL")]
     pub to_reconcile: Option<String>,
-    /// How many messages to look at, at most
-    #[arg(long, default_value_t = 100)]
+    /// How many messages to look at, at most; 1 or more
+    #[arg(long, default_value_t = 100, value_parser = count)]
     pub limit: usize,
     /// SQS's address, in place of the Region's
     #[arg(long, value_name = "URL", value_parser = url)]

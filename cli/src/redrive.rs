@@ -3,7 +3,7 @@
 //! A message is received, sent on and then deleted: what dies in between leaves it twice and never lost, and all of these
 //! messages are harmless twice.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, error::Error, time::Duration};
 
 use aws_config::{SdkConfig, timeout::TimeoutConfig};
 use aws_sdk_sqs::{Client, config::Builder, types::Message};
@@ -115,10 +115,10 @@ async fn redrive(
         context.store.audit(key, record.as_ref(), &note).await?;
         let body = letter.message.body().unwrap_or_default();
         let sent = client.send_message().queue_url(url).message_body(body).send().await;
-        sent.map_err(|error| Failure::from_error(&error))?;
+        sent.map_err(|error| at_queue(url, &error))?;
         let delete = client.delete_message().queue_url(&args.queue);
         let deleted = delete.set_receipt_handle(letter.message.receipt_handle.clone()).send().await;
-        deleted.map_err(|error| Failure::from_error(&error))?;
+        deleted.map_err(|error| at_queue(&args.queue, &error))?;
         moved.insert(letter.id());
     }
     Ok(())
@@ -179,7 +179,7 @@ async fn receive(client: &Client, args: &Redrive) -> Result<Vec<Letter>, Failure
             .wait_time_seconds(1)
             .send()
             .await
-            .map_err(|error| Failure::from_error(&error))?;
+            .map_err(|error| at_queue(&args.queue, &error))?;
         let messages = received.messages.unwrap_or_default();
         if messages.is_empty() {
             empty += 1;
@@ -204,6 +204,11 @@ fn table(context: &Context, letters: &[Letter]) -> String {
         table.add_row([Cell::new(letter.id()), Cell::new(kind), Cell::new(to), Cell::new(key)]);
     }
     table.trim_fmt()
+}
+
+/// Which of three queues it is about.
+fn at_queue(url: &str, error: &(dyn Error + 'static)) -> Failure {
+    Failure::Error(format!("queue {url}: {}", Failure::from_error(error)))
 }
 
 fn url(args: &Redrive, queue: Queue) -> Result<&str, Failure> {

@@ -257,7 +257,9 @@ async fn the_debug_log_names_keys_by_their_hash_only() {
 #[tokio::test]
 async fn a_table_that_is_not_there_is_named() {
     let cli = CommandLine::new(embedded::endpoint(), "no-such-table");
-    cli.run(&["list", "--state", "unknown"]).await.assert_refused(1, "no-such-table");
+    let ran = cli.run(&["list", "--state", "unknown"]).await;
+    ran.assert_refused(1, "the idempotency table `no-such-table`: ");
+    assert!(!ran.stderr.contains("IDEMPOTENCY_TABLE"), "{ran:?}");
     let nowhere = cli.through("http://127.0.0.1:9");
     nowhere.run(&["show", "a#b#c"]).await.assert_refused(1, "the store is unavailable");
 }
