@@ -21,6 +21,15 @@ Exit codes:
   2  wrong usage
   3  the record is not as expected: nothing was changed; or two ledgers differ";
 
+const LEDGERS: &str = "\
+Each line is a JSON object with an `id`, which must be a string. Everything else in it is compared: members may be in any
+order, but 1 and 1.0 differ, and so do 1 and \"1\". Fractions, and whole numbers above 18446744073709551615, are compared
+to about 17 digits: write longer ones as strings.
+
+Lines may be in any order. Differences come in no order of the ids, but in the same one each time.
+
+Exit codes: 0, the ledgers are equal; 1, one could not be read; 3, they differ.";
+
 /// Looks up, settles and cleans up idempotency records.
 #[derive(Parser)]
 #[command(name = "idempotency", version, after_help = EXIT_CODES)]
@@ -79,6 +88,7 @@ pub enum Command {
     /// Move dead letters back to the queues that they came from
     Redrive(Redrive),
     /// Compare two ledgers, files of JSON lines with an `id` in each
+    #[command(after_help = LEDGERS)]
     Compare(Compare),
     /// Print a script that completes this command line in a shell
     Completions { shell: Shell },
