@@ -8,7 +8,7 @@ use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
 
 use crate::{
     failure::Failure,
-    values::{span, url, words},
+    values::{count, rate, span, url, words},
 };
 
 const EXIT_CODES: &str = "\
@@ -20,6 +20,15 @@ Exit codes:
   1  an error, or not confirmed
   2  wrong usage
   3  the record is not as expected: nothing was changed; or two ledgers differ";
+
+const LEDGERS: &str = "\
+Each line is a JSON object with an `id`, which must be a string. Everything else in it is compared: members may be in any
+order, but 1 and 1.0 differ, and so do 1 and \"1\". Fractions, and whole numbers above 18446744073709551615, are compared
+to about 17 digits: write longer ones as strings.
+
+Lines may be in any order. Differences come in no order of the ids, but in the same one each time.
+
+Exit codes: 0, the ledgers are equal; 1, one could not be read; 3, they differ.";
 
 /// Looks up, settles and cleans up idempotency records.
 #[derive(Parser)]
@@ -79,6 +88,7 @@ pub enum Command {
     /// Move dead letters back to the queues that they came from
     Redrive(Redrive),
     /// Compare two ledgers, files of JSON lines with an `id` in each
+    #[command(after_help = LEDGERS)]
     Compare(Compare),
     /// Print a script that completes this command line in a shell
     Completions { shell: Shell },
@@ -154,8 +164,8 @@ pub struct List {
     /// Of this tenant only
     #[arg(short, long)]
     pub tenant: Option<String>,
-    /// How many at most
-    #[arg(long, default_value_t = 1000)]
+    /// How many at most; 1 or more
+    #[arg(long, default_value_t = 1000, value_parser = count)]
     pub limit: usize,
 }
 
@@ -176,8 +186,8 @@ pub struct Watch {
 
 #[derive(Args)]
 pub struct Pace {
-    /// How many read units a second a scan takes at most
-    #[arg(long, default_value_t = 50.0)]
+    /// How many read units a second a scan takes at most; 0.1 or more
+    #[arg(long, default_value_t = 50.0, value_parser = rate)]
     pub units_per_second: f64,
 }
 
@@ -230,8 +240,8 @@ pub struct Redrive {
     /// Where questions and endings go
     #[arg(long, value_name = "URL", value_parser = url, env = "RECONCILE_QUEUE_URL")]
     pub to_reconcile: Option<String>,
-    /// How many messages to look at, at most
-    #[arg(long, default_value_t = 100)]
+    /// How many messages to look at, at most; 1 or more
+    #[arg(long, default_value_t = 100, value_parser = count)]
     pub limit: usize,
     /// SQS's address, in place of the Region's
     #[arg(long, value_name = "URL", value_parser = url)]

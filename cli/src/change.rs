@@ -19,6 +19,7 @@ use crate::{
     args::ChangeArgs,
     context::Context,
     failure::Failure,
+    output::harmless,
     record::{RecordJson, fields, state_fields},
     values::words,
 };
@@ -32,23 +33,27 @@ pub struct Next {
     pub remark: Option<String>,
 }
 
-/// Changes the record of `key` to what `next` makes of it. `next` says no where the record is not as the change expects.
+/// Changes the record of `key` to what `next` makes of it. `what` stands in the audit line, `question` is asked. `next` says
+/// no where the record is not as the change expects.
 pub async fn change(
     context: &Context,
     args: &ChangeArgs,
     key: &RecordKey,
     what: &str,
+    question: &str,
     next: impl Fn(&Record, Revision, Timestamp) -> Result<Next, Failure>,
 ) -> Result<(), Failure> {
     let seen = context.load(key).await?;
     let revision = Revision::mint();
     let planned = next(&seen, revision, context.now())?;
-    if context.screen.is_json() {
-        confirm(args, &format!("{what}: {} → {}", seen.state.name(), planned.record.state.name()))?;
-    } else {
-        show_plan(context, &seen, &planned)?;
-        confirm(args, what)?;
+    let plan = plan(context, &seen, &planned);
+    if !context.screen.is_json() {
+        context.screen.print(&plan)?;
+    } else if !args.yes {
+        // Standard output is a program's; who is asked must see the record all the same.
+        eprintln!("{plan}");
     }
+    confirm(args, question)?;
     // Anew: the question may have stood there for a while, and a record is kept from now on.
     let now = context.now();
     let next = next(&seen, revision, now)?;
@@ -104,29 +109,35 @@ async fn look_again(
     }
 }
 
-fn show_plan(context: &Context, seen: &Record, next: &Next) -> Result<(), Failure> {
-    let now = context.now();
-    let screen = &context.screen;
-    screen.print_table(&screen.fields(fields(seen, now)))?;
+/// The record as it is, and as it is to be.
+fn plan(context: &Context, seen: &Record, next: &Next) -> String {
+    let (now, screen) = (context.now(), &context.screen);
+    let before = screen.fields(fields(seen, now)).trim_fmt();
     let mut after = state_fields(&next.record, now);
     after.extend(next.remark.iter().map(|remark| ("remark", Cell::new(remark))));
-    screen.print("\nis to become\n")?;
-    screen.print_table(&screen.fields(after))
+    format!("{before}\n\nis to become\n\n{}\n", screen.fields(after).trim_fmt())
+}
+
+/// How a question names a record.
+pub fn name(key: &RecordKey) -> String {
+    harmless(&key.partition_key())
 }
 
 /// Asks. Without a terminal nobody can answer, so a change must say `--yes` there.
-pub fn confirm(args: &ChangeArgs, what: &str) -> Result<(), Failure> {
+pub fn confirm(args: &ChangeArgs, question: &str) -> Result<(), Failure> {
     if args.yes {
         return Ok(());
     }
-    eprint!("{what}? Type yes to go on: ");
+    eprint!("{question} Type yes to go on: ");
     let _ = io::stderr().flush();
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::from_error(&error))?;
-    match answer.trim().to_lowercase().as_str() {
-        "y" | "yes" => Ok(()),
-        _ => Err(Failure::Error("not confirmed: nothing was changed".into())),
-    }
+    if is_yes(&answer) { Ok(()) } else { Err(Failure::Error("not confirmed: nothing was changed".into())) }
+}
+
+/// The whole word, as the question says: a slip of the hand is none.
+fn is_yes(answer: &str) -> bool {
+    answer.trim() == "yes"
 }
 
 /// Before anything is read: whether there is somebody to ask, and a name for the audit line.
@@ -147,4 +158,18 @@ pub fn who(args: &ChangeArgs) -> Result<String, Failure> {
     let nobody =
         || Failure::Usage("who makes the change? Give --as: neither USER nor LOGNAME says it".into());
     Ok(format!("{}@{}", user.ok_or_else(nobody)?, gethostname::gethostname().to_string_lossy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R28
+    #[test]
+    fn only_the_whole_word_confirms() {
+        assert!(is_yes("yes\n") && is_yes(" yes"));
+        for no in ["", "\n", "y\n", "Y", "YES", "yes!", "no", "yes no"] {
+            assert!(!is_yes(no), "{no:?}");
+        }
+    }
 }

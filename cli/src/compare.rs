@@ -110,6 +110,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn values_are_the_same_as_the_help_says() {
+        let same = |ours: &str, theirs: &str| {
+            let line = |x: &str| entry(&format!(r#"{{"id":"a","x":{x},"y":1}}"#)).unwrap();
+            line(ours) == line(theirs)
+        };
+        assert!(same("1.10", "1.1") && same(r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#));
+        assert!(!same("1", "1.0") && !same("1", r#""1""#) && !same("[1,2]", "[2,1]"));
+        assert!(!same("18446744073709551615", "18446744073709551614"));
+        assert!(same("12345678901234567890123", "12345678901234567890124"));
+    }
+
+    #[test]
     fn a_line_that_is_no_entry_is_told_in_plain_words() {
         assert_eq!(entry(r#"{"x":1,"id":"a"}"#).unwrap().id, "a");
         for (wrong, why) in [

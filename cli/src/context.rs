@@ -4,7 +4,10 @@ use aws_config::{BehaviorVersion, Region, SdkConfig};
 use lambda_idempotency::{
     key::RecordKey,
     record::Record,
-    store::{Store, dynamodb::DynamoDbStore},
+    store::{
+        Store,
+        dynamodb::{ConfigError, DynamoDbStore},
+    },
     time::{Clock, SystemClock, Timestamp},
 };
 
@@ -27,7 +30,7 @@ impl Context {
         let config = aws(global, global.endpoint_url.as_deref()).await?;
         tracing::debug!(table, region = config.region().map(tracing::field::display), "opens the table");
         let store = DynamoDbStore::new(&config, table.clone());
-        store.check().await.map_err(|error| Failure::from_error(&error))?;
+        store.check().await.map_err(refused)?;
         Ok(Self { store, screen: Screen::new(global.output), config, table })
     }
 
@@ -47,6 +50,18 @@ impl Context {
     pub fn now(&self) -> Timestamp {
         SystemClock.now()
     }
+}
+
+/// In words of the command line: the table may be named by an option.
+fn refused(error: ConfigError) -> Failure {
+    let line = match &error {
+        ConfigError::Refused { table, reason } => {
+            format!("DynamoDB refuses the idempotency table `{table}`: {reason}")
+        }
+        ConfigError::NoCredentials { reason, .. } => format!("no AWS credentials: {reason}"),
+        _ => error.to_string(),
+    };
+    Failure::from_error(&Failure::Error(line))
 }
 
 /// Account and Region as the AWS CLI finds them.

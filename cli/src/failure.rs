@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt, process::ExitCode};
 
+use aws_sdk_dynamodb::error::ErrorMetadata;
 use lambda_idempotency::store::StoreError;
 
 /// A failed command.
@@ -28,10 +29,15 @@ impl Failure {
     pub fn from_error(error: &(dyn Error + 'static)) -> Self {
         let (mut lines, mut next) = (Vec::new(), Some(error));
         while let Some(cause) = next {
-            lines.push(without_dumps(&cause.to_string()));
+            lines.push(match cause.downcast_ref::<ErrorMetadata>() {
+                // Its own words are a dump; what the service says of it is not.
+                Some(answer) => without_dumps(answer.message().unwrap_or_default()),
+                None => without_dumps(&cause.to_string()),
+            });
             next = cause.source();
         }
         // Many an error says its cause already.
+        lines.retain(|line| !line.is_empty());
         lines.dedup_by(|cause, above| above.contains(cause.as_str()));
         Self::Error(lines.join(": "))
     }
@@ -84,6 +90,8 @@ mod tests {
     fn what_an_error_quotes_of_a_request_is_left_out() {
         let said = Failure::from_error(&Dump).to_string();
         assert_eq!(said, "no endpoint for `Request {…}`: no scheme");
+        let answer = ErrorMetadata::builder().code("AccessDenied").message("no leave to read").build();
+        assert_eq!(Failure::from_error(&answer).to_string(), "no leave to read");
         assert_eq!(without_dumps("cut off { acme"), "cut off {…}");
         assert_eq!(without_dumps("nothing to hide }"), "nothing to hide }");
     }

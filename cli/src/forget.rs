@@ -13,7 +13,8 @@ pub async fn run(global: &Global, args: &Forget) -> Result<(), Failure> {
     change::check(&args.change)?;
     let key = args.record.record_key()?;
     let context = Context::open(global).await?;
-    change::change(&context, &args.change, &key, "forget-response", |seen, revision, _| {
+    let question = format!("Drop what {} keeps of its response?", change::name(&key));
+    change::change(&context, &args.change, &key, "forget-response", &question, |seen, revision, _| {
         forgotten(seen, revision)
     })
     .await

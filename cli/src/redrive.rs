@@ -3,7 +3,7 @@
 //! A message is received, sent on and then deleted: what dies in between leaves it twice and never lost, and all of these
 //! messages are harmless twice.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, error::Error, time::Duration};
 
 use aws_config::{SdkConfig, timeout::TimeoutConfig};
 use aws_sdk_sqs::{Client, config::Builder, types::Message};
@@ -84,8 +84,12 @@ async fn redrive(
     letters: &[Letter],
     moved: &mut HashSet<String>,
 ) -> Result<(), Failure> {
+    let listed = table(context, letters);
     if !context.screen.is_json() {
-        show(context, letters)?;
+        context.screen.print(&listed)?;
+    } else if !args.change.yes {
+        // As for a record: who is asked must see what it is about.
+        eprintln!("{listed}");
     }
     let mut moves = Vec::new();
     for letter in letters {
@@ -96,7 +100,11 @@ async fn redrive(
     if moves.is_empty() {
         return Ok(());
     }
-    change::confirm(&args.change, &format!("redrive {} messages", moves.len()))?;
+    let count = match moves.len() {
+        1 => "one message back to its queue".to_owned(),
+        count => format!("{count} messages back to their queues"),
+    };
+    change::confirm(&args.change, &format!("Move {count}?"))?;
     for (letter, key, queue, url) in moves {
         tracing::debug!(key = %key.hash(), kind = letter.kind, "moves a message");
         let record = context.store.load(key).await?;
@@ -107,10 +115,10 @@ async fn redrive(
         context.store.audit(key, record.as_ref(), &note).await?;
         let body = letter.message.body().unwrap_or_default();
         let sent = client.send_message().queue_url(url).message_body(body).send().await;
-        sent.map_err(|error| Failure::from_error(&error))?;
+        sent.map_err(|error| at_queue(url, &error))?;
         let delete = client.delete_message().queue_url(&args.queue);
         let deleted = delete.set_receipt_handle(letter.message.receipt_handle.clone()).send().await;
-        deleted.map_err(|error| Failure::from_error(&error))?;
+        deleted.map_err(|error| at_queue(&args.queue, &error))?;
         moved.insert(letter.id());
     }
     Ok(())
@@ -171,7 +179,7 @@ async fn receive(client: &Client, args: &Redrive) -> Result<Vec<Letter>, Failure
             .wait_time_seconds(1)
             .send()
             .await
-            .map_err(|error| Failure::from_error(&error))?;
+            .map_err(|error| at_queue(&args.queue, &error))?;
         let messages = received.messages.unwrap_or_default();
         if messages.is_empty() {
             empty += 1;
@@ -182,9 +190,9 @@ async fn receive(client: &Client, args: &Redrive) -> Result<Vec<Letter>, Failure
     Ok(letters)
 }
 
-fn show(context: &Context, letters: &[Letter]) -> Result<(), Failure> {
+fn table(context: &Context, letters: &[Letter]) -> String {
     if letters.is_empty() {
-        return context.screen.print("There are no dead letters.");
+        return "There are no dead letters.".to_owned();
     }
     let mut table = context.screen.table(["message", "kind", "to", "record"]);
     for letter in letters {
@@ -195,7 +203,12 @@ fn show(context: &Context, letters: &[Letter]) -> Result<(), Failure> {
         let kind = harmless(&letter.kind);
         table.add_row([Cell::new(letter.id()), Cell::new(kind), Cell::new(to), Cell::new(key)]);
     }
-    context.screen.print_table(&table)
+    table.trim_fmt()
+}
+
+/// Which of three queues it is about.
+fn at_queue(url: &str, error: &(dyn Error + 'static)) -> Failure {
+    Failure::Error(format!("queue {url}: {}", Failure::from_error(error)))
 }
 
 fn url(args: &Redrive, queue: Queue) -> Result<&str, Failure> {

@@ -19,7 +19,11 @@ pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
     let key = args.record.record_key()?;
     let response = args.response.as_deref().map(Response::read).transpose()?;
     let context = Context::open(global).await?;
-    let what = if response.is_some() { "settle-completed" } else { "settle-not-executed" };
+    let (what, outcome) = match response {
+        Some(_) => ("settle-completed", "completed"),
+        None => ("settle-not-executed", "not executed"),
+    };
+    let question = format!("Settle {} as {outcome}?", change::name(&key));
     let id = BodyId::mint();
     let next = |seen: &Record, revision, now| match &response {
         Some(response) => completed(&context, args, response, id, seen, revision, now),
@@ -29,7 +33,7 @@ pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
             remark: None,
         }),
     };
-    change::change(&context, &args.change, &key, what, next).await
+    change::change(&context, &args.change, &key, what, &question, next).await
 }
 
 fn settled(

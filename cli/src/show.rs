@@ -26,14 +26,22 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
     let key = args.record.record_key()?;
     let record = context.load(&key).await?;
     let lines = context.store.audit_lines(&key).await?;
-    let body = if args.body { Some(body(context, &key, &record).await?) } else { None };
+    let (body, without) = match args.body {
+        true => match body(context, &key, &record).await {
+            Ok(body) => (Some(body), Ok(())),
+            // The record is shown all the same, and then why there is no body.
+            Err(failure) => (None, Err(failure)),
+        },
+        false => (None, Ok(())),
+    };
     if context.screen.is_json() {
         let lines: Vec<_> = lines.iter().map(line_json).collect();
         let mut document = json!({ "record": RecordJson::from(&record), "audit": lines });
         if let Some(body) = body {
             document["body"] = body_json(&body);
         }
-        return context.screen.print_json(&document, false);
+        context.screen.print_json(&document, false)?;
+        return without;
     }
     let now = context.now();
     let mut fields = fields(&record, now);
@@ -44,7 +52,7 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
             context.screen.print(&format!("\n{}", harmless(&String::from_utf8_lossy(&body))))
         }
         Some(body) => context.screen.write(&[b"\n", &body[..], b"\n"].concat()),
-        None => Ok(()),
+        None => without,
     }
 }
 

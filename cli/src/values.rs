@@ -33,6 +33,22 @@ pub fn span(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// How many: at least one.
+pub fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..) => Ok(count),
+        _ => Err("give a whole number from 1".into()),
+    }
+}
+
+/// Units a second. With fewer than one in ten seconds a scan would never end.
+pub fn rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(rate @ 0.1..=1e9) => Ok(rate),
+        _ => Err("give a number from 0.1".into()),
+    }
+}
+
 /// Where a service is: the SDK finds out only in the middle of a request.
 pub fn url(text: &str) -> Result<String, String> {
     let uri = text.parse::<Uri>().ok();
@@ -60,6 +76,14 @@ mod tests {
         assert_eq!(span("7d"), Ok(Duration::from_secs(604_800)));
         for wrong in ["", "h", "0s", "24", "1.5h", "-1h", "5€", "99999999999d"] {
             assert!(span(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn limits_and_rates_are_no_zeros() {
+        assert_eq!((count("1"), rate("0.1"), rate("50")), (Ok(1), Ok(0.1), Ok(50.0)));
+        for wrong in ["0", "-1", "", "many", "NaN", "0.0", "inf"] {
+            assert!(count(wrong).is_err() && rate(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -26,6 +26,13 @@ fn the_help_says_what_exit_codes_mean() {
 }
 
 #[test]
+fn the_help_of_compare_says_what_is_the_same() {
+    let output = idempotency(&["compare", "--help"]);
+    let help = String::from_utf8(output.stdout).expect("help is text");
+    assert!(help.contains("must be a string") && help.contains("1 and 1.0 differ"), "{help}");
+}
+
+#[test]
 fn a_change_without_a_reason_or_without_an_outcome_is_wrong_usage() {
     let record = ["settle", "tenant#pay#key"];
     for wrong in [

@@ -137,7 +137,6 @@ async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
         (forget(&own("live")), 3, "is in_progress"),
         (forget(&own("k-9")), 3, "there is no record"),
         (change("show", &[&own("k-9")]), 3, "there is no record"),
-        (change("show", &[&own("live"), "--body"]), 3, "keeps no body"),
         (settle("unknown", &file), 2, "tenant#operation#key"),
         (settle(&own("unknown"), &unsafe_file), 2, "set-cookie"),
         (settle(&own("unknown"), &empty_file), 2, "give `body` or `text`"),
@@ -149,6 +148,13 @@ async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         table.cli.run(&arguments).await.assert_refused(code, words);
     }
+    // The record is there, and only its body is not.
+    let ran = table.cli.run(&["show", &own("live"), "--body"]).await;
+    assert_eq!((ran.code, ran.stderr.lines().count()), (Some(3), 1), "{ran:?}");
+    assert!(ran.stdout.contains("in_progress") && ran.stderr.contains("keeps no body"), "{ran:?}");
+    let ran = table.cli.run(&["show", &own("live"), "--body", "--output", "json"]).await;
+    let shown: Value = serde_json::from_str(&ran.stdout).expect("one JSON document");
+    assert_eq!((ran.code, &shown["record"]["key"], shown.get("body")), (Some(3), &json!("live"), None));
     assert_eq!(table.items().await, before);
 }
 
@@ -257,7 +263,9 @@ async fn the_debug_log_names_keys_by_their_hash_only() {
 #[tokio::test]
 async fn a_table_that_is_not_there_is_named() {
     let cli = CommandLine::new(embedded::endpoint(), "no-such-table");
-    cli.run(&["list", "--state", "unknown"]).await.assert_refused(1, "no-such-table");
+    let ran = cli.run(&["list", "--state", "unknown"]).await;
+    ran.assert_refused(1, "the idempotency table `no-such-table`: ");
+    assert!(!ran.stderr.contains("IDEMPOTENCY_TABLE"), "{ran:?}");
     let nowhere = cli.through("http://127.0.0.1:9");
     nowhere.run(&["show", "a#b#c"]).await.assert_refused(1, "the store is unavailable");
 }

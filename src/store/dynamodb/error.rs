@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt};
 
-use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::error::{ErrorMetadata, ProvideErrorMetadata, SdkError};
 
 use super::{StoreError, StoreErrorKind, TABLE_VARIABLE};
 
@@ -87,10 +87,44 @@ impl ConfigError {
 
 /// An error with what is behind it, in one line.
 fn chain(error: &(dyn Error + 'static)) -> String {
-    causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    let mut said: Vec<_> = causes(error).map(words).filter(|words| !words.is_empty()).collect();
+    // Many an error says its cause already.
+    said.dedup_by(|cause, above| above.contains(cause.as_str()));
+    said.join(": ")
+}
+
+/// What an error says by itself; of a service's answer, its message in place of the struct.
+fn words(error: &(dyn Error + 'static)) -> String {
+    match error.downcast_ref::<ErrorMetadata>() {
+        Some(answer) => answer.message().unwrap_or_default().to_owned(),
+        None => error.to_string(),
+    }
 }
 
 /// An error, and what is behind it.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |cause: &&'a (dyn Error + 'static)| (*cause).source())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R16
+    #[test]
+    fn a_refusal_says_its_reason_once() {
+        let answer = ErrorMetadata::builder().code("AccessDenied").message("no leave to read").build();
+        let error = StoreError::new(StoreErrorKind::Refused, answer);
+        let refused = ConfigError::of("orders", &error).expect("a refusal").to_string();
+        assert!(refused.ends_with(": no leave to read"), "{refused}");
+
+        let twice = StoreError::new(StoreErrorKind::Refused, Twice(std::io::Error::other("no such table")));
+        let refused = ConfigError::of("orders", &twice).expect("a refusal").to_string();
+        assert_eq!(refused.matches("no such table").count(), 1, "{refused}");
+    }
+
+    /// Says its cause too, as the SDK's errors do.
+    #[derive(Debug, thiserror::Error)]
+    #[error("ResourceNotFoundException: {0}")]
+    struct Twice(#[source] std::io::Error);
 }

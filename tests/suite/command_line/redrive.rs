@@ -169,7 +169,12 @@ async fn a_dead_letter_that_cannot_be_moved_stays_and_is_seen_again() {
     queues.0.lock().unwrap().refuse_sending = true;
     let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.stderr.contains("no such queue") && ran.stderr.lines().count() == 1, "{ran:?}");
+    assert!(
+        ran.stderr.contains(&format!("queue {RECONCILE}: "))
+            && ran.stderr.contains("no such queue")
+            && ran.stderr.lines().count() == 1,
+        "{ran:?}"
+    );
     assert_eq!(queues.of(DEAD), before);
 
     // Where there is nothing, there is nothing to do.
