@@ -16,8 +16,8 @@ use lambda_idempotency::{
 use serde_json::json;
 
 use crate::{
-    args::{self, Global},
-    change::{can_ask, confirm, who},
+    args::{self, ChangeArgs, Global},
+    change,
     context::Context,
     failure::Failure,
     output::span,
@@ -39,16 +39,14 @@ struct Scanned {
 const BUSY: &str = "(changed meanwhile)";
 
 pub async fn run(global: &Global, args: &args::Sweep) -> Result<(), Failure> {
-    can_ask(&args.change)?;
-    let who = who(&args.change);
+    change::check(&args.change)?;
+    let who = change::who(&args.change)?;
     let context = Context::open(global).await?;
     let stale = Stale::new(context.store.clone());
     let (found, scanned) = find(&context, &stale, args.pace.units_per_second).await?;
     if !found.is_empty() {
-        if !context.screen.is_json() {
-            show(&context, &found)?;
-        }
-        confirm(&args.change, &format!("Give up {} of these", found.len()))?;
+        show(&context, &args.change, &found)?;
+        change::confirm(&args.change, &format!("Give up {}?", found.len()))?;
     }
     let (mut done, mut failed) = (Vec::new(), None);
     for (record, _) in found {
@@ -123,7 +121,7 @@ async fn bar(context: &Context) -> ProgressBar {
     bar
 }
 
-fn show(context: &Context, found: &[(Record, &'static str)]) -> Result<(), Failure> {
+fn show(context: &Context, args: &ChangeArgs, found: &[(Record, &'static str)]) -> Result<(), Failure> {
     let screen = &context.screen;
     let mut table = screen.table(["record", "is", "age", "becomes"]);
     for (record, becomes) in found {
@@ -135,7 +133,15 @@ fn show(context: &Context, found: &[(Record, &'static str)]) -> Result<(), Failu
             Cell::new(becomes),
         ]);
     }
-    screen.print_table(&table)
+    match (screen.is_json(), args.yes) {
+        (false, _) => screen.print_table(&table),
+        // Standard output is a program's; who is asked must see the records all the same.
+        (true, false) => {
+            eprintln!("{table}");
+            Ok(())
+        }
+        (true, true) => Ok(()),
+    }
 }
 
 fn print(context: &Context, scanned: &Scanned, done: &[(Record, &'static str)]) -> Result<(), Failure> {
