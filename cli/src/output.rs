@@ -106,7 +106,9 @@ pub fn state_cell(state: &str) -> Cell {
 /// The instant in ISO 8601, UTC; `None` for the end of time.
 pub fn iso(at: Timestamp) -> Option<String> {
     let millis = i64::try_from(at.as_millis()).ok()?;
-    DateTime::from_millis(millis).fmt(DateTimeFormat::DateTime).ok()
+    let seconds = DateTime::from_secs(millis.div_euclid(1000)).fmt(DateTimeFormat::DateTime).ok()?;
+    // All milliseconds, so that times stand below each other.
+    Some(format!("{}.{:03}Z", seconds.trim_end_matches('Z'), millis.rem_euclid(1000)))
 }
 
 /// The instant, and how far it is from now.
@@ -151,6 +153,14 @@ mod tests {
         assert_eq!(iso(at).as_deref(), Some("2026-11-21T12:26:55.123Z"));
         assert_eq!(when(at, at.plus(Duration::from_secs(190))), "2026-11-21T12:26:55.123Z (3m 10s ago)");
         assert_eq!(when(at, at.minus(Duration::from_secs(90_000))), "2026-11-21T12:26:55.123Z (in 1d 1h)");
+        assert_eq!(
+            iso(Timestamp::from_millis(1_795_264_015_000)).as_deref(),
+            Some("2026-11-21T12:26:55.000Z")
+        );
+        assert_eq!(
+            iso(Timestamp::from_millis(1_795_264_015_120)).as_deref(),
+            Some("2026-11-21T12:26:55.120Z")
+        );
         assert_eq!(when(Timestamp::MAX, at), "never");
     }
 

@@ -2,7 +2,7 @@
 
 use comfy_table::Cell;
 use lambda_idempotency::{
-    record::{KeptBody, KeptResponse, Record, State},
+    record::{KeptBody, KeptResponse, Place, Record, State},
     time::Timestamp,
 };
 use serde::Serialize;
@@ -154,7 +154,14 @@ pub fn asks_next(reconcile_at: Timestamp, now: Timestamp) -> Cell {
 fn response_fields(response: &KeptResponse) -> Vec<(&'static str, Cell)> {
     let headers: Vec<_> =
         response.headers.iter().map(|(name, value)| harmless(&format!("{name}: {value}"))).collect();
-    let body = format!("{} bytes, {}", response.body.length(), place(&response.body));
+    let place = match &response.body {
+        KeptBody::Inline { .. } => "in the record",
+        KeptBody::Outside { place: Place::Beside, .. } => "beside it",
+        KeptBody::Outside { place: Place::S3, .. } => "in S3",
+        KeptBody::Outside { .. } => "elsewhere",
+        KeptBody::Omitted { .. } => "left out",
+    };
+    let body = format!("{} bytes, {place}", response.body.length());
     let mut fields = vec![("status", Cell::new(response.status))];
     if !headers.is_empty() {
         fields.push(("headers", Cell::new(headers.join("\n"))));

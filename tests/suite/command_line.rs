@@ -232,6 +232,8 @@ async fn a_forgotten_response_leaves_no_body_behind_and_nothing_runs_again() {
     let left = table.sort_keys().await;
     assert!(left.iter().all(|sk| sk == "record" || sk.starts_with("audit#")) && left.len() == 3, "{left:?}");
     assert_eq!(table.retry("k-1").await, "replay");
+    let shown = table.cli.run(&["show", &record]).await;
+    assert!(shown.stdout.contains("20000 bytes, left out"), "{shown:?}");
 
     let again = table.cli.run(&[&["forget-response", &record][..], &WHY].concat()).await;
     again.assert_refused(3, "neither headers nor a body");
