@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use crate::{policy::Operation, time::Timestamp};
+use crate::{metrics::Count, policy::Operation, record::Record, time::Timestamp};
 
 /// The longest time that a Lambda function can have (900 s), and as much again for clocks that differ. A deadline
 /// further away is none.
@@ -29,6 +29,14 @@ pub fn plausible_deadline(deadline: Timestamp, now: Timestamp) -> Option<Timesta
 /// operation's grace.
 pub fn lease_until(deadline: Option<Timestamp>, now: Timestamp, operation: &Operation) -> Timestamp {
     deadline.unwrap_or_else(|| now.plus(operation.lease_span())).plus(operation.grace_span())
+}
+
+/// Logs and counts a worker that was given up, whoever found it dead: each stands for a crash.
+pub(crate) fn tell_given_up(record: &Record, now: Timestamp) {
+    let (key, operation) = (record.key.hash(), record.key.operation());
+    let age_ms = u64::try_from(now.since(record.created_at).as_millis()).unwrap_or(u64::MAX);
+    tracing::warn!(%key, %operation, age_ms, "a worker's lease is over: the outcome is unknown");
+    Count::ZombieKey.add(operation);
 }
 
 #[cfg(test)]

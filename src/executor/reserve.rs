@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 
 use super::{ANSWER_TIME, Execution, Executor, Owned, Request, body};
 use crate::{
-    lease::{lease_until, plausible_deadline},
+    lease::{lease_until, plausible_deadline, tell_given_up},
     metrics::Count,
     policy::WhileInFlight,
     record::{AttemptId, Bid, Decision, KeptBody, KeptResponse, Record, Revision, decide},
@@ -187,7 +187,7 @@ impl<S: Store> Executor<S> {
                     return Ok(Found::Reserved(Reserved::Owned(self.own(next, deadline))));
                 }
                 Ok(Turn::Ours) => {
-                    self.given_up(&next);
+                    tell_given_up(&next, self.clock().now());
                     there = Some(Box::new(next));
                 }
                 Ok(Turn::Theirs(other)) => there = other,
@@ -282,13 +282,5 @@ impl<S: Store> Executor<S> {
             "the record's fingerprint was made by a rule that this version does not know: see Operation::formerly"
         );
         Reserved::Unreadable
-    }
-
-    fn given_up(&self, record: &Record) {
-        let (key, operation) = (record.key.hash(), self.operation().name());
-        let age_ms =
-            u64::try_from(self.clock().now().since(record.created_at).as_millis()).unwrap_or(u64::MAX);
-        tracing::warn!(%key, %operation, age_ms, "a worker's lease is over: the outcome is unknown");
-        Count::ZombieKey.add(operation);
     }
 }

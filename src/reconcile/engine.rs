@@ -11,6 +11,7 @@ use super::{
 use crate::{
     executor::{Ended, Executor, LostEnding},
     key::{OperationName, RecordKey},
+    lease::tell_given_up,
     metrics::Count,
     policy::Operation,
     queue::Queue,
@@ -225,7 +226,7 @@ impl<S: Store> Reconciliation<S> {
                 Turn::Ours => {
                     if let State::InProgress { .. } = seen.state {
                         // Found dead here, before the stale function came.
-                        Count::ZombieKey.add(key.operation());
+                        tell_given_up(&seen, self.clock.now());
                     }
                     return Ok(self.tell(&next));
                 }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     http::{Problem, ProblemType, Profile},
     key::RecordKey,
-    metrics::Count,
+    lease::tell_given_up,
     policy::DEFAULT_RETENTION,
     record::{Encoding, KeptBody, KeptResponse, Record, Revision, State},
     store::{Register, Store, StoreError, Turn},
@@ -186,14 +186,12 @@ impl<S: Store> Stale<S> {
     }
 
     fn tell(&self, record: &Record, looked: &Looked) {
+        if *looked == Looked::GivenUp {
+            return tell_given_up(record, self.clock.now());
+        }
         let (key, operation) = (record.key.hash(), record.key.operation());
         let age_ms = u64::try_from(self.clock.now().since(record.created_at).as_millis()).unwrap_or(u64::MAX);
-        if *looked == Looked::GivenUp {
-            tracing::warn!(%key, %operation, age_ms, "a worker's lease is over: the outcome is unknown");
-            Count::ZombieKey.add(operation);
-        } else {
-            tracing::warn!(%key, %operation, age_ms, "accepted work was taken by nobody: it ends with 408");
-        }
+        tracing::warn!(%key, %operation, age_ms, "accepted work was taken by nobody: it ends with 408");
     }
 }
 
