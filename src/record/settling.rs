@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{KeptBody, KeptResponse, Record, Revision, State, UnknownCause, transitions::expiry};
+use super::{KeptBody, KeptResponse, Record, Revision, State, UnknownCause};
 use crate::time::Timestamp;
 
 /// What somebody has found out who knows: the provider, or a person.
@@ -110,7 +110,14 @@ impl Record {
         }
     }
 
-    fn settled(&self, verdict: Verdict, revision: Revision, now: Timestamp, retain: Duration) -> Self {
+    /// The one way into the two states that end: by the worker, by reconciliation, by a person.
+    pub(super) fn settled(
+        &self,
+        verdict: Verdict,
+        revision: Revision,
+        now: Timestamp,
+        retain: Duration,
+    ) -> Self {
         let expires_at = expiry(now, retain);
         let state = match verdict {
             Verdict::Executed(response) => State::Completed { response, completed_at: now, expires_at },
@@ -118,6 +125,11 @@ impl Record {
         };
         Self { revision, state, ..self.clone() }
     }
+}
+
+/// In whole seconds, because that is what the store's time to live keeps: a record is the same before and after.
+fn expiry(now: Timestamp, retain: Duration) -> Timestamp {
+    now.plus(retain).rounded_up_to_second()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{AttemptId, Bid, KeptResponse, Record, Revision, State, UnknownCause};
+use super::{AttemptId, Bid, KeptResponse, Record, Revision, State, UnknownCause, Verdict};
 use crate::time::Timestamp;
 
 /// How far ahead of another a machine's clock may be before it takes a kept answer for expired, and would run again what
@@ -103,8 +103,7 @@ impl Record {
         retain: Duration,
     ) -> Result<Self, Fenced> {
         self.open_for(attempt)?;
-        let state = State::Completed { response, completed_at: now, expires_at: expiry(now, retain) };
-        Ok(Self { revision, state, ..self.clone() })
+        Ok(self.settled(Verdict::Executed(response), revision, now, retain))
     }
 
     /// Certainly not executed: in progress (or unknown, as with [`complete`](Self::complete)) → failed, retryable.
@@ -116,8 +115,7 @@ impl Record {
         retain: Duration,
     ) -> Result<Self, Fenced> {
         self.open_for(attempt)?;
-        let state = State::FailedRetryable { failed_at: now, expires_at: expiry(now, retain) };
-        Ok(Self { revision, state, ..self.clone() })
+        Ok(self.settled(Verdict::NotExecuted, revision, now, retain))
     }
 
     /// Perhaps executed: in progress → unknown. Where somebody has given this execution up
@@ -166,11 +164,6 @@ impl Record {
             }
         }
     }
-}
-
-/// In whole seconds, because that is what the store's time to live keeps: a record is the same before and after.
-pub(super) fn expiry(now: Timestamp, retain: Duration) -> Timestamp {
-    now.plus(retain).rounded_up_to_second()
 }
 
 #[cfg(test)]
