@@ -1,11 +1,13 @@
 //! Endings that cannot be written go to a queue, from which the reconcile function applies them under the same fence.
 
+use std::{error::Error, fmt, time::Duration};
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ANSWER_TIME, Ended, Ending, Execution, Executor, body,
+    ANSWER_TIME, Ended, Ending, Execution, Executor, STORE_TIMEOUT, body,
     end::{Outcome, PATIENCE_OF_APPLYING},
 };
 use crate::{
@@ -70,9 +72,9 @@ impl NoEnding {
     }
 }
 
-impl std::fmt::Debug for LostEnding {
+impl fmt::Debug for LostEnding {
     /// Without key and body.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LostEnding").field("attempts", &self.attempts).finish_non_exhaustive()
     }
 }
@@ -200,13 +202,13 @@ impl<S: Store> Executor<S> {
         let sent = match LostEnding::new(seen, ending, outcome).message() {
             Ok(message) => {
                 let left = execution.deadline().map(|deadline| deadline.minus(ANSWER_TIME / 2));
-                let time = left.map_or(super::STORE_TIMEOUT, |left| left.since(self.clock.now()));
+                let time = left.map_or(STORE_TIMEOUT, |left| left.since(self.clock.now()));
                 tokio::select! {
                     biased;
-                    sent = queue.send(&message, std::time::Duration::ZERO) => sent.map_err(|error| {
-                        std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default()
+                    sent = queue.send(&message, Duration::ZERO) => sent.map_err(|error| {
+                        error.source().map(ToString::to_string).unwrap_or_default()
                     }),
-                    () = self.clock.sleep(time.min(super::STORE_TIMEOUT)) => Err("no answer in time".to_owned()),
+                    () = self.clock.sleep(time.min(STORE_TIMEOUT)) => Err("no answer in time".to_owned()),
                 }
             }
             Err(error) => Err(error.to_string()),

@@ -47,6 +47,10 @@ impl PaymentsApi {
         let records = tables::idempotency_table(&client).await;
         let store = DynamoDbStore::from_client(client.clone(), records);
         let ledger = Ledger::new(client, payments);
+        Self::of(store, ledger, provider_url)
+    }
+
+    fn of(store: DynamoDbStore, ledger: Ledger, provider_url: &str) -> Self {
         let app = routes::router(
             store.clone(),
             ledger.clone(),
@@ -59,15 +63,7 @@ impl PaymentsApi {
 
     /// The same API and tables with another provider.
     pub fn behind(&self, provider_url: &str) -> Self {
-        let (store, ledger) = (self.store.clone(), self.ledger.clone());
-        let app = routes::router(
-            store.clone(),
-            ledger.clone(),
-            provider(provider_url),
-            create_payment(),
-            MemoryQueue::new(),
-        );
-        Self { app, store, ledger }
+        Self::of(self.store.clone(), self.ledger.clone(), provider_url)
     }
 
     /// Every route.
