@@ -18,7 +18,6 @@
 //! | [`reconcile`] | finds out what is unknown, and settles it |
 //! | [`stale`] | finds records whose worker died: netting of stream records, checks, a sweep |
 //! | [`queue`] | where work goes that is to be done later: SQS, memory |
-//! | [`compare`] | two ledgers of a day, compared |
 //! | [`signature`] | signatures with a time stamp, for webhooks and keys |
 //! | [`metrics`] | what is counted |
 //!
@@ -41,7 +40,6 @@ struct Readme;
 
 #[cfg(feature = "axum")]
 mod axum;
-pub mod compare;
 pub mod executor;
 pub mod fingerprint;
 pub mod http;

@@ -1,7 +1,7 @@
 //! What is counted, through the facade of the crate `metrics`: install the recorder of your choice. Each counter has
 //! the label `operation`.
 
-use crate::{compare::Summary, key::OperationName};
+use crate::key::OperationName;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,18 +51,6 @@ impl Count {
     }
 }
 
-/// Counts a comparison's differences. Zeros too: an alarm can tell a comparison that found nothing from none.
-pub(crate) fn compared(operation: &OperationName, summary: &Summary) {
-    for (name, count) in [
-        (COMPARE_ONLY_OURS, summary.only_ours),
-        (COMPARE_ONLY_THEIRS, summary.only_theirs),
-        (COMPARE_DIFFERS, summary.differs),
-        (COMPARE_DUPLICATES, summary.duplicates),
-    ] {
-        ::metrics::counter!(name, "operation" => operation.shared()).increment(count);
-    }
-}
-
 /// First executions.
 pub const RESERVE_CREATED: &str = "api.idempotency.reserve.created.count";
 
@@ -104,15 +92,3 @@ pub const RECONCILE_FAILED: &str = "api.idempotency.reconcile.failed.count";
 
 /// Outcomes that could not be written down in time; their callers got their answer.
 pub const COMPLETION_UNWRITTEN: &str = "api.idempotency.completion.unwritten.count";
-
-/// Entries that only our ledger has.
-pub const COMPARE_ONLY_OURS: &str = "api.idempotency.compare.only_ours.count";
-
-/// Entries that only the other ledger has.
-pub const COMPARE_ONLY_THEIRS: &str = "api.idempotency.compare.only_theirs.count";
-
-/// Entries of which the two ledgers do not say the same.
-pub const COMPARE_DIFFERS: &str = "api.idempotency.compare.differs.count";
-
-/// Entries that one ledger has more than once.
-pub const COMPARE_DUPLICATES: &str = "api.idempotency.compare.duplicates.count";

@@ -8,10 +8,8 @@ use std::{
 
 use comfy_table::Cell;
 use futures_util::stream;
-use lambda_idempotency::{
-    compare::{CompareError, Difference, Entry, Side, Summary, compare},
-    key::OperationName,
-};
+use lambda_idempotency::key::OperationName;
+use ledgers::{CompareError, Difference, Entry, Side, Summary, compare};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

@@ -40,7 +40,7 @@ async fn rests(cloud: &LocalCloud, key: &str, state: &str) {
 /// Both ledgers say the same of today, as the function that compares them finds.
 async fn ledgers_agree(cloud: &LocalCloud, charges: usize) {
     assert_eq!(cloud.charges().await.len(), charges);
-    let today = lambda_idempotency::compare::Day::of(std::time::SystemTime::now().into());
+    let today = ledgers::Day::of(std::time::SystemTime::now().into());
     let compare = cloud.post("/2015-03-31/functions/compare/invocations");
     let answer = compare.json(&json!({ "job": "compare", "day": today.to_string() })).send().await.unwrap();
     let summary: Value = answer.json().await.unwrap();

@@ -2,11 +2,8 @@
 
 use std::io::Write;
 
-use lambda_idempotency::{
-    compare::{Day, Difference, Summary, compare},
-    key::OperationName,
-    time::Clock,
-};
+use lambda_idempotency::{key::OperationName, time::Clock};
+use ledgers::{Day, Difference, Summary, compare};
 use payments::{Ledger, Provider, policy::CREATE_PAYMENT};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

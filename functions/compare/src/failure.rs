@@ -2,8 +2,8 @@
 
 use std::{error::Error, io, iter};
 
-use lambda_idempotency::compare::CompareError;
 use lambda_runtime::Diagnostic;
+use ledgers::CompareError;
 use payments::ProviderError;
 
 /// Why there is no report.

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt, stream};
-use lambda_idempotency::{
-    compare::{Day, Entry},
-    time::Clock,
-};
+use lambda_idempotency::time::Clock;
+use ledgers::{Day, Entry};
 use payments::{Ledger, Provider};
 use serde::{Deserialize, Serialize};
 

@@ -10,8 +10,8 @@ use aws_sdk_dynamodb::{
     operation::put_item::PutItemError,
     types::{AttributeValue, ReturnValuesOnConditionCheckFailure},
 };
-
-use lambda_idempotency::{compare::Day, time::Timestamp};
+use lambda_idempotency::time::Timestamp;
+use ledgers::Day;
 
 use crate::Payment;
 

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, error::Error};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use lambda_idempotency::{compare::Day, key::RecordKey, time::Timestamp};
+use lambda_idempotency::{key::RecordKey, time::Timestamp};
+use ledgers::Day;
 use reqwest::{Client, StatusCode, Url, redirect::Policy};
 use serde::{Deserialize, Deserializer, Serialize};
 

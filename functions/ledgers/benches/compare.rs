@@ -1,6 +1,6 @@
 //! What the comparison of two ledgers takes: time, peak memory and disk for a million entries a side, in different
-//! orders. `cargo bench --bench compare`, or `cargo bench --bench compare -- 5000000` for other sizes. Linux only: the
-//! peak is what `/proc/self/status` calls `VmHWM`.
+//! orders. `cargo bench -p ledgers --bench compare`, and `-- 5000000` behind it for another size. Linux only: the peak is
+//! what `/proc/self/status` calls `VmHWM`.
 
 use std::{
     convert::Infallible,
@@ -10,10 +10,8 @@ use std::{
 };
 
 use futures_util::stream;
-use lambda_idempotency::{
-    compare::{Entry, Summary, compare},
-    key::OperationName,
-};
+use lambda_idempotency::key::OperationName;
+use ledgers::{Entry, Summary, compare};
 use serde::{Deserialize, Serialize};
 
 const ENTRIES: u64 = 1_000_000;

@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::Entry;
+use crate::Entry;
 
 /// Into how many files: what memory holds is one part of this many, and both sides together open twice as many.
 const BUCKETS: u64 = 128;
@@ -18,22 +18,22 @@ const BUCKETS: u64 = 128;
 const BUFFER: usize = 16 * 1024;
 
 /// The entries of a side, one a line.
-pub(super) struct Spill {
+pub(crate) struct Spill {
     /// Files are made once they are needed, so that a quiet day takes few.
     files: Vec<Option<BufWriter<File>>>,
     entries: u64,
 }
 
 impl Spill {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { files: iter::repeat_with(|| None).take(BUCKETS as usize).collect(), entries: 0 }
     }
 
-    pub(super) const fn entries(&self) -> u64 {
+    pub(crate) const fn entries(&self) -> u64 {
         self.entries
     }
 
-    pub(super) fn add<V: Serialize>(&mut self, entry: &Entry<V>) -> io::Result<()> {
+    pub(crate) fn add<V: Serialize>(&mut self, entry: &Entry<V>) -> io::Result<()> {
         let file = match &mut self.files[bucket_of(&entry.id)] {
             Some(file) => file,
             none => none.insert(BufWriter::with_capacity(BUFFER, tempfile::tempfile()?)),
@@ -45,7 +45,7 @@ impl Spill {
     }
 
     /// The buckets, in the same order on both sides.
-    pub(super) fn buckets(self) -> impl Iterator<Item = Bucket> {
+    pub(crate) fn buckets(self) -> impl Iterator<Item = Bucket> {
         self.files.into_iter().map(Bucket)
     }
 }
@@ -58,11 +58,11 @@ fn bucket_of(id: &str) -> usize {
 }
 
 /// The entries with the same hash.
-pub(super) struct Bucket(Option<BufWriter<File>>);
+pub(crate) struct Bucket(Option<BufWriter<File>>);
 
 impl Bucket {
     /// From the first on. Its disk space is free again when they are dropped.
-    pub(super) fn entries(self) -> io::Result<Entries> {
+    pub(crate) fn entries(self) -> io::Result<Entries> {
         let reader = match self.0 {
             Some(writer) => {
                 let mut file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -76,13 +76,13 @@ impl Bucket {
 }
 
 /// A bucket's entries, in the order in which they came.
-pub(super) struct Entries {
+pub(crate) struct Entries {
     reader: Option<BufReader<File>>,
     line: Vec<u8>,
 }
 
 impl Entries {
-    pub(super) fn next<V: DeserializeOwned>(&mut self) -> io::Result<Option<Entry<V>>> {
+    pub(crate) fn next<V: DeserializeOwned>(&mut self) -> io::Result<Option<Entry<V>>> {
         let Some(reader) = &mut self.reader else { return Ok(None) };
         self.line.clear();
         // JSON has no line break within: one in an id is written as an escape.

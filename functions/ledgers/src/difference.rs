@@ -112,7 +112,7 @@ impl Summary {
         self.only_ours == 0 && self.only_theirs == 0 && self.differs == 0 && self.duplicates == 0
     }
 
-    pub(super) const fn add<V>(&mut self, difference: &Difference<'_, V>) {
+    pub(crate) const fn add<V>(&mut self, difference: &Difference<'_, V>) {
         let count = match difference {
             Difference::OnlyOurs { .. } => &mut self.only_ours,
             Difference::OnlyTheirs { .. } => &mut self.only_theirs,

@@ -2,9 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
-
-use crate::time::Timestamp;
+use aws_smithy_types::date_time::{DateTime, Format};
+use lambda_idempotency::time::Timestamp;
 
 const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
@@ -15,7 +14,8 @@ const LAST: u64 = 2_932_896;
 /// `2026-11-21`, which sorts as the days do.
 ///
 /// ```
-/// use lambda_idempotency::{compare::Day, time::Timestamp};
+/// use lambda_idempotency::time::Timestamp;
+/// use ledgers::Day;
 ///
 /// let day = Day::of(Timestamp::from_secs(1_795_219_200));
 /// assert_eq!(day.to_string(), "2026-11-21");
@@ -50,7 +50,7 @@ impl Day {
 impl fmt::Display for Day {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let start = DateTime::from_secs((self.start().as_millis() / 1000).cast_signed());
-        let text = start.fmt(DateTimeFormat::DateTime).map_err(|_| fmt::Error)?;
+        let text = start.fmt(Format::DateTime).map_err(|_| fmt::Error)?;
         f.write_str(text.split_once('T').ok_or(fmt::Error)?.0)
     }
 }
@@ -59,7 +59,7 @@ impl FromStr for Day {
     type Err = DayError;
 
     fn from_str(text: &str) -> Result<Self, DayError> {
-        let start = DateTime::from_str(&format!("{text}T00:00:00Z"), DateTimeFormat::DateTime);
+        let start = DateTime::from_str(&format!("{text}T00:00:00Z"), Format::DateTime);
         let secs = u64::try_from(start.map_err(|_| DayError)?.secs()).map_err(|_| DayError)?;
         let day = Self::of(Timestamp::from_secs(secs));
         // One spelling a day: what does not come out as it went in is something else that the parser takes.

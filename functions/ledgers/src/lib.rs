@@ -12,14 +12,15 @@
 //!
 //! # Figures
 //!
-//! A million entries a side as payments have them, in different orders (`cargo bench --bench compare`, two cores of
-//! x86_64): 1.7 s where all are equal, 2.2 s where each differs, 2.3 s where none is on both sides; never more than
-//! 12 MiB of memory in the whole process (28 MiB for four million). The files take 120 bytes an entry: 240 MB of the
+//! A million entries a side as payments have them, in different orders (`cargo bench -p ledgers --bench compare`, two
+//! cores of x86_64): 1.7 s where all are equal, 2.2 s where each differs, 2.3 s where none is on both sides; never more
+//! than 12 MiB of memory in the whole process (28 MiB for four million). The files take 120 bytes an entry: 240 MB of the
 //! 512 MB that a function has in `/tmp` unless it asks for more.
 //!
 //! ```
 //! use futures_util::stream;
-//! use lambda_idempotency::{compare::{Entry, compare}, key::OperationName};
+//! use lambda_idempotency::key::OperationName;
+//! use ledgers::{Entry, compare};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
@@ -37,16 +38,20 @@
 //! # }
 //! ```
 
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
 mod day;
 mod difference;
+pub mod metrics;
 mod spill;
 
 use std::{collections::BTreeMap, io, pin::pin};
 
 use futures_util::{Stream, TryStreamExt, future};
+use lambda_idempotency::key::OperationName;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{key::OperationName, metrics};
 use spill::{Bucket, Spill};
 
 pub use day::{Day, DayError};
@@ -76,7 +81,7 @@ pub enum CompareError<E> {
 }
 
 /// Compares two ledgers of what `operation` did, and hands each difference to `found`. Counts them by
-/// [`crate::metrics`] too.
+/// [`metrics`] too.
 ///
 /// # Errors
 /// Where a side fails, before any difference is handed on; where `found` fails or the files do. What was handed on until

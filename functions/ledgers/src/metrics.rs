@@ -1,0 +1,29 @@
+//! What a comparison counts, through the facade of the crate `metrics`. Each counter has the label `operation`.
+
+use lambda_idempotency::key::OperationName;
+
+use crate::Summary;
+
+/// Counts a comparison's differences. Zeros too: an alarm can tell a comparison that found nothing from none.
+pub(crate) fn compared(operation: &OperationName, summary: &Summary) {
+    for (name, count) in [
+        (COMPARE_ONLY_OURS, summary.only_ours),
+        (COMPARE_ONLY_THEIRS, summary.only_theirs),
+        (COMPARE_DIFFERS, summary.differs),
+        (COMPARE_DUPLICATES, summary.duplicates),
+    ] {
+        ::metrics::counter!(name, "operation" => operation.as_str().to_owned()).increment(count);
+    }
+}
+
+/// Entries that only our ledger has.
+pub const COMPARE_ONLY_OURS: &str = "api.idempotency.compare.only_ours.count";
+
+/// Entries that only the other ledger has.
+pub const COMPARE_ONLY_THEIRS: &str = "api.idempotency.compare.only_theirs.count";
+
+/// Entries of which the two ledgers do not say the same.
+pub const COMPARE_DIFFERS: &str = "api.idempotency.compare.differs.count";
+
+/// Entries that one ledger has more than once.
+pub const COMPARE_DUPLICATES: &str = "api.idempotency.compare.duplicates.count";
