@@ -1,5 +1,5 @@
-//! The answers that end a payment: made in one place, so that what reconciliation writes down later is byte for byte what
-//! the handler would have answered.
+//! The 201 of a payment, made in one place, so that what reconciliation writes down later is byte for byte what the
+//! handler would have answered. The other answer that ends one, [`declined`](crate::declined), stands with the errors.
 
 use axum::{
     body::Body,
@@ -7,7 +7,7 @@ use axum::{
     response::{AppendHeaders, IntoResponse, Response},
 };
 
-use crate::{Payment, error::PaymentError};
+use crate::Payment;
 
 /// Status, headers and body.
 pub type Answer = (u16, Vec<(String, String)>, Vec<u8>);
@@ -19,11 +19,6 @@ pub fn created(payment: &Payment) -> Answer {
     // Strings and an integer: this cannot fail.
     let body = serde_json::to_vec(payment).unwrap_or_default();
     (StatusCode::CREATED.as_u16(), headers.map(|(name, value)| (name.to_owned(), value)).into(), body)
-}
-
-/// The 402 for a card that was declined.
-pub fn declined() -> Answer {
-    PaymentError::Declined.answer()
 }
 
 pub(crate) fn response((status, headers, body): Answer) -> Response {

@@ -81,6 +81,11 @@ impl PaymentError {
     }
 }
 
+/// The 402 for a card that was declined, as the handler answers it and as reconciliation writes it down.
+pub fn declined() -> Answer {
+    PaymentError::Declined.answer()
+}
+
 impl IntoResponse for PaymentError {
     fn into_response(self) -> Response {
         let mut response = (Extension(self.outcome()), answer::response(self.answer())).into_response();

@@ -23,8 +23,9 @@ use aws_config::BehaviorVersion;
 use lambda_http::Error;
 use lambda_idempotency::{queue::SqsQueue, store::dynamodb::DynamoDbStore};
 
-pub use answer::{Answer, created, declined};
+pub use answer::{Answer, created};
 pub use config::{Config, ConfigError};
+pub use error::declined;
 pub use ledger::{After, DayPage, Ledger};
 pub use payment::Payment;
 pub use provider::{Charge, ChargesPage, Found, Listed, Provider, ProviderError};
