@@ -11,7 +11,7 @@ use lambda_idempotency::executor::Execution;
 use crate::{
     Payment, answer,
     error::PaymentError,
-    payment::{NewPayment, Order},
+    order::{NewPayment, Order},
     policy::{CHARGE_PHASE, PAYMENT_PHASE, Services},
     provider::NotCharged,
 };

@@ -11,6 +11,7 @@ mod config;
 mod create;
 mod error;
 mod ledger;
+mod order;
 mod payment;
 pub mod policy;
 mod provider;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     config::{Config, ConfigError},
-    payment::NewPayment,
+    order::NewPayment,
 };
 
 /// The metadata that leads from a charge back to the operation's record.
