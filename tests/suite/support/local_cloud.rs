@@ -1,4 +1,4 @@
-//! The local cloud as a user starts it: the built example, in a process of its own.
+//! The local cloud as a user starts it: the built program, in a process of its own.
 
 use super::process::Process;
 use reqwest::{Client, RequestBuilder};
@@ -50,17 +50,17 @@ pub struct Charge {
 }
 
 impl LocalCloud {
-    /// Starts one on a free port, with these variables; `examples/local/settings.rs` says which there are. Returns when
+    /// Starts one on a free port, with these variables; `local/src/settings.rs` says which there are. Returns when
     /// it is healthy.
     pub async fn start(variables: &[(&str, &str)]) -> Self {
-        let example = example();
+        let program = program();
         assert!(
-            example.exists(),
-            "{} is missing: run `cargo build --example local`, or plain `cargo test --workspace`",
-            example.display()
+            program.exists(),
+            "{} is missing: run `cargo build -p local`, or plain `cargo test --workspace`",
+            program.display()
         );
-        let mut process = Process::start(example, |example| {
-            example
+        let mut process = Process::start(program, |program| {
+            program
                 .env("PORT", "0")
                 .envs(variables.iter().copied())
                 .stdout(Stdio::piped())
@@ -130,11 +130,11 @@ impl LocalCloud {
     }
 }
 
-/// The program. Cargo puts examples beside the folder in which it puts test programs.
-pub fn example() -> PathBuf {
+/// Cargo puts programs above the folder in which it puts test programs.
+pub fn program() -> PathBuf {
     let test = std::env::current_exe().expect("the test program has a path");
     let profile = test.ancestors().nth(2).expect("the test program lies in target/<profile>/deps");
-    profile.join("examples").join("local")
+    profile.join("local")
 }
 
 /// What a program prints, read all the time so that it never waits for a full pipe.

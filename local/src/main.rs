@@ -1,7 +1,7 @@
 //! The local cloud: everything that the functions need to run, on one machine, with nothing installed.
 //!
 //! ```text
-//! cargo run --example local
+//! cargo run -p local
 //! ```
 //!
 //! | module | what |
