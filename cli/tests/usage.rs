@@ -1,5 +1,5 @@
 //! What the command line does without any table. This test also makes `cargo test --workspace` build the program, which the
-//! library's suite runs against real stores.
+//! suite runs against real stores.
 
 use std::process::{Command, Output};
 

@@ -98,7 +98,7 @@ fn install() -> Result<PathBuf, String> {
 }
 
 fn copy_libraries(to: &Path) -> Result<(), String> {
-    let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dynamodb-local/pom.xml");
+    let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join("dynamodb-local/pom.xml");
     let copied = Command::new("mvn")
         .args(["--quiet", "--batch-mode", "--file"])
         .arg(pom)
