@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 use comfy_table::{Cell, Color, ContentArrangement, Table};
 use lambda_idempotency::time::Timestamp;
 use serde::Serialize;
@@ -105,10 +104,9 @@ pub fn state_cell(state: &str) -> Cell {
 
 /// The instant in ISO 8601, UTC; `None` for the end of time.
 pub fn iso(at: Timestamp) -> Option<String> {
-    let millis = i64::try_from(at.as_millis()).ok()?;
-    let seconds = DateTime::from_secs(millis.div_euclid(1000)).fmt(DateTimeFormat::DateTime).ok()?;
+    let at = jiff::Timestamp::from_millisecond(i64::try_from(at.as_millis()).ok()?).ok()?;
     // All milliseconds, so that times stand below each other.
-    Some(format!("{}.{:03}Z", seconds.trim_end_matches('Z'), millis.rem_euclid(1000)))
+    Some(format!("{at:.3}"))
 }
 
 /// The instant, and how far it is from now.
