@@ -174,10 +174,10 @@ pub struct Watch {
     /// Of this tenant only
     #[arg(short, long)]
     pub tenant: Option<String>,
-    /// How often to look for unknown outcomes
+    /// How often to look for unknown outcomes: 5s, 1m30s
     #[arg(long, default_value = "5s", value_parser = span)]
     pub every: Duration,
-    /// How long to rest between two scans for stale records
+    /// How long to rest between two scans for stale records: 60s, 1h30m
     #[arg(long, default_value = "60s", value_parser = span)]
     pub scan_every: Duration,
     #[command(flatten)]
@@ -206,7 +206,7 @@ pub struct Settle {
     /// but with status 204 or 304
     #[arg(long, value_name = "FILE", conflicts_with = "not_executed")]
     pub response: Option<PathBuf>,
-    /// How long the settled record is kept, as the operation's retention: 90m, 24h, 7d
+    /// How long the settled record is kept, as the operation's retention: 90m, 1h30m, 24h, 7d
     #[arg(long, default_value = "24h", value_parser = span)]
     pub retain: Duration,
     #[command(flatten)]

@@ -1,8 +1,9 @@
 //! Values of arguments, and of the files that they name.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use http::Uri;
+use jiff::{SpanRelativeTo, fmt::friendly::SpanParser};
 use serde::Deserialize;
 
 /// What stands in an audit line: one line of text that says something.
@@ -15,22 +16,23 @@ pub fn words(text: &str) -> Result<String, String> {
     }
 }
 
-/// A span of time: a whole number and `s`, `m`, `h` or `d`.
+/// The shortest span, and the longest: ten years.
+const SPANS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3650 * 24 * 60 * 60);
+
+/// A span of time: whole numbers, each with its unit, the largest first.
 pub fn span(text: &str) -> Result<Duration, String> {
-    let seconds = text.char_indices().last().and_then(|(end, unit)| {
-        let unit: u64 = match unit {
-            's' => 1,
-            'm' => 60,
-            'h' => 60 * 60,
-            'd' => 24 * 60 * 60,
-            _ => return None,
-        };
-        text[..end].parse::<u64>().ok()?.checked_mul(unit)
-    });
-    match seconds {
-        Some(seconds @ 1..=315_360_000) => Ok(Duration::from_secs(seconds)),
-        _ => Err("give a whole number and its unit, from 1s to ten years: 30s, 90m, 24h, 7d".into()),
+    parse_span(text)
+        .filter(|span| SPANS.contains(span))
+        .ok_or_else(|| "give a whole number and its unit, from 1s to ten years: 30s, 90m, 24h, 7d".into())
+}
+
+fn parse_span(text: &str) -> Option<Duration> {
+    // The parser would also take fractions (`1.5h`), and clock times without units (`1:30:00`).
+    if text.contains(['.', ',', ':']) {
+        return None;
     }
+    let span = SpanParser::new().parse_span(text).ok()?;
+    span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?.try_into().ok()
 }
 
 /// How many: at least one.
@@ -75,6 +77,18 @@ mod tests {
         assert_eq!(span("90m"), Ok(Duration::from_secs(5400)));
         assert_eq!(span("7d"), Ok(Duration::from_secs(604_800)));
         for wrong in ["", "h", "0s", "24", "1.5h", "-1h", "5€", "99999999999d"] {
+            assert!(span(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_span_may_have_several_parts_but_no_fraction() {
+        assert_eq!(span("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(span("1d 12h"), Ok(Duration::from_secs(129_600)));
+        assert_eq!(span("3650d"), Ok(Duration::from_secs(315_360_000)));
+        for wrong in
+            ["30m 1h", "1h 30", "1,5h", "1:30:00", "1d 0:30:00", "1h ago", "1mo", "3650d 1s", "900ms"]
+        {
             assert!(span(wrong).is_err(), "{wrong}");
         }
     }
