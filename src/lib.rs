@@ -8,50 +8,72 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`http`] | the guard for HTTP: a `tower` layer, profiles, tenants, problem documents |
-//! | [`executor`] | reserve, execute, end: what the fronts have in common |
-//! | [`policy`] | an [`Operation`](policy::Operation) and what it chose |
+//! | [`operation`] | per-operation settings |
+//! | [`engine`] | reserve, execute, finish: one loop that turns a step into a write, and what all fronts have in common |
 //! | [`record`] | the record, its states, and every way from one to the next, as pure functions |
 //! | [`store`] | where records live: DynamoDB, memory, S3 for large bodies; and the suite that stores must pass |
-//! | [`key`], [`fingerprint`] | who asks for what |
-//! | [`key_age`] | when a key was made, and which are too old |
-//! | [`lease`], [`time`] | how long a worker owns a record, by which clock |
-//! | [`reconcile`] | finds out what is unknown, and settles it |
 //! | [`stale`] | finds records whose worker died: netting of stream records, checks, a sweep |
+//! | [`reconcile`] | finds out what is unknown, and settles it |
+//! | [`operator`] | what operators do with records, each change with its audit line |
+//! | [`config`] | what can be wrong with the configuration |
 //! | [`queue`] | where work goes that is to be done later: SQS, memory |
-//! | [`signature`] | signatures with a time stamp, for webhooks and keys |
-//! | [`metrics`] | what is counted |
+//! | [`key`], [`fingerprint`] | who asks for what; how old a key may be; signatures |
+//! | [`time`], [`time_budget`] | instants and spans; how an invocation's time is divided, in one drawing |
+//! | [`world`] | clocks, randomness and tasks, handed in |
+//! | [`telemetry`] | what is counted |
 //!
-//! Data flows one way: `http` → `executor` → `store` and `record`; nothing in `record` knows of the others.
+//! Data flows one way: `http`, `operator` → `stale`, `reconcile` → `engine` → `queue` → `store` → `record`, and below it
+//! `operation`, `key`, `fingerprint` and time.
+//!
+//! | to change | look in |
+//! | --- | --- |
+//! | the condition of a write | `store/dynamodb/conditions.rs` |
+//! | a replayed header | `http/replay.rs` |
+//! | a state's name | `record/state.rs` |
+//! | a time-out, how long accepted work may wait | `time_budget.rs`; of the AWS clients: `store/dynamodb/mod.rs`, `queue/sqs.rs` |
+//! | who may do what with a record | `record/decide.rs`, `record/own.rs`, `record/settle.rs` |
+//! | what a queue's message says | `stale/message.rs`, `reconcile/message.rs`, `engine/lost_ending.rs` |
+//! | an item's attributes | `store/item.rs` |
 //!
 //! # Features
 //!
-//! - `axum` (default): guards axum routes, and gives handlers their [`Execution`](executor::Execution) as an argument.
+//! - `dynamodb` (default): keeps records in DynamoDB.
+//! - `http`: guards HTTP services, those of `lambda_http` among them.
+//! - `axum` (default): guards axum routes too, and gives handlers their [`Execution`](engine::Execution) as an argument.
 //! - `s3`: keeps response bodies beyond 400 KB in S3.
 //! - `sqs`: queues in SQS.
 //! - `conformance`: the suite that every store must pass, for stores of your own.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
+// Some settings are read by a front alone.
+#![cfg_attr(not(feature = "http"), allow(dead_code))]
+// What asks the machine goes through the world: see `clippy.toml`.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 /// The README's examples, compiled.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "axum", feature = "dynamodb"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-#[cfg(feature = "axum")]
-mod axum;
-pub mod executor;
+#[cfg(any(feature = "dynamodb", feature = "sqs"))]
+pub mod config;
+pub mod engine;
 pub mod fingerprint;
+#[cfg(feature = "http")]
 pub mod http;
 pub mod key;
-pub mod key_age;
-pub mod lease;
-pub mod metrics;
-pub mod policy;
+pub mod operation;
+pub mod operator;
 pub mod queue;
 pub mod reconcile;
 pub mod record;
-pub mod signature;
 pub mod stale;
 pub mod store;
+pub mod telemetry;
 pub mod time;
+pub mod time_budget;
+pub mod world;
+
+/// For implementations of [`Store`](store::Store), [`Queue`](queue::Queue) and [`Reconciler`](reconcile::Reconciler).
+pub use async_trait::async_trait;

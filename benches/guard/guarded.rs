@@ -8,11 +8,12 @@ use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
 use lambda_http::Body;
 use lambda_idempotency::{
-    executor::{self, Ended, Ending, Executor, Reserved},
+    engine::{self, Ending, Executor, FinishOutcome, ReserveOutcome},
     fingerprint::{Content, FingerprintRule, Fingerprints},
     http::{IDEMPOTENCY_KEY, Idempotency, SingleTenant},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
-    policy::Operation,
+    operation::Operation,
+    record::Answer,
     store::Store,
 };
 use tower::{ServiceExt, service_fn};
@@ -71,21 +72,21 @@ fn by_executor(store: impl Store, body: Bytes) -> Guarded {
     Box::new(move |number| {
         let (executor, body) = (executor.clone(), body.clone());
         let key = IdempotencyKey::parse(&key(number)).unwrap();
-        let request = executor::Request {
+        let request = engine::Request {
             key: RecordKey::new(tenant.clone(), operation.clone(), key),
             fingerprints: fingerprints.clone(),
             deadline: None,
         };
         Box::pin(async move {
             let call = async {
-                let Reserved::Owned(owned) = executor.reserve(&request).await else {
+                let ReserveOutcome::Owned(owned) = executor.reserve(&request).await else {
                     panic!("a fresh key was not reserved");
                 };
                 let headers = vec![("content-type".to_owned(), JSON.to_owned())];
-                executor.end(owned, Ending::Completed { status: 201, headers, body }).await
+                executor.finish(owned, Ending::Completed(Answer::http(201, headers, body))).await
             };
             let (ended, spent) = spent(call).await;
-            assert!(matches!(ended, Ended::Written { .. }), "{ended:?}");
+            assert!(matches!(ended, FinishOutcome::Written { .. }), "{ended:?}");
             spent
         })
     })

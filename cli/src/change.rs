@@ -5,14 +5,8 @@ use std::{
     io::{self, BufRead, IsTerminal, Write},
 };
 
-use bytes::Bytes;
 use comfy_table::Cell;
-use lambda_idempotency::{
-    key::RecordKey,
-    record::{BodyId, Record, Revision},
-    store::{Put, Store, StoreError, StoreErrorKind, dynamodb::AuditNote},
-    time::Timestamp,
-};
+use lambda_idempotency::{key::RecordKey, operator::Correction, record::Record};
 use serde_json::json;
 
 use crate::{
@@ -24,97 +18,49 @@ use crate::{
     values::words,
 };
 
-/// What a record is to become.
-pub struct Next {
-    pub record: Record,
-    /// A body that is to be kept beside it.
-    pub body: Option<(BodyId, Bytes)>,
-    /// What else there is to say.
-    pub remark: Option<String>,
+/// A change of one record.
+pub struct Change {
+    pub key: RecordKey,
+    /// What the operator is asked.
+    pub question: String,
+    pub correction: Correction,
+    /// What else the operator should know about the change of this record.
+    pub remark: fn(&Record) -> Option<String>,
 }
 
-/// Changes the record of `key` to what `next` makes of it. `what` stands in the audit line, `question` is asked. `next` says
-/// no where the record is not as the change expects.
-pub async fn change(
-    context: &Context,
-    args: &ChangeArgs,
-    key: &RecordKey,
-    what: &str,
-    question: &str,
-    next: impl Fn(&Record, Revision, Timestamp) -> Result<Next, Failure>,
-) -> Result<(), Failure> {
-    let seen = context.load(key).await?;
-    let revision = Revision::mint();
-    let planned = next(&seen, revision, context.now())?;
-    let plan = plan(context, &seen, &planned);
-    if !context.screen.is_json() {
-        context.screen.print(&plan)?;
-    } else if !args.yes {
-        // Standard output is a program's; who is asked must see the record all the same.
-        eprintln!("{plan}");
-    }
-    confirm(args, question)?;
-    // Anew: the question may have stood there for a while, and a record is kept from now on.
-    let now = context.now();
-    let next = next(&seen, revision, now)?;
-    if let (Some((id, body)), Some(expires_at)) = (next.body, next.record.state.expires_at()) {
-        // First, as everywhere: a record never names a body that is not there. One that no record names in the end goes
-        // with its time to live.
-        if context.store.keep_body(key, id, body, expires_at).await?.is_none() {
-            return Err(Failure::Error("the body is too large to be kept: nothing was changed".into()));
+impl Change {
+    /// Shows the plan, asks, and writes.
+    pub async fn make(&self, context: &Context, args: &ChangeArgs) -> Result<(), Failure> {
+        let seen = context.load(&self.key).await?;
+        let planned = context.operator.preview(&seen, &self.correction)?;
+        let remark = (self.remark)(&seen);
+        let plan = plan(context, &seen, &planned, remark.as_deref());
+        if !context.screen.is_json() {
+            context.screen.print(&plan)?;
+        } else if !args.yes {
+            // Standard output is a program's; who is asked must see the record all the same.
+            eprintln!("{plan}");
         }
-    }
-    let note = AuditNote { who: who(args)?, at: now, what: what.to_owned(), reason: args.reason.clone() };
-    tracing::debug!(key = %key.hash(), what, "writes the record and its audit line");
-    match context.store.swap_audited(&seen, &next.record, &note).await {
-        Ok(Put::Written) => {}
-        Ok(Put::Refused(Some(there))) => {
-            let state = there.state.name();
-            return Err(Failure::NotAsExpected(format!(
-                "nothing was changed: the record was changed meanwhile, and is {state} now"
-            )));
+        confirm(args, &self.question)?;
+        let (who, what) = (who(args)?, self.correction.name());
+        tracing::debug!(key = %self.key.hash(), what, "writes the record and its audit line");
+        let written = context.operator.correct(&seen, &self.correction, &who, &args.reason).await?;
+        if context.screen.is_json() {
+            let (before, after) = (RecordJson::from(&seen), RecordJson::from(&written));
+            let done = json!({ "what": what, "before": before, "after": after, "remark": remark });
+            return context.screen.print_json(&done, false);
         }
-        Ok(Put::Refused(None)) => {
-            return Err(Failure::NotAsExpected(
-                "nothing was changed: the record was deleted meanwhile".into(),
-            ));
-        }
-        Err(error) => look_again(context, key, &next.record, error).await?,
-    }
-    if context.screen.is_json() {
-        let (before, after) = (RecordJson::from(&seen), RecordJson::from(&next.record));
-        let done = json!({ "what": what, "before": before, "after": after, "remark": next.remark });
-        return context.screen.print_json(&done, false);
-    }
-    let (before, after) = (seen.state.name(), next.record.state.name());
-    context.screen.print(&format!("Done: {before} → {after}, with an audit line by {}.", note.who))
-}
-
-/// After an error that says nothing about whether the change was applied, the record itself may.
-async fn look_again(
-    context: &Context,
-    key: &RecordKey,
-    next: &Record,
-    error: StoreError,
-) -> Result<(), Failure> {
-    if !matches!(error.kind(), StoreErrorKind::Unavailable | StoreErrorKind::Throttled) {
-        return Err(Failure::Error(format!("nothing was changed: {}", Failure::from(error))));
-    }
-    match context.store.load(key).await {
-        Ok(Some(there)) if there.revision == next.revision => Ok(()),
-        _ => Err(Failure::Error(format!(
-            "whether the record was changed is not known, look with `show`: {}",
-            Failure::from(error)
-        ))),
+        let (before, after) = (seen.state.name(), written.state.name());
+        context.screen.print(&format!("Done: {before} → {after}, with an audit line by {who}."))
     }
 }
 
 /// The record as it is, and as it is to be.
-fn plan(context: &Context, seen: &Record, next: &Next) -> String {
+fn plan(context: &Context, seen: &Record, planned: &Record, remark: Option<&str>) -> String {
     let (now, screen) = (context.now(), &context.screen);
     let before = screen.fields(fields(seen, now)).trim_fmt();
-    let mut after = state_fields(&next.record, now);
-    after.extend(next.remark.iter().map(|remark| ("remark", Cell::new(remark))));
+    let mut after = state_fields(planned, now);
+    after.extend(remark.map(|remark| ("remark", Cell::new(remark))));
     format!("{before}\n\nis to become\n\n{}\n", screen.fields(after).trim_fmt())
 }
 

@@ -2,19 +2,21 @@
 
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use lambda_idempotency::{
+    config::ConfigError,
     key::RecordKey,
+    operator::Operator,
     record::Record,
-    store::{
-        Store,
-        dynamodb::{ConfigError, DynamoDbStore},
-    },
-    time::{Clock, SystemClock, Timestamp},
+    store::{Store, dynamodb::DynamoDbStore},
+    time::Timestamp,
+    world::{SystemWorld, World},
 };
 
 use crate::{args::Global, failure::Failure, output::Screen};
 
 pub struct Context {
     pub store: DynamoDbStore,
+    /// Changes records of the store.
+    pub operator: Operator,
     pub screen: Screen,
     /// For DynamoDB.
     pub config: SdkConfig,
@@ -31,7 +33,8 @@ impl Context {
         tracing::debug!(table, region = config.region().map(tracing::field::display), "opens the table");
         let store = DynamoDbStore::new(&config, table.clone());
         store.check().await.map_err(refused)?;
-        Ok(Self { store, screen: Screen::new(global.output), config, table })
+        let operator = Operator::new(store.clone());
+        Ok(Self { store, operator, screen: Screen::new(global.output), config, table })
     }
 
     /// The record; one that is not there is a mistake.
@@ -48,7 +51,7 @@ impl Context {
     }
 
     pub fn now(&self) -> Timestamp {
-        SystemClock.now()
+        SystemWorld.now()
     }
 }
 

@@ -3,7 +3,10 @@
 use std::{error::Error, fmt, process::ExitCode};
 
 use aws_sdk_dynamodb::error::ErrorMetadata;
-use lambda_idempotency::store::StoreError;
+use lambda_idempotency::{
+    operator::CorrectionError,
+    store::{StoreError, StoreErrorKind},
+};
 
 /// A failed command.
 #[derive(Debug)]
@@ -67,6 +70,32 @@ impl From<StoreError> for Failure {
     }
 }
 
+impl From<CorrectionError> for Failure {
+    fn from(error: CorrectionError) -> Self {
+        let unchanged = |why: &str| format!("nothing was changed: {why}");
+        match error {
+            CorrectionError::InFlight
+            | CorrectionError::NotBegun
+            | CorrectionError::Settled(_)
+            | CorrectionError::NoAnswer(_)
+            | CorrectionError::NothingKept
+            | CorrectionError::NotDead
+            | CorrectionError::Changed(_)
+            | CorrectionError::Deleted => Self::NotAsExpected(unchanged(&error.to_string())),
+            CorrectionError::Store(error) => {
+                let (kind, cause) = (error.kind(), Self::from(error).to_string());
+                Self::Error(match kind {
+                    StoreErrorKind::Unavailable | StoreErrorKind::Throttled => {
+                        format!("whether the record was changed is not known, look with `show`: {cause}")
+                    }
+                    _ => unchanged(&cause),
+                })
+            }
+            error => Self::Error(unchanged(&Self::from_error(&error).to_string())),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +123,27 @@ mod tests {
         assert_eq!(Failure::from_error(&answer).to_string(), "no leave to read");
         assert_eq!(without_dumps("cut off { acme"), "cut off {…}");
         assert_eq!(without_dumps("nothing to hide }"), "nothing to hide }");
+    }
+
+    // R31
+    #[test]
+    fn a_failed_change_says_whether_anything_was_changed() {
+        let store = |kind| CorrectionError::Store(StoreError::new(kind, "no answer in time"));
+        for (error, expected, said) in [
+            (CorrectionError::Changed("completed"), true, "nothing was changed: "),
+            (CorrectionError::Deleted, true, "nothing was changed: "),
+            (CorrectionError::NoAnswer("unknown"), true, "nothing was changed: "),
+            (CorrectionError::InFlight, true, "nothing was changed: "),
+            (CorrectionError::BodyTooLarge, false, "nothing was changed: "),
+            (store(StoreErrorKind::Refused), false, "nothing was changed: "),
+            (store(StoreErrorKind::Unreadable), false, "nothing was changed: "),
+            (store(StoreErrorKind::Unavailable), false, "is not known"),
+            (store(StoreErrorKind::Throttled), false, "is not known"),
+            (store(StoreErrorKind::Contended), false, "nothing was changed: "),
+        ] {
+            let failure = Failure::from(error);
+            assert_eq!(matches!(failure, Failure::NotAsExpected(_)), expected, "{failure}");
+            assert!(failure.to_string().contains(said), "{failure}");
+        }
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use comfy_table::{Cell, Table};
 use lambda_idempotency::{
     key::Tenant,
+    operator::Correction,
     record::{Record, State},
-    stale::DEFAULT_PENDING_BOUND,
-    store::dynamodb::UnknownCursor,
+    store::Unsettled,
     time::Timestamp,
 };
 use serde_json::json;
@@ -57,11 +57,14 @@ pub async fn unknown(
     tenant: Option<&Tenant>,
     limit: usize,
 ) -> Result<Vec<Record>, Failure> {
-    let (mut records, mut cursor) = (Vec::new(), Some(UnknownCursor::default()));
-    while let Some(from) = cursor.filter(|_| records.len() <= limit) {
-        let page = context.store.unknown(tenant, from).await?;
+    let (mut records, mut from) = (Vec::new(), None);
+    loop {
+        let page = context.store.unknown(tenant, from.as_ref()).await?;
         records.extend(page.records);
-        cursor = page.next;
+        from = page.next;
+        if from.is_none() || records.len() > limit {
+            break;
+        }
     }
     records.sort_by_key(since);
     records.truncate(limit.saturating_add(1));
@@ -76,14 +79,13 @@ pub async fn stale(
     limit: usize,
     units_per_second: Option<f64>,
 ) -> Result<Vec<Record>, Failure> {
-    let (mut records, mut after) = (Vec::new(), None);
+    let (mut records, mut from) = (Vec::new(), None);
     loop {
-        let now = context.now();
-        let page = context.store.scan_unsettled((0, 1), after, now, STEP).await?;
+        let page = context.store.scan((0, 1), from.as_ref(), context.now(), STEP).await?;
         let ours = |record: &Record| tenant.is_none_or(|tenant| record.key.tenant() == tenant);
-        records.extend(page.found.into_iter().filter(|record| ours(record) && is_stale(record, now)));
-        after = page.next;
-        if after.is_none() || records.len() > limit {
+        records.extend(page.records.into_iter().filter(|record| ours(record) && is_stale(context, record)));
+        from = page.next;
+        if from.is_none() || records.len() > limit {
             break;
         }
         if let Some(rate) = units_per_second {
@@ -95,12 +97,10 @@ pub async fn stale(
     Ok(records)
 }
 
-fn is_stale(record: &Record, now: Timestamp) -> bool {
-    match record.state {
-        State::InProgress { lease_until } => lease_until <= now,
-        State::Pending => record.created_at.plus(DEFAULT_PENDING_BOUND) <= now,
-        _ => false,
-    }
+/// Whether its worker is to be given up. A scan finds unknown outcomes too, if they are not in the index.
+fn is_stale(context: &Context, record: &Record) -> bool {
+    let is_unknown = matches!(record.state, State::Unknown { .. });
+    !is_unknown && context.operator.preview(record, &Correction::GiveUp).is_ok()
 }
 
 /// Since when a record has been what it is listed for.

@@ -2,7 +2,7 @@
 
 use comfy_table::Cell;
 use lambda_idempotency::{
-    record::{KeptBody, KeptResponse, Place, Record, State},
+    record::{Head, KeptAnswer, Record, State},
     time::Timestamp,
 };
 use serde::Serialize;
@@ -48,7 +48,12 @@ struct UnknownJson {
 
 #[derive(Debug, Serialize)]
 struct ResponseJson {
-    status: u16,
+    /// `payload` or `abandoned`; absent from an HTTP response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head: Option<&'static str>,
+    /// Of an HTTP response only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
     headers: Vec<(String, String)>,
     body_length: u64,
     body_place: &'static str,
@@ -74,16 +79,16 @@ impl From<&Record> for RecordJson {
             response: None,
         };
         match &record.state {
-            State::Pending => {}
             State::InProgress { lease_until } => json.lease_until = iso(*lease_until),
             State::FailedRetryable { failed_at, .. } => json.failed_at = iso(*failed_at),
-            State::Completed { response, completed_at, .. } => {
+            State::Completed { answer, completed_at, .. } => {
                 json.completed_at = iso(*completed_at);
                 json.response = Some(ResponseJson {
-                    status: response.status,
-                    headers: response.headers.clone(),
-                    body_length: response.body.length(),
-                    body_place: place(&response.body),
+                    head: head(&answer.head),
+                    status: answer.head.status(),
+                    headers: answer.head.headers().to_vec(),
+                    body_length: answer.body_length(),
+                    body_place: answer.body_place(),
                 });
             }
             State::Unknown { cause, since, reconcile_at, asked } => {
@@ -95,6 +100,8 @@ impl From<&Record> for RecordJson {
                     for_people: *reconcile_at == Timestamp::MAX,
                 });
             }
+            // Pending: it has nothing of its own.
+            _ => {}
         }
         json
     }
@@ -110,10 +117,11 @@ pub fn fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
         ("in logs", text(record.key.hash().to_string())),
     ];
     fields.extend(state_fields(record, now));
+    fields.push(("revision", Cell::new(record.revision)));
     fields
 }
 
-/// What of a record can change.
+/// The state, with what belongs to it. Not the revision: that of a planned record is not known yet.
 pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
     let at = |time: Timestamp| Cell::new(when(time, now));
     let mut fields = vec![
@@ -122,7 +130,6 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
         ("created", at(record.created_at)),
     ];
     match &record.state {
-        State::Pending => {}
         State::InProgress { lease_until } => fields.push(("lease until", at(*lease_until))),
         State::FailedRetryable { failed_at, .. } => fields.push(("failed", at(*failed_at))),
         State::Unknown { cause, since, reconcile_at, asked } => {
@@ -131,15 +138,15 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
             fields.push(("asked", Cell::new(asked)));
             fields.push(("asks next", asks_next(*reconcile_at, now)));
         }
-        State::Completed { response, completed_at, .. } => {
+        State::Completed { answer, completed_at, .. } => {
             fields.push(("completed", at(*completed_at)));
-            fields.extend(response_fields(response));
+            fields.extend(answer_fields(answer));
         }
+        _ => {}
     }
     if let Some(expires_at) = record.state.expires_at() {
         fields.push(("expires", at(expires_at)));
     }
-    fields.push(("revision", Cell::new(record.revision)));
     fields
 }
 
@@ -151,18 +158,20 @@ pub fn asks_next(reconcile_at: Timestamp, now: Timestamp) -> Cell {
     }
 }
 
-fn response_fields(response: &KeptResponse) -> Vec<(&'static str, Cell)> {
+fn answer_fields(answer: &KeptAnswer) -> Vec<(&'static str, Cell)> {
     let headers: Vec<_> =
-        response.headers.iter().map(|(name, value)| harmless(&format!("{name}: {value}"))).collect();
-    let place = match &response.body {
-        KeptBody::Inline { .. } => "in the record",
-        KeptBody::Outside { place: Place::Beside, .. } => "beside it",
-        KeptBody::Outside { place: Place::S3, .. } => "in S3",
-        KeptBody::Outside { .. } => "elsewhere",
-        KeptBody::Omitted { .. } => "left out",
+        answer.head.headers().iter().map(|(name, value)| harmless(&format!("{name}: {value}"))).collect();
+    let place = match answer.body_place() {
+        "record" => "in the record",
+        "beside" => "beside it",
+        "s3" => "in S3",
+        "omitted" => "left out",
+        _ => "elsewhere",
     };
-    let body = format!("{} bytes, {place}", response.body.length());
-    let mut fields = vec![("status", Cell::new(response.status))];
+    let body = format!("{} bytes, {place}", answer.body_length());
+    let mut fields = Vec::new();
+    fields.extend(answer.head.status().map(|status| ("status", Cell::new(status))));
+    fields.extend(head(&answer.head).map(|head| ("answer", Cell::new(head))));
     if !headers.is_empty() {
         fields.push(("headers", Cell::new(headers.join("\n"))));
     }
@@ -170,10 +179,12 @@ fn response_fields(response: &KeptResponse) -> Vec<(&'static str, Cell)> {
     fields
 }
 
-fn place(body: &KeptBody) -> &'static str {
-    match body {
-        KeptBody::Inline { .. } => "record",
-        KeptBody::Outside { place, .. } => place.name(),
-        KeptBody::Omitted { .. } => "omitted",
+/// What an answer is that is no HTTP response; `None` if it is one.
+const fn head(head: &Head) -> Option<&'static str> {
+    match head {
+        Head::Http { .. } => None,
+        Head::Payload => Some("payload"),
+        Head::Abandoned => Some("abandoned"),
+        _ => Some("other"),
     }
 }

@@ -8,13 +8,7 @@ use std::{collections::HashSet, error::Error, time::Duration};
 use aws_config::{SdkConfig, timeout::TimeoutConfig};
 use aws_sdk_sqs::{Client, config::Builder, types::Message};
 use comfy_table::Cell;
-use lambda_idempotency::{
-    key::RecordKey,
-    reconcile,
-    stale::Check,
-    store::{Store, dynamodb::AuditNote},
-};
-use serde::Deserialize;
+use lambda_idempotency::{key::RecordKey, operator::Letter};
 use serde_json::{Value, json};
 
 use crate::{
@@ -32,10 +26,10 @@ const HIDDEN_SECS: i32 = 300;
 const EMPTY_ANSWERS: u32 = 2;
 
 /// A dead letter.
-struct Letter {
+struct DeadLetter {
     message: Message,
     kind: String,
-    /// Whose record it is about, and where it goes; `None` where it stays.
+    /// Whose record it is about, and where it goes; `None` if it stays.
     way: Option<(RecordKey, Queue)>,
 }
 
@@ -68,7 +62,7 @@ pub async fn run(global: &Global, args: &Redrive) -> Result<(), Failure> {
     }
     if context.screen.is_json() {
         let (moved, left): (Vec<_>, Vec<_>) = letters.iter().partition(|letter| moved.contains(&letter.id()));
-        let json = |letters: Vec<&Letter>| letters.into_iter().map(Letter::json).collect::<Vec<_>>();
+        let json = |letters: Vec<&DeadLetter>| letters.into_iter().map(DeadLetter::json).collect::<Vec<_>>();
         context.screen.print_json(&json!({ "moved": json(moved), "left": json(left) }), false)?;
     } else if outcome.is_ok() {
         let left = letters.len() - moved.len();
@@ -81,7 +75,7 @@ async fn redrive(
     context: &Context,
     client: &Client,
     args: &Redrive,
-    letters: &[Letter],
+    letters: &[DeadLetter],
     moved: &mut HashSet<String>,
 ) -> Result<(), Failure> {
     let listed = table(context, letters);
@@ -107,12 +101,9 @@ async fn redrive(
     change::confirm(&args.change, &format!("Move {count}?"))?;
     for (letter, key, queue, url) in moves {
         tracing::debug!(key = %key.hash(), kind = letter.kind, "moves a message");
-        let record = context.store.load(key).await?;
         let what = format!("redrive-{} to {}", letter.kind, queue.name());
-        let (who, reason) = (change::who(&args.change)?, args.change.reason.clone());
         // The line first: no message is moved without it.
-        let note = AuditNote { who, at: context.now(), what, reason };
-        context.store.audit(key, record.as_ref(), &note).await?;
+        context.operator.note(key, &what, &change::who(&args.change)?, &args.change.reason).await?;
         let body = letter.message.body().unwrap_or_default();
         let sent = client.send_message().queue_url(url).message_body(body).send().await;
         sent.map_err(|error| at_queue(url, &error))?;
@@ -124,25 +115,15 @@ async fn redrive(
     Ok(())
 }
 
-impl Letter {
-    fn read(message: Message) -> Self {
-        #[derive(Deserialize)]
-        struct Kind {
-            kind: String,
-        }
-        let body = message.body().unwrap_or_default();
-        let kind = serde_json::from_str(body).map_or_else(|_| "(none)".to_owned(), |Kind { kind }| kind);
-        let way = if let Ok(Check::Check { key, .. }) = serde_json::from_str(body) {
-            RecordKey::from_partition_key(&key).map(|key| (key, Queue::Checks))
-        } else {
-            let key = match serde_json::from_str(body) {
-                Ok(reconcile::Message::Ask { key }) => RecordKey::from_partition_key(&key),
-                Ok(reconcile::Message::Ending(ending)) => ending.record_key(),
-                Err(_) => None,
-            };
-            key.map(|key| (key, Queue::Reconcile))
+impl DeadLetter {
+    fn new(message: Message) -> Self {
+        let Letter { kind, record, queue, .. } = Letter::read(message.body().unwrap_or_default());
+        let queue = match queue {
+            Some("checks") => Some(Queue::Checks),
+            Some("reconcile") => Some(Queue::Reconcile),
+            _ => None,
         };
-        Self { kind, way, message }
+        Self { message, kind: kind.unwrap_or_else(|| "(none)".to_owned()), way: record.zip(queue) }
     }
 
     fn id(&self) -> String {
@@ -167,7 +148,7 @@ fn client(config: &SdkConfig) -> Client {
     Client::from_conf(Builder::from(config).timeout_config(timeouts.build()).build())
 }
 
-async fn receive(client: &Client, args: &Redrive) -> Result<Vec<Letter>, Failure> {
+async fn receive(client: &Client, args: &Redrive) -> Result<Vec<DeadLetter>, Failure> {
     let (mut letters, mut seen, mut empty) = (Vec::new(), HashSet::new(), 0);
     while letters.len() < args.limit && empty < EMPTY_ANSWERS {
         let most = (args.limit - letters.len()).min(10);
@@ -184,13 +165,13 @@ async fn receive(client: &Client, args: &Redrive) -> Result<Vec<Letter>, Failure
         if messages.is_empty() {
             empty += 1;
         }
-        let letter = messages.into_iter().map(Letter::read).filter(|letter| seen.insert(letter.id()));
+        let letter = messages.into_iter().map(DeadLetter::new).filter(|letter| seen.insert(letter.id()));
         letters.extend(letter);
     }
     Ok(letters)
 }
 
-fn table(context: &Context, letters: &[Letter]) -> String {
+fn table(context: &Context, letters: &[DeadLetter]) -> String {
     if letters.is_empty() {
         return "There are no dead letters.".to_owned();
     }

@@ -7,9 +7,8 @@ use std::{
     path::Path,
 };
 
-use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
-use lambda_idempotency::http::SAFE_HEADERS;
+use lambda_idempotency::{http::SAFE_HEADERS, record::Answer};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
@@ -23,14 +22,6 @@ const MOST_HEADERS: usize = 16 * 1024;
 
 /// More than the largest answer, however it is laid out.
 const LONGEST_FILE: u64 = 8 * 1024 * 1024;
-
-/// An answer as every retry will get it.
-#[derive(Debug, PartialEq)]
-pub struct Response {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub body: Bytes,
-}
 
 /// The file: `body` is a JSON value, `text` any other text. Each is read by itself, so that what is wrong with it can be
 /// said in its own name.
@@ -52,45 +43,43 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>,
     Deserialize::deserialize(value).map(Some)
 }
 
-impl Response {
-    pub fn read(path: &Path) -> Result<Self, Failure> {
-        let wrong = |what: String| Failure::Usage(format!("{}: {what}", path.display()));
-        let mut text = String::new();
-        let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-        file.take(LONGEST_FILE).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
-        Self::parse(&text).map_err(wrong)
-    }
+/// An answer as every retry will get it.
+pub fn read(path: &Path) -> Result<Answer, Failure> {
+    let wrong = |what: String| Failure::Usage(format!("{}: {what}", path.display()));
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+    file.take(LONGEST_FILE).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
+    parse(&text).map_err(wrong)
+}
 
-    fn parse(text: &str) -> Result<Self, String> {
-        let written: Written = object(text)?;
-        let status: Option<u16> = value(written.status);
-        let Some(status) = status.filter(|status| (200..=599).contains(status)) else {
-            return Err(format!("{} is no status of an answer: give 200 to 599", written.status));
-        };
-        let (body, content_type) = match (written.body, written.text) {
-            (Some(_), Some(_)) => return Err("give `body` or `text`, not both".into()),
-            (Some(json), None) => (Bytes::from(compact(json.get())), Some("application/json")),
-            (None, Some(text)) => {
-                let text: String = value(text).ok_or("`text` is no string")?;
-                (Bytes::from(text), Some("text/plain; charset=utf-8"))
-            }
-            (None, None) if matches!(status, 204 | 304) => (Bytes::new(), None),
-            // Forgotten more often than meant, and no retry would ever get another.
-            (None, None) => {
-                return Err(r#"give `body` or `text`; an answer that is empty has "text": """#.into());
-            }
-        };
-        if matches!(status, 204 | 304) && !body.is_empty() {
-            return Err(format!("an answer with status {status} has no body"));
+fn parse(text: &str) -> Result<Answer, String> {
+    let written: Written = object(text)?;
+    let status: Option<u16> = value(written.status);
+    let Some(status) = status.filter(|status| (200..=599).contains(status)) else {
+        return Err(format!("{} is no status of an answer: give 200 to 599", written.status));
+    };
+    let (body, content_type) = match (written.body, written.text) {
+        (Some(_), Some(_)) => return Err("give `body` or `text`, not both".into()),
+        (Some(json), None) => (compact(json.get()), Some("application/json")),
+        (None, Some(text)) => {
+            let text: String = value(text).ok_or("`text` is no string")?;
+            (text, Some("text/plain; charset=utf-8"))
         }
-        if body.len() > LONGEST_BODY {
-            return Err(format!("the body has {} bytes; {LONGEST_BODY} can be kept", body.len()));
+        (None, None) if matches!(status, 204 | 304) => (String::new(), None),
+        // Forgotten more often than meant, and no retry would ever get another.
+        (None, None) => {
+            return Err(r#"give `body` or `text`; an answer that is empty has "text": """#.into());
         }
-        let written =
-            written.headers.map(|headers| value(headers).ok_or("`headers` is no object of strings"));
-        let headers = headers(written.transpose()?.unwrap_or_default(), content_type)?;
-        Ok(Self { status, headers, body })
+    };
+    if matches!(status, 204 | 304) && !body.is_empty() {
+        return Err(format!("an answer with status {status} has no body"));
     }
+    if body.len() > LONGEST_BODY {
+        return Err(format!("the body has {} bytes; {LONGEST_BODY} can be kept", body.len()));
+    }
+    let written = written.headers.map(|headers| value(headers).ok_or("`headers` is no object of strings"));
+    let headers = headers(written.transpose()?.unwrap_or_default(), content_type)?;
+    Ok(Answer::http(status, headers, body))
 }
 
 fn value<T: DeserializeOwned>(json: &RawValue) -> Option<T> {
@@ -147,7 +136,7 @@ mod tests {
     use super::*;
 
     fn body(text: &str) -> String {
-        String::from_utf8(Response::parse(text).unwrap().body.to_vec()).unwrap()
+        String::from_utf8(parse(text).unwrap().body.to_vec()).unwrap()
     }
 
     #[test]
@@ -164,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_content_type_is_that_of_the_body_where_nothing_else_is_said() {
-        let headers = |text| Response::parse(text).unwrap().headers;
+        let headers = |text| parse(text).unwrap().head.headers().to_vec();
         let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(headers(r#"{"status":201,"body":1}"#), [header("content-type", "application/json")]);
         let own =
@@ -204,7 +193,7 @@ mod tests {
             (r#"{"status":200,"text":"","headers":{"link":1}}"#, "`headers` is no object"),
             (&long, "400001 bytes"),
         ] {
-            let said = Response::parse(wrong).unwrap_err();
+            let said = parse(wrong).unwrap_err();
             assert!(said.contains(why), "{said}");
             // Names of our types are nothing to an operator.
             assert!(

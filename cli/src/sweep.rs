@@ -6,12 +6,9 @@ use aws_sdk_dynamodb::Client;
 use comfy_table::Cell;
 use indicatif::{ProgressBar, ProgressStyle};
 use lambda_idempotency::{
-    record::{Record, Revision},
-    stale::Stale,
-    store::{
-        Put,
-        dynamodb::{AuditNote, DynamoDbStore},
-    },
+    operator::{Correction, CorrectionError},
+    record::Record,
+    store::Unsettled,
 };
 use serde_json::json;
 
@@ -42,47 +39,44 @@ pub async fn run(global: &Global, args: &args::Sweep) -> Result<(), Failure> {
     change::check(&args.change)?;
     let who = change::who(&args.change)?;
     let context = Context::open(global).await?;
-    let stale = Stale::new(context.store.clone());
-    let (found, scanned) = find(&context, &stale, args.pace.units_per_second).await?;
+    let (found, scanned) = find(&context, args.pace.units_per_second).await?;
     if !found.is_empty() {
         show(&context, &args.change, &found)?;
         change::confirm(&args.change, &format!("Give up {}?", found.len()))?;
     }
+    let reason = &args.change.reason;
     let (mut done, mut failed) = (Vec::new(), None);
     for (record, _) in found {
-        // Anew: the question may have stood there for a while.
-        let Some(next) = stale.given_up(&record, Revision::mint()) else { continue };
-        let (at, reason) = (context.now(), args.change.reason.clone());
-        let note = AuditNote { who: who.clone(), at, what: "sweep".to_owned(), reason };
-        match context.store.swap_audited(&record, &next, &note).await {
-            Ok(Put::Written) => done.push((record, next.state.name())),
-            Ok(Put::Refused(_)) => done.push((record, BUSY)),
+        match context.operator.correct(&record, &Correction::GiveUp, &who, reason).await {
+            Ok(next) => done.push((record, next.state.name())),
+            Err(CorrectionError::Changed(_) | CorrectionError::Deleted) => done.push((record, BUSY)),
+            Err(CorrectionError::NotDead) => {}
             Err(error) => {
-                failed = Some(error);
+                // Other records may have been changed already: the message is about this one.
+                let name = change::name(&record.key);
+                failed = Some(Failure::Error(format!("{name}: {}", Failure::from(error))));
                 break;
             }
         }
     }
-    // What was done is said even where the sweep did not come to its end.
+    // What was done is said even if the sweep did not come to its end.
     print(&context, &scanned, &done)?;
-    failed.map_or(Ok(()), |error| Err(error.into()))
+    failed.map_or(Ok(()), Err)
 }
 
 /// Records to give up, and what each is to become.
 async fn find(
     context: &Context,
-    stale: &Stale<DynamoDbStore>,
     units_per_second: f64,
 ) -> Result<(Vec<(Record, &'static str)>, Scanned), Failure> {
     let bar = bar(context).await;
-    let (mut found, mut scanned, mut after) = (Vec::new(), Scanned::default(), None);
+    let (mut found, mut scanned, mut from) = (Vec::new(), Scanned::default(), None);
     loop {
-        let page = context.store.scan_unsettled((0, 1), after, context.now(), STEP).await?;
-        let stale = page.found.into_iter().filter_map(|record| {
-            let next = stale.given_up(&record, Revision::mint())?;
+        let page = context.store.scan((0, 1), from.as_ref(), context.now(), STEP).await?;
+        found.extend(page.records.into_iter().filter_map(|record| {
+            let next = context.operator.preview(&record, &Correction::GiveUp).ok()?;
             Some((record, next.state.name()))
-        });
-        found.extend(stale);
+        }));
         scanned.items += page.scanned;
         scanned.units += page.units;
         scanned.unreadable += page.unreadable;
@@ -92,8 +86,8 @@ async fn find(
         }
         bar.set_position(scanned.items);
         bar.set_message(format!("{} found", found.len()));
-        after = page.next;
-        if after.is_none() {
+        from = page.next;
+        if from.is_none() {
             break;
         }
         tokio::time::sleep(Duration::from_secs_f64(page.units / units_per_second)).await;

@@ -3,13 +3,12 @@
 use crate::{
     process::{self, InitFailure, Launcher, Process},
     runtime_api::{Answer, Invocation},
+    status::{State, Status},
 };
 use bytes::Bytes;
-use serde::Serialize;
 use serde_json::json;
 use std::{
-    io::{self, Write},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 use tokio::{select, time};
@@ -38,7 +37,7 @@ impl Environment {
     }
 
     pub fn is_warm(&self) -> bool {
-        self.status.lock().state == State::Idle
+        self.status.figures().state == State::Idle
     }
 
     /// Starts the process ahead of the first invocation; the error says why it cannot work.
@@ -86,7 +85,7 @@ impl Environment {
             status = process.exited() => self.fail(request_id, "Runtime.ExitError", &process::describe(status)),
             () = time::sleep_until(ends) => {
                 process.kill().await;
-                self.status.lock().timeouts += 1;
+                self.status.timed_out();
                 let message = format!("Task timed out after {:.2} seconds", self.timeout.as_secs_f64());
                 self.status.say(&format!("RequestId: {request_id} {message}"));
                 self.fail(request_id, "Sandbox.Timedout", &message)
@@ -125,90 +124,5 @@ impl Environment {
             "errorMessage": format!("RequestId: {request_id} Error: {message}"),
         });
         Outcome::Error(payload.to_string().into())
-    }
-}
-
-/// What is known of an environment from outside.
-pub struct Status {
-    pub function: &'static str,
-    pub number: usize,
-    figures: Mutex<Figures>,
-}
-
-#[derive(Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Figures {
-    pub function: &'static str,
-    pub environment: usize,
-    pub pid: Option<u32>,
-    pub state: State,
-    pub starts: u64,
-    /// Processes that ended without being told to.
-    pub crashes: u64,
-    /// Processes killed at an invocation's deadline.
-    pub timeouts: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    Starting,
-    Idle,
-    Busy,
-    Dead,
-}
-
-impl Status {
-    pub fn new(function: &'static str, number: usize) -> Self {
-        let figures = Figures {
-            function,
-            environment: number,
-            pid: None,
-            state: State::Dead,
-            starts: 0,
-            crashes: 0,
-            timeouts: 0,
-        };
-        Self { function, number, figures: Mutex::new(figures) }
-    }
-
-    pub fn figures(&self) -> Figures {
-        self.lock().clone()
-    }
-
-    pub fn started(&self, pid: u32) {
-        let mut figures = self.lock();
-        figures.pid = Some(pid);
-        figures.state = State::Starting;
-        figures.starts += 1;
-    }
-
-    pub fn ended(&self, crashed: bool) {
-        let mut figures = self.lock();
-        figures.pid = None;
-        figures.state = State::Dead;
-        figures.crashes += u64::from(crashed);
-    }
-
-    /// Where lines come from: function, environment, process.
-    pub fn prefix(&self, pid: u32) -> String {
-        format!("[{}#{} {pid}]", self.function, self.number)
-    }
-
-    /// A line of the environment itself, in the log.
-    pub fn say(&self, message: &str) {
-        let _ = io::stderr().write_all(format!("[{}#{}] {message}\n", self.function, self.number).as_bytes());
-    }
-
-    /// Only from the expected state: the process may have died in between.
-    fn change(&self, from: State, to: State) {
-        let mut figures = self.lock();
-        if figures.state == from {
-            figures.state = to;
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Figures> {
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,10 @@
 //! The functions of this cloud, and how their invocations are spread over execution environments.
 
 use crate::{
-    environment::{Environment, Figures, Outcome, Status},
+    environment::{Environment, Outcome},
     process::Launcher,
     settings::Settings,
+    status::{Figures, Status},
 };
 use bytes::Bytes;
 use std::{

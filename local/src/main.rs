@@ -29,6 +29,7 @@ mod queues;
 mod runtime_api;
 mod schedules;
 mod settings;
+mod status;
 mod store;
 mod tables;
 mod triggers;

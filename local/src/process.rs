@@ -4,8 +4,8 @@
 //! parent dies without a word, the pipe on the child's standard input closes, and the child ends itself.
 
 use crate::{
-    environment::Status,
     runtime_api::{Answer, Invocation, Poll, RuntimeApi},
+    status::Status,
 };
 use bytes::Bytes;
 use std::{

@@ -1,6 +1,9 @@
 //! DynamoDB: embedded in this process, or wherever `DYNAMODB_ENDPOINT` points.
 
-use crate::{settings::Settings, tables};
+use crate::{
+    settings::Settings,
+    tables::{self, REACH},
+};
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::config::{Credentials, retry::RetryConfig, timeout::TimeoutConfig};
 use aws_sdk_dynamodbstreams as streams;
@@ -10,8 +13,6 @@ use tokio::{net::TcpListener, time};
 
 /// DynamoDB promises days; a developer who watches wants seconds.
 const TTL_SWEEP: Duration = Duration::from_secs(5);
-/// A DynamoDB that does not answer within this time is taken for unreachable.
-pub const REACH: Duration = Duration::from_secs(5);
 /// A DynamoDB with its tables.
 pub struct Store {
     pub endpoint: String,

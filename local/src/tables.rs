@@ -1,31 +1,30 @@
 //! The tables that the functions need, as the template deploys them.
 
-use crate::store::REACH;
 use aws_sdk_dynamodb::{
     Client,
     error::{ProvideErrorMetadata, SdkError},
+    operation::create_table::builders::CreateTableFluentBuilder,
     types::{
         AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
-        ProjectionType, ScalarAttributeType, StreamSpecification, StreamViewType, TableDescription,
-        TableStatus, TimeToLiveSpecification, TimeToLiveStatus,
+        ProjectionType, ScalarAttributeType, TableDescription, TableStatus, TimeToLiveStatus,
     },
 };
+use lambda_idempotency::store::dynamodb::table as records;
 use std::{error::Error, time::Duration};
 use tokio::time;
+
+/// A DynamoDB that does not answer within this time is taken for unreachable.
+pub const REACH: Duration = Duration::from_secs(5);
+
+/// The index of each day's payments.
+const DAYS: &str = "days";
 
 /// A table is there at once locally, and within seconds on AWS.
 const TABLE_ACTIVE: Duration = Duration::from_secs(60);
 
 /// Records, with their stream, whose ARN this returns, and the index of those whose outcome is unknown.
 pub async fn create_idempotency(client: &Client, name: &str) -> Result<String, String> {
-    let stream = StreamSpecification::builder()
-        .stream_enabled(true)
-        .stream_view_type(StreamViewType::NewAndOldImages)
-        .build()
-        .expect("a stream specification is complete");
-    let reconcile =
-        Index { name: "reconcile", hash: "reconcile_shard", range: ("reconcile_at", ScalarAttributeType::N) };
-    let table = create_table(client, name, reconcile, Some(stream)).await?;
+    let table = create(client, name, records::INDEX, records::create(client, name)).await?;
     expire_records(client, name).await?;
     let stream = table.latest_stream_arn.filter(|_| table.stream_specification.is_some());
     stream.ok_or_else(|| {
@@ -37,51 +36,32 @@ pub async fn create_idempotency(client: &Client, name: &str) -> Result<String, S
 
 /// Payments, with the index of each day's.
 pub async fn create_payments(client: &Client, name: &str) -> Result<(), String> {
-    let days = Index { name: "days", hash: "day", range: ("sk", ScalarAttributeType::S) };
-    create_table(client, name, days, None).await.map(|_| ())
-}
-
-/// A table's only index.
-struct Index {
-    name: &'static str,
-    hash: &'static str,
-    range: (&'static str, ScalarAttributeType),
-}
-
-async fn create_table(
-    client: &Client,
-    name: &str,
-    index: Index,
-    stream: Option<StreamSpecification>,
-) -> Result<TableDescription, String> {
-    let (range, kind) = index.range;
-    let mut attributes = vec![
-        attribute("pk", ScalarAttributeType::S),
-        attribute("sk", ScalarAttributeType::S),
-        attribute(index.hash, ScalarAttributeType::S),
-    ];
-    if range != "sk" {
-        attributes.push(attribute(range, kind));
-    }
-    let secondary = GlobalSecondaryIndex::builder()
-        .index_name(index.name)
-        .key_schema(key(index.hash, KeyType::Hash))
-        .key_schema(key(range, KeyType::Range))
+    let days = GlobalSecondaryIndex::builder()
+        .index_name(DAYS)
+        .key_schema(key("day", KeyType::Hash))
+        .key_schema(key("sk", KeyType::Range))
         .projection(Projection::builder().projection_type(ProjectionType::All).build())
         .build()
         .expect("an index is complete");
-    let created = client
+    let call = client
         .create_table()
         .table_name(name)
-        .set_attribute_definitions(Some(attributes))
+        .set_attribute_definitions(Some(["pk", "sk", "day"].map(attribute).into()))
         .key_schema(key("pk", KeyType::Hash))
         .key_schema(key("sk", KeyType::Range))
-        .global_secondary_indexes(secondary)
-        .billing_mode(BillingMode::PayPerRequest)
-        .set_stream_specification(stream)
-        .send()
-        .await;
-    match created {
+        .global_secondary_indexes(days)
+        .billing_mode(BillingMode::PayPerRequest);
+    create(client, name, DAYS, call).await.map(|_| ())
+}
+
+/// Sends the `call` that creates the table, and waits until it is there, with its index.
+async fn create(
+    client: &Client,
+    name: &str,
+    index: &str,
+    call: CreateTableFluentBuilder,
+) -> Result<TableDescription, String> {
+    match call.send().await {
         Ok(_) => {}
         // It is there from an earlier run, or from another one at this moment.
         Err(error) if error.as_service_error().is_some_and(|e| e.is_resource_in_use_exception()) => {}
@@ -91,12 +71,11 @@ async fn create_table(
         .await
         .map_err(|_| format!("table {name} is not active after {} s", TABLE_ACTIVE.as_secs()))??;
     let mut indexes = table.global_secondary_indexes().iter();
-    if indexes.any(|there| there.index_name() == Some(index.name)) {
+    if indexes.any(|there| there.index_name() == Some(index)) {
         Ok(table)
     } else {
         Err(format!(
-            "table {name} lacks the index {}, it is from before: delete it, or set TABLE_PREFIX to another prefix",
-            index.name
+            "table {name} lacks the index {index}, it is from before: delete it, or set TABLE_PREFIX to another prefix"
         ))
     }
 }
@@ -130,25 +109,20 @@ async fn expire_records(client: &Client, table: &str) -> Result<(), String> {
     if matches!(status, Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)) {
         return Ok(());
     }
-    let specification = TimeToLiveSpecification::builder()
-        .enabled(true)
-        .attribute_name("expires_at")
-        .build()
-        .expect("a TTL specification is complete");
     client
         .update_time_to_live()
         .table_name(table)
-        .time_to_live_specification(specification)
+        .time_to_live_specification(records::time_to_live())
         .send()
         .await
         .map_err(|error| format!("cannot set the TTL of table {table}: {}", describe(&error)))?;
     Ok(())
 }
 
-fn attribute(name: &str, kind: ScalarAttributeType) -> AttributeDefinition {
+fn attribute(name: &str) -> AttributeDefinition {
     AttributeDefinition::builder()
         .attribute_name(name)
-        .attribute_type(kind)
+        .attribute_type(ScalarAttributeType::S)
         .build()
         .expect("an attribute definition is complete")
 }

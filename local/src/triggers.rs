@@ -2,7 +2,7 @@
 
 use crate::{
     functions::Function,
-    mapping::{queue, stream},
+    mapping::{batch, queue, stream},
     queues::Queues,
     schedules,
     settings::Settings,
@@ -29,7 +29,7 @@ pub async fn start(
         found.expect("it is one of this cloud's").clone()
     };
     let mut triggers = JoinSet::new();
-    let stream = stream::Stream {
+    let stream = batch::Stream {
         client: store.streams().await,
         arn: store.stream.clone(),
         region: store.region.clone(),

@@ -31,8 +31,8 @@ use std::{borrow::Cow, cmp::Ordering, ops::Range};
 use json_event_parser::{JsonEvent, SliceJsonParser};
 
 use number::write_number;
+pub(crate) use pointer::JsonPointer;
 use pointer::Step;
-pub use pointer::{JsonPointer, JsonPointerError};
 
 /// How many arrays and objects may be open at once. Other JSON parsers commonly stop at the same depth, so that a handler
 /// could not read a deeper body; and it bounds how often a byte is moved when members are sorted.

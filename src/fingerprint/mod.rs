@@ -6,13 +6,14 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-pub use canonical::{JsonPointer, JsonPointerError};
+use canonical::JsonPointer;
 
 /// The version of the canonical form below. A change to it, or to `canonical`, needs a new number here, and the old
 /// one kept for as long as records of it can live.
 const FORM: u8 = 1;
 
 /// SHA-256 over operation and request, with the rule that made it.
+#[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint {
     rule: u32,
@@ -110,6 +111,7 @@ impl FingerprintRule {
 }
 
 /// What a request asks, as far as it counts for the fingerprint.
+#[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Content<'a> {
     /// What is addressed beside the body: for HTTP method, path and query.
@@ -121,6 +123,7 @@ pub struct Content<'a> {
 }
 
 /// A request's fingerprint by the rule of today, and by the rules that older records may have.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprints {
     current: Fingerprint,

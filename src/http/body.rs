@@ -4,17 +4,7 @@ use std::future::Future;
 
 use lambda_http::Body;
 
-/// Why a request's body cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BodyError {
-    /// It is longer than the guard reads.
-    #[error("the body is longer than {0} bytes")]
-    TooLong(usize),
-    /// The client broke off.
-    #[error("the body ends before its end")]
-    Broken,
-}
+use super::ProblemType;
 
 /// A request body that can be looked at before it is handed on.
 pub trait GuardedBody: Sized + Send + 'static {
@@ -23,7 +13,7 @@ pub trait GuardedBody: Sized + Send + 'static {
         self,
         limit: usize,
         look: impl FnOnce(&[u8]) -> T + Send,
-    ) -> impl Future<Output = Result<(T, Self), BodyError>> + Send;
+    ) -> impl Future<Output = Result<(T, Self), ProblemType>> + Send;
 }
 
 impl GuardedBody for Body {
@@ -31,10 +21,10 @@ impl GuardedBody for Body {
         self,
         limit: usize,
         look: impl FnOnce(&[u8]) -> T + Send,
-    ) -> Result<(T, Self), BodyError> {
+    ) -> Result<(T, Self), ProblemType> {
         let bytes: &[u8] = self.as_ref();
         if bytes.len() > limit {
-            return Err(BodyError::TooLong(limit));
+            return Err(ProblemType::BodyTooLong);
         }
         let seen = look(bytes);
         Ok((seen, self))
@@ -47,7 +37,7 @@ impl GuardedBody for ::axum::body::Body {
         self,
         limit: usize,
         look: impl FnOnce(&[u8]) -> T + Send,
-    ) -> Result<(T, Self), BodyError> {
+    ) -> Result<(T, Self), ProblemType> {
         use http_body_util::{BodyExt, LengthLimitError, Limited};
 
         match Limited::new(self, limit).collect().await {
@@ -55,8 +45,8 @@ impl GuardedBody for ::axum::body::Body {
                 let bytes = body.to_bytes();
                 Ok((look(&bytes), bytes.into()))
             }
-            Err(error) if error.is::<LengthLimitError>() => Err(BodyError::TooLong(limit)),
-            Err(_) => Err(BodyError::Broken),
+            Err(error) if error.is::<LengthLimitError>() => Err(ProblemType::BodyTooLong),
+            Err(_) => Err(ProblemType::BodyUnreadable),
         }
     }
 }

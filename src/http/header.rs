@@ -21,8 +21,7 @@ pub enum KeySyntax {
 
 /// Why a request has no usable key, in words for its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum KeyHeaderError {
+pub(super) enum KeyHeaderError {
     /// There is none.
     #[error("The request has no Idempotency-Key header")]
     Missing,
@@ -57,7 +56,7 @@ pub enum KeyHeaderError {
 
 impl KeyHeaderError {
     /// The reason in one stable word, for the problem document.
-    pub const fn reason(&self) -> &'static str {
+    pub(super) const fn reason(&self) -> &'static str {
         match self {
             Self::Missing => "missing",
             Self::Repeated => "repeated",

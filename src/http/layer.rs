@@ -5,25 +5,28 @@ use std::{fmt, sync::Arc};
 use http::{HeaderName, Method};
 use tower_layer::Layer;
 
-use super::{Profile, Service, TenantResolver, replay};
-use crate::{executor::Executor, policy::Operation, queue::Queue, store::Store, time::Clock};
+use super::{
+    Profile, Service, TenantResolver, replay,
+    settings::{Guard, Settings},
+};
+use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, world::World};
 
 /// Guards the POST and PATCH requests of what it wraps: the effect of each idempotency key happens once.
 ///
 /// The decision, in order:
 /// 1. GET, HEAD, PUT, DELETE and the like pass untouched.
-/// 2. No verified tenant: 401. No key: 400. A key that is none: 400. A key that is too old: 400.
+/// 2. No verified tenant: 401. No key: 400. An invalid key: 400. A key that is too old: 400.
 /// 3. The key is reserved. What is known is answered: a replay, a mismatch, in flight, unknown, the store unavailable.
-/// 4. The handler runs, to its end even if the client has gone, with an [`Execution`](crate::executor::Execution)
+/// 4. The handler runs, to its end even if the client has gone, with an [`Execution`](crate::engine::Execution)
 ///    in the request's extensions.
 /// 5. Its answer is kept, or its failure is written down as what it is.
 ///
 /// ```
 /// use axum::{Router, routing::post};
 /// use lambda_idempotency::{
-///     executor::Execution,
+///     engine::Execution,
 ///     http::{Idempotency, JwtClaim},
-///     policy::Operation,
+///     operation::Operation,
 ///     store::memory::MemoryStore,
 /// };
 ///
@@ -38,36 +41,20 @@ use crate::{executor::Executor, policy::Operation, queue::Queue, store::Store, t
 /// Without a tenant resolver it is no layer: that is a compile error, not an open door.
 ///
 /// Clones share one circuit breaker.
-pub struct Idempotency<S, T = NoTenant> {
+pub struct Idempotency<T = ()> {
     /// Behind an `Arc`, because axum asks a layer for a new service at each request.
-    settings: Arc<Settings<S>>,
-    tenant: Arc<T>,
+    settings: Arc<Settings>,
+    tenant: T,
 }
 
-/// What was chosen for one guard.
-pub(super) struct Settings<S> {
-    pub(super) executor: Executor<S>,
-    pub(super) profile: Profile,
-    pub(super) methods: Vec<Method>,
-    pub(super) kept_headers: Vec<HeaderName>,
-    pub(super) status_path: String,
-}
-
-/// Nobody has said yet who the tenant is.
-#[derive(Clone, Copy, Debug)]
-pub struct NoTenant;
-
-impl<S: Store> Idempotency<S> {
+impl Idempotency {
     /// A guard of `operation`, whose records are in `store`. Say next who the [`tenant`](Self::tenant) is.
     ///
     /// # Panics
-    /// Where the operation's answers are kept shorter than [`Operation::refuse_older_than`] needs: a mistake in the program,
+    /// If the operation's answers are kept shorter than [`Operation::refuse_older_than`] needs: a mistake in the program,
     /// found at start-up.
-    pub fn new(store: S, operation: Operation) -> Self {
-        // Not before all choices are made, so that their order does not matter.
-        if let Some(oldest) = operation.oldest_key() {
-            oldest.assert_answers_kept(&operation);
-        }
+    pub fn new(store: impl Store, operation: Operation) -> Self {
+        operation.assert_answers_kept();
         let settings = Settings {
             executor: Executor::new(store, operation),
             profile: Profile::default(),
@@ -75,17 +62,17 @@ impl<S: Store> Idempotency<S> {
             kept_headers: Vec::new(),
             status_path: "/operations".to_owned(),
         };
-        Self { settings: Arc::new(settings), tenant: Arc::new(NoTenant) }
+        Self { settings: Arc::new(settings), tenant: () }
     }
 
     /// Says how the caller's tenant is found.
     #[must_use]
-    pub fn tenant<T: TenantResolver>(self, tenant: T) -> Idempotency<S, T> {
+    pub fn tenant(self, tenant: impl TenantResolver) -> Idempotency<Arc<dyn TenantResolver>> {
         Idempotency { settings: self.settings, tenant: Arc::new(tenant) }
     }
 }
 
-impl<S, T> Idempotency<S, T> {
+impl<T> Idempotency<T> {
     /// Speaks another contract than the IETF draft's.
     #[must_use]
     pub fn profile(mut self, profile: Profile) -> Self {
@@ -113,7 +100,7 @@ impl<S, T> Idempotency<S, T> {
         self
     }
 
-    /// Where your API serves the status of operations, for [`WhileInFlight::Accept`](crate::policy::WhileInFlight):
+    /// Where your API serves the status of operations, for [`WhileInFlight::Accept`](crate::operation::WhileInFlight):
     /// `<path>/<key>?operation=<name>`. Default: `/operations`.
     #[must_use]
     pub fn status_path(mut self, path: impl Into<String>) -> Self {
@@ -126,62 +113,36 @@ impl<S, T> Idempotency<S, T> {
     #[must_use]
     pub fn lost_endings_to(mut self, queue: impl Queue) -> Self {
         let settings = Arc::make_mut(&mut self.settings);
-        settings.executor = settings.executor.clone().lost_endings_to(Arc::new(queue));
+        settings.executor = settings.executor.clone().lost_endings_to(queue);
         self
     }
 
-    /// Goes by another clock: for tests.
+    /// Lives in this world: for tests.
     #[must_use]
-    pub fn clock(mut self, clock: impl Clock) -> Self {
+    pub fn world(mut self, world: impl World) -> Self {
         let settings = Arc::make_mut(&mut self.settings);
-        settings.executor = settings.executor.clone().on(Arc::new(clock));
+        settings.executor = settings.executor.clone().world(world);
         self
     }
 }
 
-/// What the guard's service goes by.
-impl<S: Store, T> Idempotency<S, T> {
-    pub(super) fn settings(&self) -> &Settings<S> {
-        &self.settings
-    }
-
-    pub(super) fn operation(&self) -> &Operation {
-        self.settings.executor.operation()
-    }
-
-    pub(super) fn resolver(&self) -> &T {
-        &self.tenant
-    }
-}
-
-impl<S> Clone for Settings<S> {
-    fn clone(&self) -> Self {
-        Self {
-            executor: self.executor.clone(),
-            profile: self.profile.clone(),
-            methods: self.methods.clone(),
-            kept_headers: self.kept_headers.clone(),
-            status_path: self.status_path.clone(),
-        }
-    }
-}
-
-impl<S, T> Clone for Idempotency<S, T> {
+impl<T: Clone> Clone for Idempotency<T> {
     fn clone(&self) -> Self {
         Self { settings: self.settings.clone(), tenant: self.tenant.clone() }
     }
 }
 
-impl<S, T> fmt::Debug for Idempotency<S, T> {
+impl<T> fmt::Debug for Idempotency<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Idempotency").field("executor", &self.settings.executor).finish_non_exhaustive()
     }
 }
 
-impl<S: Store, T: TenantResolver, I> Layer<I> for Idempotency<S, T> {
-    type Service = Service<S, T, I>;
+impl<I> Layer<I> for Idempotency<Arc<dyn TenantResolver>> {
+    type Service = Service<I>;
 
     fn layer(&self, inner: I) -> Self::Service {
-        Service::new(self.clone(), inner)
+        let guard = Guard { settings: self.settings.clone(), tenant: self.tenant.clone() };
+        Service::new(guard, inner)
     }
 }

@@ -1,26 +1,39 @@
 //! The guard for HTTP: a `tower` layer for `lambda_http` services and `axum` routes alike.
+//!
+//! 1. `layer` builds the configuration and `settings` holds it; `service` lets requests in, `request` parses them, `guard`
+//!    answers them.
+//! 2. What is kept and replayed of a response is in `replay`; which words and codes an API speaks, in `profile` and
+//!    `problem`.
+//! 3. A tenant comes from what verified the caller, and from nothing that a client can set.
 
 mod body;
+mod date;
+#[cfg(feature = "axum")]
+mod extract;
+mod guard;
 mod header;
 mod layer;
+mod outcome;
 mod problem;
 mod profile;
 mod replay;
 mod request;
 mod service;
+mod settings;
 mod status;
 mod tenant;
 
-pub use body::{BodyError, GuardedBody};
-pub use header::{KeyHeaderError, KeySyntax};
-pub use layer::{Idempotency, NoTenant};
+pub use body::GuardedBody;
+pub use header::KeySyntax;
+pub use layer::Idempotency;
+pub use outcome::Outcome;
 pub use problem::{Problem, ProblemType};
 pub use profile::Profile;
 pub use replay::SAFE_HEADERS;
-pub use service::{Outcome, Service};
+pub use service::Service;
 pub use status::operation_status;
 pub use tenant::{
-    ContextTenant, IamAccount, IamCaller, JwtClaim, LambdaAuthorizer, SingleTenant, TenantResolver,
+    JwtClaim, LambdaAuthorizer, SingleTenant, TenantResolver, context_tenant, iam_account, iam_caller,
 };
 
 use http::HeaderName;
@@ -33,7 +46,7 @@ const LONGEST_BODY: usize = 6 * 1024 * 1024;
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The request header with the time at which the key was made, signed, where the operation asks for it
-/// ([`KeyTime::Signed`](crate::key_age::KeyTime::Signed)).
+/// ([`KeyTime::Signed`](crate::key::age::KeyTime::Signed)).
 pub const IDEMPOTENCY_TIMESTAMP: HeaderName = HeaderName::from_static("idempotency-timestamp");
 
 /// The response header that tells a replay from a first answer: `true`.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::StatusCode;
 
 use super::{KeySyntax, ProblemType};
-use crate::policy::ServerErrors;
+use crate::operation::ServerErrors;
 
 /// What an API's idempotency contract says. Choose one for each API, document it, change what differs.
 ///

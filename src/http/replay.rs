@@ -10,8 +10,15 @@ use http::{
 };
 use http_body_util::Full;
 
-use super::{IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY};
-use crate::{executor::Replay, time::Timestamp};
+use super::{
+    IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, Problem, ProblemType, Profile,
+    date::http_date,
+};
+use crate::{
+    engine::Replay,
+    record::{Answer, Head},
+    time::Timestamp,
+};
 
 /// The headers that are kept with a response, and no others: they describe the content and where it is. What
 /// belongs to one connection, one moment or one caller (`Set-Cookie`, `Authorization`, `Date`, hop-by-hop headers) is
@@ -69,30 +76,44 @@ pub(super) fn kept_headers(headers: &HeaderMap, also: &[HeaderName]) -> Vec<(Str
         .collect()
 }
 
-/// The response that was kept, byte for byte, and marked as a replay.
-pub(super) fn response(replay: Replay) -> Response<Full<Bytes>> {
-    // A body that was too large to be kept is missing, and says so.
-    let omitted = replay.body.is_none();
-    let mut response = Response::new(Full::new(replay.body.unwrap_or_default()));
-    *response.status_mut() = StatusCode::from_u16(replay.response.status).unwrap_or_default();
-    let headers = response.headers_mut();
-    for (name, value) in &replay.response.headers {
-        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(value.as_bytes()))
-        {
-            headers.append(name, value);
+/// The answer that was kept, byte for byte, and marked as a replay. One that says that nobody began is said in the words of
+/// `profile`.
+pub(super) fn response(replay: Replay, profile: &Profile) -> Response<Full<Bytes>> {
+    let Replay { answer: Answer { head, body }, body_omitted, expires_at } = replay;
+    let mut response = match head {
+        Head::Abandoned => Problem::new(ProblemType::Abandoned).into_response(profile),
+        head => {
+            let mut response = of_answer(Answer { head, body });
+            if body_omitted {
+                // A body that was too large to be kept is missing, and says so.
+                let omitted = HeaderValue::from_static("omitted");
+                response.headers_mut().insert(IDEMPOTENT_REPLAYED_BODY, omitted);
+            }
+            response
+        }
+    };
+    response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+    tell_expiry(response.headers_mut(), expires_at);
+    response
+}
+
+/// An answer as a response.
+pub(super) fn of_answer(Answer { head, body }: Answer) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    let status = head.status().and_then(|status| StatusCode::from_u16(status).ok());
+    *response.status_mut() = status.unwrap_or_default();
+    for (name, value) in head.headers() {
+        let value = HeaderValue::from_bytes(value.as_bytes());
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), value) {
+            response.headers_mut().append(name, value);
         }
     }
-    headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
-    if omitted {
-        headers.insert(IDEMPOTENT_REPLAYED_BODY, HeaderValue::from_static("omitted"));
-    }
-    tell_expiry(headers, replay.expires_at);
     response
 }
 
 /// Tells until when the answer is replayed.
 pub(super) fn tell_expiry(headers: &mut HeaderMap, expires_at: Timestamp) {
-    if let Ok(date) = HeaderValue::try_from(expires_at.to_http_date()) {
+    if let Ok(date) = HeaderValue::try_from(http_date(expires_at)) {
         headers.insert(IDEMPOTENCY_EXPIRES, date);
     }
 }

@@ -4,37 +4,35 @@ use http::{Uri, header::CONTENT_TYPE, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
-    BodyError, GuardedBody, Idempotency, KeyHeaderError, LONGEST_BODY, Problem, ProblemType, TenantResolver,
-    header,
+    GuardedBody, LONGEST_BODY, Problem, ProblemType,
+    header::{self, KeyHeaderError},
+    settings::Guard,
 };
 use crate::{
-    executor::Request,
+    engine::Request,
     fingerprint::{Content, Fingerprints},
-    key::RecordKey,
-    key_age::KeyAgeError,
-    store::Store,
+    key::{RecordKey, age::KeyAgeError},
     time::Timestamp,
 };
 
 /// Parses what the guard needs, as the request came.
-pub(super) async fn understand<S: Store, T: TenantResolver, B: GuardedBody>(
-    guard: &Idempotency<S, T>,
+pub(super) async fn understand<B: GuardedBody>(
+    guard: &Guard,
     parts: &Parts,
     body: B,
 ) -> Result<(Request, B), Problem> {
     let operation = guard.operation();
-    let tenant = (guard.resolver().tenant(parts)).ok_or_else(|| Problem::new(ProblemType::TenantMissing))?;
-    let key = guard.settings().profile.key_syntax.key(&parts.headers, operation.shortest_key()).map_err(
-        |error| {
+    let tenant = (guard.tenant.tenant(parts)).ok_or_else(|| Problem::new(ProblemType::TenantMissing))?;
+    let key =
+        guard.settings.profile.key_syntax.key(&parts.headers, operation.shortest_key()).map_err(|error| {
             let problem = match error {
                 KeyHeaderError::Missing => ProblemType::KeyMissing,
                 _ => ProblemType::KeyMalformed,
             };
             Problem::new(problem).detail(error.to_string()).reason(error.reason())
-        },
-    )?;
+        })?;
     if let Some(oldest) = operation.oldest_key() {
-        let now = guard.settings().executor.clock().now();
+        let now = guard.world().now();
         oldest.admit(&key, header::timestamp(&parts.headers), now).map_err(|error| {
             let problem = match error {
                 KeyAgeError::TooOld => ProblemType::KeyTooOld,
@@ -49,10 +47,7 @@ pub(super) async fn understand<S: Store, T: TenantResolver, B: GuardedBody>(
         let content = Content { target: &target, json, body };
         Fingerprints::of(operation.name().as_str(), &content, operation.rule(), operation.former_rules())
     };
-    let (fingerprints, body) = body.inspect(LONGEST_BODY, look).await.map_err(|error| match error {
-        BodyError::TooLong(_) => Problem::new(ProblemType::BodyTooLong),
-        BodyError::Broken => Problem::new(ProblemType::BodyUnreadable),
-    })?;
+    let (fingerprints, body) = body.inspect(LONGEST_BODY, look).await.map_err(Problem::new)?;
     let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
     let key = RecordKey::new(tenant, operation.name().clone(), key);
     Ok((Request { key, fingerprints, deadline }, body))

@@ -8,13 +8,13 @@ use http::{
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::{Problem, ProblemType, Profile};
+use super::{Problem, ProblemType, Profile, date::http_date};
 use crate::{
     key::{IdempotencyKey, OperationName, RecordKey},
-    policy::DEFAULT_RETRY_AFTER,
-    record::State,
+    record::{Head, State},
     store::{Store, StoreErrorKind},
     time::Timestamp,
+    time_budget::DEFAULT_RETRY_AFTER,
 };
 
 #[derive(Serialize)]
@@ -35,9 +35,9 @@ struct Status<'a> {
 /// Answers `GET /operations/{key}?operation={name}` for the caller whose tenant is in `key`.
 ///
 /// 200 with the state; 404 for an operation never seen (and for another tenant's, which is as unknown); 410 for one past
-/// its time; 503 where the store does not answer. Costs one consistent read.
-pub async fn operation_status<S: Store>(
-    store: &S,
+/// its time; 503 if the store does not answer. Costs one consistent read.
+pub async fn operation_status(
+    store: &dyn Store,
     key: &RecordKey,
     now: Timestamp,
     profile: &Profile,
@@ -58,16 +58,19 @@ pub async fn operation_status<S: Store>(
         return problem(ProblemType::OperationExpired);
     }
     let response_status = match &record.state {
-        State::Completed { response, .. } => Some(response.status),
+        State::Completed { answer, .. } => match &answer.head {
+            Head::Abandoned => Some(profile.status_of(ProblemType::Abandoned).as_u16()),
+            head => head.status(),
+        },
         _ => None,
     };
     json(&Status {
         operation: record.key.operation().as_str(),
         state: record.state.name(),
-        created_at: Some(record.created_at.to_http_date()),
+        created_at: Some(http_date(record.created_at)),
         attempts: Some(record.attempts),
         response_status,
-        expires_at: record.state.expires_at().map(Timestamp::to_http_date),
+        expires_at: record.state.expires_at().map(http_date),
     })
 }
 
@@ -75,7 +78,7 @@ pub async fn operation_status<S: Store>(
 pub(super) fn in_progress(operation: &OperationName) -> Response<Full<Bytes>> {
     json(&Status {
         operation: operation.as_str(),
-        state: "in_progress",
+        state: State::IN_PROGRESS,
         created_at: None,
         attempts: None,
         response_status: None,

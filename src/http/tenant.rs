@@ -66,22 +66,17 @@ impl TenantResolver for LambdaAuthorizer {
 }
 
 /// The AWS account of a caller that signed the request (IAM authorizer, function URL with `AWS_IAM`).
-#[derive(Clone, Copy, Debug)]
-pub struct IamAccount;
-
-impl TenantResolver for IamAccount {
-    fn tenant(&self, request: &Parts) -> Option<Tenant> {
-        match request.request_context_ref()? {
-            RequestContext::ApiGatewayV2(context) => {
-                parse(context.authorizer.as_ref()?.iam.as_ref()?.account_id.as_deref()?)
-            }
-            RequestContext::ApiGatewayV1(context) => {
-                // Set for requests that carry an API key alone, too; the ARN is there only where a signature was checked.
-                context.identity.user_arn.as_ref()?;
-                parse(context.identity.account_id.as_deref()?)
-            }
-            _ => None,
+pub fn iam_account(request: &Parts) -> Option<Tenant> {
+    match request.request_context_ref()? {
+        RequestContext::ApiGatewayV2(context) => {
+            parse(context.authorizer.as_ref()?.iam.as_ref()?.account_id.as_deref()?)
         }
+        RequestContext::ApiGatewayV1(context) => {
+            // Set for requests that carry an API key alone, too; the ARN is there only where a signature was checked.
+            context.identity.user_arn.as_ref()?;
+            parse(context.identity.account_id.as_deref()?)
+        }
+        _ => None,
     }
 }
 
@@ -90,36 +85,26 @@ impl TenantResolver for IamAccount {
 /// Of an assumed role the session's name is left out: a client that retries with new credentials is the same client. So
 /// everybody who takes one role is one tenant, and can replay the others' answers: where a role is shared, as with a
 /// Cognito identity pool or single sign-on, use a resolver of your own.
-#[derive(Clone, Copy, Debug)]
-pub struct IamCaller;
-
-impl TenantResolver for IamCaller {
-    fn tenant(&self, request: &Parts) -> Option<Tenant> {
-        let arn = match request.request_context_ref()? {
-            RequestContext::ApiGatewayV2(context) => {
-                context.authorizer.as_ref()?.iam.as_ref()?.user_arn.as_deref()?
-            }
-            RequestContext::ApiGatewayV1(context) => context.identity.user_arn.as_deref()?,
-            _ => return None,
-        };
-        match arn.split_once(":assumed-role/") {
-            Some((_, role_and_session)) => {
-                let session = role_and_session.rsplit_once('/')?.1;
-                parse(&arn[..arn.len() - session.len() - 1])
-            }
-            None => parse(arn),
+pub fn iam_caller(request: &Parts) -> Option<Tenant> {
+    let arn = match request.request_context_ref()? {
+        RequestContext::ApiGatewayV2(context) => {
+            context.authorizer.as_ref()?.iam.as_ref()?.user_arn.as_deref()?
         }
+        RequestContext::ApiGatewayV1(context) => context.identity.user_arn.as_deref()?,
+        _ => return None,
+    };
+    match arn.split_once(":assumed-role/") {
+        Some((_, role_and_session)) => {
+            let session = role_and_session.rsplit_once('/')?.1;
+            parse(&arn[..arn.len() - session.len() - 1])
+        }
+        None => parse(arn),
     }
 }
 
 /// The tenant of a function in tenant isolation mode: `Context.tenant_id`.
-#[derive(Clone, Copy, Debug)]
-pub struct ContextTenant;
-
-impl TenantResolver for ContextTenant {
-    fn tenant(&self, request: &Parts) -> Option<Tenant> {
-        parse(request.lambda_context_ref()?.tenant_id.as_deref()?)
-    }
+pub fn context_tenant(request: &Parts) -> Option<Tenant> {
+    parse(request.lambda_context_ref()?.tenant_id.as_deref()?)
 }
 
 /// One tenant, said out loud: all callers of this API share one space of keys. Right where there is one caller, or where

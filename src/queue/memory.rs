@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use super::{Queue, Sending};
+use async_trait::async_trait;
+
+use super::{Queue, QueueError};
 
 /// Keeps what it is sent until a test takes it. Clones are one queue.
 #[derive(Clone, Debug, Default)]
@@ -23,9 +25,10 @@ impl MemoryQueue {
     }
 }
 
+#[async_trait]
 impl Queue for MemoryQueue {
-    fn send<'a>(&'a self, message: &'a str, delay: Duration) -> Sending<'a> {
+    async fn send(&self, message: &str, delay: Duration) -> Result<(), QueueError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((message.to_owned(), delay));
-        Box::pin(async { Ok(()) })
+        Ok(())
     }
 }

@@ -2,10 +2,12 @@
 
 use std::{env, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use aws_config::{SdkConfig, retry::RetryConfig, timeout::TimeoutConfig};
 use aws_sdk_sqs::{Client, config::Builder};
 
-use super::{Queue, QueueError, Sending};
+use super::{Queue, QueueError};
+use crate::config::ConfigError;
 
 /// The longest delay of a message
 /// ([quotas](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html)).
@@ -14,15 +16,6 @@ pub const LONGEST_DELAY: Duration = Duration::from_secs(15 * 60);
 /// One try and all tries together: a worker hands its outcome over in the last seconds of its time.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(700);
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(1500);
-
-/// What is wrong with the configuration of a queue. Found at start-up, by name.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum QueueConfigError {
-    /// The environment does not say which queue.
-    #[error("the environment variable {0} must be the URL of an SQS queue")]
-    NoUrl(&'static str),
-}
 
 /// An SQS queue. Needs `sqs:SendMessage` on it.
 #[derive(Clone, Debug)]
@@ -36,10 +29,10 @@ impl SqsQueue {
     ///
     /// # Errors
     /// Where the variable is missing or no URL.
-    pub fn from_env(config: &SdkConfig, variable: &'static str) -> Result<Self, QueueConfigError> {
+    pub fn from_env(config: &SdkConfig, variable: &'static str) -> Result<Self, ConfigError> {
         match env::var(variable) {
             Ok(url) if url.starts_with("http") => Ok(Self::new(config, url)),
-            _ => Err(QueueConfigError::NoUrl(variable)),
+            _ => Err(ConfigError::NoQueueNamed(variable)),
         }
     }
 
@@ -56,12 +49,12 @@ impl SqsQueue {
     }
 }
 
+#[async_trait]
 impl Queue for SqsQueue {
-    fn send<'a>(&'a self, message: &'a str, delay: Duration) -> Sending<'a> {
+    async fn send(&self, message: &str, delay: Duration) -> Result<(), QueueError> {
         // Rounded up: a message that comes too early is sent once more.
         let seconds = delay.min(LONGEST_DELAY).as_millis().div_ceil(1000) as i32;
         let request = self.client.send_message().queue_url(&*self.url).message_body(message);
-        let request = request.delay_seconds(seconds);
-        Box::pin(async move { request.send().await.map(|_| ()).map_err(QueueError::new) })
+        request.delay_seconds(seconds).send().await.map(|_| ()).map_err(QueueError::new)
     }
 }

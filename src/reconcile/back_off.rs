@@ -2,24 +2,26 @@
 
 use std::time::Duration;
 
-use crate::record::Revision;
+use crate::{
+    record::Revision,
+    time_budget::{DEFAULT_FIRST_PAUSE, DEFAULT_LONGEST_PAUSE, DEFAULT_QUESTIONS},
+};
 
 /// How questions about one unknown outcome are repeated: ever further apart, each a little off its time so that what
 /// became unknown together is not asked about together, and a bounded number of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BackOff {
+pub(super) struct BackOff {
     /// The pause after the first question; each later one is twice as long.
-    pub first: Duration,
+    pub(super) first: Duration,
     /// The longest pause.
-    pub longest: Duration,
+    pub(super) longest: Duration,
     /// How many questions there are before the outcome is for people.
-    pub most: u32,
+    pub(super) most: u32,
 }
 
 impl Default for BackOff {
-    /// 10 s at first, an hour at most, 24 questions: about 15 hours, after which a night has passed and somebody is at work.
     fn default() -> Self {
-        Self { first: Duration::from_secs(10), longest: Duration::from_secs(60 * 60), most: 24 }
+        Self { first: DEFAULT_FIRST_PAUSE, longest: DEFAULT_LONGEST_PAUSE, most: DEFAULT_QUESTIONS }
     }
 }
 

@@ -1,16 +1,20 @@
 //! Finds out what became of operations whose outcome is unknown, and settles them.
 //!
-//! Three sources, in this order of authority: the provider's word ([`told`](Reconciliation::told), by webhook), the
-//! provider's answer to a question ([`ask`](Reconciliation::ask), when `reconcile_at` is due), and, after a bounded number of
-//! questions, a person. Whoever comes first writes by compare-and-set; who comes second sees it settled.
+//! 1. Three sources, in this order of authority: the provider's word ([`told`](Reconciliation::told), by webhook), the
+//!    provider's answer to a question ([`poll`](Reconciliation::poll), when `reconcile_at` is due), and, after a bounded
+//!    number of questions, an operator.
+//! 2. Whoever comes first writes by compare-and-set; who comes second sees it settled.
+//! 3. What nobody can settle is escalated: a dead letter first, then the record, so that an operator hears of it twice
+//!    rather than never.
 //!
 //! ```
-//! use lambda_idempotency::reconcile::{Answer, AskError, Finding, Question, Reconciler};
+//! use lambda_idempotency::{async_trait, reconcile::{Finding, Question, Reconciler}, record::Answer};
 //!
 //! struct Payments;
 //!
+//! #[async_trait]
 //! impl Reconciler for Payments {
-//!     async fn ask(&self, question: &Question) -> Result<Finding, AskError> {
+//!     async fn ask(&self, question: &Question) -> Result<Finding, Box<dyn std::error::Error + Send + Sync>> {
 //!         let key = question.downstream_key("charge");
 //!         // Ask your provider about `key`. Here it says:
 //!         let charge = Some(format!("{{\"id\":\"{key}\"}}"));
@@ -23,35 +27,35 @@
 //! ```
 
 mod back_off;
-mod engine;
+mod learned;
 mod message;
 mod outcome;
+mod poll;
+mod reconciliation;
 
-use std::{error::Error, fmt, future::Future, pin::Pin, time::Duration};
+use std::error::Error;
 
-use bytes::Bytes;
+use async_trait::async_trait;
 
 use crate::{
     key::{RecordKey, Tenant},
-    record::Record,
+    record::{Answer, Record},
 };
 
-pub use back_off::BackOff;
-pub use engine::{DEFAULT_NOT_FOUND_GRACE, Reconciliation};
-pub use message::Message;
-pub use outcome::{ReconcileError, Reconciled};
-
-/// What went wrong with a question. It is asked again.
-pub type AskError = Box<dyn Error + Send + Sync>;
+pub(crate) use message::Message;
+pub use outcome::ReconcileOutcome;
+pub use poll::Polled;
+pub use reconciliation::Reconciliation;
 
 /// Knows where to ask what became of an operation. One for each operation.
-pub trait Reconciler: Send + Sync {
+#[async_trait]
+pub trait Reconciler: Send + Sync + 'static {
     /// Asks about one operation. Must change nothing that a second question would change again: it is asked any number of
     /// times, and at once by several.
     ///
     /// # Errors
-    /// Where the one who is asked does not answer. The question is put off, as by [`Finding::AskAgain`].
-    fn ask(&self, question: &Question) -> impl Future<Output = Result<Finding, AskError>> + Send;
+    /// If the one who is asked does not answer. The question is put off, as by [`Finding::AskAgain`].
+    async fn ask(&self, question: &Question) -> Result<Finding, Box<dyn Error + Send + Sync>>;
 }
 
 /// A question about one operation.
@@ -84,6 +88,7 @@ impl Question {
 
 /// What is known of an operation.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Finding {
     /// It was executed, and this is what its client is to get.
     Executed(Answer),
@@ -93,44 +98,5 @@ pub enum Finding {
     /// [`Reconciliation::not_found_grace`].
     NotFound,
     /// It is not decided yet: ask again after this time, or after the back-off.
-    AskAgain(Option<Duration>),
-}
-
-/// The answer that a reconciled operation gives.
-#[derive(Clone)]
-pub struct Answer {
-    /// The status code.
-    pub status: u16,
-    /// The headers to replay.
-    pub headers: Vec<(String, String)>,
-    /// The body.
-    pub body: Bytes,
-}
-
-impl Answer {
-    /// A JSON document.
-    pub fn json(status: u16, body: impl Into<Bytes>) -> Self {
-        let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
-        Self { status, headers, body: body.into() }
-    }
-}
-
-impl fmt::Debug for Answer {
-    /// Without headers and body.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer").field("status", &self.status).finish_non_exhaustive()
-    }
-}
-
-type Asking<'a> = Pin<Box<dyn Future<Output = Result<Finding, AskError>> + Send + 'a>>;
-
-/// A [`Reconciler`] behind a pointer.
-trait Ask: Send + Sync {
-    fn ask_boxed<'a>(&'a self, question: &'a Question) -> Asking<'a>;
-}
-
-impl<R: Reconciler> Ask for R {
-    fn ask_boxed<'a>(&'a self, question: &'a Question) -> Asking<'a> {
-        Box::pin(self.ask(question))
-    }
+    AskAgain(Option<std::time::Duration>),
 }

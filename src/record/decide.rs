@@ -1,11 +1,11 @@
 //! What a caller may do whose key already has a record: one pure function.
 
 use super::{Bid, Record, Revision, State, UnknownCause};
-use crate::{policy::Operation, time::Timestamp};
+use crate::{operation::Operation, time::Timestamp};
 
 /// What to do about an existing record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// The operation is completed: give its answer.
     Replay,
     /// It is accepted or under way.
@@ -34,7 +34,7 @@ pub enum Decision {
 /// 4. A live lease is respected. One that is over is treated as the operation chose.
 ///
 /// `revision` marks the record to write, if there is one.
-pub fn decide(
+pub(crate) fn decide(
     existing: &Record,
     bid: &Bid,
     revision: Revision,
@@ -76,10 +76,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        policy::LeaseOver,
+        operation::LeaseOver,
         record::{
             AttemptId,
-            tests::{bid, bid_for, response},
+            tests::{answer, bid, bid_for},
         },
     };
 
@@ -97,7 +97,7 @@ mod tests {
         let owner = reserved.attempt;
         vec![
             Record::accept(&bid("k"), Revision::mint(), NOW),
-            reserved.complete(owner, Revision::mint(), response(), NOW, RETAIN).unwrap(),
+            reserved.complete(owner, Revision::mint(), answer(), NOW, RETAIN).unwrap(),
             reserved.release(owner, Revision::mint(), NOW, RETAIN).unwrap(),
             reserved.doubt(owner, Revision::mint(), UnknownCause::Panicked, NOW).unwrap(),
             reserved,

@@ -1,16 +1,16 @@
 //! The record of one operation: a compare-and-set register.
 //!
-//! Everything that happens to a record is a pure function in `transitions` or in [`decide`](decide()): no await, no clock, no
-//! randomness. Nothing here knows of DynamoDB, HTTP or Lambda.
+//! 1. Everything that happens to a record is a pure function from record to record: no await, no clock, no randomness.
+//! 2. `own` has what the execution that owns a record may do, `settle` what everybody else may, and `decide` what a caller
+//!    may do whose key has a record already.
+//! 3. Nothing here knows of DynamoDB, Lambda or a web framework. What an operation answers is a head and a body; of an HTTP
+//!    response the head is a number and pairs of strings.
 
+mod answer;
 mod decide;
-mod response;
-mod settling;
-mod transitions;
-
-use std::fmt;
-
-use uuid::Uuid;
+mod own;
+mod settle;
+mod state;
 
 use crate::{
     fingerprint::{Fingerprint, Fingerprints},
@@ -18,10 +18,12 @@ use crate::{
     time::Timestamp,
 };
 
-pub use decide::{Decision, decide};
-pub use response::{BodyId, Encoding, KeptBody, KeptResponse, Place};
-pub use settling::{Unsettled, Verdict};
-pub use transitions::{CLOCK_SKEW, Fenced};
+pub use answer::{Answer, BodyId, Head, KeptAnswer, Place};
+pub(crate) use answer::{Encoding, KeptBody};
+pub(crate) use decide::{Decision, decide};
+pub(crate) use own::FencedError;
+pub(crate) use settle::{SettleError, Verdict};
+pub use state::{State, UnknownCause};
 
 macro_rules! nonce {
     ($(#[$doc:meta])* $name:ident) => {
@@ -30,37 +32,33 @@ macro_rules! nonce {
         pub struct $name([u8; 16]);
 
         impl $name {
-            /// A fresh one from the operating system's random source: asked at each call, so that memory cloned by
-            /// SnapStart cannot repeat one.
-            pub fn mint() -> Self {
-                Self(Uuid::new_v4().into_bytes())
-            }
-
-            /// One that a store has kept.
-            pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-                Self(bytes)
-            }
-
             /// Its bytes.
             pub const fn as_bytes(&self) -> &[u8; 16] {
                 &self.0
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl From<[u8; 16]> for $name {
+            /// A fresh one of a [`nonce`](crate::world::World::nonce), or one that a store has kept.
+            fn from(bytes: [u8; 16]) -> Self {
+                Self(bytes)
+            }
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 write!(f, "{:032x}", u128::from_be_bytes(self.0))
             }
         }
 
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl ::std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 write!(f, concat!(stringify!($name), "({:08x}…)"), u128::from_be_bytes(self.0) >> 96)
             }
         }
     };
 }
-pub(crate) use nonce;
+use nonce;
 
 nonce! {
     /// The mark of one write. It is the fence, the optimistic lock, and the proof that a write whose answer was lost
@@ -76,6 +74,7 @@ nonce! {
 
 /// What is known of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Record {
     /// Whose, which operation, which key.
     pub key: RecordKey,
@@ -93,104 +92,9 @@ pub struct Record {
     pub state: State,
 }
 
-/// How far an operation is. What is past its time is not a state: see [`Record::expired`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Accepted; no worker has it yet.
-    Pending,
-    /// A worker has it.
-    InProgress {
-        /// From when on others may doubt that the worker lives.
-        lease_until: Timestamp,
-    },
-    /// The effect and the answer are known.
-    Completed {
-        /// The answer, for replays.
-        response: KeptResponse,
-        /// When.
-        completed_at: Timestamp,
-        /// From when on the record counts as absent.
-        expires_at: Timestamp,
-    },
-    /// Certainly not executed: a retry may run.
-    FailedRetryable {
-        /// When.
-        failed_at: Timestamp,
-        /// From when on the record counts as absent.
-        expires_at: Timestamp,
-    },
-    /// Perhaps executed: nobody may run it until reconciliation has found out.
-    Unknown {
-        /// Why it is not known.
-        cause: UnknownCause,
-        /// Since when.
-        since: Timestamp,
-        /// When to ask next; the end of time where nobody asks any more, and it is for people.
-        reconcile_at: Timestamp,
-        /// How often reconciliation has asked.
-        asked: u32,
-    },
-}
-
-impl State {
-    /// The state's one name, in items, logs and answers.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::InProgress { .. } => "in_progress",
-            Self::Completed { .. } => "completed",
-            Self::FailedRetryable { .. } => "failed_retryable",
-            Self::Unknown { .. } => "unknown",
-        }
-    }
-
-    /// When the record may be deleted: only once it is settled.
-    pub const fn expires_at(&self) -> Option<Timestamp> {
-        match self {
-            Self::Completed { expires_at, .. } | Self::FailedRetryable { expires_at, .. } => {
-                Some(*expires_at)
-            }
-            Self::Pending | Self::InProgress { .. } | Self::Unknown { .. } => None,
-        }
-    }
-}
-
-/// Why it is not known whether the effect happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum UnknownCause {
-    /// The worker's lease was over and nothing had been heard of it.
-    LeaseOver,
-    /// The handler said so, or gave an answer that says nothing (a 5xx, an error without a class).
-    HandlerFailed,
-    /// The handler panicked.
-    Panicked,
-    /// The handler's response could not be read to its end.
-    ResponseLost,
-}
-
-impl UnknownCause {
-    /// The cause's name in items and logs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::LeaseOver => "lease_over",
-            Self::HandlerFailed => "handler_failed",
-            Self::Panicked => "panicked",
-            Self::ResponseLost => "response_lost",
-        }
-    }
-
-    /// Reads a [`name`](Self::name).
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::LeaseOver, Self::HandlerFailed, Self::Panicked, Self::ResponseLost]
-            .into_iter()
-            .find(|cause| cause.name() == name)
-    }
-}
-
 /// What a caller brings who wants to execute an operation.
 #[derive(Clone, Debug)]
-pub struct Bid {
+pub(crate) struct Bid {
     /// Whose, which operation, which key.
     pub key: RecordKey,
     /// What is asked.
@@ -209,7 +113,20 @@ pub(crate) mod tests {
     use crate::{
         fingerprint::{Content, FingerprintRule},
         key::{IdempotencyKey, OperationName, Tenant},
+        world::{SystemWorld, World},
     };
+
+    impl Revision {
+        pub(crate) fn mint() -> Self {
+            SystemWorld.nonce().into()
+        }
+    }
+
+    impl AttemptId {
+        pub(crate) fn mint() -> Self {
+            SystemWorld.nonce().into()
+        }
+    }
 
     pub(crate) fn bid(key: &str) -> Bid {
         bid_for(key, "body")
@@ -229,9 +146,10 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) fn response() -> KeptResponse {
+    pub(crate) fn answer() -> KeptAnswer {
         let bytes = Bytes::from_static(b"{}");
         let body = KeptBody::Inline { length: bytes.len() as u64, bytes, encoding: Encoding::Identity };
-        KeptResponse { status: 201, headers: vec![("location".into(), "/payments/1".into())], body }
+        let headers = vec![("location".into(), "/payments/1".into())];
+        KeptAnswer { head: Head::Http { status: 201, headers }, body }
     }
 }

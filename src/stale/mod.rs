@@ -6,202 +6,207 @@
 //! table ─▶ sweep: a slow scan, for the day on which the stream was down ───┘
 //! ```
 //!
-//! A healthy operation costs nothing here: its insertion and its completion meet in one batch. What a check finds is
-//! decided by the record's own lease and written by compare-and-set, so that messages which come twice, late or in any
-//! order end the same.
+//! 1. A healthy operation costs nothing here: its insertion and its completion meet in one batch.
+//! 2. What a check finds is decided by the record's own lease and written by compare-and-set, so that messages which come
+//!    twice, late or in any order end the same.
+//! 3. Unreadable stream records become dead letters, and block nothing.
 
+mod message;
 mod net;
+mod stream;
 mod sweep;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    http::{Problem, ProblemType, Profile},
+    engine::{Applied, Effort, Engine, Moment, Retries, Start, Step},
     key::RecordKey,
-    lease::tell_given_up,
-    policy::DEFAULT_RETENTION,
-    record::{Encoding, KeptBody, KeptResponse, Record, Revision, State},
-    store::{Register, Store, StoreError, Turn},
-    time::{Clock, SystemClock, Timestamp},
+    queue::{Queue, WorkError},
+    record::{Record, Revision, State},
+    store::{StoreError, StoreErrorKind, Unsettled},
+    telemetry,
+    time::{Instant, Timestamp},
+    time_budget::{DEFAULT_PENDING_BOUND, DEFAULT_RETENTION, WRITE_PAUSES},
+    world::{SystemWorld, World},
 };
+pub(crate) use message::Check;
 
-pub use net::{Netted, Open, Poison, net};
-pub use sweep::{Found, Sweep, SweepProgress};
+pub(crate) use sweep::SweepProgress;
 
-/// How long accepted work may wait for a worker before it counts as abandoned: as long as SQS keeps a message where
-/// nobody says otherwise (4 days).
-pub const DEFAULT_PENDING_BOUND: Duration = Duration::from_secs(4 * 24 * 60 * 60);
-
-/// How often a check looks again at a record that others change at the same moment.
-const TURNS: usize = 8;
-
-/// A message of the queue of checks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Check {
-    /// Look at this record, from this time on.
-    Check {
-        /// Its partition key.
-        key: String,
-        /// When, in milliseconds since 1970.
-        look_at: u64,
-    },
-    /// Go on with a sweep that ran out of time.
-    Sweep {
-        /// How far it is.
-        progress: SweepProgress,
-    },
-}
+/// How many read units a second a sweep takes: a million records in about 12 minutes, for a fraction of a cent.
+const DEFAULT_SWEEP_UNITS: f64 = 50.0;
 
 /// What a look at a record found.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Looked {
+#[non_exhaustive]
+pub enum CheckOutcome {
     /// Nothing there.
     Gone,
-    /// Nothing to do: it is settled, or unknown already.
+    /// Nothing to give up: it is settled, or unknown already.
     Settled,
     /// Its worker, or its time to wait, has until then.
     Live(Timestamp),
     /// Its worker was given up: it is `unknown` now.
     GivenUp,
-    /// Nobody took it: it ended with 408.
+    /// Nobody took it: it ended without an answer.
     Abandoned,
     /// Others changed it each time that we tried. Look again.
     Busy,
 }
 
 /// Looks at records, and gives up those whose worker's lease is over.
-pub struct Stale<S> {
-    register: Register<S>,
-    clock: Arc<dyn Clock>,
+pub struct Stale {
+    engine: Engine,
+    records: Arc<dyn Unsettled>,
+    checks: Arc<dyn Queue>,
+    dead_letters: Arc<dyn Queue>,
     pending_bound: Duration,
+    sweep_units: f64,
 }
 
-impl<S> fmt::Debug for Stale<S> {
+impl fmt::Debug for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stale").field("pending_bound", &self.pending_bound).finish_non_exhaustive()
     }
 }
 
-impl<S: Store> Stale<S> {
-    /// Looks at the records of `store`.
-    pub fn new(store: S) -> Self {
+impl Stale {
+    /// Looks at the records of `store`. What is to be looked at later goes to `checks`, whose messages come back to
+    /// [`receive`](Self::receive); what cannot be read goes to `dead_letters`.
+    pub fn new(store: impl Unsettled, checks: impl Queue, dead_letters: impl Queue) -> Self {
+        let records: Arc<dyn Unsettled> = Arc::new(store);
         Self {
-            register: Register { store },
-            clock: Arc::new(SystemClock),
+            engine: Engine { store: records.clone(), world: Arc::new(SystemWorld) },
+            records,
+            checks: Arc::new(checks),
+            dead_letters: Arc::new(dead_letters),
             pending_bound: DEFAULT_PENDING_BOUND,
+            sweep_units: DEFAULT_SWEEP_UNITS,
         }
     }
 
-    /// How long accepted work may wait for a worker.
+    /// How long accepted work may wait for a worker. Default: [`DEFAULT_PENDING_BOUND`].
     #[must_use]
     pub fn pending_bound(mut self, bound: Duration) -> Self {
         self.pending_bound = bound;
         self
     }
 
-    /// Goes by another clock: for tests.
+    /// How many read units a second a sweep takes at most, on average; at least 0.1. Default: 50.
     #[must_use]
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
+    pub fn sweep_units_per_second(mut self, units: f64) -> Self {
+        self.sweep_units = units;
         self
     }
 
-    /// The time by which it goes.
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
+    /// Lives in this world: for tests.
+    #[must_use]
+    pub fn world(mut self, world: impl World) -> Self {
+        self.engine.world = Arc::new(world);
+        self
     }
 
-    /// When to look at what a batch of stream records left open.
-    pub fn look_at(&self, open: &Open) -> Timestamp {
-        match open.lease_until {
-            Some(lease_until) => lease_until,
-            None => open.created_at.plus(self.pending_bound),
-        }
-    }
-
-    /// Looks at a record: one consistent read, and one write where there is something to write.
-    pub async fn check(&self, key: &RecordKey) -> Result<Looked, StoreError> {
-        match self.register.load(key).await? {
-            Some(record) => self.look(record).await,
-            None => Ok(Looked::Gone),
-        }
-    }
-
-    /// Writes an unknown outcome as it is, so that it comes into the index from which it is asked about: one that was
-    /// written before there was an index is found by nobody else.
-    async fn index(&self, key: &RecordKey) -> Result<Looked, StoreError> {
-        let Some(record) = self.register.load(key).await? else { return Ok(Looked::Gone) };
-        if !matches!(record.state, State::Unknown { .. }) {
-            return self.look(record).await;
-        }
-        let next = Record { revision: Revision::mint(), ..record.clone() };
-        match self.register.swap(record.revision, &next).await? {
-            Turn::Ours => {
-                let (key, operation) = (record.key.hash(), record.key.operation());
-                tracing::warn!(%key, %operation, "an unknown outcome was not in the index: it is asked about now");
-                Ok(Looked::Settled)
-            }
-            Turn::Theirs(Some(_)) => Ok(Looked::Busy),
-            Turn::Theirs(None) => Ok(Looked::Gone),
-        }
-    }
-
-    /// What a record is to become whose worker's lease is over, or that nobody took in time: the record to write where
-    /// the given one still stands. `None` where there is nothing to give up.
-    pub fn given_up(&self, record: &Record, revision: Revision) -> Option<Record> {
-        let now = self.clock.now();
-        record
-            .expire(revision, now)
-            .or_else(|| record.abandon(revision, abandoned(), now, self.pending_bound, DEFAULT_RETENTION))
-    }
-
-    async fn look(&self, mut record: Record) -> Result<Looked, StoreError> {
-        for _ in 0..TURNS {
-            let Some(next) = self.given_up(&record, Revision::mint()) else {
-                return Ok(match &record.state {
-                    State::InProgress { lease_until } => Looked::Live(*lease_until),
-                    State::Pending => Looked::Live(record.created_at.plus(self.pending_bound)),
-                    State::Completed { .. } | State::FailedRetryable { .. } | State::Unknown { .. } => {
-                        Looked::Settled
-                    }
-                });
-            };
-            let looked = match next.state {
-                State::Unknown { .. } => Looked::GivenUp,
-                _ => Looked::Abandoned,
-            };
-            match self.register.swap(record.revision, &next).await? {
-                Turn::Ours => {
-                    self.tell(&next, &looked);
-                    return Ok(looked);
+    /// Does what one message of the queue of checks says, for about as long as `time`.
+    ///
+    /// # Errors
+    /// If it could not be done: the message is to be delivered again.
+    pub async fn receive(&self, body: &str, time: Duration) -> Result<(), WorkError> {
+        // Not the parser's own words: they may repeat what the message says.
+        let check = serde_json::from_str(body).map_err(|_| WorkError::Malformed("it is no check"))?;
+        match check {
+            Check::Sweep { progress } => self.go_on(progress, time).await,
+            Check::Check { key, look_at } => {
+                let record =
+                    RecordKey::from_partition_key(&key).ok_or(WorkError::Malformed("it names no record"))?;
+                let look_at = Timestamp::from_millis(look_at);
+                if self.engine.world.now() < look_at {
+                    return self.look_later(key, look_at).await;
                 }
-                Turn::Theirs(Some(there)) => record = *there,
-                Turn::Theirs(None) => return Ok(Looked::Gone),
+                match self.check(&record).await? {
+                    CheckOutcome::Live(until) => self.look_later(key, until).await,
+                    CheckOutcome::Busy => Err(WorkError::Busy),
+                    _ => Ok(()),
+                }
             }
         }
-        Ok(Looked::Busy)
     }
 
-    fn tell(&self, record: &Record, looked: &Looked) {
-        if *looked == Looked::GivenUp {
-            return tell_given_up(record, self.clock.now());
+    /// Looks at a record: one consistent read, and one write if there is something to write.
+    #[doc(hidden)]
+    pub async fn check(&self, key: &RecordKey) -> Result<CheckOutcome, StoreError> {
+        self.look(key, false).await
+    }
+
+    /// Looks at a record. If `unlisted`, an unknown outcome is written as it is, so that it comes into the index from
+    /// which it is asked about: one that was written before there was an index is found by nobody else.
+    async fn look(&self, key: &RecordKey, unlisted: bool) -> Result<CheckOutcome, StoreError> {
+        let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
+            let Some(there) = there else { return Step::Stop(CheckOutcome::Gone) };
+            if let Some(next) = give_up(there, revision, now, self.pending_bound) {
+                let outcome = match next.state {
+                    State::Unknown { .. } => CheckOutcome::GivenUp,
+                    _ => CheckOutcome::Abandoned,
+                };
+                return Step::Write(next.into(), outcome);
+            }
+            match &there.state {
+                State::InProgress { lease_until } => Step::Stop(CheckOutcome::Live(*lease_until)),
+                State::Pending => Step::Stop(CheckOutcome::Live(there.created_at.plus(self.pending_bound))),
+                State::Unknown { .. } if unlisted => {
+                    Step::Write(Record { revision, ..there.clone() }.into(), CheckOutcome::Settled)
+                }
+                State::Completed { .. } | State::FailedRetryable { .. } | State::Unknown { .. } => {
+                    Step::Stop(CheckOutcome::Settled)
+                }
+            }
+        };
+        let effort = Effort { until: None, pauses: WRITE_PAUSES, retries: Retries::None };
+        match self.engine.apply(Start::Unread(key), effort, step).await {
+            Ok(Applied::Written(outcome, record)) => {
+                self.tell(&record, &outcome);
+                Ok(outcome)
+            }
+            Ok(Applied::Stopped(outcome, _)) => Ok(outcome),
+            Err(unapplied) if unapplied.error.kind() == StoreErrorKind::Contended => Ok(CheckOutcome::Busy),
+            Err(unapplied) => Err(unapplied.error),
         }
+    }
+
+    fn tell(&self, record: &Record, outcome: &CheckOutcome) {
+        let now = self.engine.world.now();
         let (key, operation) = (record.key.hash(), record.key.operation());
-        let age_ms = u64::try_from(self.clock.now().since(record.created_at).as_millis()).unwrap_or(u64::MAX);
-        tracing::warn!(%key, %operation, age_ms, "accepted work was taken by nobody: it ends with 408");
+        match outcome {
+            CheckOutcome::GivenUp => telemetry::given_up(record, now),
+            CheckOutcome::Abandoned => {
+                let age_ms = telemetry::age_ms(record, now);
+                tracing::warn!(%key, %operation, age_ms, "accepted work was taken by nobody: it ends with 408");
+            }
+            _ => {
+                tracing::warn!(%key, %operation, "an unknown outcome was not in the index: it is asked about now");
+            }
+        }
+    }
+
+    /// A queue keeps a message for 15 minutes at most: a longer lease takes several.
+    async fn look_later(&self, key: String, look_at: Timestamp) -> Result<(), WorkError> {
+        let delay = look_at.since(self.engine.world.now()).max(Duration::from_secs(1));
+        let check = Check::Check { key, look_at: look_at.as_millis() };
+        Ok(self.checks.send(&check.to_json(), delay).await?)
+    }
+
+    fn until(&self, time: Duration) -> Instant {
+        self.engine.world.instant().plus(time)
     }
 }
 
-/// The answer of abandoned work: 408, and that nothing was done.
-fn abandoned() -> KeptResponse {
-    let (status, body) = Problem::new(ProblemType::Abandoned).document(&Profile::default());
-    let length = body.len() as u64;
-    KeptResponse {
-        status: status.as_u16(),
-        headers: vec![("content-type".to_owned(), "application/problem+json".to_owned())],
-        body: KeptBody::Inline { bytes: body, encoding: Encoding::Identity, length },
-    }
+/// The record with its dead worker given up, or its unclaimed work abandoned after `pending_bound`; `None` if there is
+/// nothing to give up.
+pub(crate) fn give_up(
+    record: &Record,
+    revision: Revision,
+    now: Timestamp,
+    pending_bound: Duration,
+) -> Option<Record> {
+    record.expire(revision, now).or_else(|| record.abandon(revision, now, pending_bound, DEFAULT_RETENTION))
 }

@@ -1,17 +1,18 @@
 //! A store of a few lines: the reference that the others are measured against, and a store for unit tests.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeMap, HashMap, btree_map::Entry},
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Put, Store, StoreError};
+use super::{AuditLine, Companion, Cursor, Page, Store, StoreError, Unsettled, WriteOutcome};
 use crate::{
-    key::RecordKey,
-    record::{BodyId, Place, Record, Revision},
+    key::{RecordKey, Tenant},
+    record::{BodyId, Place, Record, Revision, State},
     time::Timestamp,
 };
 
@@ -22,16 +23,39 @@ const ROOM_FOR_BODY: usize = 512;
 /// What an item beside a record can hold in DynamoDB.
 const LARGEST_BODY: usize = 406_000;
 
-/// Records in this process's memory. Guards nothing across processes: not for production.
-#[derive(Default)]
+/// How many records one page of unknown outcomes has.
+const PAGE: usize = 100;
+
+/// Records in this process's memory. Clones are one store. Guards nothing across processes: not for production.
+#[derive(Clone, Default)]
 pub struct MemoryStore {
-    tables: Mutex<Tables>,
+    tables: Arc<Mutex<Tables>>,
 }
 
 #[derive(Default)]
 struct Tables {
-    records: HashMap<RecordKey, Record>,
+    /// By partition key: in an order, so that a scan can go on where it was.
+    records: BTreeMap<String, Record>,
     bodies: HashMap<(RecordKey, BodyId), Bytes>,
+    lines: HashMap<RecordKey, Vec<AuditLine>>,
+}
+
+impl Tables {
+    fn accompany(&mut self, key: &RecordKey, with: &[Companion]) {
+        for companion in with {
+            match companion {
+                Companion::Audit(line) => self.lines.entry(key.clone()).or_default().push(line.clone()),
+                Companion::DeleteBody(id) => drop(self.bodies.remove(&(key.clone(), *id))),
+            }
+        }
+    }
+
+    fn unknown(&self) -> impl Iterator<Item = (&Record, Timestamp)> {
+        self.records.values().filter_map(|record| match record.state {
+            State::Unknown { reconcile_at, .. } => Some((record, reconcile_at)),
+            _ => None,
+        })
+    }
 }
 
 impl fmt::Debug for MemoryStore {
@@ -48,34 +72,40 @@ impl MemoryStore {
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
-        // Each change below is one insertion: a panic elsewhere cannot have left one half done.
+        // No change below can panic half-way.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+#[async_trait]
 impl Store for MemoryStore {
-    async fn insert(&self, record: &Record) -> Result<Put, StoreError> {
-        Ok(match self.tables().records.entry(record.key.clone()) {
-            Entry::Vacant(entry) => {
-                entry.insert(record.clone());
-                Put::Written
-            }
-            Entry::Occupied(entry) => Put::Refused(Some(Box::new(entry.get().clone()))),
-        })
+    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
+        let mut tables = self.tables();
+        match tables.records.entry(record.key.partition_key()) {
+            Entry::Occupied(entry) => return Ok(WriteOutcome::Refused(Some(Box::new(entry.get().clone())))),
+            Entry::Vacant(entry) => entry.insert(record.clone()),
+        };
+        tables.accompany(&record.key, with);
+        Ok(WriteOutcome::Written)
     }
 
-    async fn swap(&self, seen: Revision, record: &Record) -> Result<Put, StoreError> {
-        Ok(match self.tables().records.get_mut(&record.key) {
-            Some(there) if there.revision == seen => {
-                *there = record.clone();
-                Put::Written
-            }
-            there => Put::Refused(there.cloned().map(Box::new)),
-        })
+    async fn swap(
+        &self,
+        seen: Revision,
+        record: &Record,
+        with: &[Companion],
+    ) -> Result<WriteOutcome, StoreError> {
+        let mut tables = self.tables();
+        match tables.records.get_mut(&record.key.partition_key()) {
+            Some(there) if there.revision == seen => *there = record.clone(),
+            there => return Ok(WriteOutcome::Refused(there.cloned().map(Box::new))),
+        }
+        tables.accompany(&record.key, with);
+        Ok(WriteOutcome::Written)
     }
 
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
-        Ok(self.tables().records.get(key).cloned())
+        Ok(self.tables().records.get(&key.partition_key()).cloned())
     }
 
     fn room_for_body(&self, _: &Record) -> usize {
@@ -99,4 +129,73 @@ impl Store for MemoryStore {
     async fn load_body(&self, key: &RecordKey, id: BodyId, _: Place) -> Result<Option<Bytes>, StoreError> {
         Ok(self.tables().bodies.get(&(key.clone(), id)).cloned())
     }
+
+    async fn audit(&self, key: &RecordKey, _: Revision, line: &AuditLine) -> Result<(), StoreError> {
+        self.tables().accompany(key, &[Companion::Audit(line.clone())]);
+        Ok(())
+    }
+
+    async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>, StoreError> {
+        let mut lines = self.tables().lines.get(key).cloned().unwrap_or_default();
+        lines.sort_by_key(|line| line.at);
+        Ok(lines)
+    }
+}
+
+#[async_trait]
+impl Unsettled for MemoryStore {
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>, StoreError> {
+        let tables = self.tables();
+        let mut due: Vec<_> = tables.unknown().filter(|(_, reconcile_at)| *reconcile_at <= now).collect();
+        due.sort_by_key(|(_, reconcile_at)| *reconcile_at);
+        Ok(due.into_iter().take(limit).map(|(record, _)| record.key.clone()).collect())
+    }
+
+    async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page, StoreError> {
+        let tables = self.tables();
+        let after = |record: &Record| {
+            from.and_then(|from| from.parts().first()).is_none_or(|last| record.key.partition_key() > *last)
+        };
+        let ours = |record: &Record| tenant.is_none_or(|tenant| record.key.tenant() == tenant);
+        let unknown =
+            tables.unknown().map(|(record, _)| record).filter(|record| ours(record) && after(record));
+        let records: Vec<_> = unknown.take(PAGE).cloned().collect();
+        let next = records.last().filter(|_| records.len() == PAGE).map(cursor);
+        Ok(Page { scanned: records.len() as u64, records, next, ..Page::default() })
+    }
+
+    async fn scan(
+        &self,
+        (segment, _): (u32, u32),
+        from: Option<&Cursor>,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Page, StoreError> {
+        let tables = self.tables();
+        if segment > 0 {
+            // All of it is in the first.
+            return Ok(Page::default());
+        }
+        let after = |record: &Record| {
+            from.and_then(|from| from.parts().first()).is_none_or(|last| record.key.partition_key() > *last)
+        };
+        let looked_at: Vec<_> =
+            tables.records.values().filter(|record| after(record)).take(limit as usize).collect();
+        let unsettled = |record: &Record| match record.state {
+            State::Pending => true,
+            State::InProgress { lease_until } => lease_until <= now,
+            // Every unknown outcome is found by `due`.
+            _ => false,
+        };
+        Ok(Page {
+            scanned: looked_at.len() as u64,
+            next: looked_at.last().filter(|_| looked_at.len() == limit as usize).map(|last| cursor(last)),
+            records: looked_at.into_iter().filter(|record| unsettled(record)).cloned().collect(),
+            ..Page::default()
+        })
+    }
+}
+
+fn cursor(last: &Record) -> Cursor {
+    Cursor::new([last.key.partition_key()])
 }

@@ -32,8 +32,7 @@ impl S3Bodies {
 
     fn object(&self, key: &RecordKey, id: BodyId) -> String {
         let digest = Sha256::digest(key.partition_key());
-        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{}{digest}/{id}", self.prefix)
+        format!("{}{}/{id}", self.prefix, hex::encode(digest))
     }
 
     /// Writes the body where nothing is. As beside the record, what is there already is this very body.

@@ -9,14 +9,16 @@ use axum::{
 };
 use http_body_util::BodyExt;
 use lambda_idempotency::{
-    executor::Execution,
+    engine::Execution,
     http::{Idempotency, SingleTenant},
-    policy::Operation,
+    operation::Operation,
     store::memory::MemoryStore,
 };
 use tower::ServiceExt;
 
-fn guard() -> Idempotency<MemoryStore, SingleTenant> {
+use crate::support::http::Guard;
+
+fn guard() -> Guard {
     Idempotency::new(MemoryStore::new(), Operation::new("pay")).tenant(SingleTenant::new("acme"))
 }
 

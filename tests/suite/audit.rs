@@ -1,18 +1,21 @@
 //! Changes by people: the record and its audit line change together, or not at all.
 
 use lambda_idempotency::{
-    executor::Request,
-    record::{Record, Revision, Verdict},
+    engine::Request,
+    operator::{Correction, CorrectionError, Operator},
+    record::{Record, Revision},
     store::{
-        Put, StoreErrorKind,
-        dynamodb::{AuditNote, AuditedState},
+        Companion, Store, StoreError, StoreErrorKind, WriteOutcome, conformance::samples,
+        dynamodb::DynamoDbStore,
     },
     time::Timestamp,
 };
 
+use serde_json::json;
+
 use crate::support::{
     faults::Fault,
-    guarded::{BODY, GRACE, Guarded, LEASE, RETENTION, fingerprints, owned, request, told},
+    guarded::{BODY, GRACE, Guarded, LEASE, RETENTION, fingerprints, fresh, owned, request, told},
     on_each_store,
 };
 
@@ -23,6 +26,8 @@ on_each_store!(
     a_change_that_was_applied_unseen_is_recognised_even_after_the_next_one,
     a_change_waits_for_a_transaction_under_way_and_gives_up_in_the_end,
     a_line_about_something_else_leaves_the_record_alone,
+    a_change_of_which_no_answer_comes_is_known_by_a_read,
+    a_change_says_that_it_is_not_known_once_a_try_got_no_answer,
 );
 
 /// A record whose worker was given up.
@@ -34,49 +39,81 @@ async fn unknown(guarded: &Guarded) -> Record {
     guarded.record(&request.key).await.expect("a record")
 }
 
-fn not_executed(guarded: &Guarded, seen: &Record) -> Record {
-    seen.settle(Verdict::NotExecuted, Revision::mint(), guarded.now(), RETENTION).expect("it is unknown")
+fn not_executed(guarded: &Guarded, seen: &Record, revision: Revision) -> Record {
+    let mut next = samples::released(seen, guarded.now(), RETENTION);
+    next.revision = revision;
+    next
 }
 
-fn note(at: Timestamp) -> AuditNote {
-    AuditNote { who: "olga@bank".into(), at, what: "settle-not-executed".into(), reason: "asked".into() }
+/// By whom, what and why.
+const WORDS: [&str; 3] = ["olga@bank", "settle-not-executed", "asked"];
+
+/// The store's own entrance: this record, in the place of the one that was seen.
+async fn swap(
+    store: &DynamoDbStore,
+    seen: &Record,
+    next: &Record,
+    at: Timestamp,
+) -> Result<WriteOutcome, StoreError> {
+    let line = samples::audit_line(WORDS, at, Some(seen), Some(next));
+    store.swap(seen.revision, next, &[Companion::Audit(line)]).await
 }
 
-async fn assert_written_once(guarded: &Guarded, seen: &Record, next: &Record) {
+/// The operators' entrance, which makes the next record itself.
+async fn correct(guarded: &Guarded, seen: &Record) -> Result<Record, CorrectionError> {
+    let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
+    let correction = Correction::NotExecuted { retain: RETENTION };
+    guarded.clock.passing(operator.correct(seen, &correction, "olga@bank", "asked")).await
+}
+
+async fn assert_written_once(guarded: &Guarded, seen: &Record, next: &Record, at: Timestamp) {
     assert_eq!(guarded.record(&seen.key).await.as_ref(), Some(next));
     let lines = guarded.undisturbed_store().audit_lines(&seen.key).await.expect("the lines are there");
     let [line] = &lines[..] else { panic!("{lines:?}") };
-    assert_eq!((line.who.as_str(), line.at), ("olga@bank", guarded.now().as_millis()));
+    assert_eq!((line.who.as_str(), line.at), ("olga@bank", at.as_millis()));
     assert_eq!((line.what.as_str(), line.reason.as_str()), ("settle-not-executed", "asked"));
-    assert_eq!(line.before, Some(AuditedState::from(seen)));
-    assert_eq!(line.after, Some(AuditedState::from(next)));
+    let state = |record: &Record| {
+        let (state, revision) = (record.state.name(), record.revision.to_string());
+        json!({ "state": state, "revision": revision, "attempts": record.attempts })
+    };
+    let written = json!(line);
+    assert_eq!((&written["before"], &written["after"]), (&state(seen), &state(next)));
+    assert_eq!((line.before(), line.after()), (Some(seen.state.name()), Some(next.state.name())));
 }
 
 // R31
 async fn a_change_and_its_line_are_written_together(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
-    let next = not_executed(&guarded, &seen);
-    let put = guarded.store().swap_audited(&seen, &next, &note(guarded.now())).await;
-    assert_eq!(put.unwrap(), Put::Written);
-    assert_written_once(&guarded, &seen, &next).await;
+    let next = not_executed(&guarded, &seen, fresh());
+    let put = swap(&guarded.store(), &seen, &next, guarded.now()).await;
+    assert_eq!(put.unwrap(), WriteOutcome::Written);
+    assert_written_once(&guarded, &seen, &next, guarded.now()).await;
+
+    let seen = unknown(&guarded).await;
+    let corrected = correct(&guarded, &seen).await.unwrap();
+    assert_eq!(corrected, not_executed(&guarded, &seen, corrected.revision));
+    assert_written_once(&guarded, &seen, &corrected, guarded.now()).await;
 }
 
 // R31, R12
 async fn a_change_to_what_is_there_no_more_writes_no_line(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
-    let first = not_executed(&guarded, &seen);
-    let store = guarded.store();
-    assert_eq!(store.swap_audited(&seen, &first, &note(guarded.now())).await.unwrap(), Put::Written);
-    let second = not_executed(&guarded, &seen);
-    let put = store.swap_audited(&seen, &second, &note(guarded.now())).await;
-    assert_eq!(put.unwrap(), Put::Refused(Some(Box::new(first.clone()))));
-    assert_written_once(&guarded, &seen, &first).await;
+    let (first, second) = (not_executed(&guarded, &seen, fresh()), not_executed(&guarded, &seen, fresh()));
+    let (store, now) = (guarded.store(), guarded.now());
+    assert_eq!(swap(&store, &seen, &first, now).await.unwrap(), WriteOutcome::Written);
+    let put = swap(&store, &seen, &second, now).await;
+    assert_eq!(put.unwrap(), WriteOutcome::Refused(Some(Box::new(first.clone()))));
+    let corrected = correct(&guarded, &seen).await;
+    assert!(matches!(corrected, Err(CorrectionError::Changed("failed_retryable"))), "{corrected:?}");
+    assert_written_once(&guarded, &seen, &first, now).await;
 
     guarded.delete(&seen.key).await;
-    let put = store.swap_audited(&first, &second, &note(guarded.now())).await;
-    assert_eq!(put.unwrap(), Put::Refused(None));
+    let put = swap(&store, &first, &second, now).await;
+    assert_eq!(put.unwrap(), WriteOutcome::Refused(None));
+    let corrected = correct(&guarded, &seen).await;
+    assert!(matches!(corrected, Err(CorrectionError::Deleted)), "{corrected:?}");
     assert_eq!(guarded.record(&seen.key).await, None);
     assert_eq!(store.audit_lines(&seen.key).await.unwrap().len(), 1);
 }
@@ -86,11 +123,20 @@ async fn a_change_whose_answer_is_lost_is_recognised_and_has_one_line(endpoint: 
     let guarded = Guarded::on(endpoint).await;
     for fault in [Fault::DropAnswer, Fault::Twice, Fault::DropRequest] {
         let seen = unknown(&guarded).await;
-        let next = not_executed(&guarded, &seen);
+        let next = not_executed(&guarded, &seen, fresh());
         guarded.faults.script("TransactWriteItems", [fault]);
-        let put = guarded.store().swap_audited(&seen, &next, &note(guarded.now())).await;
-        assert_eq!(put.unwrap(), Put::Written);
-        assert_written_once(&guarded, &seen, &next).await;
+        let put = swap(&guarded.store(), &seen, &next, guarded.now()).await;
+        assert_eq!((put.unwrap(), guarded.faults.left()), (WriteOutcome::Written, 0));
+        assert_written_once(&guarded, &seen, &next, guarded.now()).await;
+    }
+    // Nor where the SDK does not send it again, and the operator does.
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    for fault in [Fault::DropAnswer, Fault::Twice, Fault::DropRequest] {
+        let (seen, began_at) = (unknown(&guarded).await, guarded.now());
+        guarded.faults.script("TransactWriteItems", [fault]);
+        let corrected = correct(&guarded, &seen).await.unwrap();
+        assert_eq!((corrected.state.name(), guarded.faults.left()), ("failed_retryable", 0));
+        assert_written_once(&guarded, &seen, &corrected, began_at).await;
     }
 }
 
@@ -98,12 +144,12 @@ async fn a_change_whose_answer_is_lost_is_recognised_and_has_one_line(endpoint: 
 async fn a_change_that_was_applied_unseen_is_recognised_even_after_the_next_one(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
-    let next = not_executed(&guarded, &seen);
-    let (store, note) = (guarded.undisturbed_store(), note(guarded.now()));
-    assert_eq!(store.swap_audited(&seen, &next, &note).await.unwrap(), Put::Written);
+    let next = not_executed(&guarded, &seen, fresh());
+    let (store, now) = (guarded.undisturbed_store(), guarded.now());
+    assert_eq!(swap(&store, &seen, &next, now).await.unwrap(), WriteOutcome::Written);
     let request = Request { key: seen.key.clone(), fingerprints: fingerprints(BODY), deadline: None };
     let taken_over = owned(guarded.executor().reserve(&request).await);
-    assert_eq!(store.swap_audited(&seen, &next, &note).await.unwrap(), Put::Written);
+    assert_eq!(swap(&store, &seen, &next, now).await.unwrap(), WriteOutcome::Written);
     drop(taken_over);
     assert_eq!(guarded.state(&request).await, "in_progress");
     assert_eq!(store.audit_lines(&seen.key).await.unwrap().len(), 1);
@@ -113,25 +159,62 @@ async fn a_change_that_was_applied_unseen_is_recognised_even_after_the_next_one(
 async fn a_change_waits_for_a_transaction_under_way_and_gives_up_in_the_end(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
-    let next = not_executed(&guarded, &seen);
     guarded.faults.for_all("TransactWriteItems", Fault::TransactionConflict);
-    let error = guarded.store().swap_audited(&seen, &next, &note(guarded.now())).await.unwrap_err();
+    let corrected = correct(&guarded, &seen).await;
+    let Err(CorrectionError::Store(error)) = corrected else { panic!("{corrected:?}") };
     assert_eq!(error.kind(), StoreErrorKind::Contended);
     assert_eq!(guarded.record(&seen.key).await.as_ref(), Some(&seen));
+    assert_eq!(guarded.undisturbed_store().audit_lines(&seen.key).await.unwrap(), []);
 
     guarded.faults.clear();
     guarded.faults.script("TransactWriteItems", [Fault::TransactionConflict, Fault::TransactionConflict]);
-    let put = guarded.store().swap_audited(&seen, &next, &note(guarded.now())).await;
-    assert_eq!(put.unwrap(), Put::Written);
-    assert_written_once(&guarded, &seen, &next).await;
+    let began_at = guarded.now();
+    let corrected = correct(&guarded, &seen).await.unwrap();
+    assert_eq!((corrected.state.name(), guarded.faults.left()), ("failed_retryable", 0));
+    assert_written_once(&guarded, &seen, &corrected, began_at).await;
 }
 
 // R31
 async fn a_line_about_something_else_leaves_the_record_alone(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
-    let store = guarded.store();
-    store.audit(&seen.key, Some(&seen), &note(guarded.now())).await.unwrap();
-    store.audit(&request().key, None, &note(guarded.now())).await.unwrap();
-    assert_written_once(&guarded, &seen, &seen).await;
+    let (store, now) = (guarded.store(), guarded.now());
+    let about = |record: Option<&Record>| samples::audit_line(WORDS, now, record, record);
+    store.audit(&seen.key, fresh(), &about(Some(&seen))).await.unwrap();
+    store.audit(&request().key, fresh(), &about(None)).await.unwrap();
+    assert_written_once(&guarded, &seen, &seen, now).await;
+}
+
+// T2
+async fn a_change_of_which_no_answer_comes_is_known_by_a_read(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let (seen, began_at) = (unknown(&guarded).await, guarded.now());
+    guarded.faults.for_all("TransactWriteItems", Fault::DropAnswer);
+    let corrected = correct(&guarded, &seen).await.unwrap();
+    assert_written_once(&guarded, &seen, &corrected, began_at).await;
+
+    let seen = unknown(&guarded).await;
+    guarded.faults.for_all("TransactWriteItems", Fault::DropRequest);
+    let corrected = correct(&guarded, &seen).await;
+    let Err(CorrectionError::Store(error)) = corrected else { panic!("{corrected:?}") };
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    assert_eq!(guarded.record(&seen.key).await.as_ref(), Some(&seen));
+}
+
+// T2: what comes after it may be a clear no, and does not make it clear.
+async fn a_change_says_that_it_is_not_known_once_a_try_got_no_answer(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let seen = unknown(&guarded).await;
+    guarded.faults.script("TransactWriteItems", [Fault::DropRequest, Fault::AccessDenied]);
+    let corrected = correct(&guarded, &seen).await;
+    let Err(CorrectionError::Store(error)) = corrected else { panic!("{corrected:?}") };
+    assert_eq!((error.kind(), guarded.faults.left()), (StoreErrorKind::Unavailable, 0));
+
+    // A clear no by itself is told at once.
+    let (asked, began_at) = (guarded.faults.asked("TransactWriteItems"), guarded.now());
+    guarded.faults.script("TransactWriteItems", [Fault::AccessDenied]);
+    let corrected = correct(&guarded, &seen).await;
+    let Err(CorrectionError::Store(error)) = corrected else { panic!("{corrected:?}") };
+    assert_eq!((error.kind(), guarded.now()), (StoreErrorKind::Refused, began_at));
+    assert_eq!(guarded.faults.asked("TransactWriteItems"), asked + 1);
 }

@@ -6,15 +6,14 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use lambda_idempotency::{
-    executor::{Ending, Executor, Replay, Request},
-    record::{Encoding, KeptBody, Place},
-    store::Store,
+    engine::{Ending, Executor, Replay, Request},
+    record::{Answer, State},
 };
 
 use crate::support::{
     clock::in_time,
     faults::{Fault, Late},
-    guarded::{Guarded, completed, owned, random, record_key, replayed, request, told, written},
+    guarded::{Guarded, body_of, completed, owned, random, record_key, replayed, request, told, written},
     meter::size,
     on_each_store,
 };
@@ -41,21 +40,23 @@ fn json(length: usize) -> Bytes {
 }
 
 /// Runs the operation to its end with this body, and gives what a duplicate gets.
-pub async fn replay_of<S: Store>(executor: &Executor<S>, request: &Request, body: &Bytes) -> Replay {
+pub async fn replay_of(executor: &Executor, request: &Request, body: &Bytes) -> Replay {
     let ours = owned(executor.reserve(request).await);
-    written(executor.end(ours, completed(body.clone())).await);
+    written(executor.finish(ours, completed(body.clone())).await);
     replayed(executor.reserve(request).await)
 }
 
-/// Where a body was kept.
-pub fn place(replay: &Replay) -> &'static str {
-    match &replay.response.body {
-        KeptBody::Inline { encoding: Encoding::Identity, .. } => "inline",
-        KeptBody::Inline { .. } => "inline, packed",
-        KeptBody::Outside { place: Place::Beside, encoding: Encoding::Identity, .. } => "beside",
-        KeptBody::Outside { place: Place::Beside, .. } => "beside, packed",
-        KeptBody::Outside { place, .. } => place.name(),
-        KeptBody::Omitted { .. } => "omitted",
+/// Where the body of a completed request was kept.
+pub async fn place(guarded: &Guarded, request: &Request) -> &'static str {
+    let record = guarded.record(&request.key).await.expect("a record");
+    let State::Completed { answer, .. } = &record.state else { panic!("{record:?}") };
+    let item = guarded.item(&request.key).await.expect("an item");
+    let packed = item.get("body_encoding").is_some_and(|encoding| encoding.as_s().unwrap() == "zlib");
+    match (answer.body_place(), packed) {
+        ("record", false) => "inline",
+        ("record", true) => "inline, packed",
+        ("beside", true) => "beside, packed",
+        (place, _) => place,
     }
 }
 
@@ -86,10 +87,10 @@ async fn a_body_of_any_size_is_replayed_byte_for_byte_or_left_out(endpoint: &str
         let request = request();
         let replay = replay_of(&executor, &request, &body).await;
         let length = body.len();
-        assert_eq!(place(&replay), expected, "{length} bytes");
+        assert_eq!(place(&guarded, &request).await, expected, "{length} bytes");
         let kept = (expected != "omitted").then_some(body);
-        assert!(replay.body == kept, "{length} bytes came back as others");
-        assert_eq!(replay.response.status, 201);
+        assert!(body_of(&replay) == kept.as_ref(), "{length} bytes came back as others");
+        assert_eq!(replay.answer.head.status(), Some(201));
         let item = guarded.item(&request.key).await.unwrap();
         assert!(size(&item) <= CAPACITY_UNIT, "{length} bytes make a record of {}", size(&item));
         assert_eq!(item["body_length"], AttributeValue::N(length.to_string()));
@@ -103,8 +104,8 @@ async fn the_longest_key_leaves_room_for_the_largest_body(endpoint: &str) {
     request.key = record_key(&"#".repeat(255), &"\u{1f511}".repeat(255));
     let body = random(406_000);
     let replay = replay_of(&guarded.executor(), &request, &body).await;
-    assert_eq!(place(&replay), "beside");
-    assert!(replay.body == Some(body));
+    assert_eq!(place(&guarded, &request).await, "beside");
+    assert!(body_of(&replay) == Some(&body));
 }
 
 // R14, R17
@@ -114,7 +115,7 @@ async fn the_body_is_written_before_the_record_names_it_and_lives_longer(endpoin
     let ours = owned(executor.reserve(&request).await);
     guarded.faults.script("PutItem", [Fault::Pass, late.fault(), late.fault(), late.fault()]);
     let ending = async {
-        written(guarded.clock.passing(executor.end(ours, completed(random(20_000)))).await);
+        written(guarded.clock.passing(executor.finish(ours, completed(random(20_000)))).await);
     };
     let meanwhile = async {
         late.held(1).await;
@@ -140,10 +141,11 @@ async fn a_body_that_the_store_refuses_is_left_out(endpoint: &str) {
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
     guarded.faults.script("PutItem", [Fault::AccessDenied]);
-    written(executor.end(ours, completed(random(20_000))).await);
+    written(executor.finish(ours, completed(random(20_000))).await);
     assert_eq!((guarded.faults.sent("PutItem"), guarded.faults.left()), (2, 0));
     let replay = replayed(executor.reserve(&request).await);
-    assert_eq!((place(&replay), replay.body.is_none(), replay.response.status), ("omitted", true, 201));
+    let left_out = (place(&guarded, &request).await, body_of(&replay), replay.answer.head.status());
+    assert_eq!(left_out, ("omitted", None, Some(201)));
 }
 
 // T16, R41
@@ -153,9 +155,10 @@ async fn a_body_that_the_store_takes_no_more_is_left_out_in_time_for_the_record(
     let ours = owned(executor.reserve(&request).await);
     // As many as are tried in half of the operation's patience. One fewer, and the body would be kept.
     guarded.faults.script("PutItem", vec![Fault::Status(500); 10]);
-    written(guarded.clock.passing(executor.end(ours, completed(random(20_000)))).await);
+    written(guarded.clock.passing(executor.finish(ours, completed(random(20_000)))).await);
     assert_eq!((guarded.faults.sent("PutItem"), guarded.faults.left()), (2, 0));
-    assert_eq!(place(&replayed(executor.reserve(&request).await)), "omitted");
+    assert_eq!(body_of(&replayed(executor.reserve(&request).await)), None);
+    assert_eq!(place(&guarded, &request).await, "omitted");
 }
 
 // T16, R41: the record is more important than its body.
@@ -172,9 +175,10 @@ async fn a_body_that_hangs_is_left_out_in_time_for_the_record(endpoint: &str) {
             late.held(1).await;
             guarded.clock.advance(waited);
         };
-        let ending = executor.end(ours, completed(random(20_000)));
+        let ending = executor.finish(ours, completed(random(20_000)));
         written(in_time(async { tokio::join!(ending, time_passes).0 }).await);
-        assert_eq!(place(&replayed(executor.reserve(&request).await)), "omitted");
+        assert_eq!(body_of(&replayed(executor.reserve(&request).await)), None);
+        assert_eq!(place(&guarded, &request).await, "omitted");
     }
 }
 
@@ -186,11 +190,12 @@ async fn headers_that_no_record_can_hold_are_left_out(endpoint: &str) {
         let request = request();
         let ours = owned(executor.reserve(&request).await);
         let headers = vec![("x-large".to_owned(), "x".repeat(length))];
-        let ending = Ending::Completed { status: 201, headers, body: Bytes::from_static(b"{}") };
-        written(guarded.clock.passing(executor.end(ours, ending)).await);
+        let ending = Ending::Completed(Answer::http(201, headers, "{}"));
+        written(guarded.clock.passing(executor.finish(ours, ending)).await);
         let replay = replayed(executor.reserve(&request).await);
-        assert_eq!((replay.response.status, replay.response.headers.len()), (201, kept));
-        assert_eq!(replay.body.as_deref(), Some(&b"{}"[..]));
+        let head = &replay.answer.head;
+        assert_eq!((head.status(), head.headers().len()), (Some(201), kept));
+        assert_eq!(body_of(&replay).map(|body| &body[..]), Some(&b"{}"[..]));
     }
 }
 
@@ -200,9 +205,9 @@ async fn a_body_whose_answer_was_lost_is_kept_once(endpoint: &str) {
     let (executor, request, body) = (guarded.executor(), request(), random(20_000));
     let ours = owned(executor.reserve(&request).await);
     guarded.faults.script("PutItem", vec![Fault::DropAnswer; 5]);
-    written(guarded.clock.passing(executor.end(ours, completed(body.clone()))).await);
+    written(guarded.clock.passing(executor.finish(ours, completed(body.clone()))).await);
     assert_eq!(guarded.faults.left(), 0);
-    assert!(replayed(executor.reserve(&request).await).body == Some(body));
+    assert!(body_of(&replayed(executor.reserve(&request).await)) == Some(&body));
     assert_eq!(guarded.collection(&request.key).await.len(), 2);
 }
 
@@ -223,11 +228,11 @@ async fn status_and_headers_come_back_as_they_were(endpoint: &str) {
     ] {
         let request = request();
         let ours = owned(executor.reserve(&request).await);
-        let ending =
-            Ending::Completed { status, headers: headers.clone(), body: Bytes::from_static(b"\0\xff") };
-        written(executor.end(ours, ending).await);
+        let body = Bytes::from_static(b"\0\xff");
+        let ending = Ending::Completed(Answer::http(status, headers.clone(), body.clone()));
+        written(executor.finish(ours, ending).await);
         let replay = replayed(executor.reserve(&request).await);
-        assert_eq!((replay.response.status, replay.response.headers), (status, headers));
-        assert_eq!(replay.body.as_deref(), Some(&b"\0\xff"[..]));
+        assert_eq!((replay.answer.head.status(), replay.answer.head.headers()), (Some(status), &headers[..]));
+        assert_eq!(body_of(&replay), Some(&body));
     }
 }

@@ -8,13 +8,18 @@ use std::fs;
 
 use axum::{Router, body::Bytes, http::HeaderMap, response::IntoResponse};
 use lambda_idempotency::{
-    record::{KeptBody, State},
-    store::{Put, Store},
+    record::State,
+    store::{Store, WriteOutcome},
 };
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-use crate::support::{command::CommandLine, embedded, guarded::record_key, http::Gate};
+use crate::support::{
+    command::CommandLine,
+    embedded,
+    guarded::{random, record_key},
+    http::Gate,
+};
 use table::{OperatorsTable, TENANT};
 
 const WHY: [&str; 3] = ["--yes", "--reason", "the bank's portal says so"];
@@ -54,12 +59,11 @@ async fn an_operator_settles_an_unknown_outcome_in_two_commands() {
     );
 
     let record = table.record("k-1").await;
-    let State::Completed { response, .. } = &record.state else { panic!("{record:?}") };
+    let State::Completed { answer, .. } = &record.state else { panic!("{record:?}") };
     let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let headers = [header("location", "/payments/1"), header("content-type", "application/json")];
-    assert_eq!((response.status, &response.headers[..]), (201, &headers[..]));
-    let KeptBody::Inline { bytes, .. } = &response.body else { panic!("{response:?}") };
-    assert_eq!(&bytes[..], br#"{"id":1,"x":1.10}"#);
+    assert_eq!((answer.head.status(), answer.head.headers()), (Some(201), &headers[..]));
+    assert_eq!((answer.body_place(), answer.body_length()), ("record", 17));
     assert_eq!(record.attempts, unknown.attempts);
 
     // The audit line says who, when, what, why, and from what to what.
@@ -211,7 +215,9 @@ async fn held_before_transactions(endpoint: &str) -> (String, std::sync::Arc<Gat
 async fn a_forgotten_response_leaves_no_body_behind_and_nothing_runs_again() {
     let table = table().await;
     table.unknown("k-1").await;
-    let (record, long) = (table.name("k-1"), "long ".repeat(4000));
+    // Compressed, it is still too long for the record.
+    let long: String = random(10_000).iter().map(|byte| format!("{byte:02x}")).collect();
+    let record = table.name("k-1");
     let (_folder, file) = answer(&json!({ "status": 200, "text": long }).to_string());
     let settle = ["settle", &record, "--completed", "--response", &file];
     table.cli.json(&[&settle[..], &WHY].concat()).await;
@@ -225,9 +231,9 @@ async fn a_forgotten_response_leaves_no_body_behind_and_nothing_runs_again() {
 
     table.cli.json(&[&["forget-response", &record][..], &WHY].concat()).await;
     let forgotten = table.record("k-1").await;
-    let State::Completed { response, expires_at, .. } = &forgotten.state else { panic!("{forgotten:?}") };
-    assert_eq!((response.status, response.headers.len()), (200, 0));
-    assert_eq!(response.body, KeptBody::Omitted { length: long.len() as u64 });
+    let State::Completed { answer, expires_at, .. } = &forgotten.state else { panic!("{forgotten:?}") };
+    assert_eq!((answer.head.status(), answer.head.headers().len()), (Some(200), 0));
+    assert_eq!((answer.body_place(), answer.body_length()), ("omitted", long.len() as u64));
     assert_eq!(Some(*expires_at), kept.state.expires_at());
     let left = table.sort_keys().await;
     assert!(left.iter().all(|sk| sk == "record" || sk.starts_with("audit#")) && left.len() == 3, "{left:?}");
@@ -237,6 +243,37 @@ async fn a_forgotten_response_leaves_no_body_behind_and_nothing_runs_again() {
 
     let again = table.cli.run(&[&["forget-response", &record][..], &WHY].concat()).await;
     again.assert_refused(3, "neither headers nor a body");
+}
+
+// R14, R31
+#[tokio::test]
+async fn a_long_body_that_compresses_stays_in_the_record() {
+    let table = table().await;
+    table.unknown("k-1").await;
+    let record = table.name("k-1");
+    let long = "all work and no play ".repeat(2_000);
+    let (_folder, file) = answer(&json!({ "status": 200, "text": long }).to_string());
+    let settle = ["settle", &record, "--completed", "--response", &file];
+    table.cli.json(&[&settle[..], &WHY].concat()).await;
+
+    let kept = table.record("k-1").await;
+    let State::Completed { answer, .. } = &kept.state else { panic!("{kept:?}") };
+    assert_eq!((answer.body_place(), answer.body_length()), ("record", long.len() as u64));
+    assert!(table.sort_keys().await.iter().all(|sk| !sk.starts_with("body#")));
+    // Compressed: a record of one write unit has no room for the body as it is.
+    let items = table.items().await;
+    let item = items.iter().find(|((sk, _), _)| sk == "record").map(|(_, item)| item).expect("a record");
+    let longest = item.values().filter_map(|value| value.as_b().ok()).map(|bytes| bytes.as_ref().len()).max();
+    assert!(longest < Some(1_024), "{longest:?} bytes");
+
+    let shown = table.cli.json(&["show", &record, "--body"]).await;
+    assert_eq!(
+        (&shown["record"]["response"]["body_place"], &shown["body"]["text"]),
+        (&json!("record"), &json!(long))
+    );
+    let ran = table.cli.run(&["show", &record, "--body"]).await;
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert!(ran.stdout.ends_with(&format!("\n{long}\n")), "{}", ran.stdout);
 }
 
 // R36
@@ -277,8 +314,9 @@ async fn a_table_that_is_not_there_is_named() {
 async fn a_record_that_was_put_there_by_others_is_shown_as_it_is() {
     let table = table().await;
     let key = record_key("ten#ant", "a key # with = all");
-    let record = lambda_idempotency::record::Record { key: key.clone(), ..table.unknown("k").await };
-    assert_eq!(table.store.insert(&record).await.unwrap(), Put::Written);
+    let mut record = table.unknown("k").await;
+    record.key = key.clone();
+    assert_eq!(table.store.insert(&record, &[]).await.unwrap(), WriteOutcome::Written);
     let shown = table.cli.json(&["show", &key.partition_key()]).await;
     assert_eq!(shown["record"]["tenant"], "ten#ant");
     let by_parts = ["show", "-t", "ten#ant", "-o", "create-payment", "a key # with = all"];

@@ -4,17 +4,32 @@ use lambda_idempotency::store::{conformance, dynamodb::DynamoDbStore, memory::Me
 
 use crate::support::{client::client, on_each_store, tables};
 
-on_each_store!(the_dynamodb_store_keeps_every_promise);
+on_each_store!(the_dynamodb_store_keeps_every_promise, the_dynamodb_store_finds_what_is_not_settled);
+
+async fn dynamodb(endpoint: &str) -> DynamoDbStore {
+    let client = client(endpoint);
+    let table = tables::idempotency_table(&client).await;
+    DynamoDbStore::from_client(client, table)
+}
 
 // R2, R7, R10, R12, R14, T1, T2, T15, T16, T20
 async fn the_dynamodb_store_keeps_every_promise(endpoint: &str) {
-    let client = client(endpoint);
-    let table = tables::idempotency_table(&client).await;
-    conformance::all(&DynamoDbStore::from_client(client, table)).await;
+    conformance::all(&dynamodb(endpoint).await).await;
+}
+
+// R19, R28, R29
+async fn the_dynamodb_store_finds_what_is_not_settled(endpoint: &str) {
+    conformance::unsettled(&dynamodb(endpoint).await).await;
 }
 
 // R7
 #[tokio::test]
 async fn the_memory_store_keeps_every_promise() {
     conformance::all(&MemoryStore::new()).await;
+}
+
+// R19, R28, R29
+#[tokio::test]
+async fn the_memory_store_finds_what_is_not_settled() {
+    conformance::unsettled(&MemoryStore::new()).await;
 }

@@ -1,13 +1,14 @@
 //! What each case costs, in round trips and capacity units: the table in README and documentation, row by row.
 
 use lambda_idempotency::{
-    executor::{Ending, Request},
+    engine::{Ending, Request},
     record::UnknownCause,
 };
 
 use crate::support::{
     guarded::{
-        GRACE, Guarded, LEASE, completed, fingerprints, owned, random, replayed, request, told, written,
+        GRACE, Guarded, LEASE, body_of, completed, fingerprints, owned, random, replayed, request, told,
+        written,
     },
     meter::size,
     on_each_store,
@@ -38,7 +39,7 @@ fn cost(guarded: &Guarded) -> (u32, f64, f64) {
 async fn ended(guarded: &Guarded, ending: Ending) -> Request {
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    written(executor.end(ours, ending).await);
+    written(executor.finish(ours, ending).await);
     request
 }
 
@@ -70,7 +71,7 @@ async fn a_replay_costs_one_round_trip_and_one_write_unit(endpoint: &str) {
     let request = ended(&guarded, completed(PAYMENT)).await;
     cost(&guarded);
     let replay = replayed(guarded.executor().reserve(&request).await);
-    assert_eq!(replay.body.as_deref(), Some(PAYMENT.as_bytes()));
+    assert_eq!(body_of(&replay).map(|body| &body[..]), Some(PAYMENT.as_bytes()));
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));
 }
 
@@ -107,7 +108,7 @@ async fn a_take_over_costs_two_round_trips_and_its_completion(endpoint: &str) {
     cost(&guarded);
     let ours = owned(executor.reserve(&released).await);
     assert_eq!(cost(&guarded), (2, 2.0, 0.0));
-    written(executor.end(ours, completed(PAYMENT)).await);
+    written(executor.finish(ours, completed(PAYMENT)).await);
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));
 
     let abandoned = request();
@@ -137,7 +138,7 @@ async fn a_key_that_is_retried_a_thousand_times_costs_a_thousand_write_units_and
     assert_eq!(guarded.item(&hot.key).await, in_flight, "nothing is written");
 
     // The owner and everybody else pay what they always pay.
-    written(executor.end(ours, completed(PAYMENT)).await);
+    written(executor.finish(ours, completed(PAYMENT)).await);
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));
     let other = ended(&guarded, completed(PAYMENT)).await;
     assert_eq!(cost(&guarded), (2, 2.0, 0.0));

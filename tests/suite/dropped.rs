@@ -1,7 +1,5 @@
 //! Requests whose future is dropped: the execution goes on to its end, and is kept.
 
-use std::sync::Arc;
-
 use axum::{
     Router,
     extract::Request,
@@ -24,7 +22,7 @@ on_each_store!(
     a_request_that_is_dropped_before_it_is_reserved_is_run_or_never_was,
 );
 
-fn held<S: Store>(store: S) -> (Router, Gate, Counter) {
+fn held(store: impl Store) -> (Router, Gate, Counter) {
     let (gate, effects) = (Gate::closed(), Counter::default());
     let (held, counter) = (gate.clone(), effects.clone());
     let app = api(guard(store), move |_, _| {
@@ -100,7 +98,7 @@ async fn a_request_that_is_dropped_before_it_is_reserved_is_run_or_never_was(end
 // T35
 #[tokio::test]
 async fn a_dropped_request_whose_handler_panics_leaves_an_unknown() {
-    let store = Arc::new(MemoryStore::new());
+    let store = MemoryStore::new();
     let gate = Gate::closed();
     let held = gate.clone();
     let mut app = api(guard(store.clone()), move |_, _| {

@@ -1,17 +1,16 @@
 //! States, and the end of their time: what is settled expires, what is not settled never does.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use lambda_idempotency::{
-    executor::{Ended, Ending, Executor, Request},
-    record::{AttemptId, Bid, CLOCK_SKEW, Record, Revision, UnknownCause},
-    store::{Put, Store},
-    time::{ManualClock, Timestamp},
+    engine::{Ending, Executor, FinishOutcome, Request},
+    record::UnknownCause,
+    store::{Store, WriteOutcome, conformance::samples},
+    time::Timestamp,
+    time_budget::CLOCK_SKEW,
+    world::ManualWorld,
 };
 
 use crate::support::{
@@ -41,14 +40,12 @@ async fn in_state(guarded: &Guarded, state: &str) -> Request {
     let (executor, request) = (guarded.executor(), request());
     let ending = match state {
         "pending" => {
-            let bid = Bid {
-                key: request.key.clone(),
-                fingerprints: request.fingerprints.clone(),
-                attempt: AttemptId::mint(),
-                lease_until: guarded.now(),
-            };
-            let accepted = Record::accept(&bid, Revision::mint(), guarded.now());
-            assert_eq!(guarded.store().insert(&accepted).await.expect("an answer"), Put::Written);
+            let (key, fingerprints) = (request.key.clone(), request.fingerprints.clone());
+            let accepted = samples::pending(key, fingerprints, guarded.now());
+            assert_eq!(
+                guarded.store().insert(&accepted, &[]).await.expect("an answer"),
+                WriteOutcome::Written
+            );
             return request;
         }
         "in_progress" => None,
@@ -59,7 +56,7 @@ async fn in_state(guarded: &Guarded, state: &str) -> Request {
     };
     let ours = owned(executor.reserve(&request).await);
     if let Some(ending) = ending {
-        written(executor.end(ours, ending).await);
+        written(executor.finish(ours, ending).await);
     }
     request
 }
@@ -103,7 +100,9 @@ async fn an_answer_is_kept_for_the_retention_from_completion_and_not_longer(endp
     let ours = owned(executor.reserve(&request).await);
     guarded.clock.advance(Duration::from_secs(50));
     let completed_at = guarded.now();
-    let Ended::Written { expires_at: Some(expires_at) } = executor.end(ours, completed("{}")).await else {
+    let FinishOutcome::Written { expires_at: Some(expires_at) } =
+        executor.finish(ours, completed("{}")).await
+    else {
         panic!("not written");
     };
     assert_eq!(expires_at, completed_at.plus(retention).rounded_up_to_second());
@@ -164,7 +163,7 @@ async fn an_expired_record_is_absent_though_it_is_still_there(endpoint: &str) {
         request.fingerprints = fingerprints("{}");
         let anew = owned(guarded.executor().reserve(&request).await);
         assert_eq!((anew.execution().attempts(), anew.execution().created_at()), (1, guarded.now()));
-        written(guarded.executor().end(anew, completed("anew")).await);
+        written(guarded.executor().finish(anew, completed("anew")).await);
         assert_eq!(replayed_text(guarded.executor().reserve(&request).await), "anew");
     }
 }
@@ -199,7 +198,7 @@ async fn an_expired_record_is_replaced_only_as_it_was_seen(endpoint: &str) {
     // Meanwhile another has run the operation anew, and has even completed it.
     let another = guarded.another(operation());
     let anew = owned(another.reserve(&request).await);
-    written(another.end(anew, completed("anew")).await);
+    written(another.finish(anew, completed("anew")).await);
 
     assert_eq!(late.release().await.status, 400);
     assert_eq!(replayed_text(another.reserve(&request).await), "anew");
@@ -211,8 +210,8 @@ async fn an_expired_record_is_replaced_only_as_it_was_seen(endpoint: &str) {
 async fn a_clock_behind_replays_what_others_take_for_expired() {
     let guarded = Guarded::on(embedded::endpoint()).await;
     let request = in_state(&guarded, "completed").await;
-    let behind = Arc::new(ManualClock::at(guarded.now().minus(LEASE + GRACE)));
+    let behind = ManualWorld::at(guarded.now().minus(LEASE + GRACE));
     guarded.clock.advance(RETENTION + CLOCK_SKEW);
-    let behind = Executor::with_clock(guarded.store(), operation(), behind);
+    let behind = Executor::new(guarded.store(), operation()).world(behind);
     assert_eq!(told(&behind.reserve(&request).await), "replay");
 }

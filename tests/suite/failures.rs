@@ -1,6 +1,6 @@
 //! Handlers that fail, in every way that they can: what is perhaps done is never done again.
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, time::Duration};
 
 use axum::{
     Extension, Router,
@@ -14,7 +14,7 @@ use lambda_idempotency::{
     http::Outcome,
     record::{State, UnknownCause},
     store::{Store, memory::MemoryStore},
-    time::{Clock, ManualClock},
+    world::{ManualWorld, World},
 };
 use tower::{Layer, service_fn};
 
@@ -126,9 +126,9 @@ async fn what_perhaps_was_done_is_an_unknown(endpoint: &str) {
 }
 
 /// An API whose handler's response has the body that the key names.
-fn streams<S: Store>(store: S, clock: ManualClock) -> Router {
+fn streams(store: impl Store, clock: ManualWorld) -> Router {
     let half = || stream::iter([Ok::<_, io::Error>(Bytes::from_static(b"half of it"))]);
-    api(guard(store).clock(clock), move |parts, _| async move {
+    api(guard(store).world(clock), move |parts, _| async move {
         Ok::<_, Infallible>(Response::new(match parts.headers["idempotency-key"].to_str().unwrap() {
             "breaks" => Body::from_stream(half().chain(stream::iter([Err(io::Error::other("gone"))]))),
             "endless" => Body::from_stream(half().chain(stream::pending())),
@@ -158,7 +158,7 @@ async fn a_body_that_breaks_off_or_is_too_long_leaves_an_unknown(endpoint: &str)
 async fn a_body_that_never_ends_is_given_up_in_time_and_leaves_an_unknown() {
     // Where no deadline says it, 30 seconds; else what is left of the invocation, less the time to write that down.
     for (left, bound) in [(None, 30), (Some(10), 8)] {
-        let (store, clock) = (Arc::new(MemoryStore::new()), clock());
+        let (store, clock) = (MemoryStore::new(), clock());
         let app = streams(store.clone(), clock.clone());
         let mut request = pay("endless");
         if let Some(left) = left {

@@ -7,19 +7,19 @@ use aws_smithy_types::base64;
 use axum::{Router, http::request::Parts, response::IntoResponse, routing::post};
 use lambda_http::{Body, Context, Request, service_fn};
 use lambda_idempotency::{
-    executor::Execution,
+    engine::Execution,
     http::{
-        ContextTenant, IamAccount, IamCaller, Idempotency, JwtClaim, LambdaAuthorizer, SingleTenant,
-        TenantResolver,
+        Idempotency, JwtClaim, LambdaAuthorizer, SingleTenant, TenantResolver, context_tenant, iam_account,
+        iam_caller,
     },
-    policy::Operation,
+    operation::Operation,
     store::{Store, memory::MemoryStore},
 };
 use serde_json::{Value, json};
 use tower::Layer;
 
 use crate::support::{
-    http::{Counter, PAY, dynamodb, record_key},
+    http::{Counter, Guard, PAY, dynamodb, record_key},
     lambda::{Function, deliver, deliver_in, function},
     on_each_store,
 };
@@ -46,14 +46,14 @@ fn fronts() -> Vec<Front> {
         front!("rest_api_cognito", JwtClaim("sub"), "acme"),
         front!("rest_api_lambda_authorizer", LambdaAuthorizer("tenantId"), "acme"),
         front!("rest_api_lambda_authorizer", LambdaAuthorizer("principalId"), "user-1"),
-        front!("rest_api_iam", IamAccount, "210987654321"),
-        front!("rest_api_iam", IamCaller, "arn:aws:iam::210987654321:user/acme"),
+        front!("rest_api_iam", iam_account, "210987654321"),
+        front!("rest_api_iam", iam_caller, "arn:aws:iam::210987654321:user/acme"),
         front!("http_api_jwt", JwtClaim("sub"), "acme"),
         front!("http_api_lambda_authorizer", LambdaAuthorizer("tenantId"), "acme"),
-        front!("http_api_iam", IamAccount, "210987654321"),
-        front!("http_api_iam", IamCaller, "arn:aws:sts::210987654321:assumed-role/acme"),
-        front!("function_url_iam", IamAccount, "210987654321"),
-        front!("function_url_iam", IamCaller, "arn:aws:sts::210987654321:assumed-role/acme"),
+        front!("http_api_iam", iam_account, "210987654321"),
+        front!("http_api_iam", iam_caller, "arn:aws:sts::210987654321:assumed-role/acme"),
+        front!("function_url_iam", iam_account, "210987654321"),
+        front!("function_url_iam", iam_caller, "arn:aws:sts::210987654321:assumed-role/acme"),
         front!("function_url", SingleTenant::new("all"), "all"),
         front!("load_balancer", SingleTenant::new("all"), "all"),
         front!("load_balancer_multi_value", SingleTenant::new("all"), "all"),
@@ -78,7 +78,7 @@ impl Front {
     }
 
     /// The guarded function, of both kinds.
-    fn functions<S: Store + Clone>(&self, store: &S) -> [(Function, Counter); 2] {
+    fn functions(&self, store: &(impl Store + Clone)) -> [(Function, Counter); 2] {
         let tenant = self.tenant.clone();
         let by = move |parts: &Parts| tenant.tenant(parts);
         let guard = Idempotency::new(store.clone(), Operation::new(PAY)).tenant(by);
@@ -86,7 +86,7 @@ impl Front {
     }
 }
 
-fn of_a_router<S: Store, T: TenantResolver>(guard: Idempotency<S, T>) -> (Function, Counter) {
+fn of_a_router(guard: Guard) -> (Function, Counter) {
     let runs = Counter::default();
     let counter = runs.clone();
     let create = move |execution: Execution, body: String| async move {
@@ -100,7 +100,7 @@ fn of_a_router<S: Store, T: TenantResolver>(guard: Idempotency<S, T>) -> (Functi
     (function(Router::new().route("/payments", guarded.clone()).route("/prod/payments", guarded)), runs)
 }
 
-fn of_a_plain_handler<S: Store, T: TenantResolver>(guard: Idempotency<S, T>) -> (Function, Counter) {
+fn of_a_plain_handler(guard: Guard) -> (Function, Counter) {
     let runs = Counter::default();
     let counter = runs.clone();
     let create = move |request: Request| {
@@ -160,7 +160,7 @@ async fn every_front_pays_once_and_replays_byte_for_byte(endpoint: &str) {
 #[tokio::test]
 async fn a_caller_that_nobody_verified_is_told_so_by_every_front() {
     for front in fronts().iter().filter(|front| front.name != "all") {
-        for (function, runs) in front.functions(&Arc::new(MemoryStore::new())) {
+        for (function, runs) in front.functions(&MemoryStore::new()) {
             let refused = deliver(&function, &front.anonymous()).await;
             assert_eq!(refused.status(), 401, "{}", front.event);
             assert_eq!(refused.json()["type"], "urn:lambda-idempotency:tenant-missing");
@@ -194,7 +194,7 @@ async fn nothing_that_a_client_sends_chooses_a_tenant() {
         event
     };
     for front in fronts() {
-        let store = Arc::new(MemoryStore::new());
+        let store = MemoryStore::new();
         for (function, _) in front.functions(&store) {
             assert_eq!(deliver(&function, &forge(front.event())).await.json()["tenant"], front.name);
             if front.name != "all" {
@@ -207,10 +207,10 @@ async fn nothing_that_a_client_sends_chooses_a_tenant() {
 // R2
 #[tokio::test]
 async fn a_function_in_tenant_isolation_mode_takes_the_tenant_of_its_context() {
-    let tenant: Arc<dyn TenantResolver> = Arc::new(ContextTenant);
+    let tenant: Arc<dyn TenantResolver> = Arc::new(context_tenant);
     let front = Front { event: include_str!("fixtures/function_url.json"), tenant, name: "" };
     for kind in 0..2 {
-        let (function, runs) = front.functions(&Arc::new(MemoryStore::new()))[kind].clone();
+        let (function, runs) = front.functions(&MemoryStore::new())[kind].clone();
         let in_context = |tenant: Option<&str>| {
             let mut context = Context::default();
             context.tenant_id = tenant.map(str::to_owned);
@@ -290,7 +290,7 @@ async fn the_order_of_query_parameters_that_a_front_has_lost_does_not_count() {
 async fn of_two_keys_in_a_rest_apis_request_the_last_counts() {
     let mut event = fronts()[0].event();
     event["multiValueHeaders"]["Idempotency-Key"] = json!(["order-0", "order-1"]);
-    let store = Arc::new(MemoryStore::new());
+    let store = MemoryStore::new();
     let (function, _) = fronts()[0].functions(&store)[0].clone();
     assert_eq!(deliver(&function, &event).await.status(), 201);
     assert!(store.load(&record_key("acme", PAY, "order-1")).await.unwrap().is_some());

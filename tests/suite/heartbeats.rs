@@ -1,13 +1,13 @@
 //! Heartbeats: work of unknown length keeps its lease, and loses it honestly.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use lambda_idempotency::{
-    executor::{Executor, Owned, Request},
-    policy::{LeaseOver, Operation},
+    engine::{Executor, Ownership, Request},
+    operation::{LeaseOver, Operation},
     record::{Record, State},
-    store::dynamodb::DynamoDbStore,
-    time::{ManualClock, Timestamp},
+    time::Timestamp,
+    world::ManualWorld,
 };
 
 use crate::support::{
@@ -31,9 +31,9 @@ const EVERY: Duration = Duration::from_secs(20);
 /// An execution whose heart beats: the test moves the clock by [`EVERY`], and it does.
 struct Beating {
     guarded: Guarded,
-    executor: Executor<DynamoDbStore>,
+    executor: Executor,
     request: Request,
-    ours: Owned,
+    ours: Ownership,
 }
 
 impl Beating {
@@ -65,9 +65,9 @@ impl Beating {
     }
 
     /// An executor whose clock takes the lease for over.
-    fn ahead(&self, operation: Operation) -> Executor<DynamoDbStore> {
-        let ahead = ManualClock::at(self.guarded.now().plus(LEASE + GRACE));
-        Executor::with_clock(self.guarded.undisturbed_store(), operation, Arc::new(ahead))
+    fn ahead(&self, operation: Operation) -> Executor {
+        let ahead = ManualWorld::at(self.guarded.now().plus(LEASE + GRACE));
+        Executor::new(self.guarded.undisturbed_store(), operation).world(ahead)
     }
 }
 
@@ -83,7 +83,7 @@ async fn heartbeats_extend_the_lease_as_long_as_the_handler_runs(endpoint: &str)
     }
     assert!(guarded.now() > first_lease.plus(LEASE / 2), "the first lease is long over");
 
-    written(beating.executor.end(beating.ours, completed("{}")).await);
+    written(beating.executor.finish(beating.ours, completed("{}")).await);
     assert_eq!(replayed_text(another.reserve(&beating.request).await), "{}");
 }
 
@@ -101,7 +101,7 @@ async fn a_heartbeat_whose_answer_was_lost_does_not_hinder_the_next_nor_the_comp
     guarded.faults.script("PutItem", [Fault::DropAnswer]);
     beating.beat(4).await;
     assert_eq!(guarded.faults.left(), 0);
-    written(beating.executor.end(beating.ours, completed("{}")).await);
+    written(beating.executor.finish(beating.ours, completed("{}")).await);
     assert_eq!(guarded.state(&beating.request).await, "completed");
 }
 
@@ -113,7 +113,7 @@ async fn a_heartbeat_that_hangs_does_not_hinder_the_completion_and_does_not_undo
     guarded.clock.advance(EVERY);
     late.held(1).await;
 
-    written(beating.executor.end(beating.ours, completed("{}")).await);
+    written(beating.executor.finish(beating.ours, completed("{}")).await);
     assert_eq!(late.release().await.status, 400);
     assert_eq!(guarded.state(&beating.request).await, "completed");
 }
@@ -131,7 +131,7 @@ async fn heartbeats_stop_where_another_execution_owns_the_record(endpoint: &str)
     assert_eq!(guarded.item(&beating.request.key).await, before);
     let asked = guarded.faults.asked("PutItem");
     guarded.clock.advance(EVERY * 10);
-    written(theirs.end(new_owner, completed("theirs")).await);
+    written(theirs.finish(new_owner, completed("theirs")).await);
     assert_eq!(guarded.faults.asked("PutItem"), asked);
 }
 
@@ -142,12 +142,11 @@ async fn heartbeats_do_not_revive_what_was_given_up(endpoint: &str) {
     assert_eq!(told(&beating.ahead(operation()).reserve(&beating.request).await), "unknown");
     let before = guarded.item(&beating.request.key).await;
 
-    beating.beat(1).await;
     guarded.clock.advance(EVERY);
     guarded.clock.nobody_sleeps().await;
     assert_eq!(guarded.item(&beating.request.key).await, before);
     // What the handler did in the end is known all the same.
-    written(beating.executor.end(beating.ours, completed("{}")).await);
+    written(beating.executor.finish(beating.ours, completed("{}")).await);
     assert_eq!(guarded.state(&beating.request).await, "completed");
 }
 

@@ -1,6 +1,6 @@
 //! What a duplicate gets while the first is still at it, and how clients poll.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::{
     Router,
@@ -13,10 +13,10 @@ use lambda_http::{Context, RequestExt};
 use lambda_idempotency::{
     http::{Profile, operation_status},
     key::Tenant,
-    policy::{Operation, WhileInFlight},
-    record::CLOCK_SKEW,
+    operation::{Operation, WhileInFlight},
     store::{Store, dynamodb::DynamoDbStore, memory::MemoryStore},
-    time::{Clock, ManualClock, SystemClock},
+    time_budget::CLOCK_SKEW,
+    world::{ManualWorld, SystemWorld, World},
 };
 use serde::Deserialize;
 use tokio::task::JoinHandle;
@@ -46,7 +46,7 @@ struct Held {
 }
 
 impl Held {
-    async fn of<S: Store>(guard: Guard<S>, key: &str) -> Self {
+    async fn of(guard: Guard, key: &str) -> Self {
         let (gate, runs) = (Gate::closed(), Counter::default());
         let (held, counter) = (gate.clone(), runs.clone());
         let app = api(guard, move |_, _| {
@@ -100,7 +100,7 @@ async fn a_duplicate_is_accepted_and_told_where_the_status_is(endpoint: &str) {
     let (store, clock) = (dynamodb(endpoint).await, clock());
     let retain = Duration::from_secs(3600);
     let operation = Operation::new(PAY).retain(retain).while_in_flight(WhileInFlight::Accept);
-    let guard = guard_of(store.clone(), operation).status_path("/v1/operations").clock(clock.clone());
+    let guard = guard_of(store.clone(), operation).status_path("/v1/operations").world(clock.clone());
     let held = Held::of(guard, KEY).await;
     let polled = status_api(store.clone(), clock.clone());
 
@@ -132,7 +132,7 @@ struct Which {
 }
 
 /// The route that an API serves states on, as the README shows it.
-fn status_api<S: Store + Clone>(store: S, clock: ManualClock) -> Router {
+fn status_api(store: impl Store + Clone, clock: ManualWorld) -> Router {
     let show = move |Path(key): Path<String>, Query(which): Query<Which>, request: Request<Body>| {
         let (store, clock) = (store.clone(), clock.clone());
         async move {
@@ -150,7 +150,7 @@ async fn a_duplicate_waits_and_gets_the_answer_of_the_first(endpoint: &str) {
     let client = connect(endpoint).http_client(faults.clone()).client();
     let store = DynamoDbStore::from_client(client.clone(), tables::idempotency_table(&client).await);
     let operation = Operation::new(PAY).while_in_flight(WhileInFlight::Wait(Duration::from_secs(20)));
-    let held = Held::of(guard_of(store, operation).clock(SystemClock), "order-1").await;
+    let held = Held::of(guard_of(store, operation).world(SystemWorld), "order-1").await;
     assert_eq!(faults.asked("GetItem"), 0, "waiting costs nothing while nobody waits");
 
     let waiting = spawn(&held.app, pay("order-1"));
@@ -161,7 +161,7 @@ async fn a_duplicate_waits_and_gets_the_answer_of_the_first(endpoint: &str) {
 }
 
 /// Moves the clock on, and lets whoever that wakes go on to his next sleep or his end.
-async fn advance(clock: &ManualClock, span: Duration) {
+async fn advance(clock: &ManualWorld, span: Duration) {
     clock.advance(span);
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -175,7 +175,7 @@ async fn a_duplicate_that_has_waited_long_enough_is_refused() {
     let clock = clock();
     let started = clock.now();
     let operation = Operation::new(PAY).while_in_flight(WhileInFlight::Wait(bound));
-    let guard = guard_of(Arc::new(MemoryStore::new()), operation).clock(clock.clone());
+    let guard = guard_of(MemoryStore::new(), operation).world(clock.clone());
     let held = Held::of(guard, "order-1").await;
     assert_eq!(clock.sleepers(), 0);
 
@@ -200,7 +200,7 @@ async fn a_duplicate_that_has_waited_long_enough_is_refused() {
 async fn a_duplicate_stops_waiting_before_its_own_invocation_ends() {
     let clock = clock();
     let operation = Operation::new(PAY).while_in_flight(WhileInFlight::Wait(Duration::from_secs(60)));
-    let guard = guard_of(Arc::new(MemoryStore::new()), operation).clock(clock.clone());
+    let guard = guard_of(MemoryStore::new(), operation).world(clock.clone());
     let held = Held::of(guard, "order-1").await;
 
     let mut context = Context::default();

@@ -1,12 +1,12 @@
 //! Which requests are guarded, which keys are taken, and that no two callers meet in one record.
 
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
 
 use axum::http::{HeaderValue, Method, Request};
 use lambda_idempotency::{
-    executor::Execution,
+    engine::Execution,
     http::{IDEMPOTENCY_KEY, KeySyntax, Profile},
-    policy::Operation,
+    operation::Operation,
     store::{Store, memory::MemoryStore},
 };
 
@@ -150,7 +150,7 @@ async fn methods_that_are_not_guarded_pass_untouched_and_leave_no_record(endpoin
 // R5
 #[tokio::test]
 async fn an_operation_can_choose_the_methods_that_are_guarded() {
-    let store = Arc::new(MemoryStore::new());
+    let store = MemoryStore::new();
     let app = api(guard(store.clone()).methods([Method::PUT]), |_, _| async {});
     for (method, guarded) in [(Method::PUT, "completed"), (Method::POST, "")] {
         let key = format!("by-{method}");

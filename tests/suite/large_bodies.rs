@@ -1,16 +1,12 @@
 //! Bodies beyond an item's limit, in S3.
 
 use bytes::Bytes;
-use lambda_idempotency::{
-    executor::Executor,
-    store::{dynamodb::DynamoDbStore, s3::S3Bodies},
-};
-use std::sync::Arc;
+use lambda_idempotency::{engine::Executor, store::s3::S3Bodies};
 
 use crate::{
     bodies::{place, replay_of},
     support::{
-        guarded::{Guarded, completed, operation, owned, random, replayed, request, told, written},
+        guarded::{Guarded, body_of, completed, operation, owned, random, replayed, request, told, written},
         meter::size,
         on_each_store,
         s3::LocalS3,
@@ -26,10 +22,10 @@ on_each_store!(
 const BUCKET: &str = "bodies";
 const PREFIX: &str = "idempotency/";
 
-fn executor(guarded: &Guarded, s3: &LocalS3, bucket: &str) -> Executor<DynamoDbStore> {
+fn executor(guarded: &Guarded, s3: &LocalS3, bucket: &str) -> Executor {
     let bodies = S3Bodies::new(s3.client.clone(), bucket, PREFIX);
     let store = guarded.store().with_large_bodies(bodies);
-    Executor::with_clock(store, operation(), Arc::new(guarded.clock.clone()))
+    Executor::new(store, operation()).world(guarded.clock.clone())
 }
 
 // R14, T16
@@ -45,8 +41,8 @@ async fn bodies_too_large_for_an_item_are_kept_in_s3(endpoint: &str) {
     ] {
         let (request, body) = (request(), random(length));
         let replay = replay_of(&executor, &request, &body).await;
-        assert_eq!(place(&replay), expected, "{length} bytes");
-        assert!(replay.body == Some(body), "{length} bytes came back as others");
+        assert_eq!(place(&guarded, &request).await, expected, "{length} bytes");
+        assert!(body_of(&replay) == Some(&body), "{length} bytes came back as others");
         let item = guarded.item(&request.key).await.unwrap();
         assert!(size(&item) <= 1024, "{length} bytes make a record of {}", size(&item));
 
@@ -68,8 +64,8 @@ async fn a_body_that_s3_refuses_is_left_out(endpoint: &str) {
         s3.fail(status, code);
         let request = request();
         let replay = guarded.clock.passing(replay_of(&executor, &request, &random(1_048_576))).await;
-        let left_out = (place(&replay), replay.body.is_none(), replay.response.status);
-        assert_eq!(left_out, ("omitted", true, 201), "{code}");
+        let left_out = (place(&guarded, &request).await, body_of(&replay), replay.answer.head.status());
+        assert_eq!(left_out, ("omitted", None, Some(201)), "{code}");
     }
 }
 
@@ -79,14 +75,14 @@ async fn a_body_that_is_gone_from_s3_leaves_status_and_headers_and_is_never_a_ru
     let executor = executor(&guarded, &s3, BUCKET);
     let (request, body): (_, Bytes) = (request(), random(500_000));
     let ours = owned(executor.reserve(&request).await);
-    written(executor.end(ours, completed(body.clone())).await);
-    assert!(replayed(executor.reserve(&request).await).body == Some(body));
+    written(executor.finish(ours, completed(body.clone())).await);
+    assert!(body_of(&replayed(executor.reserve(&request).await)) == Some(&body));
 
     for key in s3.objects(BUCKET).await {
         s3.client.delete_object().bucket(BUCKET).key(key).send().await.unwrap();
     }
     let replay = replayed(executor.reserve(&request).await);
-    assert_eq!((replay.response.status, replay.body), (201, None));
+    assert_eq!((replay.answer.head.status(), body_of(&replay)), (Some(201), None));
     // A deployment without the bucket cannot replay it, and does not run it either.
     assert_eq!(told(&guarded.executor().reserve(&request).await), "unavailable");
 }

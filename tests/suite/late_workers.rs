@@ -1,19 +1,20 @@
 //! Workers that come late: after their record was given up, taken over or settled.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use lambda_idempotency::{
-    executor::{Ended, Ending, Executor, Owned, Request},
-    policy::LeaseOver,
-    record::{Encoding, KeptBody, KeptResponse, Record, Revision, UnknownCause},
-    store::{Put, Store},
+    engine::{Ending, FinishOutcome, Ownership, Request},
+    operation::LeaseOver,
+    record::{Answer, Record, UnknownCause},
+    store::{Store, WriteOutcome, conformance::samples},
 };
 
 use crate::support::{
     faults::{Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, completed, operation, owned, replayed_text, request, told, written,
+        GRACE, Guarded, LEASE, RETENTION, body_of, completed, operation, owned, replayed_text, request, told,
+        written,
     },
     on_each_store,
 };
@@ -30,7 +31,7 @@ on_each_store!(
     of_a_hundred_retries_of_a_released_key_one_takes_over,
 );
 
-async fn given_up(guarded: &Guarded, request: &Request) -> Owned {
+async fn given_up(guarded: &Guarded, request: &Request) -> Ownership {
     let executor = guarded.executor();
     let late = owned(executor.reserve(request).await);
     guarded.clock.advance(LEASE + GRACE);
@@ -52,7 +53,7 @@ async fn a_worker_that_ends_after_its_record_went_to_unknown_is_believed(endpoin
     for (ending, state) in endings() {
         let request = request();
         let late = given_up(&guarded, &request).await;
-        written(guarded.executor().end(late, ending).await);
+        written(guarded.executor().finish(late, ending).await);
         assert_eq!(guarded.state(&request).await, state);
         if state == "completed" {
             assert_eq!(replayed_text(guarded.executor().reserve(&request).await), "late");
@@ -63,8 +64,8 @@ async fn a_worker_that_ends_after_its_record_went_to_unknown_is_believed(endpoin
 /// Settles the record as reconciliation does: load, next, swap.
 async fn settle(guarded: &Guarded, request: &Request, next: impl FnOnce(&Record) -> Record) {
     let record = guarded.record(&request.key).await.expect("a record to settle");
-    let put = guarded.undisturbed_store().swap(record.revision, &next(&record)).await;
-    assert_eq!(put.expect("the store answers"), Put::Written);
+    let put = guarded.undisturbed_store().swap(record.revision, &next(&record), &[]).await;
+    assert_eq!(put.expect("the store answers"), WriteOutcome::Written);
 }
 
 // T5
@@ -74,17 +75,15 @@ async fn a_worker_that_completes_after_reconciliation_gets_what_everybody_gets(e
         let request = request();
         let late = given_up(&guarded, &request).await;
         settle(&guarded, &request, |record| {
-            let bytes = "reconciled".into();
-            let body = KeptBody::Inline { bytes, encoding: Encoding::Identity, length: 10 };
-            let response = KeptResponse { status: 201, headers: Vec::new(), body };
-            record.complete(record.attempt, Revision::mint(), response, guarded.now(), RETENTION).unwrap()
+            let answer = Answer::http(201, Vec::new(), "reconciled");
+            samples::completed(record, answer, guarded.now(), RETENTION)
         })
         .await;
         let before = guarded.item(&request.key).await;
 
-        let ended = guarded.executor().end(late, ending).await;
-        let Ended::Superseded(replay) = ended else { panic!("{ended:?}") };
-        assert_eq!(replay.body.as_deref(), Some(&b"reconciled"[..]));
+        let ended = guarded.executor().finish(late, ending).await;
+        let FinishOutcome::Superseded(replay) = ended else { panic!("{ended:?}") };
+        assert_eq!(body_of(&replay).map(|body| &body[..]), Some(&b"reconciled"[..]));
         assert_eq!(guarded.item(&request.key).await, before);
     }
 }
@@ -95,14 +94,11 @@ async fn a_worker_that_completes_after_reconciliation_released_the_key_is_refuse
     for (ending, _) in endings() {
         let request = request();
         let late = given_up(&guarded, &request).await;
-        settle(&guarded, &request, |record| {
-            record.release(record.attempt, Revision::mint(), guarded.now(), RETENTION).unwrap()
-        })
-        .await;
+        settle(&guarded, &request, |record| samples::released(record, guarded.now(), RETENTION)).await;
         let before = guarded.item(&request.key).await;
 
-        let ended = guarded.executor().end(late, ending).await;
-        assert!(matches!(ended, Ended::Fenced), "{ended:?}");
+        let ended = guarded.executor().finish(late, ending).await;
+        assert!(matches!(ended, FinishOutcome::Fenced), "{ended:?}");
         assert_eq!(guarded.item(&request.key).await, before);
     }
 }
@@ -121,15 +117,15 @@ async fn a_late_worker_changes_nothing_of_the_next_ones_record(endpoint: &str) {
         let third = owned(executor.reserve(&request).await);
         let before = guarded.item(&request.key).await;
 
-        let ended = executor.end(first, late_ending).await;
-        assert!(matches!(ended, Ended::Fenced), "{ended:?}");
+        let ended = executor.finish(first, late_ending).await;
+        assert!(matches!(ended, FinishOutcome::Fenced), "{ended:?}");
         assert_eq!(guarded.item(&request.key).await, before);
 
-        written(executor.end(third, completed("third")).await);
+        written(executor.finish(third, completed("third")).await);
         // Once there is an answer, the late one gets it too.
-        let ended = executor.end(second, Ending::NotExecuted).await;
-        let Ended::Superseded(replay) = ended else { panic!("{ended:?}") };
-        assert_eq!(replay.body.as_deref(), Some(&b"third"[..]));
+        let ended = executor.finish(second, Ending::NotExecuted).await;
+        let FinishOutcome::Superseded(replay) = ended else { panic!("{ended:?}") };
+        assert_eq!(body_of(&replay).map(|body| &body[..]), Some(&b"third"[..]));
         assert_eq!(replayed_text(executor.reserve(&request).await), "third");
     }
 }
@@ -146,12 +142,12 @@ async fn a_late_worker_whose_record_was_deleted_still_says_what_it_did(endpoint:
     let next = owned(executor.reserve(&used).await);
     let before = guarded.item(&used.key).await;
 
-    written(executor.end(late_free, completed("done")).await);
+    written(executor.finish(late_free, completed("done")).await);
     assert_eq!(replayed_text(executor.reserve(&free).await), "done");
-    let ended = executor.end(late_used, completed("late")).await;
-    assert!(matches!(ended, Ended::Fenced), "{ended:?}");
+    let ended = executor.finish(late_used, completed("late")).await;
+    assert!(matches!(ended, FinishOutcome::Fenced), "{ended:?}");
     assert_eq!(guarded.item(&used.key).await, before);
-    written(executor.end(next, completed("next")).await);
+    written(executor.finish(next, completed("next")).await);
 }
 
 /// Enough for both orders to happen; what is asserted holds in each.
@@ -166,7 +162,7 @@ async fn completion_and_expiry_at_one_moment_end_in_one_state(endpoint: &str) {
         let ours = owned(worker.reserve(&request).await);
         guarded.clock.advance(LEASE + GRACE);
         let (ended, told_then) =
-            tokio::join!(worker.end(ours, completed("done")), duplicate.reserve(&request));
+            tokio::join!(worker.finish(ours, completed("done")), duplicate.reserve(&request));
         // The same attempt is believed after `unknown`, so that completion stands in the end, in either order.
         written(ended);
         assert!(matches!(told(&told_then), "unknown" | "replay"), "{told_then:?}");
@@ -184,12 +180,13 @@ async fn completion_and_take_over_at_one_moment_have_one_winner(endpoint: &str) 
         let request = request();
         let ours = owned(worker.reserve(&request).await);
         guarded.clock.advance(LEASE + GRACE);
-        let (ended, taken) = tokio::join!(worker.end(ours, completed("first")), duplicate.reserve(&request));
+        let (ended, taken) =
+            tokio::join!(worker.finish(ours, completed("first")), duplicate.reserve(&request));
         match (ended, told(&taken)) {
-            (Ended::Written { .. }, "replay") => assert_eq!(replayed_text(taken), "first"),
-            (Ended::Fenced, "owned") => {
+            (FinishOutcome::Written { .. }, "replay") => assert_eq!(replayed_text(taken), "first"),
+            (FinishOutcome::Fenced, "owned") => {
                 assert_eq!(guarded.state(&request).await, "in_progress");
-                written(duplicate.end(owned(taken), completed("second")).await);
+                written(duplicate.finish(owned(taken), completed("second")).await);
                 assert_eq!(replayed_text(worker.reserve(&request).await), "second");
             }
             both => panic!("both or neither: {both:?}"),
@@ -211,7 +208,7 @@ async fn whoever_of_completion_and_expiry_comes_second_changes_nothing(endpoint:
         let (duplicate, again) = (disturbed.clone(), request.clone());
         let duplicate = tokio::spawn(async move { duplicate.reserve(&again).await });
         late.held(1).await;
-        written(other.end(ours, completed("done")).await);
+        written(other.finish(ours, completed("done")).await);
         assert_eq!(late.release().await.status, 400, "{choice:?}");
         assert_eq!(replayed_text(other.reserve(&request).await), "done");
         duplicate.abort();
@@ -221,7 +218,7 @@ async fn whoever_of_completion_and_expiry_comes_second_changes_nothing(endpoint:
         guarded.clock.advance(LEASE + GRACE);
         // The worker has seen its record in progress, and its completion is on its way.
         guarded.faults.script("PutItem", [late.fault()]);
-        let worker = tokio::spawn(async move { disturbed.end(ours, completed("late")).await });
+        let worker = tokio::spawn(async move { disturbed.finish(ours, completed("late")).await });
         late.held(1).await;
         let told_then = other.reserve(&request).await;
         let before = guarded.item(&request.key).await;
@@ -237,11 +234,9 @@ async fn of_a_hundred_retries_of_a_released_key_one_takes_over(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let first = owned(executor.reserve(&request).await);
-    written(executor.end(first, Ending::NotExecuted).await);
+    written(executor.finish(first, Ending::NotExecuted).await);
 
-    let clock = Arc::new(guarded.clock.clone());
-    let process = || Executor::with_clock(guarded.store(), operation(), clock.clone());
-    let executors: Vec<_> = std::iter::repeat_with(process).take(100).collect();
+    let executors: Vec<_> = std::iter::repeat_with(|| guarded.executor()).take(100).collect();
     let reserved = join_all(executors.iter().map(|executor| executor.reserve(&request))).await;
     let (mut owners, others): (Vec<_>, Vec<_>) =
         reserved.into_iter().partition(|reserved| told(reserved) == "owned");
@@ -252,7 +247,7 @@ async fn of_a_hundred_retries_of_a_released_key_one_takes_over(endpoint: &str) {
 
     // Another request under the released key takes nothing over.
     guarded.clock.advance(Duration::from_secs(1));
-    written(executor.end(winner, Ending::NotExecuted).await);
+    written(executor.finish(winner, Ending::NotExecuted).await);
     let other = Request { fingerprints: crate::support::guarded::fingerprints("{}"), ..request };
     assert_eq!(told(&executor.reserve(&other).await), "mismatch");
 }

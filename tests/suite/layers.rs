@@ -14,7 +14,7 @@ use axum::{
 use http_body_util::BodyExt;
 use lambda_idempotency::{
     http::{Idempotency, SingleTenant},
-    policy::Operation,
+    operation::Operation,
     store::memory::MemoryStore,
 };
 use tower::ServiceExt;
@@ -42,7 +42,7 @@ async fn one_circuit_breaker_serves_all_requests_of_a_route() {
     let guarded = Guarded::through(embedded::endpoint(), |connect| connect.max_attempts(1)).await;
     let guard = Idempotency::new(guarded.store(), Operation::new("pay")).tenant(SingleTenant::new("acme"));
     let app =
-        Router::new().route("/payments", post(async || "paid").layer(guard.clock(guarded.clock.clone())));
+        Router::new().route("/payments", post(async || "paid").layer(guard.world(guarded.clock.clone())));
     guarded.faults.for_all(ANY, Fault::Status(500));
     for key in 0..20 {
         let response = send(&app, &key.to_string()).await;
@@ -58,7 +58,7 @@ async fn a_throttled_key_does_not_open_the_breaker_for_others() {
     let guarded = Guarded::through(embedded::endpoint(), |connect| connect.max_attempts(1)).await;
     let guard = Idempotency::new(guarded.store(), Operation::new("pay")).tenant(SingleTenant::new("acme"));
     let app =
-        Router::new().route("/payments", post(async || "paid").layer(guard.clock(guarded.clock.clone())));
+        Router::new().route("/payments", post(async || "paid").layer(guard.world(guarded.clock.clone())));
     guarded.faults.script("PutItem", vec![Fault::Throttle; 10]);
     for _ in 0..10 {
         assert_eq!(send(&app, "hot").await.status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -69,7 +69,7 @@ async fn a_throttled_key_does_not_open_the_breaker_for_others() {
 // T23: the inner one's refusals are not the operation's answer.
 #[tokio::test]
 async fn two_guards_of_one_operation_in_each_other_run_nothing_and_keep_nothing() {
-    let store = Arc::new(MemoryStore::new());
+    let store = MemoryStore::new();
     let guard = Idempotency::new(store, Operation::new("pay")).tenant(SingleTenant::new("acme"));
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = runs.clone();

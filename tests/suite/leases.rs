@@ -1,12 +1,13 @@
 //! Leases: how long a record is its worker's, and what happens then.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use lambda_idempotency::{
-    executor::{Ended, Ending, Executor},
-    policy::LeaseOver,
+    engine::{Ending, Executor, FinishOutcome},
+    operation::LeaseOver,
     record::{Record, State, UnknownCause},
-    time::{ManualClock, Timestamp},
+    time::Timestamp,
+    world::ManualWorld,
 };
 
 use crate::support::{
@@ -45,7 +46,7 @@ async fn a_lease_that_is_over_leads_where_the_operation_chose(endpoint: &str) {
             let second = owned(then);
             assert_eq!(second.execution().attempts(), 2);
             assert_eq!(told(&executor.reserve(&request).await), "in flight", "{choice:?}");
-            written(executor.end(second, completed("{}")).await);
+            written(executor.finish(second, completed("{}")).await);
             assert_eq!(told(&executor.reserve(&request).await), "replay", "{choice:?}");
         }
     }
@@ -56,7 +57,7 @@ async fn what_a_handler_left_unknown_stays_so_whatever_the_operation_chose(endpo
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    written(executor.end(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(executor.finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     let before = guarded.item(&request.key).await;
 
     for choice in [LeaseOver::Unknown, LeaseOver::RunAgain, LeaseOver::Resume] {
@@ -112,7 +113,7 @@ async fn an_impossible_deadline_leaves_the_operations_lease(endpoint: &str) {
         assert_eq!(lease_until(&guarded, &request.key).await, guarded.now().plus(LEASE + GRACE));
         assert_eq!(told(&executor.reserve(&request).await), "in flight", "{deadline:?}");
         // Nor does it leave no time for the completion.
-        written(executor.end(ours, completed("{}")).await);
+        written(executor.finish(ours, completed("{}")).await);
         assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
     }
 
@@ -133,7 +134,9 @@ async fn a_live_lease_outlasts_a_shorter_retention(endpoint: &str) {
     guarded.clock.advance(LEASE + GRACE - MILLISECOND);
     assert_eq!(told(&executor.reserve(&request).await), "in flight");
     assert!(!guarded.item(&request.key).await.unwrap().contains_key("expires_at"));
-    let Ended::Written { expires_at: Some(expires_at) } = executor.end(slow, completed("{}")).await else {
+    let FinishOutcome::Written { expires_at: Some(expires_at) } =
+        executor.finish(slow, completed("{}")).await
+    else {
         panic!("not written");
     };
     // Counted from completion, not from reservation.
@@ -153,13 +156,13 @@ async fn clocks_minutes_apart_lead_to_no_second_run(endpoint: &str) {
     let minutes = Duration::from_secs(5 * 60);
     for (skew, told_then) in [(Apart::Ahead(minutes), "unknown"), (Apart::Behind(minutes), "in flight")] {
         let (ours, request) = (guarded.executor(), request());
-        let theirs = Executor::with_clock(guarded.store(), operation(), Arc::new(skew.clock(guarded.now())));
+        let theirs = Executor::new(guarded.store(), operation()).world(skew.world(guarded.now()));
         let running = owned(ours.reserve(&request).await);
         assert_eq!(told(&theirs.reserve(&request).await), told_then);
         assert_ne!(told(&ours.reserve(&request).await), "owned");
 
         // The worker lives, and what it did is what counts.
-        written(ours.end(running, completed("{}")).await);
+        written(ours.finish(running, completed("{}")).await);
         assert_eq!(replayed_text(theirs.reserve(&request).await), "{}");
         assert_eq!(replayed_text(ours.reserve(&request).await), "{}");
     }
@@ -171,8 +174,8 @@ enum Apart {
 }
 
 impl Apart {
-    fn clock(&self, now: Timestamp) -> ManualClock {
-        ManualClock::at(match self {
+    fn world(&self, now: Timestamp) -> ManualWorld {
+        ManualWorld::at(match self {
             Self::Ahead(by) => now.plus(*by),
             Self::Behind(by) => now.minus(*by),
         })
@@ -191,8 +194,8 @@ async fn running_again_is_safe_as_far_as_clocks_are_apart_by_no_more_than_the_gr
         let running = owned(ours.reserve(&request).await);
         // The last moment that the handler can run.
         guarded.clock.advance(handler_takes);
-        let ahead = Arc::new(ManualClock::at(guarded.now().plus(apart)));
-        let theirs = Executor::with_clock(guarded.store(), runs_again.clone(), ahead);
+        let ahead = ManualWorld::at(guarded.now().plus(apart));
+        let theirs = Executor::new(guarded.store(), runs_again.clone()).world(ahead);
         assert_eq!(told(&theirs.reserve(&request).await), told_then, "{apart:?}");
         drop(running);
     }

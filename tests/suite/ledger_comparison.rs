@@ -11,7 +11,11 @@ use aws_sdk_dynamodb::types::{
     ProjectionType, ScalarAttributeType,
 };
 use compare::{Compared, Comparison, Failure, Reports};
-use lambda_idempotency::time::{Clock, Sleep, Timestamp};
+use futures_util::future::BoxFuture;
+use lambda_idempotency::{
+    time::Timestamp,
+    world::{SystemWorld, World},
+};
 use payments::{Ledger, Payment};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -38,17 +42,29 @@ const DAY: &str = "2026-11-20";
 /// Only a comparison that has no end takes as long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A clock on the day after, for whom every wait is over at once.
+/// A world on the day after, in which every wait is over at once.
 #[derive(Debug)]
 struct Hasty;
 
-impl Clock for Hasty {
+impl World for Hasty {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(CHARGED_AT + 1)
     }
 
-    fn sleep(&self, _: Duration) -> Sleep {
+    fn running(&self) -> Duration {
+        SystemWorld.running()
+    }
+
+    fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
+    }
+
+    fn nonce(&self) -> [u8; 16] {
+        SystemWorld.nonce()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        SystemWorld.spawn(task);
     }
 }
 
@@ -71,7 +87,7 @@ impl Ledgers {
 
     async fn compare_into(&self, reports: Reports, input: Value) -> Result<Compared, Failure> {
         let provider = payments_api::provider(&self.theirs.url);
-        let comparison = Comparison { ledger: self.ours.clone(), provider, reports, clock: Box::new(Hasty) };
+        let comparison = Comparison { ledger: self.ours.clone(), provider, reports, world: Box::new(Hasty) };
         timeout(PATIENCE, comparison.run(input)).await.expect("a comparison comes to its end")
     }
 

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::{executor::Ending, policy::LeaseOver, record::UnknownCause};
+use lambda_idempotency::{engine::Ending, operation::LeaseOver, record::UnknownCause};
 
 use crate::support::{
     clock::{STORE_TIMEOUT, in_time},
     faults::{Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, completed, operation, owned, replayed, replayed_text, request, told, written,
+        GRACE, Guarded, LEASE, body_of, completed, operation, owned, replayed, replayed_text, request, told,
+        written,
     },
     on_each_store,
 };
@@ -39,7 +40,7 @@ async fn a_reservation_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &st
     let ours = owned(executor.reserve(&request).await);
     assert_eq!((guarded.faults.sent("PutItem"), guarded.faults.left()), (2, 0));
     assert_eq!(told(&executor.reserve(&request).await), "in flight");
-    written(executor.end(ours, completed("{}")).await);
+    written(executor.finish(ours, completed("{}")).await);
     assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
 }
 
@@ -48,7 +49,7 @@ async fn a_take_over_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &str)
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let first = owned(executor.reserve(&request).await);
-    written(executor.end(first, Ending::NotExecuted).await);
+    written(executor.finish(first, Ending::NotExecuted).await);
 
     guarded.faults.script("PutItem", [Fault::Pass, Fault::DropAnswer]);
     let second = owned(executor.reserve(&request).await);
@@ -77,7 +78,7 @@ async fn an_ending_whose_answer_was_lost_is_written_once(endpoint: &str) {
         let ours = owned(executor.reserve(&request).await);
         guarded.meter.reset();
         guarded.faults.script("PutItem", [Fault::DropAnswer]);
-        written(executor.end(ours, ending).await);
+        written(executor.finish(ours, ending).await);
 
         // The second try was refused by the first: one write, and that one ours.
         let used = guarded.meter.reading().total();
@@ -95,7 +96,7 @@ async fn an_ending_whose_answer_was_lost_to_the_executor_itself_is_written_once(
         let ours = owned(executor.reserve(&request).await);
         guarded.meter.reset();
         guarded.faults.script("PutItem", [Fault::DropAnswer, Fault::DropAnswer]);
-        written(guarded.clock.passing(executor.end(ours, ending)).await);
+        written(guarded.clock.passing(executor.finish(ours, ending)).await);
 
         let used = guarded.meter.reading().total();
         assert_eq!((used.round_trips, used.write_units, used.failed_conditional_writes), (3, 0.0, 1));
@@ -118,10 +119,10 @@ async fn writes_that_arrive_twice_count_once(endpoint: &str) {
     guarded.faults.for_all("PutItem", Fault::Twice);
 
     let first = owned(executor.reserve(&request).await);
-    written(executor.end(first, Ending::NotExecuted).await);
+    written(executor.finish(first, Ending::NotExecuted).await);
     let second = owned(executor.reserve(&request).await);
     assert_eq!(second.execution().attempts(), 2);
-    written(executor.end(second, completed("{}")).await);
+    written(executor.finish(second, completed("{}")).await);
     assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
 }
 
@@ -135,7 +136,7 @@ async fn the_same_delivery_again_does_not_take_itself_for_the_owner(endpoint: &s
     let ours = owned(first.reserve(&delivery).await);
     assert_eq!(told(&again.reserve(&delivery).await), "in flight");
     assert_eq!(told(&first.reserve(&delivery).await), "in flight");
-    written(first.end(ours, completed("{}")).await);
+    written(first.finish(ours, completed("{}")).await);
     assert_eq!(replayed_text(again.reserve(&delivery).await), "{}");
 }
 
@@ -183,7 +184,7 @@ async fn a_dead_workers_reservation_that_lands_late_changes_nothing(endpoint: &s
         let ours = owned(alive.reserve(&request).await);
         let keep = match endings().into_iter().find(|(_, state)| *state == landing) {
             Some((ending, _)) => {
-                written(alive.end(ours, ending).await);
+                written(alive.finish(ours, ending).await);
                 None
             }
             None => Some(ours),
@@ -194,7 +195,7 @@ async fn a_dead_workers_reservation_that_lands_late_changes_nothing(endpoint: &s
         }
         assert_eq!(guarded.item(&request.key).await, before, "{landing}");
         if let Some(ours) = keep {
-            written(alive.end(ours, completed("{}")).await);
+            written(alive.finish(ours, completed("{}")).await);
         }
     }
 }
@@ -264,10 +265,10 @@ async fn an_answer_that_never_reached_the_caller_is_replayed(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    // The connection to the caller breaks while the ending is written: nobody looks at what `end` gives back.
+    // The connection to the caller breaks while the ending is written: nobody looks at what `finish` returns.
     drop(tokio::spawn({
         let executor = executor.clone();
-        async move { executor.end(ours, completed(r#"{"id":"pay_1"}"#)).await }
+        async move { executor.finish(ours, completed(r#"{"id":"pay_1"}"#)).await }
     }));
     // A duplicate waits for it, and is told what the caller was not.
     let reserved = in_time(async {
@@ -279,6 +280,6 @@ async fn an_answer_that_never_reached_the_caller_is_replayed(endpoint: &str) {
         }
     });
     let replay = replayed(reserved.await);
-    assert_eq!(replay.response.status, 201);
-    assert_eq!(replay.body.as_deref(), Some(&br#"{"id":"pay_1"}"#[..]));
+    assert_eq!(replay.answer.head.status(), Some(201));
+    assert_eq!(body_of(&replay).map(|body| &body[..]), Some(&br#"{"id":"pay_1"}"#[..]));
 }

@@ -1,21 +1,23 @@
 //! Endings that cannot be written: handed over, and applied under the fence that their worker was under.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use lambda_idempotency::{
-    executor::{Ended, Ending, Executor, Request},
-    queue::MemoryQueue,
-    queue::{Queue, QueueError, Sending},
-    reconcile::{AskError, Finding, Message, Question, ReconcileError, Reconciler, Reconciliation},
-    record::{Revision, UnknownCause, Verdict},
-    store::{Store, dynamodb::DynamoDbStore},
+    async_trait,
+    engine::{Ending, Executor, FinishOutcome, Request},
+    queue::{MemoryQueue, Queue, QueueError, WorkError},
+    reconcile::{Finding, Question, Reconciler, Reconciliation},
+    record::UnknownCause,
+    store::{Store, conformance::samples},
 };
+use serde_json::Value;
 
 use crate::support::{
+    BoxError,
     faults::{ANY, Fault},
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, completed, operation, owned, random, replayed, replayed_text,
-        request, told,
+        GRACE, Guarded, LEASE, RETENTION, body_of, completed, operation, owned, random, replayed,
+        replayed_text, request, told,
     },
     on_each_store,
 };
@@ -29,6 +31,7 @@ on_each_store!(
     an_ending_whose_record_was_forgotten_is_written_all_the_same,
     a_body_goes_with_its_ending_as_far_as_it_fits,
     an_ending_that_the_store_does_not_take_goes_back_to_its_queue,
+    an_ending_is_tried_again_while_there_is_time,
     an_ending_that_nobody_takes_is_said_to_be_unwritten,
     handing_over_leaves_time_for_the_answer,
 );
@@ -36,8 +39,9 @@ on_each_store!(
 /// Nobody is asked here.
 struct Nobody;
 
+#[async_trait]
 impl Reconciler for Nobody {
-    async fn ask(&self, _: &Question) -> Result<Finding, AskError> {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
         Err("nobody".into())
     }
 }
@@ -46,24 +50,22 @@ struct Lost {
     guarded: Guarded,
     queue: MemoryQueue,
     letters: MemoryQueue,
-    reconciliation: Reconciliation<DynamoDbStore>,
+    reconciliation: Reconciliation,
 }
 
 impl Lost {
     async fn on(endpoint: &str) -> Self {
         let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
         let (queue, letters) = (MemoryQueue::new(), MemoryQueue::new());
-        let reconciliation = Reconciliation::new(Arc::new(guarded.store()), letters.clone())
-            .clock(guarded.clock.clone())
+        let reconciliation = Reconciliation::new(guarded.store(), letters.clone())
+            .world(guarded.clock.clone())
             .operation(operation(), Nobody);
         Self { guarded, queue, letters, reconciliation }
     }
 
-    fn executor(&self) -> Executor<DynamoDbStore> {
+    fn executor(&self) -> Executor {
         // Without patience: one try, and then the queue.
-        self.guarded
-            .executor_of(operation().patience(Duration::ZERO))
-            .lost_endings_to(Arc::new(self.queue.clone()))
+        self.guarded.executor_of(operation().patience(Duration::ZERO)).lost_endings_to(self.queue.clone())
     }
 
     /// The store goes away between the effect and its completion.
@@ -71,19 +73,17 @@ impl Lost {
         let executor = self.executor();
         let ours = owned(executor.reserve(request).await);
         self.guarded.faults.for_all(ANY, Fault::DropRequest);
-        let ended = self.guarded.clock.passing(executor.end(ours, ending)).await;
-        assert!(matches!(ended, Ended::HandedOver), "{ended:?}");
+        let ended = self.guarded.clock.passing(executor.finish(ours, ending)).await;
+        assert!(matches!(ended, FinishOutcome::HandedOver), "{ended:?}");
         self.guarded.faults.clear();
     }
 
     /// The one message that was handed over, as the function reads it.
-    fn message(&self) -> Box<lambda_idempotency::executor::LostEnding> {
+    fn message(&self) -> String {
         let [(message, Duration::ZERO)] = &self.queue.take()[..] else { panic!("not one message") };
         assert!(message.len() < 256 * 1024, "{} bytes", message.len());
-        match serde_json::from_str(message).expect("a message") {
-            Message::Ending(lost) => lost,
-            other => panic!("{other:?}"),
-        }
+        assert_eq!(json(message)["kind"], "ending");
+        message.clone()
     }
 
     async fn told(&self, request: &Request) -> &'static str {
@@ -102,7 +102,7 @@ async fn an_ending_that_cannot_be_written_is_handed_over_and_applied(endpoint: &
         let request = request();
         lost.lose(&request, ending).await;
         assert_eq!(lost.told(&request).await, before);
-        lost.reconciliation.apply(&lost.message()).await.unwrap();
+        lost.reconciliation.receive(&lost.message()).await.unwrap();
         assert_eq!(lost.told(&request).await, after);
     }
     assert_eq!(lost.letters.take().len(), 0);
@@ -116,17 +116,21 @@ async fn an_ending_that_is_delivered_twice_late_or_too_late_changes_nothing_more
     let message = lost.message();
     lost.guarded.clock.advance(LEASE + GRACE);
     assert_eq!(lost.told(&request).await, "unknown");
-    lost.reconciliation.apply(&message).await.unwrap();
+    lost.reconciliation.receive(&message).await.unwrap();
     let written = lost.guarded.item(&request.key).await;
-    lost.reconciliation.apply(&message).await.unwrap();
+    lost.reconciliation.receive(&message).await.unwrap();
     assert_eq!(lost.guarded.item(&request.key).await, written);
 
     // Past retention the key is new, and the old ending is nobody's.
     lost.guarded.clock.advance(RETENTION * 2);
     let second = owned(lost.guarded.executor().reserve(&request).await);
-    lost.reconciliation.apply(&message).await.unwrap();
+    lost.reconciliation.receive(&message).await.unwrap();
     assert_eq!(lost.guarded.record(&request.key).await.unwrap().attempt, second.execution().attempt());
     assert_eq!(lost.guarded.state(&request).await, "in_progress");
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
 }
 
 // R12, T5
@@ -140,16 +144,20 @@ async fn an_ending_whose_record_was_settled_meanwhile_is_refused_and_a_contradic
         lost.guarded.clock.advance(LEASE + GRACE);
         let seen = lost.guarded.record(&request.key).await.unwrap();
         let now = lost.guarded.now();
-        let released = seen.settle(Verdict::NotExecuted, Revision::mint(), now, RETENTION).unwrap();
-        lost.guarded.undisturbed_store().swap(seen.revision, &released).await.unwrap();
-        lost.reconciliation.apply(&lost.message()).await.unwrap();
+        let released = samples::released(&seen, now, RETENTION);
+        lost.guarded.undisturbed_store().swap(seen.revision, &released, &[]).await.unwrap();
+        lost.reconciliation.receive(&lost.message()).await.unwrap();
         assert_eq!(lost.guarded.record(&request.key).await.unwrap(), released);
         let sent = lost.letters.take();
         assert_eq!(sent.len(), letters);
         // Whoever gets the letter can read it, and so can the function when it is sent back.
         for (letter, _) in sent {
-            let Ok(Message::Ending(ending)) = serde_json::from_str(&letter) else { panic!("{letter}") };
-            assert_eq!(ending.record_key(), Some(request.key.clone()));
+            let (read, key) = (json(&letter), request.key.partition_key());
+            assert_eq!((read["kind"].as_str(), read["key"].as_str()), (Some("ending"), Some(&*key)));
+            lost.reconciliation.receive(&letter).await.unwrap();
+            let [(again, Duration::ZERO)] = &lost.letters.take()[..] else { panic!("not one letter") };
+            assert_eq!(json(again), json(&letter), "it is escalated again as it came");
+            assert_eq!(lost.guarded.record(&request.key).await.unwrap(), released);
         }
     }
 }
@@ -163,12 +171,12 @@ async fn a_live_worker_that_executed_what_its_record_says_it_did_not_is_for_peop
         lost.guarded.clock.advance(LEASE + GRACE);
         let seen = lost.guarded.record(&request.key).await.unwrap();
         let now = lost.guarded.now();
-        let released = seen.settle(Verdict::NotExecuted, Revision::mint(), now, RETENTION).unwrap();
-        lost.guarded.undisturbed_store().swap(seen.revision, &released).await.unwrap();
-        let ended = lost.executor().end(ours, ending).await;
-        assert!(matches!(ended, Ended::Fenced), "{ended:?}");
+        let released = samples::released(&seen, now, RETENTION);
+        lost.guarded.undisturbed_store().swap(seen.revision, &released, &[]).await.unwrap();
+        let ended = lost.executor().finish(ours, ending).await;
+        assert!(matches!(ended, FinishOutcome::Fenced), "{ended:?}");
         if letters == 1 {
-            lost.reconciliation.apply(&lost.message()).await.unwrap();
+            lost.reconciliation.receive(&lost.message()).await.unwrap();
         }
         assert_eq!(lost.guarded.record(&request.key).await.unwrap(), released);
         assert_eq!((lost.queue.take().len(), lost.letters.take().len()), (0, letters));
@@ -181,11 +189,11 @@ async fn an_ending_whose_write_landed_after_all_is_known_for_what_it_is(endpoint
     let (executor, request) = (lost.executor(), request());
     let ours = owned(executor.reserve(&request).await);
     lost.guarded.faults.for_all("PutItem", Fault::DropAnswer);
-    let ended = executor.end(ours, completed("mine")).await;
-    assert!(matches!(ended, Ended::HandedOver), "{ended:?}");
+    let ended = executor.finish(ours, completed("mine")).await;
+    assert!(matches!(ended, FinishOutcome::HandedOver), "{ended:?}");
     lost.guarded.faults.clear();
     let landed = lost.guarded.item(&request.key).await;
-    lost.reconciliation.apply(&lost.message()).await.unwrap();
+    lost.reconciliation.receive(&lost.message()).await.unwrap();
     assert_eq!((lost.guarded.item(&request.key).await, lost.letters.take().len()), (landed, 0));
 }
 
@@ -195,7 +203,7 @@ async fn an_ending_whose_record_was_forgotten_is_written_all_the_same(endpoint: 
     let request = request();
     lost.lose(&request, completed("mine")).await;
     lost.guarded.delete(&request.key).await;
-    lost.reconciliation.apply(&lost.message()).await.unwrap();
+    lost.reconciliation.receive(&lost.message()).await.unwrap();
     assert_eq!(replayed_text(lost.guarded.executor().reserve(&request).await), "mine");
 }
 
@@ -205,19 +213,20 @@ async fn a_body_goes_with_its_ending_as_far_as_it_fits(endpoint: &str) {
     for (length, kept) in [(0, true), (500, true), (150_000, true), (300_000, false)] {
         let (request, body) = (request(), random(length));
         lost.lose(&request, completed(body.clone())).await;
-        lost.reconciliation.apply(&lost.message()).await.unwrap();
+        lost.reconciliation.receive(&lost.message()).await.unwrap();
         let replay = replayed(lost.guarded.executor().reserve(&request).await);
-        assert!(replay.response.status == 201 && replay.body == kept.then_some(body), "{length} bytes");
+        assert_eq!(replay.answer.head.status(), Some(201));
+        assert!(body_of(&replay) == kept.then_some(&body), "{length} bytes");
     }
     // One that has its place already does not travel.
     let (request, body) = (request(), random(300_000));
     let executor = lost.executor();
     let ours = owned(executor.reserve(&request).await);
     lost.guarded.faults.script("PutItem", [Fault::Pass, Fault::DropRequest]);
-    let ended = executor.end(ours, completed(body.clone())).await;
-    assert!(matches!(ended, Ended::HandedOver), "{ended:?}");
-    lost.reconciliation.apply(&lost.message()).await.unwrap();
-    assert!(replayed(lost.guarded.executor().reserve(&request).await).body == Some(body));
+    let ended = executor.finish(ours, completed(body.clone())).await;
+    assert!(matches!(ended, FinishOutcome::HandedOver), "{ended:?}");
+    lost.reconciliation.receive(&lost.message()).await.unwrap();
+    assert!(body_of(&replayed(lost.guarded.executor().reserve(&request).await)) == Some(&body));
 }
 
 // R41
@@ -227,51 +236,67 @@ async fn an_ending_that_the_store_does_not_take_goes_back_to_its_queue(endpoint:
     lost.lose(&request, completed("mine")).await;
     let message = lost.message();
     lost.guarded.faults.for_all(ANY, Fault::DropRequest);
-    let applied = lost.guarded.clock.passing(lost.reconciliation.apply(&message)).await;
-    assert!(matches!(applied, Err(ReconcileError::Unwritten)), "{applied:?}");
+    let applied = lost.guarded.clock.passing(lost.reconciliation.receive(&message)).await;
+    assert!(matches!(applied, Err(WorkError::Unwritten)), "{applied:?}");
     lost.guarded.faults.clear();
-    lost.reconciliation.apply(&message).await.unwrap();
+    lost.reconciliation.receive(&message).await.unwrap();
     assert_eq!(lost.told(&request).await, "replay");
+}
+
+// R41: a fault that passes costs no delivery.
+async fn an_ending_is_tried_again_while_there_is_time(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    for fault in [Fault::DropRequest, Fault::DropAnswer, Fault::Throttle, Fault::TransactionConflict] {
+        let request = request();
+        lost.lose(&request, completed("mine")).await;
+        let message = lost.message();
+        lost.guarded.faults.script(ANY, [fault.clone()]);
+        let applied = lost.guarded.clock.passing(lost.reconciliation.receive(&message)).await;
+        assert!(applied.is_ok(), "{fault:?}: {applied:?}");
+        assert_eq!((lost.told(&request).await, lost.guarded.faults.left()), ("replay", 0), "{fault:?}");
+    }
 }
 
 /// A queue that takes nothing.
 struct Closed;
 
+#[async_trait]
 impl Queue for Closed {
-    fn send<'a>(&'a self, _: &'a str, _: Duration) -> Sending<'a> {
-        Box::pin(async { Err(QueueError::new("closed")) })
+    async fn send(&self, _: &str, _: Duration) -> Result<(), QueueError> {
+        Err(QueueError::new("closed"))
     }
 }
 
 async fn an_ending_that_nobody_takes_is_said_to_be_unwritten(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
-    let executor = lost.executor().lost_endings_to(Arc::new(Closed));
+    let executor = lost.executor().lost_endings_to(Closed);
     let ours = owned(executor.reserve(&request()).await);
     lost.guarded.faults.for_all(ANY, Fault::DropRequest);
-    let ended = executor.end(ours, completed("mine")).await;
-    assert!(matches!(ended, Ended::Unwritten), "{ended:?}");
+    let ended = executor.finish(ours, completed("mine")).await;
+    assert!(matches!(ended, FinishOutcome::Unwritten), "{ended:?}");
 }
 
 /// A queue that never answers.
 struct Hanging;
 
+#[async_trait]
 impl Queue for Hanging {
-    fn send<'a>(&'a self, _: &'a str, _: Duration) -> Sending<'a> {
-        Box::pin(std::future::pending())
+    async fn send(&self, _: &str, _: Duration) -> Result<(), QueueError> {
+        std::future::pending().await
     }
 }
 
 // R41: the deadline is the process's death.
 async fn handing_over_leaves_time_for_the_answer(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
-    let executor = lost.guarded.executor().lost_endings_to(Arc::new(Hanging));
+    let executor = lost.guarded.executor().lost_endings_to(Hanging);
     let mut request = request();
     let deadline = lost.guarded.now().plus(Duration::from_secs(5));
     request.deadline = Some(deadline);
     let ours = owned(executor.reserve(&request).await);
     lost.guarded.faults.for_all(ANY, Fault::BlackHole);
     let clock = lost.guarded.clock.clone();
-    let ending = tokio::spawn(async move { executor.end(ours, completed("mine")).await });
+    let ending = tokio::spawn(async move { executor.finish(ours, completed("mine")).await });
     // Whatever it waits for, nothing is longer than what is left.
     while !ending.is_finished() {
         if clock.sleepers() > 0 {
@@ -279,6 +304,6 @@ async fn handing_over_leaves_time_for_the_answer(endpoint: &str) {
         }
         tokio::task::yield_now().await;
     }
-    assert!(matches!(ending.await.unwrap(), Ended::Unwritten));
+    assert!(matches!(ending.await.unwrap(), FinishOutcome::Unwritten));
     assert!(lost.guarded.now() < deadline, "{:?} before {deadline:?}", lost.guarded.now());
 }

@@ -8,19 +8,23 @@ use std::{
 
 use axum::{Extension, http::StatusCode, response::IntoResponse};
 use lambda_idempotency::{
-    executor::Ending,
+    async_trait,
+    engine::Ending,
     http::Outcome,
-    policy::Operation,
+    operation::Operation,
     queue::MemoryQueue,
-    reconcile::{AskError, BackOff, Finding, Question, Reconciler, Reconciliation},
+    reconcile::{Finding, Question, Reconciler, Reconciliation},
     stale::Stale,
-    store::dynamodb::DynamoDbStore,
-    time::{ManualClock, Timestamp},
+    store::{Unsettled, dynamodb::DynamoDbStore},
+    time::Timestamp,
+    time_budget::{DEFAULT_FIRST_PAUSE, DEFAULT_LONGEST_PAUSE},
+    world::ManualWorld,
 };
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use uuid::Uuid;
 
 use crate::support::{
+    BoxError,
     client::connect,
     faults::{Fault, Faults},
     guarded::{GRACE, Guarded, LEASE, owned, request},
@@ -70,8 +74,8 @@ fn expected(counts: &[(&str, u64)]) -> Counts {
 struct Counted {
     operation: String,
     faults: Faults,
-    clock: ManualClock,
-    guard: Guard<DynamoDbStore>,
+    clock: ManualWorld,
+    guard: Guard,
 }
 
 impl Counted {
@@ -81,7 +85,7 @@ impl Counted {
         let (faults, clock) = (Faults::new(), clock());
         let client = connect(endpoint).http_client(faults.clone()).max_attempts(1).client();
         let store = DynamoDbStore::from_client(client.clone(), tables::idempotency_table(&client).await);
-        let guard = guard_of(store, Operation::new(&operation).patience(Duration::ZERO)).clock(clock.clone());
+        let guard = guard_of(store, Operation::new(&operation).patience(Duration::ZERO)).world(clock.clone());
         Self { operation, faults, clock, guard }
     }
 }
@@ -187,8 +191,9 @@ async fn a_worker_given_up_for_dead_is_counted(endpoint: &str) {
 /// Answers what it was given last.
 struct Provider(Mutex<Vec<Result<Finding, &'static str>>>);
 
+#[async_trait]
 impl Reconciler for Provider {
-    async fn ask(&self, _: &Question) -> Result<Finding, AskError> {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
         Ok(self.0.lock().unwrap().pop().expect("an answer is prepared")?)
     }
 }
@@ -201,7 +206,7 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
     let (faults, clock) = (guarded.faults.clone(), guarded.clock.clone());
     let (queue, letters) = (MemoryQueue::new(), MemoryQueue::new());
     let named = || Operation::new(&operation).patience(Duration::ZERO);
-    let executor = guarded.executor_of(named()).lost_endings_to(std::sync::Arc::new(queue.clone()));
+    let executor = guarded.executor_of(named()).lost_endings_to(queue.clone());
     let request = |key: &str| {
         let mut request = request();
         let operation = lambda_idempotency::key::OperationName::parse(&operation).unwrap();
@@ -212,7 +217,7 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
     // Handed over.
     let ours = owned(executor.reserve(&request("lost")).await);
     faults.for_all("PutItem", Fault::DropRequest);
-    executor.end(ours, Ending::NotExecuted).await;
+    executor.finish(ours, Ending::NotExecuted).await;
     faults.clear();
     let mut so_far = vec![("reserve.created", 1), ("completion.handed_over", 1)];
     let met = counts(&operation);
@@ -221,11 +226,12 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
     assert_eq!(met, expected(&so_far));
 
     // Found dead, asked about, settled; another is for people.
-    let stale = Stale::new(guarded.undisturbed_store()).clock(clock.clone());
+    let stale =
+        Stale::new(guarded.undisturbed_store(), MemoryQueue::new(), MemoryQueue::new()).world(clock.clone());
     let answers = [Err("away"), Ok(Finding::NotExecuted), Err("away")].into_iter().rev().collect();
-    let reconciliation = Reconciliation::new(std::sync::Arc::new(guarded.undisturbed_store()), letters)
-        .clock(clock.clone())
-        .back_off(BackOff { most: 2, ..BackOff::default() })
+    let reconciliation = Reconciliation::new(guarded.undisturbed_store(), letters)
+        .world(clock.clone())
+        .back_off(DEFAULT_FIRST_PAUSE, DEFAULT_LONGEST_PAUSE, 2)
         .operation(named(), Provider(Mutex::new(answers)));
     for key in ["first", "second"] {
         let request = request(key);
@@ -240,9 +246,9 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
     so_far[0].1 = 3;
     so_far.extend([("zombie_key", 2), ("reconcile.scheduled", 2), ("reconcile.resolved", 1)]);
     assert_eq!(counts(&operation), expected(&so_far));
-    let once = Reconciliation::new(std::sync::Arc::new(guarded.undisturbed_store()), MemoryQueue::new())
-        .clock(clock)
-        .back_off(BackOff { most: 1, ..BackOff::default() })
+    let once = Reconciliation::new(guarded.undisturbed_store(), MemoryQueue::new())
+        .world(clock)
+        .back_off(DEFAULT_FIRST_PAUSE, DEFAULT_LONGEST_PAUSE, 1)
         .operation(named(), Provider(Mutex::new(vec![Err("away")])));
     let second = guarded.undisturbed_store().due(Timestamp::MAX, 100).await.unwrap().remove(0);
     once.ask(&second).await.unwrap();

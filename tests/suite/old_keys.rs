@@ -9,12 +9,12 @@ use axum::{Router, body::Body, http::Request};
 use lambda_idempotency::{
     http::{IDEMPOTENCY_TIMESTAMP, Idempotency, Profile},
     key::RecordKey,
-    key_age::KeyTime,
-    policy::Operation,
-    record::CLOCK_SKEW,
-    signature::Secrets,
+    key::age::KeyTime,
+    key::signature::Secrets,
+    operation::Operation,
     store::memory::MemoryStore,
     time::Timestamp,
+    time_budget::CLOCK_SKEW,
 };
 use uuid::Uuid;
 
@@ -48,7 +48,7 @@ fn counting(guarded: &Guarded, operation: Operation) -> (Router, Counter) {
     let runs = Counter::default();
     let counter = runs.clone();
     let guard = Idempotency::new(guarded.store(), operation).tenant(caller as Resolver);
-    let app = api(guard.clock(guarded.clock.clone()), move |_, _| {
+    let app = api(guard.world(guarded.clock.clone()), move |_, _| {
         let run = counter.add();
         async move { format!("run {run}") }
     });
@@ -257,7 +257,7 @@ async fn each_profile_has_its_word_for_a_key_that_is_too_old() {
     ] {
         let operation = Operation::new(PAY).refuse_older_than(HOUR, KeyTime::UuidV7);
         let guard = Idempotency::new(guarded.store(), operation).tenant(caller as Resolver);
-        let app = api(guard.clock(guarded.clock.clone()).profile(profile), |_, _| async {});
+        let app = api(guard.world(guarded.clock.clone()).profile(profile), |_, _| async {});
         let refused = send(&app, request()).await;
         refused.assert_problem(400, "key-too-old");
         assert_eq!(refused.json()["code"], code);

@@ -1,11 +1,9 @@
 //! The contract profiles, and the problem documents that they speak.
 
-use std::sync::Arc;
-
 use axum::{Router, http::StatusCode};
 use lambda_idempotency::{
     http::{Outcome, ProblemType, Profile},
-    policy::{Operation, ServerErrors},
+    operation::{Operation, ServerErrors},
     record::{Record, State},
     store::{Store, memory::MemoryStore},
 };
@@ -24,7 +22,7 @@ on_each_store!(
 );
 
 /// Answers with the status that the request asks for, and counts.
-fn echo<S: Store>(guard: Guard<S>) -> (Router, Counter) {
+fn echo(guard: Guard) -> (Router, Counter) {
     let runs = Counter::default();
     let counter = runs.clone();
     let app = api(guard, move |parts, _| {
@@ -85,7 +83,7 @@ async fn another_request_under_the_same_key_is_a_mismatch_in_every_state(endpoin
         }
         // A pending operation is accepted and not begun; its record is written here as a front would.
         let pending = pending(&store, &key("in_progress"), &key("pending")).await;
-        store.insert(&pending).await.unwrap();
+        store.insert(&pending, &[]).await.unwrap();
         send(&app, pay_other(&key("pending"))).await.assert_problem(mismatch, "key-reused");
         assert_eq!(runs.count(), 4);
         gate.open();
@@ -205,7 +203,7 @@ async fn every_status_of_a_profile_can_be_replaced() {
 #[tokio::test]
 async fn a_problem_document_says_what_rfc_9457_asks_for_and_links_to_the_documentation() {
     let documented = Profile::ietf_draft().documentation("https://api.example.com/idempotency");
-    let (app, _) = echo(guard(Arc::new(MemoryStore::new())).profile(documented));
+    let (app, _) = echo(guard(MemoryStore::new()).profile(documented));
     send(&app, pay("order-1")).await;
     let unknown = order("order-2").header("x-status", "500").body("{}".into()).unwrap();
     send(&app, unknown).await;

@@ -1,18 +1,19 @@
 //! What is kept of an answer, and what a replay shows of it.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
     response::IntoResponse,
 };
 use lambda_idempotency::{
-    executor::Execution,
+    engine::Execution,
     http::{Idempotency, SAFE_HEADERS},
-    policy::Operation,
-    record::CLOCK_SKEW,
+    operation::Operation,
     store::memory::MemoryStore,
-    time::{Clock, Timestamp},
+    time::Timestamp,
+    time_budget::CLOCK_SKEW,
+    world::World,
 };
 
 use crate::support::{
@@ -156,7 +157,7 @@ async fn an_answer_past_its_time_is_gone_and_the_key_runs_again(endpoint: &str) 
     let runs = Counter::default();
     let counter = runs.clone();
     let operation = Operation::new(PAY).retain(retain);
-    let app = api(guard_of(store, operation).clock(clock.clone()), move |_, _| {
+    let app = api(guard_of(store, operation).world(clock.clone()), move |_, _| {
         let run = counter.add();
         async move { format!("run {run}") }
     });
@@ -180,7 +181,7 @@ async fn an_answer_past_its_time_is_gone_and_the_key_runs_again(endpoint: &str) 
 #[tokio::test]
 async fn an_attempt_that_follows_hands_on_the_same_downstream_key() {
     use lambda_idempotency::http::Outcome;
-    let store = Arc::new(MemoryStore::new());
+    let store = MemoryStore::new();
     let app = api(guard(store.clone()), |parts, _| async move {
         let execution: &Execution = execution(&parts);
         let outcome = if execution.attempts() == 1 { Outcome::NotExecuted } else { Outcome::Completed };

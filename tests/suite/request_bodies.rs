@@ -1,7 +1,5 @@
 //! Request bodies: what counts of them, and what is too much.
 
-use std::sync::Arc;
-
 use axum::{
     Json, Router,
     body::{Body, Bytes},
@@ -10,11 +8,8 @@ use axum::{
 };
 use futures_util::{StreamExt, stream};
 use lambda_idempotency::{
-    executor::Execution,
-    fingerprint::FingerprintRule,
-    http::IDEMPOTENCY_KEY,
-    policy::Operation,
-    store::{Store, memory::MemoryStore},
+    engine::Execution, fingerprint::FingerprintRule, http::IDEMPOTENCY_KEY, operation::Operation,
+    store::memory::MemoryStore,
 };
 use serde_json::Value;
 use tower::{Layer, ServiceBuilder, service_fn};
@@ -36,7 +31,7 @@ fn body(key: &str, body: impl Into<Body>) -> Request<Body> {
     order(key).body(body.into()).unwrap()
 }
 
-fn counted<S: Store>(guard: Guard<S>) -> (Router, Counter) {
+fn counted(guard: Guard) -> (Router, Counter) {
     let runs = Counter::default();
     let counter = runs.clone();
     let app = api(guard, move |_, body: Bytes| {
@@ -119,7 +114,7 @@ async fn a_deep_body_is_taken_and_told_from_another() {
 // T25, R13
 #[tokio::test]
 async fn a_body_that_claims_json_and_is_not_is_refused_by_the_handler_and_that_is_kept() {
-    let store = Arc::new(MemoryStore::new());
+    let store = MemoryStore::new();
     let handler = |_: Execution, Json(order): Json<Value>| async move { order.to_string() };
     let app = Router::new().route("/payments", post(handler).layer(guard(store.clone())));
     let first = send(&app, body("order-1", "{nonsense")).await;
@@ -132,7 +127,7 @@ async fn a_body_that_claims_json_and_is_not_is_refused_by_the_handler_and_that_i
 // R16
 #[tokio::test]
 async fn a_body_of_1_mb_or_6_mb_is_taken_and_a_longer_one_is_refused_before_anything_is_done() {
-    let store = Arc::new(MemoryStore::new());
+    let store = MemoryStore::new();
     let (app, runs) = counted(guard(store.clone()));
     for length in [1024 * 1024, LONGEST] {
         let key = format!("of-{length}");
@@ -153,7 +148,7 @@ async fn a_body_of_1_mb_or_6_mb_is_taken_and_a_longer_one_is_refused_before_anyt
 // R15
 #[tokio::test]
 async fn a_body_that_breaks_off_is_refused_before_anything_is_done() {
-    let store = Arc::new(MemoryStore::new());
+    let store = MemoryStore::new();
     let (app, runs) = counted(guard(store.clone()));
     let half = stream::iter([Ok(Bytes::from_static(b"{"))]);
     let broken = half.chain(stream::iter([Err(std::io::Error::other("the client has gone"))]));

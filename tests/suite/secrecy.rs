@@ -1,17 +1,18 @@
 //! Nothing that belongs to a caller is logged: every line is searched, after everything that can go wrong has.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use axum::{Router, http::StatusCode};
 use bytes::Bytes;
 use lambda_idempotency::{
-    executor::{Ending, Executor, Request, Reserved},
+    engine::{Ending, Executor, Request, ReserveOutcome},
     fingerprint::{Content, FingerprintRule, Fingerprints},
     key::RecordKey,
-    policy::Operation,
+    operation::Operation,
+    record::Answer,
     store::{Store, dynamodb::DynamoDbStore, memory::MemoryStore},
-    time::{Clock, ManualClock},
+    world::{ManualWorld, World},
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -84,7 +85,7 @@ impl Secrets {
 struct Guarded {
     app: Router,
     faults: Faults,
-    clock: ManualClock,
+    clock: ManualWorld,
     gate: Gate,
     client: aws_sdk_dynamodb::Client,
     table: String,
@@ -98,7 +99,7 @@ impl Guarded {
         let operation = Operation::new(PAY).patience(Duration::ZERO);
         let store = DynamoDbStore::from_client(faulty, table.clone());
         let (network, held) = (faults.clone(), gate.clone());
-        let app = api(guard_of(store, operation).clock(clock.clone()), move |parts, body: Bytes| {
+        let app = api(guard_of(store, operation).world(clock.clone()), move |parts, body: Bytes| {
             let (network, held) = (network.clone(), held.clone());
             async move {
                 let key = parts.headers["idempotency-key"].to_str().unwrap().to_owned();
@@ -210,8 +211,8 @@ async fn the_payments_function_logs_nothing_that_belongs_to_a_caller(endpoint: &
 #[tokio::test]
 async fn what_is_printed_for_debugging_shows_nothing_that_belongs_to_a_caller() {
     let secrets = Secrets::new();
-    let (store, clock) = (Arc::new(MemoryStore::new()), clock());
-    let executor = Executor::with_clock(store.clone(), Operation::new(PAY), Arc::new(clock.clone()));
+    let (store, clock) = (MemoryStore::new(), clock());
+    let executor = Executor::new(store.clone(), Operation::new(PAY)).world(clock.clone());
     let order = secrets.order(1);
     let content = Content { target: "POST /payments", json: true, body: order.as_bytes() };
     let request = Request {
@@ -221,15 +222,12 @@ async fn what_is_printed_for_debugging_shows_nothing_that_belongs_to_a_caller() 
     };
     let mut printed = vec![format!("{request:?} {:?}", request.key.tenant())];
 
-    let Reserved::Owned(owned) = executor.reserve(&request).await else { panic!("not reserved") };
+    let ReserveOutcome::Owned(owned) = executor.reserve(&request).await else { panic!("not reserved") };
     printed.push(format!("{:?} {owned:?} {:?}", owned.execution(), owned.execution().idempotency_key()));
-    let ending = Ending::Completed {
-        status: 201,
-        headers: vec![("location".to_owned(), "/payments/1".to_owned())],
-        body: order.into(),
-    };
+    let headers = vec![("location".to_owned(), "/payments/1".to_owned())];
+    let ending = Ending::Completed(Answer::http(201, headers, order));
     printed.push(format!("{ending:?}"));
-    printed.push(format!("{:?}", executor.end(owned, ending).await));
+    printed.push(format!("{:?}", executor.finish(owned, ending).await));
     printed.push(format!("{:?}", store.load(&request.key).await.unwrap()));
     let replay = executor.reserve(&request).await;
     printed.push(format!("{replay:?}"));

@@ -1,25 +1,32 @@
 //! Records whose worker died: found by the stream, by a check, by a sweep.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
+use axum::http::StatusCode;
+use lambda_http::Context;
 use lambda_idempotency::{
-    executor::{Ending, Request},
+    engine::{Ending, Request},
+    fingerprint::{Content, FingerprintRule, Fingerprints},
+    http::{ProblemType, Profile, operation_status},
     key::RecordKey,
-    policy::LeaseOver,
+    operation::LeaseOver,
     queue::MemoryQueue,
-    record::{Record, Revision, State, UnknownCause},
-    stale::{Check, Looked, Stale, Sweep, SweepProgress},
-    store::{Put, Store, dynamodb::DynamoDbStore},
-    time::{Clock, Timestamp},
+    record::{Head, State, UnknownCause},
+    stale::{CheckOutcome, Stale},
+    store::{Store, Unsettled, WriteOutcome, conformance::samples},
+    time::Timestamp,
+    world::World,
 };
 use serde_json::{Value, json, value::RawValue};
-use stale::Function;
+use uuid::Uuid;
 
 use crate::support::{
     guarded::{
         BODY, GRACE, Guarded, Item, LEASE, completed, fingerprints, operation, owned, random, replayed,
         request, told, written,
     },
+    http,
+    logs::Logs,
     on_each_store,
 };
 
@@ -43,20 +50,18 @@ struct Found {
     guarded: Guarded,
     checks: MemoryQueue,
     dead_letters: MemoryQueue,
-    function: Function<DynamoDbStore>,
+    stale: Stale,
 }
 
 impl Found {
     async fn on(endpoint: &str) -> Self {
         let guarded = Guarded::on(endpoint).await;
         let (checks, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
-        let stale = Stale::new(guarded.undisturbed_store()).pending_bound(BOUND).clock(guarded.clock.clone());
-        let function = Function {
-            stale,
-            checks: Arc::new(checks.clone()),
-            dead_letters: Arc::new(dead_letters.clone()),
-        };
-        Self { guarded, checks, dead_letters, function }
+        let stale = Stale::new(guarded.undisturbed_store(), checks.clone(), dead_letters.clone())
+            .pending_bound(BOUND)
+            .sweep_units_per_second(1e9)
+            .world(guarded.clock.clone());
+        Self { guarded, checks, dead_letters, stale }
     }
 
     /// A worker that reserved and was never heard of again.
@@ -66,25 +71,36 @@ impl Found {
         request
     }
 
-    async fn look(&self, key: &RecordKey) -> Looked {
-        self.function.stale.check(key).await.expect("the store answers")
+    async fn look(&self, key: &RecordKey) -> CheckOutcome {
+        self.stale.check(key).await.expect("the store answers")
     }
 
-    async fn receive(&self, check: &Check) {
-        let body = serde_json::to_string(check).unwrap();
-        let until = self.guarded.now().plus(BOUND);
-        self.function.check_one(&body, &Sweep::default(), until).await.expect("the message is worked on");
+    /// Delivers a message as Lambda does. It must be worked on.
+    async fn receive(&self, check: &Value) {
+        let message = json!({ "eventSource": "aws:sqs", "messageId": "1", "body": check.to_string() });
+        assert_eq!(self.deliver(json!({ "Records": [message] })).await, [""; 0]);
+    }
+
+    /// Delivers a batch of the stream as Lambda does, and gives what is to be delivered again.
+    async fn stream(&self, batch: &[Box<RawValue>]) -> Vec<String> {
+        self.deliver(json!({ "Records": batch })).await
+    }
+
+    async fn deliver(&self, event: Value) -> Vec<String> {
+        let event = serde_json::from_value(event).expect("an event");
+        let failures = stale::handle(&self.stale, event, &Context::default()).await.expect("an answer");
+        failures.identifiers().into_iter().map(str::to_owned).collect()
     }
 
     /// The one check that was sent, and its delay.
-    fn check(&self) -> (Check, Duration) {
+    fn check(&self) -> (Value, Duration) {
         let [(message, delay)] = &self.checks.take()[..] else { panic!("not one message") };
         (serde_json::from_str(message).expect("a check"), *delay)
     }
 }
 
-fn check_of(request: &Request, look_at: Timestamp) -> Check {
-    Check::Check { key: request.key.partition_key(), look_at: look_at.as_millis() }
+fn check_of(request: &Request, look_at: Timestamp) -> Value {
+    json!({ "kind": "check", "key": request.key.partition_key(), "look_at": look_at.as_millis() })
 }
 
 // R19, T7
@@ -93,9 +109,9 @@ async fn a_worker_that_died_is_given_up_when_its_lease_is_over_and_not_before(en
     let request = found.dead().await;
     let over = found.guarded.now().plus(LEASE + GRACE);
     found.guarded.clock.advance(LEASE + GRACE - Duration::from_millis(1));
-    assert_eq!(found.look(&request.key).await, Looked::Live(over));
+    assert_eq!(found.look(&request.key).await, CheckOutcome::Live(over));
     found.guarded.clock.advance(Duration::from_millis(1));
-    assert_eq!(found.look(&request.key).await, Looked::GivenUp);
+    assert_eq!(found.look(&request.key).await, CheckOutcome::GivenUp);
     assert_eq!(found.guarded.state(&request).await, "unknown");
     assert_eq!(told(&found.guarded.executor().reserve(&request).await), "unknown");
 }
@@ -119,7 +135,7 @@ async fn a_check_that_comes_early_late_or_twice_changes_nothing_more(endpoint: &
     found.receive(&check_of(&request, over)).await;
     assert_eq!(found.guarded.item(&request.key).await, given_up);
     assert_eq!((found.guarded.state(&request).await, found.checks.take().len()), ("unknown", 0));
-    assert_eq!(found.look(&self::request().key).await, Looked::Gone);
+    assert_eq!(found.look(&self::request().key).await, CheckOutcome::Gone);
 }
 
 // T4: the write was on its way when its worker died; the stream tells of it whenever it lands.
@@ -127,17 +143,12 @@ async fn a_record_that_lands_late_is_given_up_too(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let store = found.guarded.undisturbed_store();
     let late = request();
-    let bid = lambda_idempotency::record::Bid {
-        key: late.key.clone(),
-        fingerprints: fingerprints(BODY),
-        attempt: lambda_idempotency::record::AttemptId::mint(),
-        lease_until: found.guarded.now().plus(LEASE),
-    };
-    let record = Record::reserve(&bid, Revision::mint(), found.guarded.now());
+    let now = found.guarded.now();
+    let record = samples::in_progress(late.key.clone(), fingerprints(BODY), now, now.plus(LEASE));
     found.guarded.clock.advance(LEASE * 10);
-    assert_eq!(store.insert(&record).await.unwrap(), Put::Written);
+    assert_eq!(store.insert(&record, &[]).await.unwrap(), WriteOutcome::Written);
     let batch = [change(found.guarded.item(&late.key).await.unwrap(), 1)];
-    assert_eq!(found.function.stream(&batch).await.identifiers(), [""; 0]);
+    assert_eq!(found.stream(&batch).await, [""; 0]);
     let (check, delay) = found.check();
     assert_eq!(delay, Duration::ZERO);
     found.receive(&check).await;
@@ -152,36 +163,52 @@ async fn completion_and_check_at_one_moment_end_in_one_state(endpoint: &str) {
         let executor = found.guarded.executor();
         let ours = owned(executor.reserve(&request).await);
         found.guarded.clock.advance(LEASE + GRACE);
-        let (_, ended) = tokio::join!(found.look(&request.key), executor.end(ours, completed("{}")));
+        let (_, ended) = tokio::join!(found.look(&request.key), executor.finish(ours, completed("{}")));
         // Whoever is first: the worker's own word is the truth, before the check and after it.
         written(ended);
         assert_eq!(found.guarded.state(&request).await, "completed");
-        assert_eq!(found.look(&request.key).await, Looked::Settled);
+        assert_eq!(found.look(&request.key).await, CheckOutcome::Settled);
     }
 }
 
 // R20
 async fn abandoned_work_ends_with_408_and_is_replayed(endpoint: &str) {
     let found = Found::on(endpoint).await;
-    let request = request();
-    let bid = lambda_idempotency::record::Bid {
-        key: request.key.clone(),
-        fingerprints: request.fingerprints.clone(),
-        attempt: lambda_idempotency::record::AttemptId::mint(),
-        lease_until: found.guarded.now(),
-    };
-    let pending = Record::accept(&bid, Revision::mint(), found.guarded.now());
-    assert_eq!(found.guarded.undisturbed_store().insert(&pending).await.unwrap(), Put::Written);
+    let key = http::record_key(http::TENANT, http::PAY, "order-1");
+    // As the guard understands the order below.
+    let content = Content { target: "POST /payments?", json: true, body: BODY.as_bytes() };
+    let fingerprints = Fingerprints::of(http::PAY, &content, &FingerprintRule::new(), &[]);
+    let request = Request { key, fingerprints, ..request() };
+    let pending = samples::pending(request.key.clone(), request.fingerprints.clone(), found.guarded.now());
+    let store = found.guarded.undisturbed_store();
+    assert_eq!(store.insert(&pending, &[]).await.unwrap(), WriteOutcome::Written);
     let batch = [change(found.guarded.item(&request.key).await.unwrap(), 1)];
-    found.function.stream(&batch).await;
+    found.stream(&batch).await;
     assert_eq!(found.check().1, BOUND);
-    assert_eq!(found.look(&request.key).await, Looked::Live(found.guarded.now().plus(BOUND)));
+    assert_eq!(found.look(&request.key).await, CheckOutcome::Live(found.guarded.now().plus(BOUND)));
     found.guarded.clock.advance(BOUND);
-    assert_eq!(found.look(&request.key).await, Looked::Abandoned);
+    assert_eq!(found.look(&request.key).await, CheckOutcome::Abandoned);
     let replay = replayed(found.guarded.executor().reserve(&request).await);
-    let problem: Value = serde_json::from_slice(&replay.body.unwrap()).unwrap();
-    assert_eq!((replay.response.status, &problem["status"]), (408, &json!(408)));
-    assert_eq!(problem["type"], "urn:lambda-idempotency:operation-abandoned");
+    assert_eq!(replay.answer.head, Head::Abandoned);
+
+    // Each profile says it in its own words.
+    let runs = http::Counter::default();
+    let elsewhere = Profile::acp().status(ProblemType::Abandoned, StatusCode::GONE);
+    for (profile, status) in [(Profile::ietf_draft(), 408), (Profile::stripe(), 408), (elsewhere, 410)] {
+        let shown = operation_status(&store, &request.key, found.guarded.now(), &profile).await;
+        let guard = http::guard(store.clone()).profile(profile).world(found.guarded.clock.clone());
+        let counter = runs.clone();
+        let app = http::api(guard, move |_, _| {
+            counter.add();
+            async {}
+        });
+        let order = http::order("order-1").body(BODY.into()).unwrap();
+        let replay = http::send(&app, order).await;
+        replay.assert_problem(status, "operation-abandoned");
+        assert!(replay.replayed());
+        assert_eq!((&replay.json()["status"], runs.count()), (&json!(status), 0));
+        assert_eq!(http::Answer::of(shown).await.json()["responseStatus"], json!(status));
+    }
 }
 
 // R11
@@ -189,7 +216,7 @@ async fn an_operation_that_may_run_again_runs_again_after_the_check(endpoint: &s
     let found = Found::on(endpoint).await;
     let request = found.dead().await;
     found.guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(found.look(&request.key).await, Looked::GivenUp);
+    assert_eq!(found.look(&request.key).await, CheckOutcome::GivenUp);
     let again = found.guarded.executor_of(operation().when_lease_over(LeaseOver::RunAgain));
     let second = owned(again.reserve(&request).await);
     assert_eq!(second.execution().attempts(), 2);
@@ -204,15 +231,15 @@ async fn a_batch_of_the_stream_leaves_a_check_for_what_it_does_not_end(endpoint:
         let request = request();
         let ours = owned(executor.reserve(&request).await);
         batch.push(change(found.guarded.item(&request.key).await.unwrap(), 2 * number));
-        written(executor.end(ours, completed("{}")).await);
+        written(executor.finish(ours, completed("{}")).await);
         batch.push(change(found.guarded.item(&request.key).await.unwrap(), 2 * number + 1));
     }
-    assert_eq!(found.function.stream(&batch).await.identifiers(), [""; 0]);
+    assert_eq!(found.stream(&batch).await, [""; 0]);
     assert_eq!(found.checks.take().len(), 0, "healthy operations cost nothing");
 
     let dead = found.dead().await;
     batch.insert(7, change(found.guarded.item(&dead.key).await.unwrap(), 100));
-    found.function.stream(&batch).await;
+    found.stream(&batch).await;
     let over = found.guarded.now().plus(LEASE + GRACE);
     assert_eq!(found.check(), (check_of(&dead, over), LEASE + GRACE));
 }
@@ -224,8 +251,8 @@ async fn a_poison_record_goes_to_the_dead_letters_and_the_rest_goes_on(endpoint:
     let whole = found.guarded.item(&dead.key).await.unwrap();
     let mut poison = whole.clone();
     poison.remove("lease_until");
-    let failures = found.function.stream(&[change(poison, 1), change(whole, 2)]).await;
-    assert_eq!(failures.identifiers(), [""; 0]);
+    let failures = found.stream(&[change(poison, 1), change(whole, 2)]).await;
+    assert_eq!(failures, [""; 0]);
     assert_eq!(found.check().0, check_of(&dead, found.guarded.now().plus(LEASE + GRACE)));
     let letters = found.dead_letters.take();
     let letter: Value = serde_json::from_str(&letters[0].0).unwrap();
@@ -242,24 +269,29 @@ async fn a_sweep_finds_what_the_stream_did_not_and_goes_on_where_it_stopped(endp
         dead.push(found.dead().await);
         let request = request();
         let ours = owned(executor.reserve(&request).await);
-        written(executor.end(ours, completed(random(20_000))).await);
+        written(executor.finish(ours, completed(random(20_000))).await);
     }
     found.guarded.clock.advance(LEASE + GRACE);
     let live = found.dead().await;
-    let sweep = Sweep { segments: 3, units_per_second: 1e9 };
-    let mut progress = SweepProgress::default();
     // Without time nothing is done, and nothing lost.
-    found.function.stale.sweep(&sweep, &mut progress, found.guarded.now(), |_, _| ()).await.unwrap();
-    assert!(!progress.is_done() && progress.scanned == 0);
-    // What a message carries is enough to go on with.
-    let message = serde_json::to_string(&Check::Sweep { progress }).unwrap();
-    let Check::Sweep { mut progress } = serde_json::from_str(&message).unwrap() else { panic!("{message}") };
-    let mut steps = 0;
-    let until = found.guarded.now().plus(BOUND);
-    found.function.stale.sweep(&sweep, &mut progress, until, |_, _| steps += 1).await.unwrap();
-    assert!(progress.is_done() && steps > 0);
-    assert_eq!((progress.given_up, progress.abandoned, progress.unreadable), (5, 0, 0));
-    assert_eq!(progress.scanned, 5 + 5 + 5 + 1, "records, and bodies beside them");
+    found.stale.sweep(Duration::ZERO).await.unwrap();
+    // What the message carries is enough to go on with. It counts on from what it is told: here from a number by which
+    // the line in the log is known.
+    let (mut message, delay) = found.check();
+    assert_eq!((&message["kind"], delay), (&json!("sweep"), Duration::ZERO));
+    assert_eq!(message["progress"]["segments"], json!(["begin", "begin", "begin", "begin"]));
+    assert_eq!(message["progress"]["scanned"], json!(0));
+    let (logs, so_far) = (Logs::capture(), u64::from(Uuid::new_v4().as_fields().0) + 1_000_000);
+    message["progress"]["scanned"] = json!(so_far);
+    found.receive(&message).await;
+    assert_eq!(found.checks.take().len(), 0, "it is done");
+    let scanned = so_far + 5 + 5 + 5 + 1;
+    let lines = logs.lines_with(&format!("\"scanned\":{scanned},"));
+    let [line] = &lines[..] else { panic!("records, and bodies beside them: {lines:?}") };
+    let swept: Value = serde_json::from_str(&line.text).unwrap();
+    let count = |name: &str| swept["fields"][name].as_u64();
+    assert_eq!(count("done"), count("segments"));
+    assert_eq!((count("given_up"), count("abandoned"), count("unreadable")), (Some(5), Some(0), Some(0)));
     for request in dead {
         assert_eq!(found.guarded.state(&request).await, "unknown");
     }
@@ -272,16 +304,14 @@ async fn a_sweep_brings_unknown_outcomes_into_the_index_that_are_not_in_it(endpo
     let found = Found::on(endpoint).await;
     let (executor, request) = (found.guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    written(executor.end(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(executor.finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     let mut item = found.guarded.item(&request.key).await.unwrap();
     item.remove("reconcile_shard");
     item.remove("asked");
     found.guarded.write_raw(item).await;
     let store = found.guarded.undisturbed_store();
     assert_eq!(store.due(found.guarded.now(), 100).await.unwrap(), []);
-    let mut progress = SweepProgress::default();
-    let (sweep, until) = (Sweep::default(), found.guarded.now().plus(BOUND));
-    found.function.stale.sweep(&sweep, &mut progress, until, |_, _| ()).await.unwrap();
+    found.stale.sweep(BOUND).await.unwrap();
     assert_eq!(store.due(found.guarded.now(), 100).await.unwrap(), std::slice::from_ref(&request.key));
     assert_eq!(found.guarded.state(&request).await, "unknown");
 }
@@ -293,10 +323,16 @@ async fn one_unreadable_record_does_not_stop_a_sweep(endpoint: &str) {
     item.remove("attempt");
     found.guarded.write_raw(item).await;
     found.guarded.clock.advance(LEASE + GRACE);
-    let mut progress = SweepProgress::default();
-    let (sweep, until) = (Sweep::default(), found.guarded.now().plus(BOUND));
-    found.function.stale.sweep(&sweep, &mut progress, until, |_, _| ()).await.unwrap();
-    assert_eq!((progress.given_up, progress.unreadable), (1, 1));
+    let (logs, so_far) = (Logs::capture(), u64::from(Uuid::new_v4().as_fields().0) + 1_000_000);
+    found.stale.sweep(Duration::ZERO).await.unwrap();
+    let (mut message, _) = found.check();
+    message["progress"]["scanned"] = json!(so_far);
+    found.receive(&message).await;
+    let lines = logs.lines_with(&format!("\"scanned\":{},", so_far + 2));
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    let swept: Value = serde_json::from_str(&line.text).unwrap();
+    let count = |name: &str| swept["fields"][name].as_u64();
+    assert_eq!((count("given_up"), count("unreadable")), (Some(1), Some(1)));
     let State::Unknown { since, .. } = found.guarded.record(&dead.key).await.unwrap().state else {
         panic!("not unknown")
     };

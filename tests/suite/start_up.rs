@@ -8,7 +8,10 @@ use aws_sdk_dynamodb::{
     config::{Builder, ProvideCredentials},
     types::{AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType},
 };
-use lambda_idempotency::store::dynamodb::{ConfigError, DynamoDbStore, TABLE_VARIABLE};
+use lambda_idempotency::{
+    config::{ConfigError, TABLE_VARIABLE},
+    store::dynamodb::DynamoDbStore,
+};
 
 use crate::support::{
     client::connect,

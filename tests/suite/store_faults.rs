@@ -1,13 +1,14 @@
 //! The store slow, failing, refusing or gone: nothing runs unreserved, and nothing that ran is forgotten.
 
-use std::{net::TcpListener, sync::Arc, time::Duration};
+use std::{net::TcpListener, time::Duration};
 
 use aws_sdk_dynamodb::{
     Client,
     config::{Builder, timeout::TimeoutConfig},
 };
 use lambda_idempotency::{
-    executor::{Ended, Ending, Executor},
+    engine::{Ending, Executor, FinishOutcome},
+    operation::WhileInFlight,
     store::dynamodb::DynamoDbStore,
 };
 
@@ -17,8 +18,8 @@ use crate::support::{
     embedded,
     faults::{ANY, Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, completed, operation, owned, random, replayed, replayed_text, request, told,
-        written,
+        GRACE, Guarded, LEASE, body_of, completed, operation, owned, random, replayed, replayed_text,
+        request, told, written,
     },
     on_each_store,
 };
@@ -27,6 +28,7 @@ on_each_store!(
     a_reservation_that_the_store_does_not_take_runs_nothing,
     the_breaker_opens_after_five_failures_and_closes_when_the_store_is_back,
     a_reservation_that_meets_a_transaction_is_in_flight,
+    a_reservation_that_waits_waits_for_a_transaction_too,
     a_completion_that_meets_a_transaction_is_written_after_it,
     a_completion_waits_for_a_store_that_comes_back,
     a_completion_of_a_store_that_stays_away_ends_as_unknown_and_never_runs_again,
@@ -83,7 +85,7 @@ async fn a_store_that_never_answers_is_given_up_by_the_executor_itself() {
     let config = connect(embedded::endpoint()).http_client(guarded.faults.clone()).sdk_config();
     let patient = Builder::from(&config).timeout_config(TimeoutConfig::disabled()).build();
     let store = DynamoDbStore::from_client(Client::from_conf(patient), guarded.table.as_str());
-    let executor = Executor::with_clock(store, operation(), Arc::new(guarded.clock.clone()));
+    let executor = Executor::new(store, operation()).world(guarded.clock.clone());
     let (late, request) = (Late::hanging(), request());
     guarded.faults.script("PutItem", [late.fault()]);
     let waiting = executor.reserve(&request);
@@ -136,11 +138,27 @@ async fn a_reservation_that_meets_a_transaction_is_in_flight(endpoint: &str) {
         assert_eq!(told(&executor.reserve(&request).await), "in flight");
     }
     let first = owned(executor.reserve(&request).await);
-    written(executor.end(first, Ending::NotExecuted).await);
+    written(executor.finish(first, Ending::NotExecuted).await);
     // Not a second run either where the conflict meets the take-over.
     guarded.faults.script("PutItem", [Fault::Pass, Fault::TransactionConflict]);
     assert_eq!(told(&executor.reserve(&request).await), "in flight");
     assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("failed_retryable", 0));
+}
+
+// T9, R9
+async fn a_reservation_that_waits_waits_for_a_transaction_too(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let waiting = operation().while_in_flight(WhileInFlight::Wait(Duration::from_secs(5)));
+    let (executor, request) = (guarded.executor_of(waiting), request());
+    guarded.faults.script("PutItem", [Fault::TransactionConflict, Fault::TransactionConflict]);
+    let reserved = guarded.clock.passing(executor.reserve(&request)).await;
+    assert_eq!((told(&reserved), guarded.faults.left()), ("owned", 0));
+    // And no longer than it waits for anything.
+    guarded.faults.for_all("PutItem", Fault::TransactionConflict);
+    let (another, began_at) = (self::request(), guarded.now());
+    let reserved = guarded.clock.passing(executor.reserve(&another)).await;
+    assert_eq!(told(&reserved), "in flight");
+    assert!(guarded.now().since(began_at) <= Duration::from_secs(6));
 }
 
 // T9
@@ -149,7 +167,7 @@ async fn a_completion_that_meets_a_transaction_is_written_after_it(endpoint: &st
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
     guarded.faults.script("PutItem", vec![Fault::TransactionConflict; 4]);
-    written(guarded.clock.passing(executor.end(ours, completed("{}"))).await);
+    written(guarded.clock.passing(executor.finish(ours, completed("{}"))).await);
     assert_eq!((guarded.faults.sent("PutItem"), guarded.faults.left()), (2, 0));
     assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
 }
@@ -170,7 +188,7 @@ async fn a_completion_waits_for_a_store_that_comes_back(endpoint: &str) {
             guarded.faults.clear();
             guarded.clock.advance(Duration::from_millis(50));
         };
-        let (ended, ()) = tokio::join!(executor.end(ours, completed("{}")), back);
+        let (ended, ()) = tokio::join!(executor.finish(ours, completed("{}")), back);
         written(ended);
         assert_eq!(replayed_text(executor.reserve(&request).await), "{}", "{fault:?}");
     }
@@ -185,8 +203,8 @@ async fn a_completion_of_a_store_that_stays_away_ends_as_unknown_and_never_runs_
         let ours = owned(executor.reserve(&request).await);
         guarded.faults.for_all(ANY, fault.clone());
         let started = guarded.now();
-        let ended = guarded.clock.passing(executor.end(ours, completed("{}"))).await;
-        assert!(matches!(ended, Ended::Unwritten), "{fault:?}: {ended:?}");
+        let ended = guarded.clock.passing(executor.finish(ours, completed("{}"))).await;
+        assert!(matches!(ended, FinishOutcome::Unwritten), "{fault:?}: {ended:?}");
         let tried = guarded.now().since(started);
         assert!(tried < patience && tried + Duration::from_secs(1) >= patience, "{tried:?}");
 
@@ -211,8 +229,8 @@ async fn a_completion_leaves_time_for_the_answer(endpoint: &str) {
     request.deadline = Some(deadline);
     let ours = owned(executor.reserve(&request).await);
     guarded.faults.for_all(ANY, Fault::Status(500));
-    let ended = guarded.clock.passing(executor.end(ours, completed("{}"))).await;
-    assert!(matches!(ended, Ended::Unwritten), "{ended:?}");
+    let ended = guarded.clock.passing(executor.finish(ours, completed("{}"))).await;
+    assert!(matches!(ended, FinishOutcome::Unwritten), "{ended:?}");
     assert!(guarded.now().plus(ANSWER_TIME) <= deadline, "{:?}", guarded.now());
 }
 
@@ -234,8 +252,8 @@ async fn a_store_that_hangs_leaves_time_for_the_answer(endpoint: &str) {
     completing.deadline = Some(guarded.now().plus(left));
     let ours = owned(executor.reserve(&completing).await);
     guarded.faults.script("PutItem", [late.fault()]);
-    let ended = in_time(async { tokio::join!(executor.end(ours, completed("{}")), hangs(2)).0 }).await;
-    assert!(matches!(ended, Ended::Unwritten), "{ended:?}");
+    let ended = in_time(async { tokio::join!(executor.finish(ours, completed("{}")), hangs(2)).0 }).await;
+    assert!(matches!(ended, FinishOutcome::Unwritten), "{ended:?}");
 }
 
 // R16, R41: reads fail, writes do not.
@@ -243,10 +261,10 @@ async fn a_replay_whose_body_cannot_be_read_is_refused_and_does_not_run(endpoint
     let guarded = Guarded::on(endpoint).await;
     let (executor, request, body) = (guarded.executor(), request(), random(20_000));
     let ours = owned(executor.reserve(&request).await);
-    written(executor.end(ours, completed(body.clone())).await);
+    written(executor.finish(ours, completed(body.clone())).await);
 
     guarded.faults.for_all("GetItem", Fault::Status(500));
     assert_eq!(told(&executor.reserve(&request).await), "unavailable");
     guarded.faults.clear();
-    assert_eq!(replayed(executor.reserve(&request).await).body, Some(body));
+    assert_eq!(body_of(&replayed(executor.reserve(&request).await)), Some(&body));
 }

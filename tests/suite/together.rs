@@ -9,7 +9,7 @@ use axum::{
 use futures_util::future::join_all;
 use lambda_idempotency::{
     http::Outcome,
-    policy::Operation,
+    operation::Operation,
     store::{Store, dynamodb::DynamoDbStore},
 };
 

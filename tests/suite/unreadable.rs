@@ -2,14 +2,14 @@
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use lambda_idempotency::{
-    executor::{Ended, Ending, Request},
-    record::UnknownCause,
+    engine::{Ending, FinishOutcome, Request},
+    record::{Head, UnknownCause},
 };
 
 use crate::support::{
     guarded::{
-        BODY, Guarded, Item, completed, fingerprints, item_key, owned, random, replayed, request, told,
-        written,
+        BODY, Guarded, Item, body_of, completed, fingerprints, item_key, owned, random, replayed, request,
+        told, written,
     },
     on_each_store,
 };
@@ -49,7 +49,7 @@ async fn in_each_state(guarded: &Guarded) -> Vec<(Request, Item)> {
         let request = request();
         let ours = owned(executor.reserve(&request).await);
         if let Some(ending) = ending {
-            written(executor.end(ours, ending).await);
+            written(executor.finish(ours, ending).await);
         }
         let item = guarded.item(&request.key).await.expect("a record");
         records.push((request, item));
@@ -116,8 +116,8 @@ async fn a_completion_does_not_overwrite_what_it_cannot_read(endpoint: &str) {
     item.insert("revision".into(), bytes([7; 16]));
     guarded.write_raw(item.clone()).await;
 
-    let ended = guarded.clock.passing(executor.end(ours, completed("{}"))).await;
-    assert!(matches!(ended, Ended::Unwritten), "{ended:?}");
+    let ended = guarded.clock.passing(executor.finish(ours, completed("{}"))).await;
+    assert!(matches!(ended, FinishOutcome::Unwritten), "{ended:?}");
     assert_eq!(guarded.item(&request.key).await, Some(item));
 }
 
@@ -140,7 +140,7 @@ async fn a_kept_body_that_is_damaged_is_unreadable_and_one_that_is_gone_is_left_
     for body in [b"{}".to_vec().into(), packed.into(), random(3000)] {
         let request = request();
         let ours = owned(executor.reserve(&request).await);
-        written(executor.end(ours, completed(body)).await);
+        written(executor.finish(ours, completed(body)).await);
         assert_eq!(told(&executor.reserve(&request).await), "replay");
 
         let holds_body = |item: &&Item| item.contains_key("body");
@@ -157,7 +157,7 @@ async fn a_kept_body_that_is_damaged_is_unreadable_and_one_that_is_gone_is_left_
             let delete = delete.key("pk", whole["pk"].clone()).key("sk", whole["sk"].clone());
             delete.send().await.unwrap();
             let replay = replayed(executor.reserve(&request).await);
-            assert_eq!((replay.response.status, replay.body), (201, None));
+            assert_eq!((replay.answer.head.status(), body_of(&replay)), (Some(201), None));
         }
     }
 }
@@ -216,9 +216,9 @@ async fn records_of_schema_1_are_read(endpoint: &str) {
         assert_eq!(told(&reserved), answer, "{state}");
         if answer == "replay" {
             let replay = replayed(reserved);
-            assert_eq!(replay.response.status, 402);
-            assert_eq!(replay.response.headers, [("content-type".into(), "application/json".into())]);
-            assert_eq!(replay.body.as_deref(), Some(&b"{\"declined\":true}"[..]));
+            let content_type = ("content-type".to_owned(), "application/json".to_owned());
+            assert_eq!(replay.answer.head, Head::Http { status: 402, headers: vec![content_type] });
+            assert_eq!(body_of(&replay).map(|body| &body[..]), Some(&b"{\"declined\":true}"[..]));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use lambda_idempotency::{key::OperationName, time::Clock};
+use lambda_idempotency::{key::OperationName, world::World};
 use ledgers::{Day, Difference, Summary, compare};
 use payments::{Ledger, Provider, policy::CREATE_PAYMENT};
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub struct Comparison {
     /// Where reports go.
     pub reports: Reports,
     /// What says which day yesterday was.
-    pub clock: Box<dyn Clock>,
+    pub world: Box<dyn World>,
 }
 
 #[derive(Deserialize)]
@@ -64,13 +64,13 @@ impl Comparison {
         let Job::Compare { day } = serde_json::from_value(input).map_err(|_| Failure::MalformedInput)?;
         let day: Day = match day {
             Some(day) => day.parse().map_err(|_| Failure::MalformedDay)?,
-            None => Day::of(self.clock.now()).before(),
+            None => Day::of(self.world.now()).before(),
         };
         let mut draft = self.reports.draft().map_err(Failure::report)?;
         let mut logged = 0;
         let operation = OperationName::parse(CREATE_PAYMENT).expect("a constant name");
         let (ours, theirs) =
-            (ours(&self.ledger, day, &*self.clock), theirs(&self.provider, day, &*self.clock));
+            (ours(&self.ledger, day, &*self.world), theirs(&self.provider, day, &*self.world));
         let summary = compare(&operation, ours, theirs, |difference| {
             if logged < LOGGED {
                 log(day, &difference);

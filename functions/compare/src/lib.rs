@@ -13,7 +13,7 @@ mod reports;
 use std::env;
 
 use futures_util::FutureExt;
-use lambda_idempotency::time::SystemClock;
+use lambda_idempotency::world::SystemWorld;
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use payments::{Config, ConfigError, Ledger, Provider};
 use serde_json::Value;
@@ -41,6 +41,6 @@ async fn from_env() -> Result<Comparison, ConfigError> {
         reports: Reports::parse(&reports).await?,
         ledger: Ledger::from_env(config.payments_table.clone()).await,
         provider: Provider::new(&config)?,
-        clock: Box::new(SystemClock),
+        world: Box::new(SystemWorld),
     })
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt, stream};
-use lambda_idempotency::time::Clock;
+use lambda_idempotency::world::World;
 use ledgers::{Day, Entry};
 use payments::{Ledger, Provider};
 use serde::{Deserialize, Serialize};
@@ -41,9 +41,9 @@ struct Page<C> {
 pub(crate) fn ours(
     ledger: &Ledger,
     day: Day,
-    clock: &dyn Clock,
+    world: &dyn World,
 ) -> impl Stream<Item = Result<Entry<Charged>, Failure>> {
-    pages(clock, async move |after| {
+    pages(world, async move |after| {
         let page = ledger.of_day(day, after).await.map_err(Failure::Ledger)?;
         let entries = page.payments.into_iter().map(|payment| Entry {
             id: payment.charge_id,
@@ -61,9 +61,9 @@ pub(crate) fn ours(
 pub(crate) fn theirs(
     provider: &Provider,
     day: Day,
-    clock: &dyn Clock,
+    world: &dyn World,
 ) -> impl Stream<Item = Result<Entry<Charged>, Failure>> {
-    pages(clock, async move |after: Option<String>| {
+    pages(world, async move |after: Option<String>| {
         let page = provider.charges(day, after.as_deref(), LIMIT).await.map_err(Failure::Provider)?;
         if page.next.is_some() && page.next == after {
             return Err(Failure::Endless);
@@ -82,20 +82,20 @@ pub(crate) fn theirs(
 
 /// Every page from the first to the last, the entries of one in memory at a time.
 fn pages<C: Clone>(
-    clock: &dyn Clock,
+    world: &dyn World,
     fetch: impl AsyncFn(Option<C>) -> Result<Page<C>, Failure>,
 ) -> impl Stream<Item = Result<Entry<Charged>, Failure>> {
     // `None` after the last page; `Some(None)` before the first.
     let pages = stream::try_unfold((Some(None), fetch), async |(after, fetch)| {
         let Some(after) = after else { return Ok::<_, Failure>(None) };
-        let page = retried(clock, async || fetch(after.clone()).await).await?;
+        let page = retried(world, async || fetch(after.clone()).await).await?;
         let entries = stream::iter(page.entries.into_iter().map(Ok));
         Ok(Some((entries, (page.next.map(Some), fetch))))
     });
     pages.try_flatten()
 }
 
-async fn retried<T>(clock: &dyn Clock, ask: impl AsyncFn() -> Result<T, Failure>) -> Result<T, Failure> {
+async fn retried<T>(world: &dyn World, ask: impl AsyncFn() -> Result<T, Failure>) -> Result<T, Failure> {
     let mut wait = FIRST_WAIT;
     for _ in 1..TRIES {
         match ask().await {
@@ -104,7 +104,7 @@ async fn retried<T>(clock: &dyn Clock, ask: impl AsyncFn() -> Result<T, Failure>
                 tracing::info!(name = error.name(), error = error.causes(), "a page is asked for again");
             }
         }
-        clock.sleep(wait).await;
+        world.sleep(wait).await;
         wait *= 2;
     }
     ask().await

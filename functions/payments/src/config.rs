@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use lambda_idempotency::policy::DEFAULT_GRACE;
+use lambda_idempotency::time_budget::DEFAULT_GRACE;
 use reqwest::Url;
 use shell::VariableError;
 

@@ -4,9 +4,9 @@ use axum::{
     Json,
     extract::{State, rejection::JsonRejection},
     http::StatusCode,
-    response::Response,
+    response::{IntoResponse, Response},
 };
-use lambda_idempotency::executor::Execution;
+use lambda_idempotency::engine::Execution;
 
 use crate::{
     Payment, answer,
@@ -42,7 +42,7 @@ pub(crate) async fn create(
         tracing::error!(%key, error = &*error as &dyn std::error::Error, "charged, and not written down");
         return Err(PaymentError::NotRecorded);
     }
-    Ok(answer::response(answer::created(&payment)))
+    Ok(answer::created(&payment).into_response())
 }
 
 fn parse(order: Result<Json<Order>, JsonRejection>) -> Result<NewPayment, PaymentError> {

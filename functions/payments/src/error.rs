@@ -5,10 +5,8 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use lambda_idempotency::http::Outcome;
+use lambda_idempotency::{http::Outcome, record::Answer};
 use serde_json::json;
-
-use crate::answer::{self, Answer};
 
 /// Why there is no payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +75,7 @@ impl PaymentError {
             },
         });
         let content_type = ("content-type".to_owned(), "application/problem+json".to_owned());
-        (self.status().as_u16(), vec![content_type], problem.to_string().into_bytes())
+        Answer::http(self.status().as_u16(), vec![content_type], problem.to_string())
     }
 }
 
@@ -88,7 +86,7 @@ pub fn declined() -> Answer {
 
 impl IntoResponse for PaymentError {
     fn into_response(self) -> Response {
-        let mut response = (Extension(self.outcome()), answer::response(self.answer())).into_response();
+        let mut response = (Extension(self.outcome()), self.answer()).into_response();
         if self.outcome() != Outcome::Completed {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

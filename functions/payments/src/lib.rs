@@ -24,7 +24,7 @@ use aws_config::BehaviorVersion;
 use lambda_http::Error;
 use lambda_idempotency::{queue::SqsQueue, store::dynamodb::DynamoDbStore};
 
-pub use answer::{Answer, created};
+pub use answer::created;
 pub use config::{Config, ConfigError};
 pub use error::declined;
 pub use ledger::{After, DayPage, Ledger};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::{http::JwtClaim, policy::Operation};
+use lambda_idempotency::{http::JwtClaim, operation::Operation};
 
 use crate::{Ledger, Provider};
 

@@ -12,7 +12,7 @@ use lambda_idempotency::{
     http::{Problem, ProblemType, Profile, TenantResolver, operation_status},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     store::Store,
-    time::{Clock, SystemClock},
+    world::{SystemWorld, World},
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -73,8 +73,8 @@ pub(crate) struct Which {
     operation: Option<String>,
 }
 
-pub(crate) async fn operation<S: Store>(
-    State(store): State<Arc<S>>,
+pub(crate) async fn operation(
+    State(store): State<Arc<dyn Store>>,
     Caller(tenant): Caller,
     Path(key): Path<String>,
     Query(which): Query<Which>,
@@ -85,7 +85,7 @@ pub(crate) async fn operation<S: Store>(
         return problem(ProblemType::OperationNotFound);
     };
     let key = RecordKey::new(tenant, operation, key);
-    operation_status(&*store, &key, SystemClock.now(), &Profile::default()).await.map(axum::body::Body::new)
+    operation_status(&*store, &key, SystemWorld.now(), &Profile::default()).await.map(axum::body::Body::new)
 }
 
 fn problem(problem: ProblemType) -> Response {

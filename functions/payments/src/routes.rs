@@ -7,7 +7,7 @@ use axum::{
     http::Method,
     routing::{MethodRouter, get, post},
 };
-use lambda_idempotency::{http::Idempotency, policy::Operation, queue::Queue, store::Store};
+use lambda_idempotency::{http::Idempotency, operation::Operation, queue::Queue, store::Store};
 
 use crate::{
     Ledger, Provider, create,
@@ -28,14 +28,13 @@ pub struct Route {
 
 /// All routes. The router is made of this list and nothing else, so that the list is the truth. Payments whose end cannot be
 /// written go to `lost_endings`.
-pub fn routes<S: Store>(
-    store: S,
+pub fn routes(
+    store: impl Store + Clone,
     ledger: Ledger,
     provider: Provider,
     payment: Operation,
     lost_endings: impl Queue,
 ) -> Vec<Route> {
-    let store = Arc::new(store);
     let services = Services { ledger, provider };
     let guard = Idempotency::new(store.clone(), payment).lost_endings_to(lost_endings).tenant(TENANT);
     vec![
@@ -61,14 +60,14 @@ pub fn routes<S: Store>(
             method: Method::GET,
             path: "/operations/{key}",
             operation: None,
-            handler: get(read::operation::<S>).with_state(store),
+            handler: get(read::operation).with_state(Arc::new(store) as Arc<dyn Store>),
         },
     ]
 }
 
 /// The API.
-pub fn router<S: Store>(
-    store: S,
+pub fn router(
+    store: impl Store + Clone,
     ledger: Ledger,
     provider: Provider,
     payment: Operation,

@@ -1,10 +1,15 @@
 //! What became of a payment: the provider knows whether it charged a card.
 
-use lambda_idempotency::reconcile::{Answer, AskError, Finding, Question, Reconciler};
+use lambda_idempotency::{
+    async_trait,
+    reconcile::{Finding, Question, Reconciler},
+};
 use payments::{
     Found, Ledger, Payment, Provider,
     policy::{CHARGE_PHASE, PAYMENT_PHASE},
 };
+
+type AskError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Asks the provider.
 #[derive(Debug)]
@@ -20,6 +25,7 @@ impl PaymentReconciler {
     }
 }
 
+#[async_trait]
 impl Reconciler for PaymentReconciler {
     async fn ask(&self, question: &Question) -> Result<Finding, AskError> {
         match self.provider.find(&question.downstream_key(CHARGE_PHASE)).await? {
@@ -31,16 +37,17 @@ impl Reconciler for PaymentReconciler {
 
 /// What the provider said by itself, by webhook.
 #[derive(Debug)]
-pub struct Said<'a> {
+pub struct Said {
     /// The idempotency key, as the provider has it.
-    pub key: &'a str,
+    pub key: String,
     /// What it decided.
-    pub found: &'a Found,
+    pub found: Found,
     /// Where payments are written down.
-    pub ledger: &'a Ledger,
+    pub ledger: Ledger,
 }
 
-impl Reconciler for Said<'_> {
+#[async_trait]
+impl Reconciler for Said {
     async fn ask(&self, question: &Question) -> Result<Finding, AskError> {
         // The way back to the record is metadata, which anybody can have set; the key is made of the record.
         if self.key != question.downstream_key(CHARGE_PHASE) {
@@ -48,13 +55,13 @@ impl Reconciler for Said<'_> {
             tracing::error!(%key, "an event's key is not that of the record which it names: nothing is settled");
             return Ok(Finding::AskAgain(None));
         }
-        finding(self.ledger, question, self.found).await
+        finding(&self.ledger, question, &self.found).await
     }
 }
 
 /// A charge is written into the ledger before its payment is said to be made, as the handler does.
 async fn finding(ledger: &Ledger, question: &Question, found: &Found) -> Result<Finding, AskError> {
-    let (status, headers, body) = match found {
+    Ok(Finding::Executed(match found {
         Found::Declined => payments::declined(),
         Found::Charged(charge) => {
             let payment = Payment::of(charge, &question.downstream_key(PAYMENT_PHASE))
@@ -62,6 +69,5 @@ async fn finding(ledger: &Ledger, question: &Question, found: &Found) -> Result<
             ledger.add(question.tenant().as_str(), &payment, charge.created_at).await?;
             payments::created(&payment)
         }
-    };
-    Ok(Finding::Executed(Answer { status, headers, body: body.into() }))
+    }))
 }

@@ -18,10 +18,11 @@ use axum::{
 };
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use lambda_idempotency::{
-    key::RecordKey,
-    reconcile::{Reconciled, Reconciliation},
-    signature::{DEFAULT_TOLERANCE, Secrets},
-    store::dynamodb::DynamoDbStore,
+    key::{
+        RecordKey,
+        signature::{DEFAULT_TOLERANCE, Secrets},
+    },
+    reconcile::{ReconcileOutcome, Reconciliation},
 };
 use lambda_runtime::Error;
 use payments::{Charge, Found, Ledger};
@@ -39,7 +40,7 @@ const RECORD: &str = "record";
 /// What the webhook works with.
 pub struct Webhook {
     /// Settles records.
-    pub reconciliation: Reconciliation<DynamoDbStore>,
+    pub reconciliation: Reconciliation,
     /// Where payments are written down.
     pub ledger: Ledger,
     /// What the provider signs with; several while they are changed.
@@ -67,7 +68,7 @@ pub async fn run() -> Result<(), Error> {
     let secrets = Secrets::parse(&secrets)
         .map_err(|error| format!("the environment variable WEBHOOK_SECRETS: {error}"));
     let secrets = secrets.inspect_err(shell::report)?;
-    let (_, reconciliation, ledger) = crate::build().await.inspect_err(shell::report)?;
+    let (reconciliation, ledger) = crate::build().await.inspect_err(shell::report)?;
     lambda_http::run(router(Webhook { reconciliation, ledger, secrets })).await
 }
 
@@ -96,14 +97,14 @@ async fn receive(State(webhook): State<Arc<Webhook>>, headers: HeaderMap, body: 
         tracing::warn!("an event of the provider names no record");
         return answer(StatusCode::OK, "ignored");
     };
-    let said = Said { key: &event.key, found: &found, ledger: &webhook.ledger };
+    let said = Said { key: event.key.clone(), found, ledger: webhook.ledger.clone() };
     let (hash, operation) = (key.hash(), key.operation());
     match webhook.reconciliation.told(&key, &said).await {
-        Ok(Reconciled::Resolved(state)) => {
+        Ok(ReconcileOutcome::Resolved(state)) => {
             tracing::info!(key = %hash, %operation, state, "the provider's word settles a record");
             answer(StatusCode::OK, "settled")
         }
-        Ok(Reconciled::Busy) => answer(StatusCode::SERVICE_UNAVAILABLE, "try again"),
+        Ok(ReconcileOutcome::Busy) => answer(StatusCode::SERVICE_UNAVAILABLE, "try again"),
         Ok(outcome) => {
             tracing::info!(key = %hash, %operation, ?outcome, "the provider's word changes nothing");
             answer(StatusCode::OK, "nothing to settle")

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use lambda_idempotency::{
-    lease::plausible_deadline,
-    time::{Clock, SystemClock, Timestamp},
+    time::Timestamp,
+    time_budget::plausible_deadline,
+    world::{SystemWorld, World},
 };
 use lambda_runtime::{Context, Error};
 use serde::{Deserialize, Serialize};
@@ -116,10 +117,10 @@ pub async fn each_message(
     failed.into_iter().collect()
 }
 
-/// Until when a function takes up work: shortly before its deadline.
-pub fn until(context: &Context) -> Timestamp {
-    let now = SystemClock.now();
+/// For how long a function takes up work: until shortly before its deadline.
+pub fn time(context: &Context) -> Duration {
+    let now = SystemWorld.now();
     let deadline = plausible_deadline(Timestamp::from_millis(context.deadline), now);
-    let Some(deadline) = deadline else { return now.plus(WITHOUT_DEADLINE) };
-    deadline.minus(LAST_ORDERS.min(deadline.since(now) / 2))
+    let Some(left) = deadline.map(|deadline| deadline.since(now)) else { return WITHOUT_DEADLINE };
+    left - LAST_ORDERS.min(left / 2)
 }

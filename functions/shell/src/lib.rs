@@ -9,7 +9,7 @@ use std::fmt;
 
 use tracing_subscriber::EnvFilter;
 
-pub use event::{BatchFailures, Event, Trigger, each_message, until};
+pub use event::{BatchFailures, Event, Trigger, each_message, time};
 pub use variables::{VariableError, count, millis, text};
 
 /// What these log below `info` holds whole requests: keys, bodies, tokens of cards.

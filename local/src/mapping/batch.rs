@@ -5,11 +5,16 @@
 //! 3. A single record that fails five times goes to the dead letters, as Lambda describes it there: by its place in the
 //!    stream, without its content.
 
-use super::{Failure, invoke, record::Record, say, stream::Stream};
+use super::{Failure, invoke, record::Record, say};
+use crate::{functions::Function, queues::Queues};
+use aws_sdk_dynamodbstreams::Client;
 use aws_sdk_sqs::error::DisplayErrorContext;
 use aws_smithy_types::date_time::Format;
 use serde_json::{Value, json};
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 use tokio::time;
 use uuid::Uuid;
 
@@ -18,6 +23,18 @@ const HALVED_AFTER: u32 = 2;
 /// Failures after which a single record is given up.
 const GIVEN_UP_AFTER: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// A stream, and where its records go.
+pub struct Stream {
+    pub client: Client,
+    pub arn: String,
+    pub region: String,
+    /// How long records are gathered before they make a batch.
+    pub window: Duration,
+    pub function: Arc<Function>,
+    /// Of which the dead letters get what cannot be done.
+    pub queues: Arc<Queues>,
+}
 
 /// Brings the batch to the function, in order.
 pub async fn deliver(stream: &Stream, shard: &str, batch: Vec<Record>) {

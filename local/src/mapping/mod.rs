@@ -2,7 +2,7 @@
 //!
 //! Both report partial failures (`ReportBatchItemFailures`): the function names the items that are to come again.
 
-mod batch;
+pub mod batch;
 pub mod queue;
 mod record;
 pub mod stream;

@@ -1,10 +1,12 @@
 //! The table's stream, in batches, to a function: every shard from its beginning, a shard after its parent, one batch at
 //! a time of each.
 
-use super::{batch, record::Record, say};
-use crate::{functions::Function, queues::Queues};
+use super::{
+    batch::{self, Stream},
+    record::Record,
+    say,
+};
 use aws_sdk_dynamodbstreams::{
-    Client,
     error::DisplayErrorContext,
     types::{Shard, ShardIteratorType},
 };
@@ -29,18 +31,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 const DISCOVERY: Duration = Duration::from_secs(1);
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
-
-/// A stream, and where its records go.
-pub struct Stream {
-    pub client: Client,
-    pub arn: String,
-    pub region: String,
-    /// How long records are gathered before they make a batch.
-    pub window: Duration,
-    pub function: Arc<Function>,
-    /// Of which the dead letters get what cannot be done.
-    pub queues: Arc<Queues>,
-}
 
 /// Follows the stream for good.
 pub async fn run(stream: Arc<Stream>) {

@@ -2,7 +2,7 @@
 
 /// Points at a value in a JSON document (RFC 6901), other than the whole document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JsonPointer {
+pub(crate) struct JsonPointer {
     text: Box<str>,
     pub(super) steps: Box<[Step]>,
 }
@@ -16,8 +16,7 @@ pub(super) struct Step {
 
 /// Why a text is not a pointer to a part of a JSON document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum JsonPointerError {
+pub(crate) enum JsonPointerError {
     /// The empty pointer: nothing would be left to tell one request from another.
     #[error("the empty JSON pointer stands for the whole document")]
     WholeDocument,

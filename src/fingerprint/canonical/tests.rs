@@ -1,6 +1,6 @@
 use proptest::{collection, prelude::*};
 
-use super::*;
+use super::{pointer::JsonPointerError, *};
 
 fn canonical(body: impl AsRef<[u8]>) -> Option<String> {
     let form = canonical_json(body.as_ref(), &[])?;

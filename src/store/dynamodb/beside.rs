@@ -7,9 +7,13 @@ use bytes::Bytes;
 use super::{
     DynamoDbStore, StoreError, StoreErrorKind,
     conditions::{self, Applied, Attributes, Condition},
-    item::{PK, SCHEMA, SK},
 };
-use crate::{key::RecordKey, record::BodyId, time::Timestamp};
+use crate::{
+    key::RecordKey,
+    record::BodyId,
+    store::item::{PK, SCHEMA, SCHEMA_ATTRIBUTE, SK},
+    time::Timestamp,
+};
 
 /// An item holds 400 KB (409,600 bytes) with its names; keys take up to 2,048 of them and our attributes some more.
 pub(super) const LARGEST_BODY: usize = 406_000;
@@ -36,7 +40,7 @@ impl DynamoDbStore {
         let item = Attributes::from([
             (PK.to_owned(), AttributeValue::S(key.partition_key())),
             (SK.to_owned(), AttributeValue::S(sort_key(id))),
-            ("schema".to_owned(), AttributeValue::N(SCHEMA.to_string())),
+            (SCHEMA_ATTRIBUTE.to_owned(), AttributeValue::N(SCHEMA.to_string())),
             ("body".to_owned(), AttributeValue::B(Blob::new(body.as_ref()))),
             ("expires_at".to_owned(), AttributeValue::N(expires_at.to_string())),
         ]);

@@ -1,10 +1,11 @@
 //! What DynamoDB's and the SDK's errors mean to a request.
 
-use std::{error::Error, fmt};
+use std::error::Error;
 
 use aws_sdk_dynamodb::error::{ErrorMetadata, ProvideErrorMetadata, SdkError};
 
-use super::{StoreError, StoreErrorKind, TABLE_VARIABLE};
+use super::{StoreError, StoreErrorKind};
+use crate::config::ConfigError;
 
 /// The outcome of a read.
 pub(super) type Read<T> = Result<T, StoreError>;
@@ -35,38 +36,6 @@ fn kind(code: Option<&str>) -> StoreErrorKind {
             | "ValidationException",
         ) => StoreErrorKind::Refused,
         _ => StoreErrorKind::Unavailable,
-    }
-}
-
-/// What is wrong with the configuration of a store. Found at start-up, by name.
-#[derive(thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The environment does not say which table.
-    #[error("the environment variable {TABLE_VARIABLE} must name the idempotency table")]
-    NoTableNamed,
-    /// The table refuses what every request would do.
-    #[error("DynamoDB refuses the idempotency table `{table}` (named by {TABLE_VARIABLE}): {reason}")]
-    Refused {
-        /// The table.
-        table: String,
-        /// What DynamoDB says.
-        reason: String,
-    },
-    /// There are no credentials.
-    #[error("no AWS credentials for the idempotency table `{table}` (named by {TABLE_VARIABLE}): {reason}")]
-    NoCredentials {
-        /// The table.
-        table: String,
-        /// What the credentials' provider says.
-        reason: String,
-    },
-}
-
-impl fmt::Debug for ConfigError {
-    /// In words too: a `main` that returns an error prints it so.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

@@ -4,11 +4,14 @@ mod audit;
 mod beside;
 mod conditions;
 mod error;
-mod item;
-mod unsettled;
+mod index;
+mod room;
+pub mod table;
+mod transaction;
 
 use std::{env, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use aws_config::{BehaviorVersion, SdkConfig, retry::RetryConfig, timeout::TimeoutConfig};
 use aws_sdk_dynamodb::{
     Client,
@@ -17,20 +20,17 @@ use aws_sdk_dynamodb::{
 };
 use bytes::Bytes;
 
-use super::{Put, Store, StoreError, StoreErrorKind};
+use super::{
+    AuditLine, Companion, Cursor, Page, Store, StoreError, StoreErrorKind, Unsettled, WriteOutcome,
+    item::{self, Item, PK, RECORD, SK},
+};
 use crate::{
-    key::RecordKey,
+    config::{ConfigError, TABLE_VARIABLE},
+    key::{RecordKey, Tenant},
     record::{BodyId, Place, Record, Revision},
     time::Timestamp,
 };
-pub use audit::{AuditLine, AuditNote, AuditedState};
-use conditions::Condition;
-pub use error::ConfigError;
-use item::{PK, RECORD, SK};
-pub use unsettled::{RECONCILE_INDEX, RECONCILE_SHARDS, ScanPage, UnknownCursor, UnknownPage};
-
-/// The environment variable that names the table.
-pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
+use conditions::{Attributes, Condition};
 
 /// A connection within a Region takes milliseconds; the SDK's own limit of 3.1 s would use up most of a request.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -48,7 +48,9 @@ const INITIAL_BACKOFF: Duration = Duration::from_millis(25);
 /// A store in a DynamoDB table with partition key `pk` and sort key `sk`, both strings, and time to live on
 /// `expires_at`.
 ///
-/// Needs `dynamodb:PutItem` and `dynamodb:GetItem` on the table, nothing else.
+/// A guard needs `dynamodb:PutItem` and `dynamodb:GetItem` on the table, nothing else. What finds unsettled records needs
+/// `dynamodb:Query` on the index `reconcile`, and `dynamodb:Scan` to sweep; operators need `dynamodb:Query` and
+/// `dynamodb:DeleteItem` on the table too.
 #[derive(Clone, Debug)]
 pub struct DynamoDbStore {
     client: Client,
@@ -131,33 +133,50 @@ impl DynamoDbStore {
         }
     }
 
-    async fn item(&self, pk: &str, sk: &str) -> error::Read<Option<conditions::Attributes>> {
+    async fn item(&self, pk: &str, sk: &str) -> error::Read<Option<Attributes>> {
         let key = |text: &str| AttributeValue::S(text.to_owned());
         let request = self.client.get_item().table_name(&*self.table).consistent_read(true);
         Ok(request.key(PK, key(pk)).key(SK, key(sk)).send().await?.item)
     }
 
-    async fn put(&self, condition: Condition, record: &Record) -> Result<Put, StoreError> {
-        let item = item::to_item(record).map_err(|e| StoreError::new(StoreErrorKind::Refused, e))?;
-        match conditions::put(&self.client, &self.table, condition, item).await? {
-            conditions::Applied::Yes => Ok(Put::Written),
-            conditions::Applied::No(None) => Ok(Put::Refused(None)),
-            conditions::Applied::No(Some(item)) => Ok(Put::Refused(Some(Box::new(read(item)?)))),
+    async fn write(
+        &self,
+        condition: Condition,
+        record: &Record,
+        with: &[Companion],
+    ) -> Result<WriteOutcome, StoreError> {
+        if !with.is_empty() {
+            return self.transact(condition, record, with).await;
+        }
+        match conditions::put(&self.client, &self.table, condition, to_item(record)?).await? {
+            conditions::Applied::Yes => Ok(WriteOutcome::Written),
+            conditions::Applied::No(None) => Ok(WriteOutcome::Refused(None)),
+            conditions::Applied::No(Some(item)) => Ok(WriteOutcome::Refused(Some(Box::new(read(item)?)))),
         }
     }
 }
 
-fn read(item: conditions::Attributes) -> Result<Record, StoreError> {
-    item::from_item(item).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
+fn to_item(record: &Record) -> Result<Attributes, StoreError> {
+    serde_dynamo::to_item(Item::from(record)).map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
 }
 
+fn read(item: Attributes) -> Result<Record, StoreError> {
+    item::from_attributes(item).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
+}
+
+#[async_trait]
 impl Store for DynamoDbStore {
-    async fn insert(&self, record: &Record) -> Result<Put, StoreError> {
-        self.put(Condition::Absent, record).await
+    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
+        self.write(Condition::Absent, record, with).await
     }
 
-    async fn swap(&self, seen: Revision, record: &Record) -> Result<Put, StoreError> {
-        self.put(Condition::Revision(seen), record).await
+    async fn swap(
+        &self,
+        seen: Revision,
+        record: &Record,
+        with: &[Companion],
+    ) -> Result<WriteOutcome, StoreError> {
+        self.write(Condition::Revision(seen), record, with).await
     }
 
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
@@ -165,7 +184,7 @@ impl Store for DynamoDbStore {
     }
 
     fn room_for_body(&self, record: &Record) -> usize {
-        item::room_for_body(record)
+        room::for_body(record)
     }
 
     async fn keep_body(
@@ -207,5 +226,34 @@ impl Store for DynamoDbStore {
                 Err(StoreError::new(StoreErrorKind::Refused, "the body is in S3: build with feature `s3`"))
             }
         }
+    }
+
+    async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<(), StoreError> {
+        self.put_line(key, id, line).await
+    }
+
+    async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>, StoreError> {
+        self.lines(key).await
+    }
+}
+
+#[async_trait]
+impl Unsettled for DynamoDbStore {
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>, StoreError> {
+        self.due_in_index(now, limit).await
+    }
+
+    async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page, StoreError> {
+        self.in_index(tenant, from).await
+    }
+
+    async fn scan(
+        &self,
+        segment: (u32, u32),
+        from: Option<&Cursor>,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Page, StoreError> {
+        self.scan_segment(segment, from, now, limit).await
     }
 }

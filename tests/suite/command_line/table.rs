@@ -4,17 +4,18 @@ use std::{collections::BTreeMap, time::Duration};
 
 use aws_sdk_dynamodb::Client;
 use lambda_idempotency::{
-    executor::{Executor, Request},
+    engine::{Executor, Request},
     key::RecordKey,
-    record::{AttemptId, Bid, Encoding, KeptBody, KeptResponse, Record, Revision},
-    store::{Put, Store, dynamodb::DynamoDbStore},
-    time::{Clock, SystemClock, Timestamp},
+    record::{Answer, Record, UnknownCause},
+    store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
+    time::Timestamp,
+    world::{SystemWorld, World},
 };
 
 use crate::support::{
     client::client,
     command::CommandLine,
-    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, operation, record_key, told},
+    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, item_key, operation, record_key, told},
     tables::idempotency_table,
 };
 
@@ -55,20 +56,26 @@ impl OperatorsTable {
     /// A record whose worker was given up.
     pub async fn unknown(&self, key: &str) -> Record {
         let reserved = reserved(key, now().minus(MINUTE));
-        self.insert(reserved.expire(Revision::mint(), now()).expect("its lease is over")).await
+        self.insert(samples::unknown(&reserved, UnknownCause::LeaseOver, now())).await
     }
 
     pub async fn completed(&self, key: &str, body: &'static str) -> Record {
         let reserved = reserved(key, now().plus(MINUTE));
-        let length = body.len() as u64;
-        let body = KeptBody::Inline { bytes: body.into(), encoding: Encoding::Identity, length };
-        let response = KeptResponse { status: 201, headers: Vec::new(), body };
-        let completed = reserved.complete(reserved.attempt, Revision::mint(), response, now(), RETENTION);
-        self.insert(completed.expect("its owner completes it")).await
+        let answer = Answer::http(201, Vec::new(), body);
+        self.insert(samples::completed(&reserved, answer, now(), RETENTION)).await
+    }
+
+    /// Takes an unknown outcome out of the index, past the library: it is listed no more, and asked about no more.
+    pub async fn unlist(&self, record: &Record) {
+        let update = self.client.update_item().table_name(&self.table).set_key(Some(item_key(&record.key)));
+        let update = update
+            .update_expression("REMOVE reconcile_shard")
+            .condition_expression("attribute_exists(reconcile_shard)");
+        update.send().await.expect("the record was in the index");
     }
 
     async fn insert(&self, record: Record) -> Record {
-        assert_eq!(self.store.insert(&record).await.expect("the store answers"), Put::Written);
+        assert_eq!(self.store.insert(&record, &[]).await.expect("the store answers"), WriteOutcome::Written);
         record
     }
 
@@ -101,11 +108,9 @@ pub fn own(key: &str) -> RecordKey {
 }
 
 fn now() -> Timestamp {
-    SystemClock.now()
+    SystemWorld.now()
 }
 
 fn reserved(key: &str, lease_until: Timestamp) -> Record {
-    let bid =
-        Bid { key: own(key), fingerprints: fingerprints(BODY), attempt: AttemptId::mint(), lease_until };
-    Record::reserve(&bid, Revision::mint(), now().minus(2 * MINUTE))
+    samples::in_progress(own(key), fingerprints(BODY), now().minus(2 * MINUTE), lease_until)
 }

@@ -4,6 +4,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use lambda_idempotency::{
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    record::Answer,
     time::Timestamp,
 };
 use payments::{Found, Ledger, Payment, policy::CREATE_PAYMENT};
@@ -59,16 +60,16 @@ async fn a_charge_that_is_found_later_leads_to_the_very_same_answer() {
     let Some(Found::Charged(charge)) = client.find(first).await.unwrap() else { panic!("charged") };
     assert_eq!(charge.created_at, Timestamp::from_millis(CHARGED_AT));
     let id = paid.json()["id"].as_str().and_then(|id| Some(id.strip_prefix("pay_")?.to_owned())).unwrap();
-    let (status, headers, body) = payments::created(&Payment::of(&charge, &id).unwrap());
-    assert_eq!((status, &body[..]), (paid.status, &paid.body[..]));
-    for (name, value) in &headers {
+    let Answer { head, body } = payments::created(&Payment::of(&charge, &id).unwrap());
+    assert_eq!((head.status(), &body), (Some(paid.status), &paid.body));
+    for (name, value) in head.headers() {
         assert_eq!(paid.header(name), Some(&**value), "{name}");
     }
 
     assert_eq!(client.find(second).await.unwrap(), Some(Found::Declined));
-    let (status, headers, body) = payments::declined();
-    assert_eq!((status, &body[..]), (refused.status, &refused.body[..]));
-    assert_eq!(headers, [("content-type".to_owned(), "application/problem+json".to_owned())]);
+    let Answer { head, body } = payments::declined();
+    assert_eq!((head.status(), &body), (Some(refused.status), &refused.body));
+    assert_eq!(head.headers(), [("content-type".to_owned(), "application/problem+json".to_owned())]);
     assert_eq!(refused.header("content-type"), Some("application/problem+json"));
 }
 

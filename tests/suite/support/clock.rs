@@ -1,7 +1,11 @@
 //! A clock that stands still, and tells who sleeps on it: a test advances it when, and only when, the code under test
 //! has come to its pause.
 
-use lambda_idempotency::time::{Clock, ManualClock, Sleep, Timestamp};
+use futures_util::future::BoxFuture;
+use lambda_idempotency::{
+    time::Timestamp,
+    world::{ManualWorld, World},
+};
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
@@ -25,13 +29,13 @@ pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
 /// A manual clock with a list of all sleeps that began. Clones are the same clock.
 #[derive(Clone, Debug)]
 pub struct WatchedClock {
-    clock: ManualClock,
+    clock: ManualWorld,
     begun: watch::Sender<Vec<Duration>>,
 }
 
 impl WatchedClock {
     pub fn at(now: Timestamp) -> Self {
-        Self { clock: ManualClock::at(now), begun: watch::Sender::default() }
+        Self { clock: ManualWorld::at(now), begun: watch::Sender::default() }
     }
 
     /// A clock that stands at the machine's time: what a store deletes by its own clock stays.
@@ -89,14 +93,26 @@ impl WatchedClock {
     }
 }
 
-impl Clock for WatchedClock {
+impl World for WatchedClock {
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    fn sleep(&self, span: Duration) -> Sleep {
+    fn running(&self) -> Duration {
+        self.clock.running()
+    }
+
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
         let sleep = self.clock.sleep(span);
         self.begun.send_modify(|begun| begun.push(span));
         sleep
+    }
+
+    fn nonce(&self) -> [u8; 16] {
+        self.clock.nonce()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.clock.spawn(task);
     }
 }

@@ -8,15 +8,17 @@ use super::tables::idempotency_table;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
-use lambda_idempotency::executor::{Ended, Ending, Executor, Owned, Replay, Request, Reserved};
+use lambda_idempotency::engine::{
+    Ending, Executor, FinishOutcome, Ownership, Replay, Request, ReserveOutcome,
+};
 use lambda_idempotency::fingerprint::{Content, FingerprintRule, Fingerprints};
 use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
-use lambda_idempotency::policy::Operation;
-use lambda_idempotency::record::Record;
+use lambda_idempotency::operation::Operation;
+use lambda_idempotency::record::{Answer, Record};
 use lambda_idempotency::store::{Store, dynamodb::DynamoDbStore};
-use lambda_idempotency::time::{Clock, Timestamp};
+use lambda_idempotency::time::Timestamp;
+use lambda_idempotency::world::{SystemWorld, World};
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -66,17 +68,17 @@ impl Guarded {
     }
 
     /// An executor with the library's defaults.
-    pub fn executor(&self) -> Executor<DynamoDbStore> {
+    pub fn executor(&self) -> Executor {
         self.executor_of(operation())
     }
 
-    pub fn executor_of(&self, operation: Operation) -> Executor<DynamoDbStore> {
-        Executor::with_clock(self.store(), operation, Arc::new(self.clock.clone()))
+    pub fn executor_of(&self, operation: Operation) -> Executor {
+        Executor::new(self.store(), operation).world(self.clock.clone())
     }
 
     /// Another process: past the faults, with a breaker of its own.
-    pub fn another(&self, operation: Operation) -> Executor<DynamoDbStore> {
-        Executor::with_clock(self.undisturbed_store(), operation, Arc::new(self.clock.clone()))
+    pub fn another(&self, operation: Operation) -> Executor {
+        Executor::new(self.undisturbed_store(), operation).world(self.clock.clone())
     }
 
     pub fn now(&self) -> Timestamp {
@@ -154,7 +156,7 @@ pub fn completed(body: impl Into<Bytes>) -> Ending {
         ("content-type".to_owned(), "application/json".to_owned()),
         ("location".to_owned(), "/payments/pay_2f1c9a7e4b".to_owned()),
     ];
-    Ending::Completed { status: 201, headers, body: body.into() }
+    Ending::Completed(Answer::http(201, headers, body))
 }
 
 /// Bytes that no compression makes smaller, always the same.
@@ -170,43 +172,56 @@ pub fn random(length: usize) -> Bytes {
     std::iter::repeat_with(&mut next).take(length).collect::<Vec<_>>().into()
 }
 
+/// A mark that nothing else has: a revision, an attempt, a body's id.
+pub fn fresh<T: From<[u8; 16]>>() -> T {
+    SystemWorld.nonce().into()
+}
+
 #[track_caller]
-pub fn owned(reserved: Reserved) -> Owned {
+pub fn owned(reserved: ReserveOutcome) -> Ownership {
     match reserved {
-        Reserved::Owned(owned) => owned,
+        ReserveOutcome::Owned(owned) => owned,
         other => panic!("not ours but {other:?}"),
     }
 }
 
 #[track_caller]
-pub fn replayed(reserved: Reserved) -> Replay {
+pub fn replayed(reserved: ReserveOutcome) -> Replay {
     match reserved {
-        Reserved::Replay(replay) => replay,
+        ReserveOutcome::Replay(replay) => replay,
         other => panic!("no replay but {other:?}"),
     }
 }
 
+/// The replayed body; `None` if it was not kept, or is gone.
+pub fn body_of(replay: &Replay) -> Option<&Bytes> {
+    assert!(!replay.body_omitted || replay.answer.body.is_empty(), "a body that is there, and is not");
+    (!replay.body_omitted).then_some(&replay.answer.body)
+}
+
 /// The replayed body as text.
 #[track_caller]
-pub fn replayed_text(reserved: Reserved) -> String {
-    let body = replayed(reserved).body.expect("the body was kept");
+pub fn replayed_text(reserved: ReserveOutcome) -> String {
+    let replay = replayed(reserved);
+    let body = body_of(&replay).expect("the body was kept");
     String::from_utf8(body.to_vec()).expect("the body is text")
 }
 
 /// What a caller is told, in a word.
-pub fn told(reserved: &Reserved) -> &'static str {
+pub fn told(reserved: &ReserveOutcome) -> &'static str {
     match reserved {
-        Reserved::Owned(_) => "owned",
-        Reserved::Replay(_) => "replay",
-        Reserved::InFlight => "in flight",
-        Reserved::Mismatch => "mismatch",
-        Reserved::Unknown { .. } => "unknown",
-        Reserved::Unavailable => "unavailable",
-        Reserved::Unreadable => "unreadable",
+        ReserveOutcome::Owned(_) => "owned",
+        ReserveOutcome::Replay(_) => "replay",
+        ReserveOutcome::InFlight => "in flight",
+        ReserveOutcome::Mismatch => "mismatch",
+        ReserveOutcome::Unknown { .. } => "unknown",
+        ReserveOutcome::Unavailable => "unavailable",
+        ReserveOutcome::Unreadable => "unreadable",
+        _ => "something new",
     }
 }
 
 #[track_caller]
-pub fn written(ended: Ended) {
-    assert!(matches!(ended, Ended::Written { .. }), "{ended:?}");
+pub fn written(ended: FinishOutcome) {
+    assert!(matches!(ended, FinishOutcome::Written { .. }), "{ended:?}");
 }

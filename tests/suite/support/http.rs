@@ -18,13 +18,14 @@ use axum::{
 };
 use http_body_util::BodyExt;
 use lambda_idempotency::{
-    executor::Execution,
+    engine::Execution,
     http::{IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, Idempotency, TenantResolver},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
-    policy::Operation,
+    operation::Operation,
     record::Record,
     store::{Store, dynamodb::DynamoDbStore},
-    time::{ManualClock, Timestamp},
+    time::Timestamp,
+    world::ManualWorld,
 };
 use serde_json::Value;
 use tokio::sync::watch;
@@ -45,7 +46,7 @@ pub const ORDER: &str = r#"{"customerId":"c-1","amountCents":1999}"#;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub type Resolver = fn(&request::Parts) -> Option<Tenant>;
-pub type Guard<S> = Idempotency<S, Resolver>;
+pub type Guard = Idempotency<Arc<dyn TenantResolver>>;
 
 /// Finds the tenant that [`order`] put into the request's extensions, where no client can write.
 pub fn caller(parts: &request::Parts) -> Option<Tenant> {
@@ -53,17 +54,17 @@ pub fn caller(parts: &request::Parts) -> Option<Tenant> {
 }
 
 /// A guard of [`PAY`] as it comes.
-pub fn guard<S: Store>(store: S) -> Guard<S> {
+pub fn guard(store: impl Store) -> Guard {
     guard_of(store, Operation::new(PAY))
 }
 
 /// Its clock stands still, so that nothing is given up because this machine is busy.
-pub fn guard_of<S: Store>(store: S, operation: Operation) -> Guard<S> {
-    Idempotency::new(store, operation).tenant(caller as Resolver).clock(clock())
+pub fn guard_of(store: impl Store, operation: Operation) -> Guard {
+    Idempotency::new(store, operation).tenant(caller as Resolver).world(clock())
 }
 
 /// An API of one route, `/payments`, that hands every method to `handler`.
-pub fn api<S: Store, T: TenantResolver, F, Fut, R>(guard: Idempotency<S, T>, handler: F) -> Router
+pub fn api<F, Fut, R>(guard: Guard, handler: F) -> Router
 where
     F: Fn(request::Parts, Bytes) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = R> + Send,
@@ -223,8 +224,8 @@ impl Gate {
 }
 
 /// A clock at the present, because DynamoDB Local deletes what is past its time by its own clock.
-pub fn clock() -> ManualClock {
-    ManualClock::at(Timestamp::from(SystemTime::now()))
+pub fn clock() -> ManualWorld {
+    ManualWorld::at(Timestamp::from(SystemTime::now()))
 }
 
 /// Lets the other tasks work until `true`.
@@ -237,10 +238,10 @@ pub async fn until(mut condition: impl FnMut() -> bool) {
 }
 
 /// A store in a table of its own.
-pub async fn dynamodb(endpoint: &str) -> Arc<DynamoDbStore> {
+pub async fn dynamodb(endpoint: &str) -> DynamoDbStore {
     let client = client(endpoint);
     let table = tables::idempotency_table(&client).await;
-    Arc::new(DynamoDbStore::from_client(client, table))
+    DynamoDbStore::from_client(client, table)
 }
 
 pub fn record_key(tenant_name: &str, operation: &str, key: &str) -> RecordKey {

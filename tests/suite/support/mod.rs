@@ -20,6 +20,7 @@ pub mod process;
 pub mod proxy;
 pub mod random;
 pub mod s3;
+pub mod seeded_world;
 pub mod tables;
 
 /// Makes of each `async fn name(endpoint: &str)` two tests, one on each real store. The modules' names matter: who
@@ -41,3 +42,6 @@ macro_rules! on_each_store {
     };
 }
 pub(crate) use on_each_store;
+
+/// What a question that is not answered fails with.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

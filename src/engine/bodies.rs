@@ -1,0 +1,148 @@
+//! Finds a place for an answer's body, and finds the body again.
+
+use std::{error::Error, time::Duration};
+
+use bytes::Bytes;
+
+use super::{Engine, Replay, codec};
+use crate::{
+    record::{Answer, BodyId, Encoding, KeptAnswer, KeptBody, Place, Record, State},
+    store::{StoreError, StoreErrorKind},
+    time_budget::{WRITE_PAUSES, body_share},
+};
+
+/// The most bytes of headers that a record keeps. No front of Lambda delivers as many (API Gateway 10 KB, a load
+/// balancer 64 KB), and a record has no room for more than 400 KB.
+const MOST_HEADERS: usize = 64 * 1024;
+
+/// An answer with a place chosen for its body. A body outside the record is not written yet.
+pub(crate) struct Placed {
+    /// What the record is to keep. Until it is written, a body outside the record is marked as beside it.
+    pub(crate) answer: KeptAnswer,
+    /// The body that is still to be kept outside, encoded.
+    outside: Option<Bytes>,
+}
+
+impl Engine {
+    /// Finds a place for the body: in the record while that costs nothing, else outside.
+    pub(crate) fn place(&self, record: &Record, answer: Answer, retain: Duration) -> Placed {
+        let Answer { mut head, body } = answer;
+        if head.headers().iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MOST_HEADERS {
+            let (key, operation) = (record.key.hash(), record.key.operation());
+            tracing::error!(%key, %operation, "the headers are too large to be kept: replays go without");
+            head = head.without_headers();
+        }
+        let length = body.len() as u64;
+        let inline = |bytes, encoding| KeptBody::Inline { bytes, encoding, length };
+        let now = self.world.now();
+        let empty = KeptAnswer { head: head.clone(), body: inline(Bytes::new(), Encoding::Identity) };
+        let state = State::Completed { answer: empty, completed_at: now, expires_at: now.plus(retain) };
+        let room = self.store.room_for_body(&Record { state, ..record.clone() });
+        let (body, outside) = if body.len() <= room {
+            (inline(body, Encoding::Identity), None)
+        } else {
+            let (bytes, encoding) = codec::encode(&body);
+            if bytes.len() <= room {
+                (inline(bytes, encoding), None)
+            } else {
+                let id: BodyId = self.world.nonce().into();
+                (KeptBody::Outside { id, place: Place::Beside, encoding, length }, Some(bytes))
+            }
+        };
+        Placed { answer: KeptAnswer { head, body }, outside }
+    }
+
+    /// Finds a place for the body and keeps it there; nowhere, if it is too large for every place, or the store does not
+    /// take it in time. The effect is recorded as completed in every case (T16). `write` is the time for all of the
+    /// writing.
+    pub(crate) async fn keep(
+        &self,
+        record: &Record,
+        answer: Answer,
+        retain: Duration,
+        write: Duration,
+    ) -> KeptAnswer {
+        let placed = self.place(record, answer, retain);
+        let (head, length) = (placed.answer.head.clone(), placed.answer.body.length());
+        let (key, operation) = (record.key.hash(), record.key.operation());
+        match self.keep_placed(record, placed, retain, body_share(write)).await {
+            Ok(Some(kept)) => return kept,
+            Ok(None) => {
+                tracing::warn!(%key, %operation, length, "the body is too large to be kept: replays go without");
+            }
+            Err(error) => {
+                let error: &dyn Error = &error;
+                tracing::error!(%key, %operation, error, "the body cannot be kept: replays go without");
+            }
+        }
+        KeptAnswer { head, body: KeptBody::Omitted { length } }
+    }
+
+    /// Keeps a body that has its place; `None` if it is too large for every place.
+    pub(crate) async fn keep_placed(
+        &self,
+        record: &Record,
+        placed: Placed,
+        retain: Duration,
+        time: Duration,
+    ) -> Result<Option<KeptAnswer>, StoreError> {
+        let Placed { mut answer, outside } = placed;
+        if let (KeptBody::Outside { id, place, .. }, Some(bytes)) = (&mut answer.body, outside) {
+            match self.keep_outside(record, *id, bytes, retain, time).await? {
+                Some(kept_at) => *place = kept_at,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(answer))
+    }
+
+    async fn keep_outside(
+        &self,
+        record: &Record,
+        id: BodyId,
+        bytes: Bytes,
+        retain: Duration,
+        time: Duration,
+    ) -> Result<Option<Place>, StoreError> {
+        let expires_at = self.world.now().plus(retain);
+        let stop_at = self.world.instant().plus(time);
+        let mut pause = WRITE_PAUSES.first;
+        loop {
+            let keeping = self.store.keep_body(&record.key, id, bytes.clone(), expires_at);
+            match self.bounded(Some(stop_at), keeping).await {
+                Ok(place) => return Ok(place),
+                Err(error) => {
+                    let late = self.world.instant().plus(pause) >= stop_at;
+                    if late || error.kind() == StoreErrorKind::Refused {
+                        return Err(error);
+                    }
+                }
+            }
+            self.world.sleep(pause).await;
+            pause = WRITE_PAUSES.after(pause);
+        }
+    }
+
+    /// The kept answer with its body, wherever that is; `None` if the record is not completed.
+    pub(crate) async fn replay(&self, record: &Record) -> Result<Option<Replay>, StoreError> {
+        let State::Completed { answer: kept, expires_at, .. } = &record.state else { return Ok(None) };
+        let (bytes, encoding, length) = match &kept.body {
+            KeptBody::Omitted { .. } => (None, Encoding::Identity, 0),
+            KeptBody::Inline { bytes, encoding, length } => (Some(bytes.clone()), *encoding, *length),
+            KeptBody::Outside { id, place, encoding, length } => {
+                let bytes = self.store.load_body(&record.key, *id, *place).await?;
+                if bytes.is_none() {
+                    let (key, operation) = (record.key.hash(), record.key.operation());
+                    tracing::error!(%key, %operation, "the kept body is gone: the replay goes without");
+                }
+                (bytes, *encoding, *length)
+            }
+        };
+        let body = bytes.map(|bytes| codec::decode(bytes, encoding, length)).transpose();
+        let body = body.map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?;
+        let (head, expires_at) = (kept.head.clone(), *expires_at);
+        let body_omitted = body.is_none();
+        let answer = Answer { head, body: body.unwrap_or_default() };
+        Ok(Some(Replay { answer, body_omitted, expires_at }))
+    }
+}

@@ -1,0 +1,120 @@
+//! One execution of an operation: what its handler may know of it, and what its owner holds.
+
+use std::{fmt, sync::Arc};
+
+use tokio::sync::Mutex;
+
+use super::heartbeat::Heartbeat;
+use crate::{
+    fingerprint::Fingerprint,
+    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    record::{AttemptId, Record},
+    time::{Instant, Timestamp},
+};
+
+/// The execution that a handler is: whose request it serves, and the keys to hand on.
+///
+/// Cheap to clone. HTTP handlers find it in the request's extensions; axum handlers take it as an argument.
+#[derive(Clone)]
+pub struct Execution(Arc<Facts>);
+
+struct Facts {
+    key: RecordKey,
+    fingerprint: Fingerprint,
+    attempt: AttemptId,
+    attempts: u32,
+    created_at: Timestamp,
+    deadline: Option<Timestamp>,
+    ends_at: Option<Instant>,
+}
+
+impl fmt::Debug for Execution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Execution").field("key", &self.0.key).field("attempt", &self.0.attempt).finish()
+    }
+}
+
+impl Execution {
+    pub(super) fn new(record: &Record, deadline: Option<Timestamp>, ends_at: Option<Instant>) -> Self {
+        Self(Arc::new(Facts {
+            key: record.key.clone(),
+            fingerprint: record.fingerprint,
+            attempt: record.attempt,
+            attempts: record.attempts,
+            created_at: record.created_at,
+            deadline,
+            ends_at,
+        }))
+    }
+
+    /// The verified caller.
+    pub fn tenant(&self) -> &Tenant {
+        self.0.key.tenant()
+    }
+
+    /// The operation.
+    pub fn operation(&self) -> &OperationName {
+        self.0.key.operation()
+    }
+
+    /// The client's key, as it came.
+    pub fn idempotency_key(&self) -> &IdempotencyKey {
+        self.0.key.idempotency_key()
+    }
+
+    /// The record's identity; its [`hash`](RecordKey::hash) is what belongs into logs.
+    pub fn record_key(&self) -> &RecordKey {
+        &self.0.key
+    }
+
+    /// The key to hand on to the downstream service that `phase` calls: the same in every attempt, another for every
+    /// phase. Give each external call of a handler a phase of its own.
+    pub fn downstream_key(&self, phase: &str) -> String {
+        self.0.key.downstream_key(&self.0.fingerprint, phase)
+    }
+
+    /// This execution's mark.
+    pub fn attempt(&self) -> AttemptId {
+        self.0.attempt
+    }
+
+    /// How many executions of this operation there were, this one included. More than one means that an earlier one
+    /// certainly did nothing, or that the operation chose to run again.
+    pub fn attempts(&self) -> u32 {
+        self.0.attempts
+    }
+
+    /// When the key was first seen.
+    pub fn created_at(&self) -> Timestamp {
+        self.0.created_at
+    }
+
+    /// When Lambda ends this invocation, if it said so and that can be true.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.0.deadline
+    }
+
+    /// The same, by a clock that nobody sets.
+    pub(crate) fn ends_at(&self) -> Option<Instant> {
+        self.0.ends_at
+    }
+}
+
+/// The ownership of a record: who holds it runs the handler, and ends it once.
+///
+/// Dropping it writes nothing: the record stays in progress until its lease is over. Nothing is guessed about a handler
+/// that was not run to its end.
+#[derive(Debug)]
+pub struct Ownership {
+    pub(super) execution: Execution,
+    /// The record as this execution wrote it last. Behind a lock, because heartbeats write too.
+    pub(super) record: Arc<Mutex<Record>>,
+    pub(super) heartbeat: Option<Heartbeat>,
+}
+
+impl Ownership {
+    /// The execution, for the handler.
+    pub fn execution(&self) -> &Execution {
+        &self.execution
+    }
+}

@@ -1,0 +1,27 @@
+//! What axum handlers take and return: the [`Execution`] as an argument, an [`Answer`] as a response.
+
+use ::axum::{body::Body, extract::FromRequestParts, response::IntoResponse};
+use http::{Response, request::Parts};
+
+use super::{Problem, ProblemType, Profile, replay};
+use crate::{engine::Execution, record::Answer};
+
+impl<S: Sync> FromRequestParts<S> for Execution {
+    type Rejection = Response<Body>;
+
+    /// Refuses a request that no guard has seen: an operation that takes an `Execution` never runs unguarded.
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| {
+            tracing::error!("a handler that takes an Execution stands on a route without a guard");
+            let problem = Problem::new(ProblemType::NotGuarded);
+            problem.into_response(&Profile::default()).map(Body::new)
+        })
+    }
+}
+
+impl IntoResponse for Answer {
+    /// As a replay of it will be, so that a handler and a reconciler can give the same answer.
+    fn into_response(self) -> Response<Body> {
+        replay::of_answer(self).map(Body::new)
+    }
+}

@@ -1,0 +1,230 @@
+//! How old an idempotency key is, by a time that it carries, and which keys are too old to be taken.
+//!
+//! When an answer is no longer kept, its key is new: a retry would run again. A key that says when it was made can be
+//! refused instead, without asking the store, and so also where the store has forgotten it before its time (a table that was
+//! restored to an earlier point).
+//!
+//! # Whose clock
+//!
+//! The time is the client's. It may be ahead of ours by [`CLOCK_SKEW`]; further ahead it is refused, because a key that is
+//! dated ahead is taken for that much longer. On the other side nothing is allowed for: a bound that clocks could stretch
+//! would be none. So a key is taken for at most its bound and twice the skew (the client's clock ahead of the worker that
+//! completed, the next worker's behind the one that deletes), which is why its answer must be kept for so long:
+//! [`Idempotency::new`](crate::http::Idempotency::new) sees to that.
+//!
+//! ```
+//! use std::time::Duration;
+//! use lambda_idempotency::{key::age::KeyTime, operation::Operation};
+//!
+//! let payment = Operation::new("create-payment")
+//!     .retain(Duration::from_secs(24 * 3600))
+//!     .refuse_older_than(Duration::from_secs(23 * 3600), KeyTime::UuidV7);
+//! ```
+
+use std::time::Duration;
+
+use uuid::{Uuid, Variant};
+
+use super::{IdempotencyKey, OperationName, signature::Secrets};
+use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
+
+/// Where the time stands at which a key was made.
+///
+/// The key stays opaque otherwise: another spelling of the same UUID or ULID is another key.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum KeyTime {
+    /// In the key, a UUID of version 7 ([RFC 9562](https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-7)), with its
+    /// hyphens.
+    UuidV7,
+    /// In the key, a [ULID](https://github.com/ulid/spec), in letters of either case.
+    Ulid,
+    /// In the header [`Idempotency-Timestamp`](crate::http::IDEMPOTENCY_TIMESTAMP): `t=<unix seconds>,v1=<hex>`, as
+    /// [`Secrets::sign`] makes it of the key, without the quotes that it may stand in.
+    ///
+    /// Made once, together with the key, and sent with every retry: who signs each retry anew makes an old key young.
+    /// Whoever has the secret can do so, so it belongs to those who make keys.
+    Signed(Secrets),
+}
+
+/// Why a key is not taken for its time, in words for its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum KeyAgeError {
+    /// It is no UUID of version 7.
+    #[error("The Idempotency-Key must be a UUID of version 7")]
+    NotAUuidV7,
+    /// It is no ULID.
+    #[error("The Idempotency-Key must be a ULID")]
+    NotAUlid,
+    /// The header with its time is not there.
+    #[error("The request has no Idempotency-Timestamp header")]
+    TimestampMissing,
+    /// The header with its time is not one that the secret made of this key.
+    #[error("The Idempotency-Timestamp is not a valid signature of the Idempotency-Key")]
+    TimestampInvalid,
+    /// It was made later than now.
+    #[error("The time of the Idempotency-Key lies in the future")]
+    Future,
+    /// It was made too long ago.
+    #[error("The Idempotency-Key is older than this operation takes")]
+    TooOld,
+}
+
+impl KeyAgeError {
+    /// The reason in one stable word, for the problem document.
+    pub(crate) const fn reason(&self) -> &'static str {
+        match self {
+            Self::NotAUuidV7 => "not-a-uuid-v7",
+            Self::NotAUlid => "not-a-ulid",
+            Self::TimestampMissing => "timestamp-missing",
+            Self::TimestampInvalid => "timestamp-invalid",
+            Self::Future => "future",
+            Self::TooOld => "too-old",
+        }
+    }
+}
+
+/// How old a key may be.
+#[derive(Clone, Debug)]
+pub(crate) struct OldestKey {
+    pub(crate) bound: Duration,
+    pub(crate) time: KeyTime,
+}
+
+impl OldestKey {
+    /// Panics if an answer can be gone while its key is still taken.
+    pub(crate) fn assert_answers_kept(&self, operation: &OperationName, kept: Duration) {
+        let needed = self.bound.saturating_add(2 * CLOCK_SKEW);
+        let (name, bound) = (operation.as_str(), self.bound);
+        assert!(
+            needed <= kept,
+            "operation {name:?}: refuse_older_than({bound:?}) needs retain({needed:?}) or more and has retain({kept:?}): \
+             between the two, an expired key would run again"
+        );
+    }
+
+    /// Refuses what is too old, and what does not say how old it is. `timestamp` is the header of [`KeyTime::Signed`].
+    pub(crate) fn admit(
+        &self,
+        key: &IdempotencyKey,
+        timestamp: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(), KeyAgeError> {
+        let made_at = match &self.time {
+            KeyTime::UuidV7 => uuid_v7(key.as_str()).ok_or(KeyAgeError::NotAUuidV7)?,
+            KeyTime::Ulid => ulid(key.as_str()).ok_or(KeyAgeError::NotAUlid)?,
+            KeyTime::Signed(secrets) => {
+                let timestamp = timestamp.ok_or(KeyAgeError::TimestampMissing)?;
+                let signed = secrets.authenticate(timestamp, key.as_str().as_bytes());
+                signed.map_err(|_| KeyAgeError::TimestampInvalid)?
+            }
+        };
+        if now.plus(CLOCK_SKEW) < made_at {
+            return Err(KeyAgeError::Future);
+        }
+        if made_at.plus(self.bound) < now {
+            return Err(KeyAgeError::TooOld);
+        }
+        Ok(())
+    }
+}
+
+/// The first 48 bits, in milliseconds.
+fn uuid_v7(text: &str) -> Option<Timestamp> {
+    /// Of the form with hyphens, the only one that RFC 9562 has.
+    const LENGTH: usize = 36;
+    let uuid = Uuid::try_parse(text).ok().filter(|_| text.len() == LENGTH)?;
+    let is_v7 = uuid.get_version_num() == 7 && uuid.get_variant() == Variant::RFC4122;
+    is_v7.then(|| Timestamp::from_millis(u64::try_from(uuid.as_u128() >> 80).unwrap_or(u64::MAX)))
+}
+
+/// The first ten of 26 digits in Crockford's base 32, in milliseconds: 48 bits, so that the first digit is at most 7.
+fn ulid(text: &str) -> Option<Timestamp> {
+    const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+    const TIME: usize = 10;
+    const LENGTH: usize = 26;
+    let value = |byte: u8| DIGITS.iter().position(|digit| *digit == byte.to_ascii_uppercase());
+    let values: Vec<usize> = text.bytes().take(LENGTH + 1).map(value).collect::<Option<_>>()?;
+    let fits = values.len() == LENGTH && values[0] <= 7;
+    fits.then(|| {
+        Timestamp::from_millis(values[..TIME].iter().fold(0, |time, value| time << 5 | *value as u64))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    // R21
+    #[test]
+    fn a_uuid_of_version_7_carries_its_time() {
+        // RFC 9562, appendix A.6.
+        let example = "017F22E2-79B0-7CC3-98C4-DC0C0C07398F";
+        let made_at = Some(Timestamp::from_millis(1_645_557_742_000));
+        assert_eq!((uuid_v7(example), uuid_v7(&example.to_lowercase())), (made_at, made_at));
+        let latest = "ffffffff-ffff-7fff-bfff-ffffffffffff";
+        assert_eq!(uuid_v7(latest), Some(Timestamp::from_millis((1 << 48) - 1)));
+    }
+
+    // R21
+    #[test]
+    fn what_is_no_uuid_of_version_7_has_no_time() {
+        for text in [
+            "",
+            "order-1",
+            "00000000-0000-0000-0000-000000000000",
+            "017F22E2-79B0-4CC3-98C4-DC0C0C07398F",
+            "017F22E2-79B0-7CC3-18C4-DC0C0C07398F",
+            "017F22E2-79B0-7CC3-C8C4-DC0C0C07398F",
+            "017F22E2-79B0-7CC3-98C4-DC0C0C07398G",
+            "017F22E2-79B0-7CC3-98C4-DC0C0C07398F0",
+            "017F22E279B07CC398C4DC0C0C07398F",
+            "{017F22E2-79B0-7CC3-98C4-DC0C0C07398F}",
+            "urn:uuid:017F22E2-79B0-7CC3-98C4-DC0C0C07398F",
+            "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+        ] {
+            assert_eq!(uuid_v7(text), None, "{text}");
+        }
+    }
+
+    // R21
+    #[test]
+    fn a_ulid_carries_its_time_in_either_case() {
+        let made_at = Some(Timestamp::from_millis(1_469_922_850_259));
+        assert_eq!(ulid("01ARZ3NDEKTSV4RRFFQ69G5FAV"), made_at);
+        assert_eq!(ulid("01arz3ndektsv4rrffq69g5fav"), made_at);
+        assert_eq!(ulid("7ZZZZZZZZZZZZZZZZZZZZZZZZZ"), Some(Timestamp::from_millis((1 << 48) - 1)));
+    }
+
+    // R21
+    #[test]
+    fn what_is_no_ulid_has_no_time() {
+        for text in [
+            "",
+            "01ARZ3NDEKTSV4RRFFQ69G5FA",
+            "01ARZ3NDEKTSV4RRFFQ69G5FAVV",
+            "8ZZZZZZZZZZZZZZZZZZZZZZZZZ",
+            "01ARZ3NDEKTSV4RRFFQ69G5FAU",
+            "O1ARZ3NDEKTSV4RRFFQ69G5FAV",
+            "01ARZ3NDEK-SV4RRFFQ69G5FAV",
+            "017F22E2-79B0-7CC3-98C4-DC0C0C07398F",
+        ] {
+            assert_eq!(ulid(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_panic(text in "\\PC{0,40}|[0-9a-fA-F-]{36}|[0-9A-Za-z]{26}") {
+            let (_, _) = (uuid_v7(&text), ulid(&text));
+        }
+
+        #[test]
+        fn every_uuid_of_version_7_is_read(millis in 0_u64..1 << 48, random: [u8; 10]) {
+            let uuid = uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid();
+            prop_assert_eq!(uuid_v7(&uuid.to_string()), Some(Timestamp::from_millis(millis)));
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Who asks for what: tenant, operation and idempotency key, and what is derived from the three.
+
+pub mod age;
+pub mod signature;
+
+use std::{fmt, sync::Arc};
+
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::fingerprint::Fingerprint;
+
+/// The longest idempotency key, in characters (the limit that Stripe's API documents).
+pub const MAX_KEY_CHARS: usize = 255;
+
+/// The longest tenant, in bytes. With the other two parts, escaped, it fits DynamoDB's 2,048 bytes of partition key.
+pub const MAX_TENANT_BYTES: usize = 255;
+
+/// The longest name of an operation, in bytes.
+pub const MAX_OPERATION_BYTES: usize = 128;
+
+/// Why a text is no tenant, operation or idempotency key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// Nothing there.
+    #[error("it is empty")]
+    Empty,
+    /// Longer than the limit.
+    #[error("it is longer than {limit} {unit}")]
+    TooLong {
+        /// How long it may be.
+        limit: usize,
+        /// What is counted.
+        unit: &'static str,
+    },
+    /// Shorter than the operation's minimum.
+    #[error("it is shorter than {minimum} characters")]
+    TooShort {
+        /// How long it must be.
+        minimum: usize,
+    },
+    /// Holds a character that may not stand there.
+    #[error("it holds a character that is not allowed")]
+    Character,
+}
+
+macro_rules! shown_as_hash {
+    ($type:ty) => {
+        /// Shows a hash: keys and tenants do not belong into logs.
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({})", stringify!($type), KeyHash::of(&self.0))
+            }
+        }
+    };
+}
+
+/// The client's name for one intended effect. Opaque; made by the client, never by the server.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct IdempotencyKey(Arc<str>);
+
+shown_as_hash!(IdempotencyKey);
+
+impl IdempotencyKey {
+    /// Takes 1 to 255 characters without control characters.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        if text.is_empty() {
+            return Err(KeyError::Empty);
+        }
+        if text.len() > MAX_KEY_CHARS && text.chars().count() > MAX_KEY_CHARS {
+            return Err(KeyError::TooLong { limit: MAX_KEY_CHARS, unit: "characters" });
+        }
+        if text.chars().any(char::is_control) {
+            return Err(KeyError::Character);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The key as the client sent it. Not for logs: see [`RecordKey::hash`].
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Who the caller is, as something that verified the caller says.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Tenant(Arc<str>);
+
+shown_as_hash!(Tenant);
+
+impl Tenant {
+    /// Takes 1 to 255 bytes without control characters.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        if text.is_empty() {
+            return Err(KeyError::Empty);
+        }
+        if text.len() > MAX_TENANT_BYTES {
+            return Err(KeyError::TooLong { limit: MAX_TENANT_BYTES, unit: "bytes" });
+        }
+        if text.chars().any(char::is_control) {
+            return Err(KeyError::Character);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The tenant as the caller's credentials name it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The name of an operation. Keys of different operations never meet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OperationName(Arc<str>);
+
+impl OperationName {
+    /// Takes 1 to 128 letters, digits, `-`, `_` and `.`: it stands in metrics and URLs as it is.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        if text.is_empty() {
+            return Err(KeyError::Empty);
+        }
+        if text.len() > MAX_OPERATION_BYTES {
+            return Err(KeyError::TooLong { limit: MAX_OPERATION_BYTES, unit: "bytes" });
+        }
+        if !text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')) {
+            return Err(KeyError::Character);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name, shared: a metric's label that costs no copy.
+    pub(crate) fn shared(&self) -> Arc<str> {
+        self.0.clone()
+    }
+}
+
+impl fmt::Display for OperationName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The identity of a record: one for each (tenant, operation, idempotency key).
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RecordKey {
+    tenant: Tenant,
+    operation: OperationName,
+    key: IdempotencyKey,
+}
+
+impl fmt::Debug for RecordKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RecordKey({}, {})", self.operation, self.hash())
+    }
+}
+
+impl RecordKey {
+    /// The record of this tenant, operation and key.
+    pub fn new(tenant: Tenant, operation: OperationName, key: IdempotencyKey) -> Self {
+        Self { tenant, operation, key }
+    }
+
+    /// The tenant.
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// The operation.
+    pub fn operation(&self) -> &OperationName {
+        &self.operation
+    }
+
+    /// The client's key.
+    pub fn idempotency_key(&self) -> &IdempotencyKey {
+        &self.key
+    }
+
+    /// The partition key: `tenant#operation#key`, with `#` and `%` of the tenant written as `%23` and `%25`.
+    ///
+    /// No two different triples share one. Neither the escaped tenant nor the operation can hold a `#`, so the first
+    /// two `#` are the separators, whatever the key holds. It starts with the tenant, so that an IAM policy can
+    /// bind a caller to `tenant#*` by `dynamodb:LeadingKeys`.
+    pub fn partition_key(&self) -> String {
+        let (operation, key) = (self.operation.as_str(), self.key.as_str());
+        let mut text = String::with_capacity(self.tenant.as_str().len() + operation.len() + key.len() + 2);
+        push_tenant(&mut text, &self.tenant);
+        text.push_str(operation);
+        text.push('#');
+        text.push_str(key);
+        text
+    }
+
+    /// What the partition keys of a tenant begin with, and those of no other.
+    pub fn partition_key_prefix(tenant: &Tenant) -> String {
+        let mut text = String::new();
+        push_tenant(&mut text, tenant);
+        text
+    }
+
+    /// Reads a [`partition_key`](Self::partition_key) back; `None` where it is none.
+    pub fn from_partition_key(text: &str) -> Option<Self> {
+        let (tenant, rest) = text.split_once('#')?;
+        let (operation, key) = rest.split_once('#')?;
+        let tenant = tenant.replace("%23", "#").replace("%25", "%");
+        let parsed = Self {
+            tenant: Tenant::parse(&tenant).ok()?,
+            operation: OperationName::parse(operation).ok()?,
+            key: IdempotencyKey::parse(key).ok()?,
+        };
+        // What does not come out as it went in (`%2`, `%41`) was not written by us.
+        (parsed.partition_key() == text).then_some(parsed)
+    }
+
+    /// What logs and metrics say instead of the key.
+    pub fn hash(&self) -> impl fmt::Display + fmt::Debug + Copy + Eq + use<> {
+        self.short_hash()
+    }
+
+    /// The same, as a number to spread keys by.
+    pub(crate) fn short_hash(&self) -> KeyHash {
+        KeyHash::of(&self.partition_key())
+    }
+
+    /// The key to hand on to the downstream service that `phase` calls.
+    ///
+    /// The same in every attempt, so that a provider that honours idempotency keys acts once, even after this record
+    /// has expired or the table was restored to an earlier time, for as long as the operation's fingerprint rule
+    /// stays. Another phase, and another request under the same key, get another one.
+    pub fn downstream_key(&self, fingerprint: &Fingerprint, phase: &str) -> String {
+        let mut hash = Sha256::new_with_prefix(b"lambda-idempotency downstream key\0");
+        for part in [self.partition_key().as_bytes(), fingerprint.digest(), phase.as_bytes()] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let digest = hash.finalize();
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&digest[..16]);
+        Uuid::new_v8(bytes).to_string()
+    }
+}
+
+fn push_tenant(text: &mut String, tenant: &Tenant) {
+    for character in tenant.as_str().chars() {
+        match character {
+            '%' => text.push_str("%25"),
+            '#' => text.push_str("%23"),
+            other => text.push(other),
+        }
+    }
+    text.push('#');
+}
+
+/// A short hash that stands for a key in logs and metrics: 16 hex digits of SHA-256.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct KeyHash([u8; 8]);
+
+impl KeyHash {
+    fn of(text: &str) -> Self {
+        let digest = Sha256::digest(text.as_bytes());
+        let mut short = [0; 8];
+        short.copy_from_slice(&digest[..8]);
+        Self(short)
+    }
+
+    /// Spreads keys evenly.
+    pub(crate) const fn first_byte(self) -> u8 {
+        self.0[0]
+    }
+}
+
+impl fmt::Display for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", u64::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record_key(tenant: &str, operation: &str, key: &str) -> RecordKey {
+        RecordKey::new(
+            Tenant::parse(tenant).unwrap(),
+            OperationName::parse(operation).unwrap(),
+            IdempotencyKey::parse(key).unwrap(),
+        )
+    }
+
+    // R2, T15
+    #[test]
+    fn no_two_different_triples_share_a_partition_key() {
+        let parts = ["a", "a#b", "b", "b#c", "c", "a%23b", "%", "%23", "%25", "#", "a#", "#a"];
+        let operations = ["a", "b", "c"];
+        let mut seen = std::collections::HashMap::new();
+        for tenant in parts {
+            for operation in operations {
+                for key in parts {
+                    let triple = record_key(tenant, operation, key);
+                    assert_eq!(RecordKey::from_partition_key(&triple.partition_key()), Some(triple.clone()));
+                    if let Some(other) = seen.insert(triple.partition_key(), triple.clone()) {
+                        panic!("{other:?} and {triple:?} meet");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_partition_key_that_was_not_written_by_us_is_not_read() {
+        for text in ["", "a", "a#b", "a#b#", "#b#c", "a%41#b#c", "a%2#b#c", "a#b c#d"] {
+            assert_eq!(RecordKey::from_partition_key(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_longest_parts_fit_a_dynamodb_partition_key() {
+        let key = record_key(&"#".repeat(255), &"o".repeat(128), &"\u{1F600}".repeat(255));
+        assert!(key.partition_key().len() <= 2048, "{}", key.partition_key().len());
+    }
+
+    // R1
+    #[test]
+    fn a_key_has_one_to_255_characters_and_no_control_characters() {
+        assert_eq!(IdempotencyKey::parse(""), Err(KeyError::Empty));
+        assert!(IdempotencyKey::parse(&"é".repeat(255)).is_ok());
+        assert!(matches!(IdempotencyKey::parse(&"é".repeat(256)), Err(KeyError::TooLong { .. })));
+        assert_eq!(IdempotencyKey::parse("a\nb"), Err(KeyError::Character));
+    }
+
+    // R36
+    #[test]
+    fn debug_output_never_shows_a_key_or_a_tenant() {
+        let shown = format!("{:?}", record_key("tenant-in-clear", "pay", "key-in-clear"));
+        let parts = format!("{:?} {:?}", Tenant::parse("in-clear"), IdempotencyKey::parse("in-clear"));
+        assert!(!shown.contains("clear") && !parts.contains("clear"), "{shown} {parts}");
+    }
+
+    // R26, T33
+    #[test]
+    fn a_downstream_key_is_stable_and_differs_by_record_fingerprint_and_phase() {
+        let (key, other) = (record_key("t", "pay", "k"), record_key("t", "pay", "l"));
+        let (print, another) = (Fingerprint::new(1, [1; 32]), Fingerprint::new(1, [2; 32]));
+        let charge = key.downstream_key(&print, "charge");
+        assert_eq!(charge, key.downstream_key(&print, "charge"));
+        for different in [
+            key.downstream_key(&print, "notify"),
+            key.downstream_key(&another, "charge"),
+            other.downstream_key(&print, "charge"),
+        ] {
+            assert_ne!(charge, different);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Per-operation settings.
+
+use std::time::Duration;
+
+use crate::{
+    fingerprint::FingerprintRule,
+    key::{
+        OperationName,
+        age::{KeyTime, OldestKey},
+    },
+    time::Timestamp,
+    time_budget::{
+        DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_PATIENCE, DEFAULT_RETENTION, DEFAULT_RETRY_AFTER, lease_until,
+    },
+};
+
+/// What happens to a record whose worker's lease is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LeaseOver {
+    /// It becomes `unknown`, and reconciliation finds out. Never wrong.
+    #[default]
+    Unknown,
+    /// The next caller runs it again. For effects that are naturally idempotent only: the first worker may still live.
+    RunAgain,
+    /// The next caller resumes after the last recovery point. An operation without recovery points has one, its start: it
+    /// runs again, and what is said of [`RunAgain`](Self::RunAgain) holds.
+    Resume,
+}
+
+/// What a duplicate of an operation in flight gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhileInFlight {
+    /// A conflict, and when to come back.
+    #[default]
+    Refuse,
+    /// 202, when to come back, and the URL of the operation's status.
+    Accept,
+    /// The answer, if it comes within this time; else as [`Refuse`](Self::Refuse).
+    Wait(Duration),
+}
+
+/// What a handler's 5xx says about its effect, where the handler itself says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServerErrors {
+    /// Perhaps executed: `unknown`, reconciled. Never wrong.
+    Reconcile,
+    /// It is the answer: kept and replayed, as Stripe does.
+    Keep,
+    /// Certainly not executed: a retry runs. Only where that is true of every 5xx of the handler.
+    RetryFresh,
+}
+
+/// One guarded operation: its name and its settings.
+///
+/// ```
+/// use std::time::Duration;
+/// use lambda_idempotency::operation::{Operation, WhileInFlight};
+///
+/// let payment = Operation::new("create-payment")
+///     .retain(Duration::from_secs(7 * 24 * 3600))
+///     .minimum_key_length(16)
+///     .while_in_flight(WhileInFlight::Wait(Duration::from_secs(5)));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Operation {
+    name: OperationName,
+    retain: Duration,
+    lease: Duration,
+    grace: Duration,
+    heartbeat: Option<Duration>,
+    patience: Duration,
+    retry_after: Duration,
+    lease_over: LeaseOver,
+    while_in_flight: WhileInFlight,
+    server_errors: Option<ServerErrors>,
+    minimum_key_length: usize,
+    oldest_key: Option<OldestKey>,
+    rule: FingerprintRule,
+    former_rules: Vec<FingerprintRule>,
+}
+
+impl Operation {
+    /// An operation of this name, with the defaults of [`time_budget`](crate::time_budget).
+    ///
+    /// # Panics
+    /// Where the name is not 1 to 128 of letters, digits, `-`, `_` and `.`: a mistake in the program, found at
+    /// start-up.
+    pub fn new(name: &str) -> Self {
+        let name = OperationName::parse(name).unwrap_or_else(|error| panic!("operation {name:?}: {error}"));
+        Self {
+            name,
+            retain: DEFAULT_RETENTION,
+            lease: DEFAULT_LEASE,
+            grace: DEFAULT_GRACE,
+            heartbeat: None,
+            patience: DEFAULT_PATIENCE,
+            retry_after: DEFAULT_RETRY_AFTER,
+            lease_over: LeaseOver::default(),
+            while_in_flight: WhileInFlight::default(),
+            server_errors: None,
+            minimum_key_length: 1,
+            oldest_key: None,
+            rule: FingerprintRule::new(),
+            former_rules: Vec::new(),
+        }
+    }
+
+    /// How long an answer is replayed, counted from completion.
+    ///
+    /// # Panics
+    /// Where `retain` is zero: nothing would be a duplicate.
+    #[must_use]
+    pub fn retain(mut self, retain: Duration) -> Self {
+        assert!(!retain.is_zero(), "operation {:?}: retain(0) would guard nothing", self.name.as_str());
+        self.retain = retain;
+        self
+    }
+
+    /// How long a worker owns the record where no Lambda deadline says it.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How long after deadline or lease a worker is still taken for alive.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Extends the lease this often while the handler runs: for work without a Lambda deadline, of unknown length.
+    ///
+    /// # Panics
+    /// Where `every` is zero.
+    #[must_use]
+    pub fn heartbeat(mut self, every: Duration) -> Self {
+        assert!(!every.is_zero(), "operation {:?}: heartbeat(0) would never rest", self.name.as_str());
+        self.heartbeat = Some(every);
+        self
+    }
+
+    /// How long a worker keeps trying to write its completion while the store is unavailable.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// What clients are told to wait while the operation is in flight; rounded up to seconds.
+    #[must_use]
+    pub fn retry_after(mut self, retry_after: Duration) -> Self {
+        self.retry_after = retry_after;
+        self
+    }
+
+    /// What happens when a worker's lease is over.
+    #[must_use]
+    pub fn when_lease_over(mut self, choice: LeaseOver) -> Self {
+        self.lease_over = choice;
+        self
+    }
+
+    /// What a duplicate gets while the operation is in flight.
+    #[must_use]
+    pub fn while_in_flight(mut self, choice: WhileInFlight) -> Self {
+        self.while_in_flight = choice;
+        self
+    }
+
+    /// What a handler's 5xx says about its effect. Without this, the contract profile says it.
+    #[must_use]
+    pub fn server_errors(mut self, choice: ServerErrors) -> Self {
+        self.server_errors = Some(choice);
+        self
+    }
+
+    /// The shortest idempotency key taken, in characters: 16 is advised for payments.
+    #[must_use]
+    pub fn minimum_key_length(mut self, characters: usize) -> Self {
+        self.minimum_key_length = characters;
+        self
+    }
+
+    /// Refuses keys that were made longer ago than `bound`, before anything is asked of the store: a retry that comes when
+    /// its answer is no longer kept, or to a table that has forgotten it, does not run again.
+    ///
+    /// Keys that do not say when they were made are refused too, so begin once all clients send such keys. Choose the
+    /// bound as long as clients retry: later they get no replay any more, and have to look the outcome up.
+    ///
+    /// The answers must be kept for `bound` and twice [`CLOCK_SKEW`](crate::time_budget::CLOCK_SKEW) at least
+    /// ([`key::age`](crate::key::age) says why); [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
+    ///
+    /// # Panics
+    /// Where `bound` is zero: every key would be too old.
+    #[must_use]
+    pub fn refuse_older_than(mut self, bound: Duration, time: KeyTime) -> Self {
+        assert!(
+            !bound.is_zero(),
+            "operation {:?}: refuse_older_than(0) would take no key",
+            self.name.as_str()
+        );
+        self.oldest_key = Some(OldestKey { bound, time });
+        self
+    }
+
+    /// How requests become fingerprints.
+    #[must_use]
+    pub fn fingerprint(mut self, rule: FingerprintRule) -> Self {
+        self.rule = rule;
+        self
+    }
+
+    /// A rule that older records may have, so that a deployment may change it while retries are on their way.
+    /// Needed for as long as records are retained.
+    #[must_use]
+    pub fn formerly(mut self, rule: FingerprintRule) -> Self {
+        self.former_rules.push(rule);
+        self
+    }
+}
+
+/// Its settings.
+impl Operation {
+    pub(crate) fn name(&self) -> &OperationName {
+        &self.name
+    }
+
+    pub(crate) fn retention(&self) -> Duration {
+        self.retain
+    }
+
+    /// Until when an execution that begins now owns its record.
+    pub(crate) fn lease_until(&self, deadline: Option<Timestamp>, now: Timestamp) -> Timestamp {
+        lease_until(deadline, now, self.lease, self.grace)
+    }
+
+    pub(crate) fn heartbeat_every(&self) -> Option<Duration> {
+        self.heartbeat
+    }
+
+    pub(crate) fn patience_span(&self) -> Duration {
+        self.patience
+    }
+
+    pub(crate) fn retry_after_span(&self) -> Duration {
+        self.retry_after
+    }
+
+    /// Whether a lease that is over is leave to run. Until phases are recorded there is one recovery point, the start: to
+    /// resume is to run again.
+    pub(crate) fn may_run_again(&self) -> bool {
+        matches!(self.lease_over, LeaseOver::RunAgain | LeaseOver::Resume)
+    }
+
+    pub(crate) fn in_flight(&self) -> WhileInFlight {
+        self.while_in_flight
+    }
+
+    pub(crate) fn chosen_server_errors(&self) -> Option<ServerErrors> {
+        self.server_errors
+    }
+
+    pub(crate) fn shortest_key(&self) -> usize {
+        self.minimum_key_length
+    }
+
+    pub(crate) fn oldest_key(&self) -> Option<&OldestKey> {
+        self.oldest_key.as_ref()
+    }
+
+    /// Panics if an answer can be gone while its key is still taken. Not before all settings are made, so that their
+    /// order does not matter.
+    pub(crate) fn assert_answers_kept(&self) {
+        if let Some(oldest) = &self.oldest_key {
+            oldest.assert_answers_kept(&self.name, self.retain);
+        }
+    }
+
+    pub(crate) fn rule(&self) -> &FingerprintRule {
+        &self.rule
+    }
+
+    pub(crate) fn former_rules(&self) -> &[FingerprintRule] {
+        &self.former_rules
+    }
+}

@@ -1,0 +1,36 @@
+//! A message of the queues as operators see it: what it is about, and who can do something with it.
+
+use serde::Deserialize;
+
+use crate::{key::RecordKey, reconcile::Message, stale::Check};
+
+/// What a message is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Letter {
+    /// The message's kind, such as `ask`; `None` if it does not say.
+    pub kind: Option<String>,
+    /// The record that it is about.
+    pub record: Option<RecordKey>,
+    /// The queue whose function does what it says, `checks` or `reconcile`; none, if it cannot be read.
+    pub queue: Option<&'static str>,
+}
+
+impl Letter {
+    /// Reads the body of a message.
+    pub fn read(body: &str) -> Self {
+        #[derive(Default, Deserialize)]
+        struct Envelope {
+            kind: Option<String>,
+        }
+        let Envelope { kind } = serde_json::from_str(body).unwrap_or_default();
+        let (queue, record) = match (serde_json::from_str(body), serde_json::from_str(body)) {
+            (Ok(Check::Check { key, .. }), _) => (Some("checks"), RecordKey::from_partition_key(&key)),
+            (Ok(Check::Sweep { .. }), _) => (Some("checks"), None),
+            (_, Ok(Message::Ask { key })) => (Some("reconcile"), RecordKey::from_partition_key(&key)),
+            (_, Ok(Message::Ending(ending))) => (Some("reconcile"), ending.record_key()),
+            _ => (None, None),
+        };
+        Self { kind, record, queue }
+    }
+}

@@ -1,0 +1,269 @@
+//! What operators do with records, by a command line or a tool of their own.
+//!
+//! 1. A change is made to the record that the operator has seen, and to no other: if it was changed meanwhile, nothing is
+//!    done.
+//! 2. Each change is written together with its audit line, or not at all.
+//!
+//! ```
+//! use lambda_idempotency::{operator::{Correction, Operator}, record::Record, store::memory::MemoryStore};
+//!
+//! async fn nothing_happened(store: MemoryStore, seen: &Record) -> Result<Record, Box<dyn std::error::Error>> {
+//!     let day = std::time::Duration::from_secs(24 * 3600);
+//!     let correction = Correction::NotExecuted { retain: day };
+//!     Ok(Operator::new(store).correct(seen, &correction, "alex", "asked the bank").await?)
+//! }
+//! ```
+
+mod letter;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::{
+    engine::{Applied, Change, Effort, Engine, Moment, Placed, Retries, Start, Step, Unapplied},
+    key::RecordKey,
+    record::{Answer, BodyId, KeptAnswer, KeptBody, Place, Record, Revision, SettleError, State, Verdict},
+    stale::give_up,
+    store::{AuditLine, Companion, Store, StoreError},
+    time::Timestamp,
+    time_budget::{DEFAULT_PENDING_BOUND, OFFLINE_PATIENCE, WRITE_PAUSES},
+    world::{SystemWorld, World},
+};
+
+pub use letter::Letter;
+
+/// What a record is to become.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Correction {
+    /// It was executed: every retry gets this answer.
+    Executed {
+        /// The answer.
+        answer: Answer,
+        /// How long it is kept.
+        retain: Duration,
+    },
+    /// It was not executed, and will not be: the next retry runs it.
+    NotExecuted {
+        /// How long that is kept.
+        retain: Duration,
+    },
+    /// The answer is not to be kept any longer. The operation stays completed, and nothing runs again.
+    ForgetAnswer,
+    /// The worker is given up, if its lease is over; or the work that nobody has taken; and an unknown outcome comes into
+    /// the index from which it is asked about.
+    GiveUp,
+}
+
+impl Correction {
+    /// What audit lines call it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Executed { .. } => "settle-completed",
+            Self::NotExecuted { .. } => "settle-not-executed",
+            Self::ForgetAnswer => "forget-response",
+            Self::GiveUp => "sweep",
+        }
+    }
+}
+
+/// Why a record is not corrected. Nothing was changed, unless it says that this is not known.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CorrectionError {
+    /// A worker has the record, and its lease is not over.
+    #[error("the record is in progress, and its lease is not over")]
+    InFlight,
+    /// No worker has taken the record yet.
+    #[error("the record is pending: no worker has taken it yet")]
+    NotBegun,
+    /// The record is settled.
+    #[error("the record is settled as {0}")]
+    Settled(&'static str),
+    /// The record keeps no answer.
+    #[error("the record is {0}: it keeps no response")]
+    NoAnswer(&'static str),
+    /// The record keeps a status alone.
+    #[error("the record keeps neither headers nor a body")]
+    NothingKept,
+    /// There is nothing to give up.
+    #[error("the record's worker, or its time to wait, is not over")]
+    NotDead,
+    /// Somebody has changed the record since it was seen.
+    #[error("the record was changed meanwhile, and is {0} now")]
+    Changed(&'static str),
+    /// Somebody has deleted the record since it was seen.
+    #[error("the record was deleted meanwhile")]
+    Deleted,
+    /// The body is too large for every place.
+    #[error("the body is too large to be kept")]
+    BodyTooLarge,
+    /// The body could not be kept.
+    #[error("the body cannot be kept")]
+    Body(#[source] StoreError),
+    /// The store failed. Whether the record was changed is not known, unless the error's kind says so.
+    #[error("the store failed")]
+    Store(#[from] StoreError),
+}
+
+impl From<SettleError> for CorrectionError {
+    fn from(error: SettleError) -> Self {
+        match error {
+            SettleError::InFlight => Self::InFlight,
+            SettleError::NotBegun => Self::NotBegun,
+            SettleError::Settled(state) => Self::Settled(state),
+        }
+    }
+}
+
+/// Corrects records by hand.
+pub struct Operator {
+    engine: Engine,
+}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operator").finish_non_exhaustive()
+    }
+}
+
+impl Operator {
+    /// Corrects records of `store`.
+    pub fn new(store: impl Store) -> Self {
+        Self { engine: Engine { store: Arc::new(store), world: Arc::new(SystemWorld) } }
+    }
+
+    /// Lives in this world: for tests.
+    #[must_use]
+    pub fn world(mut self, world: impl World) -> Self {
+        self.engine.world = Arc::new(world);
+        self
+    }
+
+    /// The answer that a record keeps, with its body; `None` if it keeps none, or its body is not to be found.
+    ///
+    /// # Errors
+    /// If the store fails, or the body cannot be decoded.
+    pub async fn answer(&self, record: &Record) -> Result<Option<Answer>, StoreError> {
+        let replay = self.engine.bounded(None, self.engine.replay(record)).await?;
+        Ok(replay.filter(|replay| !replay.body_omitted).map(|replay| replay.answer))
+    }
+
+    /// Writes an audit line about something that leaves the record as it is, such as a message about it that is moved:
+    /// `what`, in one stable word, by whom, and why.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn note(&self, key: &RecordKey, what: &str, who: &str, reason: &str) -> Result<(), StoreError> {
+        let record = self.engine.bounded(None, self.engine.store.load(key)).await?;
+        let (id, now) = (self.engine.world.nonce().into(), self.engine.world.now());
+        let line = AuditLine::new([who, what, reason], now, record.as_ref(), record.as_ref());
+        self.engine.bounded(None, self.engine.store.audit(key, id, &line)).await
+    }
+
+    /// What `seen` is to become, for a person to look at. Writes nothing.
+    ///
+    /// # Errors
+    /// If it is not to be corrected so.
+    pub fn preview(&self, seen: &Record, correction: &Correction) -> Result<Record, CorrectionError> {
+        let placed = self.placed(seen, correction).map(|placed| placed.answer);
+        corrected(correction, placed.as_ref(), seen, seen.revision, self.engine.world.now())
+    }
+
+    /// Writes what `seen` is to become, if it still stands, with its audit line: by whom, and why. Returns what was written.
+    ///
+    /// # Errors
+    /// If it is not to be corrected so, was changed meanwhile, or the store fails.
+    pub async fn correct(
+        &self,
+        seen: &Record,
+        correction: &Correction,
+        who: &str,
+        reason: &str,
+    ) -> Result<Record, CorrectionError> {
+        let answer = match (correction, self.placed(seen, correction)) {
+            (Correction::Executed { retain, .. }, Some(placed)) => {
+                // Before anything is kept.
+                corrected(correction, Some(&placed.answer), seen, seen.revision, self.engine.world.now())?;
+                // First, as everywhere: a record never names a body that is not there.
+                let kept = self.engine.keep_placed(seen, placed, *retain, OFFLINE_PATIENCE).await;
+                Some(kept.map_err(CorrectionError::Body)?.ok_or(CorrectionError::BodyTooLarge)?)
+            }
+            _ => None,
+        };
+        let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
+            let Some(there) = there else { return Step::Stop(Some(CorrectionError::Deleted)) };
+            if there.revision != seen.revision {
+                return Step::Stop(Some(CorrectionError::Changed(there.state.name())));
+            }
+            match corrected(correction, answer.as_ref(), there, revision, now) {
+                Ok(next) => Step::Write(with_line(there, next, [who, correction.name(), reason], now), None),
+                Err(error) => Step::Stop(Some(error)),
+            }
+        };
+        let until = self.engine.world.instant().plus(OFFLINE_PATIENCE);
+        let effort = Effort { until: Some(until), pauses: WRITE_PAUSES, retries: Retries::Unanswered };
+        match self.engine.apply(Start::Seen(Box::new(seen.clone())), effort, step).await {
+            Ok(Applied::Written(_, record)) => Ok(*record),
+            Ok(Applied::Stopped(error, _)) => Err(error.unwrap_or(CorrectionError::Deleted)),
+            // A read may know what no answer has said.
+            Err(Unapplied { tried: Some(tried), .. }) if self.engine.stands(&tried).await => Ok(*tried),
+            Err(unapplied) => Err(unapplied.error.into()),
+        }
+    }
+
+    fn placed(&self, seen: &Record, correction: &Correction) -> Option<Placed> {
+        match correction {
+            Correction::Executed { answer, retain } => Some(self.engine.place(seen, answer.clone(), *retain)),
+            _ => None,
+        }
+    }
+}
+
+/// What a correction makes of a record; `answer` is that of [`Correction::Executed`], in its place.
+fn corrected(
+    correction: &Correction,
+    answer: Option<&KeptAnswer>,
+    seen: &Record,
+    revision: Revision,
+    now: Timestamp,
+) -> Result<Record, CorrectionError> {
+    match (correction, answer) {
+        (Correction::Executed { retain, .. }, Some(answer)) => {
+            Ok(seen.settle(Verdict::Executed(answer.clone()), revision, now, *retain)?)
+        }
+        (Correction::Executed { .. }, None) => Err(CorrectionError::BodyTooLarge),
+        (Correction::NotExecuted { retain }, _) => {
+            Ok(seen.settle(Verdict::NotExecuted, revision, now, *retain)?)
+        }
+        (Correction::ForgetAnswer, _) => match &seen.state {
+            State::Completed { answer, .. } if is_bare(answer) => Err(CorrectionError::NothingKept),
+            state => seen.forget_answer(revision).ok_or(CorrectionError::NoAnswer(state.name())),
+        },
+        (Correction::GiveUp, _) => match &seen.state {
+            State::Unknown { .. } => Ok(Record { revision, ..seen.clone() }),
+            _ => give_up(seen, revision, now, DEFAULT_PENDING_BOUND).ok_or(CorrectionError::NotDead),
+        },
+    }
+}
+
+fn is_bare(answer: &KeptAnswer) -> bool {
+    answer.head.headers().is_empty() && matches!(answer.body, KeptBody::Omitted { .. })
+}
+
+/// The change with its audit line. A body beside the record that `next` does not name any more goes with it.
+fn with_line(seen: &Record, next: Record, words: [&str; 3], now: Timestamp) -> Change {
+    let mut with = vec![Companion::Audit(AuditLine::new(words, now, Some(seen), Some(&next)))];
+    with.extend(beside(seen).filter(|_| beside(&next) != beside(seen)).map(Companion::DeleteBody));
+    Change::with(next, with)
+}
+
+/// The body that a record has beside it.
+fn beside(record: &Record) -> Option<BodyId> {
+    match &record.state {
+        State::Completed { answer, .. } => match answer.body {
+            KeptBody::Outside { id, place: Place::Beside, .. } => Some(id),
+            _ => None,
+        },
+        _ => None,
+    }
+}

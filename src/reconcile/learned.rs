@@ -1,0 +1,303 @@
+//! What was learned about an operation, and what that makes of its record: a pure function.
+
+use std::time::Duration;
+
+use super::{ReconcileOutcome, back_off::BackOff};
+use crate::{
+    operation::Operation,
+    record::{KeptAnswer, Record, Revision, SettleError, State, Verdict},
+    time::Timestamp,
+};
+
+/// Why it is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asks {
+    /// Its question may be due.
+    IfDue,
+    /// A person knows that the answer is there: questions are counted anew.
+    Anew,
+    /// Somebody tells it by himself.
+    Told,
+}
+
+/// What was learned, with the answer's body in its place.
+pub(super) enum Learned {
+    Executed(KeptAnswer),
+    NotExecuted,
+    NotFound,
+    /// Nothing yet: ask again after this span, or after the back-off.
+    Later(Option<Duration>),
+    /// Nobody can be asked.
+    Nobody,
+}
+
+/// A question with all that its answer is judged by.
+pub(super) struct Asked<'a> {
+    /// The record that it was about.
+    pub(super) seen: &'a Record,
+    pub(super) why: Asks,
+    /// When it was asked, and not when it was answered: what lands in between was not seen.
+    pub(super) at: Timestamp,
+    pub(super) operation: Option<&'a Operation>,
+    pub(super) not_found_grace: Duration,
+    pub(super) back_off: &'a BackOff,
+}
+
+/// How many questions there were before this one; or why the record is not asked about now.
+pub(super) fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u32, ReconcileOutcome> {
+    match &record.state {
+        State::Unknown { reconcile_at, .. } if why == Asks::IfDue && *reconcile_at > now => {
+            Err(ReconcileOutcome::NotDue)
+        }
+        State::Unknown { .. } if why == Asks::Anew => Ok(0),
+        State::Unknown { asked, .. } => Ok(*asked),
+        State::InProgress { lease_until } if *lease_until > now => {
+            Err(ReconcileOutcome::InFlight(*lease_until))
+        }
+        // Found dead by us before the stale function came.
+        State::InProgress { .. } => Ok(0),
+        // A webhook may overturn a release; polling never asks about one.
+        State::FailedRetryable { .. } if why == Asks::Told => Ok(0),
+        State::Pending | State::Completed { .. } | State::FailedRetryable { .. } => {
+            Err(ReconcileOutcome::Settled)
+        }
+    }
+}
+
+impl Asked<'_> {
+    /// The record to write in the place of `there`, or why there is none.
+    ///
+    /// `there` may have changed since the question was asked. Proof that something was executed holds for the same request
+    /// whatever became of its record; "not executed" and "not found" hold for the record that was asked about alone: its
+    /// worker may have come back to life since.
+    pub(super) fn next(
+        &self,
+        there: &Record,
+        learned: &Learned,
+        revision: Revision,
+        now: Timestamp,
+    ) -> Result<Record, ReconcileOutcome> {
+        let same = there.attempt == self.seen.attempt;
+        let proof = matches!(learned, Learned::Executed(_));
+        if proof && there.fingerprint != self.seen.fingerprint {
+            // The key has expired meanwhile, and belongs to another request now.
+            return Err(ReconcileOutcome::Busy);
+        }
+        // Released meanwhile, by somebody who asked before the effect was to be seen: proof of it is stronger.
+        let contradicted = proof && same && matches!(there.state, State::FailedRetryable { .. });
+        let asked = match questions(there, self.why, now) {
+            Ok(asked) => asked,
+            Err(ReconcileOutcome::Settled) if contradicted => 0,
+            // Somebody has put the next question off meanwhile.
+            Err(ReconcileOutcome::NotDue) if proof => 0,
+            // Another execution has begun meanwhile: who told this tells it again.
+            Err(ReconcileOutcome::InFlight(_)) if proof && !same => return Err(ReconcileOutcome::Busy),
+            Err(outcome) => return Err(outcome),
+        };
+        let denies = matches!(learned, Learned::NotExecuted | Learned::NotFound);
+        if (denies && there.revision != self.seen.revision) || (!same && !proof) {
+            return Err(ReconcileOutcome::Busy);
+        }
+        let later = match learned {
+            Learned::Executed(answer) => {
+                return self.settled(there, Verdict::Executed(answer.clone()), revision, now);
+            }
+            Learned::NotExecuted => return self.settled(there, Verdict::NotExecuted, revision, now),
+            Learned::NotFound => match self.waited(there) {
+                waited if waited >= self.not_found_grace => {
+                    return self.settled(there, Verdict::NotExecuted, revision, now);
+                }
+                waited => Some(self.not_found_grace - waited),
+            },
+            Learned::Later(after) => *after,
+            Learned::Nobody => return Ok(put_off(there, asked, Timestamp::MAX, revision, now)),
+        };
+        if self.why == Asks::Told {
+            // The reporter retries.
+            return Err(ReconcileOutcome::NotDue);
+        }
+        let asked = asked.saturating_add(1);
+        let at = match self.back_off.after(asked, revision) {
+            Some(pause) => now.plus(later.unwrap_or_default().max(pause)),
+            None => Timestamp::MAX,
+        };
+        Ok(put_off(there, asked, at, revision, now))
+    }
+
+    fn settled(
+        &self,
+        there: &Record,
+        verdict: Verdict,
+        revision: Revision,
+        now: Timestamp,
+    ) -> Result<Record, ReconcileOutcome> {
+        let retain = self.operation.map_or(crate::time_budget::DEFAULT_RETENTION, Operation::retention);
+        there.settle(verdict, revision, now, retain).map_err(|error| match error {
+            SettleError::InFlight => ReconcileOutcome::InFlight(now),
+            SettleError::NotBegun | SettleError::Settled(_) => ReconcileOutcome::Settled,
+        })
+    }
+
+    /// How long the operation had been doubted when the question was asked.
+    fn waited(&self, there: &Record) -> Duration {
+        let doubted_since = match there.state {
+            State::Unknown { since, .. } => since,
+            State::InProgress { lease_until } => lease_until,
+            _ => self.at,
+        };
+        self.at.since(doubted_since)
+    }
+}
+
+fn put_off(there: &Record, asked: u32, at: Timestamp, revision: Revision, now: Timestamp) -> Record {
+    let open = there.expire(revision, now).unwrap_or_else(|| there.clone());
+    open.ask_again(revision, asked, at).unwrap_or(open)
+}
+
+/// Whether this record is one that an operator has to settle.
+pub(super) fn escalates(record: &Record) -> bool {
+    matches!(record.state, State::Unknown { reconcile_at: Timestamp::MAX, .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{
+        AttemptId, UnknownCause,
+        tests::{answer, bid, bid_for},
+    };
+
+    const START: Timestamp = Timestamp::from_secs(10_000);
+    const GRACE: Duration = Duration::from_secs(600);
+    const NOW: Timestamp = Timestamp::from_secs(20_000);
+    const BACK_OFF: BackOff =
+        BackOff { first: Duration::from_secs(10), longest: Duration::from_secs(100), most: 3 };
+
+    fn unknown() -> Record {
+        let record = Record::reserve(&bid("k"), Revision::mint(), START);
+        record.doubt(record.attempt, Revision::mint(), UnknownCause::LeaseOver, START).unwrap()
+    }
+
+    fn released(record: &Record) -> Record {
+        record.settle(Verdict::NotExecuted, Revision::mint(), NOW, GRACE).unwrap()
+    }
+
+    /// The next execution of the same operation, in doubt as well.
+    fn doubted_again(record: &Record) -> Record {
+        let again = released(record).again(AttemptId::mint(), Revision::mint(), START);
+        again.doubt(again.attempt, Revision::mint(), UnknownCause::HandlerFailed, START).unwrap()
+    }
+
+    fn next(seen: &Record, there: &Record, why: Asks, learned: &Learned) -> Result<Record, ReconcileOutcome> {
+        let (at, operation, not_found_grace, back_off) = (NOW, None, GRACE, &BACK_OFF);
+        Asked { seen, why, at, operation, not_found_grace, back_off }.next(
+            there,
+            learned,
+            Revision::mint(),
+            NOW,
+        )
+    }
+
+    fn becomes(seen: &Record, there: &Record, why: Asks, learned: &Learned) -> &'static str {
+        match next(seen, there, why, learned) {
+            Ok(record) => record.state.name(),
+            Err(ReconcileOutcome::Busy) => "busy",
+            Err(ReconcileOutcome::Settled) => "settled",
+            Err(ReconcileOutcome::NotDue) => "not due",
+            Err(ReconcileOutcome::InFlight(_)) => "in flight",
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    // R28
+    #[test]
+    fn what_was_learned_settles_the_record_that_was_asked_about() {
+        let seen = unknown();
+        for (learned, state) in [
+            (Learned::Executed(answer()), "completed"),
+            (Learned::NotExecuted, "failed_retryable"),
+            (Learned::NotFound, "failed_retryable"),
+            (Learned::Later(None), "unknown"),
+            (Learned::Nobody, "unknown"),
+        ] {
+            assert_eq!(becomes(&seen, &seen, Asks::IfDue, &learned), state);
+        }
+    }
+
+    // T5, T41: its worker came back while the question was answered.
+    #[test]
+    fn a_denial_holds_for_the_record_that_was_asked_about_alone() {
+        let seen = unknown();
+        let alive = seen.doubt(seen.attempt, Revision::mint(), UnknownCause::HandlerFailed, NOW).unwrap();
+        for learned in [Learned::NotExecuted, Learned::NotFound] {
+            assert_eq!(becomes(&seen, &alive, Asks::IfDue, &learned), "busy");
+            assert_eq!(becomes(&seen, &doubted_again(&seen), Asks::IfDue, &learned), "busy");
+        }
+        assert_eq!(becomes(&seen, &alive, Asks::IfDue, &Learned::Executed(answer())), "completed");
+    }
+
+    // R29
+    #[test]
+    fn proof_holds_for_every_execution_of_the_same_request() {
+        let (seen, proof) = (unknown(), Learned::Executed(answer()));
+        assert_eq!(becomes(&seen, &released(&seen), Asks::IfDue, &proof), "completed");
+        assert_eq!(becomes(&seen, &doubted_again(&seen), Asks::IfDue, &proof), "completed");
+        // By a question, what another execution released is left alone; who tells it by himself contradicts it.
+        let another = released(&doubted_again(&seen));
+        assert_eq!(becomes(&seen, &another, Asks::IfDue, &proof), "settled");
+        assert_eq!(becomes(&seen, &another, Asks::Told, &proof), "completed");
+        let running = released(&seen).again(AttemptId::mint(), Revision::mint(), NOW.plus(GRACE));
+        assert_eq!(becomes(&seen, &running, Asks::Told, &proof), "busy");
+    }
+
+    // T14
+    #[test]
+    fn proof_is_no_proof_about_another_request_under_the_key() {
+        let seen = unknown();
+        let other = Record::reserve(&bid_for("k", "other"), Revision::mint(), START);
+        let other = other.doubt(other.attempt, Revision::mint(), UnknownCause::Panicked, START).unwrap();
+        for why in [Asks::IfDue, Asks::Anew, Asks::Told] {
+            assert_eq!(becomes(&seen, &other, why, &Learned::Executed(answer())), "busy");
+        }
+    }
+
+    // T32
+    #[test]
+    fn a_question_that_was_put_off_meanwhile_is_overtaken_by_proof_alone() {
+        let seen = unknown();
+        let later = seen.ask_again(Revision::mint(), 1, NOW.plus(GRACE)).unwrap();
+        assert_eq!(becomes(&seen, &later, Asks::IfDue, &Learned::Executed(answer())), "completed");
+        for learned in [Learned::NotExecuted, Learned::NotFound, Learned::Later(None)] {
+            assert_eq!(becomes(&seen, &later, Asks::IfDue, &learned), "not due");
+        }
+    }
+
+    // T40: what is told and proves nothing changes nothing.
+    #[test]
+    fn who_is_told_nothing_writes_nothing() {
+        let seen = unknown();
+        assert_eq!(becomes(&seen, &seen, Asks::Told, &Learned::Later(None)), "not due");
+    }
+
+    // T41
+    #[test]
+    fn what_is_not_found_is_waited_for_from_the_beginning_of_the_doubt() {
+        let seen = unknown();
+        let record = Record::reserve(&bid("k"), Revision::mint(), START);
+        let just_doubted =
+            record.doubt(record.attempt, Revision::mint(), UnknownCause::LeaseOver, NOW).unwrap();
+        assert_eq!(becomes(&seen, &seen, Asks::IfDue, &Learned::NotFound), "failed_retryable");
+        let waits = next(&just_doubted, &just_doubted, Asks::IfDue, &Learned::NotFound).unwrap();
+        let State::Unknown { reconcile_at, asked, .. } = waits.state else { panic!("{waits:?}") };
+        assert_eq!((reconcile_at, asked), (NOW.plus(GRACE), 1));
+    }
+
+    // R29
+    #[test]
+    fn the_last_question_escalates_and_an_operators_question_counts_anew() {
+        let seen = unknown().ask_again(Revision::mint(), 2, START).unwrap();
+        assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::Later(None)).unwrap()));
+        assert!(!escalates(&next(&seen, &seen, Asks::Anew, &Learned::Later(None)).unwrap()));
+        assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::Nobody).unwrap()));
+    }
+}

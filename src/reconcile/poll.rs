@@ -1,0 +1,78 @@
+//! Asks about everything that is due.
+
+use std::{collections::HashSet, error::Error, time::Duration};
+
+use futures_util::{StreamExt, stream};
+use serde::Serialize;
+
+use super::{ReconcileOutcome, Reconciliation};
+use crate::{key::RecordKey, store::StoreError};
+
+/// How many questions of each partition of the index are due in one round, and how many are asked at once: a provider that
+/// was down is not to be brought down again.
+const ROUND: usize = 25;
+const AT_ONCE: usize = 8;
+
+/// What a poll came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Polled {
+    /// How many questions were due.
+    pub due: usize,
+    /// How many outcomes are settled now.
+    pub resolved: usize,
+    /// How many are asked about again.
+    pub scheduled: usize,
+    /// How many an operator has to settle now.
+    pub escalated: usize,
+    /// How many questions failed before they were asked.
+    pub failed: usize,
+}
+
+impl Reconciliation {
+    /// Asks about everything that is due, round after round, until nothing is or the `time` is up.
+    ///
+    /// # Errors
+    /// If the store cannot say what is due.
+    pub async fn poll(&self, time: Duration) -> Result<Polled, StoreError> {
+        let world = &self.engine.world;
+        let until = world.instant().plus(time);
+        let mut polled = Polled::default();
+        // Keys that failed, or that the index still lists. They are left to the next poll, and do not stand in front of what
+        // comes after them in their partition.
+        let mut left: HashSet<RecordKey> = HashSet::new();
+        loop {
+            let mut due = self.records.due(world.now(), ROUND + left.len()).await?;
+            due.retain(|key| !left.contains(key));
+            if due.is_empty() || world.instant() >= until {
+                break;
+            }
+            let mut asked = stream::iter(due.iter().take_while(|_| world.instant() < until))
+                .map(|key| async move { (key, self.ask_if_due(key).await) })
+                .buffer_unordered(AT_ONCE);
+            while let Some((key, answer)) = asked.next().await {
+                polled.due += 1;
+                match answer {
+                    Ok(ReconcileOutcome::Resolved(_)) => polled.resolved += 1,
+                    Ok(ReconcileOutcome::Scheduled(_)) => polled.scheduled += 1,
+                    Ok(ReconcileOutcome::Escalated) => polled.escalated += 1,
+                    Ok(_) => {
+                        left.insert(key.clone());
+                    }
+                    Err(error) => {
+                        polled.failed += 1;
+                        left.insert(key.clone());
+                        let (key, operation) = (key.hash(), key.operation());
+                        let error: &dyn Error = &error;
+                        tracing::error!(%key, %operation, error, cause = error.source(), "a question could not be asked");
+                    }
+                }
+            }
+        }
+        if polled != Polled::default() {
+            let Polled { due, resolved, scheduled, escalated, failed } = polled;
+            tracing::info!(due, resolved, scheduled, escalated, failed, "poll");
+        }
+        Ok(polled)
+    }
+}

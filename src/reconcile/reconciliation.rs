@@ -1,0 +1,303 @@
+//! Asks, decides and settles.
+
+use std::{collections::HashMap, error::Error, fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+
+use super::{
+    Finding, Question, ReconcileOutcome, Reconciler,
+    back_off::BackOff,
+    learned::{Asked, Asks, Learned, escalates, questions},
+    message::Message,
+};
+use crate::{
+    engine::{Applied, Effort, Engine, Executor, FinishOutcome, LostEnding, Moment, Retries, Start, Step},
+    key::{OperationName, RecordKey},
+    operation::Operation,
+    queue::{Queue, WorkError},
+    record::{Record, State},
+    store::{StoreErrorKind, Unsettled},
+    telemetry::{self, Count},
+    time::Timestamp,
+    time_budget::{ASK_TIMEOUT, DEFAULT_NOT_FOUND_GRACE, OFFLINE_PATIENCE, WRITE_PAUSES},
+    world::{SystemWorld, World},
+};
+
+/// What went wrong with a question.
+type AskError = Box<dyn Error + Send + Sync>;
+
+struct Known {
+    operation: Operation,
+    reconciler: Arc<dyn Reconciler>,
+}
+
+/// Settles records whose outcome is unknown.
+pub struct Reconciliation {
+    pub(super) engine: Engine,
+    pub(super) records: Arc<dyn Unsettled>,
+    dead_letters: Arc<dyn Queue>,
+    back_off: BackOff,
+    not_found_grace: Duration,
+    operations: HashMap<OperationName, Known>,
+}
+
+impl fmt::Debug for Reconciliation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reconciliation").field("back_off", &self.back_off).finish_non_exhaustive()
+    }
+}
+
+impl Reconciliation {
+    /// Settles records of `store`; what nobody can settle goes to `dead_letters`.
+    pub fn new(store: impl Unsettled, dead_letters: impl Queue) -> Self {
+        let records: Arc<dyn Unsettled> = Arc::new(store);
+        Self {
+            engine: Engine { store: records.clone(), world: Arc::new(SystemWorld) },
+            records,
+            dead_letters: Arc::new(dead_letters),
+            back_off: BackOff::default(),
+            not_found_grace: DEFAULT_NOT_FOUND_GRACE,
+            operations: HashMap::new(),
+        }
+    }
+
+    /// Lives in this world: for tests.
+    #[must_use]
+    pub fn world(mut self, world: impl World) -> Self {
+        self.engine.world = Arc::new(world);
+        self
+    }
+
+    /// How questions about one unknown outcome are repeated: after a `first` pause, which is doubled up to the `longest`,
+    /// each a little off its time so that what became unknown together is not asked about together; after `most` questions
+    /// the outcome is escalated. Default: 10 s, an hour, 24 questions (about 15 hours, after which a night has passed and
+    /// somebody is at work).
+    #[must_use]
+    pub fn back_off(mut self, first: Duration, longest: Duration, most: u32) -> Self {
+        self.back_off = BackOff { first, longest, most };
+        self
+    }
+
+    /// How long after its outcome became unknown an operation that is nowhere to be found counts as not executed: longer
+    /// than any request of its handler can be on its way, and by as much as clocks may be apart. Default:
+    /// [`DEFAULT_NOT_FOUND_GRACE`].
+    #[must_use]
+    pub fn not_found_grace(mut self, grace: Duration) -> Self {
+        self.not_found_grace = grace;
+        self
+    }
+
+    /// Has `reconciler` asked about this operation, which is configured as its guard is: the retention counts.
+    #[must_use]
+    pub fn operation(mut self, operation: Operation, reconciler: impl Reconciler) -> Self {
+        let name = operation.name().clone();
+        self.operations.insert(name, Known { operation, reconciler: Arc::new(reconciler) });
+        self
+    }
+
+    /// The time by which it goes.
+    pub fn now(&self) -> Timestamp {
+        self.engine.world.now()
+    }
+
+    /// Asks about a record whose question is due.
+    ///
+    /// If no reconciler knows its operation, it is escalated at once.
+    pub async fn ask_if_due(&self, key: &RecordKey) -> Result<ReconcileOutcome, WorkError> {
+        match self.known(key) {
+            Ok(known) => self.reconcile(key, Some((known, &*known.reconciler)), Asks::IfDue).await,
+            Err(_) => self.reconcile(key, None, Asks::IfDue).await,
+        }
+    }
+
+    /// Asks about a record now, and counts its questions anew: for an operator who knows that the provider can answer.
+    pub async fn ask(&self, key: &RecordKey) -> Result<ReconcileOutcome, WorkError> {
+        let known = self.known(key)?;
+        self.reconcile(key, Some((known, &*known.reconciler)), Asks::Anew).await
+    }
+
+    /// Settles a record by what somebody says who knows, such as a provider's webhook.
+    ///
+    /// If a live worker has the record, nothing is done: the worker knows it too, and if it dies the record becomes
+    /// unknown and is asked about.
+    pub async fn told(&self, key: &RecordKey, by: &dyn Reconciler) -> Result<ReconcileOutcome, WorkError> {
+        self.reconcile(key, Some((self.known(key)?, by)), Asks::Told).await
+    }
+
+    /// Does what one message of the reconcile function's queue says: asks about a record, or writes an ending that its
+    /// worker could not write.
+    ///
+    /// # Errors
+    /// If it could not be done: the message is to be delivered again.
+    pub async fn receive(&self, body: &str) -> Result<(), WorkError> {
+        // Not the parser's own words: they may repeat what the message says.
+        let message = serde_json::from_str(body)
+            .map_err(|_| WorkError::Malformed("it says nothing that can be done"))?;
+        match message {
+            Message::Ending(lost) => self.apply(&lost).await,
+            Message::Ask { key } => {
+                let key =
+                    RecordKey::from_partition_key(&key).ok_or(WorkError::Malformed("it names no record"))?;
+                match self.ask(&key).await? {
+                    ReconcileOutcome::Busy => Err(WorkError::Busy),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Applies an ending that its worker could not write, under the fence that the worker was under. One that says that
+    /// something was executed, and finds that the record went on without an answer, is escalated.
+    async fn apply(&self, lost: &LostEnding) -> Result<(), WorkError> {
+        let key = lost.record_key().ok_or(WorkError::Malformed("key"))?;
+        let executor = Executor::on(self.engine.clone(), self.known(&key)?.operation.clone());
+        let finished = executor.apply(lost).await;
+        match finished.map_err(|error| WorkError::Malformed(error.0))? {
+            FinishOutcome::Written { .. } | FinishOutcome::Superseded(_) => Ok(()),
+            FinishOutcome::Fenced if lost.is_executed() => {
+                let (key, operation) = (key.hash(), key.operation());
+                tracing::error!(%key, %operation, "a worker executed what its record says it did not: it is for people");
+                Count::ReconcileFailed.add(operation);
+                self.escalate(&Message::Ending(Box::new(lost.clone()))).await
+            }
+            FinishOutcome::Fenced => Ok(()),
+            FinishOutcome::HandedOver | FinishOutcome::Unwritten => Err(WorkError::Unwritten),
+        }
+    }
+
+    async fn escalate(&self, message: &Message) -> Result<(), WorkError> {
+        self.dead_letters.send(&message.to_json(), Duration::ZERO).await.map_err(WorkError::Queue)
+    }
+
+    fn known(&self, key: &RecordKey) -> Result<&Known, WorkError> {
+        self.operations
+            .get(key.operation())
+            .ok_or_else(|| WorkError::UnknownOperation(key.operation().clone()))
+    }
+
+    /// Asks about the record as it stands, and writes what was learned.
+    async fn reconcile(
+        &self,
+        key: &RecordKey,
+        source: Option<(&Known, &dyn Reconciler)>,
+        why: Asks,
+    ) -> Result<ReconcileOutcome, WorkError> {
+        let world = &self.engine.world;
+        let loaded = self.engine.bounded(None, self.engine.store.load(key)).await?;
+        let Some(seen) = loaded else { return Ok(ReconcileOutcome::Gone) };
+        let at = world.now();
+        if let Err(outcome) = questions(&seen, why, at) {
+            return Ok(outcome);
+        }
+        let learned = match source {
+            Some((known, reconciler)) => match (self.finding(&seen, reconciler).await, why) {
+                // To be told again: nobody asks by himself.
+                (Err(error), Asks::Told) => return Err(WorkError::Source(error)),
+                (finding, _) => self.learned(&seen, known, finding).await,
+            },
+            None => {
+                tracing::error!(key = %key.hash(), operation = %key.operation(), "no reconciler knows this operation");
+                Learned::Nobody
+            }
+        };
+        let asked = Asked {
+            seen: &seen,
+            why,
+            at,
+            operation: source.map(|(known, _)| &known.operation),
+            not_found_grace: self.not_found_grace,
+            back_off: &self.back_off,
+        };
+        let planned = asked.next(&seen, &learned, world.nonce().into(), world.now());
+        let escalated = planned.as_ref().is_ok_and(escalates);
+        if escalated {
+            // First, so that an operator hears of it twice rather than never.
+            self.escalate(&Message::Ask { key: key.partition_key() }).await?;
+        }
+        self.write(&asked, &learned, escalated).await
+    }
+
+    async fn write(
+        &self,
+        asked: &Asked<'_>,
+        learned: &Learned,
+        escalated: bool,
+    ) -> Result<ReconcileOutcome, WorkError> {
+        let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
+            let Some(there) = there else { return Step::Stop(Err(ReconcileOutcome::Gone)) };
+            match asked.next(there, learned, revision, now) {
+                // Nobody has been told of it.
+                Ok(next) if escalates(&next) && !escalated => Step::Stop(Err(ReconcileOutcome::Busy)),
+                Ok(next) => Step::Write(next.into(), Ok(matches!(there.state, State::InProgress { .. }))),
+                Err(outcome) => Step::Stop(Err(outcome)),
+            }
+        };
+        let effort = Effort { until: None, pauses: WRITE_PAUSES, retries: Retries::None };
+        match self.engine.apply(Start::Seen(Box::new(asked.seen.clone())), effort, step).await {
+            Ok(Applied::Written(found_dead, record)) => {
+                if found_dead == Ok(true) {
+                    // Found dead here, before the stale function came.
+                    telemetry::given_up(&record, self.now());
+                }
+                Ok(self.tell(&record))
+            }
+            Ok(Applied::Stopped(outcome, _)) => Ok(outcome.err().unwrap_or(ReconcileOutcome::Busy)),
+            Err(unapplied) if unapplied.error.kind() == StoreErrorKind::Contended => {
+                Ok(ReconcileOutcome::Busy)
+            }
+            Err(unapplied) => Err(unapplied.error.into()),
+        }
+    }
+
+    async fn finding(&self, seen: &Record, source: &dyn Reconciler) -> Result<Finding, AskError> {
+        let question = Question { record: seen.clone() };
+        tokio::select! {
+            biased;
+            // A panicking reconciler must not abort other questions, or block later polls.
+            finding = AssertUnwindSafe(source.ask(&question)).catch_unwind() => {
+                finding.unwrap_or_else(|_| Err("the reconciler panicked".into()))
+            }
+            () = self.engine.world.sleep(ASK_TIMEOUT) => Err("no answer in time".into()),
+        }
+    }
+
+    async fn learned(&self, seen: &Record, known: &Known, finding: Result<Finding, AskError>) -> Learned {
+        match finding {
+            Ok(Finding::Executed(answer)) => {
+                let retain = known.operation.retention();
+                Learned::Executed(self.engine.keep(seen, answer, retain, OFFLINE_PATIENCE).await)
+            }
+            Ok(Finding::NotExecuted) => Learned::NotExecuted,
+            Ok(Finding::NotFound) => Learned::NotFound,
+            Ok(Finding::AskAgain(after)) => Learned::Later(after),
+            Err(error) => {
+                let (key, operation) = (seen.key.hash(), seen.key.operation());
+                let error: &dyn Error = &*error;
+                tracing::warn!(%key, %operation, error, "a question about an unknown outcome was not answered");
+                Learned::Later(None)
+            }
+        }
+    }
+
+    fn tell(&self, record: &Record) -> ReconcileOutcome {
+        let (key, operation) = (record.key.hash(), record.key.operation());
+        match &record.state {
+            State::Unknown { asked, .. } if escalates(record) => {
+                tracing::error!(%key, %operation, asked, "nobody knows the outcome: it is for people");
+                Count::ReconcileFailed.add(operation);
+                ReconcileOutcome::Escalated
+            }
+            State::Unknown { reconcile_at, asked, .. } => {
+                let in_ms = reconcile_at.since(self.now()).as_millis();
+                tracing::info!(%key, %operation, asked, in_ms, "the outcome is not known yet: it is asked about again");
+                Count::ReconcileScheduled.add(operation);
+                ReconcileOutcome::Scheduled(*reconcile_at)
+            }
+            state => {
+                tracing::info!(%key, %operation, state = state.name(), "an unknown outcome is settled");
+                Count::ReconcileResolved.add(operation);
+                ReconcileOutcome::Resolved(state.name())
+            }
+        }
+    }
+}

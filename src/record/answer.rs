@@ -1,0 +1,239 @@
+//! What an operation answers, and how a record keeps it.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use super::nonce;
+
+nonce! {
+    /// The mark of a body that is kept outside its record. Fresh for each, so that no two writers can meet in one.
+    BodyId
+}
+
+/// What an operation answers: the one form in which handlers, reconcilers and operators give an answer, and in which
+/// replays return it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// What stands above the body.
+    pub head: Head,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// An answer over HTTP.
+    pub fn http(status: u16, headers: Vec<(String, String)>, body: impl Into<Bytes>) -> Self {
+        Self { head: Head::Http { status, headers }, body: body.into() }
+    }
+
+    /// A JSON document over HTTP.
+    pub fn json(status: u16, body: impl Into<Bytes>) -> Self {
+        Self::http(status, vec![("content-type".to_owned(), "application/json".to_owned())], body)
+    }
+}
+
+impl fmt::Debug for Answer {
+    /// Without headers and body.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Answer({:?}, {} bytes)", self.head, self.body.len())
+    }
+}
+
+/// What stands above an answer's body.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Head {
+    /// Status and headers of an HTTP response.
+    Http {
+        /// The status code.
+        status: u16,
+        /// Name and value of each header, in order.
+        headers: Vec<(String, String)>,
+    },
+    /// Nothing: the body is what a function returned.
+    Payload,
+    /// There is no answer: the work was accepted, and nobody began with it in time. The front that replays it says so in
+    /// its own words.
+    Abandoned,
+}
+
+impl Head {
+    /// The status code, if the answer has one of its own.
+    pub const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Http { status, .. } => Some(*status),
+            Self::Payload | Self::Abandoned => None,
+        }
+    }
+
+    /// The headers; none if the answer is no HTTP response.
+    pub fn headers(&self) -> &[(String, String)] {
+        match self {
+            Self::Http { headers, .. } => headers,
+            Self::Payload | Self::Abandoned => &[],
+        }
+    }
+
+    /// The same without its headers.
+    #[must_use]
+    pub fn without_headers(&self) -> Self {
+        match self {
+            Self::Http { status, .. } => Self::Http { status: *status, headers: Vec::new() },
+            other => other.clone(),
+        }
+    }
+}
+
+impl fmt::Debug for Head {
+    /// Without the headers' values: a location can name what nobody else should know.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http { status, headers } => write!(f, "{status}, {} headers", headers.len()),
+            Self::Payload => f.write_str("payload"),
+            Self::Abandoned => f.write_str("abandoned"),
+        }
+    }
+}
+
+/// An answer as its record keeps it: the head, and the body or where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptAnswer {
+    /// What stands above the body.
+    pub head: Head,
+    pub(crate) body: KeptBody,
+}
+
+impl KeptAnswer {
+    /// How long the body is, or was.
+    pub const fn body_length(&self) -> u64 {
+        self.body.length()
+    }
+
+    /// Where the body is, by its name in items: `record`, `beside` (an item of its own), `s3`; `omitted` if it is nowhere.
+    pub const fn body_place(&self) -> &'static str {
+        match &self.body {
+            KeptBody::Inline { .. } => KeptBody::IN_RECORD,
+            KeptBody::Outside { place, .. } => place.name(),
+            KeptBody::Omitted { .. } => KeptBody::OMITTED,
+        }
+    }
+
+    /// The mark of a body outside the record.
+    pub const fn body_id(&self) -> Option<BodyId> {
+        match &self.body {
+            KeptBody::Outside { id, .. } => Some(*id),
+            KeptBody::Inline { .. } | KeptBody::Omitted { .. } => None,
+        }
+    }
+
+    /// What is kept of work that nobody began with.
+    pub(crate) const fn abandoned() -> Self {
+        Self { head: Head::Abandoned, body: KeptBody::Omitted { length: 0 } }
+    }
+}
+
+/// Where the body of a kept answer is.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum KeptBody {
+    /// In the record.
+    Inline {
+        /// The body, encoded.
+        bytes: Bytes,
+        /// How.
+        encoding: Encoding,
+        /// Its length before encoding.
+        length: u64,
+    },
+    /// Outside the record.
+    Outside {
+        /// Which body.
+        id: BodyId,
+        /// Where.
+        place: Place,
+        /// How it is encoded there.
+        encoding: Encoding,
+        /// Its length before encoding.
+        length: u64,
+    },
+    /// Nowhere: it was too large for every place there is, or was removed. Replays have the head only.
+    Omitted {
+        /// The length that it had.
+        length: u64,
+    },
+}
+
+impl KeptBody {
+    /// The names of the places that are no [`Place`].
+    pub(crate) const IN_RECORD: &str = "record";
+    pub(crate) const OMITTED: &str = "omitted";
+
+    /// How long the body is, or was, before encoding.
+    pub(crate) const fn length(&self) -> u64 {
+        match self {
+            Self::Inline { length, .. } | Self::Outside { length, .. } | Self::Omitted { length } => *length,
+        }
+    }
+}
+
+impl fmt::Debug for KeptBody {
+    /// Without the bytes: bodies do not belong into logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inline { encoding, length, .. } => write!(f, "Inline({}, {length} bytes)", encoding.name()),
+            Self::Outside { id, place, length, .. } => {
+                write!(f, "Outside({id:?}, {}, {length} bytes)", place.name())
+            }
+            Self::Omitted { length } => write!(f, "Omitted({length} bytes)"),
+        }
+    }
+}
+
+/// Where a body outside its record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Place {
+    /// In an item beside the record.
+    Beside,
+    /// In S3.
+    S3,
+}
+
+impl Place {
+    /// The place's name in items.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Beside => "beside",
+            Self::S3 => "s3",
+        }
+    }
+
+    /// Reads a [`name`](Self::name).
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Beside, Self::S3].into_iter().find(|place| place.name() == name)
+    }
+}
+
+/// How a kept body is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// As it is.
+    Identity,
+    /// zlib (RFC 1950).
+    Zlib,
+}
+
+impl Encoding {
+    /// The encoding's name in items.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Zlib => "zlib",
+        }
+    }
+
+    /// Reads a [`name`](Self::name).
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        [Self::Identity, Self::Zlib].into_iter().find(|encoding| encoding.name() == name)
+    }
+}

@@ -1,0 +1,111 @@
+//! The states of a record, each with its one name.
+
+use super::KeptAnswer;
+use crate::time::Timestamp;
+
+/// How far an operation is. What is past its time is not a state: see [`Record::expired`](super::Record::expired).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// Accepted; no worker has it yet.
+    Pending,
+    /// A worker has it.
+    InProgress {
+        /// From when on others may doubt that the worker lives.
+        lease_until: Timestamp,
+    },
+    /// The effect and the answer are known.
+    Completed {
+        /// The answer, for replays.
+        answer: KeptAnswer,
+        /// When.
+        completed_at: Timestamp,
+        /// From when on the record counts as absent.
+        expires_at: Timestamp,
+    },
+    /// Certainly not executed: a retry may run.
+    FailedRetryable {
+        /// When.
+        failed_at: Timestamp,
+        /// From when on the record counts as absent.
+        expires_at: Timestamp,
+    },
+    /// Perhaps executed: nobody may run it until reconciliation has found out.
+    Unknown {
+        /// Why it is not known.
+        cause: UnknownCause,
+        /// Since when.
+        since: Timestamp,
+        /// When to ask next; the end of time if nobody asks any more, and an operator has to.
+        reconcile_at: Timestamp,
+        /// How often reconciliation has asked.
+        asked: u32,
+    },
+}
+
+impl State {
+    /// The name of [`Pending`](Self::Pending).
+    pub const PENDING: &'static str = "pending";
+    /// The name of [`InProgress`](Self::InProgress).
+    pub const IN_PROGRESS: &'static str = "in_progress";
+    /// The name of [`Completed`](Self::Completed).
+    pub const COMPLETED: &'static str = "completed";
+    /// The name of [`FailedRetryable`](Self::FailedRetryable).
+    pub const FAILED_RETRYABLE: &'static str = "failed_retryable";
+    /// The name of [`Unknown`](Self::Unknown).
+    pub const UNKNOWN: &'static str = "unknown";
+
+    /// The state's one name, in items, logs and answers.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Pending => Self::PENDING,
+            Self::InProgress { .. } => Self::IN_PROGRESS,
+            Self::Completed { .. } => Self::COMPLETED,
+            Self::FailedRetryable { .. } => Self::FAILED_RETRYABLE,
+            Self::Unknown { .. } => Self::UNKNOWN,
+        }
+    }
+
+    /// When the record may be deleted: only once it is settled.
+    pub const fn expires_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Completed { expires_at, .. } | Self::FailedRetryable { expires_at, .. } => {
+                Some(*expires_at)
+            }
+            Self::Pending | Self::InProgress { .. } | Self::Unknown { .. } => None,
+        }
+    }
+}
+
+/// Why it is not known whether the effect happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnknownCause {
+    /// The worker's lease was over and nothing had been heard of it.
+    LeaseOver,
+    /// The handler said so, or gave an answer that says nothing (a 5xx, an error without a class).
+    HandlerFailed,
+    /// The handler panicked.
+    Panicked,
+    /// The handler's response could not be read to its end.
+    ResponseLost,
+}
+
+impl UnknownCause {
+    /// The cause's name in items and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LeaseOver => "lease_over",
+            Self::HandlerFailed => "handler_failed",
+            Self::Panicked => "panicked",
+            Self::ResponseLost => "response_lost",
+        }
+    }
+
+    /// Reads a [`name`](Self::name).
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::LeaseOver, Self::HandlerFailed, Self::Panicked, Self::ResponseLost]
+            .into_iter()
+            .find(|cause| cause.name() == name)
+    }
+}

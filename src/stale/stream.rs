@@ -1,0 +1,56 @@
+//! A batch of the table's stream: what it leaves open is to be looked at when its lease is over.
+
+use std::{error::Error, time::Duration};
+
+use futures_util::{StreamExt, stream};
+use serde_json::{json, value::RawValue};
+
+use super::{
+    Stale,
+    message::Check,
+    net::{Open, Poison, net},
+};
+
+/// How many messages are sent at once.
+const AT_ONCE: usize = 16;
+
+impl Stale {
+    /// Sends what a batch of stream records leaves open to the queue of checks, and what cannot be read to the dead letters.
+    ///
+    /// Returns the sequence numbers of stream records whose messages could not be sent: Lambda is to deliver the batch
+    /// again from there, from its beginning if one is empty. A record that is sent twice so is looked at twice.
+    pub async fn stream(&self, records: &[Box<RawValue>]) -> Vec<String> {
+        let netted = net(records);
+        let checks = stream::iter(&netted.open).map(|open| self.send_check(open)).buffer_unordered(AT_ONCE);
+        let poison = stream::iter(&netted.poison)
+            .map(|poison| self.send_poison(poison, &records[poison.index]))
+            .buffer_unordered(AT_ONCE);
+        let failed: Vec<_> = checks.chain(poison).filter_map(async |failed| failed).collect().await;
+        if failed.is_empty() {
+            // Otherwise the batch comes again.
+            netted.count_pruned();
+        }
+        let (open, poison, failures) = (netted.open.len(), netted.poison.len(), failed.len());
+        tracing::info!(records = records.len(), open, poison, failed = failures, "stream");
+        failed
+    }
+
+    async fn send_check(&self, open: &Open) -> Option<String> {
+        let look_at = open.lease_until.unwrap_or_else(|| open.created_at.plus(self.pending_bound));
+        let check = Check::Check { key: open.key.clone(), look_at: look_at.as_millis() };
+        let delay = look_at.since(self.engine.world.now());
+        let error: &dyn Error = &self.checks.send(&check.to_json(), delay).await.err()?;
+        tracing::error!(error, cause = error.source(), "a check could not be sent");
+        Some(open.sequence_number.clone())
+    }
+
+    async fn send_poison(&self, poison: &Poison, record: &RawValue) -> Option<String> {
+        let (sequence_number, reason) = (poison.sequence_number.as_deref(), poison.reason);
+        tracing::error!(sequence_number, reason, "a stream record cannot be read: it is for people");
+        let letter = json!({ "kind": "poison", "reason": reason, "record": record }).to_string();
+        let error: &dyn Error = &self.dead_letters.send(&letter, Duration::ZERO).await.err()?;
+        tracing::error!(error, cause = error.source(), "a dead letter could not be sent");
+        // Without a number there is no place to go on from: the whole batch is delivered again, from its beginning.
+        Some(poison.sequence_number.clone().unwrap_or_default())
+    }
+}

@@ -1,0 +1,301 @@
+//! The suite that every store must pass. Each check panics if the store breaks a promise of [`Store`], or of
+//! [`Unsettled`](super::Unsettled).
+//!
+//! Checks make keys of their own, so that all of them, at once and again, can run against one store.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! use lambda_idempotency::store::{conformance, memory::MemoryStore};
+//!
+//! let store = MemoryStore::new();
+//! conformance::all(&store).await;
+//! conformance::unsettled(&store).await;
+//! # }
+//! ```
+
+pub mod samples;
+mod unsettled;
+
+use std::{collections::HashSet, time::Duration};
+
+use super::{AuditLine, Companion, Store, WriteOutcome};
+use crate::{
+    fingerprint::{Content, FingerprintRule, Fingerprints},
+    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    record::{Bid, BodyId, Encoding, Head, KeptAnswer, KeptBody, Place, Record, Revision, UnknownCause},
+    time::Timestamp,
+    world::{SystemWorld, World},
+};
+use bytes::Bytes;
+use futures_util::future::join_all;
+
+pub use unsettled::unsettled;
+
+/// How many writers race.
+const RACERS: usize = 100;
+
+const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_123);
+const RETAIN: Duration = Duration::from_secs(3600);
+
+/// Every check, one after the other.
+pub async fn all(store: &dyn Store) {
+    an_insert_writes_where_nothing_is_and_gives_back_what_is_there(store).await;
+    a_swap_writes_where_the_revision_still_stands_and_gives_back_what_is_there(store).await;
+    a_swap_where_nothing_is_writes_nothing(store).await;
+    a_write_sent_twice_meets_its_own_revision(store).await;
+    every_state_comes_back_as_it_was_written(store).await;
+    of_a_hundred_racing_inserts_one_is_applied(store).await;
+    of_a_hundred_racing_swaps_one_is_applied(store).await;
+    keys_that_look_alike_are_apart(store).await;
+    a_body_is_kept_as_it_was_and_never_changed(store).await;
+    a_body_of_any_size_has_a_place_or_none(store).await;
+    companions_stand_with_their_record_and_never_without_it(store).await;
+    audit_lines_come_back_in_the_order_of_their_time(store).await;
+}
+
+/// [`Store::insert`] writes where nothing is, or gives back what is there.
+pub async fn an_insert_writes_where_nothing_is_and_gives_back_what_is_there(store: &dyn Store) {
+    let (first, second) = (reserved("key"), reserved("key"));
+    let second = Record { key: first.key.clone(), ..second };
+    assert_eq!(load(store, &first.key).await, None);
+    assert_eq!(insert(store, &first).await, WriteOutcome::Written);
+    assert_eq!(insert(store, &second).await, refused(&first));
+    assert_eq!(load(store, &first.key).await, Some(first));
+}
+
+/// [`Store::swap`] writes where the revision is the one seen, or gives back what is there.
+pub async fn a_swap_writes_where_the_revision_still_stands_and_gives_back_what_is_there(store: &dyn Store) {
+    let first = reserved("key");
+    let second = released(&first);
+    let late = released(&first);
+    insert(store, &first).await;
+    assert_eq!(swap(store, first.revision, &second).await, WriteOutcome::Written);
+    assert_eq!(swap(store, first.revision, &late).await, refused(&second));
+    assert_eq!(load(store, &first.key).await, Some(second));
+}
+
+/// A swap needs something to swap.
+pub async fn a_swap_where_nothing_is_writes_nothing(store: &dyn Store) {
+    let record = reserved("key");
+    assert_eq!(swap(store, record.revision, &released(&record)).await, WriteOutcome::Refused(None));
+    assert_eq!(load(store, &record.key).await, None);
+}
+
+/// What makes a lost answer harmless: a write that is sent again is refused by what it wrote.
+pub async fn a_write_sent_twice_meets_its_own_revision(store: &dyn Store) {
+    let first = reserved("key");
+    insert(store, &first).await;
+    assert_eq!(insert(store, &first).await, refused(&first));
+    let second = released(&first);
+    swap(store, first.revision, &second).await;
+    assert_eq!(swap(store, first.revision, &second).await, refused(&second));
+}
+
+/// Nothing of a record is lost or changed on the way.
+pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
+    let bytes = Bytes::from_static(b"\x00\xff{}");
+    let bodies = [
+        KeptBody::Inline { bytes: Bytes::new(), encoding: Encoding::Identity, length: 0 },
+        KeptBody::Inline { bytes, encoding: Encoding::Zlib, length: 1_000_000 },
+        KeptBody::Outside { id: fresh(), place: Place::Beside, encoding: Encoding::Zlib, length: 7 },
+        KeptBody::Outside { id: fresh(), place: Place::S3, encoding: Encoding::Identity, length: 8 },
+        KeptBody::Omitted { length: 9 },
+    ];
+    let mut records: Vec<_> = bodies.into_iter().map(|body| completed(&reserved("key"), body)).collect();
+    records.push(Record::accept(&bid("key"), fresh(), NOW));
+    records.push(reserved("key"));
+    records.push(released(&reserved("key")));
+    for head in [Head::Payload, Head::Abandoned] {
+        let body = KeptBody::Omitted { length: 0 };
+        records.push(answered(&reserved("key"), KeptAnswer { head, body }));
+    }
+    for cause in [
+        UnknownCause::LeaseOver,
+        UnknownCause::HandlerFailed,
+        UnknownCause::Panicked,
+        UnknownCause::ResponseLost,
+    ] {
+        let record = reserved("key");
+        records.push(record.doubt(record.attempt, fresh(), cause, NOW).expect("in progress"));
+    }
+    for record in records {
+        insert(store, &record).await;
+        let there = load(store, &record.key).await;
+        assert_eq!(there.as_ref(), Some(&record), "{}", record.state.name());
+    }
+}
+
+/// One insert of many is applied, and all the others are told which.
+pub async fn of_a_hundred_racing_inserts_one_is_applied(store: &dyn Store) {
+    let key = reserved("key").key;
+    let records: Vec<_> = (0..RACERS).map(|_| Record { key: key.clone(), ..reserved("key") }).collect();
+    let answers = join_all(records.iter().map(|record| insert(store, record))).await;
+    one_won(&records, &answers, load(store, &key).await);
+}
+
+/// One swap of many is applied, and all the others are told which.
+pub async fn of_a_hundred_racing_swaps_one_is_applied(store: &dyn Store) {
+    let first = reserved("key");
+    insert(store, &first).await;
+    let records: Vec<_> = (0..RACERS).map(|_| released(&first)).collect();
+    let answers = join_all(records.iter().map(|record| swap(store, first.revision, record))).await;
+    one_won(&records, &answers, load(store, &first.key).await);
+}
+
+/// Tenant, operation and key are kept apart, whatever characters they hold.
+pub async fn keys_that_look_alike_are_apart(store: &dyn Store) {
+    let unique = unique();
+    let tenants =
+        [format!("{unique}a"), format!("{unique}a#b"), format!("{unique}a%23b"), format!("{unique}A")];
+    let mut revisions = HashSet::new();
+    for tenant in &tenants {
+        for operation in ["b", "c"] {
+            for key in ["c", "b#c", "C", "\u{e9}", "e\u{301}"] {
+                let record = Record { key: record_key(tenant, operation, key), ..reserved("key") };
+                assert_eq!(insert(store, &record).await, WriteOutcome::Written, "{tenant} {operation} {key}");
+                revisions.insert(record.revision);
+            }
+        }
+    }
+    assert_eq!(revisions.len(), tenants.len() * 10);
+}
+
+/// A body comes back as it was, and a second one under its id changes nothing.
+pub async fn a_body_is_kept_as_it_was_and_never_changed(store: &dyn Store) {
+    let (key, id): (_, BodyId) = (reserved("key").key, fresh());
+    let body = Bytes::from_static(b"\x00\xffbody");
+    assert_eq!(store.load_body(&key, id, Place::Beside).await.expect("read"), None);
+    for body in [body.clone(), Bytes::from_static(b"another")] {
+        assert_eq!(store.keep_body(&key, id, body, NOW).await.expect("kept"), Some(Place::Beside));
+    }
+    assert_eq!(store.load_body(&key, id, Place::Beside).await.expect("read"), Some(body));
+    let other: BodyId = fresh();
+    assert_eq!(store.load_body(&key, other, Place::Beside).await.expect("read"), None);
+}
+
+/// A large body is kept whole or not at all, and never an error.
+pub async fn a_body_of_any_size_has_a_place_or_none(store: &dyn Store) {
+    for size in [0, 1, 300_000, 399_000, 410_000, 2_000_000] {
+        let (key, id): (_, BodyId) = (reserved("key").key, fresh());
+        let body = Bytes::from(vec![b'x'; size]);
+        let place = store.keep_body(&key, id, body.clone(), NOW).await.expect("a place, or none");
+        assert!(place.is_some() || size > 399_000, "{size} bytes have no place");
+        if let Some(place) = place {
+            assert_eq!(store.load_body(&key, id, place).await.expect("read"), Some(body), "{size}");
+        }
+    }
+}
+
+/// What is written together with a record is there once the record is, and else not.
+pub async fn companions_stand_with_their_record_and_never_without_it(store: &dyn Store) {
+    let first = reserved("key");
+    insert(store, &first).await;
+    let (key, id): (_, BodyId) = (&first.key, fresh());
+    store.keep_body(key, id, Bytes::from_static(b"body"), NOW).await.expect("kept");
+    let next = released(&first);
+    let with = [Companion::Audit(line(1, &first, &next)), Companion::DeleteBody(id)];
+
+    let refused = store.swap(fresh(), &next, &with).await.expect("an answer to a swap");
+    assert_eq!(refused, WriteOutcome::Refused(Some(Box::new(first.clone()))));
+    assert_eq!(store.audit_lines(key).await.expect("read"), []);
+    assert!(store.load_body(key, id, Place::Beside).await.expect("read").is_some());
+
+    let written = store.swap(first.revision, &next, &with).await.expect("an answer to a swap");
+    assert_eq!(written, WriteOutcome::Written);
+    assert_eq!(load(store, key).await, Some(next.clone()));
+    assert_eq!(store.audit_lines(key).await.expect("read"), [line(1, &first, &next)]);
+    assert_eq!(store.load_body(key, id, Place::Beside).await.expect("read"), None);
+
+    // Sent again, because its answer was lost: it is its own, and nothing is written twice.
+    match store.swap(first.revision, &next, &with).await.expect("an answer to a swap") {
+        WriteOutcome::Written => {}
+        WriteOutcome::Refused(there) => assert_eq!(there.map(|there| there.revision), Some(next.revision)),
+    }
+    assert_eq!(store.audit_lines(key).await.expect("read").len(), 1);
+}
+
+/// Lines about a record, with a change and without.
+pub async fn audit_lines_come_back_in_the_order_of_their_time(store: &dyn Store) {
+    let record = reserved("key");
+    for at in [2, 1, 3] {
+        store.audit(&record.key, fresh(), &line(at, &record, &record)).await.expect("written");
+    }
+    let lines = store.audit_lines(&record.key).await.expect("read");
+    assert_eq!(lines.iter().map(|line| line.at).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(store.audit_lines(&reserved("key").key).await.expect("read"), []);
+}
+
+fn line(at: u64, before: &Record, after: &Record) -> AuditLine {
+    AuditLine::new(["who", "what", "why"], Timestamp::from_millis(at), Some(before), Some(after))
+}
+
+fn one_won(records: &[Record], answers: &[WriteOutcome], there: Option<Record>) {
+    let winners: Vec<_> =
+        records.iter().zip(answers).filter(|(_, answer)| **answer == WriteOutcome::Written).collect();
+    let [(winner, _)] = winners[..] else { panic!("{} writes were applied", winners.len()) };
+    assert_eq!(there.as_ref(), Some(winner));
+    for answer in answers.iter().filter(|answer| **answer != WriteOutcome::Written) {
+        assert_eq!(answer, &refused(winner));
+    }
+}
+
+fn refused(there: &Record) -> WriteOutcome {
+    WriteOutcome::Refused(Some(Box::new(there.clone())))
+}
+
+async fn insert(store: &dyn Store, record: &Record) -> WriteOutcome {
+    store.insert(record, &[]).await.expect("an answer to an insert")
+}
+
+async fn swap(store: &dyn Store, seen: Revision, record: &Record) -> WriteOutcome {
+    store.swap(seen, record, &[]).await.expect("an answer to a swap")
+}
+
+async fn load(store: &dyn Store, key: &RecordKey) -> Option<Record> {
+    store.load(key).await.expect("an answer to a load")
+}
+
+fn record_key(tenant: &str, operation: &str, key: &str) -> RecordKey {
+    RecordKey::new(
+        Tenant::parse(tenant).expect("a tenant"),
+        OperationName::parse(operation).expect("an operation"),
+        IdempotencyKey::parse(key).expect("a key"),
+    )
+}
+
+fn bid(key: &str) -> Bid {
+    let content = Content { target: "", json: false, body: key.as_bytes() };
+    Bid {
+        key: record_key(&unique(), "conformance", key),
+        fingerprints: Fingerprints::of("conformance", &content, &FingerprintRule::new(), &[]),
+        attempt: fresh(),
+        lease_until: NOW.plus(Duration::from_secs(60)),
+    }
+}
+
+fn reserved(key: &str) -> Record {
+    Record::reserve(&bid(key), fresh(), NOW)
+}
+
+fn released(record: &Record) -> Record {
+    record.release(record.attempt, fresh(), NOW, RETAIN).expect("in progress")
+}
+
+fn completed(record: &Record, body: KeptBody) -> Record {
+    let headers = vec![("link".to_owned(), "<a>".to_owned()), ("link".to_owned(), "<ü>".to_owned())];
+    answered(record, KeptAnswer { head: Head::Http { status: 201, headers }, body })
+}
+
+fn answered(record: &Record, answer: KeptAnswer) -> Record {
+    record.complete(record.attempt, fresh(), answer, NOW, RETAIN).expect("in progress")
+}
+
+/// A mark that nothing else has.
+fn fresh<T: From<[u8; 16]>>() -> T {
+    SystemWorld.nonce().into()
+}
+
+fn unique() -> String {
+    fresh::<Revision>().to_string()
+}

@@ -1,0 +1,62 @@
+//! Records in each of their states, for tests: of stores, and of what stands around the library.
+//!
+//! They are made without the rules by which one state follows another.
+
+use std::time::Duration;
+
+use super::fresh;
+use crate::{
+    fingerprint::Fingerprints,
+    key::RecordKey,
+    record::{Answer, Bid, Encoding, KeptAnswer, KeptBody, Record, State, UnknownCause, Verdict},
+    store::AuditLine,
+    time::Timestamp,
+};
+
+/// Work that was accepted at this time, and that no worker has taken.
+pub fn pending(key: RecordKey, fingerprints: Fingerprints, at: Timestamp) -> Record {
+    Record::accept(&bid(key, fingerprints, at), fresh(), at)
+}
+
+/// An execution that began at this time, and whose worker owns it until `lease_until`.
+pub fn in_progress(
+    key: RecordKey,
+    fingerprints: Fingerprints,
+    at: Timestamp,
+    lease_until: Timestamp,
+) -> Record {
+    Record::reserve(&bid(key, fingerprints, lease_until), fresh(), at)
+}
+
+/// The same record, completed. The answer's body is in the record, as it is.
+pub fn completed(record: &Record, answer: Answer, at: Timestamp, retain: Duration) -> Record {
+    let Answer { head, body } = answer;
+    let length = body.len() as u64;
+    let body = KeptBody::Inline { bytes: body, encoding: Encoding::Identity, length };
+    record.settled(Verdict::Executed(KeptAnswer { head, body }), fresh(), at, retain)
+}
+
+/// The same record, released: a retry may run.
+pub fn released(record: &Record, at: Timestamp, retain: Duration) -> Record {
+    record.settled(Verdict::NotExecuted, fresh(), at, retain)
+}
+
+/// The same record, unknown since this time, and to be asked about from then on.
+pub fn unknown(record: &Record, cause: UnknownCause, at: Timestamp) -> Record {
+    let state = State::Unknown { cause, since: at, reconcile_at: at, asked: 0 };
+    Record { revision: fresh(), state, ..record.clone() }
+}
+
+/// An audit line: by whom, what and why.
+pub fn audit_line(
+    words: [&str; 3],
+    at: Timestamp,
+    before: Option<&Record>,
+    after: Option<&Record>,
+) -> AuditLine {
+    AuditLine::new(words, at, before, after)
+}
+
+fn bid(key: RecordKey, fingerprints: Fingerprints, lease_until: Timestamp) -> Bid {
+    Bid { key, fingerprints, attempt: fresh(), lease_until }
+}

@@ -1,0 +1,205 @@
+//! What a store promises that finds its unsettled records.
+
+use std::time::Duration;
+
+use super::{NOW, RETAIN, answered, bid, fresh, insert, load, record_key, swap, unique};
+use crate::{
+    key::Tenant,
+    record::{Bid, Head, KeptAnswer, KeptBody, Record, UnknownCause},
+    store::{Cursor, Page, Unsettled},
+    time::Timestamp,
+};
+
+/// How many records of each kind there are: more than one page of any store that tests use.
+const MANY: usize = 130;
+
+/// Every check of [`Unsettled`], one after the other. An index that lags makes them fail, as that of DynamoDB itself may.
+pub async fn unsettled(store: &dyn Unsettled) {
+    due_are_the_unknown_outcomes_whose_time_has_come(store).await;
+    a_swap_brings_a_record_into_the_index_and_out_of_it(store).await;
+    a_limit_leaves_out_those_that_became_due_last(store).await;
+    unknown_outcomes_are_listed_page_by_page(store).await;
+    a_scan_finds_what_waits_and_what_is_dead(store).await;
+    a_limit_holds_for_each_page_and_hides_nothing(store).await;
+}
+
+/// [`Unsettled::due`] lists an unknown outcome from its time on, until it is settled.
+pub async fn due_are_the_unknown_outcomes_whose_time_has_come(store: &dyn Unsettled) {
+    let tenant = unique();
+    let record = unknown(&tenant, "due");
+    let later = record.ask_again(fresh(), 1, NOW.plus(RETAIN)).expect("unknown");
+    for record in [&record, &unknown_of(&later, "later"), &in_progress(&tenant, "in progress", NOW)] {
+        insert(store, record).await;
+    }
+    let due = async |now| due_of(store, &tenant, now).await;
+    assert_eq!(due(NOW.minus(RETAIN)).await, [] as [&str; 0]);
+    assert_eq!(due(NOW).await, ["due"]);
+    assert_eq!(due(NOW.plus(RETAIN)).await, ["due", "later"]);
+    let settled = record.release(record.attempt, fresh(), NOW, RETAIN).expect("unknown");
+    swap(store, record.revision, &settled).await;
+    assert_eq!(due(NOW.plus(RETAIN)).await, ["later"]);
+}
+
+/// As in life: a record is in progress at first, and becomes unknown by a swap.
+pub async fn a_swap_brings_a_record_into_the_index_and_out_of_it(store: &dyn Unsettled) {
+    let tenant = unique();
+    let due = async |now| due_of(store, &tenant, now).await;
+    let (later, end) = (NOW.plus(RETAIN), NOW.plus(2 * RETAIN));
+    let record = in_progress(&tenant, "due", NOW);
+    insert(store, &record).await;
+    assert_eq!(due(end).await, [] as [&str; 0]);
+
+    let unknown = record.doubt(record.attempt, fresh(), UnknownCause::LeaseOver, NOW).expect("in progress");
+    swap(store, record.revision, &unknown).await;
+    assert_eq!(due(NOW).await, ["due"]);
+
+    let asked = unknown.ask_again(fresh(), 1, later).expect("unknown");
+    swap(store, unknown.revision, &asked).await;
+    assert_eq!(due(later.minus(Duration::from_millis(1))).await, [] as [&str; 0]);
+    assert_eq!(due(later).await, ["due"]);
+
+    let released = asked.release(asked.attempt, fresh(), later, RETAIN).expect("unknown");
+    swap(store, asked.revision, &released).await;
+    assert_eq!(due(end).await, [] as [&str; 0]);
+}
+
+/// A limit of [`Unsettled::due`] leaves out those that became due last.
+pub async fn a_limit_leaves_out_those_that_became_due_last(store: &dyn Unsettled) {
+    const LIMIT: usize = 5;
+    let tenant = unique();
+    // Before every other check's, or another run's would be in front of them.
+    let at = |number: usize| Timestamp::from_millis(number as u64);
+    let record = |number: usize| {
+        let record = unknown(&tenant, &format!("{number}"));
+        record.ask_again(fresh(), 1, at(number)).expect("unknown")
+    };
+    // The longest overdue is neither the first nor the last that is written.
+    let numbers = (MANY / 2..MANY).chain(0..MANY / 2);
+    let records: Vec<_> = numbers.map(record).collect();
+    for record in &records {
+        insert(store, record).await;
+    }
+    for now in [at(MANY), NOW] {
+        let due = store.due(now, LIMIT).await.expect("an answer");
+        assert!(due.len() >= LIMIT, "{} of {MANY}", due.len());
+        let longest = due.iter().filter(|key| key.tenant().as_str() == tenant);
+        assert!(longest.into_iter().any(|key| key.idempotency_key().as_str() == "0"), "{due:?}");
+    }
+    for record in &records {
+        let settled = record.release(record.attempt, fresh(), NOW, RETAIN).expect("unknown");
+        swap(store, record.revision, &settled).await;
+    }
+}
+
+/// The tenant's keys that are due, in an order.
+async fn due_of(store: &dyn Unsettled, tenant: &str, now: Timestamp) -> Vec<String> {
+    let keys = store.due(now, 10_000).await.expect("an answer");
+    let keys = keys.into_iter().filter(|key| key.tenant().as_str() == tenant);
+    let mut keys: Vec<_> = keys.map(|key| key.idempotency_key().as_str().to_owned()).collect();
+    keys.sort();
+    keys
+}
+
+/// [`Unsettled::unknown`] lists each unknown outcome of a tenant once, as it is stored, and no other record.
+pub async fn unknown_outcomes_are_listed_page_by_page(store: &dyn Unsettled) {
+    let name = unique();
+    for number in 0..MANY {
+        insert(store, &unknown(&name, &format!("{number}"))).await;
+        insert(store, &unknown(&format!("{name}#"), &format!("{number}"))).await;
+    }
+    insert(store, &in_progress(&name, "in progress", NOW)).await;
+    let tenant = Tenant::parse(&name).expect("a tenant");
+    let (mut found, mut from) = (Vec::new(), None::<Cursor>);
+    loop {
+        let page = store.unknown(Some(&tenant), from.as_ref()).await.expect("an answer");
+        found.extend(page.records);
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!(distinct(&found), MANY);
+    assert_eq!(found.len(), MANY, "each once");
+    for record in found {
+        assert_eq!(record.key.tenant(), &tenant);
+        assert_eq!(load(store, &record.key).await, Some(record));
+    }
+}
+
+/// [`Unsettled::scan`] finds, in all of its segments together, each record once that waits or is dead, and no other.
+pub async fn a_scan_finds_what_waits_and_what_is_dead(store: &dyn Unsettled) {
+    let tenant = unique();
+    let dead = in_progress(&tenant, "dead", NOW.minus(RETAIN));
+    let pending = Record::accept(&own_bid(&tenant, "pending", NOW), fresh(), NOW);
+    let completed = {
+        let record = in_progress(&tenant, "completed", NOW.minus(RETAIN));
+        answered(&record, KeptAnswer { head: Head::Payload, body: KeptBody::Omitted { length: 0 } })
+    };
+    let live = in_progress(&tenant, "live", NOW.plus(RETAIN));
+    let unknown = unknown(&tenant, "unknown");
+    for record in [&dead, &pending, &completed, &live, &unknown] {
+        insert(store, record).await;
+    }
+    for segments in [1, 3] {
+        let mut found = Vec::new();
+        for segment in 0..segments {
+            found.extend(scan(store, (segment, segments), 1_000).await.0);
+        }
+        let mut found: Vec<_> = found.into_iter().filter(|record| own(record, &tenant)).collect();
+        found.sort_by_key(|record| record.key.partition_key());
+        // The index has the unknown outcome: it is found there.
+        assert_eq!(found, [dead.clone(), pending.clone()], "{segments} segments");
+    }
+}
+
+/// However small its pages are, a scan comes to its end and hides nothing.
+pub async fn a_limit_holds_for_each_page_and_hides_nothing(store: &dyn Unsettled) {
+    let tenant = unique();
+    for number in 0..MANY {
+        insert(store, &in_progress(&tenant, &format!("{number}"), NOW.minus(RETAIN))).await;
+    }
+    let (found, pages) = scan(store, (0, 1), 50).await;
+    assert_eq!(found.iter().filter(|record| own(record, &tenant)).count(), MANY);
+    assert!(pages.iter().all(|page| page.scanned <= 50 && page.unreadable == 0), "{pages:?}");
+    assert!(pages.len() > MANY / 50);
+}
+
+async fn scan(store: &dyn Unsettled, segment: (u32, u32), limit: u32) -> (Vec<Record>, Vec<Page>) {
+    let (mut found, mut pages, mut from) = (Vec::new(), Vec::new(), None::<Cursor>);
+    loop {
+        let mut page = store.scan(segment, from.as_ref(), NOW, limit).await.expect("an answer");
+        found.append(&mut page.records);
+        from = page.next.clone();
+        pages.push(page);
+        if from.is_none() {
+            return (found, pages);
+        }
+    }
+}
+
+fn own(record: &Record, tenant: &str) -> bool {
+    record.key.tenant().as_str() == tenant
+}
+
+fn distinct(records: &[Record]) -> usize {
+    records.iter().map(|record| record.key.partition_key()).collect::<std::collections::HashSet<_>>().len()
+}
+
+fn own_bid(tenant: &str, key: &str, lease_until: Timestamp) -> Bid {
+    Bid { key: record_key(tenant, "conformance", key), lease_until, ..bid(key) }
+}
+
+fn in_progress(tenant: &str, key: &str, lease_until: Timestamp) -> Record {
+    Record::reserve(&own_bid(tenant, key, lease_until), fresh(), NOW)
+}
+
+fn unknown(tenant: &str, key: &str) -> Record {
+    let record = in_progress(tenant, key, NOW);
+    record.doubt(record.attempt, fresh(), UnknownCause::Panicked, NOW).expect("in progress")
+}
+
+/// The same under another key.
+fn unknown_of(record: &Record, key: &str) -> Record {
+    let key = record_key(record.key.tenant().as_str(), "conformance", key);
+    Record { key, ..record.clone() }
+}

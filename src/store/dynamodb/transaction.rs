@@ -1,0 +1,150 @@
+//! A record's write together with its companions, in one `TransactWriteItems`.
+
+use aws_sdk_dynamodb::{
+    operation::transact_write_items::TransactWriteItemsError,
+    types::{AttributeValue, CancellationReason, Delete, TransactWriteItem},
+};
+
+use super::{
+    DynamoDbStore, StoreError, StoreErrorKind, audit, beside,
+    conditions::{self, Condition},
+    read,
+};
+use crate::{
+    key::RecordKey,
+    record::Record,
+    store::{
+        Companion, WriteOutcome,
+        item::{PK, SK},
+    },
+};
+
+const FAILED: &str = "ConditionalCheckFailed";
+
+impl DynamoDbStore {
+    /// Writes `record` under `condition`, and its companions, or nothing. Needs `dynamodb:PutItem` and, to delete a body,
+    /// `dynamodb:DeleteItem`.
+    pub(super) async fn transact(
+        &self,
+        condition: Condition,
+        record: &Record,
+        with: &[Companion],
+    ) -> Result<WriteOutcome, StoreError> {
+        let put = |condition, item| {
+            let put = conditions::put_in_transaction(&self.table, condition, item)?;
+            Ok::<_, StoreError>(TransactWriteItem::builder().put(put).build())
+        };
+        let mut parts = vec![put(condition, super::to_item(record)?)?];
+        for companion in with {
+            parts.push(match companion {
+                Companion::Audit(line) => {
+                    put(Condition::Absent, audit::to_item(&record.key, record.revision, line)?)?
+                }
+                Companion::DeleteBody(id) => {
+                    let delete = self.delete(&record.key, &beside::sort_key(*id))?;
+                    TransactWriteItem::builder().delete(delete).build()
+                }
+            });
+        }
+        let transaction = self
+            .client
+            .transact_write_items()
+            // The same at each try, so that one which was applied unseen is not applied again.
+            .client_request_token(record.revision.to_string())
+            .set_transact_items(Some(parts));
+        match transaction.send().await {
+            Ok(_) => Ok(WriteOutcome::Written),
+            Err(error) => match error.as_service_error() {
+                Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) => {
+                    cancelled_by(cancelled.cancellation_reasons())
+                }
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    fn delete(&self, key: &RecordKey, sk: &str) -> Result<Delete, StoreError> {
+        Delete::builder()
+            .table_name(&*self.table)
+            .key(PK, AttributeValue::S(key.partition_key()))
+            .key(SK, AttributeValue::S(sk.to_owned()))
+            .build()
+            .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
+    }
+}
+
+/// What the reasons of a cancelled transaction say, one for each of its parts, `None` for the parts that would have been
+/// applied. The first part is the record.
+fn cancelled_by(reasons: &[CancellationReason]) -> Result<WriteOutcome, StoreError> {
+    let failed = |reason: &&CancellationReason| reason.code() == Some(FAILED);
+    // An earlier try was applied and its answer was lost, even if others have changed the record since: nobody else
+    // writes what stands beside it.
+    if reasons.iter().skip(1).any(|reason| failed(&reason)) {
+        return Ok(WriteOutcome::Written);
+    }
+    if let Some(reason) = reasons.first().filter(failed) {
+        let there = reason.item().cloned().map(read).transpose()?;
+        return Ok(WriteOutcome::Refused(there.map(Box::new)));
+    }
+    let telling: Vec<_> =
+        reasons.iter().filter(|reason| !matches!(reason.code(), None | Some("None"))).collect();
+    let any = |codes: &[&str]| telling.iter().any(|reason| reason.code().is_some_and(|c| codes.contains(&c)));
+    let kind = if any(&["ValidationError", "ItemCollectionSizeLimitExceeded"]) {
+        StoreErrorKind::Refused
+    } else if any(&["ProvisionedThroughputExceeded", "ThrottlingError"]) {
+        StoreErrorKind::Throttled
+    } else if any(&["TransactionConflict"]) {
+        StoreErrorKind::Contended
+    } else {
+        StoreErrorKind::Unavailable
+    };
+    let said = telling.iter().map(|reason| {
+        let code = reason.code().unwrap_or_default();
+        reason.message().map_or_else(|| code.to_owned(), |message| format!("{code}: {message}"))
+    });
+    let said = said.collect::<Vec<_>>().join("; ");
+    Err(StoreError::new(kind, format!("the transaction was cancelled ({said})")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        record::{Revision, tests::bid},
+        time::Timestamp,
+    };
+
+    fn reasons(codes: &[&str], there: Option<&Record>) -> Vec<CancellationReason> {
+        let item = there.map(|record| super::super::to_item(record).unwrap());
+        let mut items = vec![item];
+        items.resize(codes.len(), None);
+        let reason =
+            |(code, item): (&&str, _)| CancellationReason::builder().code(*code).set_item(item).build();
+        codes.iter().zip(items).map(reason).collect()
+    }
+
+    // T2, T10
+    #[test]
+    fn a_cancelled_transaction_that_meets_its_own_line_was_applied() {
+        let record = Record::reserve(&bid("k"), Revision::mint(), Timestamp::from_secs(1_000));
+        let met = reasons(&[FAILED, "None", "None"], Some(&record));
+        assert_eq!(cancelled_by(&met).unwrap(), WriteOutcome::Refused(Some(Box::new(record.clone()))));
+        // Somebody has changed the record since.
+        let met = reasons(&[FAILED, FAILED, "None"], Some(&record));
+        assert_eq!(cancelled_by(&met).unwrap(), WriteOutcome::Written);
+    }
+
+    // T10
+    #[test]
+    fn every_reason_of_a_cancelled_transaction_is_read() {
+        let kind = |codes: &[&str]| cancelled_by(&reasons(codes, None)).unwrap_err().kind();
+        assert_eq!(kind(&["TransactionConflict", "None"]), StoreErrorKind::Contended);
+        assert_eq!(kind(&["None", "TransactionConflict"]), StoreErrorKind::Contended);
+        assert_eq!(kind(&["None", "ThrottlingError"]), StoreErrorKind::Throttled);
+        // No retry helps, whatever else is said.
+        assert_eq!(kind(&["TransactionConflict", "ValidationError"]), StoreErrorKind::Refused);
+        assert_eq!(kind(&["None", "None"]), StoreErrorKind::Unavailable);
+        let gone = reasons(&["ConditionalCheckFailed", "None"], None);
+        assert_eq!(cancelled_by(&gone).unwrap(), WriteOutcome::Refused(None));
+    }
+}

@@ -1,0 +1,61 @@
+//! What can go wrong with a store.
+
+use std::{error::Error, fmt};
+
+/// What went wrong with a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// No answer, or a failure of the store's. Whether a write was applied is not known.
+    Unavailable,
+    /// The key, or the table, is asked too often. Whether an earlier try was applied is not known.
+    Throttled,
+    /// The item is part of a transaction under way, or others change it each time. Not written.
+    Contended,
+    /// What stands there is no record that this version can read. Not written.
+    Unreadable,
+    /// The store refuses us: no such table, no right to it. Not written, and no retry helps.
+    Refused,
+}
+
+/// An error of a store: what kind, and what was behind it.
+#[derive(Debug)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    source: Box<dyn Error + Send + Sync>,
+}
+
+impl StoreError {
+    /// An error of this kind.
+    pub fn new(kind: StoreErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { kind, source: source.into() }
+    }
+
+    /// What kind of error it is.
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// What is behind it, in words for a log.
+    pub(crate) fn cause(&self) -> String {
+        self.source.to_string()
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            StoreErrorKind::Unavailable => "the store is unavailable",
+            StoreErrorKind::Throttled => "the store is asked too often",
+            StoreErrorKind::Contended => "the record is part of a transaction under way",
+            StoreErrorKind::Unreadable => "the record cannot be read",
+            StoreErrorKind::Refused => "the store refuses the request",
+        })
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}

@@ -1,0 +1,398 @@
+//! A record as it is stored, and back: in a table, in a table's stream, in a queue. Attributes have the names that the
+//! record's parts have everywhere.
+//!
+//! | attribute | in state | what |
+//! | --- | --- | --- |
+//! | `pk`, `sk` | all | [`RecordKey::partition_key`], `record` |
+//! | `schema` | all | version of this layout |
+//! | `state` | all | `pending`, `in_progress`, `completed`, `failed_retryable`, `unknown` |
+//! | `revision`, `attempt`, `attempts` | all | mark of the last write, of the execution, and how many there were |
+//! | `fingerprint`, `fingerprint_rule` | all | what was asked, and the rule that says so |
+//! | `created_at` | all | milliseconds since 1970 |
+//! | `lease_until` | `in_progress` | milliseconds since 1970 |
+//! | `completed_at`, `failed_at`, `since` | as they say | milliseconds since 1970 |
+//! | `expires_at` | `completed`, `failed_retryable` | **seconds** since 1970: the time-to-live attribute |
+//! | `head` | `completed` | `payload` or `abandoned`, if the answer is no HTTP response |
+//! | `status`, `headers`, `body…` | `completed` | the kept answer |
+//! | `cause`, `reconcile_at`, `asked` | `unknown` | why, when to ask next, and how often that was done |
+//! | `reconcile_shard` | `unknown` | the partition of the index `reconcile` that finds it |
+//!
+//! New attributes may be added under the same version: an older version ignores what it does not know. What it must not
+//! ignore needs a new version, which it leaves alone. An answer that is no HTTP response has a status all the same, for
+//! versions that know no other.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_bytes::{ByteArray, ByteBuf};
+
+use super::{StoreError, StoreErrorKind};
+use crate::{
+    fingerprint::Fingerprint,
+    key::RecordKey,
+    record::{
+        AttemptId, BodyId, Encoding, Head, KeptAnswer, KeptBody, Place, Record, Revision, State, UnknownCause,
+    },
+    time::Timestamp,
+};
+
+/// The version of this layout. A reader takes this one and every earlier one; what is newer is left alone.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// The sort key of a record in its item collection.
+pub(crate) const RECORD: &str = "record";
+
+/// The partition key attribute.
+pub(super) const PK: &str = "pk";
+
+/// The sort key attribute.
+pub(super) const SK: &str = "sk";
+
+/// The version attribute.
+pub(super) const SCHEMA_ATTRIBUTE: &str = "schema";
+
+/// The names of answers that are no HTTP response, and the status that versions before there were any find with them.
+const PAYLOAD: (&str, u16) = ("payload", 200);
+const ABANDONED: (&str, u16) = ("abandoned", 408);
+
+/// An item that is no record which this version can read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UnreadableItemError {
+    /// It does not have the attributes of a record.
+    #[error("the item does not have the attributes of a record")]
+    Shape(#[from] serde_dynamo::Error),
+    /// It was written by a newer version.
+    #[error("the item has schema {0}, newer than {SCHEMA}")]
+    Newer(u32),
+    /// An attribute is missing or does not say what it should.
+    #[error("attribute `{0}` is missing or malformed")]
+    Attribute(&'static str),
+}
+
+/// How many partitions the index of unknown outcomes has: one takes 1,000 writes a second, and an index that lags would
+/// throttle the table while a provider is down and everything becomes unknown.
+pub(super) const SHARDS: u8 = 8;
+
+/// The partition of the index in which an unknown outcome is found.
+fn shard(key: &RecordKey) -> u8 {
+    key.short_hash().first_byte() % SHARDS
+}
+
+/// A record in the form in which it is stored; serde takes it to whatever a store keeps.
+///
+/// ```
+/// use lambda_idempotency::{record::Record, store::Item};
+///
+/// /// What a store that keeps JSON writes, and reads.
+/// fn write(record: &Record) -> serde_json::Result<String> {
+///     serde_json::to_string(&Item::from(record))
+/// }
+///
+/// fn read(stored: &str) -> Result<Record, Box<dyn std::error::Error>> {
+///     let item: Item = serde_json::from_str(stored)?;
+///     Ok(Record::try_from(item)?)
+/// }
+/// ```
+#[derive(Default, Serialize, Deserialize)]
+pub struct Item {
+    pk: String,
+    sk: String,
+    schema: u32,
+    state: String,
+    revision: ByteArray<16>,
+    attempt: ByteArray<16>,
+    attempts: u32,
+    fingerprint: ByteArray<32>,
+    fingerprint_rule: u32,
+    created_at: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lease_until: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    completed_at: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failed_at: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cause: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reconcile_at: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reconcile_shard: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    asked: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    head: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    headers: Option<Vec<(String, String)>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    body: Option<ByteBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    body_id: Option<ByteArray<16>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    body_place: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    body_encoding: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    body_length: Option<u64>,
+}
+
+impl fmt::Debug for Item {
+    /// Without key and answer.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Item").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl From<&Record> for Item {
+    fn from(record: &Record) -> Self {
+        let mut item = Self {
+            pk: record.key.partition_key(),
+            sk: RECORD.to_owned(),
+            schema: SCHEMA,
+            state: record.state.name().to_owned(),
+            revision: ByteArray::new(*record.revision.as_bytes()),
+            attempt: ByteArray::new(*record.attempt.as_bytes()),
+            attempts: record.attempts,
+            fingerprint: ByteArray::new(*record.fingerprint.digest()),
+            fingerprint_rule: record.fingerprint.rule(),
+            created_at: record.created_at.as_millis(),
+            expires_at: record.state.expires_at().map(Timestamp::as_secs_rounded_up),
+            ..Self::default()
+        };
+        match &record.state {
+            State::Pending => {}
+            State::InProgress { lease_until } => item.lease_until = Some(lease_until.as_millis()),
+            State::Completed { answer, completed_at, .. } => {
+                item.completed_at = Some(completed_at.as_millis());
+                item.keep(answer);
+            }
+            State::FailedRetryable { failed_at, .. } => item.failed_at = Some(failed_at.as_millis()),
+            State::Unknown { cause, since, reconcile_at, asked } => {
+                item.cause = Some(cause.name().to_owned());
+                item.since = Some(since.as_millis());
+                item.reconcile_at = Some(reconcile_at.as_millis());
+                item.reconcile_shard = Some(shard(&record.key).to_string());
+                item.asked = Some(*asked);
+            }
+        }
+        item
+    }
+}
+
+impl TryFrom<Item> for Record {
+    type Error = StoreError;
+
+    /// Fails, with an error of kind [`Unreadable`](StoreErrorKind::Unreadable), if the item is no record that this version
+    /// can read.
+    fn try_from(item: Item) -> Result<Self, StoreError> {
+        item.record().map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
+    }
+}
+
+impl Item {
+    fn record(self) -> Result<Record, UnreadableItemError> {
+        let item = self;
+        if item.schema > SCHEMA {
+            return Err(UnreadableItemError::Newer(item.schema));
+        }
+        if item.sk != RECORD {
+            return Err(UnreadableItemError::Attribute(SK));
+        }
+        Ok(Record {
+            key: RecordKey::from_partition_key(&item.pk).ok_or(UnreadableItemError::Attribute(PK))?,
+            revision: Revision::from(*item.revision),
+            attempt: AttemptId::from(*item.attempt),
+            attempts: item.attempts,
+            fingerprint: Fingerprint::new(item.fingerprint_rule, *item.fingerprint),
+            created_at: Timestamp::from_millis(item.created_at),
+            state: item.state()?,
+        })
+    }
+}
+
+/// The record that these attributes are, as DynamoDB, its streams and our messages have them.
+pub(crate) fn from_attributes(
+    attributes: impl Into<serde_dynamo::Item>,
+) -> Result<Record, UnreadableItemError> {
+    let attributes = attributes.into();
+    // The version first: a newer layout may have other attributes.
+    match attributes.get(SCHEMA_ATTRIBUTE) {
+        Some(serde_dynamo::AttributeValue::N(digits)) => match digits.parse() {
+            Ok(schema) if schema <= SCHEMA => {}
+            Ok(newer) => return Err(UnreadableItemError::Newer(newer)),
+            Err(_) => return Err(UnreadableItemError::Attribute(SCHEMA_ATTRIBUTE)),
+        },
+        _ => return Err(UnreadableItemError::Attribute(SCHEMA_ATTRIBUTE)),
+    }
+    serde_dynamo::from_item::<_, Item>(attributes)?.record()
+}
+
+impl Item {
+    fn keep(&mut self, answer: &KeptAnswer) {
+        let (head, status) = match &answer.head {
+            Head::Http { status, .. } => (None, *status),
+            Head::Payload => (Some(PAYLOAD.0), PAYLOAD.1),
+            Head::Abandoned => (Some(ABANDONED.0), ABANDONED.1),
+        };
+        self.head = head.map(str::to_owned);
+        self.status = Some(status);
+        self.headers = Some(answer.head.headers().to_vec());
+        let (place, length) = match &answer.body {
+            KeptBody::Inline { bytes, encoding, length } => {
+                self.body = Some(ByteBuf::from(bytes.to_vec()));
+                self.body_encoding = Some(encoding.name().to_owned());
+                (KeptBody::IN_RECORD, length)
+            }
+            KeptBody::Outside { id, place, encoding, length } => {
+                self.body_id = Some(ByteArray::new(*id.as_bytes()));
+                self.body_encoding = Some(encoding.name().to_owned());
+                (place.name(), length)
+            }
+            KeptBody::Omitted { length } => (KeptBody::OMITTED, length),
+        };
+        self.body_place = Some(place.to_owned());
+        self.body_length = Some(*length);
+    }
+
+    fn state(self) -> Result<State, UnreadableItemError> {
+        let millis = |value: Option<u64>, name| {
+            value.map(Timestamp::from_millis).ok_or(UnreadableItemError::Attribute(name))
+        };
+        let expires_at =
+            self.expires_at.map(Timestamp::from_secs).ok_or(UnreadableItemError::Attribute("expires_at"));
+        Ok(match self.state.as_str() {
+            State::PENDING => State::Pending,
+            State::IN_PROGRESS => State::InProgress { lease_until: millis(self.lease_until, "lease_until")? },
+            State::COMPLETED => State::Completed {
+                completed_at: millis(self.completed_at, "completed_at")?,
+                expires_at: expires_at?,
+                answer: self.answer()?,
+            },
+            State::FAILED_RETRYABLE => State::FailedRetryable {
+                failed_at: millis(self.failed_at, "failed_at")?,
+                expires_at: expires_at?,
+            },
+            State::UNKNOWN => State::Unknown {
+                cause: (self.cause.as_deref().and_then(UnknownCause::parse))
+                    .ok_or(UnreadableItemError::Attribute("cause"))?,
+                since: millis(self.since, "since")?,
+                reconcile_at: millis(self.reconcile_at, "reconcile_at")?,
+                // Not there where the record was written before there was an index of such outcomes.
+                asked: self.asked.unwrap_or_default(),
+            },
+            _ => return Err(UnreadableItemError::Attribute("state")),
+        })
+    }
+
+    fn answer(self) -> Result<KeptAnswer, UnreadableItemError> {
+        let missing = UnreadableItemError::Attribute;
+        let length = self.body_length.ok_or(missing("body_length"))?;
+        let encoding =
+            (self.body_encoding.as_deref().and_then(Encoding::parse)).ok_or(missing("body_encoding"));
+        let body = match self.body_place.as_deref().ok_or(missing("body_place"))? {
+            KeptBody::OMITTED => KeptBody::Omitted { length },
+            KeptBody::IN_RECORD => KeptBody::Inline {
+                bytes: self.body.ok_or(missing("body"))?.into_vec().into(),
+                encoding: encoding?,
+                length,
+            },
+            place => KeptBody::Outside {
+                id: BodyId::from(*self.body_id.ok_or(missing("body_id"))?),
+                place: Place::parse(place).ok_or(missing("body_place"))?,
+                encoding: encoding?,
+                length,
+            },
+        };
+        let head = match self.head.as_deref() {
+            None => Head::Http {
+                status: self.status.filter(|status| (100..1000).contains(status)).ok_or(missing("status"))?,
+                headers: self.headers.ok_or(missing("headers"))?,
+            },
+            Some(head) if head == PAYLOAD.0 => Head::Payload,
+            Some(head) if head == ABANDONED.0 => Head::Abandoned,
+            Some(_) => return Err(missing("head")),
+        };
+        Ok(KeptAnswer { head, body })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_dynamo::AttributeValue;
+
+    use super::*;
+    use crate::record::tests::{answer, bid};
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_123);
+
+    fn completed(answer: KeptAnswer) -> Record {
+        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        reserved
+            .complete(reserved.attempt, Revision::mint(), answer, NOW, Duration::from_millis(86_400_001))
+            .unwrap()
+    }
+
+    fn attributes(record: &Record) -> serde_dynamo::Item {
+        serde_dynamo::to_item(Item::from(record)).unwrap()
+    }
+
+    // T13: a Number, in seconds, on settled records only.
+    #[test]
+    fn the_time_to_live_is_a_number_of_seconds_on_settled_records_only() {
+        let item = attributes(&completed(answer()));
+        assert_eq!(item["expires_at"], AttributeValue::N("1800086401".into()));
+        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let unknown =
+            reserved.doubt(reserved.attempt, Revision::mint(), UnknownCause::Panicked, NOW).unwrap();
+        for open in [Record::accept(&bid("k"), Revision::mint(), NOW), reserved, unknown] {
+            assert!(!attributes(&open).contains_key("expires_at"), "{}", open.state.name());
+        }
+    }
+
+    // T36
+    #[test]
+    fn an_item_of_a_newer_schema_is_left_alone() {
+        let mut item = attributes(&completed(answer()));
+        item.insert("schema".into(), AttributeValue::N((SCHEMA + 1).to_string()));
+        assert!(matches!(from_attributes(item), Err(UnreadableItemError::Newer(_))));
+    }
+
+    // T36: a version before there were such answers finds a status.
+    #[test]
+    fn an_answer_that_is_no_response_has_a_status_for_older_versions() {
+        for (head, status) in [(Head::Payload, "200"), (Head::Abandoned, "408")] {
+            let record = completed(KeptAnswer { head, ..answer() });
+            let item = attributes(&record);
+            assert_eq!(item["status"], AttributeValue::N(status.into()));
+            assert_eq!(item["headers"], AttributeValue::L(Vec::new()));
+            assert_eq!(from_attributes(item).unwrap(), record);
+        }
+    }
+
+    #[test]
+    fn an_item_that_lacks_any_needed_attribute_is_unreadable_and_never_a_guess() {
+        let unknown = {
+            let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
+            reserved.doubt(reserved.attempt, Revision::mint(), UnknownCause::Panicked, NOW).unwrap()
+        };
+        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        for record in [completed(answer()), unknown, reserved] {
+            let whole = attributes(&record);
+            assert_eq!(from_attributes(whole.clone()).unwrap(), record);
+            // These two came later, and older records do without.
+            let needed = |name: &&String| !matches!(name.as_str(), "asked" | "reconcile_shard");
+            for name in whole.keys().filter(needed) {
+                let mut damaged = whole.clone();
+                damaged.remove(name);
+                assert!(from_attributes(damaged).is_err(), "read without {name}");
+            }
+        }
+    }
+}

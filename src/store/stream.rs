@@ -1,0 +1,136 @@
+//! The table's stream, as Lambda hands it over: what one change of an item says of an execution.
+
+use serde::Deserialize;
+use serde_dynamo::AttributeValue;
+use serde_json::value::RawValue;
+
+use super::item::RECORD;
+use crate::{
+    key::{OperationName, RecordKey},
+    record::State,
+    time::Timestamp,
+};
+
+/// What one stream record says.
+pub(crate) enum Change {
+    /// Work waits for a worker.
+    Accepted(Seen),
+    /// A worker has it until then.
+    Began(Seen, Timestamp),
+    /// It is settled, or unknown.
+    Ended(Seen),
+    /// Time to live has deleted a record of this operation.
+    Pruned(OperationName),
+    /// Nothing of a record: something beside one, or a deletion.
+    Nothing,
+}
+
+/// Which execution of which record.
+pub(crate) struct Seen {
+    /// The record's partition key.
+    pub(crate) key: String,
+    /// The mark of the execution.
+    pub(crate) attempt: Vec<u8>,
+    /// When the key was first seen.
+    pub(crate) created_at: Timestamp,
+    /// The stream record that says so.
+    pub(crate) sequence_number: String,
+}
+
+/// A stream record as Lambda hands it over, as far as it matters here
+/// ([event](https://docs.aws.amazon.com/lambda/latest/dg/with-ddb.html)).
+#[derive(Deserialize)]
+struct StreamRecord<'a> {
+    #[serde(borrow)]
+    dynamodb: Images<'a>,
+    #[serde(rename = "userIdentity")]
+    user_identity: Option<Identity>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Images<'a> {
+    keys: Keys,
+    /// Read once it is known to be a record's: bodies beside records are large.
+    #[serde(borrow)]
+    new_image: Option<&'a RawValue>,
+    sequence_number: String,
+}
+
+#[derive(Deserialize)]
+struct Identity {
+    /// The embedded store writes its name in lower case on the wire, and capitals elsewhere.
+    #[serde(rename = "principalId", alias = "PrincipalId")]
+    principal_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Keys {
+    pk: AttributeValue,
+    sk: AttributeValue,
+}
+
+/// What matters here of a record's image: less than the record, so that what is damaged elsewhere is still watched over.
+#[derive(Deserialize)]
+struct Image {
+    state: AttributeValue,
+    attempt: AttributeValue,
+    created_at: AttributeValue,
+    lease_until: Option<AttributeValue>,
+}
+
+/// Reads one stream record, or says what is wrong with it.
+pub(crate) fn read(record: &str) -> Result<Change, &'static str> {
+    let StreamRecord { dynamodb: images, user_identity } =
+        serde_json::from_str(record).map_err(|_| "it is no change of this table")?;
+    let (AttributeValue::S(key), AttributeValue::S(sk)) = (images.keys.pk, images.keys.sk) else {
+        return Err("its keys are not those of this table");
+    };
+    if sk != RECORD {
+        return Ok(Change::Nothing);
+    }
+    // By what stands there now, and not by the event's name: DynamoDB Local calls a deletion by time to live
+    // `UNKNOWN_TO_SDK_VERSION`.
+    let Some(image) = images.new_image else {
+        let by = user_identity.and_then(|identity| identity.principal_id);
+        let pruned = by.is_some_and(|by| by == "dynamodb.amazonaws.com");
+        let operation = RecordKey::from_partition_key(&key).map(|key| key.operation().clone());
+        return Ok(operation.filter(|_| pruned).map_or(Change::Nothing, Change::Pruned));
+    };
+    let image: Image =
+        serde_json::from_str(image.get()).map_err(|_| "its image lacks an attribute of a record")?;
+    let (AttributeValue::S(state), AttributeValue::B(attempt), Some(created_at)) =
+        (image.state, image.attempt, millis(&image.created_at))
+    else {
+        return Err("its image has an attribute of another type than a record's");
+    };
+    let seen = Seen { key, attempt, created_at, sequence_number: images.sequence_number };
+    match (state.as_str(), image.lease_until.as_ref().and_then(millis)) {
+        (State::PENDING, _) => Ok(Change::Accepted(seen)),
+        (State::IN_PROGRESS, Some(until)) => Ok(Change::Began(seen, until)),
+        (State::IN_PROGRESS, None) => Err("its image is in progress and has no lease"),
+        (State::COMPLETED | State::FAILED_RETRYABLE | State::UNKNOWN, _) => Ok(Change::Ended(seen)),
+        _ => Err("its image is in no state that this version knows"),
+    }
+}
+
+fn millis(attribute: &AttributeValue) -> Option<Timestamp> {
+    match attribute {
+        AttributeValue::N(digits) => digits.parse().ok().map(Timestamp::from_millis),
+        _ => None,
+    }
+}
+
+/// The sequence number of a stream record of which nothing else can be read.
+pub(crate) fn sequence_number(record: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Least {
+        dynamodb: Numbered,
+    }
+    #[derive(Deserialize)]
+    struct Numbered {
+        #[serde(rename = "SequenceNumber")]
+        sequence_number: String,
+    }
+    serde_json::from_str(record).ok().map(|least: Least| least.dynamodb.sequence_number)
+}

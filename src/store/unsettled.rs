@@ -1,0 +1,75 @@
+//! Finds the records that somebody has to look at.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::{Store, StoreError};
+use crate::{
+    key::{RecordKey, Tenant},
+    record::Record,
+    time::Timestamp,
+};
+
+/// A store that finds its records which are not settled.
+///
+/// What it returns may be some moments old: read a record again before you change it.
+#[async_trait]
+pub trait Unsettled: Store {
+    /// The keys of unknown outcomes that reconciliation is to ask about by `now`: up to `limit` of each partition of the
+    /// index, the longest overdue first. So `limit` of them at least, if so many are due.
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>, StoreError>;
+
+    /// Unknown outcomes, of one tenant or of all, page by page.
+    async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page, StoreError>;
+
+    /// Looks at up to `limit` items of part `segment.0` of `segment.1` of the whole store, and returns the records among
+    /// them that are pending, or in progress with a lease that is over by `now`, or unknown and not in the index.
+    async fn scan(
+        &self,
+        segment: (u32, u32),
+        from: Option<&Cursor>,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Page, StoreError>;
+}
+
+/// One page of records.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Page {
+    /// The records.
+    pub records: Vec<Record>,
+    /// How many items are no record that this version can read; each is logged.
+    pub unreadable: usize,
+    /// How many items were looked at.
+    pub scanned: u64,
+    /// How many read units that took.
+    pub units: f64,
+    /// Where the next page begins; `None` after the last.
+    pub next: Option<Cursor>,
+}
+
+/// Where a page begins. Only its own store knows what it says.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor(Vec<String>);
+
+impl fmt::Debug for Cursor {
+    /// Without its parts: they name keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cursor(…)")
+    }
+}
+
+impl Cursor {
+    /// A place that these parts name.
+    pub fn new(parts: impl IntoIterator<Item = String>) -> Self {
+        Self(parts.into_iter().collect())
+    }
+
+    /// The parts.
+    pub fn parts(&self) -> &[String] {
+        &self.0
+    }
+}

@@ -1,0 +1,107 @@
+//! What is counted and logged, through the facades of the crates `metrics` and `tracing`: install the recorder of your choice. Each counter has
+//! the label `operation`.
+
+use crate::{key::OperationName, record::Record, time::Timestamp};
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
+    Created,
+    Replay,
+    InProgress,
+    KeyMisuse,
+    FailedRetry,
+    Unknown,
+    StoreError,
+    ZombieKey,
+    TtlPruned,
+    Unwritten,
+    HandedOver,
+    ReconcileScheduled,
+    ReconcileResolved,
+    ReconcileFailed,
+}
+
+impl Count {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Created => RESERVE_CREATED,
+            Self::Replay => RESERVE_REPLAY,
+            Self::InProgress => RESERVE_IN_PROGRESS,
+            Self::KeyMisuse => RESERVE_KEY_MISUSE,
+            Self::FailedRetry => RESERVE_FAILED_RETRY,
+            Self::Unknown => RESERVE_UNKNOWN,
+            Self::StoreError => STORE_ERROR,
+            Self::ZombieKey => ZOMBIE_KEY,
+            Self::TtlPruned => TTL_PRUNED,
+            Self::Unwritten => COMPLETION_UNWRITTEN,
+            Self::HandedOver => COMPLETION_HANDED_OVER,
+            Self::ReconcileScheduled => RECONCILE_SCHEDULED,
+            Self::ReconcileResolved => RECONCILE_RESOLVED,
+            Self::ReconcileFailed => RECONCILE_FAILED,
+        }
+    }
+
+    pub(crate) fn add(self, operation: &OperationName) {
+        self.add_many(operation, 1);
+    }
+
+    pub(crate) fn add_many(self, operation: &OperationName, number: u64) {
+        metrics::counter!(self.name(), "operation" => operation.shared()).increment(number);
+    }
+}
+
+/// Logs and counts a worker that was given up, whoever found it dead: each stands for a crash.
+pub(crate) fn given_up(record: &Record, now: Timestamp) {
+    let (key, operation) = (record.key.hash(), record.key.operation());
+    let age_ms = age_ms(record, now);
+    tracing::warn!(%key, %operation, age_ms, "a worker's lease is over: the outcome is unknown");
+    Count::ZombieKey.add(operation);
+}
+
+/// How long ago the key was first seen.
+pub(crate) fn age_ms(record: &Record, now: Timestamp) -> u64 {
+    u64::try_from(now.since(record.created_at).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// First executions.
+pub const RESERVE_CREATED: &str = "api.idempotency.reserve.created.count";
+
+/// Duplicates that were given the kept answer.
+pub const RESERVE_REPLAY: &str = "api.idempotency.reserve.replay.count";
+
+/// Duplicates of operations in flight.
+pub const RESERVE_IN_PROGRESS: &str = "api.idempotency.reserve.in_progress.count";
+
+/// Keys that came back with another request: a client's mistake, or an attack.
+pub const RESERVE_KEY_MISUSE: &str = "api.idempotency.reserve.key_misuse.count";
+
+/// Executions after one that certainly did nothing.
+pub const RESERVE_FAILED_RETRY: &str = "api.idempotency.reserve.failed_retry.count";
+
+/// Duplicates of operations whose outcome is not known.
+pub const RESERVE_UNKNOWN: &str = "api.idempotency.reserve.unknown.count";
+
+/// Calls of the store that failed.
+pub const STORE_ERROR: &str = "api.idempotency.store.error.count";
+
+/// Records whose worker was given up for dead: each stands for a crash.
+pub const ZOMBIE_KEY: &str = "api.idempotency.zombie_key.count";
+
+/// Records that time to live has deleted.
+pub const TTL_PRUNED: &str = "api.idempotency.ttl_pruned.count";
+
+/// Outcomes that could not be written down in time, and went to the queue of the reconcile function.
+pub const COMPLETION_HANDED_OVER: &str = "api.idempotency.completion.handed_over.count";
+
+/// Questions about unknown outcomes that were put off.
+pub const RECONCILE_SCHEDULED: &str = "api.idempotency.reconcile.scheduled.count";
+
+/// Unknown outcomes that were settled.
+pub const RECONCILE_RESOLVED: &str = "api.idempotency.reconcile.resolved.count";
+
+/// Unknown outcomes that nobody could settle: they are for people.
+pub const RECONCILE_FAILED: &str = "api.idempotency.reconcile.failed.count";
+
+/// Outcomes that could not be written down in time; their callers got their answer.
+pub const COMPLETION_UNWRITTEN: &str = "api.idempotency.completion.unwritten.count";

@@ -1,0 +1,284 @@
+//! How an invocation's time is divided, and how long its record is owned.
+//!
+//! ```text
+//!                                      ┌ keep a body
+//! reserve      handler runs      read  │  write     hand over  answer │ late writes   │ others may look
+//!  ├───────────────────────────────┼────┴─────┴────────┼──────────┼──────┼───────────────┼──────────────▶
+//!  0                                                                   deadline     lease_until
+//!                                                            answer_by
+//! ```
+//!
+//! Every part is taken from what is left when it begins, so that none is negative and their sum fits, however little
+//! there is. Once the deadline is past, whoever waited has gone, and each step may take [`STORE_TIMEOUT`].
+//!
+//! | constant | value | why |
+//! | --- | --- | --- |
+//! | [`ANSWER_TIME`] | 300 ms | the answer's way back through the runtime |
+//! | [`HAND_OVER_TIME`] | 1.6 s | one try at a queue (700 ms) and another; at most half of what is left |
+//! | [`LEAST_BODY_TIME`] | 100 ms | several times what a healthy store needs to keep a body; else half of the time for writing |
+//! | [`WRITING_TIME`] | 2 s | left for writing once a response's body was read; at most half of what is left |
+//! | [`BODY_TIMEOUT`] | 30 s | a response's body that never ends |
+//! | [`STORE_TIMEOUT`] | 5 s | one call of the store, whatever time-outs its client has |
+//! | [`OFFLINE_PATIENCE`] | 4 s | a write that no caller waits for, and that a queue delivers again |
+//! | [`ASK_TIMEOUT`] | 10 s | one question of a reconciler |
+//! | `WRITE_PAUSES` | 25 ms, doubled, to 1 s | between two tries of one write |
+//! | `POLL_PAUSES` | 50 ms, doubled, to 1 s | between two looks at an operation in flight |
+//! | `TAKE_BACK_PAUSES` | 50 ms, fourfold | a store in trouble is not to be asked more often |
+//! | [`DEFAULT_LEASE`] | 60 s | longer than API Gateway waits (29 s): nobody meets a lease that is over while the first request has a connection |
+//! | [`DEFAULT_GRACE`] | 10 s | a time-out that Lambda enforces late, a write in flight, clocks that are apart |
+//! | [`DEFAULT_PATIENCE`] | 10 s | how long a worker tries to write what it did |
+//! | [`DEFAULT_RETENTION`] | 24 h | the window that Stripe documents |
+//! | [`DEFAULT_RETRY_AFTER`] | 1 s | most operations are over by then |
+//! | [`LONGEST_RETRY_AFTER`] | 5 min | while an outcome is found out; a client that waits longer gives up |
+//! | [`DEFAULT_PENDING_BOUND`] | 4 days | as long as SQS keeps a message unless it is told otherwise |
+//! | [`DEFAULT_NOT_FOUND_GRACE`] | 10 min | a request on its way (5 min), by clocks that are [`CLOCK_SKEW`] apart |
+//! | [`DEFAULT_FIRST_PAUSE`] | 10 s, doubled, to [`DEFAULT_LONGEST_PAUSE`] (1 h) | between two questions of reconciliation |
+//! | [`CLOCK_SKEW`] | 5 min | how far ahead of another a machine's clock may be |
+//! | [`FURTHEST_DEADLINE`] | 30 min | Lambda's longest time-out (900 s) twice: a deadline beyond it is none |
+
+use std::time::Duration;
+
+use crate::time::{Instant, Timestamp};
+
+/// What is left of an invocation's time for its answer.
+pub const ANSWER_TIME: Duration = Duration::from_millis(300);
+
+/// What is left of an invocation's time to hand an ending over that cannot be written.
+pub const HAND_OVER_TIME: Duration = Duration::from_millis(1600);
+
+/// What is left of an invocation's time to write down that a response's body was lost.
+pub const WRITING_TIME: Duration = Duration::from_secs(2);
+
+/// How long a handler's response body may take at most.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a body beside its record gets of the time for writing, if there is any.
+pub const LEAST_BODY_TIME: Duration = Duration::from_millis(100);
+
+/// The longest time that one step waits for the store, whatever time-outs its client has. A write that is given up may
+/// still be applied; its condition and its revision keep that harmless.
+pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long something is tried to be written that no caller waits for, before its message goes back to its queue.
+pub const OFFLINE_PATIENCE: Duration = Duration::from_secs(4);
+
+/// How long a question to a reconciler may take.
+pub const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a worker owns a record if no deadline says it.
+pub const DEFAULT_LEASE: Duration = Duration::from_secs(60);
+
+/// How long after its deadline a worker is still taken for alive. Two clocks further apart than this cost a detour
+/// through `unknown` (or, with [`LeaseOver::RunAgain`](crate::operation::LeaseOver), a second run).
+pub const DEFAULT_GRACE: Duration = Duration::from_secs(10);
+
+/// How long a worker keeps trying to write down what it did, before its caller gets the answer all the same.
+pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a completed answer is kept.
+pub const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What clients are told to wait while an operation is in flight.
+pub const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The furthest that a client is sent away while an outcome is being found out.
+pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
+
+/// How long accepted work may wait for a worker before it counts as abandoned.
+pub const DEFAULT_PENDING_BOUND: Duration = Duration::from_secs(4 * 24 * 60 * 60);
+
+/// How long an operation that is nowhere to be found is still waited for.
+pub const DEFAULT_NOT_FOUND_GRACE: Duration = Duration::from_secs(10 * 60);
+
+/// How long reconciliation waits after its first question about an outcome; each later pause is twice as long.
+pub const DEFAULT_FIRST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long reconciliation waits between two questions at most.
+pub const DEFAULT_LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
+
+/// How often reconciliation asks before an outcome is escalated: about 15 hours, after which a night has passed and
+/// somebody is at work.
+pub const DEFAULT_QUESTIONS: u32 = 24;
+
+/// How far ahead of another a machine's clock may be before it takes a kept answer for expired, and would run again what
+/// its client was promised an answer to.
+pub const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
+
+/// The longest time that a Lambda function can have (900 s), and as much again for clocks that differ. A deadline
+/// further away is none.
+pub const FURTHEST_DEADLINE: Duration = Duration::from_secs(2 * 900);
+
+/// Between two tries of one write.
+pub(crate) const WRITE_PAUSES: Pauses =
+    Pauses { first: Duration::from_millis(25), factor: 2, longest: Duration::from_secs(1) };
+
+/// Between two looks at an operation in flight.
+pub(crate) const POLL_PAUSES: Pauses =
+    Pauses { first: Duration::from_millis(50), factor: 2, longest: Duration::from_secs(1) };
+
+/// Between two tries to take a reservation back.
+pub(crate) const TAKE_BACK_PAUSES: Pauses =
+    Pauses { first: Duration::from_millis(50), factor: 4, longest: Duration::from_secs(10) };
+
+/// Pauses that grow from the first to the longest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pauses {
+    pub(crate) first: Duration,
+    factor: u32,
+    longest: Duration,
+}
+
+impl Pauses {
+    /// The pause after one of this length.
+    pub(crate) fn after(&self, pause: Duration) -> Duration {
+        pause.saturating_mul(self.factor).min(self.longest)
+    }
+}
+
+/// The time left in an invocation; unknown without a deadline.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeBudget {
+    left: Option<Duration>,
+}
+
+impl TimeBudget {
+    /// What is left now until `deadline`.
+    pub(crate) fn at(now: Instant, deadline: Option<Instant>) -> Self {
+        Self { left: deadline.map(|deadline| deadline.since(now)) }
+    }
+
+    /// Until the answer has to be on its way.
+    pub(crate) fn answer(self) -> Option<Duration> {
+        Some(self.left?.saturating_sub(ANSWER_TIME))
+    }
+
+    /// For reading a response's body.
+    pub(crate) fn read(self) -> Duration {
+        let Some(left) = self.left else { return BODY_TIMEOUT };
+        left.saturating_sub(WRITING_TIME).max(left / 2).min(BODY_TIMEOUT)
+    }
+
+    /// For writing an ending, the body beside it included. `hands_over` says whether there is a queue for one that
+    /// cannot be written: it gets half at most, because the store is more likely to be there than not.
+    pub(crate) fn write(self, patience: Duration, hands_over: bool) -> Duration {
+        let Some(answer) = self.answer() else { return patience };
+        let hand_over = if hands_over { HAND_OVER_TIME.min(answer / 2) } else { Duration::ZERO };
+        patience.min(answer - hand_over)
+    }
+
+    /// For handing an ending over, once the time for writing it is up.
+    pub(crate) fn hand_over(self) -> Duration {
+        match self.left {
+            None | Some(Duration::ZERO) => STORE_TIMEOUT,
+            Some(left) => left.saturating_sub(ANSWER_TIME / 2).min(STORE_TIMEOUT),
+        }
+    }
+}
+
+/// For keeping a body outside its record, of the time for writing: half, because the record itself is more important; but
+/// not less than a healthy store needs, also once the time is up.
+pub(crate) fn body_share(write: Duration) -> Duration {
+    if write.is_zero() { LEAST_BODY_TIME } else { (write / 2).max(LEAST_BODY_TIME.min(write)) }
+}
+
+/// A Lambda deadline that can be one: after now and within [`FURTHEST_DEADLINE`].
+///
+/// The runtime's emulators send 0 or ten minutes after 1970, and a clock that is off can make anything of it. None of
+/// these ends the lease, and none makes it endless: the operation's own lease counts instead.
+pub fn plausible_deadline(deadline: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    (now < deadline && deadline <= now.plus(FURTHEST_DEADLINE)).then_some(deadline)
+}
+
+/// Until when an execution that begins now owns its record: its plausible deadline, or the operation's lease; and the
+/// operation's grace. A lease that is over decides only that somebody may *look*.
+pub(crate) fn lease_until(
+    deadline: Option<Timestamp>,
+    now: Timestamp,
+    lease: Duration,
+    grace: Duration,
+) -> Timestamp {
+    deadline.unwrap_or_else(|| now.plus(lease)).plus(grace)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+    // T8
+    #[test]
+    fn a_deadline_of_zero_in_the_past_or_absurdly_far_counts_as_none() {
+        let none = [
+            Timestamp::from_millis(0),
+            Timestamp::from_millis(600_000),
+            NOW,
+            Timestamp::from_millis(NOW.as_millis() - 1),
+            NOW.plus(FURTHEST_DEADLINE + Duration::from_millis(1)),
+            Timestamp::from_secs(3_218_000_000),
+            Timestamp::from_millis(u64::MAX),
+        ];
+        for deadline in none {
+            assert_eq!(plausible_deadline(deadline, NOW), None, "{deadline:?}");
+        }
+        let soon = NOW.plus(Duration::from_millis(1));
+        assert_eq!(plausible_deadline(soon, NOW), Some(soon));
+    }
+
+    // R18, T8
+    #[test]
+    fn there_is_always_a_lease_from_the_deadline_or_from_the_operation() {
+        let (lease, grace) = (Duration::from_secs(60), Duration::from_secs(10));
+        let deadline = NOW.plus(Duration::from_secs(20));
+        assert_eq!(lease_until(Some(deadline), NOW, lease, grace), NOW.plus(Duration::from_secs(30)));
+        assert_eq!(lease_until(None, NOW, lease, grace), NOW.plus(Duration::from_secs(70)));
+    }
+
+    #[test]
+    fn without_a_deadline_the_operations_own_spans_hold() {
+        let budget = TimeBudget { left: None };
+        let patience = Duration::from_secs(7);
+        assert_eq!((budget.answer(), budget.read(), budget.hand_over()), (None, BODY_TIMEOUT, STORE_TIMEOUT));
+        assert_eq!((budget.write(patience, true), budget.write(patience, false)), (patience, patience));
+    }
+
+    fn left() -> impl Strategy<Value = Duration> {
+        // Each order of magnitude as often as the others, and nothing at all too.
+        prop_oneof![Just(0), 0..10_u64, 0..1_000_u64, 0..10_000_u64, 0..1_800_000_u64]
+            .prop_map(Duration::from_millis)
+    }
+
+    proptest! {
+        // R16, R18, T37
+        #[test]
+        fn the_parts_of_an_invocation_fit_into_what_is_left(
+            left in left(), patience in left(), hands_over: bool,
+        ) {
+            let now = Instant::from_beginning(Duration::from_secs(1));
+            let at = |spent: Duration| TimeBudget::at(now.plus(spent), Some(now.plus(left)));
+            let read = at(Duration::ZERO).read();
+            let write = at(read).write(patience, hands_over);
+            let body = body_share(write);
+            let hand_over = at(read + write).hand_over();
+            prop_assert!(read <= left && (body <= write || write.is_zero()) && write <= patience);
+            let late = read + write >= left;
+            prop_assert!(late || read + write + hand_over <= left, "{read:?} {write:?} {hand_over:?}");
+            prop_assert!(at(read).answer() <= Some(left - read));
+            // What is written in time is answered in time.
+            prop_assert!(read + write + ANSWER_TIME <= left || write.is_zero());
+            // A queue that is there gets a part whenever there is anything to divide.
+            let answer = at(read).answer().unwrap_or_default();
+            prop_assert!(!hands_over || write <= answer - HAND_OVER_TIME.min(answer / 2));
+        }
+
+        #[test]
+        fn pauses_grow_to_the_longest_and_no_further(tries in 0..100_u32) {
+            for pauses in [WRITE_PAUSES, POLL_PAUSES, TAKE_BACK_PAUSES] {
+                let pause = (0..tries).fold(pauses.first, |pause, _| pauses.after(pause));
+                prop_assert!(pauses.first <= pause && pause <= pauses.longest);
+            }
+        }
+    }
+}

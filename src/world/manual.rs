@@ -1,0 +1,69 @@
+//! A world for tests, whose time stands still until it is moved.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+
+use super::{SystemWorld, World};
+use crate::time::Timestamp;
+
+/// Clocks that stand still until a test advances them. Randomness and tasks are the system's. Clones are one world.
+#[derive(Clone, Debug)]
+pub struct ManualWorld {
+    running: Arc<watch::Sender<Duration>>,
+    now: Arc<Mutex<Timestamp>>,
+}
+
+impl ManualWorld {
+    /// A world whose wall clock shows `now`.
+    pub fn at(now: Timestamp) -> Self {
+        Self { running: Arc::new(watch::Sender::new(Duration::ZERO)), now: Arc::new(Mutex::new(now)) }
+    }
+
+    /// Moves both clocks on, and wakes what sleeps up to there.
+    pub fn advance(&self, span: Duration) {
+        self.set(self.now().plus(span));
+        self.running.send_modify(|running| *running = running.saturating_add(span));
+    }
+
+    /// Sets the wall clock alone, backward too, as a correction by NTP would.
+    pub fn set(&self, now: Timestamp) {
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+
+    /// How many sleepers wait: lets a test advance the clocks only once the code under test has come to its sleep.
+    pub fn sleepers(&self) -> usize {
+        self.running.receiver_count()
+    }
+}
+
+impl World for ManualWorld {
+    fn now(&self) -> Timestamp {
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn running(&self) -> Duration {
+        *self.running.borrow()
+    }
+
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        let mut running = self.running.subscribe();
+        let until = running.borrow().saturating_add(span);
+        Box::pin(async move {
+            // The sender lives as long as a clone of the world; without one nobody can wake us, and nobody waits.
+            let _ = running.wait_for(|running| *running >= until).await;
+        })
+    }
+
+    fn nonce(&self) -> [u8; 16] {
+        SystemWorld.nonce()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        SystemWorld.spawn(task);
+    }
+}
