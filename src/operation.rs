@@ -86,7 +86,7 @@ impl Operation {
     /// An operation of this name, with the defaults of [`time_budget`](crate::time_budget).
     ///
     /// # Panics
-    /// Where the name is not 1 to 128 of letters, digits, `-`, `_` and `.`: a mistake in the program, found at
+    /// If the name is not 1 to 128 of letters, digits, `-`, `_` and `.`: a mistake in the program, found at
     /// start-up.
     pub fn new(name: &str) -> Self {
         let name = OperationName::parse(name).unwrap_or_else(|error| panic!("operation {name:?}: {error}"));
@@ -111,7 +111,7 @@ impl Operation {
     /// How long an answer is replayed, counted from completion.
     ///
     /// # Panics
-    /// Where `retain` is zero: nothing would be a duplicate.
+    /// If `retain` is zero: nothing would be a duplicate.
     #[must_use]
     pub fn retain(mut self, retain: Duration) -> Self {
         assert!(!retain.is_zero(), "operation {:?}: retain(0) would guard nothing", self.name.as_str());
@@ -136,7 +136,7 @@ impl Operation {
     /// Extends the lease this often while the handler runs: for work without a Lambda deadline, of unknown length.
     ///
     /// # Panics
-    /// Where `every` is zero.
+    /// If `every` is zero.
     #[must_use]
     pub fn heartbeat(mut self, every: Duration) -> Self {
         assert!(!every.is_zero(), "operation {:?}: heartbeat(0) would never rest", self.name.as_str());
@@ -196,7 +196,7 @@ impl Operation {
     /// ([`key::age`](crate::key::age) says why); [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
     ///
     /// # Panics
-    /// Where `bound` is zero: every key would be too old.
+    /// If `bound` is zero: every key would be too old.
     #[must_use]
     pub fn refuse_older_than(mut self, bound: Duration, time: KeyTime) -> Self {
         assert!(

@@ -1,11 +1,10 @@
 //! How an invocation's time is divided, and how long its record is owned.
 //!
 //! ```text
-//!                                      ┌ keep a body
-//! reserve      handler runs      read  │  write     hand over  answer │ late writes   │ others may look
-//!  ├───────────────────────────────┼────┴─────┴────────┼──────────┼──────┼───────────────┼──────────────▶
-//!  0                                                                   deadline     lease_until
-//!                                                            answer_by
+//!  reserve  handler runs        read    write         hand over  answer  late writes    others may look
+//! ├────────────────────────────┼───────┼─────────────┼──────────┼───────┼──────────────┼───────────────▶
+//! 0                                     └ half: a body                  deadline       lease_until
+//!                                                       answer by ┘
 //! ```
 //!
 //! Every part is taken from what is left when it begins, so that none is negative and their sum fits, however little
@@ -33,6 +32,7 @@
 //! | [`DEFAULT_PENDING_BOUND`] | 4 days | as long as SQS keeps a message unless it is told otherwise |
 //! | [`DEFAULT_NOT_FOUND_GRACE`] | 10 min | a request on its way (5 min), by clocks that are [`CLOCK_SKEW`] apart |
 //! | [`DEFAULT_FIRST_PAUSE`] | 10 s, doubled, to [`DEFAULT_LONGEST_PAUSE`] (1 h) | between two questions of reconciliation |
+//! | [`DEFAULT_QUESTIONS`] | 24 | about 15 hours: a night has passed, and somebody is at work |
 //! | [`CLOCK_SKEW`] | 5 min | how far ahead of another a machine's clock may be |
 //! | [`FURTHEST_DEADLINE`] | 30 min | Lambda's longest time-out (900 s) twice: a deadline beyond it is none |
 

@@ -67,7 +67,7 @@ impl FingerprintRule {
     /// Leaves out what stands at `pointer`, an RFC 6901 JSON Pointer.
     ///
     /// # Panics
-    /// Where `pointer` is none: a mistake in the program, found at start-up.
+    /// If `pointer` is invalid: a mistake in the program, found at start-up.
     #[must_use]
     pub fn leave_out(mut self, pointer: &str) -> Self {
         match JsonPointer::parse(pointer) {

@@ -90,7 +90,7 @@ impl<T> Idempotency<T> {
     /// Keeps one more header of responses than [`SAFE_HEADERS`](super::SAFE_HEADERS).
     ///
     /// # Panics
-    /// Where `name` is no header name, or one that must not be replayed: a mistake in the program, found at start-up.
+    /// If `name` is no header name, or one that must not be replayed: a mistake in the program, found at start-up.
     #[must_use]
     pub fn keep_header(mut self, name: &str) -> Self {
         let parsed =

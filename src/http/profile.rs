@@ -98,7 +98,7 @@ impl Profile {
     /// Where your API documents this contract: problems link there.
     ///
     /// # Panics
-    /// Where `url` holds what cannot stand in a `Link` header: a mistake in the program, found at start-up.
+    /// If `url` holds what cannot stand in a `Link` header: a mistake in the program, found at start-up.
     #[must_use]
     pub fn documentation(mut self, url: impl Into<Cow<'static, str>>) -> Self {
         let url = url.into();

@@ -116,7 +116,7 @@ impl SingleTenant {
     /// The tenant of every request.
     ///
     /// # Panics
-    /// Where `name` is not 1 to 255 bytes without control characters.
+    /// If `name` is not 1 to 255 bytes without control characters.
     pub fn new(name: &str) -> Self {
         Self(Tenant::parse(name).unwrap_or_else(|error| panic!("single tenant {name:?}: {error}")))
     }

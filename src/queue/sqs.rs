@@ -28,7 +28,7 @@ impl SqsQueue {
     /// The queue whose URL the environment variable `variable` holds.
     ///
     /// # Errors
-    /// Where the variable is missing or no URL.
+    /// If the variable is missing or no URL.
     pub fn from_env(config: &SdkConfig, variable: &'static str) -> Result<Self, ConfigError> {
         match env::var(variable) {
             Ok(url) if url.starts_with("http") => Ok(Self::new(config, url)),

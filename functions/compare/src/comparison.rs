@@ -51,7 +51,7 @@ impl Comparison {
     /// Does what the input asks for.
     ///
     /// # Errors
-    /// Where the input makes no sense, and where there is no whole report.
+    /// If the input makes no sense, and where there is no whole report.
     pub async fn run(&self, input: Value) -> Result<Compared, Failure> {
         let compared = self.compare(input).await;
         if let Err(error) = &compared {

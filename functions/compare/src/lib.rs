@@ -25,7 +25,7 @@ pub use reports::Reports;
 /// Runs the function until Lambda ends it.
 ///
 /// # Errors
-/// Where the configuration is wrong, by the name of what is wrong.
+/// If the configuration is wrong, by the name of what is wrong.
 pub async fn run() -> Result<(), Error> {
     shell::logs();
     let comparison = from_env().await.inspect_err(shell::report)?;

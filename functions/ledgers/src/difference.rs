@@ -80,7 +80,7 @@ impl<V: Serialize> Difference<'_, V> {
     /// Writes it as one line of JSON.
     ///
     /// # Errors
-    /// Where the writer fails.
+    /// If the writer fails.
     pub fn write_line(&self, out: &mut impl Write) -> io::Result<()> {
         serde_json::to_writer(&mut *out, self)?;
         out.write_all(b"\n")

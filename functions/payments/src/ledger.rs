@@ -62,7 +62,7 @@ impl Ledger {
     /// is there already must be this very payment, and another charge under its id is an error.
     ///
     /// # Errors
-    /// Where the table does not take it. It may be there all the same: add it again.
+    /// If the table does not take it. It may be there all the same: add it again.
     pub async fn add(&self, tenant: &str, payment: &Payment, charged_at: Timestamp) -> Result<(), BoxError> {
         let mut item: HashMap<String, AttributeValue> = serde_dynamo::to_item(payment)?;
         item.insert("pk".to_owned(), AttributeValue::S(tenant.to_owned()));
@@ -112,7 +112,7 @@ impl Ledger {
     /// index lags behind the table by a moment.
     ///
     /// # Errors
-    /// Where the table does not answer.
+    /// If the table does not answer.
     pub async fn of_day(&self, day: Day, after: Option<After>) -> Result<DayPage, BoxError> {
         let query = self.client.query().table_name(&self.table).index_name("days");
         // `day` is a word of the expressions' language.

@@ -34,7 +34,7 @@ pub use provider::{Charge, ChargesPage, Found, Listed, Provider, ProviderError};
 /// Runs the function until Lambda ends it.
 ///
 /// # Errors
-/// Where the configuration is wrong, by the name of what is wrong.
+/// If the configuration is wrong, by the name of what is wrong.
 pub async fn run() -> Result<(), Error> {
     shell::logs();
     let config = Config::from_env().inspect_err(shell::report)?;

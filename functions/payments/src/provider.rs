@@ -177,7 +177,7 @@ impl Provider {
     /// may still change.
     ///
     /// # Errors
-    /// Where the provider does not say. A 404 that does not name the missing charge is some other server's.
+    /// If the provider does not say. A 404 that does not name the missing charge is some other server's.
     pub async fn find(&self, key: &str) -> Result<Option<Found>, ProviderError> {
         let mut url = self.charges_url();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -197,7 +197,7 @@ impl Provider {
     /// At most `limit` of the charges that were made on this day, after the one of id `after`.
     ///
     /// # Errors
-    /// Where the provider does not say.
+    /// If the provider does not say.
     pub async fn charges(
         &self,
         day: Day,

@@ -61,7 +61,7 @@ struct Event {
 /// Runs the function until Lambda ends it.
 ///
 /// # Errors
-/// Where the configuration is wrong, by the name of what is wrong.
+/// If the configuration is wrong, by the name of what is wrong.
 pub async fn run() -> Result<(), Error> {
     shell::logs();
     let secrets = shell::text("WEBHOOK_SECRETS").inspect_err(shell::report)?;

@@ -18,9 +18,9 @@ pub(super) type Attributes = HashMap<String, AttributeValue>;
 /// When a write may be applied.
 #[derive(Clone, Copy)]
 pub(super) enum Condition {
-    /// Where nothing is.
+    /// If nothing is there.
     Absent,
-    /// Where this revision still is.
+    /// If this revision still stands.
     Revision(Revision),
 }
 

@@ -64,7 +64,7 @@ impl DynamoDbStore {
     /// environment, once it has answered.
     ///
     /// # Errors
-    /// Where the variable is missing, there is no such table, it has other keys, or the credentials are missing or
+    /// If the variable is missing, there is no such table, it has other keys, or the credentials are missing or
     /// refused. A store that is only slow or unavailable is no error here: requests fail closed until it is back.
     pub async fn from_env() -> Result<Self, ConfigError> {
         let table = match env::var(TABLE_VARIABLE) {
