@@ -2,7 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -23,7 +26,7 @@ use crate::support::{
     BoxError,
     faults::Fault,
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, body_of, completed, operation, owned, random, replayed,
+        GRACE, Guarded, LEASE, RETENTION, body_of, completed, fresh, operation, owned, random, replayed,
         replayed_text, request, told, written,
     },
     on_each_store,
@@ -48,6 +51,7 @@ on_each_store!(
     the_index_finds_what_is_due_and_nothing_else,
     a_large_answer_is_kept_as_a_handlers_is,
     records_that_cannot_be_read_do_not_stand_in_front_of_others,
+    what_would_escalate_untold_is_left_to_the_next_question,
 );
 
 const NOT_FOUND_GRACE: Duration = Duration::from_secs(300);
@@ -459,4 +463,39 @@ async fn records_that_cannot_be_read_do_not_stand_in_front_of_others(endpoint: &
     guarded.write_raw(item).await;
     let polled = reconciling.reconciliation.poll(Duration::from_secs(60)).await.unwrap();
     assert_eq!((polled.failed, polled.resolved), (30, 1));
+}
+
+/// Knows nothing; at its first question another poller asks too, and counts that.
+struct AskedTwice(DynamoDbStore, AtomicBool);
+
+#[async_trait]
+impl Reconciler for AskedTwice {
+    async fn ask(&self, question: &Question) -> Result<Finding, BoxError> {
+        if !self.1.swap(true, Ordering::SeqCst) {
+            let mut counted = question.record().clone();
+            counted.revision = fresh();
+            let State::Unknown { asked, .. } = &mut counted.state else { panic!("{counted:?}") };
+            *asked += 1;
+            self.0.swap(question.record().revision, &counted, &[]).await.unwrap();
+        }
+        Ok(Finding::AskAgain(None))
+    }
+}
+
+// R29: nobody is given up on without anybody being told.
+async fn what_would_escalate_untold_is_left_to_the_next_question(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let (guarded, letters) = (&reconciling.guarded, MemoryQueue::new());
+    let asked_twice = AskedTwice(guarded.undisturbed_store(), AtomicBool::new(false));
+    let reconciliation = Reconciliation::new(guarded.store(), letters.clone())
+        .world(guarded.clock.clone())
+        .back_off(FIRST_PAUSE, LONGEST_PAUSE, 2)
+        .operation(operation(), asked_twice);
+    let outcome = reconciliation.ask_if_due(&request.key).await.unwrap();
+    assert_eq!((outcome, letters.take().len()), (ReconcileOutcome::Busy, 0));
+    assert_eq!(reconciling.next(&request).await, (guarded.now(), 1));
+
+    let outcome = reconciliation.ask_if_due(&request.key).await.unwrap();
+    assert_eq!((outcome, letters.take().len()), (ReconcileOutcome::Escalated, 1));
 }
