@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use async_trait::async_trait;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity};
 
 use super::{
@@ -15,7 +16,7 @@ use crate::{
     key::{RecordKey, Tenant},
     record::{Record, State},
     store::{
-        Cursor, Page,
+        Cursor, Page, Unsettled,
         item::{PK, RECORD, SHARDS, SK},
     },
     time::Timestamp,
@@ -24,9 +25,10 @@ use crate::{
 /// How many unknown outcomes one page lists.
 const PAGE: i32 = 100;
 
-impl DynamoDbStore {
+#[async_trait]
+impl Unsettled for DynamoDbStore {
     /// Needs `dynamodb:Query` on the index.
-    pub(super) async fn due_in_index(&self, now: Timestamp, limit: usize) -> Read<Vec<RecordKey>> {
+    async fn due(&self, now: Timestamp, limit: usize) -> Read<Vec<RecordKey>> {
         let each = i32::try_from(limit).unwrap_or(i32::MAX);
         let shards = (0..SHARDS).map(|shard| async move {
             let query = self
@@ -43,7 +45,7 @@ impl DynamoDbStore {
     }
 
     /// Partition after partition of the index. Needs `dynamodb:Query` on it.
-    pub(super) async fn in_index(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Read<Page> {
+    async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Read<Page> {
         let (shard, after) = from.map_or(Ok((0, None)), place_in_index)?;
         let query = self.in_shard(shard).key_condition_expression("reconcile_shard = :shard");
         let mut query = query.set_exclusive_start_key(after).limit(PAGE);
@@ -65,7 +67,7 @@ impl DynamoDbStore {
 
     /// At half the price of a consistent read: what a scan finds is read again before it is changed. Needs
     /// `dynamodb:Scan`.
-    pub(super) async fn scan_segment(
+    async fn scan(
         &self,
         (segment, segments): (u32, u32),
         from: Option<&Cursor>,
@@ -109,7 +111,9 @@ impl DynamoDbStore {
         let units = units.unwrap_or(scanned as f64 / 20.0);
         Ok(Page { scanned, units, next, ..readable(page.items.unwrap_or_default()) })
     }
+}
 
+impl DynamoDbStore {
     fn in_shard(&self, shard: u8) -> aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder {
         let query = self.client.query().table_name(&*self.table).index_name(INDEX);
         query.expression_attribute_values(":shard", AttributeValue::S(shard.to_string()))

@@ -21,12 +21,12 @@ use aws_sdk_dynamodb::{
 use bytes::Bytes;
 
 use super::{
-    AuditLine, Companion, Cursor, Page, Store, StoreError, StoreErrorKind, Unsettled, WriteOutcome,
+    AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome,
     item::{self, Item, PK, RECORD, SK},
 };
 use crate::{
     config::{ConfigError, TABLE_VARIABLE},
-    key::{RecordKey, Tenant},
+    key::RecordKey,
     record::{BodyId, Place, Record, Revision},
     time::Timestamp,
 };
@@ -234,26 +234,5 @@ impl Store for DynamoDbStore {
 
     async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>, StoreError> {
         self.lines(key).await
-    }
-}
-
-#[async_trait]
-impl Unsettled for DynamoDbStore {
-    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>, StoreError> {
-        self.due_in_index(now, limit).await
-    }
-
-    async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page, StoreError> {
-        self.in_index(tenant, from).await
-    }
-
-    async fn scan(
-        &self,
-        segment: (u32, u32),
-        from: Option<&Cursor>,
-        now: Timestamp,
-        limit: u32,
-    ) -> Result<Page, StoreError> {
-        self.scan_segment(segment, from, now, limit).await
     }
 }
