@@ -17,16 +17,13 @@ pub(crate) enum Verdict {
 }
 
 /// Why a record is not to be settled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettleError {
     /// A worker has it, and its lease is not over.
-    #[error("the record is in progress, and its lease is not over")]
     InFlight,
     /// No worker has taken it yet.
-    #[error("the record is pending: no worker has taken it yet")]
     NotBegun,
     /// It is settled.
-    #[error("the record is settled as {0}")]
     Settled(&'static str),
 }
 
