@@ -8,9 +8,11 @@ use crate::{
         OperationName,
         age::{KeyTime, OldestKey},
     },
+    record::may_be_kept,
     time::Timestamp,
     time_budget::{
-        DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_PATIENCE, DEFAULT_RETENTION, DEFAULT_RETRY_AFTER, lease_until,
+        CLOCK_SKEW, DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_LONGEST_LEASE, DEFAULT_NOT_FOUND_WINDOW,
+        DEFAULT_PATIENCE, DEFAULT_RETENTION, DEFAULT_RETRY_AFTER, LEAST_TIME_TO_RUN, lease_until,
     },
 };
 
@@ -71,6 +73,9 @@ pub struct Operation {
     lease: Duration,
     grace: Duration,
     heartbeat: Option<Duration>,
+    longest_lease: Duration,
+    least_time: Option<Duration>,
+    not_found_window: Duration,
     patience: Duration,
     retry_after: Duration,
     lease_over: LeaseOver,
@@ -80,6 +85,7 @@ pub struct Operation {
     oldest_key: Option<OldestKey>,
     rule: FingerprintRule,
     former_rules: Vec<FingerprintRule>,
+    kept_headers: Vec<String>,
 }
 
 impl Operation {
@@ -96,6 +102,9 @@ impl Operation {
             lease: DEFAULT_LEASE,
             grace: DEFAULT_GRACE,
             heartbeat: None,
+            longest_lease: DEFAULT_LONGEST_LEASE,
+            least_time: None,
+            not_found_window: DEFAULT_NOT_FOUND_WINDOW,
             patience: DEFAULT_PATIENCE,
             retry_after: DEFAULT_RETRY_AFTER,
             lease_over: LeaseOver::default(),
@@ -105,23 +114,33 @@ impl Operation {
             oldest_key: None,
             rule: FingerprintRule::new(),
             former_rules: Vec::new(),
+            kept_headers: Vec::new(),
         }
     }
 
-    /// How long an answer is replayed, counted from completion.
+    /// How long an answer is replayed, counted from completion. The record carries it, so that whoever settles the
+    /// operation keeps its answer as long.
     ///
     /// # Panics
-    /// If `retain` is zero: nothing would be a duplicate.
+    /// If `retain` is shorter than [`CLOCK_SKEW`]: by a clock that is so much ahead nothing would be a duplicate.
     #[must_use]
     pub fn retain(mut self, retain: Duration) -> Self {
-        assert!(!retain.is_zero(), "operation {:?}: retain(0) would guard nothing", self.name.as_str());
+        assert!(
+            retain >= CLOCK_SKEW,
+            "operation {:?}: retain({retain:?}) guards nothing: it is shorter than clocks may be apart ({CLOCK_SKEW:?})",
+            self.name.as_str()
+        );
         self.retain = retain;
         self
     }
 
-    /// How long a worker owns the record where no Lambda deadline says it.
+    /// How long a worker owns the record if no Lambda deadline says it.
+    ///
+    /// # Panics
+    /// If `lease` is zero: nobody would own anything.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
+        assert!(!lease.is_zero(), "operation {:?}: lease(0) would guard nothing", self.name.as_str());
         self.lease = lease;
         self
     }
@@ -133,7 +152,9 @@ impl Operation {
         self
     }
 
-    /// Extends the lease this often while the handler runs: for work without a Lambda deadline, of unknown length.
+    /// Extends the lease this often while the handler runs, up to the [`longest_lease`](Self::longest_lease): for work
+    /// without a Lambda deadline, of unknown length. More often than the lease is long, or it is over between two of them:
+    /// [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
     ///
     /// # Panics
     /// If `every` is zero.
@@ -141,6 +162,44 @@ impl Operation {
     pub fn heartbeat(mut self, every: Duration) -> Self {
         assert!(!every.is_zero(), "operation {:?}: heartbeat(0) would never rest", self.name.as_str());
         self.heartbeat = Some(every);
+        self
+    }
+
+    /// For how long heartbeats keep a record, from the beginning of its execution: a handler that hangs would otherwise
+    /// never be found. Default: [`DEFAULT_LONGEST_LEASE`].
+    #[must_use]
+    pub fn longest_lease(mut self, longest: Duration) -> Self {
+        self.longest_lease = longest;
+        self
+    }
+
+    /// How much time must be left of the invocation, or of the lease if there is no deadline, for an execution to begin; with
+    /// less, the key is given back and the client told to come again (T39). Default: [`LEAST_TIME_TO_RUN`], or a quarter of
+    /// the invocation's time if that is less.
+    #[must_use]
+    pub fn least_time_to_run(mut self, least: Duration) -> Self {
+        self.least_time = Some(least);
+        self
+    }
+
+    /// How long after an execution began a reconciler's "not found" is proof that nothing was done: no longer than its
+    /// provider remembers keys. Later, the outcome is for people (T40). Default: [`DEFAULT_NOT_FOUND_WINDOW`].
+    #[must_use]
+    pub fn not_found_within(mut self, window: Duration) -> Self {
+        self.not_found_window = window;
+        self
+    }
+
+    /// Keeps one more header of answers than [`SAFE_HEADERS`](crate::record::SAFE_HEADERS), whoever gives them: the handler, a reconciler, an ending that
+    /// was handed over.
+    ///
+    /// # Panics
+    /// If `name` is one that must not be replayed, or no name of a header.
+    #[must_use]
+    pub fn keep_header(mut self, name: &str) -> Self {
+        let name = name.to_ascii_lowercase();
+        assert!(may_be_kept(&name), "keep_header({name:?}): this header must not be replayed, or is none");
+        self.kept_headers.push(name);
         self
     }
 
@@ -186,11 +245,11 @@ impl Operation {
         self
     }
 
-    /// Refuses keys that were made longer ago than `bound`, before anything is asked of the store: a retry that comes when
-    /// its answer is no longer kept, or to a table that has forgotten it, does not run again.
+    /// Begins nothing for keys that were made longer ago than `bound`: a retry that comes when its answer is no longer kept,
+    /// or to a table that has forgotten it, does not run again. If there still is a record, the retry gets what it says, as
+    /// ever; that costs such a request, and no other, a read.
     ///
-    /// Keys that do not say when they were made are refused too, so begin once all clients send such keys. Choose the
-    /// bound as long as clients retry: later they get no replay any more, and have to look the outcome up.
+    /// Keys that do not say when they were made begin nothing either, so choose this once all clients send such keys.
     ///
     /// The answers must be kept for `bound` and twice [`CLOCK_SKEW`](crate::time_budget::CLOCK_SKEW) at least
     /// ([`key::age`](crate::key::age) says why); [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
@@ -239,6 +298,27 @@ impl Operation {
         lease_until(deadline, now, self.lease, self.grace)
     }
 
+    pub(crate) fn lease_span(&self) -> Duration {
+        self.lease
+    }
+
+    pub(crate) fn longest_lease_span(&self) -> Duration {
+        self.longest_lease
+    }
+
+    /// How much of `whole` must be left for an execution to begin.
+    pub(crate) fn least_time_of(&self, whole: Duration) -> Duration {
+        self.least_time.unwrap_or_else(|| LEAST_TIME_TO_RUN.min(whole / 4))
+    }
+
+    pub(crate) fn not_found_window(&self) -> Duration {
+        self.not_found_window
+    }
+
+    pub(crate) fn kept_headers(&self) -> &[String] {
+        &self.kept_headers
+    }
+
     pub(crate) fn heartbeat_every(&self) -> Option<Duration> {
         self.heartbeat
     }
@@ -273,9 +353,20 @@ impl Operation {
         self.oldest_key.as_ref()
     }
 
-    /// Panics if an answer can be gone while its key is still taken. Not before all settings are made, so that their
-    /// order does not matter.
-    pub(crate) fn assert_answers_kept(&self) {
+    /// Panics if settings contradict each other: if an answer can be gone while its key is still taken, or a lease is over
+    /// between two heartbeats. Not before all settings are made, so that their order does not matter.
+    pub(crate) fn assert_consistent(&self) {
+        let (name, lease, longest) = (self.name.as_str(), self.lease, self.longest_lease);
+        if let Some(every) = self.heartbeat {
+            assert!(
+                every < lease,
+                "operation {name:?}: heartbeat({every:?}) needs a lease({lease:?}) that is longer"
+            );
+            assert!(
+                lease <= longest,
+                "operation {name:?}: longest_lease({longest:?}) is shorter than lease({lease:?})"
+            );
+        }
         if let Some(oldest) = &self.oldest_key {
             oldest.assert_answers_kept(&self.name, self.retain);
         }

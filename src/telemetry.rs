@@ -10,6 +10,8 @@ pub(crate) enum Count {
     Replay,
     InProgress,
     KeyMisuse,
+    TooOld,
+    TooLate,
     FailedRetry,
     Unknown,
     StoreError,
@@ -17,6 +19,7 @@ pub(crate) enum Count {
     TtlPruned,
     Unwritten,
     HandedOver,
+    DoubleExecution,
     ReconcileScheduled,
     ReconcileResolved,
     ReconcileFailed,
@@ -29,6 +32,8 @@ impl Count {
             Self::Replay => RESERVE_REPLAY,
             Self::InProgress => RESERVE_IN_PROGRESS,
             Self::KeyMisuse => RESERVE_KEY_MISUSE,
+            Self::TooOld => RESERVE_TOO_OLD,
+            Self::TooLate => RESERVE_TOO_LATE,
             Self::FailedRetry => RESERVE_FAILED_RETRY,
             Self::Unknown => RESERVE_UNKNOWN,
             Self::StoreError => STORE_ERROR,
@@ -36,6 +41,7 @@ impl Count {
             Self::TtlPruned => TTL_PRUNED,
             Self::Unwritten => COMPLETION_UNWRITTEN,
             Self::HandedOver => COMPLETION_HANDED_OVER,
+            Self::DoubleExecution => DOUBLE_EXECUTION,
             Self::ReconcileScheduled => RECONCILE_SCHEDULED,
             Self::ReconcileResolved => RECONCILE_RESOLVED,
             Self::ReconcileFailed => RECONCILE_FAILED,
@@ -76,6 +82,12 @@ pub const RESERVE_IN_PROGRESS: &str = "api.idempotency.reserve.in_progress.count
 /// Keys that came back with another request: a client's mistake, or an attack.
 pub const RESERVE_KEY_MISUSE: &str = "api.idempotency.reserve.key_misuse.count";
 
+/// Keys that are too old to begin an execution, or do not say how old they are, and have no record to tell of.
+pub const RESERVE_TOO_OLD: &str = "api.idempotency.reserve.too_old.count";
+
+/// Reservations that came with too little time left to run anything, and were given back.
+pub const RESERVE_TOO_LATE: &str = "api.idempotency.reserve.too_late.count";
+
 /// Executions after one that certainly did nothing.
 pub const RESERVE_FAILED_RETRY: &str = "api.idempotency.reserve.failed_retry.count";
 
@@ -93,6 +105,9 @@ pub const TTL_PRUNED: &str = "api.idempotency.ttl_pruned.count";
 
 /// Outcomes that could not be written down in time, and went to the queue of the reconcile function.
 pub const COMPLETION_HANDED_OVER: &str = "api.idempotency.completion.handed_over.count";
+
+/// Operations that were executed by two workers, as far as one of them knows. Each is for people.
+pub const DOUBLE_EXECUTION: &str = "api.idempotency.double_execution.count";
 
 /// Questions about unknown outcomes that were put off.
 pub const RECONCILE_SCHEDULED: &str = "api.idempotency.reconcile.scheduled.count";

@@ -33,6 +33,11 @@
 //! | [`DEFAULT_NOT_FOUND_GRACE`] | 10 min | a request on its way (5 min), by clocks that are [`CLOCK_SKEW`] apart |
 //! | [`DEFAULT_FIRST_PAUSE`] | 10 s, doubled, to [`DEFAULT_LONGEST_PAUSE`] (1 h) | between two questions of reconciliation |
 //! | [`DEFAULT_QUESTIONS`] | 24 | about 15 hours: a night has passed, and somebody is at work |
+//! | [`DEFAULT_NOT_FOUND_WINDOW`] | 23 h | Stripe forgets a key after 24 h; by clocks that are apart |
+//! | [`BODY_OUTLIVES_RECORD`] | 24 h | DynamoDB deletes in no order: no replay is to meet a record whose body is gone |
+//! | [`DEFAULT_LONGEST_LEASE`] | 1 h | heartbeats of a handler that hangs: then others look |
+//! | [`LEAST_TIME_TO_RUN`] | 2 s, or a quarter of the invocation's time | an execution that begins with less would be killed in its midst |
+//! | [`STORE_TRY`] | 1.5 s | one try of a call of DynamoDB; its largest body takes some hundred milliseconds |
 //! | [`CLOCK_SKEW`] | 5 min | how far ahead of another a machine's clock may be |
 //! | [`FURTHEST_DEADLINE`] | 30 min | Lambda's longest time-out (900 s) twice: a deadline beyond it is none |
 
@@ -99,6 +104,22 @@ pub const DEFAULT_LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// How often reconciliation asks before an outcome is escalated: about 15 hours, after which a night has passed and
 /// somebody is at work.
 pub const DEFAULT_QUESTIONS: u32 = 24;
+
+/// How long after an execution began "not found" is still proof that nothing was done. Stripe
+/// [removes keys](https://docs.stripe.com/api/idempotent_requests) once they are 24 hours old, and finds nothing then.
+pub const DEFAULT_NOT_FOUND_WINDOW: Duration = Duration::from_secs(23 * 60 * 60);
+
+/// How much longer than its record a body outside it stays.
+pub const BODY_OUTLIVES_RECORD: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// For how long heartbeats keep a record, from the beginning of its execution.
+pub const DEFAULT_LONGEST_LEASE: Duration = Duration::from_secs(60 * 60);
+
+/// With how much time left an execution begins, if a quarter of its invocation's time is no less.
+pub const LEAST_TIME_TO_RUN: Duration = Duration::from_secs(2);
+
+/// One try of one call of the store. Whoever waited less than that has learned nothing about the store.
+pub const STORE_TRY: Duration = Duration::from_millis(1500);
 
 /// How far ahead of another a machine's clock may be before it takes a kept answer for expired, and would run again what
 /// its client was promised an answer to.

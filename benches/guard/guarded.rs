@@ -75,6 +75,7 @@ fn by_executor(store: impl Store, body: Bytes) -> Guarded {
         let request = engine::Request {
             key: RecordKey::new(tenant.clone(), operation.clone(), key),
             fingerprints: fingerprints.clone(),
+            may_begin: true,
             deadline: None,
         };
         Box::pin(async move {

@@ -22,7 +22,7 @@ use crate::{
     store::{Companion, Store, StoreError, StoreErrorKind, WriteOutcome},
     telemetry::Count,
     time::{Instant, Timestamp},
-    time_budget::{Pauses, STORE_TIMEOUT},
+    time_budget::{Pauses, STORE_TIMEOUT, STORE_TRY},
     world::World,
 };
 
@@ -106,7 +106,7 @@ pub(crate) enum Retries {
     Unanswered,
     /// All: the store may come back, and rights too, and there is no other time.
     All,
-    /// All, for something that nobody misses: it is neither logged nor counted.
+    /// Those that got no answer, for something that nobody misses: it is neither logged nor counted.
     Quietly,
 }
 
@@ -116,7 +116,9 @@ impl Retries {
             Self::None => false,
             Self::Contended(until) => error == StoreErrorKind::Contended && now < until,
             Self::Unanswered => !matches!(error, StoreErrorKind::Refused | StoreErrorKind::Unreadable),
-            Self::All | Self::Quietly => true,
+            Self::All => true,
+            // A store that throttles or refuses is not to be asked again for that.
+            Self::Quietly => matches!(error, StoreErrorKind::Unavailable | StoreErrorKind::Contended),
         }
     }
 }
@@ -135,8 +137,17 @@ pub(crate) enum Applied<T> {
 pub(crate) struct Unapplied {
     /// Why.
     pub(crate) error: StoreError,
-    /// What was perhaps written.
-    pub(crate) tried: Option<Box<Record>>,
+    /// What was perhaps written, or will be.
+    pub(crate) tried: Option<Tried>,
+}
+
+/// A write of which it is not known whether it was, or will be, applied.
+#[derive(Debug)]
+pub(crate) struct Tried {
+    /// What was to be written.
+    pub(crate) record: Box<Record>,
+    /// In place of what; nothing, if it was an insert. While that stands, the write can still land.
+    pub(crate) over: Option<Revision>,
 }
 
 impl From<StoreError> for Unapplied {
@@ -192,7 +203,10 @@ impl Engine {
                 Ok(Standing::Ours) => return Ok(Applied::Written(meaning, change.record)),
                 Ok(Standing::Theirs(Some(other))) => there = Some(other),
                 Ok(Standing::Theirs(None)) => (there, key) = (None, Some(change.record.key)),
-                Err(error) => return Err(Unapplied { error, tried: Some(change.record) }),
+                Err(error) => {
+                    let over = there.map(|there| there.revision);
+                    return Err(Unapplied { error, tried: Some(Tried { record: change.record, over }) });
+                }
             }
             turns += 1;
             if turns >= TURNS {
@@ -269,12 +283,11 @@ impl Engine {
         call: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
         let left = until.map(|until| until.since(self.world.instant())).filter(|left| !left.is_zero());
+        let bound = left.map_or(STORE_TIMEOUT, |left| left.min(STORE_TIMEOUT));
         tokio::select! {
             biased;
             answer = call => answer,
-            () = self.world.sleep(left.map_or(STORE_TIMEOUT, |left| left.min(STORE_TIMEOUT))) => {
-                Err(StoreError::new(StoreErrorKind::Unavailable, "no answer in time"))
-            }
+            () = self.world.sleep(bound) => Err(StoreError::no_answer_in_time(bound < STORE_TRY)),
         }
     }
 }

@@ -6,9 +6,10 @@ use bytes::Bytes;
 
 use super::{Engine, Replay, codec};
 use crate::{
-    record::{Answer, BodyId, Encoding, KeptAnswer, KeptBody, Place, Record, State},
+    record::{Answer, BodyId, Encoding, KeptAnswer, KeptBody, Place, Record, SettledBy, State},
     store::{StoreError, StoreErrorKind},
-    time_budget::{WRITE_PAUSES, body_share},
+    time::Timestamp,
+    time_budget::{BODY_OUTLIVES_RECORD, CLOCK_SKEW, WRITE_PAUSES, body_share},
 };
 
 /// The most bytes of headers that a record keeps. No front of Lambda delivers as many (API Gateway 10 KB, a load
@@ -25,8 +26,11 @@ pub(crate) struct Placed {
 
 impl Engine {
     /// Finds a place for the body: in the record while that costs nothing, else outside.
-    pub(crate) fn place(&self, record: &Record, answer: Answer, retain: Duration) -> Placed {
-        let Answer { mut head, body } = answer;
+    ///
+    /// Of the headers those stay that the operation keeps: safe ones, and `also`.
+    pub(crate) fn place(&self, record: &Record, answer: Answer, also: &[String]) -> Placed {
+        let Answer { head, body } = answer;
+        let mut head = head.kept(also);
         if head.headers().iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MOST_HEADERS {
             let (key, operation) = (record.key.hash(), record.key.operation());
             tracing::error!(%key, %operation, "the headers are too large to be kept: replays go without");
@@ -36,7 +40,8 @@ impl Engine {
         let inline = |bytes, encoding| KeptBody::Inline { bytes, encoding, length };
         let now = self.world.now();
         let empty = KeptAnswer { head: head.clone(), body: inline(Bytes::new(), Encoding::Identity) };
-        let state = State::Completed { answer: empty, completed_at: now, expires_at: now.plus(retain) };
+        let (by, expires_at) = (SettledBy::Assumption, now.plus(record.retained_for()));
+        let state = State::Completed { answer: empty, completed_at: now, by, expires_at };
         let room = self.store.room_for_body(&Record { state, ..record.clone() });
         let (body, outside) = if body.len() <= room {
             (inline(body, Encoding::Identity), None)
@@ -52,6 +57,41 @@ impl Engine {
         Placed { answer: KeptAnswer { head, body }, outside }
     }
 
+    /// Keeps a body anew that has waited in a message for longer than bodies outlive their records; one that is gone is said
+    /// to be omitted (T49).
+    ///
+    /// # Errors
+    /// If the store fails: perhaps it is there.
+    pub(crate) async fn keep_anew(
+        &self,
+        record: &Record,
+        answer: KeptAnswer,
+        kept_at: Timestamp,
+        time: Duration,
+    ) -> Result<KeptAnswer, StoreError> {
+        let KeptAnswer { head, body: KeptBody::Outside { id, place, encoding, length } } = answer else {
+            return Ok(answer);
+        };
+        if self.world.now().plus(CLOCK_SKEW) <= kept_at.plus(BODY_OUTLIVES_RECORD) {
+            let body = KeptBody::Outside { id, place, encoding, length };
+            return Ok(KeptAnswer { head, body });
+        }
+        let omitted = KeptBody::Omitted { length };
+        let body = match self.bounded(None, self.store.load_body(&record.key, id, place)).await? {
+            Some(bytes) => {
+                let id: BodyId = self.world.nonce().into();
+                let kept = self.keep_outside(record, id, bytes, time).await?;
+                kept.map_or(omitted, |place| KeptBody::Outside { id, place, encoding, length })
+            }
+            None => {
+                let (key, operation) = (record.key.hash(), record.key.operation());
+                tracing::error!(%key, %operation, "the body of an ending was deleted while it waited: replays go without");
+                omitted
+            }
+        };
+        Ok(KeptAnswer { head, body })
+    }
+
     /// Finds a place for the body and keeps it there; nowhere, if it is too large for every place, or the store does not
     /// take it in time. The effect is recorded as completed in every case (T16). `write` is the time for all of the
     /// writing.
@@ -59,13 +99,13 @@ impl Engine {
         &self,
         record: &Record,
         answer: Answer,
-        retain: Duration,
+        also: &[String],
         write: Duration,
     ) -> KeptAnswer {
-        let placed = self.place(record, answer, retain);
+        let placed = self.place(record, answer, also);
         let (head, length) = (placed.answer.head.clone(), placed.answer.body.length());
         let (key, operation) = (record.key.hash(), record.key.operation());
-        match self.keep_placed(record, placed, retain, body_share(write)).await {
+        match self.keep_placed(record, placed, body_share(write)).await {
             Ok(Some(kept)) => return kept,
             Ok(None) => {
                 tracing::warn!(%key, %operation, length, "the body is too large to be kept: replays go without");
@@ -83,12 +123,11 @@ impl Engine {
         &self,
         record: &Record,
         placed: Placed,
-        retain: Duration,
         time: Duration,
     ) -> Result<Option<KeptAnswer>, StoreError> {
         let Placed { mut answer, outside } = placed;
         if let (KeptBody::Outside { id, place, .. }, Some(bytes)) = (&mut answer.body, outside) {
-            match self.keep_outside(record, *id, bytes, retain, time).await? {
+            match self.keep_outside(record, *id, bytes, time).await? {
                 Some(kept_at) => *place = kept_at,
                 None => return Ok(None),
             }
@@ -101,10 +140,9 @@ impl Engine {
         record: &Record,
         id: BodyId,
         bytes: Bytes,
-        retain: Duration,
         time: Duration,
     ) -> Result<Option<Place>, StoreError> {
-        let expires_at = self.world.now().plus(retain);
+        let expires_at = self.world.now().plus(record.retained_for()).plus(BODY_OUTLIVES_RECORD);
         let stop_at = self.world.instant().plus(time);
         let mut pause = WRITE_PAUSES.first;
         loop {

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 use super::heartbeat::Heartbeat;
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{AttemptId, Record},
     time::{Instant, Timestamp},
+    world::{Term, World},
 };
 
 /// The execution that a handler is: whose request it serves, and the keys to hand on.
@@ -26,6 +27,15 @@ struct Facts {
     created_at: Timestamp,
     deadline: Option<Timestamp>,
     ends_at: Option<Instant>,
+    world: Arc<dyn World>,
+    hold: watch::Sender<Hold>,
+}
+
+/// How this execution holds its record.
+#[derive(Clone, Copy)]
+struct Hold {
+    until: Term,
+    lost: bool,
 }
 
 impl fmt::Debug for Execution {
@@ -35,7 +45,14 @@ impl fmt::Debug for Execution {
 }
 
 impl Execution {
-    pub(super) fn new(record: &Record, deadline: Option<Timestamp>, ends_at: Option<Instant>) -> Self {
+    /// The execution that owns `record`, until `until`.
+    pub(super) fn new(
+        record: &Record,
+        deadline: Option<Timestamp>,
+        ends_at: Option<Instant>,
+        until: Term,
+        world: Arc<dyn World>,
+    ) -> Self {
         Self(Arc::new(Facts {
             key: record.key.clone(),
             fingerprint: record.fingerprint,
@@ -44,6 +61,8 @@ impl Execution {
             created_at: record.created_at,
             deadline,
             ends_at,
+            world,
+            hold: watch::Sender::new(Hold { until, lost: false }),
         }))
     }
 
@@ -92,6 +111,53 @@ impl Execution {
     /// When Lambda ends this invocation, if it said so and that can be true.
     pub fn deadline(&self) -> Option<Timestamp> {
         self.0.deadline
+    }
+
+    /// Whether this execution has lost its record, or must reckon with it: its lease is over, or somebody else has the
+    /// record. Look before an effect that cannot be taken back; what is written down afterwards is fenced in any case.
+    ///
+    /// `false` promises nothing about the next moment. The lease counts without its grace.
+    pub fn is_lost(&self) -> bool {
+        let hold = *self.0.hold.borrow();
+        hold.lost || self.0.world.left(hold.until).is_zero()
+    }
+
+    /// Returns once this execution [is lost](Self::is_lost): for `select!` with work that can be stopped.
+    ///
+    /// ```
+    /// use lambda_idempotency::engine::Execution;
+    ///
+    /// async fn charge(execution: Execution, quote: impl Future<Output = u64>) -> Option<u64> {
+    ///     tokio::select! {
+    ///         cents = quote => Some(cents),
+    ///         () = execution.lost() => None,
+    ///     }
+    /// }
+    /// ```
+    pub async fn lost(&self) {
+        let mut changes = self.0.hold.subscribe();
+        while !self.is_lost() {
+            let left = self.0.world.left(changes.borrow_and_update().until);
+            tokio::select! {
+                biased;
+                _ = changes.changed() => {}
+                () = self.0.world.sleep(left) => {}
+            }
+        }
+    }
+
+    /// A heartbeat has made the lease longer; it never makes it shorter.
+    pub(super) fn holds_until(&self, until: Term) {
+        self.0.hold.send_modify(|hold| {
+            if hold.until.running < until.running {
+                hold.until = until;
+            }
+        });
+    }
+
+    /// Somebody else has the record.
+    pub(super) fn lose(&self) {
+        self.0.hold.send_modify(|hold| hold.lost = true);
     }
 
     /// The same, by a clock that nobody sets.

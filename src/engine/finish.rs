@@ -1,10 +1,8 @@
 //! Ends an execution: writes down what is known of it, for as long as there is time.
 
-use std::time::Duration;
-
-use super::{Applied, Effort, Executor, Moment, Ownership, Replay, Retries, Start, Step};
+use super::{Applied, DoubleExecution, Effort, Executor, Moment, Ownership, Replay, Retries, Start, Step};
 use crate::{
-    record::{Answer, AttemptId, FencedError, KeptAnswer, Record, Revision, State, UnknownCause},
+    record::{Answer, AttemptId, FencedError, KeptAnswer, Record, Revision, State, UnknownCause, Worker},
     store::StoreError,
     time::{Instant, Timestamp},
     time_budget::{TimeBudget, WRITE_PAUSES},
@@ -32,7 +30,10 @@ pub enum FinishOutcome {
     },
     /// The record was completed before, by another execution or by reconciliation: this is what everybody gets.
     Superseded(Replay),
-    /// The record went on without this execution, and has no answer for anybody. The caller's own is the best there is.
+    /// Another execution has the answer, or will have it, and it is not to be had now: whoever asks again gets it. The
+    /// caller's own would be a second one.
+    AnsweredElsewhere,
+    /// The record is settled, and has no answer for anybody: a retry runs. The caller's own is the best there is.
     Fenced,
     /// The store could not be reached in time, and the ending went to the queue of lost endings, from which it is applied.
     HandedOver,
@@ -53,15 +54,14 @@ impl Kept {
     pub(super) fn of(
         &self,
         seen: &Record,
-        attempt: AttemptId,
+        worker: Worker,
         revision: Revision,
         now: Timestamp,
-        retain: Duration,
     ) -> Result<Record, FencedError> {
         match self {
-            Self::Completed(answer) => seen.complete(attempt, revision, answer.clone(), now, retain),
-            Self::NotExecuted => seen.release(attempt, revision, now, retain),
-            Self::PerhapsExecuted(cause) => seen.doubt(attempt, revision, *cause, now),
+            Self::Completed(answer) => seen.complete(worker, revision, answer.clone(), now),
+            Self::NotExecuted => seen.release(worker.attempt, revision, now),
+            Self::PerhapsExecuted(cause) => seen.doubt(worker.attempt, revision, *cause, now),
         }
     }
 }
@@ -72,6 +72,8 @@ pub(super) enum Finished {
     Written(Box<Record>),
     /// This record went on without the execution.
     Refused(Box<Record>, FencedError),
+    /// The record is gone, and for so long that it may have been settled and deleted since.
+    Gone,
 }
 
 impl Executor {
@@ -88,8 +90,8 @@ impl Executor {
         let give_up_at = started.plus(write);
         let kept = match &ending {
             Ending::Completed(answer) => {
-                let retain = self.operation().retention();
-                Kept::Completed(self.engine.keep(&seen, answer.clone(), retain, write).await)
+                let also = self.operation().kept_headers();
+                Kept::Completed(self.engine.keep(&seen, answer.clone(), also, write).await)
             }
             Ending::NotExecuted => Kept::NotExecuted,
             Ending::PerhapsExecuted(cause) => Kept::PerhapsExecuted(*cause),
@@ -97,22 +99,30 @@ impl Executor {
         match self.write(Start::Seen(Box::new(seen.clone())), &seen, &kept, give_up_at).await {
             Ok(Finished::Written(record)) => FinishOutcome::Written { expires_at: kept_until(&record) },
             Ok(Finished::Refused(there, fenced)) => {
-                let released = matches!(there.state, State::FailedRetryable { .. });
-                let contradicts =
-                    released && matches!(kept, Kept::Completed(_)) && there.attempt == execution.attempt();
-                let outcome = self.fenced(there, fenced, give_up_at).await;
-                if contradicts && self.lost_endings.is_some() {
-                    // Who applies it finds the same, and escalates it: a retry may run again what was done.
-                    self.hand_over(&execution, &seen, &ending, &kept).await;
+                let replay = self.fenced(&there, fenced, give_up_at).await;
+                if let Ending::Completed(answer) = &ending
+                    && self.is_double(execution.attempt(), &there)
+                {
+                    let theirs = replay.as_ref().map(|replay| &replay.answer);
+                    let double = DoubleExecution::new(execution.attempt(), Some(answer), &there, theirs);
+                    double.tell(&there);
+                    self.tell_people(&execution, double).await;
                 }
-                outcome
+                match replay {
+                    Some(replay) => FinishOutcome::Superseded(replay),
+                    None if matches!(there.state, State::FailedRetryable { .. }) => FinishOutcome::Fenced,
+                    None => FinishOutcome::AnsweredElsewhere,
+                }
             }
-            Err(_) => self.hand_over(&execution, &seen, &ending, &kept).await,
+            // Who applies it finds the same, and hands it to people.
+            Ok(Finished::Gone) | Err(_) => self.hand_over(&execution, &seen, &ending, &kept).await,
         }
     }
 
     /// Writes what `kept` makes of the record; of `base`, if the record is gone: an operator deleted it, or the table was
-    /// restored to an earlier time. What is known is still true, and is written where nothing is.
+    /// restored to an earlier time. What is known is still true, and is written where nothing is. But not once the
+    /// retention is over, counted from the execution's beginning: others may have settled the record, and time to live
+    /// deleted it since.
     pub(super) async fn write(
         &self,
         start: Start<'_>,
@@ -120,41 +130,46 @@ impl Executor {
         kept: &Kept,
         give_up_at: Instant,
     ) -> Result<Finished, StoreError> {
-        let retain = self.operation().retention();
-        let step = |there: Option<&Record>, Moment { revision, now }: Moment| match kept.of(
-            there.unwrap_or(base),
-            base.attempt,
-            revision,
-            now,
-            retain,
-        ) {
-            Ok(next) => Step::Write(next.into(), None),
-            Err(fenced) => Step::Stop(Some(fenced)),
+        let retention = self.operation().retention();
+        let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
+            let seen = there.unwrap_or(base).retained_or(retention);
+            if there.is_none() && now > base.began_at.plus(seen.retained_for()) {
+                return Step::Stop(None);
+            }
+            match kept.of(&seen, Worker::of(base), revision, now) {
+                Ok(next) => Step::Write(next.into(), None),
+                Err(fenced) => Step::Stop(Some(fenced)),
+            }
         };
         let effort = Effort { until: Some(give_up_at), pauses: WRITE_PAUSES, retries: Retries::All };
         match self.engine.apply(start, effort, step).await {
             Ok(Applied::Written(_, record)) => Ok(Finished::Written(record)),
-            Ok(Applied::Stopped(fenced, there)) => {
+            Ok(Applied::Stopped(Some(fenced), there)) => {
                 let there = there.unwrap_or_else(|| Box::new(base.clone()));
-                Ok(Finished::Refused(there, fenced.unwrap_or(FencedError::OwnedByAnother)))
+                Ok(Finished::Refused(there, fenced))
             }
+            Ok(Applied::Stopped(None, _)) => Ok(Finished::Gone),
             Err(unapplied) => Err(unapplied.error),
         }
     }
 
-    /// The record went on without us. What it says now is what everybody gets.
-    pub(super) async fn fenced(
-        &self,
-        there: Box<Record>,
-        fenced: FencedError,
-        give_up_at: Instant,
-    ) -> FinishOutcome {
+    /// The record went on without us. What it says now is what everybody gets, if it can be read.
+    async fn fenced(&self, there: &Record, fenced: FencedError, give_up_at: Instant) -> Option<Replay> {
         let (key, operation, state) = (there.key.hash(), self.operation().name(), there.state.name());
         tracing::error!(%key, %operation, state, %fenced, "the record went on without this execution");
-        match self.engine.bounded(Some(give_up_at), self.engine.replay(&there)).await {
-            Ok(Some(replay)) => FinishOutcome::Superseded(replay),
-            _ => FinishOutcome::Fenced,
-        }
+        let replay = self.engine.bounded(Some(give_up_at), self.engine.replay(there)).await;
+        replay
+            .inspect_err(|error| {
+                let (kind, cause) = (error.kind(), error.cause());
+                tracing::error!(%key, %operation, ?kind, cause, "the kept answer could not be read");
+            })
+            .unwrap_or_default()
+    }
+
+    /// Whether an execution that came to an answer, and finds this record, is the second one of an operation that must not
+    /// run again.
+    pub(super) fn is_double(&self, ours: AttemptId, there: &Record) -> bool {
+        there.attempt != ours && !self.operation().may_run_again()
     }
 }
 

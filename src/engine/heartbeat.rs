@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use futures_util::future::{AbortHandle, abortable};
 use tokio::sync::Mutex;
 
-use super::{Applied, Effort, Executor, Moment, Retries, Start, Step};
+use super::{Applied, Effort, Execution, Executor, Moment, Retries, Start, Step};
 use crate::{
-    record::{AttemptId, Record},
+    record::{Record, State},
     time_budget::WRITE_PAUSES,
 };
 
@@ -25,10 +25,10 @@ impl Executor {
     pub(super) fn start_heartbeat(
         &self,
         record: Arc<Mutex<Record>>,
-        attempt: AttemptId,
+        execution: Execution,
     ) -> Option<Heartbeat> {
         let every = self.operation().heartbeat_every()?;
-        let (beating, handle) = abortable(self.clone().beat(record, attempt, every));
+        let (beating, handle) = abortable(self.clone().beat(record, execution, every));
         let task = async {
             // Over, or aborted: it is all the same.
             let _ = beating.await;
@@ -37,32 +37,51 @@ impl Executor {
         Some(Heartbeat(handle))
     }
 
-    async fn beat(self, record: Arc<Mutex<Record>>, attempt: AttemptId, every: Duration) {
-        let world = &self.engine.world;
+    /// Beats until the execution ends, its record is lost, or the longest lease is over: a handler that hangs would
+    /// otherwise never be found.
+    async fn beat(self, record: Arc<Mutex<Record>>, execution: Execution, every: Duration) {
+        let (world, operation) = (&self.engine.world, self.operation());
+        let (key, attempt) = (execution.record_key().hash(), execution.attempt());
+        let longest = world.instant().plus(operation.longest_lease_span());
         let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
-            let until = self.operation().lease_until(None, now);
-            match there.map(|there| there.extend(attempt, revision, until)) {
-                Some(Ok(next)) => Step::Write(next.into(), ()),
-                Some(Err(_)) | None => Step::Stop(()),
+            let lease = operation.lease_span().min(longest.since(world.instant()));
+            let until = operation.lease_until(Some(now.plus(lease)), now);
+            match there.map(|there| (there.extend(attempt, revision, until), &there.state)) {
+                Some((Ok(next), before)) => {
+                    let given_up = matches!(before, State::Unknown { .. });
+                    Step::Write(next.into(), Some((world.term(lease), given_up)))
+                }
+                Some((Err(_), _)) | None => Step::Stop(None),
             }
         };
         let effort = Effort { until: None, pauses: WRITE_PAUSES, retries: Retries::None };
         loop {
             world.sleep(every).await;
+            if longest <= world.instant() {
+                tracing::error!(%key, operation = %operation.name(), "the longest lease is over: no heartbeat any more");
+                return;
+            }
             // Held while it is written, so that whoever ends the execution goes on from what was written.
             let mut seen = record.lock().await;
             match self.engine.apply(Start::Seen(Box::new(seen.clone())), effort, step).await {
-                Ok(Applied::Written((), next)) => *seen = *next,
+                Ok(Applied::Written(held, next)) => {
+                    *seen = *next;
+                    let Some((until, given_up)) = held else { continue };
+                    execution.holds_until(until);
+                    if given_up {
+                        // By a clock that is ahead of ours, or while our heartbeats failed.
+                        tracing::warn!(%key, operation = %operation.name(), "the record is claimed back: its worker lives");
+                    }
+                }
                 Ok(Applied::Stopped(..)) => {
-                    let key = seen.key.hash();
-                    tracing::warn!(%key, operation = %self.operation().name(), "the lease is lost");
+                    tracing::warn!(%key, operation = %operation.name(), "the lease is lost");
+                    execution.lose();
                     return;
                 }
                 // Perhaps written. The next write finds out: it is refused, and sees whose revision is there.
                 Err(unapplied) => {
-                    let (key, kind, cause) =
-                        (seen.key.hash(), unapplied.error.kind(), unapplied.error.cause());
-                    tracing::warn!(%key, operation = %self.operation().name(), ?kind, cause, "a heartbeat failed");
+                    let (kind, cause) = (unapplied.error.kind(), unapplied.error.cause());
+                    tracing::warn!(%key, operation = %operation.name(), ?kind, cause, "a heartbeat failed");
                 }
             }
         }

@@ -6,17 +6,18 @@
 
 mod earlier;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Execution, Executor, FinishOutcome, Start, codec,
-    finish::{Ending, Finished, Kept, kept_until},
+    DoubleExecution, Execution, Executor, FinishOutcome, Start, codec,
+    finish::{Ending, Finished, Kept},
 };
 use crate::{
     key::RecordKey,
-    record::{Answer, KeptAnswer, KeptBody, Record, State},
+    queue::Queue,
+    record::{Answer, KeptAnswer, KeptBody, Record, SettledBy, State, Worker},
     store::{Item, from_attributes},
     telemetry::Count,
     time::Timestamp,
@@ -42,6 +43,20 @@ pub(crate) enum LostEnding {
     Earlier(Box<Earlier>),
 }
 
+/// What became of an ending that was handed over.
+pub(crate) enum Delivered {
+    /// It is written.
+    Written,
+    /// The record went on without it, and that is no contradiction.
+    Overtaken,
+    /// It says that something was executed, and so does another execution.
+    Double(Box<DoubleExecution>),
+    /// It says that something was executed, and its record is gone for so long that nobody can say whether it was settled.
+    Gone,
+    /// It could not be written.
+    Unwritten,
+}
+
 /// A message that is no ending. No retry helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the message is no ending of an execution: `{0}` is malformed")]
@@ -65,11 +80,6 @@ impl LostEnding {
             }
             Self::Earlier(earlier) => earlier.record(),
         }
-    }
-
-    /// Whether it says that something was executed, and what its answer is.
-    pub(crate) fn is_executed(&self) -> bool {
-        self.record().is_ok_and(|record| matches!(record.state, State::Completed { .. }))
     }
 
     /// The record's key, if it is readable.
@@ -119,16 +129,8 @@ impl Executor {
             Count::Unwritten.add(operation);
             return FinishOutcome::Unwritten;
         };
-        let world = &self.engine.world;
         let sent = match self.wanted(seen, ending, kept).map(message) {
-            Some(Ok(message)) => {
-                let time = TimeBudget::at(world.instant(), execution.ends_at()).hand_over();
-                tokio::select! {
-                    biased;
-                    sent = queue.send(&message, Duration::ZERO) => sent.map_err(|error| error.cause()),
-                    () = world.sleep(time) => Err("no answer in time".to_owned()),
-                }
-            }
+            Some(Ok(message)) => self.send(queue, execution, &message).await,
             Some(Err(error)) => Err(error.to_string()),
             None => Err("the record that the worker saw last is not its own".to_owned()),
         };
@@ -149,6 +151,25 @@ impl Executor {
         }
     }
 
+    async fn send(&self, queue: &Arc<dyn Queue>, execution: &Execution, message: &str) -> Result<(), String> {
+        let world = &self.engine.world;
+        let time = TimeBudget::at(world.instant(), execution.ends_at()).hand_over();
+        tokio::select! {
+            biased;
+            sent = queue.send(message, Duration::ZERO) => sent.map_err(|error| error.cause()),
+            () = world.sleep(time) => Err("no answer in time".to_owned()),
+        }
+    }
+
+    /// Hands a double execution to people, through the queue of lost endings. It is logged and counted in any case.
+    pub(super) async fn tell_people(&self, execution: &Execution, double: DoubleExecution) {
+        let Some(queue) = &self.lost_endings else { return };
+        if let Err(cause) = self.send(queue, execution, &double.to_message()).await {
+            let (key, operation) = (execution.record_key().hash(), self.operation().name());
+            tracing::error!(%key, %operation, cause, "a double execution could not be handed to people");
+        }
+    }
+
     /// The record as its worker wants it to be, with a body that has no place yet.
     fn wanted(&self, seen: &Record, ending: &Ending, kept: &Kept) -> Option<Record> {
         let kept = match (ending, kept) {
@@ -160,7 +181,7 @@ impl Executor {
             }
             _ => kept.clone(),
         };
-        kept.of(seen, seen.attempt, seen.revision, self.engine.world.now(), self.operation().retention()).ok()
+        kept.of(seen, Worker::of(seen), seen.revision, self.engine.world.now()).ok()
     }
 
     /// Applies an ending that was handed over, under the fence that its worker was under: if the record went on without
@@ -168,13 +189,18 @@ impl Executor {
     ///
     /// # Errors
     /// If the message is malformed: no retry helps.
-    pub(crate) async fn apply(&self, lost: &LostEnding) -> Result<FinishOutcome, MalformedError> {
-        let wanted = lost.record()?;
+    pub(crate) async fn apply(&self, lost: &LostEnding) -> Result<Delivered, MalformedError> {
+        let wanted = lost.record()?.retained_or(self.operation().retention()).into_owned();
         let give_up_at = self.engine.world.instant().plus(OFFLINE_PATIENCE);
         let base =
             Record { state: State::InProgress { lease_until: Timestamp::default() }, ..wanted.clone() };
         let kept = match wanted.state {
-            State::Completed { answer, .. } => Kept::Completed(self.housed(&base, answer).await?),
+            State::Completed { answer, completed_at, .. } => {
+                match self.housed(&base, answer, completed_at).await? {
+                    Some(answer) => Kept::Completed(answer),
+                    None => return Ok(Delivered::Unwritten),
+                }
+            }
             State::FailedRetryable { .. } => Kept::NotExecuted,
             State::Unknown { cause, .. } => Kept::PerhapsExecuted(cause),
             State::Pending | State::InProgress { .. } => return Err(MalformedError("state")),
@@ -182,20 +208,58 @@ impl Executor {
         // Its revision is the one that the worker saw: if that still stands, no read is needed.
         let start = Start::Seen(Box::new(base.clone()));
         Ok(match self.write(start, &base, &kept, give_up_at).await {
-            Ok(Finished::Written(record)) => FinishOutcome::Written { expires_at: kept_until(&record) },
-            Ok(Finished::Refused(there, fenced)) => self.fenced(there, fenced, give_up_at).await,
-            Err(_) => FinishOutcome::Unwritten,
+            Ok(Finished::Written(_)) => Delivered::Written,
+            Ok(Finished::Refused(there, fenced)) => {
+                let (key, operation, state) = (there.key.hash(), self.operation().name(), there.state.name());
+                tracing::warn!(%key, %operation, state, %fenced, "an ending comes too late: the record went on without it");
+                match &kept {
+                    Kept::Completed(answer) if self.is_double(base.attempt, &there) => {
+                        self.double(&base, answer, &there).await
+                    }
+                    _ => Delivered::Overtaken,
+                }
+            }
+            Ok(Finished::Gone) if matches!(kept, Kept::Completed(_)) => Delivered::Gone,
+            Ok(Finished::Gone) => Delivered::Overtaken,
+            Err(_) => Delivered::Unwritten,
         })
     }
 
-    /// A body that waited in the message is given a place.
-    async fn housed(&self, record: &Record, answer: KeptAnswer) -> Result<KeptAnswer, MalformedError> {
+    /// Two workers have executed the operation. If an answer cannot be read, the message comes again.
+    async fn double(&self, base: &Record, answer: &KeptAnswer, there: &Record) -> Delivered {
+        let (now, by) = (self.engine.world.now(), SettledBy::Worker);
+        let state = State::Completed { answer: answer.clone(), completed_at: now, by, expires_at: now };
+        let ours = Record { state, ..base.clone() };
+        let ours = self.engine.bounded(None, self.engine.replay(&ours)).await;
+        let theirs = self.engine.bounded(None, self.engine.replay(there)).await;
+        let (Ok(ours), Ok(theirs)) = (ours, theirs) else { return Delivered::Unwritten };
+        let [ours, theirs] = [ours, theirs].map(|replay| replay.filter(|replay| !replay.body_omitted));
+        let [ours, theirs] = [&ours, &theirs].map(|replay| replay.as_ref().map(|replay| &replay.answer));
+        let double = DoubleExecution::new(base.attempt, ours, there, theirs);
+        double.tell(there);
+        Delivered::Double(Box::new(double))
+    }
+
+    /// A body that waited in the message is given a place, and one outside the record that is perhaps deleted soon is kept
+    /// anew. `None` if the store fails.
+    async fn housed(
+        &self,
+        record: &Record,
+        answer: KeptAnswer,
+        kept_at: Timestamp,
+    ) -> Result<Option<KeptAnswer>, MalformedError> {
+        let also = self.operation().kept_headers();
         let KeptAnswer { head, body: KeptBody::Inline { bytes, encoding, length } } = answer else {
-            return Ok(answer);
+            let answer = KeptAnswer { head: answer.head.kept(also), body: answer.body };
+            let kept = self.engine.keep_anew(record, answer, kept_at, OFFLINE_PATIENCE).await;
+            return Ok(kept.inspect_err(|error| {
+                let (key, operation, cause) = (record.key.hash(), record.key.operation(), error.cause());
+                tracing::warn!(%key, %operation, cause, "the body of an ending could not be kept anew yet");
+            })
+            .ok());
         };
         let body = codec::decode(bytes, encoding, length).map_err(|_| MalformedError("body"))?;
-        let retain = self.operation().retention();
-        Ok(self.engine.keep(record, Answer { head, body }, retain, OFFLINE_PATIENCE).await)
+        Ok(Some(self.engine.keep(record, Answer { head, body }, also, OFFLINE_PATIENCE).await))
     }
 }
 
@@ -210,11 +274,10 @@ mod tests {
     };
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
-    const RETAIN: Duration = Duration::from_secs(60);
 
     fn ended(kept: &Kept) -> Record {
         let seen = Record::reserve(&bid("k"), Revision::mint(), NOW);
-        kept.of(&seen, seen.attempt, seen.revision, NOW, RETAIN).unwrap()
+        kept.of(&seen, Worker::of(&seen), seen.revision, NOW).unwrap()
     }
 
     fn read(message: &str) -> Record {

@@ -10,6 +10,7 @@ pub(crate) mod apply;
 mod bodies;
 mod breaker;
 mod codec;
+mod double;
 mod execution;
 mod finish;
 mod heartbeat;
@@ -29,14 +30,15 @@ use crate::{
 };
 use breaker::Breaker;
 
-pub(crate) use apply::{Applied, Change, Effort, Engine, Moment, Retries, Start, Step, Unapplied};
+pub(crate) use apply::{Applied, Change, Effort, Engine, Moment, Retries, Start, Step, Tried, Unapplied};
 pub(crate) use bodies::Placed;
+pub(crate) use double::DoubleExecution;
 pub use execution::Execution;
 #[doc(hidden)]
 pub use execution::Ownership;
 #[doc(hidden)]
 pub use finish::{Ending, FinishOutcome};
-pub(crate) use lost_ending::LostEnding;
+pub(crate) use lost_ending::{Delivered, LostEnding};
 #[doc(hidden)]
 pub use reserve::{Replay, ReserveOutcome};
 
@@ -70,6 +72,8 @@ pub struct Request {
     pub key: RecordKey,
     /// What is asked.
     pub fingerprints: Fingerprints,
+    /// Whether an execution may begin. An old key gets what there is, and begins nothing.
+    pub may_begin: bool,
     /// When Lambda ends this invocation, as its context says it. See
     /// [`plausible_deadline`](crate::time_budget::plausible_deadline).
     pub deadline: Option<Timestamp>,

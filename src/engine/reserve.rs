@@ -1,11 +1,11 @@
 //! Reserves a key, or reports what holds it.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 
 use super::{
-    Applied, Effort, Execution, Executor, Moment, Ownership, Request, Retries, Start, Step, Unapplied,
+    Applied, Effort, Execution, Executor, Moment, Ownership, Request, Retries, Start, Step, Tried, Unapplied,
 };
 use crate::{
     operation::WhileInFlight,
@@ -13,7 +13,8 @@ use crate::{
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count},
     time::{Instant, Timestamp},
-    time_budget::{POLL_PAUSES, TAKE_BACK_PAUSES, TimeBudget, plausible_deadline},
+    time_budget::{ANSWER_TIME, POLL_PAUSES, TAKE_BACK_PAUSES, TimeBudget, plausible_deadline},
+    world::Term,
 };
 
 /// What became of a reservation.
@@ -33,6 +34,10 @@ pub enum ReserveOutcome {
         /// When.
         reconcile_at: Timestamp,
     },
+    /// There is nothing to give, and this key may not begin an execution: it is too old, or does not say how old it is.
+    MayNotBegin,
+    /// Too little time was left to run anything. Nothing was run; the key is free, or will be.
+    TooLate,
     /// The store did not answer. Nothing was run; a record may have been written all the same.
     Unavailable,
     /// There is a record, and this version cannot make out what it says. Nothing was run.
@@ -59,8 +64,12 @@ impl fmt::Debug for Replay {
 
 /// What a reservation met, or what its write would mean.
 enum Met {
-    /// Our own reservation.
-    Owned,
+    /// Our own reservation, until then.
+    Owned(Term),
+    /// There was too little time left to reserve it.
+    TooLate,
+    /// There is nothing, and the key may not begin.
+    MayNotBegin,
     /// A worker whose lease is over.
     DeadWorker,
     Completed,
@@ -73,9 +82,27 @@ enum Met {
 /// When the invocation ends, and until when its answer has to be on its way.
 #[derive(Clone, Copy)]
 struct Times {
-    deadline: Option<Timestamp>,
-    ends_at: Option<Instant>,
+    ends: Option<Term>,
     answer_by: Option<Instant>,
+    /// How much time an execution needs to begin.
+    least: Duration,
+}
+
+impl Times {
+    fn deadline(self) -> Option<Timestamp> {
+        self.ends.map(|ends| ends.wall)
+    }
+}
+
+/// How a reservation is taken back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TakeBack {
+    /// At once: it stands.
+    Now,
+    /// After a pause, again and again: it may land later.
+    UntilItStands,
+    /// After a pause, by one try: the store has enough to do, or refuses us.
+    Once,
 }
 
 impl Executor {
@@ -89,11 +116,15 @@ impl Executor {
             let times = self.times(request);
             let met = self.meet(request, times).await;
             match &met {
-                // A key that is asked too often says nothing of the store (T38).
-                Err(error) if error.kind() == StoreErrorKind::Throttled => {}
-                // There was an answer, if one that cannot be read.
                 Ok(_) => self.shared.breaker.succeeded(),
-                Err(error) if error.kind() == StoreErrorKind::Unreadable => self.shared.breaker.succeeded(),
+                // There was an answer: one that cannot be read, or that this key is asked too often (T38, T48).
+                Err(error)
+                    if matches!(error.kind(), StoreErrorKind::Unreadable | StoreErrorKind::Throttled) =>
+                {
+                    self.shared.breaker.succeeded();
+                }
+                // Whoever did not wait has learned nothing (T48).
+                Err(error) if error.is_cut_short() => {}
                 Err(_) => self.shared.breaker.failed(world.instant()),
             }
             let reserved = match met {
@@ -111,6 +142,8 @@ impl Executor {
             ReserveOutcome::InFlight => Count::InProgress,
             ReserveOutcome::Mismatch => Count::KeyMisuse,
             ReserveOutcome::Unknown { .. } => Count::Unknown,
+            ReserveOutcome::MayNotBegin => Count::TooOld,
+            ReserveOutcome::TooLate => Count::TooLate,
             ReserveOutcome::Unavailable | ReserveOutcome::Unreadable => Count::StoreError,
         };
         count.add(self.operation().name());
@@ -120,16 +153,20 @@ impl Executor {
     fn times(&self, request: &Request) -> Times {
         let (now, started) = (self.engine.world.now(), self.engine.world.instant());
         let deadline = request.deadline.and_then(|deadline| plausible_deadline(deadline, now));
-        let ends_at = deadline.map(|deadline| started.plus(deadline.since(now)));
+        let whole = deadline.map(|deadline| deadline.since(now));
+        let ends = deadline.zip(whole).map(|(wall, whole)| Term { wall, running: started.plus(whole) });
+        let ends_at = ends.map(|ends| ends.running);
         let answer_by = TimeBudget::at(started, ends_at).answer().map(|left| started.plus(left));
-        Times { deadline, ends_at, answer_by }
+        let least = self.operation().least_time_of(whole.unwrap_or(self.operation().lease_span()));
+        Times { ends, answer_by, least }
     }
 
     /// Writes or decides until the answer stands: against nothing at first, then against what is there.
     async fn meet(&self, request: &Request, times: Times) -> Result<(Met, Option<Box<Record>>), StoreError> {
         let world = &self.engine.world;
+        let operation = self.operation();
         let attempt: AttemptId = world.nonce().into();
-        let wait_until = match self.operation().in_flight() {
+        let wait_until = match operation.in_flight() {
             WhileInFlight::Wait(bound) => {
                 let until = world.instant().plus(bound);
                 Some(times.answer_by.map_or(until, |answer_by| answer_by.min(until)))
@@ -141,13 +178,25 @@ impl Executor {
                 key: request.key.clone(),
                 fingerprints: request.fingerprints.clone(),
                 attempt,
-                lease_until: self.operation().lease_until(times.deadline, now),
+                lease_until: operation.lease_until(times.deadline(), now),
+                retention: operation.retention(),
+                may_begin: request.may_begin,
+            };
+            let until = times.ends.unwrap_or_else(|| world.term(operation.lease_span()));
+            let own = |record: Record| match world.left(until) {
+                left if left < times.least => Step::Stop(Met::TooLate),
+                _ => Step::Write(record.into(), Met::Owned(until)),
             };
             let Some(there) = there else {
-                return Step::Write(Record::reserve(&bid, revision, now).into(), Met::Owned);
+                return if bid.may_begin {
+                    own(Record::reserve(&bid, revision, now))
+                } else {
+                    Step::Stop(Met::MayNotBegin)
+                };
             };
-            match decide(there, &bid, revision, now, self.operation()) {
-                Decision::TakeOver(next) => Step::Write(next.into(), Met::Owned),
+            match decide(there, &bid, revision, now, operation) {
+                Decision::TakeOver(next) => own(next),
+                Decision::MayNotBegin => Step::Stop(Met::MayNotBegin),
                 Decision::Expire(next) => Step::Write(next.into(), Met::DeadWorker),
                 Decision::InFlight => match wait_until.map(|until| until.since(world.instant())) {
                     Some(left) if !left.is_zero() => Step::Wait(left),
@@ -163,18 +212,24 @@ impl Executor {
         // operation in flight is that it belongs to (T9).
         let retries = wait_until.map_or(Retries::None, Retries::Contended);
         let effort = Effort { until: times.answer_by, pauses: POLL_PAUSES, retries };
-        match self.engine.apply(Start::Absent, effort, step).await {
+        // A fresh key is not read first. One that may not begin has nothing to insert.
+        let start = if request.may_begin { Start::Absent } else { Start::Unread(&request.key) };
+        match self.engine.apply(start, effort, step).await {
             Ok(Applied::Written(met, record)) => Ok((met, Some(record))),
             Ok(Applied::Stopped(met, there)) => Ok((met, there)),
-            // Somebody's transaction holds the record, or many change it: they are at it (T9).
-            Err(Unapplied { error, .. }) if error.kind() == StoreErrorKind::Contended => {
-                Ok((Met::InFlight, None))
-            }
             Err(Unapplied { error, tried }) => {
-                if let Some(tried) = tried.filter(|tried| tried.attempt == attempt) {
-                    self.take_back(tried);
+                let kind = error.kind();
+                if let Some(tried) = tried.filter(|tried| tried.record.attempt == attempt) {
+                    // A store that throttles or refuses is asked once more, and no oftener.
+                    let once = matches!(kind, StoreErrorKind::Throttled | StoreErrorKind::Refused);
+                    self.take_back(tried, if once { TakeBack::Once } else { TakeBack::UntilItStands });
                 }
-                Err(error)
+                match kind {
+                    // Somebody's transaction holds the record, or many change it: they are at it (T9). An earlier try of
+                    // the same write may have been applied all the same, and is taken back.
+                    StoreErrorKind::Contended => Ok((Met::InFlight, None)),
+                    _ => Err(error),
+                }
             }
         }
     }
@@ -186,7 +241,9 @@ impl Executor {
         times: Times,
     ) -> Result<ReserveOutcome, StoreError> {
         Ok(match (met, record) {
-            (Met::Owned, Some(record)) => ReserveOutcome::Owned(self.own(*record, times)),
+            (Met::Owned(until), Some(record)) => self.own(record, times, until).await,
+            (Met::MayNotBegin, _) => ReserveOutcome::MayNotBegin,
+            (Met::TooLate, _) => ReserveOutcome::TooLate,
             (Met::DeadWorker, Some(record)) => {
                 let now = self.engine.world.now();
                 telemetry::given_up(&record, now);
@@ -218,12 +275,26 @@ impl Executor {
         })
     }
 
-    fn own(&self, record: Record, times: Times) -> Ownership {
-        let execution = Execution::new(&record, times.deadline, times.ends_at);
-        let attempt = record.attempt;
-        let record = Arc::new(Mutex::new(record));
-        let heartbeat = self.start_heartbeat(record.clone(), attempt);
-        Ownership { execution, record, heartbeat }
+    /// Owning is not yet running: if we hear of it late, because we waited or the process was frozen, the lease may be over
+    /// and others at it (T39). Nothing is awaited between this look and the handler.
+    async fn own(&self, record: Box<Record>, times: Times, until: Term) -> ReserveOutcome {
+        let world = &self.engine.world;
+        if world.left(until) < times.least {
+            let (key, operation) = (record.key.hash(), self.operation().name());
+            tracing::warn!(%key, %operation, "the reservation came too late to run anything: it is taken back");
+            let taken_back = self.take_back(Tried { record, over: None }, TakeBack::Now);
+            // So that the client's next try finds the key free. It goes on by itself if that takes longer.
+            tokio::select! {
+                _ = taken_back => {}
+                () = world.sleep(ANSWER_TIME) => {}
+            }
+            return ReserveOutcome::TooLate;
+        }
+        let (deadline, ends_at) = (times.deadline(), times.ends.map(|ends| ends.running));
+        let execution = Execution::new(&record, deadline, ends_at, until, world.clone());
+        let record = Arc::new(Mutex::new(*record));
+        let heartbeat = self.start_heartbeat(record.clone(), execution.clone());
+        ReserveOutcome::Owned(Ownership { execution, record, heartbeat })
     }
 
     fn failed(&self, request: &Request, error: &StoreError) -> ReserveOutcome {
@@ -238,29 +309,42 @@ impl Executor {
 
     /// Releases a reservation that was perhaps applied and is certainly not executed, so that a passing fault of the
     /// store leaves nothing to reconcile. In the background, for as long as the operation's patience: the caller has its
-    /// answer. If the reservation lands later still, its lease ends it as `unknown`.
-    fn take_back(&self, reserved: Box<Record>) {
+    /// answer. If the reservation lands later still, its lease ends it as `unknown`. Tells when it is done.
+    fn take_back(&self, tried: Tried, how: TakeBack) -> oneshot::Receiver<()> {
+        let (done, is_done) = oneshot::channel();
         let executor = self.clone();
         self.engine.world.spawn(Box::pin(async move {
-            let (world, operation) = (&executor.engine.world, executor.operation());
-            let give_up_at = world.instant().plus(operation.patience_span());
-            world.sleep(TAKE_BACK_PAUSES.first).await;
-            let (attempt, retain) = (reserved.attempt, operation.retention());
-            let step = |there: Option<&Record>, Moment { revision, now }: Moment| match there {
-                Some(there) => match there.release(attempt, revision, now, retain) {
-                    Ok(released) => Step::Write(released.into(), ()),
-                    Err(_) => Step::Stop(()),
-                },
-                // Not there: perhaps not yet.
-                None => match give_up_at.since(world.instant()) {
-                    left if left.is_zero() => Step::Stop(()),
-                    left => Step::Wait(left),
-                },
-            };
-            let effort =
-                Effort { until: Some(give_up_at), pauses: TAKE_BACK_PAUSES, retries: Retries::Quietly };
-            // What is not taken back is ended by its lease.
-            let _ = executor.engine.apply(Start::Seen(reserved), effort, step).await;
+            executor.release_untouched(tried, how).await;
+            // Nobody has to wait for it.
+            let _ = done.send(());
         }));
+        is_done
+    }
+
+    async fn release_untouched(&self, Tried { record, over }: Tried, how: TakeBack) {
+        let world = &self.engine.world;
+        let give_up_at = world.instant().plus(self.operation().patience_span());
+        if how != TakeBack::Now {
+            world.sleep(TAKE_BACK_PAUSES.first).await;
+        }
+        let attempt = record.attempt;
+        let perhaps_later = || match give_up_at.since(world.instant()) {
+            left if left.is_zero() || how == TakeBack::Once => Step::Stop(()),
+            left => Step::Wait(left),
+        };
+        let step = |there: Option<&Record>, Moment { revision, now }: Moment| match there {
+            // While what it was to replace still stands, it can still land (T47).
+            Some(there) if over == Some(there.revision) => perhaps_later(),
+            None if over.is_none() => perhaps_later(),
+            None => Step::Stop(()),
+            Some(there) => match there.release(attempt, revision, now) {
+                Ok(released) => Step::Write(released.into(), ()),
+                Err(_) => Step::Stop(()),
+            },
+        };
+        let retries = if how == TakeBack::Once { Retries::None } else { Retries::Quietly };
+        let effort = Effort { until: Some(give_up_at), pauses: TAKE_BACK_PAUSES, retries };
+        // What is not taken back is ended by its lease.
+        let _ = self.engine.apply(Start::Seen(record), effort, step).await;
     }
 }

@@ -12,7 +12,12 @@ use http::{
 use http_body_util::Full;
 
 use super::{
-    GuardedBody, Outcome, Problem, ProblemType, problem::seconds, replay, request, settings::Guard, status,
+    GuardedBody, Outcome, Problem, ProblemType,
+    problem::seconds,
+    replay,
+    request::{self, Understood},
+    settings::Guard,
+    status,
 };
 use crate::{
     engine::{Ending, Execution, FinishOutcome, Ownership, ReserveOutcome},
@@ -35,16 +40,17 @@ impl Guard {
         handler: impl FnOnce(Execution, Request<B>) -> BoxFuture<'static, Handled> + Send,
     ) -> HttpAnswer {
         let (mut parts, body) = request.into_parts();
-        let (understood, body) = match request::understand(&self, &parts, body).await {
+        let understood = match request::understand(&self, &parts, body).await {
             Ok(understood) => understood,
             Err(problem) => return problem.into_response(&self.settings.profile),
         };
-        if parts.extensions.get::<Execution>().is_some_and(|outer| *outer.record_key() == understood.key) {
+        let Understood { request, body, refusal } = understood;
+        if parts.extensions.get::<Execution>().is_some_and(|outer| *outer.record_key() == request.key) {
             let operation = self.operation().name();
             tracing::error!(%operation, "two guards of one operation stand in each other: take one away");
             return self.say(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted);
         }
-        match self.settings.executor.reserve(&understood).await {
+        match self.settings.executor.reserve(&request).await {
             ReserveOutcome::Owned(owned) => {
                 let execution = owned.execution().clone();
                 parts.extensions.insert(execution.clone());
@@ -52,7 +58,7 @@ impl Guard {
                 self.execute(owned, handled).await
             }
             ReserveOutcome::Replay(replay) => replay::response(replay, &self.settings.profile),
-            ReserveOutcome::InFlight => self.in_flight(understood.key.idempotency_key()),
+            ReserveOutcome::InFlight => self.in_flight(request.key.idempotency_key()),
             ReserveOutcome::Mismatch => self.say(Problem::new(ProblemType::KeyReused), Outcome::Completed),
             ReserveOutcome::Unknown { reconcile_at } => {
                 let wait = reconcile_at.since(self.world().now()).min(LONGEST_RETRY_AFTER);
@@ -60,7 +66,13 @@ impl Guard {
                     .retry_after(wait.max(self.operation().retry_after_span()));
                 self.say(problem, Outcome::PerhapsExecuted)
             }
-            ReserveOutcome::Unavailable => self.unavailable(ProblemType::StoreUnavailable),
+            ReserveOutcome::MayNotBegin => {
+                let refusal = refusal.unwrap_or_else(|| Problem::new(ProblemType::KeyTooOld));
+                self.say(refusal, Outcome::NotExecuted)
+            }
+            ReserveOutcome::TooLate | ReserveOutcome::Unavailable => {
+                self.unavailable(ProblemType::StoreUnavailable)
+            }
             ReserveOutcome::Unreadable => self.unavailable(ProblemType::RecordUnreadable),
         }
     }
@@ -80,6 +92,11 @@ impl Guard {
         };
         let expires_at = match self.settings.executor.finish(owned, ending).await {
             FinishOutcome::Superseded(kept) => return replay::response(kept, &self.settings.profile),
+            FinishOutcome::AnsweredElsewhere => {
+                let problem = Problem::new(ProblemType::AnsweredElsewhere);
+                let retry_after = self.operation().retry_after_span();
+                return self.say(problem.retry_after(retry_after), Outcome::PerhapsExecuted);
+            }
             FinishOutcome::Written { expires_at } => expires_at,
             FinishOutcome::Fenced | FinishOutcome::HandedOver | FinishOutcome::Unwritten => None,
         };
@@ -95,7 +112,7 @@ impl Guard {
     fn ending(&self, parts: &response::Parts, body: &Bytes) -> Ending {
         match self.outcome(parts) {
             Outcome::Completed => {
-                let headers = replay::kept_headers(&parts.headers, &self.settings.kept_headers);
+                let headers = replay::kept_headers(&parts.headers, self.operation().kept_headers());
                 Ending::Completed(Answer::http(parts.status.as_u16(), headers, body.clone()))
             }
             Outcome::NotExecuted => Ending::NotExecuted,

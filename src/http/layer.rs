@@ -2,11 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
-use http::{HeaderName, Method};
+use http::Method;
 use tower_layer::Layer;
 
 use super::{
-    Profile, Service, TenantResolver, replay,
+    Profile, Service, TenantResolver,
     settings::{Guard, Settings},
 };
 use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, world::World};
@@ -51,15 +51,14 @@ impl Idempotency {
     /// A guard of `operation`, whose records are in `store`. Say next who the [`tenant`](Self::tenant) is.
     ///
     /// # Panics
-    /// If the operation's answers are kept shorter than [`Operation::refuse_older_than`] needs: a mistake in the program,
-    /// found at start-up.
+    /// If the operation's settings contradict each other, such as answers that are kept shorter than
+    /// [`Operation::refuse_older_than`] needs: a mistake in the program, found at start-up.
     pub fn new(store: impl Store, operation: Operation) -> Self {
-        operation.assert_answers_kept();
+        operation.assert_consistent();
         let settings = Settings {
             executor: Executor::new(store, operation),
             profile: Profile::default(),
             methods: vec![Method::POST, Method::PATCH],
-            kept_headers: Vec::new(),
             status_path: "/operations".to_owned(),
         };
         Self { settings: Arc::new(settings), tenant: () }
@@ -84,19 +83,6 @@ impl<T> Idempotency<T> {
     #[must_use]
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         Arc::make_mut(&mut self.settings).methods = methods.into_iter().collect();
-        self
-    }
-
-    /// Keeps one more header of responses than [`SAFE_HEADERS`](super::SAFE_HEADERS).
-    ///
-    /// # Panics
-    /// If `name` is no header name, or one that must not be replayed: a mistake in the program, found at start-up.
-    #[must_use]
-    pub fn keep_header(mut self, name: &str) -> Self {
-        let parsed =
-            HeaderName::try_from(name).unwrap_or_else(|error| panic!("keep_header({name:?}): {error}"));
-        assert!(replay::may_be_kept(&parsed), "keep_header({name:?}): this header must not be replayed");
-        Arc::make_mut(&mut self.settings).kept_headers.push(parsed);
         self
     }
 

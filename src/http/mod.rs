@@ -23,13 +23,13 @@ mod settings;
 mod status;
 mod tenant;
 
+pub use crate::record::SAFE_HEADERS;
 pub use body::GuardedBody;
 pub use header::KeySyntax;
 pub use layer::Idempotency;
 pub use outcome::Outcome;
 pub use problem::{Problem, ProblemType};
 pub use profile::Profile;
-pub use replay::SAFE_HEADERS;
 pub use service::Service;
 pub use status::operation_status;
 pub use tenant::{

@@ -37,6 +37,8 @@ pub enum ProblemType {
     InFlight,
     /// Perhaps the operation was executed; it is being found out.
     OutcomeUnknown,
+    /// Another execution of the operation has its answer, or will have it.
+    AnsweredElsewhere,
     /// The store of records does not answer; this request did nothing.
     StoreUnavailable,
     /// There is a record that cannot be read; this request did nothing.
@@ -64,6 +66,7 @@ impl ProblemType {
             Self::KeyReused => "key-reused",
             Self::InFlight => "in-flight",
             Self::OutcomeUnknown => "outcome-unknown",
+            Self::AnsweredElsewhere => "answered-elsewhere",
             Self::StoreUnavailable => "store-unavailable",
             Self::RecordUnreadable => "record-unreadable",
             Self::OperationNotFound => "operation-not-found",
@@ -92,7 +95,9 @@ impl ProblemType {
             Self::BodyTooLong => StatusCode::PAYLOAD_TOO_LARGE,
             Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::NotGuarded => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::StoreUnavailable | Self::RecordUnreadable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::AnsweredElsewhere | Self::StoreUnavailable | Self::RecordUnreadable => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
@@ -107,6 +112,7 @@ impl ProblemType {
             Self::KeyReused => "The Idempotency-Key was used for another request",
             Self::InFlight => "A request with this Idempotency-Key is in progress",
             Self::OutcomeUnknown => "The outcome of this operation is not known yet",
+            Self::AnsweredElsewhere => "The answer of this operation cannot be given now",
             Self::StoreUnavailable => "The service cannot guard this operation now",
             Self::RecordUnreadable => "The record of this operation cannot be read now",
             Self::OperationNotFound => "No such operation",
@@ -134,12 +140,17 @@ impl ProblemType {
             Self::BodyTooLong => "Send a shorter body.",
             Self::BodyUnreadable => "Send the request again with the same key.",
             Self::KeyReused => {
-                "Repeat a request exactly to retry it; for a new intent, use a new key. Nothing was done."
+                "This request did nothing; an earlier one with the same key may have. To retry that one, repeat it exactly; \
+                 use a new key for a new intent alone."
             }
             Self::InFlight => "Send the same request with the same key after the time in Retry-After.",
             Self::OutcomeUnknown => {
                 "It may have been executed. Do not use a new key: send the same request with the same key after the \
                  time in Retry-After, until the outcome is known."
+            }
+            Self::AnsweredElsewhere => {
+                "The operation has one answer, and another execution of it gives it. Do not use a new key: send the same \
+                 request with the same key after the time in Retry-After."
             }
             Self::StoreUnavailable | Self::RecordUnreadable => {
                 "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the \

@@ -1,13 +1,7 @@
 //! Which headers are kept, and how a kept response becomes a response again.
 
 use bytes::Bytes;
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
-    header::{
-        CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LOCATION,
-        CONTENT_TYPE, ETAG, LAST_MODIFIED, LINK, LOCATION, VARY,
-    },
-};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
 use super::{
@@ -16,59 +10,15 @@ use super::{
 };
 use crate::{
     engine::Replay,
-    record::{Answer, Head},
+    record::{Answer, Head, is_kept},
     time::Timestamp,
 };
 
-/// The headers that are kept with a response, and no others: they describe the content and where it is. What
-/// belongs to one connection, one moment or one caller (`Set-Cookie`, `Authorization`, `Date`, hop-by-hop headers) is
-/// not replayed. Add your own with [`Idempotency::keep_header`](super::Idempotency::keep_header).
-pub const SAFE_HEADERS: [HeaderName; 11] = [
-    CACHE_CONTROL,
-    CONTENT_DISPOSITION,
-    CONTENT_ENCODING,
-    CONTENT_LANGUAGE,
-    CONTENT_LOCATION,
-    CONTENT_TYPE,
-    ETAG,
-    LAST_MODIFIED,
-    LINK,
-    LOCATION,
-    VARY,
-];
-
-/// What no configuration can make kept.
-const NEVER_KEPT: [&str; 18] = [
-    "authorization",
-    "connection",
-    "content-length",
-    "cookie",
-    "date",
-    "idempotency-expires",
-    "idempotent-replayed",
-    "idempotent-replayed-body",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "set-cookie",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "www-authenticate",
-];
-
-/// Whether a header may be kept at all.
-pub(super) fn may_be_kept(name: &HeaderName) -> bool {
-    !NEVER_KEPT.contains(&name.as_str())
-}
-
 /// The headers of a response that are kept: safe ones, and `also`, where their values are text.
-pub(super) fn kept_headers(headers: &HeaderMap, also: &[HeaderName]) -> Vec<(String, String)> {
+pub(super) fn kept_headers(headers: &HeaderMap, also: &[String]) -> Vec<(String, String)> {
     headers
         .iter()
-        .filter(|(name, _)| SAFE_HEADERS.contains(name) || also.contains(name))
+        .filter(|(name, _)| is_kept(name.as_str(), also))
         .filter_map(|(name, value)| {
             let value = std::str::from_utf8(value.as_bytes()).ok()?;
             Some((name.as_str().to_owned(), value.to_owned()))

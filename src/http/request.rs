@@ -11,36 +11,37 @@ use super::{
 use crate::{
     engine::Request,
     fingerprint::{Content, Fingerprints},
-    key::{RecordKey, age::KeyAgeError},
+    key::{
+        RecordKey,
+        age::{KeyAgeError, OldestKey},
+    },
     time::Timestamp,
 };
+
+/// A request, understood.
+pub(super) struct Understood<B> {
+    pub(super) request: Request,
+    pub(super) body: B,
+    /// Why its key may not begin an execution; it gets what there is. No client is sent to a new key while the old one may
+    /// have done something (T43).
+    pub(super) refusal: Option<Problem>,
+}
 
 /// Parses what the guard needs, as the request came.
 pub(super) async fn understand<B: GuardedBody>(
     guard: &Guard,
     parts: &Parts,
     body: B,
-) -> Result<(Request, B), Problem> {
+) -> Result<Understood<B>, Problem> {
     let operation = guard.operation();
     let tenant = (guard.tenant.tenant(parts)).ok_or_else(|| Problem::new(ProblemType::TenantMissing))?;
-    let key =
-        guard.settings.profile.key_syntax.key(&parts.headers, operation.shortest_key()).map_err(|error| {
-            let problem = match error {
-                KeyHeaderError::Missing => ProblemType::KeyMissing,
-                _ => ProblemType::KeyMalformed,
-            };
-            Problem::new(problem).detail(error.to_string()).reason(error.reason())
-        })?;
-    if let Some(oldest) = operation.oldest_key() {
-        let now = guard.world().now();
-        oldest.admit(&key, header::timestamp(&parts.headers), now).map_err(|error| {
-            let problem = match error {
-                KeyAgeError::TooOld => ProblemType::KeyTooOld,
-                _ => ProblemType::KeyMalformed,
-            };
-            Problem::new(problem).detail(error.to_string()).reason(error.reason())
-        })?;
-    }
+    let key = guard.settings.profile.key_syntax.key(&parts.headers).map_err(|error| of_header(&error))?;
+    let admit =
+        |oldest: &OldestKey| oldest.admit(&key, header::timestamp(&parts.headers), guard.world().now()).err();
+    let refusal = match header::too_short(&key, operation.shortest_key()) {
+        Some(error) => Some(of_header(&error)),
+        None => operation.oldest_key().and_then(admit).map(|error| of_age(&error)),
+    };
     let target = target(parts);
     let json = is_json(parts);
     let look = |body: &[u8]| {
@@ -50,7 +51,24 @@ pub(super) async fn understand<B: GuardedBody>(
     let (fingerprints, body) = body.inspect(LONGEST_BODY, look).await.map_err(Problem::new)?;
     let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
     let key = RecordKey::new(tenant, operation.name().clone(), key);
-    Ok((Request { key, fingerprints, deadline }, body))
+    let may_begin = refusal.is_none();
+    Ok(Understood { request: Request { key, fingerprints, may_begin, deadline }, body, refusal })
+}
+
+fn of_header(error: &KeyHeaderError) -> Problem {
+    let problem = match error {
+        KeyHeaderError::Missing => ProblemType::KeyMissing,
+        _ => ProblemType::KeyMalformed,
+    };
+    Problem::new(problem).detail(error.to_string()).reason(error.reason())
+}
+
+fn of_age(error: &KeyAgeError) -> Problem {
+    let problem = match error {
+        KeyAgeError::TooOld => ProblemType::KeyTooOld,
+        _ => ProblemType::KeyMalformed,
+    };
+    Problem::new(problem).detail(error.to_string()).reason(error.reason())
 }
 
 fn is_json(parts: &Parts) -> bool {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, Method};
+use http::Method;
 
 use super::{Profile, TenantResolver};
 use crate::{engine::Executor, operation::Operation, world::World};
@@ -13,7 +13,6 @@ pub(super) struct Settings {
     pub(super) executor: Executor,
     pub(super) profile: Profile,
     pub(super) methods: Vec<Method>,
-    pub(super) kept_headers: Vec<HeaderName>,
     pub(super) status_path: String,
 }
 

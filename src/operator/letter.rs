@@ -28,6 +28,8 @@ impl Letter {
             (Ok(Check::Check { key, .. }), _) => (Some("checks"), RecordKey::from_partition_key(&key)),
             (Ok(Check::Sweep { .. }), _) => (Some("checks"), None),
             (_, Ok(Message::Ask { key })) => (Some("reconcile"), RecordKey::from_partition_key(&key)),
+            // Nobody can do it over: it is for people.
+            (_, Ok(Message::DoubleExecution(double))) => (None, RecordKey::from_partition_key(&double.key)),
             (_, Ok(Message::Ending(ending))) => (Some("reconcile"), ending.record_key()),
             _ => (None, None),
         };

@@ -8,20 +8,21 @@
 //! use lambda_idempotency::{operator::{Correction, Operator}, record::Record, store::memory::MemoryStore};
 //!
 //! async fn nothing_happened(store: MemoryStore, seen: &Record) -> Result<Record, Box<dyn std::error::Error>> {
-//!     let day = std::time::Duration::from_secs(24 * 3600);
-//!     let correction = Correction::NotExecuted { retain: day };
+//!     let correction = Correction::NotExecuted { retain: None };
 //!     Ok(Operator::new(store).correct(seen, &correction, "alex", "asked the bank").await?)
 //! }
 //! ```
 
 mod letter;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use crate::{
     engine::{Applied, Change, Effort, Engine, Moment, Placed, Retries, Start, Step, Unapplied},
     key::RecordKey,
-    record::{Answer, BodyId, KeptAnswer, KeptBody, Place, Record, Revision, SettleError, State, Verdict},
+    record::{
+        Answer, BodyId, KeptAnswer, KeptBody, Place, Record, Revision, SettleError, SettledBy, State, Verdict,
+    },
     stale::give_up,
     store::{AuditLine, Companion, Store, StoreError},
     time::Timestamp,
@@ -39,13 +40,13 @@ pub enum Correction {
     Executed {
         /// The answer.
         answer: Answer,
-        /// How long it is kept.
-        retain: Duration,
+        /// How long it is kept, if not as long as its record says.
+        retain: Option<Duration>,
     },
     /// It was not executed, and will not be: the next retry runs it.
     NotExecuted {
-        /// How long that is kept.
-        retain: Duration,
+        /// How long that is kept, if not as long as its record says.
+        retain: Option<Duration>,
     },
     /// The answer is not to be kept any longer. The operation stays completed, and nothing runs again.
     ForgetAnswer,
@@ -94,6 +95,9 @@ pub enum CorrectionError {
     /// Somebody has deleted the record since it was seen.
     #[error("the record was deleted meanwhile")]
     Deleted,
+    /// The answer's status is none that a response can end with.
+    #[error("the status is none of a final response: 200 to 599")]
+    NoStatus,
     /// The body is too large for every place.
     #[error("the body is too large to be kept")]
     BodyTooLarge,
@@ -181,11 +185,12 @@ impl Operator {
         reason: &str,
     ) -> Result<Record, CorrectionError> {
         let answer = match (correction, self.placed(seen, correction)) {
-            (Correction::Executed { retain, .. }, Some(placed)) => {
+            (Correction::Executed { .. }, Some(placed)) => {
                 // Before anything is kept.
                 corrected(correction, Some(&placed.answer), seen, seen.revision, self.engine.world.now())?;
                 // First, as everywhere: a record never names a body that is not there.
-                let kept = self.engine.keep_placed(seen, placed, *retain, OFFLINE_PATIENCE).await;
+                let kept =
+                    self.engine.keep_placed(&kept_for(correction, seen), placed, OFFLINE_PATIENCE).await;
                 Some(kept.map_err(CorrectionError::Body)?.ok_or(CorrectionError::BodyTooLarge)?)
             }
             _ => None,
@@ -206,14 +211,18 @@ impl Operator {
             Ok(Applied::Written(_, record)) => Ok(*record),
             Ok(Applied::Stopped(error, _)) => Err(error.unwrap_or(CorrectionError::Deleted)),
             // A read may know what no answer has said.
-            Err(Unapplied { tried: Some(tried), .. }) if self.engine.stands(&tried).await => Ok(*tried),
+            Err(Unapplied { tried: Some(tried), .. }) if self.engine.stands(&tried.record).await => {
+                Ok(*tried.record)
+            }
             Err(unapplied) => Err(unapplied.error.into()),
         }
     }
 
     fn placed(&self, seen: &Record, correction: &Correction) -> Option<Placed> {
         match correction {
-            Correction::Executed { answer, retain } => Some(self.engine.place(seen, answer.clone(), *retain)),
+            Correction::Executed { answer, .. } => {
+                Some(self.engine.place(&kept_for(correction, seen), answer.clone(), &[]))
+            }
             _ => None,
         }
     }
@@ -227,13 +236,17 @@ fn corrected(
     revision: Revision,
     now: Timestamp,
 ) -> Result<Record, CorrectionError> {
+    let by = SettledBy::Person;
     match (correction, answer) {
-        (Correction::Executed { retain, .. }, Some(answer)) => {
-            Ok(seen.settle(Verdict::Executed(answer.clone()), revision, now, *retain)?)
+        (Correction::Executed { .. }, Some(answer)) if !answer.head.is_final() => {
+            Err(CorrectionError::NoStatus)
+        }
+        (Correction::Executed { .. }, Some(answer)) => {
+            Ok(kept_for(correction, seen).settle(Verdict::Executed(answer.clone()), by, revision, now)?)
         }
         (Correction::Executed { .. }, None) => Err(CorrectionError::BodyTooLarge),
-        (Correction::NotExecuted { retain }, _) => {
-            Ok(seen.settle(Verdict::NotExecuted, revision, now, *retain)?)
+        (Correction::NotExecuted { .. }, _) => {
+            Ok(kept_for(correction, seen).settle(Verdict::NotExecuted, by, revision, now)?)
         }
         (Correction::ForgetAnswer, _) => match &seen.state {
             State::Completed { answer, .. } if is_bare(answer) => Err(CorrectionError::NothingKept),
@@ -243,6 +256,17 @@ fn corrected(
             State::Unknown { .. } => Ok(Record { revision, ..seen.clone() }),
             _ => give_up(seen, revision, now, DEFAULT_PENDING_BOUND).ok_or(CorrectionError::NotDead),
         },
+    }
+}
+
+/// The record with the retention that the correction asks for; else with its own.
+fn kept_for<'a>(correction: &Correction, seen: &'a Record) -> Cow<'a, Record> {
+    match correction {
+        Correction::Executed { retain: Some(retain), .. }
+        | Correction::NotExecuted { retain: Some(retain) } => {
+            Cow::Owned(Record { retention: Some(*retain), ..seen.clone() })
+        }
+        _ => Cow::Borrowed(seen),
     }
 }
 

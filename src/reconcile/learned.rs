@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::{ReconcileOutcome, back_off::BackOff};
 use crate::{
     operation::Operation,
-    record::{KeptAnswer, Record, Revision, SettleError, State, Verdict},
+    record::{KeptAnswer, Record, Revision, SettleError, SettledBy, State, Verdict},
     time::Timestamp,
+    time_budget::{DEFAULT_NOT_FOUND_WINDOW, DEFAULT_RETENTION},
 };
 
 /// Why it is asked.
@@ -29,6 +30,14 @@ pub(super) enum Learned {
     Later(Option<Duration>),
     /// Nobody can be asked.
     Nobody,
+}
+
+/// What is done about an outcome that is not known yet.
+enum Then {
+    /// Ask again after this span at least.
+    AskAgain(Option<Duration>),
+    /// Nobody asks any more: people have to find out.
+    People,
 }
 
 /// A question with all that its answer is judged by.
@@ -98,28 +107,34 @@ impl Asked<'_> {
         if (denies && there.revision != self.seen.revision) || (!same && !proof) {
             return Err(ReconcileOutcome::Busy);
         }
-        let later = match learned {
+        let settled = |verdict, by| self.settled(there, verdict, by, revision, now);
+        let then = match learned {
             Learned::Executed(answer) => {
-                return self.settled(there, Verdict::Executed(answer.clone()), revision, now);
+                return settled(Verdict::Executed(answer.clone()), SettledBy::Provider);
             }
-            Learned::NotExecuted => return self.settled(there, Verdict::NotExecuted, revision, now),
+            Learned::NotExecuted => return settled(Verdict::NotExecuted, SettledBy::Provider),
+            // Whoever is asked has perhaps forgotten what he knew (T40).
+            Learned::NotFound if !self.is_remembered(there) => Then::People,
             Learned::NotFound => match self.waited(there) {
                 waited if waited >= self.not_found_grace => {
-                    return self.settled(there, Verdict::NotExecuted, revision, now);
+                    return settled(Verdict::NotExecuted, SettledBy::Assumption);
                 }
-                waited => Some(self.not_found_grace - waited),
+                waited => Then::AskAgain(Some(self.not_found_grace - waited)),
             },
-            Learned::Later(after) => *after,
-            Learned::Nobody => return Ok(put_off(there, asked, Timestamp::MAX, revision, now)),
+            Learned::Later(after) => Then::AskAgain(*after),
+            Learned::Nobody => Then::People,
         };
         if self.why == Asks::Told {
             // The reporter retries.
             return Err(ReconcileOutcome::NotDue);
         }
-        let asked = asked.saturating_add(1);
-        let at = match self.back_off.after(asked, revision) {
-            Some(pause) => now.plus(later.unwrap_or_default().max(pause)),
-            None => Timestamp::MAX,
+        let (asked, at) = match then {
+            Then::People => (asked, Timestamp::MAX),
+            Then::AskAgain(later) => {
+                let asked = asked.saturating_add(1);
+                let pause = self.back_off.after(asked, revision);
+                (asked, pause.map_or(Timestamp::MAX, |pause| now.plus(later.unwrap_or_default().max(pause))))
+            }
         };
         Ok(put_off(there, asked, at, revision, now))
     }
@@ -128,14 +143,21 @@ impl Asked<'_> {
         &self,
         there: &Record,
         verdict: Verdict,
+        by: SettledBy,
         revision: Revision,
         now: Timestamp,
     ) -> Result<Record, ReconcileOutcome> {
-        let retain = self.operation.map_or(crate::time_budget::DEFAULT_RETENTION, Operation::retention);
-        there.settle(verdict, revision, now, retain).map_err(|error| match error {
+        let there = there.retained_or(self.operation.map_or(DEFAULT_RETENTION, Operation::retention));
+        there.settle(verdict, by, revision, now).map_err(|error| match error {
             SettleError::InFlight => ReconcileOutcome::InFlight(now),
             SettleError::NotBegun | SettleError::Settled(_) => ReconcileOutcome::Settled,
         })
+    }
+
+    /// Whether what is not found then was never there.
+    fn is_remembered(&self, there: &Record) -> bool {
+        let window = self.operation.map_or(DEFAULT_NOT_FOUND_WINDOW, Operation::not_found_window);
+        self.at.since(there.began_at) <= window
     }
 
     /// How long the operation had been doubted when the question was asked.
@@ -163,7 +185,7 @@ pub(super) fn escalates(record: &Record) -> bool {
 mod tests {
     use super::*;
     use crate::record::{
-        AttemptId, UnknownCause,
+        Bid, UnknownCause,
         tests::{answer, bid, bid_for},
     };
 
@@ -179,12 +201,12 @@ mod tests {
     }
 
     fn released(record: &Record) -> Record {
-        record.settle(Verdict::NotExecuted, Revision::mint(), NOW, GRACE).unwrap()
+        record.settle(Verdict::NotExecuted, SettledBy::Assumption, Revision::mint(), NOW).unwrap()
     }
 
     /// The next execution of the same operation, in doubt as well.
     fn doubted_again(record: &Record) -> Record {
-        let again = released(record).again(AttemptId::mint(), Revision::mint(), START);
+        let again = released(record).again(&bid("k"), Revision::mint(), START);
         again.doubt(again.attempt, Revision::mint(), UnknownCause::HandlerFailed, START).unwrap()
     }
 
@@ -246,7 +268,8 @@ mod tests {
         let another = released(&doubted_again(&seen));
         assert_eq!(becomes(&seen, &another, Asks::IfDue, &proof), "settled");
         assert_eq!(becomes(&seen, &another, Asks::Told, &proof), "completed");
-        let running = released(&seen).again(AttemptId::mint(), Revision::mint(), NOW.plus(GRACE));
+        let running =
+            released(&seen).again(&Bid { lease_until: NOW.plus(GRACE), ..bid("k") }, Revision::mint(), NOW);
         assert_eq!(becomes(&seen, &running, Asks::Told, &proof), "busy");
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::LostEnding;
+use crate::engine::{DoubleExecution, LostEnding};
 
 /// What the reconcile function is asked to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -15,6 +15,8 @@ pub(crate) enum Message {
     },
     /// Write down how an execution ended.
     Ending(Box<LostEnding>),
+    /// Tell people that an operation was executed twice.
+    DoubleExecution(Box<DoubleExecution>),
 }
 
 impl Message {

@@ -11,7 +11,7 @@ use super::{
     message::Message,
 };
 use crate::{
-    engine::{Applied, Effort, Engine, Executor, FinishOutcome, LostEnding, Moment, Retries, Start, Step},
+    engine::{Applied, Delivered, Effort, Engine, Executor, LostEnding, Moment, Retries, Start, Step},
     key::{OperationName, RecordKey},
     operation::Operation,
     queue::{Queue, WorkError},
@@ -87,7 +87,8 @@ impl Reconciliation {
         self
     }
 
-    /// Has `reconciler` asked about this operation, which is configured as its guard is: the retention counts.
+    /// Has `reconciler` asked about this operation, which is configured as its guard is: which headers are kept counts, and
+    /// for how long "not found" is proof.
     #[must_use]
     pub fn operation(mut self, operation: Operation, reconciler: impl Reconciler) -> Self {
         let name = operation.name().clone();
@@ -131,13 +132,15 @@ impl Reconciliation {
     /// If it could not be done: the message is to be delivered again.
     pub async fn receive(&self, body: &str) -> Result<(), WorkError> {
         // Not the parser's own words: they may repeat what the message says.
-        let message = serde_json::from_str(body)
+        let message: Message = serde_json::from_str(body)
             .map_err(|_| WorkError::Malformed("it says nothing that can be done"))?;
-        match message {
-            Message::Ending(lost) => self.apply(&lost).await,
+        match &message {
+            Message::Ending(lost) => self.apply(lost).await,
+            // Counted and logged where it was found.
+            Message::DoubleExecution(_) => self.escalate(&message).await,
             Message::Ask { key } => {
                 let key =
-                    RecordKey::from_partition_key(&key).ok_or(WorkError::Malformed("it names no record"))?;
+                    RecordKey::from_partition_key(key).ok_or(WorkError::Malformed("it names no record"))?;
                 match self.ask(&key).await? {
                     ReconcileOutcome::Busy => Err(WorkError::Busy),
                     _ => Ok(()),
@@ -147,21 +150,25 @@ impl Reconciliation {
     }
 
     /// Applies an ending that its worker could not write, under the fence that the worker was under. One that says that
-    /// something was executed, and finds that the record went on without an answer, is escalated.
+    /// something was executed is escalated if another execution says so too, or if its record is gone for so long that nobody
+    /// can say whether it was settled.
     async fn apply(&self, lost: &LostEnding) -> Result<(), WorkError> {
         let key = lost.record_key().ok_or(WorkError::Malformed("key"))?;
         let executor = Executor::on(self.engine.clone(), self.known(&key)?.operation.clone());
         let finished = executor.apply(lost).await;
         match finished.map_err(|error| WorkError::Malformed(error.0))? {
-            FinishOutcome::Written { .. } | FinishOutcome::Superseded(_) => Ok(()),
-            FinishOutcome::Fenced if lost.is_executed() => {
+            Delivered::Written | Delivered::Overtaken => Ok(()),
+            Delivered::Double(double) => self.escalate(&Message::DoubleExecution(double)).await,
+            Delivered::Gone => {
                 let (key, operation) = (key.hash(), key.operation());
-                tracing::error!(%key, %operation, "a worker executed what its record says it did not: it is for people");
+                tracing::error!(
+                    %key, %operation,
+                    "a worker executed what has no record any more, and may have been settled: it is for people"
+                );
                 Count::ReconcileFailed.add(operation);
                 self.escalate(&Message::Ending(Box::new(lost.clone()))).await
             }
-            FinishOutcome::Fenced => Ok(()),
-            FinishOutcome::HandedOver | FinishOutcome::Unwritten => Err(WorkError::Unwritten),
+            Delivered::Unwritten => Err(WorkError::Unwritten),
         }
     }
 
@@ -263,9 +270,15 @@ impl Reconciliation {
 
     async fn learned(&self, seen: &Record, known: &Known, finding: Result<Finding, AskError>) -> Learned {
         match finding {
+            Ok(Finding::Executed(answer)) if !answer.head.is_final() => {
+                let (key, operation) = (seen.key.hash(), seen.key.operation());
+                tracing::error!(%key, %operation, "a reconciler's answer has no status of a response: it is not taken");
+                Learned::Later(None)
+            }
             Ok(Finding::Executed(answer)) => {
-                let retain = known.operation.retention();
-                Learned::Executed(self.engine.keep(seen, answer, retain, OFFLINE_PATIENCE).await)
+                let seen = seen.retained_or(known.operation.retention());
+                let also = known.operation.kept_headers();
+                Learned::Executed(self.engine.keep(&seen, answer, also, OFFLINE_PATIENCE).await)
             }
             Ok(Finding::NotExecuted) => Learned::NotExecuted,
             Ok(Finding::NotFound) => Learned::NotFound,

@@ -21,6 +21,8 @@ pub(crate) enum Decision {
     },
     /// Run it: write this record first, where the existing one still stands.
     TakeOver(Record),
+    /// An execution would have to begin, and may not.
+    MayNotBegin,
     /// The worker seems dead: write this record, where the existing one still stands, and decide again.
     Expire(Record),
 }
@@ -32,6 +34,7 @@ pub(crate) enum Decision {
 /// 2. Another request under the same key is refused, in every state.
 /// 3. A completed operation is replayed; a released one is taken over.
 /// 4. A live lease is respected. One that is over is treated as the operation chose.
+/// 5. A bid that may not begin an execution gets what there is (T43).
 ///
 /// `revision` marks the record to write, if there is one.
 pub(crate) fn decide(
@@ -42,28 +45,32 @@ pub(crate) fn decide(
     operation: &Operation,
 ) -> Decision {
     if existing.expired(now) {
-        return Decision::TakeOver(Record::reserve(bid, revision, now));
+        return if bid.may_begin {
+            Decision::TakeOver(Record::reserve(bid, revision, now))
+        } else {
+            Decision::MayNotBegin
+        };
     }
     match bid.fingerprints.matches(&existing.fingerprint) {
         Some(true) => {}
         Some(false) => return Decision::Mismatch,
         None => return Decision::Incomparable,
     }
+    let may_run_again = operation.may_run_again() && bid.may_begin;
     match &existing.state {
         State::Completed { .. } => Decision::Replay,
-        State::FailedRetryable { .. } => {
-            Decision::TakeOver(existing.again(bid.attempt, revision, bid.lease_until))
+        State::FailedRetryable { .. } if bid.may_begin => {
+            Decision::TakeOver(existing.again(bid, revision, now))
         }
+        State::FailedRetryable { .. } => Decision::MayNotBegin,
         // Found dead by the stale function, and not by this caller: the operation's choice is the same.
-        State::Unknown { cause: UnknownCause::LeaseOver, .. } if operation.may_run_again() => {
-            Decision::TakeOver(existing.again(bid.attempt, revision, bid.lease_until))
+        State::Unknown { cause: UnknownCause::LeaseOver, .. } if may_run_again => {
+            Decision::TakeOver(existing.again(bid, revision, now))
         }
         State::Unknown { reconcile_at, .. } => Decision::Unknown { reconcile_at: *reconcile_at },
         State::Pending => Decision::InFlight,
         State::InProgress { lease_until } if now < *lease_until => Decision::InFlight,
-        State::InProgress { .. } if operation.may_run_again() => {
-            Decision::TakeOver(existing.again(bid.attempt, revision, bid.lease_until))
-        }
+        State::InProgress { .. } if may_run_again => Decision::TakeOver(existing.again(bid, revision, now)),
         State::InProgress { .. } => {
             Decision::Expire(existing.unknown(revision, UnknownCause::LeaseOver, now))
         }
@@ -72,20 +79,17 @@ pub(crate) fn decide(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::{
         operation::LeaseOver,
         record::{
-            AttemptId,
+            AttemptId, Worker,
             tests::{answer, bid, bid_for},
         },
     };
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
     const LATER: Timestamp = Timestamp::from_secs(1_000_000);
-    const RETAIN: Duration = Duration::from_secs(60);
 
     fn operation() -> Operation {
         Operation::new("pay")
@@ -97,8 +101,8 @@ mod tests {
         let owner = reserved.attempt;
         vec![
             Record::accept(&bid("k"), Revision::mint(), NOW),
-            reserved.complete(owner, Revision::mint(), answer(), NOW, RETAIN).unwrap(),
-            reserved.release(owner, Revision::mint(), NOW, RETAIN).unwrap(),
+            reserved.complete(Worker::of(&reserved), Revision::mint(), answer(), NOW).unwrap(),
+            reserved.release(owner, Revision::mint(), NOW).unwrap(),
             reserved.doubt(owner, Revision::mint(), UnknownCause::Panicked, NOW).unwrap(),
             reserved,
         ]
@@ -136,7 +140,7 @@ mod tests {
     #[test]
     fn a_released_record_is_taken_over_as_one_more_attempt() {
         let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
-        let released = reserved.release(reserved.attempt, Revision::mint(), NOW, RETAIN).unwrap();
+        let released = reserved.release(reserved.attempt, Revision::mint(), NOW).unwrap();
         let (bid, revision) = (bid("k"), Revision::mint());
         let Decision::TakeOver(next) = decide(&released, &bid, revision, NOW, &operation()) else {
             panic!("not taken over");
@@ -183,14 +187,58 @@ mod tests {
 
     // R28
     #[test]
-    fn unknown_blocks_every_retry_whatever_the_operation_chose_and_however_late() {
-        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
-        let unknown =
-            reserved.doubt(reserved.attempt, Revision::mint(), UnknownCause::HandlerFailed, NOW).unwrap();
+    fn unknown_blocks_every_retry_whatever_its_cause_and_the_operations_choice_and_however_late() {
+        for cause in UnknownCause::EACH {
+            let unknown =
+                Record::reserve(&bid("k"), Revision::mint(), NOW).unknown(Revision::mint(), cause, NOW);
+            for choice in [LeaseOver::Unknown, LeaseOver::RunAgain, LeaseOver::Resume] {
+                let operation = operation().when_lease_over(choice);
+                let decision = decide(&unknown, &bid("k"), Revision::mint(), LATER, &operation);
+                // That a lease is over is what the operation chose about.
+                if cause == UnknownCause::LeaseOver && choice != LeaseOver::Unknown {
+                    assert!(matches!(decision, Decision::TakeOver(_)), "{cause:?} {choice:?}");
+                } else {
+                    assert_eq!(decision, Decision::Unknown { reconcile_at: NOW }, "{cause:?} {choice:?}");
+                }
+            }
+        }
+    }
+
+    // T43
+    #[test]
+    fn an_old_key_gets_what_there_is_and_begins_nothing() {
+        let old = Bid { may_begin: false, ..bid("k") };
         for choice in [LeaseOver::Unknown, LeaseOver::RunAgain, LeaseOver::Resume] {
             let operation = operation().when_lease_over(choice);
-            let decision = decide(&unknown, &bid("k"), Revision::mint(), LATER, &operation);
-            assert_eq!(decision, Decision::Unknown { reconcile_at: NOW });
+            let said = |record: &Record, now| match decide(record, &old, Revision::mint(), now, &operation) {
+                Decision::Replay => "replay",
+                Decision::InFlight => "in flight",
+                Decision::Unknown { .. } => "unknown",
+                Decision::MayNotBegin => "may not begin",
+                Decision::Expire(next) => next.state.name(),
+                other => panic!("{other:?}"),
+            };
+            let given_up = Record::reserve(&bid("k"), Revision::mint(), NOW).unknown(
+                Revision::mint(),
+                UnknownCause::LeaseOver,
+                NOW,
+            );
+            assert_eq!(said(&given_up, LATER), "unknown", "{choice:?}");
+            for record in in_each_state() {
+                let (live, late) = match record.state {
+                    State::Pending => ("in flight", "in flight"),
+                    State::InProgress { .. } => ("in flight", "unknown"),
+                    State::Completed { .. } => ("replay", "may not begin"),
+                    State::FailedRetryable { .. } => ("may not begin", "may not begin"),
+                    State::Unknown { .. } => ("unknown", "unknown"),
+                };
+                assert_eq!((said(&record, NOW), said(&record, LATER)), (live, late), "{choice:?}");
+            }
+        }
+        let other = Bid { may_begin: false, ..bid_for("k", "other") };
+        for record in in_each_state() {
+            let decision = decide(&record, &other, Revision::mint(), NOW, &operation());
+            assert_eq!(decision, Decision::Mismatch, "{}", record.state.name());
         }
     }
 

@@ -8,22 +8,28 @@
 
 mod answer;
 mod decide;
+mod headers;
 mod own;
 mod settle;
 mod state;
+
+use std::{borrow::Cow, time::Duration};
 
 use crate::{
     fingerprint::{Fingerprint, Fingerprints},
     key::RecordKey,
     time::Timestamp,
+    time_budget::DEFAULT_RETENTION,
 };
 
 pub use answer::{Answer, BodyId, Head, KeptAnswer, Place};
 pub(crate) use answer::{Encoding, KeptBody};
 pub(crate) use decide::{Decision, decide};
-pub(crate) use own::FencedError;
+pub use headers::SAFE_HEADERS;
+pub(crate) use headers::{is_kept, may_be_kept};
+pub(crate) use own::{FencedError, Worker};
 pub(crate) use settle::{SettleError, Verdict};
-pub use state::{State, UnknownCause};
+pub use state::{SettledBy, State, UnknownCause};
 
 macro_rules! nonce {
     ($(#[$doc:meta])* $name:ident) => {
@@ -88,6 +94,11 @@ pub struct Record {
     pub fingerprint: Fingerprint,
     /// When the key was first seen.
     pub created_at: Timestamp,
+    /// When the execution that owns it, or owned it last, began.
+    pub began_at: Timestamp,
+    /// How long it is kept once it is settled, as its guard has it, so that whoever settles it keeps it as long. `None` if
+    /// it was written before records said so.
+    pub retention: Option<Duration>,
     /// How far it is.
     pub state: State,
 }
@@ -103,6 +114,25 @@ pub(crate) struct Bid {
     pub attempt: AttemptId,
     /// Until when it would own the record.
     pub lease_until: Timestamp,
+    /// How long the record is to be kept once it is settled.
+    pub retention: Duration,
+    /// Whether an execution may begin; an old key gets what there is, and begins nothing.
+    pub may_begin: bool,
+}
+
+impl Record {
+    /// How long it is kept once it is settled.
+    pub(crate) fn retained_for(&self) -> Duration {
+        self.retention.unwrap_or(DEFAULT_RETENTION)
+    }
+
+    /// The same record; with this retention if it says none.
+    pub(crate) fn retained_or(&self, retention: Duration) -> Cow<'_, Self> {
+        match self.retention {
+            Some(_) => Cow::Borrowed(self),
+            None => Cow::Owned(Self { retention: Some(retention), ..self.clone() }),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -115,6 +145,8 @@ pub(crate) mod tests {
         key::{IdempotencyKey, OperationName, Tenant},
         world::{SystemWorld, World},
     };
+
+    pub(crate) const RETAIN: Duration = Duration::from_secs(60);
 
     impl Revision {
         pub(crate) fn mint() -> Self {
@@ -143,6 +175,8 @@ pub(crate) mod tests {
             fingerprints: Fingerprints::of("pay", &content, &FingerprintRule::new(), &[]),
             attempt: AttemptId::mint(),
             lease_until: Timestamp::from_secs(1_030),
+            retention: RETAIN,
+            may_begin: true,
         }
     }
 

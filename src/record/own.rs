@@ -5,10 +5,24 @@
 //! [`doubt`](Record::doubt), [`extend`](Record::extend)) is fenced by the attempt: a worker that lost its record to
 //! another execution, or to reconciliation, can change nothing.
 
-use std::time::Duration;
-
-use super::{AttemptId, Bid, KeptAnswer, Record, Revision, State, UnknownCause, Verdict};
+use super::{AttemptId, Bid, KeptAnswer, Record, Revision, SettledBy, State, UnknownCause, Verdict};
 use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
+
+/// Who says how an execution ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Worker {
+    /// Its execution.
+    pub attempt: AttemptId,
+    /// When the key was first seen, in the record that the worker had: a key that has expired since is another one.
+    pub created_at: Timestamp,
+}
+
+impl Worker {
+    /// The worker of the execution that owns this record.
+    pub(crate) const fn of(record: &Record) -> Self {
+        Self { attempt: record.attempt, created_at: record.created_at }
+    }
+}
 
 /// Why a worker may not change a record any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +48,8 @@ impl Record {
             attempts: 1,
             fingerprint: bid.fingerprints.current(),
             created_at: now,
+            began_at: now,
+            retention: Some(bid.retention),
             state: State::InProgress { lease_until: bid.lease_until },
         }
     }
@@ -45,17 +61,22 @@ impl Record {
     }
 
     /// One more execution of the same operation. Which records allow it is for [`decide`](super::decide) to say.
-    pub(crate) fn again(&self, attempt: AttemptId, revision: Revision, lease_until: Timestamp) -> Self {
+    pub(crate) fn again(&self, bid: &Bid, revision: Revision, now: Timestamp) -> Self {
         Self {
             revision,
-            attempt,
+            attempt: bid.attempt,
             attempts: self.attempts.saturating_add(1),
-            state: State::InProgress { lease_until },
+            began_at: now,
+            retention: Some(bid.retention),
+            state: State::InProgress { lease_until: bid.lease_until },
             ..self.clone()
         }
     }
 
     /// Longer ownership while the handler runs: a heartbeat.
+    ///
+    /// Also from `unknown`, if somebody has given this execution up, whose clock was ahead, and nobody has settled it since:
+    /// unknown → in progress.
     pub(crate) fn extend(
         &self,
         attempt: AttemptId,
@@ -69,24 +90,31 @@ impl Record {
                 let lease_until = lease_until.max(*before);
                 Ok(Self { revision, state: State::InProgress { lease_until }, ..self.clone() })
             }
+            State::Unknown { cause: UnknownCause::LeaseOver, .. } => {
+                Ok(Self { revision, state: State::InProgress { lease_until }, ..self.clone() })
+            }
             other => Err(FencedError::NotInProgress(other.name())),
         }
     }
 
     /// The effect and its answer are known: in progress → completed.
     ///
-    /// Also from `unknown`, where this very execution was given up for dead and was only late: what it says is
-    /// the truth that reconciliation would look for.
+    /// Also from `unknown`, if this very execution was given up for dead and was only late; and from every release, because
+    /// the next retry would do it again: the one that says so did it. What another execution released it had not done
+    /// itself, and that says nothing of this one.
     pub(crate) fn complete(
         &self,
-        attempt: AttemptId,
+        worker: Worker,
         revision: Revision,
         answer: KeptAnswer,
         now: Timestamp,
-        retain: Duration,
     ) -> Result<Self, FencedError> {
-        self.open_for(attempt)?;
-        Ok(self.settled(Verdict::Executed(answer), revision, now, retain))
+        let released = matches!(self.state, State::FailedRetryable { .. });
+        if !(released && self.created_at == worker.created_at) {
+            self.open_for(worker.attempt)?;
+        }
+        let verdict = Verdict::Executed(answer);
+        Ok(Self { attempt: worker.attempt, ..self.settled(verdict, SettledBy::Worker, revision, now) })
     }
 
     /// Certainly not executed: in progress (or unknown, as with [`complete`](Self::complete)) → failed, retryable.
@@ -95,14 +123,14 @@ impl Record {
         attempt: AttemptId,
         revision: Revision,
         now: Timestamp,
-        retain: Duration,
     ) -> Result<Self, FencedError> {
         self.open_for(attempt)?;
-        Ok(self.settled(Verdict::NotExecuted, revision, now, retain))
+        Ok(self.settled(Verdict::NotExecuted, SettledBy::Worker, revision, now))
     }
 
-    /// Perhaps executed: in progress → unknown. Where somebody has given this execution up
-    /// meanwhile, the cause that it knows takes the place of the guess.
+    /// Perhaps executed: in progress → unknown. If somebody has given this execution up meanwhile, the cause that it knows
+    /// takes the place of the guess, and the doubt begins anew: what it sent last can still be on its way. If somebody has
+    /// assumed that it did nothing: failed, retryable → unknown.
     pub(crate) fn doubt(
         &self,
         attempt: AttemptId,
@@ -112,10 +140,12 @@ impl Record {
     ) -> Result<Self, FencedError> {
         self.owned_by(attempt)?;
         match &self.state {
-            State::InProgress { .. } => Ok(self.unknown(revision, cause, now)),
-            State::Unknown { since, reconcile_at, asked, .. } => {
-                let (since, reconcile_at, asked) = (*since, *reconcile_at, *asked);
-                let state = State::Unknown { cause, since, reconcile_at, asked };
+            State::InProgress { .. } | State::FailedRetryable { by: SettledBy::Assumption, .. } => {
+                Ok(self.unknown(revision, cause, now))
+            }
+            State::Unknown { reconcile_at, asked, .. } => {
+                let (reconcile_at, asked) = (*reconcile_at, *asked);
+                let state = State::Unknown { cause, since: now, reconcile_at, asked };
                 Ok(Self { revision, state, ..self.clone() })
             }
             other => Err(FencedError::NotInProgress(other.name())),
@@ -152,58 +182,191 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::tests::{answer, bid};
+    use crate::record::tests::{RETAIN, answer, bid};
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
-    const RETAIN: Duration = Duration::from_secs(60);
+    const LATER: Timestamp = Timestamp::from_secs(2_000);
 
     fn reserved() -> Record {
         Record::reserve(&bid("k"), Revision::mint(), NOW)
+    }
+
+    fn fresh() -> Revision {
+        Revision::mint()
+    }
+
+    /// The same operation, run by another execution.
+    fn again(record: &Record) -> Record {
+        record.again(&bid("k"), fresh(), LATER)
+    }
+
+    fn released(by: SettledBy) -> Record {
+        let unknown = reserved().unknown(fresh(), UnknownCause::LeaseOver, NOW);
+        unknown.settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap()
+    }
+
+    const EACH: [SettledBy; 4] =
+        [SettledBy::Worker, SettledBy::Provider, SettledBy::Person, SettledBy::Assumption];
+
+    #[test]
+    fn a_reservation_says_who_owns_what_since_when_until_when_and_for_how_long_it_is_kept() {
+        let (bid, revision) = (bid("k"), fresh());
+        let expected = Record {
+            key: bid.key.clone(),
+            revision,
+            attempt: bid.attempt,
+            attempts: 1,
+            fingerprint: bid.fingerprints.current(),
+            created_at: NOW,
+            began_at: NOW,
+            retention: Some(bid.retention),
+            state: State::InProgress { lease_until: bid.lease_until },
+        };
+        assert_eq!(Record::reserve(&bid, revision, NOW), expected);
+        let pending = Record { attempts: 0, state: State::Pending, ..expected };
+        assert_eq!(Record::accept(&bid, revision, NOW), pending);
+    }
+
+    // R10
+    #[test]
+    fn one_more_execution_keeps_what_the_key_is_and_replaces_whose_it_is() {
+        let (first, revision) = (released(SettledBy::Worker), fresh());
+        let next = Bid { retention: RETAIN * 2, lease_until: LATER.plus(RETAIN), ..bid("k") };
+        let expected = Record {
+            revision,
+            attempt: next.attempt,
+            attempts: 2,
+            began_at: LATER,
+            retention: Some(RETAIN * 2),
+            state: State::InProgress { lease_until: LATER.plus(RETAIN) },
+            ..first.clone()
+        };
+        assert_eq!(first.again(&next, revision, LATER), expected);
     }
 
     // R12, T6
     #[test]
     fn a_worker_that_lost_its_record_to_another_execution_can_change_nothing() {
         let record = reserved();
-        let (mine, fresh) = (record.attempt, Revision::mint());
-        let theirs = record.again(AttemptId::mint(), Revision::mint(), NOW);
-        assert_eq!(theirs.complete(mine, fresh, answer(), NOW, RETAIN), Err(FencedError::OwnedByAnother));
-        assert_eq!(theirs.release(mine, fresh, NOW, RETAIN), Err(FencedError::OwnedByAnother));
-        assert_eq!(theirs.doubt(mine, fresh, UnknownCause::Panicked, NOW), Err(FencedError::OwnedByAnother));
-        assert_eq!(theirs.extend(mine, fresh, NOW), Err(FencedError::OwnedByAnother));
+        let (mine, worker) = (record.attempt, Worker::of(&record));
+        let theirs = again(&record);
+        let unknown = theirs.unknown(fresh(), UnknownCause::Panicked, NOW);
+        let completed = theirs.complete(Worker::of(&theirs), fresh(), answer(), NOW).unwrap();
+        for theirs in [theirs, unknown, completed] {
+            assert_eq!(theirs.complete(worker, fresh(), answer(), NOW), Err(FencedError::OwnedByAnother));
+            assert_eq!(theirs.release(mine, fresh(), NOW), Err(FencedError::OwnedByAnother));
+            assert_eq!(
+                theirs.doubt(mine, fresh(), UnknownCause::Panicked, NOW),
+                Err(FencedError::OwnedByAnother)
+            );
+            assert_eq!(theirs.extend(mine, fresh(), NOW), Err(FencedError::OwnedByAnother));
+        }
     }
 
     // T5
     #[test]
     fn a_late_completion_ends_an_unknown_of_the_same_attempt_and_of_no_other() {
-        let unknown = reserved().unknown(Revision::mint(), UnknownCause::LeaseOver, NOW);
-        let completed = unknown.complete(unknown.attempt, Revision::mint(), answer(), NOW, RETAIN).unwrap();
-        assert_eq!(completed.state.name(), "completed");
-        let other = unknown.complete(AttemptId::mint(), Revision::mint(), answer(), NOW, RETAIN);
-        assert_eq!(other, Err(FencedError::OwnedByAnother));
+        let unknown = reserved().unknown(fresh(), UnknownCause::LeaseOver, NOW);
+        let completed = unknown.complete(Worker::of(&unknown), fresh(), answer(), NOW).unwrap();
+        assert!(matches!(completed.state, State::Completed { by: SettledBy::Worker, .. }));
+        let other = Worker { attempt: AttemptId::mint(), ..Worker::of(&unknown) };
+        assert_eq!(unknown.complete(other, fresh(), answer(), NOW), Err(FencedError::OwnedByAnother));
     }
 
-    // T5, T32
+    // T5: whoever released it, the next retry would do again what this worker did.
     #[test]
-    fn what_is_settled_is_changed_by_no_worker() {
-        let record = reserved();
-        let released = record.release(record.attempt, Revision::mint(), NOW, RETAIN).unwrap();
-        let late = released.complete(record.attempt, Revision::mint(), answer(), NOW, RETAIN);
-        assert_eq!(late, Err(FencedError::Settled("failed_retryable")));
+    fn a_completion_takes_every_release_and_no_completion() {
+        for by in EACH {
+            let (released, revision) = (released(by), fresh());
+            let completed = released.complete(Worker::of(&released), revision, answer(), LATER).unwrap();
+            assert_eq!((completed.state.name(), completed.revision), ("completed", revision), "{by:?}");
+            let again = completed.complete(Worker::of(&released), fresh(), answer(), LATER);
+            assert_eq!(again, Err(FencedError::Settled("completed")));
+        }
     }
 
-    // R17, T13, T22
+    // T5: what another execution did not do says nothing of what this one did.
     #[test]
-    fn only_settled_records_expire_and_they_count_from_their_settling() {
+    fn a_completion_takes_the_release_of_another_attempt_and_not_that_of_another_life_of_the_key() {
         let record = reserved();
+        let other = again(&released(SettledBy::Assumption));
+        let other = other.release(other.attempt, fresh(), LATER).unwrap();
+        let completed = other.complete(Worker::of(&record), fresh(), answer(), LATER).unwrap();
+        assert_eq!((completed.state.name(), completed.attempt), ("completed", record.attempt));
+        // The key has expired since, and is another one.
+        let anew = Record::reserve(&bid("k"), fresh(), LATER);
+        let anew = anew.release(anew.attempt, fresh(), LATER).unwrap();
+        let late = anew.complete(Worker::of(&record), fresh(), answer(), LATER);
+        assert_eq!(late, Err(FencedError::OwnedByAnother));
+    }
+
+    // T5
+    #[test]
+    fn a_doubt_takes_an_assumption_and_nothing_that_somebody_knew() {
+        for by in EACH {
+            let (released, revision) = (released(by), fresh());
+            let doubted = released.doubt(released.attempt, revision, UnknownCause::Panicked, LATER);
+            let expected = match by {
+                SettledBy::Assumption => Ok(released.unknown(revision, UnknownCause::Panicked, LATER)),
+                _ => Err(FencedError::NotInProgress("failed_retryable")),
+            };
+            assert_eq!(doubted, expected, "{by:?}");
+        }
+        let completed = reserved().complete(Worker::of(&released(SettledBy::Worker)), fresh(), answer(), NOW);
+        assert!(completed.is_err());
+        let record = reserved();
+        let completed = record.complete(Worker::of(&record), fresh(), answer(), NOW).unwrap();
+        let doubted = completed.doubt(record.attempt, fresh(), UnknownCause::Panicked, LATER);
+        assert_eq!(doubted, Err(FencedError::NotInProgress("completed")));
+    }
+
+    // T41
+    #[test]
+    fn a_doubt_begins_anew_with_each_sign_of_life() {
+        let record = reserved();
+        let given_up = record.unknown(fresh(), UnknownCause::LeaseOver, NOW);
+        let asked = given_up.ask_again(fresh(), 3, LATER).unwrap();
+        let revision = fresh();
+        let doubted = asked.doubt(record.attempt, revision, UnknownCause::HandlerFailed, LATER).unwrap();
+        let cause = UnknownCause::HandlerFailed;
+        let state = State::Unknown { cause, since: LATER, reconcile_at: LATER, asked: 3 };
+        assert_eq!(doubted, Record { revision, state, ..asked });
+    }
+
+    #[test]
+    fn a_release_ends_what_is_open_and_nothing_that_is_settled() {
+        let record = reserved();
+        let unknown = record.unknown(fresh(), UnknownCause::LeaseOver, NOW);
+        for open in [&record, &unknown] {
+            let revision = fresh();
+            let released = open.release(record.attempt, revision, LATER).unwrap();
+            let state = State::FailedRetryable {
+                failed_at: LATER,
+                by: SettledBy::Worker,
+                expires_at: LATER.plus(RETAIN),
+            };
+            assert_eq!(released, Record { revision, state, ..(*open).clone() });
+        }
+        let late = released(SettledBy::Assumption);
+        let again = late.release(late.attempt, fresh(), LATER);
+        assert_eq!(again, Err(FencedError::Settled("failed_retryable")));
+        let pending = Record::accept(&bid("k"), fresh(), NOW);
+        let early = pending.release(pending.attempt, fresh(), NOW);
+        assert_eq!(early, Err(FencedError::NotInProgress("pending")));
+    }
+
+    // R17, T13, T22, T42
+    #[test]
+    fn only_settled_records_expire_and_they_count_from_their_settling_by_their_own_retention() {
+        let record = Record { retention: Some(RETAIN * 7), ..reserved() };
         let late = NOW.plus(RETAIN * 10);
         assert_eq!(record.state.expires_at(), None);
-        assert_eq!(record.unknown(Revision::mint(), UnknownCause::Panicked, NOW).state.expires_at(), None);
-        assert_eq!(Record::accept(&bid("k"), Revision::mint(), NOW).state.expires_at(), None);
-        let completed = record.complete(record.attempt, Revision::mint(), answer(), late, RETAIN).unwrap();
-        assert_eq!(completed.state.expires_at(), Some(late.plus(RETAIN)));
+        assert_eq!(record.unknown(fresh(), UnknownCause::Panicked, NOW).state.expires_at(), None);
+        assert_eq!(Record::accept(&bid("k"), fresh(), NOW).state.expires_at(), None);
+        let completed = record.complete(Worker::of(&record), fresh(), answer(), late).unwrap();
+        assert_eq!(completed.state.expires_at(), Some(late.plus(RETAIN * 7)));
         assert!(!record.expired(Timestamp::from_secs(u64::MAX)), "a lease is no expiry");
-        let told = late.plus(RETAIN);
+        let told = late.plus(RETAIN * 7);
         assert!(
             !completed.expired(told)
                 && !completed.expired(Timestamp::from_millis(told.plus(CLOCK_SKEW).as_millis() - 1))
@@ -214,9 +377,28 @@ mod tests {
     // R18
     #[test]
     fn a_heartbeat_never_shortens_a_lease() {
-        let record = reserved();
-        let extended = record.extend(record.attempt, Revision::mint(), NOW.plus(RETAIN * 9)).unwrap();
-        let again = extended.extend(record.attempt, Revision::mint(), NOW).unwrap();
+        let (record, revision) = (reserved(), fresh());
+        let until = NOW.plus(RETAIN * 9);
+        let extended = record.extend(record.attempt, revision, until).unwrap();
+        let state = State::InProgress { lease_until: until };
+        assert_eq!(extended, Record { revision, state, ..record.clone() });
+        let again = extended.extend(record.attempt, fresh(), NOW).unwrap();
         assert_eq!(again.state, extended.state);
+    }
+
+    // T41
+    #[test]
+    fn a_heartbeat_claims_back_what_was_given_up_and_nothing_that_is_settled_or_was_said() {
+        let (record, revision, until) = (reserved(), fresh(), NOW.plus(RETAIN));
+        let given_up = record.unknown(fresh(), UnknownCause::LeaseOver, NOW);
+        let given_up = given_up.ask_again(fresh(), 3, LATER).unwrap();
+        let state = State::InProgress { lease_until: until };
+        let claimed = given_up.extend(record.attempt, revision, until).unwrap();
+        assert_eq!(claimed, Record { revision, state, ..given_up });
+        let said = record.unknown(fresh(), UnknownCause::Panicked, NOW);
+        for (over, name) in [(said, "unknown"), (released(SettledBy::Assumption), "failed_retryable")] {
+            let beat = over.extend(over.attempt, fresh(), until);
+            assert_eq!(beat, Err(FencedError::NotInProgress(name)));
+        }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{KeptAnswer, KeptBody, Record, Revision, State, UnknownCause};
+use super::{KeptAnswer, KeptBody, Record, Revision, SettledBy, State, UnknownCause};
 use crate::time::Timestamp;
 
 /// What somebody has found out who knows: the provider, or a person.
@@ -40,16 +40,11 @@ impl Record {
 
     /// Ends accepted work that no worker has taken within `bound`: pending → completed, with an answer that says so.
     /// `None` if there is none.
-    pub(crate) fn abandon(
-        &self,
-        revision: Revision,
-        now: Timestamp,
-        bound: Duration,
-        retain: Duration,
-    ) -> Option<Self> {
+    pub(crate) fn abandon(&self, revision: Revision, now: Timestamp, bound: Duration) -> Option<Self> {
         match &self.state {
             State::Pending if self.created_at.plus(bound) <= now => {
-                Some(self.settled(Verdict::Executed(KeptAnswer::abandoned()), revision, now, retain))
+                let verdict = Verdict::Executed(KeptAnswer::abandoned());
+                Some(self.settled(verdict, SettledBy::Assumption, revision, now))
             }
             _ => None,
         }
@@ -62,9 +57,9 @@ impl Record {
     pub(crate) fn settle(
         &self,
         verdict: Verdict,
+        by: SettledBy,
         revision: Revision,
         now: Timestamp,
-        retain: Duration,
     ) -> Result<Self, SettleError> {
         match (&self.state, &verdict) {
             (State::Unknown { .. }, _) | (State::FailedRetryable { .. }, Verdict::Executed(_)) => {}
@@ -75,7 +70,7 @@ impl Record {
                 return Err(SettleError::Settled(self.state.name()));
             }
         }
-        Ok(self.settled(verdict, revision, now, retain))
+        Ok(self.settled(verdict, by, revision, now))
     }
 
     /// Puts the next question about an unknown outcome off until `at`; `asked` is how many questions there were. The end
@@ -94,11 +89,11 @@ impl Record {
     /// nothing runs again. `None` where the record is not completed.
     pub(crate) fn forget_answer(&self, revision: Revision) -> Option<Self> {
         match &self.state {
-            State::Completed { answer, completed_at, expires_at } => {
+            State::Completed { answer, completed_at, by, expires_at } => {
                 let body = KeptBody::Omitted { length: answer.body.length() };
                 let answer = KeptAnswer { head: answer.head.without_headers(), body };
-                let (completed_at, expires_at) = (*completed_at, *expires_at);
-                let state = State::Completed { answer, completed_at, expires_at };
+                let (completed_at, by, expires_at) = (*completed_at, *by, *expires_at);
+                let state = State::Completed { answer, completed_at, by, expires_at };
                 Some(Self { revision, state, ..self.clone() })
             }
             _ => None,
@@ -109,22 +104,18 @@ impl Record {
     pub(crate) fn settled(
         &self,
         verdict: Verdict,
+        by: SettledBy,
         revision: Revision,
         now: Timestamp,
-        retain: Duration,
     ) -> Self {
-        let expires_at = expiry(now, retain);
+        // In whole seconds, because that is what the store's time to live keeps: a record is the same before and after.
+        let expires_at = now.plus(self.retained_for()).rounded_up_to_second();
         let state = match verdict {
-            Verdict::Executed(answer) => State::Completed { answer, completed_at: now, expires_at },
-            Verdict::NotExecuted => State::FailedRetryable { failed_at: now, expires_at },
+            Verdict::Executed(answer) => State::Completed { answer, completed_at: now, by, expires_at },
+            Verdict::NotExecuted => State::FailedRetryable { failed_at: now, by, expires_at },
         };
         Self { revision, state, ..self.clone() }
     }
-}
-
-/// In whole seconds, because that is what the store's time to live keeps: a record is the same before and after.
-fn expiry(now: Timestamp, retain: Duration) -> Timestamp {
-    now.plus(retain).rounded_up_to_second()
 }
 
 #[cfg(test)]
@@ -132,14 +123,19 @@ mod tests {
     use super::*;
     use crate::record::{
         Head,
-        tests::{answer, bid},
+        tests::{RETAIN, answer, bid},
     };
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
-    const RETAIN: Duration = Duration::from_secs(60);
+    const EACH: [SettledBy; 4] =
+        [SettledBy::Worker, SettledBy::Provider, SettledBy::Person, SettledBy::Assumption];
+
+    fn fresh() -> Revision {
+        Revision::mint()
+    }
 
     fn reserved() -> Record {
-        Record::reserve(&bid("k"), Revision::mint(), NOW)
+        Record::reserve(&bid("k"), fresh(), NOW)
     }
 
     fn lease_over() -> Timestamp {
@@ -147,84 +143,114 @@ mod tests {
     }
 
     fn unknown() -> Record {
-        reserved().expire(Revision::mint(), lease_over()).unwrap()
+        reserved().expire(fresh(), lease_over()).unwrap()
+    }
+
+    fn settle(record: &Record, verdict: Verdict) -> Result<Record, SettleError> {
+        record.settle(verdict, SettledBy::Provider, fresh(), NOW)
     }
 
     // R19
     #[test]
     fn a_worker_is_given_up_when_its_lease_is_over_and_not_before() {
+        let (record, revision) = (reserved(), fresh());
         let just_before = Timestamp::from_millis(lease_over().as_millis() - 1);
-        assert_eq!(reserved().expire(Revision::mint(), just_before), None);
-        let given_up = reserved().expire(Revision::mint(), lease_over()).unwrap();
-        assert!(matches!(given_up.state, State::Unknown { cause: UnknownCause::LeaseOver, asked: 0, .. }));
-        assert_eq!(given_up.expire(Revision::mint(), Timestamp::MAX), None);
+        assert_eq!(record.expire(fresh(), just_before), None);
+        let given_up = record.expire(revision, lease_over()).unwrap();
+        let (cause, since) = (UnknownCause::LeaseOver, lease_over());
+        let state = State::Unknown { cause, since, reconcile_at: since, asked: 0 };
+        assert_eq!(given_up, Record { revision, state, ..record });
+        assert_eq!(given_up.expire(fresh(), Timestamp::MAX), None);
     }
 
     // R20
     #[test]
     fn accepted_work_is_abandoned_after_its_bound_and_not_before() {
-        let pending = Record::accept(&bid("k"), Revision::mint(), NOW);
-        let abandon = |at| pending.abandon(Revision::mint(), at, RETAIN, RETAIN);
+        let (pending, revision) = (Record::accept(&bid("k"), fresh(), NOW), fresh());
+        let abandon = |at| pending.abandon(revision, at, RETAIN);
         assert_eq!(abandon(Timestamp::from_millis(NOW.plus(RETAIN).as_millis() - 1)), None);
         let abandoned = abandon(NOW.plus(RETAIN)).unwrap();
-        assert_eq!(abandoned.state.expires_at(), Some(NOW.plus(RETAIN * 2)));
-        assert!(
-            matches!(&abandoned.state, State::Completed { answer, .. } if answer.head == Head::Abandoned)
-        );
-        assert_eq!(reserved().abandon(Revision::mint(), Timestamp::MAX, RETAIN, RETAIN), None);
+        let state = State::Completed {
+            answer: KeptAnswer::abandoned(),
+            completed_at: NOW.plus(RETAIN),
+            by: SettledBy::Assumption,
+            expires_at: NOW.plus(RETAIN * 2),
+        };
+        assert_eq!(abandoned, Record { revision, state, ..pending });
+        assert_eq!(reserved().abandon(fresh(), Timestamp::MAX, RETAIN), None);
+    }
+
+    // R28, T42
+    #[test]
+    fn what_is_unknown_is_settled_either_way_by_whoever_said_so_for_as_long_as_its_record_says() {
+        let unknown = Record { retention: Some(RETAIN * 7), ..unknown() };
+        let expires_at = NOW.plus(RETAIN * 7);
+        for by in EACH {
+            let revision = fresh();
+            let completed = unknown.settle(Verdict::Executed(answer()), by, revision, NOW).unwrap();
+            let state = State::Completed { answer: answer(), completed_at: NOW, by, expires_at };
+            assert_eq!(completed, Record { revision, state, ..unknown.clone() });
+            let released = unknown.settle(Verdict::NotExecuted, by, revision, NOW).unwrap();
+            let state = State::FailedRetryable { failed_at: NOW, by, expires_at };
+            assert_eq!(released, Record { revision, state, ..unknown.clone() });
+        }
     }
 
     // R28
     #[test]
-    fn what_is_unknown_is_settled_either_way_and_what_is_settled_stays() {
-        let (fresh, executed) = (Revision::mint(), Verdict::Executed(answer()));
-        let completed = unknown().settle(executed.clone(), fresh, NOW, RETAIN).unwrap();
-        let released = unknown().settle(Verdict::NotExecuted, fresh, NOW, RETAIN).unwrap();
-        assert_eq!((completed.state.name(), released.state.name()), ("completed", "failed_retryable"));
-        for verdict in [executed, Verdict::NotExecuted] {
-            let again = completed.settle(verdict, fresh, NOW, RETAIN);
-            assert_eq!(again, Err(SettleError::Settled("completed")));
+    fn what_is_settled_stays() {
+        let completed = settle(&unknown(), Verdict::Executed(answer())).unwrap();
+        for verdict in [Verdict::Executed(answer()), Verdict::NotExecuted] {
+            assert_eq!(settle(&completed, verdict), Err(SettleError::Settled("completed")));
         }
-        let again = released.settle(Verdict::NotExecuted, fresh, NOW, RETAIN);
-        assert_eq!(again, Err(SettleError::Settled("failed_retryable")));
+        let released = settle(&unknown(), Verdict::NotExecuted).unwrap();
+        assert_eq!(settle(&released, Verdict::NotExecuted), Err(SettleError::Settled("failed_retryable")));
     }
 
-    // R29
+    // R29, T5
     #[test]
-    fn proof_of_the_effect_is_stronger_than_a_release() {
-        let released = unknown().settle(Verdict::NotExecuted, Revision::mint(), NOW, RETAIN).unwrap();
-        let completed = released.settle(Verdict::Executed(answer()), Revision::mint(), NOW, RETAIN);
-        assert_eq!(completed.unwrap().state.name(), "completed");
+    fn proof_of_the_effect_is_stronger_than_every_release() {
+        for by in EACH {
+            let released = unknown().settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap();
+            let completed = settle(&released, Verdict::Executed(answer()));
+            assert_eq!(completed.unwrap().state.name(), "completed", "{by:?}");
+        }
     }
 
     // T7
     #[test]
     fn a_live_worker_is_not_settled_over_and_a_dead_one_is() {
-        let settle = |at| reserved().settle(Verdict::NotExecuted, Revision::mint(), at, RETAIN);
-        assert_eq!(settle(NOW), Err(SettleError::InFlight));
-        assert!(settle(lease_over()).is_ok());
-        let pending = Record::accept(&bid("k"), Revision::mint(), NOW);
-        let settled = pending.settle(Verdict::NotExecuted, Revision::mint(), NOW, RETAIN);
-        assert_eq!(settled, Err(SettleError::NotBegun));
+        let at = |now| reserved().settle(Verdict::NotExecuted, SettledBy::Person, fresh(), now);
+        assert_eq!(at(NOW), Err(SettleError::InFlight));
+        assert_eq!(at(Timestamp::from_millis(lease_over().as_millis() - 1)), Err(SettleError::InFlight));
+        assert!(at(lease_over()).is_ok());
+        let pending = Record::accept(&bid("k"), fresh(), NOW);
+        assert_eq!(settle(&pending, Verdict::NotExecuted), Err(SettleError::NotBegun));
     }
 
     #[test]
     fn a_question_put_off_changes_nothing_but_when_to_ask() {
-        let later = unknown().ask_again(Revision::mint(), 3, NOW.plus(RETAIN)).unwrap();
-        let State::Unknown { cause, since, reconcile_at, asked } = later.state else { panic!("{later:?}") };
-        assert_eq!((cause, since), (UnknownCause::LeaseOver, lease_over()));
-        assert_eq!((reconcile_at, asked), (NOW.plus(RETAIN), 3));
-        assert_eq!(reserved().ask_again(Revision::mint(), 1, NOW), None);
+        let (before, revision) = (unknown(), fresh());
+        let later = before.ask_again(revision, 3, NOW.plus(RETAIN)).unwrap();
+        let (cause, since, reconcile_at) = (UnknownCause::LeaseOver, lease_over(), NOW.plus(RETAIN));
+        let state = State::Unknown { cause, since, reconcile_at, asked: 3 };
+        assert_eq!(later, Record { revision, state, ..before });
+        assert_eq!(reserved().ask_again(fresh(), 1, NOW), None);
     }
 
     // R31
     #[test]
     fn a_forgotten_answer_leaves_the_operation_completed() {
-        let completed = unknown().settle(Verdict::Executed(answer()), Revision::mint(), NOW, RETAIN).unwrap();
-        let forgotten = completed.forget_answer(Revision::mint()).unwrap();
-        let State::Completed { answer, expires_at, .. } = &forgotten.state else { panic!("{forgotten:?}") };
-        assert_eq!(answer.head, Head::Http { status: 201, headers: Vec::new() });
-        assert_eq!((&answer.body, *expires_at), (&KeptBody::Omitted { length: 2 }, NOW.plus(RETAIN)));
-        assert_eq!(unknown().forget_answer(Revision::mint()), None);
+        let (completed, revision) = (settle(&unknown(), Verdict::Executed(answer())).unwrap(), fresh());
+        let forgotten = completed.forget_answer(revision).unwrap();
+        let head = Head::Http { status: 201, headers: Vec::new() };
+        let state = State::Completed {
+            answer: KeptAnswer { head, body: KeptBody::Omitted { length: 2 } },
+            completed_at: NOW,
+            by: SettledBy::Provider,
+            expires_at: NOW.plus(RETAIN),
+        };
+        assert_eq!(forgotten, Record { revision, state, ..completed });
+        assert_eq!(unknown().forget_answer(fresh()), None);
     }
 }

@@ -20,6 +20,8 @@ pub enum State {
         answer: KeptAnswer,
         /// When.
         completed_at: Timestamp,
+        /// By whose word.
+        by: SettledBy,
         /// From when on the record counts as absent.
         expires_at: Timestamp,
     },
@@ -27,6 +29,8 @@ pub enum State {
     FailedRetryable {
         /// When.
         failed_at: Timestamp,
+        /// By whose word.
+        by: SettledBy,
         /// From when on the record counts as absent.
         expires_at: Timestamp,
     },
@@ -34,7 +38,7 @@ pub enum State {
     Unknown {
         /// Why it is not known.
         cause: UnknownCause,
-        /// Since when.
+        /// Since when: since its worker's last sign of life.
         since: Timestamp,
         /// When to ask next; the end of time if nobody asks any more, and an operator has to.
         reconcile_at: Timestamp,
@@ -77,6 +81,40 @@ impl State {
     }
 }
 
+/// By what a record was settled. Who knows more wins: evidence of the effect takes every release, and a worker's doubt
+/// takes an assumption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SettledBy {
+    /// The worker said so.
+    Worker,
+    /// The provider said so, when it was asked or by itself.
+    Provider,
+    /// A person said so.
+    Person,
+    /// Nobody said so: the effect was not to be found in time, or nobody began.
+    Assumption,
+}
+
+impl SettledBy {
+    /// The name in items and audit lines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Worker => "worker",
+            Self::Provider => "provider",
+            Self::Person => "person",
+            Self::Assumption => "assumption",
+        }
+    }
+
+    /// Reads a [`name`](Self::name).
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Worker, Self::Provider, Self::Person, Self::Assumption]
+            .into_iter()
+            .find(|by| by.name() == name)
+    }
+}
+
 /// Why it is not known whether the effect happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -92,6 +130,9 @@ pub enum UnknownCause {
 }
 
 impl UnknownCause {
+    pub(super) const EACH: [Self; 4] =
+        [Self::LeaseOver, Self::HandlerFailed, Self::Panicked, Self::ResponseLost];
+
     /// The cause's name in items and logs.
     pub const fn name(self) -> &'static str {
         match self {
@@ -104,8 +145,6 @@ impl UnknownCause {
 
     /// Reads a [`name`](Self::name).
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::LeaseOver, Self::HandlerFailed, Self::Panicked, Self::ResponseLost]
-            .into_iter()
-            .find(|cause| cause.name() == name)
+        Self::EACH.into_iter().find(|cause| cause.name() == name)
     }
 }

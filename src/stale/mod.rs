@@ -26,7 +26,7 @@ use crate::{
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry,
     time::{Instant, Timestamp},
-    time_budget::{DEFAULT_PENDING_BOUND, DEFAULT_RETENTION, WRITE_PAUSES},
+    time_budget::{DEFAULT_PENDING_BOUND, WRITE_PAUSES},
     world::{SystemWorld, World},
 };
 pub(crate) use message::Check;
@@ -208,5 +208,5 @@ pub(crate) fn give_up(
     now: Timestamp,
     pending_bound: Duration,
 ) -> Option<Record> {
-    record.expire(revision, now).or_else(|| record.abandon(revision, now, pending_bound, DEFAULT_RETENTION))
+    record.expire(revision, now).or_else(|| record.abandon(revision, now, pending_bound))
 }

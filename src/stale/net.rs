@@ -1,6 +1,6 @@
 //! Nets insertions against completions: what a batch of stream records leaves open.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::value::RawValue;
 
@@ -57,14 +57,15 @@ pub(super) struct Poison {
 
 /// Nets the records of a batch.
 ///
-/// By the mark of the execution, and whatever their order: an execution that the batch shows both in progress and past it
-/// is no concern of ours, however often and in which order its records come. What is open here and ended in another batch
-/// costs one look at the record.
+/// By the mark of the execution and by the sequence numbers, and whatever the order of the batch: an execution that the
+/// batch shows past it, and not in progress after that, is no concern of ours, however often its records come. One that is
+/// in progress again, because a heartbeat has claimed it back, is open: an end cancels only what came before it (T41). What
+/// is open here and ended in another batch costs one look at the record.
 pub(super) fn net(records: &[Box<RawValue>]) -> Netted {
     let mut netted = Netted::default();
     // In an order of their own, so that the same batch says the same in the same order.
     let mut began: BTreeMap<(String, Vec<u8>), Open> = BTreeMap::new();
-    let mut ended: BTreeSet<(String, Vec<u8>)> = BTreeSet::new();
+    let mut ended: HashMap<(String, Vec<u8>), String> = HashMap::new();
     let mut waiting: BTreeMap<String, Open> = BTreeMap::new();
     let mut taken: HashMap<String, Timestamp> = HashMap::new();
     for (index, raw) in records.iter().enumerate() {
@@ -77,13 +78,22 @@ pub(super) fn net(records: &[Box<RawValue>]) -> Netted {
             Ok(Change::Began(seen, lease_until)) => {
                 later(&mut taken, &seen.key, seen.created_at);
                 let (execution, open) = Open::new(seen, Some(lease_until));
-                let before = began.get(&execution).and_then(|before| before.lease_until);
+                let Some(before) = began.get_mut(&execution) else {
+                    began.insert(execution, open);
+                    continue;
+                };
                 // A heartbeat has moved it.
-                began.insert(execution, Open { lease_until: open.lease_until.max(before), ..open });
+                before.lease_until = open.lease_until.max(before.lease_until);
+                if order(&before.sequence_number) < order(&open.sequence_number) {
+                    before.sequence_number = open.sequence_number;
+                }
             }
-            Ok(Change::Ended(Seen { key, attempt, created_at, .. })) => {
+            Ok(Change::Ended(Seen { key, attempt, created_at, sequence_number })) => {
                 later(&mut taken, &key, created_at);
-                ended.insert((key, attempt));
+                let end = ended.entry((key, attempt)).or_default();
+                if order(end) < order(&sequence_number) {
+                    *end = sequence_number;
+                }
             }
             Err(reason) => {
                 let sequence_number = stream::sequence_number(raw.get());
@@ -91,11 +101,19 @@ pub(super) fn net(records: &[Box<RawValue>]) -> Netted {
             }
         }
     }
-    began.retain(|execution, _| !ended.contains(execution));
+    began.retain(|execution, open| {
+        ended.get(execution).is_none_or(|end| order(end) < order(&open.sequence_number))
+    });
     // Work that was taken, or that ended, since it was accepted.
     waiting.retain(|key, open| taken.get(key).is_none_or(|created_at| *created_at < open.created_at));
     netted.open = began.into_values().chain(waiting.into_values()).collect();
     netted
+}
+
+/// Sequence numbers are digits, more than any number type has: by their length, then by their digits.
+fn order(sequence_number: &str) -> (usize, &str) {
+    let digits = sequence_number.trim_start_matches('0');
+    (digits.len(), digits)
 }
 
 fn later(taken: &mut HashMap<String, Timestamp>, key: &str, at: Timestamp) {
@@ -185,6 +203,34 @@ mod tests {
             let left = open(&twice);
             assert_eq!((left.len(), &*left[0].sequence_number), (1, "3"), "{order:?}");
         }
+    }
+
+    // T41
+    #[test]
+    fn an_execution_that_was_claimed_back_is_open_again() {
+        let began = change(98, image("in_progress", "A", 0));
+        let given_up = change(99, image("unknown", "A", 0));
+        let alive = change(100, image("in_progress", "A", 0));
+        for batch in
+            [[&began, &given_up, &alive], [&alive, &given_up, &began], [&given_up, &alive, &given_up]]
+        {
+            let left = open(&batch.map(Clone::clone));
+            assert_eq!((left.len(), &*left[0].sequence_number), (1, "100"), "{batch:?}");
+        }
+        let ended = change(101, image("completed", "A", 0));
+        assert_eq!(open(&[ended, alive, given_up, began]), []);
+    }
+
+    // T41
+    #[test]
+    fn sequence_numbers_of_any_length_are_compared_as_numbers() {
+        let larger_than_any = "123456789012345678901234567890123456789012345";
+        for (less, more) in
+            [("9", "10"), ("099", "100"), ("000001", "2"), ("12", "13"), ("7", larger_than_any)]
+        {
+            assert!(order(less) < order(more), "{less} {more}");
+        }
+        assert_eq!(order("0012"), order("12"));
     }
 
     // R18

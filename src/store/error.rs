@@ -22,13 +22,24 @@ pub enum StoreErrorKind {
 #[derive(Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
+    cut_short: bool,
     source: Box<dyn Error + Send + Sync>,
 }
 
 impl StoreError {
     /// An error of this kind.
     pub fn new(kind: StoreErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { kind, source: source.into() }
+        Self { kind, cut_short: false, source: source.into() }
+    }
+
+    /// The error of a call that we did not wait for: `cut_short` if for less time than the store takes for one try.
+    pub(crate) fn no_answer_in_time(cut_short: bool) -> Self {
+        Self { cut_short, ..Self::new(StoreErrorKind::Unavailable, "no answer in time") }
+    }
+
+    /// Whether it says nothing of the store, because nobody waited long enough.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.cut_short
     }
 
     /// What kind of error it is.

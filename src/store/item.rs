@@ -8,20 +8,26 @@
 //! | `state` | all | `pending`, `in_progress`, `completed`, `failed_retryable`, `unknown` |
 //! | `revision`, `attempt`, `attempts` | all | mark of the last write, of the execution, and how many there were |
 //! | `fingerprint`, `fingerprint_rule` | all | what was asked, and the rule that says so |
-//! | `created_at` | all | milliseconds since 1970 |
+//! | `created_at`, `began_at` | all | milliseconds since 1970: when the key was first seen, and when this execution began |
+//! | `retention` | all | milliseconds that it is kept once it is settled |
 //! | `lease_until` | `in_progress` | milliseconds since 1970 |
 //! | `completed_at`, `failed_at`, `since` | as they say | milliseconds since 1970 |
+//! | `settled_by` | `completed`, `failed_retryable` | `worker`, `provider`, `person`, `assumption` |
 //! | `expires_at` | `completed`, `failed_retryable` | **seconds** since 1970: the time-to-live attribute |
 //! | `head` | `completed` | `payload` or `abandoned`, if the answer is no HTTP response |
 //! | `status`, `headers`, `body…` | `completed` | the kept answer |
 //! | `cause`, `reconcile_at`, `asked` | `unknown` | why, when to ask next, and how often that was done |
 //! | `reconcile_shard` | `unknown` | the partition of the index `reconcile` that finds it |
 //!
+//! Records that were written before there were `began_at`, `retention` and `settled_by` are read as if their execution had
+//! begun when the key was first seen, as if they did not say how long they are kept, and, released, as an assumption:
+//! each is what believes them least.
+//!
 //! New attributes may be added under the same version: an older version ignores what it does not know. What it must not
 //! ignore needs a new version, which it leaves alone. An answer that is no HTTP response has a status all the same, for
 //! versions that know no other.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteArray, ByteBuf};
@@ -31,7 +37,8 @@ use crate::{
     fingerprint::Fingerprint,
     key::RecordKey,
     record::{
-        AttemptId, BodyId, Encoding, Head, KeptAnswer, KeptBody, Place, Record, Revision, State, UnknownCause,
+        AttemptId, BodyId, Encoding, Head, KeptAnswer, KeptBody, Place, Record, Revision, SettledBy, State,
+        UnknownCause,
     },
     time::Timestamp,
 };
@@ -106,6 +113,10 @@ pub struct Item {
     fingerprint_rule: u32,
     created_at: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    began_at: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retention: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     lease_until: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     completed_at: Option<u64>,
@@ -115,6 +126,8 @@ pub struct Item {
     since: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires_at: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    settled_by: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cause: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,17 +174,23 @@ impl From<&Record> for Item {
             fingerprint: ByteArray::new(*record.fingerprint.digest()),
             fingerprint_rule: record.fingerprint.rule(),
             created_at: record.created_at.as_millis(),
+            began_at: Some(record.began_at.as_millis()),
+            retention: record.retention.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
             expires_at: record.state.expires_at().map(Timestamp::as_secs_rounded_up),
             ..Self::default()
         };
         match &record.state {
             State::Pending => {}
             State::InProgress { lease_until } => item.lease_until = Some(lease_until.as_millis()),
-            State::Completed { answer, completed_at, .. } => {
+            State::Completed { answer, completed_at, by, .. } => {
+                item.settled_by = Some(by.name().to_owned());
                 item.completed_at = Some(completed_at.as_millis());
                 item.keep(answer);
             }
-            State::FailedRetryable { failed_at, .. } => item.failed_at = Some(failed_at.as_millis()),
+            State::FailedRetryable { failed_at, by, .. } => {
+                item.settled_by = Some(by.name().to_owned());
+                item.failed_at = Some(failed_at.as_millis());
+            }
             State::Unknown { cause, since, reconcile_at, asked } => {
                 item.cause = Some(cause.name().to_owned());
                 item.since = Some(since.as_millis());
@@ -210,6 +229,8 @@ impl Item {
             attempts: item.attempts,
             fingerprint: Fingerprint::new(item.fingerprint_rule, *item.fingerprint),
             created_at: Timestamp::from_millis(item.created_at),
+            began_at: Timestamp::from_millis(item.began_at.unwrap_or(item.created_at)),
+            retention: item.retention.map(Duration::from_millis),
             state: item.state()?,
         })
     }
@@ -265,16 +286,22 @@ impl Item {
         };
         let expires_at =
             self.expires_at.map(Timestamp::from_secs).ok_or(UnreadableItemError::Attribute("expires_at"));
+        let by = |before| match self.settled_by.as_deref() {
+            None => Ok(before),
+            Some(name) => SettledBy::parse(name).ok_or(UnreadableItemError::Attribute("settled_by")),
+        };
         Ok(match self.state.as_str() {
             State::PENDING => State::Pending,
             State::IN_PROGRESS => State::InProgress { lease_until: millis(self.lease_until, "lease_until")? },
             State::COMPLETED => State::Completed {
                 completed_at: millis(self.completed_at, "completed_at")?,
+                by: by(SettledBy::Worker)?,
                 expires_at: expires_at?,
                 answer: self.answer()?,
             },
             State::FAILED_RETRYABLE => State::FailedRetryable {
                 failed_at: millis(self.failed_at, "failed_at")?,
+                by: by(SettledBy::Assumption)?,
                 expires_at: expires_at?,
             },
             State::UNKNOWN => State::Unknown {
@@ -323,20 +350,20 @@ impl Item {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use serde_dynamo::AttributeValue;
 
     use super::*;
-    use crate::record::tests::{answer, bid};
+    use crate::record::{
+        Worker,
+        tests::{answer, bid},
+    };
 
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_123);
 
     fn completed(answer: KeptAnswer) -> Record {
         let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
-        reserved
-            .complete(reserved.attempt, Revision::mint(), answer, NOW, Duration::from_millis(86_400_001))
-            .unwrap()
+        let reserved = Record { retention: Some(Duration::from_millis(86_400_001)), ..reserved };
+        reserved.complete(Worker::of(&reserved), Revision::mint(), answer, NOW).unwrap()
     }
 
     fn attributes(record: &Record) -> serde_dynamo::Item {
@@ -386,8 +413,9 @@ mod tests {
         for record in [completed(answer()), unknown, reserved] {
             let whole = attributes(&record);
             assert_eq!(from_attributes(whole.clone()).unwrap(), record);
-            // These two came later, and older records do without.
-            let needed = |name: &&String| !matches!(name.as_str(), "asked" | "reconcile_shard");
+            // These came later, and older records do without.
+            let later = ["asked", "reconcile_shard", "began_at", "retention", "settled_by"];
+            let needed = |name: &&String| !later.contains(&name.as_str());
             for name in whole.keys().filter(needed) {
                 let mut damaged = whole.clone();
                 damaged.remove(name);

@@ -53,9 +53,27 @@ pub trait World: fmt::Debug + Send + Sync + 'static {
     fn spawn(&self, task: BoxFuture<'static, ()>);
 }
 
+/// A moment to come, by both clocks. It has come once either says so: one stands still while the machine is suspended, and
+/// the other can be set back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Term {
+    pub(crate) wall: Timestamp,
+    pub(crate) running: Instant,
+}
+
 impl dyn World {
     /// The instant by the clock that nobody sets.
     pub(crate) fn instant(&self) -> Instant {
         Instant::from_beginning(self.running())
+    }
+
+    /// The moment after this span.
+    pub(crate) fn term(&self, span: Duration) -> Term {
+        Term { wall: self.now().plus(span), running: self.instant().plus(span) }
+    }
+
+    /// How long it is until that moment at most; nothing if it has come.
+    pub(crate) fn left(&self, term: Term) -> Duration {
+        term.wall.since(self.now()).min(term.running.since(self.instant()))
     }
 }

@@ -3,7 +3,7 @@
 use lambda_idempotency::{
     engine::Request,
     operator::{Correction, CorrectionError, Operator},
-    record::{Record, Revision},
+    record::{Record, Revision, SettledBy, State},
     store::{
         Companion, Store, StoreError, StoreErrorKind, WriteOutcome, conformance::samples,
         dynamodb::DynamoDbStore,
@@ -42,6 +42,8 @@ async fn unknown(guarded: &Guarded) -> Record {
 fn not_executed(guarded: &Guarded, seen: &Record, revision: Revision) -> Record {
     let mut next = samples::released(seen, guarded.now(), RETENTION);
     next.revision = revision;
+    let State::FailedRetryable { by, .. } = &mut next.state else { panic!("{next:?}") };
+    *by = SettledBy::Person;
     next
 }
 
@@ -62,7 +64,7 @@ async fn swap(
 /// The operators' entrance, which makes the next record itself.
 async fn correct(guarded: &Guarded, seen: &Record) -> Result<Record, CorrectionError> {
     let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
-    let correction = Correction::NotExecuted { retain: RETENTION };
+    let correction = Correction::NotExecuted { retain: Some(RETENTION) };
     guarded.clock.passing(operator.correct(seen, &correction, "olga@bank", "asked")).await
 }
 
@@ -147,7 +149,8 @@ async fn a_change_that_was_applied_unseen_is_recognised_even_after_the_next_one(
     let next = not_executed(&guarded, &seen, fresh());
     let (store, now) = (guarded.undisturbed_store(), guarded.now());
     assert_eq!(swap(&store, &seen, &next, now).await.unwrap(), WriteOutcome::Written);
-    let request = Request { key: seen.key.clone(), fingerprints: fingerprints(BODY), deadline: None };
+    let request =
+        Request { key: seen.key.clone(), fingerprints: fingerprints(BODY), may_begin: true, deadline: None };
     let taken_over = owned(guarded.executor().reserve(&request).await);
     assert_eq!(swap(&store, &seen, &next, now).await.unwrap(), WriteOutcome::Written);
     drop(taken_over);

@@ -7,13 +7,16 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use lambda_idempotency::{
     engine::{Ending, Executor, Replay, Request},
+    operation::Operation,
     record::{Answer, State},
 };
 
 use crate::support::{
     clock::in_time,
     faults::{Fault, Late},
-    guarded::{Guarded, body_of, completed, owned, random, record_key, replayed, request, told, written},
+    guarded::{
+        Guarded, body_of, completed, operation, owned, random, record_key, replayed, request, told, written,
+    },
     meter::size,
     on_each_store,
 };
@@ -185,7 +188,7 @@ async fn a_body_that_hangs_is_left_out_in_time_for_the_record(endpoint: &str) {
 // T16: more than any front delivers, and than a record can hold.
 async fn headers_that_no_record_can_hold_are_left_out(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    let executor = guarded.executor();
+    let executor = guarded.executor_of(operation().keep_header("x-large"));
     for (length, kept) in [(8 * 1024, 1), (60 * 1024, 1), (70 * 1024, 0), (500 * 1024, 0)] {
         let request = request();
         let ours = owned(executor.reserve(&request).await);
@@ -214,8 +217,12 @@ async fn a_body_whose_answer_was_lost_is_kept_once(endpoint: &str) {
 // R13
 async fn status_and_headers_come_back_as_they_were(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    let executor = guarded.executor();
-    let many: Vec<_> = (0..200).map(|i| (format!("x-header-{i}"), format!("{i}").repeat(20))).collect();
+    let executor = guarded.executor_of(
+        ["x-empty", "x-text", "x-header", "retry-after"]
+            .into_iter()
+            .fold(operation(), Operation::keep_header),
+    );
+    let many: Vec<_> = (0..200).map(|i| ("x-header".to_owned(), format!("{i}").repeat(20))).collect();
     for (status, headers) in [
         (204, vec![]),
         (402, vec![("link".to_owned(), "<a>".to_owned()), ("link".to_owned(), "<b>".to_owned())]),

@@ -64,7 +64,7 @@ async fn found(store: &DynamoDbStore, record: &Record) -> Value {
     });
     match &record.state {
         State::InProgress { lease_until } => found["lease_until"] = lease_until.as_millis().into(),
-        State::FailedRetryable { failed_at, expires_at } => {
+        State::FailedRetryable { failed_at, expires_at, .. } => {
             found["failed_at"] = failed_at.as_millis().into();
             found["expires_at"] = expires_at.as_millis().into();
         }
@@ -74,7 +74,7 @@ async fn found(store: &DynamoDbStore, record: &Record) -> Value {
             found["reconcile_at"] = reconcile_at.as_millis().into();
             found["asked"] = (*asked).into();
         }
-        State::Completed { answer, completed_at, expires_at } => {
+        State::Completed { answer, completed_at, expires_at, .. } => {
             found["completed_at"] = completed_at.as_millis().into();
             found["expires_at"] = expires_at.as_millis().into();
             let Head::Http { status, headers } = &answer.head else { panic!("{:?}", answer.head) };

@@ -6,13 +6,17 @@ use lambda_idempotency::{
     engine::{Executor, Ownership, Request},
     operation::{LeaseOver, Operation},
     record::{Record, State},
+    store::{Store, conformance::samples},
     time::Timestamp,
     world::ManualWorld,
 };
 
 use crate::support::{
+    clock::in_time,
     faults::{Fault, Late},
-    guarded::{GRACE, Guarded, LEASE, completed, operation, owned, replayed_text, request, told, written},
+    guarded::{
+        GRACE, Guarded, LEASE, RETENTION, completed, operation, owned, replayed_text, request, told, written,
+    },
     on_each_store,
 };
 
@@ -21,7 +25,10 @@ on_each_store!(
     a_heartbeat_whose_answer_was_lost_does_not_hinder_the_next_nor_the_completion,
     a_heartbeat_that_hangs_does_not_hinder_the_completion_and_does_not_undo_it,
     heartbeats_stop_where_another_execution_owns_the_record,
-    heartbeats_do_not_revive_what_was_given_up,
+    a_heartbeat_claims_back_what_was_given_up_by_a_clock_that_is_ahead,
+    heartbeats_do_not_revive_what_somebody_settled,
+    heartbeats_end_with_the_longest_lease,
+    an_execution_hears_that_it_has_lost_its_record,
     heartbeats_end_with_the_execution,
     a_lease_from_a_deadline_is_not_shortened_by_a_heartbeat,
 );
@@ -135,19 +142,86 @@ async fn heartbeats_stop_where_another_execution_owns_the_record(endpoint: &str)
     assert_eq!(guarded.faults.asked("PutItem"), asked);
 }
 
-// R18, T5
-async fn heartbeats_do_not_revive_what_was_given_up(endpoint: &str) {
+// R18, T41
+async fn a_heartbeat_claims_back_what_was_given_up_by_a_clock_that_is_ahead(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
     assert_eq!(told(&beating.ahead(operation()).reserve(&beating.request).await), "unknown");
+
+    beating.beat(1).await;
+    assert_eq!(beating.lease_until().await, guarded.now().plus(LEASE + GRACE));
+    assert!(!beating.ours.execution().is_lost());
+    assert_eq!(told(&guarded.another(operation()).reserve(&beating.request).await), "in flight");
+    written(beating.executor.finish(beating.ours, completed("{}")).await);
+    assert_eq!(guarded.state(&beating.request).await, "completed");
+}
+
+// R18, T5
+async fn heartbeats_do_not_revive_what_somebody_settled(endpoint: &str) {
+    let beating = Beating::on(endpoint, operation()).await;
+    let guarded = &beating.guarded;
+    let seen = guarded.record(&beating.request.key).await.expect("a record");
+    let released = samples::released(&seen, guarded.now(), RETENTION);
+    guarded.undisturbed_store().swap(seen.revision, &released, &[]).await.expect("the store answers");
     let before = guarded.item(&beating.request.key).await;
 
     guarded.clock.advance(EVERY);
     guarded.clock.nobody_sleeps().await;
     assert_eq!(guarded.item(&beating.request.key).await, before);
+    assert!(beating.ours.execution().is_lost(), "the handler can stop before its effect");
     // What the handler did in the end is known all the same.
     written(beating.executor.finish(beating.ours, completed("{}")).await);
     assert_eq!(guarded.state(&beating.request).await, "completed");
+}
+
+// R18: a handler that hangs is found.
+async fn heartbeats_end_with_the_longest_lease(endpoint: &str) {
+    let longest = LEASE + EVERY;
+    let beating = Beating::on(endpoint, operation().longest_lease(longest)).await;
+    let (guarded, began) = (&beating.guarded, beating.guarded.now());
+    for number in 1..=3 {
+        beating.beat(number).await;
+    }
+    assert_eq!(beating.lease_until().await, began.plus(longest + GRACE), "no heartbeat reaches further");
+    assert!(!beating.ours.execution().is_lost());
+    guarded.clock.advance(EVERY);
+    guarded.clock.nobody_sleeps().await;
+    assert!(beating.ours.execution().is_lost());
+    guarded.clock.advance(GRACE);
+    assert_eq!(told(&guarded.another(operation()).reserve(&beating.request).await), "unknown");
+}
+
+// R18
+async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
+    let runs_again = operation().when_lease_over(LeaseOver::RunAgain);
+    // Another execution takes the record over.
+    let beating = Beating::on(endpoint, runs_again.clone()).await;
+    let execution = beating.ours.execution().clone();
+    assert!(!execution.is_lost());
+    let lost = tokio::spawn(async move { execution.lost().await });
+    let _theirs = owned(beating.ahead(runs_again).reserve(&beating.request).await);
+    beating.guarded.clock.advance(EVERY);
+    in_time(lost).await.expect("it ends");
+    assert!(beating.ours.execution().is_lost());
+
+    // The lease is over, and nobody beats. By either clock.
+    for frozen in [false, true] {
+        let guarded = Guarded::on(endpoint).await;
+        let ours = owned(guarded.executor().reserve(&request()).await);
+        let execution = ours.execution().clone();
+        let lost = tokio::spawn(async move { execution.lost().await });
+        guarded.clock.slept(LEASE, 1).await;
+        if frozen {
+            // The machine was suspended: the clock that nobody sets stood still.
+            guarded.clock.set(guarded.now().plus(LEASE));
+            assert!(ours.execution().is_lost());
+        } else {
+            guarded.clock.advance(LEASE - Duration::from_millis(1));
+            assert!(!ours.execution().is_lost());
+            guarded.clock.advance(Duration::from_millis(1));
+            in_time(lost).await.expect("it ends");
+        }
+    }
 }
 
 // R18

@@ -2,16 +2,24 @@
 
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use lambda_idempotency::{
+    async_trait,
     engine::{Ending, FinishOutcome, Ownership, Request},
     operation::LeaseOver,
-    record::{Answer, Record, UnknownCause},
+    operator::{Correction, Letter, Operator},
+    queue::MemoryQueue,
+    reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
+    record::{Answer, Record, SettledBy, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples},
 };
+use serde_json::{Value, json};
 
 use crate::support::{
-    faults::{Fault, Late},
+    BoxError,
+    counts::counting,
+    faults::{ANY, Fault, Late},
     guarded::{
         GRACE, Guarded, LEASE, RETENTION, body_of, completed, operation, owned, replayed_text, request, told,
         written,
@@ -22,7 +30,12 @@ use crate::support::{
 on_each_store!(
     a_worker_that_ends_after_its_record_went_to_unknown_is_believed,
     a_worker_that_completes_after_reconciliation_gets_what_everybody_gets,
-    a_worker_that_completes_after_reconciliation_released_the_key_is_refused,
+    what_a_worker_did_takes_the_release_of_everybody,
+    a_workers_doubt_takes_an_assumption_and_nothing_that_somebody_knew,
+    what_a_worker_did_takes_the_release_of_the_execution_after_it,
+    a_known_double_execution_is_counted_and_goes_to_people,
+    an_operation_that_may_run_again_alarms_nobody,
+    a_worker_that_cannot_read_the_winners_answer_gives_no_second_one,
     a_late_worker_changes_nothing_of_the_next_ones_record,
     a_late_worker_whose_record_was_deleted_still_says_what_it_did,
     completion_and_expiry_at_one_moment_end_in_one_state,
@@ -88,19 +101,210 @@ async fn a_worker_that_completes_after_reconciliation_gets_what_everybody_gets(e
     }
 }
 
-// T5
-async fn a_worker_that_completes_after_reconciliation_released_the_key_is_refused(endpoint: &str) {
+/// Who released the record, and how: reconciliation that found nothing in time, the provider, a person.
+async fn release(guarded: &Guarded, request: &Request, by: SettledBy) {
+    let key = &request.key;
+    match by {
+        SettledBy::Assumption | SettledBy::Provider => {
+            let finding = move || match by {
+                SettledBy::Assumption => Finding::NotFound,
+                _ => Finding::NotExecuted,
+            };
+            let reconciliation = Reconciliation::new(guarded.undisturbed_store(), MemoryQueue::new())
+                .world(guarded.clock.clone())
+                .not_found_grace(Duration::ZERO)
+                .operation(operation(), Says(finding));
+            let outcome = reconciliation.ask(key).await.expect("an answer");
+            assert_eq!(outcome, ReconcileOutcome::Resolved("failed_retryable"));
+        }
+        SettledBy::Person => {
+            let operator = Operator::new(guarded.undisturbed_store()).world(guarded.clock.clone());
+            let seen = guarded.record(key).await.expect("a record");
+            let correction = Correction::NotExecuted { retain: None };
+            operator.correct(&seen, &correction, "olga", "asked the bank").await.expect("an unknown outcome");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(guarded.item(key).await.expect("a record")["settled_by"], AttributeValue::S(by.name().into()));
+}
+
+/// Always says the same.
+struct Says<F>(F);
+
+#[async_trait]
+impl<F: Fn() -> Finding + Send + Sync + 'static> Reconciler for Says<F> {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        Ok((self.0)())
+    }
+}
+
+const EACH_RELEASE: [SettledBy; 3] = [SettledBy::Assumption, SettledBy::Provider, SettledBy::Person];
+
+// T5: the next retry would do again what it did.
+async fn what_a_worker_did_takes_the_release_of_everybody(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    for (ending, _) in endings() {
+    for by in EACH_RELEASE {
         let request = request();
         let late = given_up(&guarded, &request).await;
-        settle(&guarded, &request, |record| samples::released(record, guarded.now(), RETENTION)).await;
-        let before = guarded.item(&request.key).await;
-
-        let ended = guarded.executor().finish(late, ending).await;
-        assert!(matches!(ended, FinishOutcome::Fenced), "{ended:?}");
-        assert_eq!(guarded.item(&request.key).await, before);
+        release(&guarded, &request, by).await;
+        written(guarded.executor().finish(late, completed("late")).await);
+        assert_eq!(replayed_text(guarded.executor().reserve(&request).await), "late", "{by:?}");
+        let item = guarded.item(&request.key).await.expect("a record");
+        assert_eq!(item["settled_by"], AttributeValue::S("worker".into()));
     }
+}
+
+// T5
+async fn a_workers_doubt_takes_an_assumption_and_nothing_that_somebody_knew(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    for by in EACH_RELEASE {
+        let request = request();
+        let late = given_up(&guarded, &request).await;
+        release(&guarded, &request, by).await;
+        let ended = guarded.executor().finish(late, Ending::PerhapsExecuted(UnknownCause::Panicked)).await;
+        let told_then = told(&guarded.executor().reserve(&request).await);
+        match by {
+            SettledBy::Assumption => {
+                written(ended);
+                assert_eq!(told_then, "unknown");
+            }
+            _ => {
+                assert!(matches!(ended, FinishOutcome::Fenced), "{by:?}: {ended:?}");
+                assert_eq!(told_then, "owned", "{by:?}");
+            }
+        }
+    }
+}
+
+// T5: that another one did nothing says nothing of what this one did.
+async fn what_a_worker_did_takes_the_release_of_the_execution_after_it(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request) = (guarded.executor(), request());
+    let first = given_up(&guarded, &request).await;
+    release(&guarded, &request, SettledBy::Assumption).await;
+    let second = owned(executor.reserve(&request).await);
+    written(executor.finish(second, Ending::NotExecuted).await);
+    written(executor.finish(first, completed("first")).await);
+    assert_eq!(replayed_text(executor.reserve(&request).await), "first");
+}
+
+/// The letter about a double execution, once it has come through the reconcile function.
+async fn letter(guarded: &Guarded, queue: &MemoryQueue) -> Option<Value> {
+    let letters = MemoryQueue::new();
+    let reconciliation = Reconciliation::new(guarded.undisturbed_store(), letters.clone())
+        .world(guarded.clock.clone())
+        .operation(operation(), Says(|| Finding::NotFound));
+    for (message, _) in queue.take() {
+        reconciliation.receive(&message).await.expect("a message that can be done");
+    }
+    let sent = letters.take();
+    assert!(sent.len() <= 1, "{sent:?}");
+    sent.first().map(|(letter, _)| serde_json::from_str(letter).expect("JSON"))
+}
+
+// T5
+async fn a_known_double_execution_is_counted_and_goes_to_people(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let queue = MemoryQueue::new();
+    let executor = guarded.executor().lost_endings_to(queue.clone());
+    for (second_ends, state) in [(None, "in_progress"), (Some(completed("late")), "completed")] {
+        let request = request();
+        let late = given_up(&guarded, &request).await;
+        release(&guarded, &request, SettledBy::Assumption).await;
+        let second = owned(executor.reserve(&request).await);
+        let [ours, theirs] = [late.execution().attempt(), second.execution().attempt()];
+        let same = second_ends.is_some();
+        if let Some(ending) = second_ends {
+            written(executor.finish(second, ending).await);
+        }
+        let (ended, counted) = counting(executor.finish(late, completed("late"))).await;
+        let expected = if same { "superseded" } else { "answered elsewhere" };
+        assert_eq!(ended_as(&ended), expected);
+        assert_eq!(counted.get("api.idempotency.double_execution.count"), Some(&1));
+
+        let letter = letter(&guarded, &queue).await.expect("a letter");
+        assert_eq!(letter["kind"], "double_execution");
+        assert_eq!(letter["key"], *request.key.partition_key());
+        assert_eq!(letter["ours"]["attempt"], *ours.to_string());
+        assert_eq!(
+            (&letter["theirs"]["attempt"], &letter["theirs"]["state"]),
+            (&json!(theirs.to_string()), &json!(state))
+        );
+        let [ours, theirs] = ["ours", "theirs"].map(|side| letter[side]["answer_sha256"].as_str());
+        assert_eq!(ours.map(str::len), Some(64));
+        assert_eq!(ours == theirs, same, "{letter}");
+        let read = Letter::read(&letter.to_string());
+        assert_eq!(
+            (read.kind.as_deref(), read.record, read.queue),
+            (Some("double_execution"), Some(request.key), None)
+        );
+    }
+    // An ending that comes through the queue finds the same.
+    let request = request();
+    let late = given_up(&guarded, &request).await;
+    guarded.faults.for_all(ANY, Fault::DropRequest);
+    let patient = guarded.executor_of(operation().patience(Duration::ZERO)).lost_endings_to(queue.clone());
+    let ended = guarded.clock.passing(patient.finish(late, completed("late"))).await;
+    assert_eq!(ended_as(&ended), "handed over");
+    guarded.faults.clear();
+    release(&guarded, &request, SettledBy::Assumption).await;
+    let second = owned(executor.reserve(&request).await);
+    let (letter, counted) = counting(letter(&guarded, &queue)).await;
+    let letter = letter.expect("a letter");
+    assert_eq!(
+        (&letter["kind"], &letter["theirs"]["state"]),
+        (&json!("double_execution"), &json!("in_progress"))
+    );
+    assert_eq!(counted.get("api.idempotency.double_execution.count"), Some(&1));
+    assert_eq!(guarded.record(&request.key).await.unwrap().attempt, second.execution().attempt());
+}
+
+fn ended_as(ended: &FinishOutcome) -> &'static str {
+    match ended {
+        FinishOutcome::Written { .. } => "written",
+        FinishOutcome::Superseded(_) => "superseded",
+        FinishOutcome::AnsweredElsewhere => "answered elsewhere",
+        FinishOutcome::Fenced => "fenced",
+        FinishOutcome::HandedOver => "handed over",
+        _ => "unwritten",
+    }
+}
+
+// R11
+async fn an_operation_that_may_run_again_alarms_nobody(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let queue = MemoryQueue::new();
+    let runs_again = operation().when_lease_over(LeaseOver::RunAgain);
+    let (executor, request) = (guarded.executor_of(runs_again).lost_endings_to(queue.clone()), request());
+    let first = owned(executor.reserve(&request).await);
+    guarded.clock.advance(LEASE + GRACE);
+    let _second = owned(executor.reserve(&request).await);
+    let (ended, counted) = counting(executor.finish(first, completed("first"))).await;
+    assert_eq!(ended_as(&ended), "answered elsewhere");
+    assert_eq!((counted.get("api.idempotency.double_execution.count"), queue.take().len()), (None, 0));
+}
+
+// T5: one key has one answer, and the retry gets it.
+async fn a_worker_that_cannot_read_the_winners_answer_gives_no_second_one(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let (executor, request) = (guarded.executor(), request());
+    let late = given_up(&guarded, &request).await;
+    settle(&guarded, &request, |record| {
+        let answer = Answer::http(201, Vec::new(), "reconciled");
+        samples::completed(record, answer, guarded.now(), RETENTION)
+    })
+    .await;
+    // Beside the record, and not to be read now.
+    let other = guarded.record(&request.key).await.expect("a record");
+    let beside = guarded.item(&request.key).await.expect("an item");
+    assert_eq!(other.state.name(), "completed");
+    let mut damaged = beside.clone();
+    damaged.insert("body_encoding".into(), AttributeValue::S("zlib".into()));
+    guarded.write_raw(damaged).await;
+    let ended = executor.finish(late, completed("late")).await;
+    assert_eq!(ended_as(&ended), "answered elsewhere");
+    guarded.write_raw(beside).await;
+    assert_eq!(replayed_text(executor.reserve(&request).await), "reconciled");
 }
 
 // T6, R12
@@ -118,7 +322,7 @@ async fn a_late_worker_changes_nothing_of_the_next_ones_record(endpoint: &str) {
         let before = guarded.item(&request.key).await;
 
         let ended = executor.finish(first, late_ending).await;
-        assert!(matches!(ended, FinishOutcome::Fenced), "{ended:?}");
+        assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
         assert_eq!(guarded.item(&request.key).await, before);
 
         written(executor.finish(third, completed("third")).await);
@@ -145,7 +349,7 @@ async fn a_late_worker_whose_record_was_deleted_still_says_what_it_did(endpoint:
     written(executor.finish(late_free, completed("done")).await);
     assert_eq!(replayed_text(executor.reserve(&free).await), "done");
     let ended = executor.finish(late_used, completed("late")).await;
-    assert!(matches!(ended, FinishOutcome::Fenced), "{ended:?}");
+    assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
     assert_eq!(guarded.item(&used.key).await, before);
     written(executor.finish(next, completed("next")).await);
 }
@@ -184,7 +388,7 @@ async fn completion_and_take_over_at_one_moment_have_one_winner(endpoint: &str) 
             tokio::join!(worker.finish(ours, completed("first")), duplicate.reserve(&request));
         match (ended, told(&taken)) {
             (FinishOutcome::Written { .. }, "replay") => assert_eq!(replayed_text(taken), "first"),
-            (FinishOutcome::Fenced, "owned") => {
+            (FinishOutcome::AnsweredElsewhere, "owned") => {
                 assert_eq!(guarded.state(&request).await, "in_progress");
                 written(duplicate.finish(owned(taken), completed("second")).await);
                 assert_eq!(replayed_text(worker.reserve(&request).await), "second");

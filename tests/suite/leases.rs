@@ -7,6 +7,7 @@ use lambda_idempotency::{
     operation::LeaseOver,
     record::{Record, State, UnknownCause},
     time::Timestamp,
+    time_budget::CLOCK_SKEW,
     world::ManualWorld,
 };
 
@@ -127,11 +128,11 @@ async fn an_impossible_deadline_leaves_the_operations_lease(endpoint: &str) {
 // T22
 async fn a_live_lease_outlasts_a_shorter_retention(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    let retention = Duration::from_secs(1);
-    let (executor, request) = (guarded.executor_of(operation().retain(retention)), request());
+    let (retention, lease) = (CLOCK_SKEW, CLOCK_SKEW * 3);
+    let (executor, request) = (guarded.executor_of(operation().retain(retention).lease(lease)), request());
 
     let slow = owned(executor.reserve(&request).await);
-    guarded.clock.advance(LEASE + GRACE - MILLISECOND);
+    guarded.clock.advance(lease + GRACE - MILLISECOND);
     assert_eq!(told(&executor.reserve(&request).await), "in flight");
     assert!(!guarded.item(&request.key).await.unwrap().contains_key("expires_at"));
     let FinishOutcome::Written { expires_at: Some(expires_at) } =
@@ -143,7 +144,7 @@ async fn a_live_lease_outlasts_a_shorter_retention(endpoint: &str) {
     assert!(expires_at >= guarded.now().plus(retention), "{expires_at:?}");
     assert_eq!(told(&executor.reserve(&request).await), "replay");
 
-    // And a worker that died is not forgotten after a second.
+    // And a worker that died is not forgotten after its retention.
     let dead = self::request();
     drop(owned(executor.reserve(&dead).await));
     guarded.clock.advance(retention * 1000);

@@ -1,4 +1,4 @@
-//! Keys that are too old to be taken: refused before the table is asked, so also where it has forgotten them.
+//! Keys that are too old to begin anything: they get what there is, and nothing runs, also if the table has forgotten them.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -11,8 +11,9 @@ use lambda_idempotency::{
     key::RecordKey,
     key::age::KeyTime,
     key::signature::Secrets,
-    operation::Operation,
-    store::memory::MemoryStore,
+    operation::{LeaseOver, Operation},
+    record::{Answer, State, UnknownCause},
+    store::{Store, WriteOutcome, conformance::samples, memory::MemoryStore},
     time::Timestamp,
     time_budget::CLOCK_SKEW,
 };
@@ -20,15 +21,15 @@ use uuid::Uuid;
 
 use crate::support::{
     embedded,
-    faults::ANY,
-    guarded::{Guarded, RETENTION},
+    guarded::{Guarded, RETENTION, fresh},
     http::{Counter, PAY, Resolver, TENANT, api, caller, order, pay, record_key, send, unkeyed},
     on_each_store,
 };
 
 on_each_store!(
     an_old_key_is_refused_by_a_table_that_was_restored_and_has_forgotten_it,
-    a_key_within_the_bound_is_replayed_and_an_older_one_asks_nothing_of_the_store,
+    an_old_key_gets_what_its_record_says_and_a_fresh_one_pays_nothing_for_that,
+    an_old_key_begins_nothing_in_a_record_that_others_could_take_over,
 );
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -107,25 +108,97 @@ async fn an_old_key_is_refused_by_a_table_that_was_restored_and_has_forgotten_it
     }
 }
 
-// R21
-async fn a_key_within_the_bound_is_replayed_and_an_older_one_asks_nothing_of_the_store(endpoint: &str) {
+// R21, T43: no client is led to a new key while the old one may have done something.
+async fn an_old_key_gets_what_its_record_says_and_a_fresh_one_pays_nothing_for_that(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for time in each_key_time() {
-        let (app, runs) = counting(&guarded, Operation::new(PAY).refuse_older_than(HOUR, time.clone()));
+        let operation = || Operation::new(PAY).refuse_older_than(HOUR, time.clone());
+        let (app, runs) = counting(&guarded, operation());
         // A whole second, which is what a signed time can say.
         guarded.clock.set(guarded.now().rounded_up_to_second());
-        let (_, request) = made_at(&time, guarded.now());
+        let (key, request) = made_at(&time, guarded.now());
         let first = send(&app, request()).await;
         guarded.clock.advance(HOUR);
+        let reads = guarded.faults.sent("GetItem");
         send(&app, request()).await.assert_replay_of(&first);
-
+        assert_eq!(guarded.faults.sent("GetItem"), reads, "a fresh key pays no read");
         guarded.clock.advance(Duration::from_millis(1));
-        let asked = guarded.faults.sent(ANY);
-        let refused = send(&app, request()).await;
-        refused.assert_problem(400, "key-too-old");
-        assert_eq!(refused.json()["reason"], "too-old");
-        assert_eq!((guarded.faults.sent(ANY), runs.count()), (asked, 1), "{time:?}");
+        let writes = guarded.faults.sent("PutItem");
+        send(&app, request()).await.assert_replay_of(&first);
+        assert_eq!((guarded.faults.sent("PutItem"), guarded.faults.sent("GetItem")), (writes, reads + 1));
+
+        let again = |body: &str| {
+            let mut other = request();
+            *other.body_mut() = Body::from(body.to_owned());
+            other
+        };
+        send(&app, again(r#"{"amountCents":1}"#)).await.assert_problem(422, "key-reused");
+
+        let store = guarded.undisturbed_store();
+        let seen = guarded.record(&key).await.expect("a record");
+        let now = guarded.now();
+        let state = |state| {
+            let mut record = seen.clone();
+            record.state = state;
+            record
+        };
+        let live = state(State::InProgress { lease_until: now.plus(HOUR) });
+        let dead = state(State::InProgress { lease_until: now });
+        let unknown = samples::unknown(&seen, UnknownCause::HandlerFailed, now);
+        let released = samples::released(&seen, now, RETENTION);
+        let expired = samples::completed(&seen, Answer::json(201, "{}"), now.minus(RETENTION * 2), RETENTION);
+        let mut there = seen;
+        for (mut next, status, problem) in [
+            (live, 409, "in-flight"),
+            (dead, 409, "outcome-unknown"),
+            (unknown, 409, "outcome-unknown"),
+            (released, 400, "key-too-old"),
+            (expired, 400, "key-too-old"),
+        ] {
+            next.revision = fresh();
+            let put = store.swap(there.revision, &next, &[]).await.expect("the store answers");
+            assert_eq!(put, WriteOutcome::Written);
+            let refused = send(&app, request()).await;
+            refused.assert_problem(status, problem);
+            if problem == "key-too-old" {
+                assert_eq!(refused.json()["reason"], "too-old");
+            }
+            there = guarded.record(&key).await.expect("a record");
+        }
+        assert_eq!(runs.count(), 1, "{time:?}");
     }
+}
+
+// R21, T43
+async fn an_old_key_begins_nothing_in_a_record_that_others_could_take_over(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let time = KeyTime::UuidV7;
+    let operation = Operation::new(PAY)
+        .refuse_older_than(HOUR, time.clone())
+        .when_lease_over(LeaseOver::RunAgain)
+        .minimum_key_length(5);
+    let (app, runs) = counting(&guarded, operation);
+    let (key, request) = made_at(&time, guarded.now());
+    send(&app, request()).await;
+    let seen = guarded.record(&key).await.expect("a record");
+    guarded.clock.advance(HOUR + SECOND);
+    let mut dead = seen.clone();
+    dead.state = State::InProgress { lease_until: guarded.now() };
+    dead.revision = fresh();
+    guarded.undisturbed_store().swap(seen.revision, &dead, &[]).await.expect("the store answers");
+    for _ in 0..2 {
+        send(&app, request()).await.assert_problem(409, "outcome-unknown");
+    }
+    assert_eq!(runs.count(), 1);
+
+    // A key that is too short, or says no time, gets what there is too: settings change while operations are under way.
+    let (before, _) = counting(&guarded, Operation::new(PAY));
+    for (key, absent) in [("abc", "abd"), ("order-1", "order-2")] {
+        let first = send(&before, pay(key)).await;
+        send(&app, pay(key)).await.assert_replay_of(&first);
+        send(&app, pay(absent)).await.assert_problem(400, "key-malformed");
+    }
+    assert_eq!(runs.count(), 1);
 }
 
 // R21, T12, T28: as unfavourably as clocks may stand. The client's was ahead, the store deleted at once, and the worker that
@@ -162,7 +235,7 @@ async fn a_key_that_is_dated_ahead_is_refused_beyond_what_clocks_may_be_apart() 
         let (_, request) = made_at(&time, guarded.now().plus(CLOCK_SKEW));
         assert_eq!(send(&app, request()).await.status, 200, "{time:?}");
     }
-    assert_eq!(guarded.faults.sent(ANY), each_key_time().len() * 2);
+    assert_eq!(guarded.faults.sent("PutItem"), each_key_time().len() * 2);
 }
 
 // R21, R1
@@ -183,7 +256,7 @@ async fn a_key_that_does_not_say_when_it_was_made_is_refused_with_a_reason() {
         }
         send(&app, unkeyed().body("{}".into()).unwrap()).await.assert_problem(400, "key-missing");
     }
-    assert_eq!(guarded.faults.sent(ANY), 0);
+    assert_eq!(guarded.faults.sent("PutItem"), 0);
 }
 
 // R21
@@ -222,7 +295,7 @@ async fn only_the_time_that_was_signed_with_this_key_is_believed() {
         assert_eq!(refused.json()["reason"], "timestamp-invalid", "{lines:?}");
     }
     send(&app, with(&[&old])).await.assert_problem(400, "key-too-old");
-    assert_eq!((runs.count(), guarded.faults.sent(ANY)), (0, 0));
+    assert_eq!((runs.count(), guarded.faults.sent("PutItem")), (0, 0));
 
     let first = send(&app, with(&[&fresh])).await;
     assert_eq!(first.status, 200);
@@ -236,11 +309,11 @@ async fn only_the_time_that_was_signed_with_this_key_is_believed() {
 #[tokio::test]
 async fn a_time_that_was_signed_with_a_former_secret_is_believed_while_it_is_listed() {
     let guarded = Guarded::on(embedded::endpoint()).await;
-    let (_, request) = made_at(&KeyTime::Signed(secrets()), guarded.now());
     let newer = "a-newer-secret-that-they-share";
     for (listed, status) in [(format!("{newer},{SECRET}"), 200), (newer.to_owned(), 400)] {
         let time = KeyTime::Signed(Secrets::parse(&listed).unwrap());
         let (app, _) = counting(&guarded, Operation::new(PAY).refuse_older_than(HOUR, time));
+        let (_, request) = made_at(&KeyTime::Signed(secrets()), guarded.now());
         assert_eq!(send(&app, request()).await.status, status);
     }
 }

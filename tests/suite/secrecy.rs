@@ -218,6 +218,7 @@ async fn what_is_printed_for_debugging_shows_nothing_that_belongs_to_a_caller() 
     let request = Request {
         key: secrets.record_key("kept"),
         fingerprints: Fingerprints::of(PAY, &content, &FingerprintRule::new(), &[]),
+        may_begin: true,
         deadline: Some(clock.now()),
     };
     let mut printed = vec![format!("{request:?} {:?}", request.key.tenant())];

@@ -75,7 +75,7 @@ async fn an_item_with_a_missing_or_malformed_attribute_is_unreadable_and_never_r
                     continue;
                 }
                 // Older records do without.
-                if name == "asked" && damage.is_none() {
+                if ["asked", "began_at", "retention", "settled_by"].contains(&&**name) && damage.is_none() {
                     continue;
                 }
                 // A body of three bytes is one; that it has not the length that was kept is shown below.

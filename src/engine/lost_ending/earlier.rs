@@ -8,7 +8,7 @@ use super::MalformedError;
 use crate::{
     fingerprint::Fingerprint,
     key::RecordKey,
-    record::{Encoding, Head, KeptAnswer, KeptBody, Place, Record, State, UnknownCause},
+    record::{Encoding, Head, KeptAnswer, KeptBody, Place, Record, SettledBy, State, UnknownCause},
     time::Timestamp,
 };
 
@@ -44,9 +44,9 @@ enum Body {
 impl Earlier {
     pub(super) fn record(&self) -> Result<Record, MalformedError> {
         let created_at = Timestamp::from_millis(self.created_at);
-        let (settled_at, expires_at) = (created_at, created_at);
+        let (settled_at, by, expires_at) = (created_at, SettledBy::Worker, created_at);
         let state = match &self.ending {
-            Ending::NotExecuted => State::FailedRetryable { failed_at: settled_at, expires_at },
+            Ending::NotExecuted => State::FailedRetryable { failed_at: settled_at, by, expires_at },
             Ending::PerhapsExecuted(cause) => {
                 let cause = UnknownCause::parse(cause).ok_or(MalformedError("cause"))?;
                 State::Unknown { cause, since: settled_at, reconcile_at: settled_at, asked: 0 }
@@ -54,7 +54,7 @@ impl Earlier {
             Ending::Completed { status, headers, body } => {
                 let head = Head::Http { status: *status, headers: headers.clone() };
                 let answer = KeptAnswer { head, body: body.kept()? };
-                State::Completed { answer, completed_at: settled_at, expires_at }
+                State::Completed { answer, completed_at: settled_at, by, expires_at }
             }
         };
         Ok(Record {
@@ -64,6 +64,8 @@ impl Earlier {
             attempts: self.attempts,
             fingerprint: Fingerprint::new(self.fingerprint_rule, bytes(&self.fingerprint, "fingerprint")?),
             created_at,
+            began_at: created_at,
+            retention: None,
             state,
         })
     }

@@ -23,7 +23,9 @@ use super::{AuditLine, Companion, Store, WriteOutcome};
 use crate::{
     fingerprint::{Content, FingerprintRule, Fingerprints},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
-    record::{Bid, BodyId, Encoding, Head, KeptAnswer, KeptBody, Place, Record, Revision, UnknownCause},
+    record::{
+        Bid, BodyId, Encoding, Head, KeptAnswer, KeptBody, Place, Record, Revision, UnknownCause, Worker,
+    },
     time::Timestamp,
     world::{SystemWorld, World},
 };
@@ -271,6 +273,8 @@ fn bid(key: &str) -> Bid {
         fingerprints: Fingerprints::of("conformance", &content, &FingerprintRule::new(), &[]),
         attempt: fresh(),
         lease_until: NOW.plus(Duration::from_secs(60)),
+        retention: RETAIN,
+        may_begin: true,
     }
 }
 
@@ -279,7 +283,7 @@ fn reserved(key: &str) -> Record {
 }
 
 fn released(record: &Record) -> Record {
-    record.release(record.attempt, fresh(), NOW, RETAIN).expect("in progress")
+    record.release(record.attempt, fresh(), NOW).expect("in progress")
 }
 
 fn completed(record: &Record, body: KeptBody) -> Record {
@@ -288,7 +292,7 @@ fn completed(record: &Record, body: KeptBody) -> Record {
 }
 
 fn answered(record: &Record, answer: KeptAnswer) -> Record {
-    record.complete(record.attempt, fresh(), answer, NOW, RETAIN).expect("in progress")
+    record.complete(Worker::of(record), fresh(), answer, NOW).expect("in progress")
 }
 
 /// A mark that nothing else has.

@@ -8,9 +8,10 @@ use super::fresh;
 use crate::{
     fingerprint::Fingerprints,
     key::RecordKey,
-    record::{Answer, Bid, Encoding, KeptAnswer, KeptBody, Record, State, UnknownCause, Verdict},
+    record::{Answer, Bid, Encoding, KeptAnswer, KeptBody, Record, SettledBy, State, UnknownCause, Verdict},
     store::AuditLine,
     time::Timestamp,
+    time_budget::DEFAULT_RETENTION,
 };
 
 /// Work that was accepted at this time, and that no worker has taken.
@@ -33,12 +34,12 @@ pub fn completed(record: &Record, answer: Answer, at: Timestamp, retain: Duratio
     let Answer { head, body } = answer;
     let length = body.len() as u64;
     let body = KeptBody::Inline { bytes: body, encoding: Encoding::Identity, length };
-    record.settled(Verdict::Executed(KeptAnswer { head, body }), fresh(), at, retain)
+    settled(record, Verdict::Executed(KeptAnswer { head, body }), at, retain)
 }
 
 /// The same record, released: a retry may run.
 pub fn released(record: &Record, at: Timestamp, retain: Duration) -> Record {
-    record.settled(Verdict::NotExecuted, fresh(), at, retain)
+    settled(record, Verdict::NotExecuted, at, retain)
 }
 
 /// The same record, unknown since this time, and to be asked about from then on.
@@ -58,5 +59,10 @@ pub fn audit_line(
 }
 
 fn bid(key: RecordKey, fingerprints: Fingerprints, lease_until: Timestamp) -> Bid {
-    Bid { key, fingerprints, attempt: fresh(), lease_until }
+    Bid { key, fingerprints, attempt: fresh(), lease_until, retention: DEFAULT_RETENTION, may_begin: true }
+}
+
+fn settled(record: &Record, verdict: Verdict, at: Timestamp, retain: Duration) -> Record {
+    let record = Record { retention: Some(retain), ..record.clone() };
+    record.settled(verdict, SettledBy::Provider, fresh(), at)
 }

@@ -35,7 +35,7 @@ pub async fn due_are_the_unknown_outcomes_whose_time_has_come(store: &dyn Unsett
     assert_eq!(due(NOW.minus(RETAIN)).await, [] as [&str; 0]);
     assert_eq!(due(NOW).await, ["due"]);
     assert_eq!(due(NOW.plus(RETAIN)).await, ["due", "later"]);
-    let settled = record.release(record.attempt, fresh(), NOW, RETAIN).expect("unknown");
+    let settled = record.release(record.attempt, fresh(), NOW).expect("unknown");
     swap(store, record.revision, &settled).await;
     assert_eq!(due(NOW.plus(RETAIN)).await, ["later"]);
 }
@@ -58,7 +58,7 @@ pub async fn a_swap_brings_a_record_into_the_index_and_out_of_it(store: &dyn Uns
     assert_eq!(due(later.minus(Duration::from_millis(1))).await, [] as [&str; 0]);
     assert_eq!(due(later).await, ["due"]);
 
-    let released = asked.release(asked.attempt, fresh(), later, RETAIN).expect("unknown");
+    let released = asked.release(asked.attempt, fresh(), later).expect("unknown");
     swap(store, asked.revision, &released).await;
     assert_eq!(due(end).await, [] as [&str; 0]);
 }
@@ -86,7 +86,7 @@ pub async fn a_limit_leaves_out_those_that_became_due_last(store: &dyn Unsettled
         assert!(longest.into_iter().any(|key| key.idempotency_key().as_str() == "0"), "{due:?}");
     }
     for record in &records {
-        let settled = record.release(record.attempt, fresh(), NOW, RETAIN).expect("unknown");
+        let settled = record.release(record.attempt, fresh(), NOW).expect("unknown");
         swap(store, record.revision, &settled).await;
     }
 }

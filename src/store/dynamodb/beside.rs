@@ -18,10 +18,6 @@ use crate::{
 /// An item holds 400 KB (409,600 bytes) with its names; keys take up to 2,048 of them and our attributes some more.
 pub(super) const LARGEST_BODY: usize = 406_000;
 
-/// How much longer than its record a body stays, so that no replay meets a record whose body is gone. DynamoDB deletes
-/// in no order.
-const OUTLIVES_RECORD_BY_SECS: u64 = 24 * 60 * 60;
-
 pub(super) fn sort_key(id: BodyId) -> String {
     format!("body#{id}")
 }
@@ -36,7 +32,7 @@ impl DynamoDbStore {
         body: &Bytes,
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
-        let expires_at = expires_at.as_secs_rounded_up().saturating_add(OUTLIVES_RECORD_BY_SECS);
+        let expires_at = expires_at.as_secs_rounded_up();
         let item = Attributes::from([
             (PK.to_owned(), AttributeValue::S(key.partition_key())),
             (SK.to_owned(), AttributeValue::S(sort_key(id))),

@@ -29,14 +29,12 @@ use crate::{
     key::RecordKey,
     record::{BodyId, Place, Record, Revision},
     time::Timestamp,
+    time_budget::STORE_TRY,
 };
 use conditions::{Attributes, Condition};
 
 /// A connection within a Region takes milliseconds; the SDK's own limit of 3.1 s would use up most of a request.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// One try. DynamoDB answers in milliseconds; the largest body beside a record takes some hundred.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// All tries of one call together: the SDK has no limit of its own, and a request that nobody answers would hang until
 /// the function is killed.
@@ -82,7 +80,7 @@ impl DynamoDbStore {
     pub fn new(config: &SdkConfig, table: impl Into<Arc<str>>) -> Self {
         let timeouts = TimeoutConfig::builder()
             .connect_timeout(CONNECT_TIMEOUT)
-            .operation_attempt_timeout(ATTEMPT_TIMEOUT)
+            .operation_attempt_timeout(STORE_TRY)
             .operation_timeout(OPERATION_TIMEOUT)
             .build();
         let config = Builder::from(config)

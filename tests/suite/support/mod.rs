@@ -5,6 +5,7 @@ pub mod books;
 pub mod client;
 pub mod clock;
 pub mod command;
+pub mod counts;
 pub mod dynamodb_local;
 pub mod embedded;
 pub mod faults;

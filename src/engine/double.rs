@@ -1,0 +1,83 @@
+//! An operation that was executed by two workers: what people are told of it.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    record::{Answer, AttemptId, Record, State},
+    telemetry::Count,
+};
+
+/// What is known of both executions. The answers themselves are not in it, only whether they are the same.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DoubleExecution {
+    /// The record's partition key.
+    pub(crate) key: String,
+    /// The one that came to write its answer down, and found the record another's.
+    ours: Side,
+    /// The one that owns or has completed the record.
+    theirs: Side,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Side {
+    attempt: String,
+    state: String,
+    /// SHA-256 of status and body, if there is an answer.
+    answer_sha256: Option<String>,
+}
+
+impl DoubleExecution {
+    /// `ours` and its answer, where `there` is, with its answer if it has one.
+    pub(crate) fn new(
+        ours: AttemptId,
+        answer: Option<&Answer>,
+        there: &Record,
+        theirs: Option<&Answer>,
+    ) -> Self {
+        Self {
+            key: there.key.partition_key(),
+            ours: Side {
+                attempt: ours.to_string(),
+                state: State::COMPLETED.to_owned(),
+                answer_sha256: answer.map(digest),
+            },
+            theirs: Side {
+                attempt: there.attempt.to_string(),
+                state: there.state.name().to_owned(),
+                answer_sha256: theirs.map(digest),
+            },
+        }
+    }
+
+    /// The message by which the reconcile function hears of it.
+    pub(crate) fn to_message(&self) -> String {
+        #[derive(Serialize)]
+        #[serde(tag = "kind", rename = "double_execution")]
+        struct Message<'a> {
+            #[serde(flatten)]
+            double: &'a DoubleExecution,
+        }
+        // Strings: this cannot fail.
+        serde_json::to_string(&Message { double: self }).unwrap_or_default()
+    }
+
+    /// Logs and counts it.
+    pub(crate) fn tell(&self, there: &Record) {
+        let (key, operation) = (there.key.hash(), there.key.operation());
+        let (ours, theirs) = (&self.ours, &self.theirs);
+        tracing::error!(
+            %key, %operation, attempt = ours.attempt, answer_sha256 = ours.answer_sha256,
+            other_attempt = theirs.attempt, other_state = theirs.state, other_answer_sha256 = theirs.answer_sha256,
+            "the operation was executed twice: it is for people"
+        );
+        Count::DoubleExecution.add(operation);
+    }
+}
+
+fn digest(answer: &Answer) -> String {
+    let mut digest = Sha256::new();
+    digest.update(answer.head.status().unwrap_or_default().to_be_bytes());
+    digest.update(&answer.body);
+    hex::encode(digest.finalize())
+}

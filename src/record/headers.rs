@@ -1,0 +1,112 @@
+//! Which headers of an answer are kept. One list, whoever gives the answer.
+
+use super::Head;
+
+/// The headers that are kept with an answer, and no others: they describe the content and where it is. What belongs to one
+/// connection, one moment or one caller (`Set-Cookie`, `Authorization`, `Date`, hop-by-hop headers) is not replayed. Add
+/// your own with [`Operation::keep_header`](crate::operation::Operation::keep_header).
+pub const SAFE_HEADERS: [&str; 11] = [
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-location",
+    "content-type",
+    "etag",
+    "last-modified",
+    "link",
+    "location",
+    "vary",
+];
+
+/// What no configuration can make kept.
+const NEVER_KEPT: [&str; 18] = [
+    "authorization",
+    "connection",
+    "content-length",
+    "cookie",
+    "date",
+    "idempotency-expires",
+    "idempotent-replayed",
+    "idempotent-replayed-body",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "set-cookie",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "www-authenticate",
+];
+
+/// Whether a header, by its name in lower case, may be kept at all.
+pub(crate) fn may_be_kept(name: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_token) && !NEVER_KEPT.contains(&name)
+}
+
+/// Whether this header is kept, if the operation keeps `also`.
+pub(crate) fn is_kept(name: &str, also: &[String]) -> bool {
+    let is = |kept: &str| name.eq_ignore_ascii_case(kept);
+    SAFE_HEADERS.into_iter().any(is) || also.iter().any(|kept| is(kept))
+}
+
+impl Head {
+    /// The same with those headers alone that are kept.
+    #[must_use]
+    pub(crate) fn kept(mut self, also: &[String]) -> Self {
+        if let Self::Http { headers, .. } = &mut self {
+            headers.retain(|(name, _)| is_kept(name, also));
+        }
+        self
+    }
+
+    /// Whether it can stand above an answer: a status is one of a final response (RFC 9110, section 15).
+    pub(crate) fn is_final(&self) -> bool {
+        self.status().is_none_or(|status| (200..600).contains(&status))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // T26
+    #[test]
+    fn headers_of_one_connection_or_one_caller_are_kept_by_nobody() {
+        for name in NEVER_KEPT {
+            assert!(!may_be_kept(name) && !is_kept(name, &[]), "{name}");
+        }
+        for name in SAFE_HEADERS.into_iter().chain(["x-request-id"]) {
+            assert!(may_be_kept(name), "{name}");
+        }
+        for none in ["", "two words", "colon:", "l\u{f6}we"] {
+            assert!(!may_be_kept(none), "{none:?}");
+        }
+    }
+
+    // T26
+    #[test]
+    fn an_answer_keeps_safe_headers_and_those_of_its_operation() {
+        let pair = |name: &str| (name.to_owned(), "value".to_owned());
+        let headers = ["Location", "Set-Cookie", "X-Request-Id", "x-other"].map(pair).to_vec();
+        let head = Head::Http { status: 201, headers }.kept(&["x-request-id".to_owned()]);
+        assert_eq!(
+            head,
+            Head::Http { status: 201, headers: ["Location", "X-Request-Id"].map(pair).to_vec() }
+        );
+        assert_eq!(Head::Payload.kept(&[]), Head::Payload);
+    }
+
+    #[test]
+    fn a_status_of_no_final_response_is_none() {
+        for (status, is_final) in
+            [(0, false), (100, false), (199, false), (200, true), (599, true), (600, false)]
+        {
+            assert_eq!(Head::Http { status, headers: Vec::new() }.is_final(), is_final, "{status}");
+        }
+        assert!(Head::Payload.is_final() && Head::Abandoned.is_final());
+    }
+}

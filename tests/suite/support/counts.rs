@@ -1,0 +1,20 @@
+//! What is counted while a future runs.
+
+use std::{collections::BTreeMap, future::poll_fn, pin::pin};
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+/// Runs `work`, and returns what it counted, by the counters' names. What its tasks in the background count is not seen.
+pub async fn counting<T>(work: impl Future<Output = T>) -> (T, BTreeMap<String, u64>) {
+    let recorder = DebuggingRecorder::new();
+    let mut work = pin!(work);
+    let done = poll_fn(|cx| metrics::with_local_recorder(&recorder, || work.as_mut().poll(cx))).await;
+    let counts =
+        recorder.snapshotter().snapshot().into_vec().into_iter().filter_map(
+            |(key, _, _, value)| match value {
+                DebugValue::Counter(count) => Some((key.key().name().to_owned(), count)),
+                _ => None,
+            },
+        );
+    (done, counts.collect())
+}
