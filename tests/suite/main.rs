@@ -17,6 +17,7 @@ mod heartbeats;
 mod in_flight;
 mod keys;
 mod large_bodies;
+mod late_reservations;
 mod late_workers;
 mod layers;
 mod leases;

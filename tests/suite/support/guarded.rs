@@ -215,6 +215,8 @@ pub fn told(reserved: &ReserveOutcome) -> &'static str {
         ReserveOutcome::InFlight => "in flight",
         ReserveOutcome::Mismatch => "mismatch",
         ReserveOutcome::Unknown { .. } => "unknown",
+        ReserveOutcome::MayNotBegin => "may not begin",
+        ReserveOutcome::TooLate => "too late",
         ReserveOutcome::Unavailable => "unavailable",
         ReserveOutcome::Unreadable => "unreadable",
         _ => "something new",

@@ -1,0 +1,398 @@
+//! Reservations whose caller hears of them late, or that land late: owning is not yet running.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use lambda_idempotency::{
+    async_trait,
+    engine::{Ending, Executor, Request},
+    key::RecordKey,
+    operation::{LeaseOver, WhileInFlight},
+    queue::MemoryQueue,
+    reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
+    record::{BodyId, Place, Record, Revision},
+    store::{AuditLine, Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
+    time::Timestamp,
+    world::World,
+};
+
+use crate::support::{
+    BoxError,
+    clock::{STORE_TIMEOUT, in_time},
+    faults::{Fault, Late},
+    guarded::{GRACE, Guarded, LEASE, completed, operation, owned, replayed_text, request, told, written},
+    on_each_store,
+};
+
+on_each_store!(
+    a_frozen_reservation_that_others_have_overtaken_runs_nothing,
+    a_frozen_reservation_that_nobody_has_overtaken_is_given_back,
+    an_execution_begins_with_enough_time_and_not_with_less,
+    a_waiter_with_too_little_time_left_takes_nothing_over,
+    a_take_over_that_lands_late_is_given_back,
+    a_take_over_of_what_others_have_changed_is_not_waited_for,
+    a_reservation_that_met_a_transaction_after_it_landed_is_given_back,
+    a_store_that_throttles_or_refuses_is_asked_once_more_and_no_oftener,
+    whoever_wrote_an_expiry_owns_nothing,
+    a_probe_that_is_throttled_closes_the_breaker,
+    a_caller_that_does_not_wait_says_nothing_of_the_store,
+    a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it,
+);
+
+const SECOND: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// A store on whose first insertion something happens between the write and its answer: the process is frozen.
+struct Frozen {
+    store: DynamoDbStore,
+    meanwhile: Mutex<Option<BoxFuture<'static, ()>>>,
+}
+
+impl Frozen {
+    fn new(guarded: &Guarded, meanwhile: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { store: guarded.store(), meanwhile: Mutex::new(Some(Box::pin(meanwhile))) }
+    }
+}
+
+#[async_trait]
+impl Store for Frozen {
+    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
+        let answer = self.store.insert(record, with).await;
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile.await;
+        }
+        answer
+    }
+
+    async fn swap(
+        &self,
+        seen: Revision,
+        to: &Record,
+        with: &[Companion],
+    ) -> Result<WriteOutcome, StoreError> {
+        self.store.swap(seen, to, with).await
+    }
+
+    async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
+        self.store.load(key).await
+    }
+
+    fn room_for_body(&self, record: &Record) -> usize {
+        self.store.room_for_body(record)
+    }
+
+    async fn keep_body(
+        &self,
+        key: &RecordKey,
+        id: BodyId,
+        body: Bytes,
+        until: Timestamp,
+    ) -> Result<Option<Place>, StoreError> {
+        self.store.keep_body(key, id, body, until).await
+    }
+
+    async fn load_body(&self, key: &RecordKey, id: BodyId, at: Place) -> Result<Option<Bytes>, StoreError> {
+        self.store.load_body(key, id, at).await
+    }
+
+    async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<(), StoreError> {
+        self.store.audit(key, id, line).await
+    }
+
+    async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>, StoreError> {
+        self.store.audit_lines(key).await
+    }
+}
+
+/// Finds nothing.
+struct Nothing;
+
+#[async_trait]
+impl Reconciler for Nothing {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        Ok(Finding::NotFound)
+    }
+}
+
+/// A frozen machine's wall clock goes on, and the other stands still; or the wall clock is set back meanwhile.
+#[derive(Clone, Copy, Debug)]
+enum Meanwhile {
+    Frozen,
+    SetBack,
+}
+
+impl Meanwhile {
+    const EACH: [Self; 2] = [Self::Frozen, Self::SetBack];
+
+    fn pass(self, guarded: &Guarded, span: Duration) {
+        let began = guarded.now();
+        match self {
+            Self::Frozen => guarded.clock.set(began.plus(span)),
+            Self::SetBack => {
+                guarded.clock.advance(span);
+                guarded.clock.set(began);
+            }
+        }
+    }
+}
+
+fn due_in(guarded: &Guarded, span: Duration) -> Request {
+    let mut request = request();
+    request.deadline = Some(guarded.now().plus(span));
+    request
+}
+
+// T39
+async fn a_frozen_reservation_that_others_have_overtaken_runs_nothing(endpoint: &str) {
+    let guarded = Arc::new(Guarded::on(endpoint).await);
+    for deadline in [None, Some(29 * SECOND)] {
+        let mut request = request();
+        request.deadline = deadline.map(|span| guarded.now().plus(span));
+        let (world, key) = (guarded.clone(), request.clone());
+        let frozen = Frozen::new(&guarded, async move {
+            Meanwhile::Frozen.pass(&world, LEASE + GRACE);
+            let other = world.another(operation());
+            assert_eq!(told(&other.reserve(&key).await), "unknown");
+            let reconciliation = Reconciliation::new(world.undisturbed_store(), MemoryQueue::new())
+                .world(world.clock.clone())
+                .not_found_grace(Duration::ZERO)
+                .operation(operation(), Nothing);
+            let released = reconciliation.ask(&key.key).await.expect("an answer");
+            assert_eq!(released, ReconcileOutcome::Resolved("failed_retryable"));
+            let theirs = owned(other.reserve(&key).await);
+            written(other.finish(theirs, completed("theirs")).await);
+        });
+        let thawed = Executor::new(frozen, operation()).world(guarded.clock.clone());
+        assert_eq!(told(&thawed.reserve(&request).await), "too late", "{deadline:?}");
+        assert_eq!(replayed_text(guarded.another(operation()).reserve(&request).await), "theirs");
+    }
+}
+
+// T39
+async fn a_frozen_reservation_that_nobody_has_overtaken_is_given_back(endpoint: &str) {
+    let guarded = Arc::new(Guarded::on(endpoint).await);
+    for meanwhile in Meanwhile::EACH {
+        let (world, request) = (guarded.clone(), due_in(&guarded, 29 * SECOND));
+        let frozen = Frozen::new(&guarded, async move { meanwhile.pass(&world, 28 * SECOND) });
+        let thawed = Executor::new(frozen, operation()).world(guarded.clock.clone());
+        assert_eq!(told(&thawed.reserve(&request).await), "too late", "{meanwhile:?}");
+        assert_eq!(guarded.state(&request).await, "failed_retryable", "{meanwhile:?}");
+        let retry = Request { deadline: None, ..request };
+        assert_eq!(owned(thawed.reserve(&retry).await).execution().attempts(), 2);
+    }
+}
+
+// T39: by default the smaller of two seconds and a quarter of the invocation's time.
+async fn an_execution_begins_with_enough_time_and_not_with_less(endpoint: &str) {
+    let guarded = Arc::new(Guarded::on(endpoint).await);
+    let millisecond = Duration::from_millis(1);
+    for (least, whole, left) in [
+        (None, 29 * SECOND, 2 * SECOND),
+        (None, 8 * SECOND, 2 * SECOND),
+        (None, 2 * SECOND, SECOND / 2),
+        (Some(10 * SECOND), 29 * SECOND, 10 * SECOND),
+    ] {
+        let operation =
+            || least.into_iter().fold(operation(), |operation, least| operation.least_time_to_run(least));
+        for (passed, expected) in [(whole - left, "owned"), (whole - left + millisecond, "too late")] {
+            let (world, request) = (guarded.clone(), due_in(&guarded, whole));
+            let frozen = Frozen::new(&guarded, async move { world.clock.advance(passed) });
+            let executor = Executor::new(frozen, operation()).world(guarded.clock.clone());
+            assert_eq!(told(&executor.reserve(&request).await), expected, "{least:?} {whole:?}");
+        }
+    }
+    // Without a deadline it is the lease that has to be good.
+    for (passed, expected) in [(LEASE - 2 * SECOND, "owned"), (LEASE - SECOND, "too late")] {
+        let world = guarded.clone();
+        let frozen = Frozen::new(&guarded, async move { world.clock.advance(passed) });
+        let executor = Executor::new(frozen, operation()).world(guarded.clock.clone());
+        assert_eq!(told(&executor.reserve(&request()).await), expected, "{passed:?}");
+    }
+}
+
+// T39, R9
+async fn a_waiter_with_too_little_time_left_takes_nothing_over(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let first = guarded.another(operation());
+    let waits = operation().while_in_flight(WhileInFlight::Wait(60 * SECOND));
+    let (executor, request) = (guarded.executor_of(waits), due_in(&guarded, 20 * SECOND));
+    let ours = owned(first.reserve(&request).await);
+    let waiting = tokio::spawn({
+        let request = request.clone();
+        async move { executor.reserve(&request).await }
+    });
+    guarded.clock.slept(FIRST_PAUSE, 1).await;
+    written(first.finish(ours, Ending::NotExecuted).await);
+    let before = guarded.item(&request.key).await;
+    guarded.clock.advance(20 * SECOND - 2 * SECOND + Duration::from_millis(1));
+    assert_eq!(told(&in_time(waiting).await.expect("it ends")), "too late");
+    assert_eq!(guarded.item(&request.key).await, before);
+}
+
+/// A key that was released, and the take-over of it, which lands when the test says so. Its caller was told 503.
+async fn held_take_over(guarded: &Guarded) -> (Request, Late) {
+    let (executor, request, late) = (guarded.executor(), request(), Late::timing_out());
+    let first = owned(executor.reserve(&request).await);
+    written(executor.finish(first, Ending::NotExecuted).await);
+    guarded.faults.script("PutItem", [Fault::Pass, late.fault()]);
+    assert_eq!(told(&executor.reserve(&request).await), "unavailable");
+    (request, late)
+}
+
+// T47
+async fn a_take_over_that_lands_late_is_given_back(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let (request, late) = held_take_over(&guarded).await;
+    guarded.clock.slept(FIRST_PAUSE, 1).await;
+    guarded.clock.advance(FIRST_PAUSE);
+    // It has looked, and what was to be taken over still stands.
+    guarded.clock.slept(FIRST_PAUSE, 2).await;
+    assert_eq!(late.release().await.status, 200);
+    assert_eq!(guarded.state(&request).await, "in_progress");
+    guarded.clock.advance(FIRST_PAUSE);
+    guarded.clock.nobody_sleeps().await;
+    assert_eq!(guarded.state(&request).await, "failed_retryable");
+    assert_eq!(owned(guarded.executor().reserve(&request).await).execution().attempts(), 3);
+}
+
+// T47, T6
+async fn a_take_over_of_what_others_have_changed_is_not_waited_for(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let (request, late) = held_take_over(&guarded).await;
+    let theirs = owned(guarded.another(operation()).reserve(&request).await);
+    let before = guarded.item(&request.key).await;
+    guarded.clock.slept(FIRST_PAUSE, 1).await;
+    guarded.clock.advance(FIRST_PAUSE);
+    guarded.clock.nobody_sleeps().await;
+    assert_eq!(late.release().await.status, 400);
+    assert_eq!(guarded.item(&request.key).await, before);
+    written(guarded.executor().finish(theirs, completed("theirs")).await);
+}
+
+// T9, T1: the SDK's retry meets a transaction, its first try was applied.
+async fn a_reservation_that_met_a_transaction_after_it_landed_is_given_back(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(2)).await;
+    let (executor, request) = (guarded.executor(), request());
+    guarded.faults.script("PutItem", [Fault::DropAnswer, Fault::TransactionConflict]);
+    assert_eq!(told(&executor.reserve(&request).await), "in flight");
+    assert_eq!((guarded.faults.left(), guarded.state(&request).await), (0, "in_progress"));
+    guarded.clock.slept(FIRST_PAUSE, 1).await;
+    guarded.clock.advance(FIRST_PAUSE);
+    guarded.clock.nobody_sleeps().await;
+    assert_eq!(owned(executor.reserve(&request).await).execution().attempts(), 2);
+}
+
+// T38, T47
+async fn a_store_that_throttles_or_refuses_is_asked_once_more_and_no_oftener(endpoint: &str) {
+    for fault in [Fault::Throttle, Fault::AccessDenied] {
+        let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+        guarded.faults.for_all("PutItem", fault.clone());
+        assert_eq!(told(&guarded.executor().reserve(&request()).await), "unavailable");
+        assert_eq!(guarded.faults.asked("PutItem"), 1);
+        guarded.clock.slept(FIRST_PAUSE, 1).await;
+        for _ in 0..5 {
+            guarded.clock.advance(20 * SECOND);
+            guarded.clock.nobody_sleeps().await;
+        }
+        assert_eq!((guarded.faults.asked("PutItem"), guarded.faults.asked("GetItem")), (2, 0), "{fault:?}");
+    }
+}
+
+// T52: also if its answer was lost, and it finds its own write.
+async fn whoever_wrote_an_expiry_owns_nothing(endpoint: &str) {
+    for faults in [vec![], vec![Fault::Pass, Fault::DropAnswer]] {
+        let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(2)).await;
+        let (executor, request) = (guarded.executor(), request());
+        let dead = owned(executor.reserve(&request).await);
+        guarded.clock.advance(LEASE + GRACE);
+        guarded.faults.script("PutItem", faults);
+        assert_eq!(told(&executor.reserve(&request).await), "unknown");
+        assert_eq!(guarded.faults.left(), 0);
+        let record = guarded.record(&request.key).await.expect("a record");
+        assert_eq!((record.state.name(), record.attempt), ("unknown", dead.execution().attempt()));
+        assert_eq!(told(&executor.reserve(&request).await), "unknown");
+    }
+}
+
+// T48
+async fn a_probe_that_is_throttled_closes_the_breaker(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let executor = guarded.executor();
+    guarded.faults.script("PutItem", vec![Fault::Status(503); 5]);
+    for _ in 0..6 {
+        assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
+    }
+    assert_eq!(guarded.faults.asked("PutItem"), 5, "the breaker is open");
+    guarded.clock.advance(2 * SECOND);
+    // The hot key takes the probe. The store has answered.
+    guarded.faults.script("PutItem", [Fault::Throttle]);
+    assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
+    for _ in 0..10 {
+        assert_eq!(told(&executor.reserve(&request()).await), "owned");
+    }
+}
+
+// T48
+async fn a_caller_that_does_not_wait_says_nothing_of_the_store(endpoint: &str) {
+    let second_and_a_half = Duration::from_millis(1500);
+    for (whole, opens) in [(second_and_a_half, false), (2 * SECOND, true), (60 * SECOND, true)] {
+        let guarded = Guarded::on(endpoint).await;
+        let executor = guarded.executor();
+        let waits = (whole - Duration::from_millis(300)).min(STORE_TIMEOUT);
+        for number in 1..=5 {
+            let (request, late) = (due_in(&guarded, whole), Late::hanging());
+            guarded.faults.script("PutItem", [late.fault()]);
+            let give_up = async {
+                late.held(1).await;
+                guarded.clock.slept(waits, number).await;
+                guarded.clock.advance(waits);
+            };
+            let (reserved, ()) = tokio::join!(executor.reserve(&request), give_up);
+            assert_eq!(told(&reserved), "unavailable");
+        }
+        let expected = if opens { "unavailable" } else { "owned" };
+        assert_eq!(told(&executor.reserve(&request()).await), expected, "{whole:?}");
+    }
+}
+
+// T51
+async fn a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it(endpoint: &str) {
+    let guarded = Arc::new(Guarded::on(endpoint).await);
+    let (hour, bound) = (3600 * SECOND, FIRST_PAUSE * 3);
+    // Whichever way the clock steps, the record is its worker's.
+    let long = operation().lease(hour * 10);
+    for forward in [true, false] {
+        let (first, request, began) = (guarded.another(long.clone()), request(), guarded.now());
+        let _ours = owned(first.reserve(&request).await);
+        let world = guarded.clone();
+        // Once it has begun to wait.
+        let steps = Frozen::new(&guarded, async move {
+            world.clock.set(if forward { began.plus(hour) } else { began.minus(hour) });
+        });
+        let waits = long.clone().while_in_flight(WhileInFlight::Wait(bound));
+        let executor = Executor::new(steps, waits).world(guarded.clock.clone());
+        let running = guarded.clock.running();
+        let reserved = in_time(guarded.clock.passing(executor.reserve(&request))).await;
+        assert_eq!((told(&reserved), guarded.clock.running() - running), ("in flight", bound), "{forward}");
+        guarded.clock.set(began);
+    }
+}
+
+// T52, R11: an operation that may run again is taken over, and then it is ours.
+#[tokio::test]
+async fn a_take_over_of_what_one_has_expired_is_owned_by_its_own_attempt() {
+    let guarded = Guarded::on(crate::support::embedded::endpoint()).await;
+    let (expires, request) = (guarded.executor(), request());
+    let dead = owned(expires.reserve(&request).await);
+    guarded.clock.advance(LEASE + GRACE);
+    assert_eq!(told(&expires.reserve(&request).await), "unknown");
+    let runs_again = guarded.executor_of(operation().when_lease_over(LeaseOver::RunAgain));
+    let ours = owned(runs_again.reserve(&request).await);
+    assert_ne!(ours.execution().attempt(), dead.execution().attempt());
+    assert_eq!(ours.execution().attempts(), 2);
+}
