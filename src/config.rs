@@ -20,6 +20,14 @@ pub enum ConfigError {
         /// What DynamoDB says.
         reason: String,
     },
+    /// The bucket for large bodies refuses what a replay would do.
+    #[error("S3 refuses the bucket `{bucket}` for large bodies: {reason}")]
+    BucketRefused {
+        /// The bucket.
+        bucket: String,
+        /// What is missing.
+        reason: String,
+    },
     /// The environment does not say which queue.
     #[error("the environment variable {0} must be the URL of an SQS queue")]
     NoQueueNamed(&'static str),

@@ -11,11 +11,18 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::{StoreError, StoreErrorKind};
-use crate::{key::RecordKey, record::BodyId};
+use crate::{config::ConfigError, key::RecordKey, record::BodyId};
+
+const NO_SUCH_KEY: &str = "NoSuchKey";
+const NO_SUCH_BUCKET: &str = "NoSuchBucket";
+const ACCESS_DENIED: &str = "AccessDenied";
 
 /// A bucket for large bodies, in objects `<prefix><SHA-256 of the record's key>/<body id>`.
 ///
-/// Needs `s3:PutObject` and `s3:GetObject` below the prefix. Objects are not deleted by the library: give the prefix a
+/// Needs `s3:PutObject` and `s3:GetObject` below the prefix, and `s3:ListBucket` on the bucket: without it, S3 answers 403
+/// for an object that is not there
+/// ([GetObject](https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html)), and a body that is gone could not be
+/// told from a right that is missing. [`check`](Self::check) finds that out at start-up. Objects are not deleted by the library: give the prefix a
 /// lifecycle rule that expires them a day or more after the longest retention.
 #[derive(Clone, Debug)]
 pub struct S3Bodies {
@@ -28,6 +35,31 @@ impl S3Bodies {
     /// Keeps bodies in `bucket`, below `prefix` (such as `idempotency/`). Give the client time-outs.
     pub fn new(client: Client, bucket: impl Into<Arc<str>>, prefix: impl Into<Arc<str>>) -> Self {
         Self { client, bucket: bucket.into(), prefix: prefix.into() }
+    }
+
+    /// Reads an object that does not exist, to find out at start-up what would fail later.
+    ///
+    /// # Errors
+    /// If there is no such bucket, or a right is missing. One that is only slow or unavailable is no error here.
+    pub async fn check(&self) -> Result<(), ConfigError> {
+        let object = format!("{}start-up check", self.prefix);
+        let refused = |reason: &str| {
+            Err(ConfigError::BucketRefused { bucket: self.bucket.to_string(), reason: reason.to_owned() })
+        };
+        let Err(error) = self.client.get_object().bucket(&*self.bucket).key(object).send().await else {
+            return Ok(());
+        };
+        match error.code() {
+            Some(NO_SUCH_KEY) => Ok(()),
+            Some(ACCESS_DENIED) => {
+                refused("s3:GetObject below the prefix or s3:ListBucket on the bucket is missing")
+            }
+            Some(NO_SUCH_BUCKET) => refused("there is no such bucket"),
+            code => {
+                tracing::warn!(bucket = %self.bucket, code, "the bucket did not answer at start-up");
+                Ok(())
+            }
+        }
     }
 
     fn object(&self, key: &RecordKey, id: BodyId) -> String {
@@ -49,7 +81,7 @@ impl S3Bodies {
         let get = self.client.get_object().bucket(&*self.bucket).key(self.object(key, id));
         let object = match get.send().await {
             Ok(object) => object,
-            Err(error) if error.code() == Some("NoSuchKey") => return Ok(None),
+            Err(error) if error.code() == Some(NO_SUCH_KEY) => return Ok(None),
             Err(error) => return Err(unavailable(error)),
         };
         let body = object.body.collect().await;
@@ -62,7 +94,7 @@ where
     E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
 {
     let kind = match error.code() {
-        Some("AccessDenied" | "NoSuchBucket") => StoreErrorKind::Refused,
+        Some(ACCESS_DENIED | NO_SUCH_BUCKET) => StoreErrorKind::Refused,
         _ => StoreErrorKind::Unavailable,
     };
     StoreError::new(kind, error)

@@ -17,6 +17,7 @@ on_each_store!(
     bodies_too_large_for_an_item_are_kept_in_s3,
     a_body_that_s3_refuses_is_left_out,
     a_body_that_is_gone_from_s3_leaves_status_and_headers_and_is_never_a_run,
+    a_body_that_s3_does_not_show_is_no_body_that_is_gone,
 );
 
 const BUCKET: &str = "bodies";
@@ -85,4 +86,25 @@ async fn a_body_that_is_gone_from_s3_leaves_status_and_headers_and_is_never_a_ru
     assert_eq!((replay.answer.head.status(), body_of(&replay)), (Some(201), None));
     // A deployment without the bucket cannot replay it, and does not run it either.
     assert_eq!(told(&guarded.executor().reserve(&request).await), "unavailable");
+}
+
+// R14, R16: without `s3:ListBucket`, S3 says 403 for what is not there. What nobody knows is not replayed as if it were so.
+async fn a_body_that_s3_does_not_show_is_no_body_that_is_gone(endpoint: &str) {
+    let (guarded, s3) = (Guarded::on(endpoint).await, LocalS3::with_bucket(BUCKET).await);
+    let executor = executor(&guarded, &s3, BUCKET);
+    let (request, body): (_, Bytes) = (request(), random(500_000));
+    replay_of(&executor, &request, &body).await;
+    s3.fail(403, "AccessDenied");
+    assert_eq!(told(&executor.reserve(&request).await), "unavailable");
+    // And start-up says which right it needs.
+    let bodies = |bucket| S3Bodies::new(s3.client.clone(), bucket, PREFIX);
+    let refused = bodies(BUCKET).check().await.expect_err("a right is missing").to_string();
+    assert!(refused.contains(BUCKET) && refused.contains("s3:ListBucket"), "{refused}");
+    s3.fail(404, "NoSuchBucket");
+    assert!(bodies(BUCKET).check().await.expect_err("no bucket").to_string().contains("no such bucket"));
+    s3.fail(503, "SlowDown");
+    assert!(bodies(BUCKET).check().await.is_ok(), "a passing fault is no mistake in the configuration");
+    s3.recover();
+    assert!(bodies(BUCKET).check().await.is_ok());
+    assert!(body_of(&replayed(executor.reserve(&request).await)) == Some(&body));
 }

@@ -12,8 +12,9 @@ use std::{
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
-    engine::{Ending, Executor, Ownership, Request, ReserveOutcome},
+    engine::{Ending, Executor, Ownership, Replay, Request, ReserveOutcome},
     operation::Operation,
+    operator::{Correction, CorrectionError, Operator},
     queue::{MemoryQueue, Queue, QueueError, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, State, UnknownCause},
@@ -52,6 +53,11 @@ on_each_store!(
     a_large_answer_is_kept_as_a_handlers_is,
     records_that_cannot_be_read_do_not_stand_in_front_of_others,
     what_would_escalate_untold_is_left_to_the_next_question,
+    what_is_not_found_too_late_is_no_proof_and_goes_to_people,
+    a_sign_of_life_begins_the_grace_anew,
+    whoever_settles_keeps_the_answer_as_long_as_the_record_says,
+    what_a_reconciler_or_a_person_answers_keeps_the_headers_of_a_handlers_answer,
+    a_status_that_no_response_has_is_not_written,
 );
 
 const NOT_FOUND_GRACE: Duration = Duration::from_secs(300);
@@ -498,4 +504,151 @@ async fn what_would_escalate_untold_is_left_to_the_next_question(endpoint: &str)
 
     let outcome = reconciliation.ask_if_due(&request.key).await.unwrap();
     assert_eq!((outcome, letters.take().len()), (ReconcileOutcome::Escalated, 1));
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+// T40: a provider forgets its keys, and finds nothing then.
+async fn what_is_not_found_too_late_is_no_proof_and_goes_to_people(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    for (why_not_at_once, after, outcome) in [
+        ("within the window", HOUR, ReconcileOutcome::Resolved("failed_retryable")),
+        ("after it", HOUR + Duration::from_millis(1), ReconcileOutcome::Escalated),
+    ] {
+        let (letters, provider) = (MemoryQueue::new(), Provider::says(vec![Ok(Finding::NotFound); 3]));
+        let operation = operation().not_found_within(HOUR);
+        let reconciliation = Reconciliation::new(guarded.store(), letters.clone())
+            .world(guarded.clock.clone())
+            .not_found_grace(NOT_FOUND_GRACE)
+            .operation(operation.clone(), provider);
+        let (executor, request) = (guarded.executor_of(operation), request());
+        // Released once, so that the second attempt begins later than the key's first.
+        let first = owned(executor.reserve(&request).await);
+        written(executor.finish(first, Ending::NotExecuted).await);
+        guarded.clock.advance(HOUR);
+        let second = owned(executor.reserve(&request).await);
+        written(executor.finish(second, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        guarded.clock.advance(after);
+        let asked = reconciliation.ask_if_due(&request.key).await.expect("an answer");
+        assert_eq!(asked, outcome, "{why_not_at_once}");
+        let escalated = outcome == ReconcileOutcome::Escalated;
+        assert_eq!(letters.take().len(), usize::from(escalated));
+        assert_eq!(told(&executor.reserve(&request).await), if escalated { "unknown" } else { "owned" });
+        if escalated {
+            // Sent back by a person, it is asked about again, and is no more proof than before.
+            let asked = reconciliation.ask(&request.key).await.expect("an answer");
+            assert_eq!((asked, letters.take().len()), (ReconcileOutcome::Escalated, 1));
+        }
+    }
+}
+
+// T41
+async fn a_sign_of_life_begins_the_grace_anew(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, vec![Ok(Finding::NotFound); 3]).await;
+    let (guarded, request) = (&reconciling.guarded, request());
+    let executor = guarded.executor();
+    let slow = owned(executor.reserve(&request).await);
+    guarded.clock.advance(LEASE + GRACE);
+    assert_eq!(told(&executor.reserve(&request).await), "unknown");
+    guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_secs(1));
+    // What it sent last can still be on its way.
+    written(executor.finish(slow, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    guarded.clock.advance(Duration::from_secs(1));
+    assert!(matches!(reconciling.poll(&request).await, ReconcileOutcome::Scheduled(_)));
+    guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_secs(1));
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("failed_retryable"));
+}
+
+// T42
+async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &str) {
+    let week = Duration::from_secs(7 * 24 * 3600);
+    // The reconciler has another retention than the guard.
+    let reconciling = Reconciling::on(endpoint, [executed(), executed()]).await;
+    let guarded = &reconciling.guarded;
+    let unknown = async || {
+        let (executor, request) = (guarded.executor_of(operation().retain(week)), request());
+        let ours = owned(executor.reserve(&request).await);
+        written(executor.finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        request
+    };
+    let kept_for = async |request: &Request| {
+        let record = guarded.record(&request.key).await.expect("a record");
+        record.state.expires_at().expect("it is settled").since(guarded.now().rounded_up_to_second())
+    };
+    let by_provider = unknown().await;
+    reconciling.poll(&by_provider).await;
+    assert_eq!(kept_for(&by_provider).await, week);
+
+    let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
+    let answer = || Answer::json(201, "{}");
+    for (correction, expected) in [
+        (Correction::Executed { answer: answer(), retain: None }, week),
+        (Correction::NotExecuted { retain: None }, week),
+        (Correction::Executed { answer: answer(), retain: Some(HOUR) }, HOUR),
+    ] {
+        let by_person = unknown().await;
+        let seen = guarded.record(&by_person.key).await.expect("a record");
+        operator.correct(&seen, &correction, "olga", "asked the bank").await.expect("it is unknown");
+        assert_eq!(kept_for(&by_person).await, expected);
+    }
+
+    // A record that was written before records said so: whoever settles says it.
+    let before = unknown().await;
+    let mut item = guarded.item(&before.key).await.expect("an item");
+    item.remove("retention");
+    guarded.write_raw(item).await;
+    reconciling.poll(&before).await;
+    assert_eq!(kept_for(&before).await, RETENTION);
+}
+
+// T26: a reconciler's answer is no other than a handler's.
+async fn what_a_reconciler_or_a_person_answers_keeps_the_headers_of_a_handlers_answer(endpoint: &str) {
+    let headers = || {
+        ["location", "set-cookie", "x-request-id", "date"]
+            .map(|name| (name.to_owned(), "v".to_owned()))
+            .to_vec()
+    };
+    let answer = || Answer::http(201, headers(), "{}");
+    let kept = |replay: &Replay| {
+        let headers = replay.answer.head.headers();
+        headers.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
+    };
+    let guarded = Guarded::on(endpoint).await;
+    let operation = || operation().keep_header("X-Request-Id");
+    let provider = Provider::says([Ok(Finding::Executed(answer()))]);
+    let reconciliation = Reconciliation::new(guarded.store(), MemoryQueue::new())
+        .world(guarded.clock.clone())
+        .operation(operation(), provider);
+    let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
+    for (by_person, expected) in [(false, vec!["location", "x-request-id"]), (true, vec!["location"])] {
+        let (executor, request) = (guarded.executor_of(operation()), request());
+        let ours = owned(executor.reserve(&request).await);
+        written(executor.finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        if by_person {
+            let seen = guarded.record(&request.key).await.expect("a record");
+            let correction = Correction::Executed { answer: answer(), retain: None };
+            operator.correct(&seen, &correction, "olga", "asked").await.expect("it is unknown");
+        } else {
+            reconciliation.ask(&request.key).await.expect("an answer");
+        }
+        assert_eq!(kept(&replayed(executor.reserve(&request).await)), expected, "{by_person}");
+    }
+}
+
+// R16: a record that nobody could read would be the end of its key.
+async fn a_status_that_no_response_has_is_not_written(endpoint: &str) {
+    for status in [0, 100, 199, 600, u16::MAX] {
+        let answer = || Answer::http(status, Vec::new(), "{}");
+        let reconciling = Reconciling::on(endpoint, [Ok(Finding::Executed(answer()))]).await;
+        let request = reconciling.unknown().await;
+        assert!(matches!(reconciling.poll(&request).await, ReconcileOutcome::Scheduled(_)), "{status}");
+        let guarded = &reconciling.guarded;
+        let seen = guarded.record(&request.key).await.expect("a record");
+        let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
+        let correction = Correction::Executed { answer: answer(), retain: None };
+        let refused = operator.correct(&seen, &correction, "olga", "asked").await;
+        assert!(matches!(refused, Err(CorrectionError::NoStatus)), "{refused:?}");
+        assert!(matches!(operator.preview(&seen, &correction), Err(CorrectionError::NoStatus)));
+        assert_eq!(guarded.record(&request.key).await.expect("a record"), seen);
+    }
 }

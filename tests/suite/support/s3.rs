@@ -51,6 +51,11 @@ impl LocalS3 {
         *self.failure.lock().unwrap() = Some((status, code));
     }
 
+    /// From now on every request is answered as it is.
+    pub fn recover(&self) {
+        *self.failure.lock().unwrap() = None;
+    }
+
     /// The keys of all objects in the bucket.
     pub async fn objects(&self, bucket: &str) -> Vec<String> {
         let listed = self.client.list_objects_v2().bucket(bucket).send().await.expect("a list");
