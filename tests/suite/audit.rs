@@ -24,6 +24,8 @@ on_each_store!(
     a_change_to_what_is_there_no_more_writes_no_line,
     a_change_whose_answer_is_lost_is_recognised_and_has_one_line,
     a_change_that_was_applied_unseen_is_recognised_even_after_the_next_one,
+    a_change_that_is_sent_again_is_the_same_byte_for_byte,
+    a_change_that_is_sent_again_after_its_tokens_time_is_applied_once,
     a_change_waits_for_a_transaction_under_way_and_gives_up_in_the_end,
     a_line_about_something_else_leaves_the_record_alone,
     a_change_of_which_no_answer_comes_is_known_by_a_read,
@@ -156,6 +158,51 @@ async fn a_change_that_was_applied_unseen_is_recognised_even_after_the_next_one(
     drop(taken_over);
     assert_eq!(guarded.state(&request).await, "in_progress");
     assert_eq!(store.audit_lines(&seen.key).await.unwrap().len(), 1);
+}
+
+// T10: DynamoDB refuses a token that comes back with other parameters.
+async fn a_change_that_is_sent_again_is_the_same_byte_for_byte(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let seen = unknown(&guarded).await;
+    let faults =
+        [Fault::TransactionCancelled, Fault::DropRequest, Fault::TransactionCancelled, Fault::DropAnswer];
+    guarded.faults.script("TransactWriteItems", faults);
+    let began_at = guarded.now();
+    let corrected = correct(&guarded, &seen).await.unwrap();
+    assert_eq!(guarded.faults.left(), 0);
+    assert_written_once(&guarded, &seen, &corrected, began_at).await;
+    let bodies = guarded.faults.bodies("TransactWriteItems");
+    assert_eq!(bodies.len(), 5);
+    assert!(
+        bodies.iter().all(|body| *body == bodies[0]),
+        "{:?}",
+        bodies.iter().map(|b| String::from_utf8_lossy(b)).collect::<Vec<_>>()
+    );
+}
+
+// T11: the ten minutes of its token are over, and its conditions decide alone.
+async fn a_change_that_is_sent_again_after_its_tokens_time_is_applied_once(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let (seen, began_at) = (unknown(&guarded).await, guarded.now());
+    guarded.faults.script("TransactWriteItems", [Fault::TwiceUnderAnotherToken]);
+    let corrected = correct(&guarded, &seen).await.unwrap();
+    assert_eq!((corrected.state.name(), guarded.faults.left()), ("failed_retryable", 0));
+    assert_eq!(guarded.faults.sent("TransactWriteItems"), 2);
+    assert_written_once(&guarded, &seen, &corrected, began_at).await;
+
+    // Also if others have changed the record since: its own line says that it was applied.
+    let seen = unknown(&guarded).await;
+    let next = not_executed(&guarded, &seen, fresh());
+    let now = guarded.now();
+    assert_eq!(swap(&guarded.store(), &seen, &next, now).await.unwrap(), WriteOutcome::Written);
+    let request =
+        Request { key: seen.key.clone(), fingerprints: fingerprints(BODY), may_begin: true, deadline: None };
+    let taken_over = owned(guarded.executor().reserve(&request).await);
+    let before = guarded.item(&seen.key).await;
+    guarded.faults.script("TransactWriteItems", [Fault::TwiceUnderAnotherToken]);
+    assert_eq!(swap(&guarded.store(), &seen, &next, now).await.unwrap(), WriteOutcome::Written);
+    assert_eq!((guarded.item(&seen.key).await, taken_over.execution().attempts()), (before, 2));
+    assert_eq!(guarded.undisturbed_store().audit_lines(&seen.key).await.unwrap().len(), 1);
 }
 
 // T9

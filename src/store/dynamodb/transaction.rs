@@ -1,9 +1,13 @@
 //! A record's write together with its companions, in one `TransactWriteItems`.
 
+use std::collections::BTreeMap;
+
 use aws_sdk_dynamodb::{
+    config::http::HttpRequest,
     operation::transact_write_items::TransactWriteItemsError,
     types::{AttributeValue, CancellationReason, Delete, TransactWriteItem},
 };
+use serde_json::Value;
 
 use super::{
     DynamoDbStore, StoreError, StoreErrorKind, audit, beside,
@@ -19,6 +23,7 @@ use crate::{
     },
 };
 
+const CONTENT_LENGTH: &str = "content-length";
 const FAILED: &str = "ConditionalCheckFailed";
 
 impl DynamoDbStore {
@@ -52,7 +57,7 @@ impl DynamoDbStore {
             // The same at each try, so that one which was applied unseen is not applied again.
             .client_request_token(record.revision.to_string())
             .set_transact_items(Some(parts));
-        match transaction.send().await {
+        match transaction.customize().mutate_request(in_order).send().await {
             Ok(_) => Ok(WriteOutcome::Written),
             Err(error) => match error.as_service_error() {
                 Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) => {
@@ -70,6 +75,29 @@ impl DynamoDbStore {
             .key(SK, AttributeValue::S(sk.to_owned()))
             .build()
             .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
+    }
+}
+
+/// Puts the members of the request's objects into one order, before it is signed. The SDK writes them in an order that
+/// differs each time, and DynamoDB refuses a token that comes back with other parameters (T10).
+fn in_order(request: &mut HttpRequest) {
+    let ordered = request.body().bytes().and_then(|body| serde_json::from_slice(body).ok()).map(sorted);
+    if let Some(ordered) = ordered {
+        let body = ordered.to_string();
+        request.headers_mut().insert(CONTENT_LENGTH, body.len().to_string());
+        *request.body_mut() = body.into();
+    }
+}
+
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let members: BTreeMap<_, _> =
+                members.into_iter().map(|(name, member)| (name, sorted(member))).collect();
+            Value::Object(members.into_iter().collect())
+        }
+        Value::Array(elements) => Value::Array(elements.into_iter().map(sorted).collect()),
+        other => other,
     }
 }
 

@@ -14,6 +14,7 @@ use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_types::body::SdkBody;
 use http_body_util::BodyExt;
+use serde_json::json;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -36,6 +37,9 @@ pub enum Fault {
     DropRequest,
     /// The store gets it twice; the second answer is given.
     Twice,
+    /// The store gets a transaction twice, the second time under another token, as if the first one's ten minutes were over:
+    /// by its conditions alone. The second answer is given.
+    TwiceUnderAnotherToken,
     /// Kept back until the test lets it go; see [`Late`].
     HoldBack(Late),
     /// Never sent, never answered.
@@ -45,6 +49,8 @@ pub enum Fault {
     /// Never sent; the answers that DynamoDB gives in these cases.
     Throttle,
     TransactionConflict,
+    /// A transaction is cancelled, because another one holds an item of it.
+    TransactionCancelled,
     AccessDenied,
 }
 
@@ -130,6 +136,7 @@ struct Plan {
     standing: HashMap<String, Fault>,
     asked: HashMap<String, usize>,
     sent: HashMap<String, usize>,
+    bodies: HashMap<String, Vec<Vec<u8>>>,
 }
 
 impl Faults {
@@ -162,6 +169,11 @@ impl Faults {
     /// How many requests of `operation` (or [`ANY`]) really went to the store.
     pub fn sent(&self, operation: &str) -> usize {
         count(&self.plan.lock().unwrap().sent, operation)
+    }
+
+    /// The bodies of all requests of `operation` that the SDK wanted to send.
+    pub fn bodies(&self, operation: &str) -> Vec<Vec<u8>> {
+        self.plan.lock().unwrap().bodies.get(operation).cloned().unwrap_or_default()
     }
 
     /// How many requests of `operation` (or [`ANY`]) the SDK wanted to send.
@@ -206,7 +218,12 @@ struct Wire {
 
 impl HttpConnector for Wire {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let fault = self.plan.lock().unwrap().next(&operation_of(&request));
+        let fault = {
+            let (mut plan, operation) = (self.plan.lock().unwrap(), operation_of(&request));
+            let body = request.body().bytes().unwrap_or_default().to_vec();
+            plan.bodies.entry(operation.clone()).or_default().push(body);
+            plan.next(&operation)
+        };
         HttpConnectorFuture::new(play(fault, request, self.clone()))
     }
 }
@@ -237,6 +254,11 @@ async fn play(fault: Fault, request: HttpRequest, wire: Wire) -> Result<HttpResp
             collect(wire.send(request).await?).await?;
             wire.send(again).await
         }
+        Fault::TwiceUnderAnotherToken => {
+            let again = under_another_token(&request);
+            collect(wire.send(request).await?).await?;
+            wire.send(again).await
+        }
         Fault::HoldBack(late) => late.hold(request, wire).await,
         Fault::BlackHole => std::future::pending().await,
         Fault::Status(status) => Ok(error(
@@ -254,12 +276,33 @@ async fn play(fault: Fault, request: HttpRequest, wire: Wire) -> Result<HttpResp
             "com.amazonaws.dynamodb.v20120810#TransactionConflictException",
             "Transaction is ongoing for the item",
         )),
+        Fault::TransactionCancelled => {
+            let cancelled = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException";
+            let conflict =
+                json!({ "Code": "TransactionConflict", "Message": "Transaction is ongoing for the item" });
+            let reasons = json!([{ "Code": "None" }, conflict]);
+            let document = json!({ "__type": cancelled, "Message": "Transaction cancelled", "CancellationReasons": reasons });
+            Ok(answer(400, &document))
+        }
         Fault::AccessDenied => Ok(error(
             400,
             "com.amazon.coral.service#AccessDeniedException",
             "User: tests is not authorized to perform this action because no policy allows it",
         )),
     }
+}
+
+fn under_another_token(request: &HttpRequest) -> HttpRequest {
+    let mut again = request.try_clone().expect("a request to DynamoDB is held in memory");
+    let mut document: serde_json::Value =
+        serde_json::from_slice(again.body().bytes().expect("a body in memory")).expect("JSON");
+    let token = &mut document["ClientRequestToken"];
+    assert!(token.is_string(), "a transaction has a token");
+    *token = uuid::Uuid::new_v4().to_string().into();
+    let body = document.to_string();
+    again.headers_mut().insert("content-length", body.len().to_string());
+    *again.body_mut() = SdkBody::from(body);
+    again
 }
 
 fn broken(when: &str) -> ConnectorError {
@@ -275,7 +318,11 @@ async fn collect(mut response: HttpResponse) -> Result<HttpResponse, ConnectorEr
 
 /// An error in DynamoDB's own form.
 fn error(status: u16, kind: &str, message: &str) -> HttpResponse {
-    let body = serde_json::json!({ "__type": kind, "message": message }).to_string();
+    answer(status, &json!({ "__type": kind, "message": message }))
+}
+
+fn answer(status: u16, document: &serde_json::Value) -> HttpResponse {
+    let body = document.to_string();
     let status = status.try_into().expect("an HTTP status");
     let mut response = HttpResponse::new(status, SdkBody::from(body));
     let headers = response.headers_mut();
