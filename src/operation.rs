@@ -197,9 +197,13 @@ impl Operation {
     /// If `name` is one that must not be replayed, or no name of a header.
     #[must_use]
     pub fn keep_header(mut self, name: &str) -> Self {
-        let name = name.to_ascii_lowercase();
-        assert!(may_be_kept(&name), "keep_header({name:?}): this header must not be replayed, or is none");
-        self.kept_headers.push(name);
+        let header = name.to_ascii_lowercase();
+        assert!(
+            may_be_kept(&header),
+            "operation {:?}: keep_header({name:?}): this header must not be replayed, or is none",
+            self.name.as_str()
+        );
+        self.kept_headers.push(header);
         self
     }
 
@@ -378,5 +382,106 @@ impl Operation {
 
     pub(crate) fn former_rules(&self) -> &[FingerprintRule] {
         &self.former_rules
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn pay() -> Operation {
+        Operation::new("pay")
+    }
+
+    /// Fails unless `choose` is refused, with the operation's name and `setting` in the words.
+    fn refused(setting: &str, choose: impl FnOnce() -> Operation) {
+        let panic = catch_unwind(AssertUnwindSafe(choose)).expect_err(setting);
+        let words = panic.downcast_ref::<String>().expect("words");
+        assert!(words.contains("\"pay\"") && words.contains(setting), "{words}");
+    }
+
+    fn consistent(operation: Operation) -> Operation {
+        operation.assert_consistent();
+        operation
+    }
+
+    // R16, T42
+    #[test]
+    fn settings_that_guard_nothing_are_refused_at_start_up() {
+        refused("retain(0ns)", || pay().retain(Duration::ZERO));
+        refused("retain(299.999s)", || pay().retain(CLOCK_SKEW - Duration::from_millis(1)));
+        assert_eq!(pay().retain(CLOCK_SKEW).retention(), CLOCK_SKEW);
+        refused("lease(0)", || pay().lease(Duration::ZERO));
+        refused("heartbeat(0)", || pay().heartbeat(Duration::ZERO));
+        refused("keep_header", || pay().keep_header("Set-Cookie"));
+    }
+
+    // R18
+    #[test]
+    fn a_lease_that_is_over_between_two_heartbeats_is_refused_at_start_up() {
+        refused("heartbeat(60s)", || consistent(pay().heartbeat(60 * SECOND)));
+        refused("heartbeat(60s)", || consistent(pay().lease(60 * SECOND).heartbeat(60 * SECOND)));
+        refused("longest_lease(59s)", || consistent(pay().heartbeat(SECOND).longest_lease(59 * SECOND)));
+        consistent(pay().heartbeat(59 * SECOND).longest_lease(60 * SECOND));
+        // Whoever has no heartbeats has no longest lease.
+        consistent(pay().longest_lease(SECOND));
+    }
+
+    // T39
+    #[test]
+    fn an_execution_needs_two_seconds_or_a_quarter_of_its_time_or_what_was_chosen() {
+        let least = |whole| pay().least_time_of(whole);
+        assert_eq!(
+            (least(60 * SECOND), least(8 * SECOND), least(4 * SECOND)),
+            (2 * SECOND, 2 * SECOND, SECOND)
+        );
+        assert_eq!(pay().least_time_to_run(5 * SECOND).least_time_of(SECOND), 5 * SECOND);
+    }
+
+    // R11
+    #[test]
+    fn an_operation_runs_again_only_if_it_chose_to() {
+        assert!(!pay().may_run_again());
+        assert!(!pay().when_lease_over(LeaseOver::Unknown).may_run_again());
+        assert!(pay().when_lease_over(LeaseOver::RunAgain).may_run_again());
+        assert!(pay().when_lease_over(LeaseOver::Resume).may_run_again());
+    }
+
+    // R17, R18
+    #[test]
+    fn each_setting_is_the_one_that_was_chosen() {
+        let chosen = pay()
+            .retain(3600 * SECOND)
+            .lease(40 * SECOND)
+            .grace(5 * SECOND)
+            .heartbeat(10 * SECOND)
+            .longest_lease(80 * SECOND)
+            .not_found_within(7 * SECOND)
+            .patience(8 * SECOND)
+            .retry_after(9 * SECOND)
+            .minimum_key_length(16)
+            .keep_header("X-Request-Id")
+            .server_errors(ServerErrors::Keep)
+            .while_in_flight(WhileInFlight::Wait(SECOND));
+        let now = Timestamp::from_secs(1_000);
+        assert_eq!(chosen.lease_until(None, now), now.plus(45 * SECOND));
+        assert_eq!(chosen.lease_until(Some(now.plus(SECOND)), now), now.plus(6 * SECOND));
+        assert_eq!(chosen.heartbeat_every(), Some(10 * SECOND));
+        let spans = [
+            chosen.retention(),
+            chosen.lease_span(),
+            chosen.longest_lease_span(),
+            chosen.not_found_window(),
+            chosen.patience_span(),
+            chosen.retry_after_span(),
+        ];
+        assert_eq!(spans, [3600, 40, 80, 7, 8, 9].map(Duration::from_secs));
+        assert_eq!((chosen.shortest_key(), chosen.kept_headers()), (16, &["x-request-id".to_owned()][..]));
+        assert_eq!(chosen.chosen_server_errors(), Some(ServerErrors::Keep));
+        assert_eq!(chosen.in_flight(), WhileInFlight::Wait(SECOND));
     }
 }

@@ -215,6 +215,58 @@ mod tests {
         }
     }
 
+    const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+    const BOUND: Duration = Duration::from_secs(3600);
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    fn admit(made_at: Timestamp) -> Result<(), KeyAgeError> {
+        let key = uuid::Builder::from_unix_timestamp_millis(made_at.as_millis(), &[7; 10]).into_uuid();
+        let key = IdempotencyKey::parse(&key.to_string()).unwrap();
+        OldestKey { bound: BOUND, time: KeyTime::UuidV7 }.admit(&key, None, NOW)
+    }
+
+    // R21
+    #[test]
+    fn a_key_is_taken_up_to_its_bound_and_as_far_ahead_as_clocks_may_be_apart() {
+        assert_eq!(admit(NOW), Ok(()));
+        assert_eq!(admit(NOW.minus(BOUND)), Ok(()));
+        assert_eq!(admit(NOW.minus(BOUND + MILLISECOND)), Err(KeyAgeError::TooOld));
+        assert_eq!(admit(NOW.plus(CLOCK_SKEW)), Ok(()));
+        assert_eq!(admit(NOW.plus(CLOCK_SKEW + MILLISECOND)), Err(KeyAgeError::Future));
+    }
+
+    // R21
+    #[test]
+    fn each_way_of_telling_the_time_is_read_by_its_own_rule() {
+        let oldest = |time| OldestKey { bound: BOUND, time };
+        let key = IdempotencyKey::parse("order-1").unwrap();
+        let said = |time: &KeyTime, timestamp: Option<&str>| {
+            oldest(time.clone()).admit(&key, timestamp, NOW).map_err(|error| error.reason())
+        };
+        assert_eq!(said(&KeyTime::UuidV7, None), Err("not-a-uuid-v7"));
+        assert_eq!(said(&KeyTime::Ulid, None), Err("not-a-ulid"));
+        let secrets = Secrets::parse("a-secret-that-both-share-and-nobody-else").unwrap();
+        let signed = |at: Timestamp| secrets.sign(at, b"order-1");
+        let time = KeyTime::Signed(secrets.clone());
+        assert_eq!(said(&time, None), Err("timestamp-missing"));
+        assert_eq!(said(&time, Some("t=1,v1=00")), Err("timestamp-invalid"));
+        assert_eq!(said(&time, Some(&signed(NOW))), Ok(()));
+        assert_eq!(said(&time, Some(&signed(NOW.minus(2 * BOUND)))), Err("too-old"));
+        assert_eq!(said(&time, Some(&signed(NOW.plus(2 * BOUND)))), Err("future"));
+    }
+
+    // R21
+    #[test]
+    fn answers_are_kept_longer_than_their_keys_are_taken() {
+        let operation = OperationName::parse("pay").unwrap();
+        let kept = |kept| {
+            let oldest = OldestKey { bound: BOUND, time: KeyTime::Ulid };
+            std::panic::catch_unwind(|| oldest.assert_answers_kept(&operation, kept)).is_ok()
+        };
+        assert!(kept(BOUND + 2 * CLOCK_SKEW));
+        assert!(!kept(BOUND + 2 * CLOCK_SKEW - MILLISECOND));
+    }
+
     proptest! {
         #[test]
         fn any_text_is_read_without_panic(text in "\\PC{0,40}|[0-9a-fA-F-]{36}|[0-9A-Za-z]{26}") {

@@ -19,6 +19,7 @@ use lambda_idempotency::{
 use tower::{Layer, service_fn};
 
 use crate::support::{
+    guarded::fresh,
     http::{
         Counter, TENANT, api, clock, dynamodb, execution, guard, order, pay, record, send, state, tenant,
         until,
@@ -32,6 +33,7 @@ on_each_store!(
     what_certainly_was_not_done_is_done_by_the_retry,
     what_perhaps_was_done_is_an_unknown,
     a_body_that_breaks_off_or_is_too_long_leaves_an_unknown,
+    a_handler_whose_record_another_has_answers_nothing_of_its_own,
 );
 
 /// Fails unless the record is unknown for this cause, and a retry neither runs nor gets anything but that.
@@ -190,4 +192,31 @@ async fn one_tenants_failure_is_nothing_to_another() {
     send(&app, pay("order-1")).await.assert_problem(500, "outcome-unknown");
     let other = order("order-1").extension(tenant("globex")).body(Body::empty()).unwrap();
     assert_eq!(send(&app, other).await.status, 200);
+}
+
+// T5: one key has one answer.
+async fn a_handler_whose_record_another_has_answers_nothing_of_its_own(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    let theirs = store.clone();
+    let app = api(guard(store.clone()), move |parts, _| {
+        let store = theirs.clone();
+        async move {
+            // While it runs, its record goes to another execution.
+            let key = execution(&parts).record_key().clone();
+            let seen = store.load(&key).await.unwrap().expect("its own record");
+            let mut other = seen.clone();
+            (other.revision, other.attempt) = (fresh(), fresh());
+            store.swap(seen.revision, &other, &[]).await.unwrap();
+            let answers = [StatusCode::CREATED, StatusCode::INTERNAL_SERVER_ERROR];
+            let status = answers[usize::from(parts.headers["idempotency-key"] == "fails")];
+            (status, "a second answer")
+        }
+    });
+    for key in ["succeeds", "fails"] {
+        let refused = send(&app, pay(key)).await;
+        refused.assert_problem(503, "answered-elsewhere");
+        assert!(refused.header("retry-after").is_some());
+        assert!(!String::from_utf8_lossy(&refused.body).contains("a second answer"));
+        assert_eq!(state(&store, key).await, "in_progress");
+    }
 }

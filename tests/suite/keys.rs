@@ -11,6 +11,7 @@ use lambda_idempotency::{
 };
 
 use crate::support::{
+    guarded::Guarded,
     http::{
         Counter, ORDER, PAY, TENANT, api, dynamodb, execution, guard, guard_of, order, pay, record_key, send,
         state, tenant, unkeyed,
@@ -19,17 +20,20 @@ use crate::support::{
 };
 
 on_each_store!(
+    every_bad_key_is_a_400_of_a_stable_type_with_a_reason_of_its_own,
+    every_legal_key_has_a_record_of_its_own_and_both_its_forms_are_one,
+    a_keyless_request_is_never_run_nor_hashed_into_one_shared_record,
     a_key_means_something_to_one_tenant_and_one_operation_only,
     methods_that_are_not_guarded_pass_untouched_and_leave_no_record,
 );
 
 // R1, T34
-#[tokio::test]
-async fn every_bad_key_is_a_400_of_a_stable_type_with_a_reason_of_its_own() {
+async fn every_bad_key_is_a_400_of_a_stable_type_with_a_reason_of_its_own(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
     let runs = Counter::default();
     let counter = runs.clone();
     let operation = Operation::new(PAY).minimum_key_length(4);
-    let app = api(guard_of(MemoryStore::new(), operation), move |_, _| {
+    let app = api(guard_of(guarded.store(), operation), move |_, _| {
         counter.add();
         async {}
     });
@@ -69,16 +73,32 @@ async fn every_bad_key_is_a_400_of_a_stable_type_with_a_reason_of_its_own() {
         }
     }
     assert_eq!(reasons.len(), 9);
-    assert_eq!(runs.count(), 0);
+    assert_eq!((runs.count(), guarded.number_of_items().await), (0, 0));
 }
 
 // R1
-#[tokio::test]
-async fn the_longest_key_is_taken_and_both_forms_of_a_key_are_one() {
-    let app = api(guard(MemoryStore::new()), |_, _| async {});
-    assert_eq!(send(&app, pay(&"k".repeat(255))).await.status, 200);
-    let bare = send(&app, pay("order-1")).await;
-    send(&app, pay("\"order-1\"")).await.assert_replay_of(&bare);
+async fn every_legal_key_has_a_record_of_its_own_and_both_its_forms_are_one(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let app = api(guard(guarded.store()), |parts, _| async move {
+        execution(&parts).idempotency_key().as_str().to_owned()
+    });
+    let longest = "k".repeat(255);
+    // Each visible character by itself, and what separates parts elsewhere.
+    let visible = ('!'..='~').map(String::from);
+    let more =
+        ["order-1", "a#b", "a%23b", "a%2Fb", "../a", "a/b", "a,b", "a;b=1", "{\"a\":1}", "record", &longest];
+    let keys: Vec<_> = visible.chain(more.map(str::to_owned)).collect();
+    for (number, key) in keys.iter().enumerate() {
+        let quoted = format!("\"{}\"", key.replace('\\', "\\\\").replace('"', "\\\""));
+        let first = send(&app, pay(&quoted)).await;
+        assert_eq!((first.status, &first.body[..]), (200, key.as_bytes()), "{key}");
+        assert!(!first.replayed(), "{key}");
+        assert_eq!(guarded.number_of_items().await, number + 1, "{key}");
+        // Without its quotes the same key, where that can be written so.
+        if !key.starts_with('"') && !key.contains(',') {
+            send(&app, pay(key)).await.assert_replay_of(&first);
+        }
+    }
 }
 
 // R1
@@ -98,11 +118,11 @@ async fn an_api_can_insist_on_one_form_of_the_key() {
 }
 
 // T34, R5
-#[tokio::test]
-async fn a_keyless_request_is_never_run_nor_hashed_into_one_shared_record() {
+async fn a_keyless_request_is_never_run_nor_hashed_into_one_shared_record(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
     let runs = Counter::default();
     let counter = runs.clone();
-    let app = api(guard(MemoryStore::new()), move |_, _| {
+    let app = api(guard(guarded.store()), move |_, _| {
         counter.add();
         async {}
     });
@@ -110,7 +130,7 @@ async fn a_keyless_request_is_never_run_nor_hashed_into_one_shared_record() {
         let request = unkeyed().method(method).body(ORDER.into()).unwrap();
         send(&app, request).await.assert_problem(400, "key-missing");
     }
-    assert_eq!(runs.count(), 0);
+    assert_eq!((runs.count(), guarded.number_of_items().await), (0, 0));
 }
 
 // R5

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lambda_http::{Context, RequestExt};
 use lambda_idempotency::{engine::Ending, operation::LeaseOver, record::UnknownCause};
 
 use crate::support::{
@@ -11,6 +12,7 @@ use crate::support::{
         GRACE, Guarded, LEASE, body_of, completed, operation, owned, replayed, replayed_text, request, told,
         written,
     },
+    http::{Counter, Gate, api, dynamodb, execution, guard, pay, send},
     on_each_store,
 };
 
@@ -22,6 +24,7 @@ on_each_store!(
     an_ending_whose_answer_was_lost_to_the_executor_itself_is_written_once,
     writes_that_arrive_twice_count_once,
     the_same_delivery_again_does_not_take_itself_for_the_owner,
+    an_invocation_whose_request_id_repeats_is_another_execution,
     the_same_delivery_again_does_not_own_what_its_first_invocation_wrote_unknowingly,
     a_dead_workers_reservation_that_lands_first_ends_as_unknown,
     a_dead_workers_reservation_that_lands_late_changes_nothing,
@@ -138,6 +141,36 @@ async fn the_same_delivery_again_does_not_take_itself_for_the_owner(endpoint: &s
     assert_eq!(told(&first.reserve(&delivery).await), "in flight");
     written(first.finish(ours, completed("{}")).await);
     assert_eq!(replayed_text(again.reserve(&delivery).await), "{}");
+}
+
+// T3: the guard sees the same request id, in a Lambda context of its own.
+async fn an_invocation_whose_request_id_repeats_is_another_execution(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    let (gate, runs) = (Gate::closed(), Counter::default());
+    let (held, counter) = (gate.clone(), runs.clone());
+    let app = api(guard(store), move |parts, _| {
+        let (held, counter) = (held.clone(), counter.clone());
+        async move {
+            counter.add();
+            held.pass().await;
+            execution(&parts).attempt().to_string()
+        }
+    });
+    let delivery = || {
+        let mut context = Context::default();
+        context.request_id = "8476a536-e9f4-11e8-9739-2dfe598c3fcd".to_owned();
+        pay("order-1").with_lambda_context(context)
+    };
+    let first = tokio::spawn({
+        let (app, delivery) = (app.clone(), delivery());
+        async move { send(&app, delivery).await }
+    });
+    gate.reached(1).await;
+    send(&app, delivery()).await.assert_problem(409, "in-flight");
+    gate.open();
+    let first = first.await.unwrap();
+    send(&app, delivery()).await.assert_replay_of(&first);
+    assert_eq!(runs.count(), 1);
 }
 
 // T3, T17

@@ -4,6 +4,7 @@
 mod addressing;
 mod audit;
 mod bodies;
+mod cloned_memory;
 mod command_line;
 mod conformance;
 mod costs;

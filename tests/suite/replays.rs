@@ -7,11 +7,18 @@ use axum::{
     response::IntoResponse,
 };
 use lambda_idempotency::{
-    engine::Execution, http::SAFE_HEADERS, operation::Operation, store::memory::MemoryStore, time::Timestamp,
-    time_budget::CLOCK_SKEW, world::World,
+    engine::{Execution, Executor},
+    http::SAFE_HEADERS,
+    operation::Operation,
+    record::Head,
+    store::{Store, memory::MemoryStore},
+    time::Timestamp,
+    time_budget::CLOCK_SKEW,
+    world::World,
 };
 
 use crate::support::{
+    guarded::{completed, operation, owned, random, replayed, request, written},
     http::{
         Counter, PAY, api, clock, dynamodb, execution, guard, guard_of, order, pay, send, state, until_state,
     },
@@ -143,6 +150,29 @@ async fn a_caller_that_changes_a_replay_changes_no_later_one(endpoint: &str) {
         body.fill(b'z');
     }
     send(&app, pay("order-1")).await.assert_replay_of(&first);
+}
+
+// T27: a store in memory could share what it keeps with whom it gives it to.
+#[tokio::test]
+async fn a_caller_that_changes_what_a_store_in_memory_gave_it_changes_nothing_there() {
+    let store = MemoryStore::new();
+    let executor = Executor::new(store.clone(), operation()).world(clock());
+    for length in [10, 20_000] {
+        let (request, body) = (request(), random(length));
+        let ours = owned(executor.reserve(&request).await);
+        written(executor.finish(ours, completed(body.clone())).await);
+        let kept = store.load(&request.key).await.unwrap().unwrap();
+        for _ in 0..2 {
+            let replay = replayed(executor.reserve(&request).await);
+            assert!(replay.answer.body == body);
+            let Head::Http { mut headers, .. } = replay.answer.head else { panic!("an HTTP answer") };
+            headers.iter_mut().for_each(|(_, value)| value.push('z'));
+            // In place if nobody else has it, as a careless caller would.
+            let mut changed = replay.answer.body.try_into_mut().unwrap_or_else(|shared| shared[..].into());
+            changed.fill(b'z');
+            assert_eq!(store.load(&request.key).await.unwrap().as_ref(), Some(&kept));
+        }
+    }
 }
 
 // R6, R17, T12

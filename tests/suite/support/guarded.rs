@@ -106,6 +106,13 @@ impl Guarded {
         query.send().await.expect("the table answers").items.unwrap_or_default()
     }
 
+    /// How many items the table has.
+    pub async fn number_of_items(&self) -> usize {
+        let scan = self.undisturbed.scan().table_name(&self.table).consistent_read(true);
+        let items = scan.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;
+        items.expect("the table answers").len()
+    }
+
     /// Writes an item as it is, past the library.
     pub async fn write_raw(&self, item: Item) {
         let put = self.undisturbed.put_item().table_name(&self.table).set_item(Some(item));

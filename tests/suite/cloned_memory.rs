@@ -1,0 +1,44 @@
+//! Processes that begin with one memory, as SnapStart's do.
+
+use std::{fs::File, io::Read, os::fd::FromRawFd};
+
+use lambda_idempotency::world::{SystemWorld, World};
+
+const NONCES: usize = 8;
+
+fn nonces() -> [[u8; 16]; NONCES] {
+    std::array::from_fn(|_| SystemWorld.nonce())
+}
+
+// T20: a fork has its parent's memory, whatever generator of random numbers that may hold.
+#[test]
+fn two_processes_of_one_memory_mint_different_nonces() {
+    // What is made once is made before.
+    nonces();
+    let mut ends = [0; 2];
+    // SAFETY: two descriptors are written to the array, and the child does nothing but ask for random bytes and write.
+    let child = unsafe {
+        assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+        libc::fork()
+    };
+    assert!(child >= 0, "no process can be started");
+    if child == 0 {
+        let nonces = nonces().concat();
+        // SAFETY: as above; nothing of the parent's is cleaned up.
+        unsafe {
+            libc::write(ends[1], nonces.as_ptr().cast(), nonces.len());
+            libc::_exit(0);
+        }
+    }
+    let ours = nonces();
+    let mut theirs = [0; NONCES * 16];
+    // SAFETY: both descriptors are ours, and used by nobody else.
+    let [mut from, to] = unsafe { ends.map(|end| File::from_raw_fd(end)) };
+    drop(to);
+    from.read_exact(&mut theirs).expect("the child writes its nonces");
+    // SAFETY: it is our child.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    let theirs: Vec<_> = theirs.chunks(16).collect();
+    assert!(ours.iter().all(|ours| !theirs.contains(&&ours[..])), "{ours:?} {theirs:?}");
+    assert!(theirs.iter().any(|nonce| nonce.iter().any(|byte| *byte != 0)));
+}
