@@ -15,8 +15,9 @@ use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, 
 ///
 /// The decision, in order:
 /// 1. GET, HEAD, PUT, DELETE and the like pass untouched.
-/// 2. No verified tenant: 401. No key: 400. An invalid key: 400. A key that is too old: 400.
-/// 3. The key is reserved. What is known is answered: a replay, a mismatch, in flight, unknown, the store unavailable.
+/// 2. No verified tenant: 401. No key: 400. A malformed key: 400.
+/// 3. The key is reserved. What is known is answered: a replay, a mismatch, in flight, unknown, the store unavailable. A key
+///    that is too old, or too short, reserves nothing: if nothing is known of it, 400.
 /// 4. The handler runs, to its end even if the client has gone, with an [`Execution`](crate::engine::Execution)
 ///    in the request's extensions.
 /// 5. Its answer is kept, or its failure is written down as what it is.

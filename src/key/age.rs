@@ -1,8 +1,10 @@
-//! How old an idempotency key is, by a time that it carries, and which keys are too old to be taken.
+//! How old an idempotency key is, by a time that it carries, and which keys are too old to begin anything.
 //!
-//! When an answer is no longer kept, its key is new: a retry would run again. A key that says when it was made can be
-//! refused instead, without asking the store, and so also where the store has forgotten it before its time (a table that was
-//! restored to an earlier point).
+//! When an answer is no longer kept, its key is new: a retry would run again. A key that says when it was made can be kept
+//! from that, also if the store has forgotten it before its time (a table that was restored to an earlier point).
+//!
+//! An old key gets what its record says, as ever: to refuse it while its operation may have been executed would lead an
+//! honest client to a new key, and so to a second effect. Only if there is nothing to tell is it refused.
 //!
 //! # Whose clock
 //!
