@@ -28,7 +28,7 @@
 //! | to change | look in |
 //! | --- | --- |
 //! | the condition of a write | `store/dynamodb/conditions.rs` |
-//! | a replayed header | `http/replay.rs` |
+//! | a replayed header | `record/headers.rs` |
 //! | a state's name | `record/state.rs` |
 //! | a time-out, how long accepted work may wait | `time_budget.rs`; of the AWS clients: `store/dynamodb/mod.rs`, `queue/sqs.rs` |
 //! | who may do what with a record | `record/decide.rs`, `record/own.rs`, `record/settle.rs` |

@@ -174,7 +174,8 @@ impl Operation {
     }
 
     /// How much time must be left of the invocation, or of the lease if there is no deadline, for an execution to begin; with
-    /// less, the key is given back and the client told to come again (T39). Default: [`LEAST_TIME_TO_RUN`], or a quarter of
+    /// less, the key is given back and the client told to come again. A function whose time-out is shorter begins nothing.
+    /// Default: [`LEAST_TIME_TO_RUN`], or a quarter of
     /// the invocation's time if that is less.
     #[must_use]
     pub fn least_time_to_run(mut self, least: Duration) -> Self {
@@ -183,7 +184,7 @@ impl Operation {
     }
 
     /// How long after an execution began a reconciler's "not found" is proof that nothing was done: no longer than its
-    /// provider remembers keys. Later, the outcome is for people (T40). Default: [`DEFAULT_NOT_FOUND_WINDOW`].
+    /// provider remembers keys, and longer than the grace. Later, the outcome is escalated. Default: [`DEFAULT_NOT_FOUND_WINDOW`].
     #[must_use]
     pub fn not_found_within(mut self, window: Duration) -> Self {
         self.not_found_window = window;
@@ -357,10 +358,16 @@ impl Operation {
         self.oldest_key.as_ref()
     }
 
-    /// Panics if settings contradict each other: if an answer can be gone while its key is still taken, or a lease is over
-    /// between two heartbeats. Not before all settings are made, so that their order does not matter.
+    /// Panics if settings contradict each other: if an answer can be gone while its key is still taken, a lease is over
+    /// between two heartbeats, or no execution can begin. Not before all settings are made, so that their order does not matter.
     pub(crate) fn assert_consistent(&self) {
         let (name, lease, longest) = (self.name.as_str(), self.lease, self.longest_lease);
+        if let Some(least) = self.least_time {
+            assert!(
+                least <= lease,
+                "operation {name:?}: least_time_to_run({least:?}) is longer than lease({lease:?})"
+            );
+        }
         if let Some(every) = self.heartbeat {
             assert!(
                 every < lease,
@@ -427,6 +434,10 @@ mod tests {
         refused("heartbeat(60s)", || consistent(pay().lease(60 * SECOND).heartbeat(60 * SECOND)));
         refused("longest_lease(59s)", || consistent(pay().heartbeat(SECOND).longest_lease(59 * SECOND)));
         consistent(pay().heartbeat(59 * SECOND).longest_lease(60 * SECOND));
+        refused("least_time_to_run(61s)", || consistent(pay().least_time_to_run(61 * SECOND)));
+        consistent(pay().least_time_to_run(60 * SECOND));
+        refused("refuse_older_than(0)", || pay().refuse_older_than(Duration::ZERO, KeyTime::Ulid));
+        refused("retain(86400s)", || consistent(pay().refuse_older_than(24 * 3600 * SECOND, KeyTime::Ulid)));
         // Whoever has no heartbeats has no longest lease.
         consistent(pay().longest_lease(SECOND));
     }
@@ -483,5 +494,10 @@ mod tests {
         assert_eq!((chosen.shortest_key(), chosen.kept_headers()), (16, &["x-request-id".to_owned()][..]));
         assert_eq!(chosen.chosen_server_errors(), Some(ServerErrors::Keep));
         assert_eq!(chosen.in_flight(), WhileInFlight::Wait(SECOND));
+        let (rule, former) = (FingerprintRule::new().leave_out("/a"), FingerprintRule::new().leave_out("/b"));
+        let chosen = pay().fingerprint(rule.clone()).formerly(former.clone());
+        let shown = |rule: &FingerprintRule| format!("{rule:?}");
+        assert_eq!(shown(chosen.rule()), shown(&rule));
+        assert_eq!(chosen.former_rules().iter().map(shown).collect::<Vec<_>>(), [shown(&former)]);
     }
 }

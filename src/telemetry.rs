@@ -106,7 +106,7 @@ pub const TTL_PRUNED: &str = "api.idempotency.ttl_pruned.count";
 /// Outcomes that could not be written down in time, and went to the queue of the reconcile function.
 pub const COMPLETION_HANDED_OVER: &str = "api.idempotency.completion.handed_over.count";
 
-/// Operations that were executed by two workers, as far as one of them knows. Each is for people.
+/// Operations that were executed by two workers, as far as one of them knows. Each needs an operator.
 pub const DOUBLE_EXECUTION: &str = "api.idempotency.double_execution.count";
 
 /// Questions about unknown outcomes that were put off.

@@ -20,6 +20,7 @@
 //! | [`STORE_TIMEOUT`] | 5 s | one call of the store, whatever time-outs its client has |
 //! | [`OFFLINE_PATIENCE`] | 4 s | a write that no caller waits for, and that a queue delivers again |
 //! | [`ASK_TIMEOUT`] | 10 s | one question of a reconciler |
+//! | `LOST_LOOKS` | 1 s | between two looks whether an execution has lost its record |
 //! | `WRITE_PAUSES` | 25 ms, doubled, to 1 s | between two tries of one write |
 //! | `POLL_PAUSES` | 50 ms, doubled, to 1 s | between two looks at an operation in flight |
 //! | `TAKE_BACK_PAUSES` | 50 ms, fourfold | a store in trouble is not to be asked more often |
@@ -128,6 +129,9 @@ pub const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 /// The longest time that a Lambda function can have (900 s), and as much again for clocks that differ. A deadline
 /// further away is none.
 pub const FURTHEST_DEADLINE: Duration = Duration::from_secs(2 * 900);
+
+/// Between two looks whether an execution has lost its record.
+pub(crate) const LOST_LOOKS: Duration = Duration::from_secs(1);
 
 /// Between two tries of one write.
 pub(crate) const WRITE_PAUSES: Pauses =
@@ -244,8 +248,9 @@ mod tests {
         for deadline in none {
             assert_eq!(plausible_deadline(deadline, NOW), None, "{deadline:?}");
         }
-        let soon = NOW.plus(Duration::from_millis(1));
-        assert_eq!(plausible_deadline(soon, NOW), Some(soon));
+        for plausible in [NOW.plus(Duration::from_millis(1)), NOW.plus(FURTHEST_DEADLINE)] {
+            assert_eq!(plausible_deadline(plausible, NOW), Some(plausible));
+        }
     }
 
     // R18, T8
@@ -263,6 +268,32 @@ mod tests {
         let patience = Duration::from_secs(7);
         assert_eq!((budget.answer(), budget.read(), budget.hand_over()), (None, BODY_TIMEOUT, STORE_TIMEOUT));
         assert_eq!((budget.write(patience, true), budget.write(patience, false)), (patience, patience));
+    }
+
+    // R16, T37
+    #[test]
+    fn each_part_is_as_long_as_the_drawing_says() {
+        let millis = Duration::from_millis;
+        let budget = |left| TimeBudget { left: Some(millis(left)) };
+        assert_eq!(budget(10_000).answer(), Some(millis(9_700)));
+        assert_eq!(
+            [10_000, 2_000, 100_000].map(|left| budget(left).read()),
+            [8_000, 1_000, 30_000].map(millis)
+        );
+        let write = |left, hands_over| budget(left).write(millis(7_000), hands_over);
+        assert_eq!([write(10_000, false), write(10_000, true)], [7_000, 7_000].map(millis));
+        assert_eq!([write(5_300, false), write(5_300, true)], [5_000, 3_400].map(millis));
+        assert_eq!([write(1_300, true), write(200, true)], [500, 0].map(millis));
+        assert_eq!(
+            [1_000, 0, 100, 60_000].map(|left| budget(left).hand_over()),
+            [850, 5_000, 0, 5_000].map(millis)
+        );
+        assert_eq!(
+            [2_000, 150, 50, 0].map(|write| body_share(millis(write))),
+            [1_000, 100, 50, 100].map(millis)
+        );
+        assert_eq!(WRITE_PAUSES.after(millis(25)), millis(50));
+        assert_eq!(TAKE_BACK_PAUSES.after(millis(50)), millis(200));
     }
 
     fn left() -> impl Strategy<Value = Duration> {

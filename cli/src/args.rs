@@ -206,7 +206,7 @@ pub struct Settle {
     /// but with status 204 or 304
     #[arg(long, value_name = "FILE", conflicts_with = "not_executed")]
     pub response: Option<PathBuf>,
-    /// How long the settled record is kept, if not as long as it says itself: 90m, 1h30m, 24h, 7d
+    /// How long the settled record is kept, if longer than it says itself, or if it does not say: 90m, 1h30m, 24h, 7d
     #[arg(long, value_parser = span)]
     pub retain: Option<Duration>,
     #[command(flatten)]

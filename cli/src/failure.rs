@@ -82,6 +82,9 @@ impl From<CorrectionError> for Failure {
             | CorrectionError::NotDead
             | CorrectionError::Changed(_)
             | CorrectionError::Deleted => Self::NotAsExpected(unchanged(&error.to_string())),
+            CorrectionError::NoRetention | CorrectionError::ShortRetention => {
+                Self::Usage(unchanged(&format!("{error}: say `--retain`")))
+            }
             CorrectionError::Store(error) => {
                 let (kind, cause) = (error.kind(), Self::from(error).to_string());
                 Self::Error(match kind {

@@ -2,12 +2,12 @@
 
 use comfy_table::Cell;
 use lambda_idempotency::{
-    record::{Head, KeptAnswer, Record, State},
+    record::{Head, KeptAnswer, Record, SettledBy, State},
     time::Timestamp,
 };
 use serde::Serialize;
 
-use crate::output::{harmless, iso, state_cell, when};
+use crate::output::{harmless, iso, span, state_cell, when};
 
 /// A record in JSON. Names are those of the table's attributes.
 #[derive(Debug, Serialize)]
@@ -22,6 +22,12 @@ pub struct RecordJson {
     attempt: String,
     attempts: u32,
     created_at: Option<String>,
+    began_at: Option<String>,
+    /// Absent from records that were written before they said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retention_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settled_by: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_until: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,6 +77,9 @@ impl From<&Record> for RecordJson {
             attempt: record.attempt.to_string(),
             attempts: record.attempts,
             created_at: iso(record.created_at),
+            began_at: iso(record.began_at),
+            retention_seconds: record.retention.map(|span| span.as_secs()),
+            settled_by: record.state.settled_by().map(SettledBy::name),
             lease_until: None,
             completed_at: None,
             failed_at: None,
@@ -117,6 +126,11 @@ pub fn fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
         ("in logs", text(record.key.hash().to_string())),
     ];
     fields.extend(state_fields(record, now));
+    fields.push((
+        "kept for",
+        record.retention.map_or_else(|| Cell::new("not said"), |kept| Cell::new(span(kept))),
+    ));
+    fields.push(("attempt", Cell::new(record.attempt)));
     fields.push(("revision", Cell::new(record.revision)));
     fields
 }
@@ -129,6 +143,9 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
         ("attempts", Cell::new(record.attempts)),
         ("created", at(record.created_at)),
     ];
+    if record.began_at != record.created_at {
+        fields.push(("began", at(record.began_at)));
+    }
     match &record.state {
         State::InProgress { lease_until } => fields.push(("lease until", at(*lease_until))),
         State::FailedRetryable { failed_at, .. } => fields.push(("failed", at(*failed_at))),
@@ -143,6 +160,9 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
             fields.extend(answer_fields(answer));
         }
         _ => {}
+    }
+    if let Some(by) = record.state.settled_by() {
+        fields.push(("settled by", Cell::new(by.name())));
     }
     if let Some(expires_at) = record.state.expires_at() {
         fields.push(("expires", at(expires_at)));

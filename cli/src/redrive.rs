@@ -29,7 +29,9 @@ const EMPTY_ANSWERS: u32 = 2;
 struct DeadLetter {
     message: Message,
     kind: String,
-    /// Whose record it is about, and where it goes; `None` if it stays.
+    /// The record that it is about, if it can be read.
+    record: Option<RecordKey>,
+    /// Where it goes, and about which record; `None` if it stays.
     way: Option<(RecordKey, Queue)>,
 }
 
@@ -123,7 +125,8 @@ impl DeadLetter {
             Some("reconcile") => Some(Queue::Reconcile),
             _ => None,
         };
-        Self { message, kind: kind.unwrap_or_else(|| "(none)".to_owned()), way: record.zip(queue) }
+        let way = record.clone().zip(queue);
+        Self { message, kind: kind.unwrap_or_else(|| "(none)".to_owned()), record, way }
     }
 
     fn id(&self) -> String {
@@ -131,10 +134,8 @@ impl DeadLetter {
     }
 
     fn json(&self) -> Value {
-        let (key, to) = match &self.way {
-            Some((key, queue)) => (Some(key.partition_key()), Some(queue.name())),
-            None => (None, None),
-        };
+        let key = self.record.as_ref().map(RecordKey::partition_key);
+        let to = self.way.as_ref().map(|(_, queue)| queue.name());
         json!({ "message_id": self.id(), "kind": self.kind, "record": key, "to": to })
     }
 }
@@ -177,10 +178,11 @@ fn table(context: &Context, letters: &[DeadLetter]) -> String {
     }
     let mut table = context.screen.table(["message", "kind", "to", "record"]);
     for letter in letters {
-        let (to, key) = match &letter.way {
-            Some((key, queue)) => (queue.name(), key.partition_key()),
-            None => ("(stays)", String::new()),
+        let to = match &letter.way {
+            Some((_, queue)) => queue.name(),
+            None => "(stays)",
         };
+        let key = letter.record.as_ref().map(RecordKey::partition_key).unwrap_or_default();
         let kind = harmless(&letter.kind);
         table.add_row([Cell::new(letter.id()), Cell::new(kind), Cell::new(to), Cell::new(key)]);
     }

@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::LostEnding;
 use crate::{
     record::{Answer, AttemptId, Record, State},
     telemetry::Count,
 };
 
-/// What is known of both executions. The answers themselves are not in it, only whether they are the same.
+/// What is known of both executions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DoubleExecution {
     /// The record's partition key.
@@ -17,6 +18,9 @@ pub(crate) struct DoubleExecution {
     ours: Side,
     /// The one that owns or has completed the record.
     theirs: Side,
+    /// What ours would have written: the answer that its client does not get, and that names what it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ending: Option<Box<LostEnding>>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,26 +32,27 @@ struct Side {
 }
 
 impl DoubleExecution {
-    /// `ours` and its answer, where `there` is, with its answer if it has one.
-    pub(crate) fn new(
-        ours: AttemptId,
-        answer: Option<&Answer>,
-        there: &Record,
-        theirs: Option<&Answer>,
-    ) -> Self {
+    /// `ours` and its answer, and the execution whose the record is.
+    pub(crate) fn new(ours: AttemptId, answer: Option<&Answer>, there: &Record) -> Self {
         Self {
             key: there.key.partition_key(),
             ours: Side {
                 attempt: ours.to_string(),
-                state: State::COMPLETED.to_owned(),
+                state: if answer.is_some() { State::COMPLETED } else { State::UNKNOWN }.to_owned(),
                 answer_sha256: answer.map(digest),
             },
             theirs: Side {
                 attempt: there.attempt.to_string(),
                 state: there.state.name().to_owned(),
-                answer_sha256: theirs.map(digest),
+                answer_sha256: None,
             },
+            ending: None,
         }
+    }
+
+    /// Once it is read: what is logged and counted does not wait for that.
+    pub(crate) fn theirs_answered(&mut self, answer: Option<&Answer>) {
+        self.theirs.answer_sha256 = answer.map(digest);
     }
 
     /// The message by which the reconcile function hears of it.
@@ -68,8 +73,8 @@ impl DoubleExecution {
         let (ours, theirs) = (&self.ours, &self.theirs);
         tracing::error!(
             %key, %operation, attempt = ours.attempt, answer_sha256 = ours.answer_sha256,
-            other_attempt = theirs.attempt, other_state = theirs.state, other_answer_sha256 = theirs.answer_sha256,
-            "the operation was executed twice: it is for people"
+            other_attempt = theirs.attempt, other_state = theirs.state,
+            "the operation was, or perhaps was, executed twice: it needs an operator"
         );
         Count::DoubleExecution.add(operation);
     }

@@ -1,6 +1,6 @@
 //! One execution of an operation: what its handler may know of it, and what its owner holds.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::sync::{Mutex, watch};
 
@@ -10,6 +10,7 @@ use crate::{
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{AttemptId, Record},
     time::{Instant, Timestamp},
+    time_budget::LOST_LOOKS,
     world::{Term, World},
 };
 
@@ -118,8 +119,7 @@ impl Execution {
     ///
     /// `false` promises nothing about the next moment. The lease counts without its grace.
     pub fn is_lost(&self) -> bool {
-        let hold = *self.0.hold.borrow();
-        hold.lost || self.0.world.left(hold.until).is_zero()
+        self.left(*self.0.hold.borrow()).is_zero()
     }
 
     /// Returns once this execution [is lost](Self::is_lost): for `select!` with work that can be stopped.
@@ -136,14 +136,24 @@ impl Execution {
     /// ```
     pub async fn lost(&self) {
         let mut changes = self.0.hold.subscribe();
-        while !self.is_lost() {
-            let left = self.0.world.left(changes.borrow_and_update().until);
+        loop {
+            // Judged by what was marked as seen: a change after it ends the sleep.
+            let hold = *changes.borrow_and_update();
+            let left = self.left(hold);
+            if left.is_zero() {
+                return;
+            }
             tokio::select! {
                 biased;
                 _ = changes.changed() => {}
-                () = self.0.world.sleep(left) => {}
+                // Not in one sleep: a machine that was suspended would sleep on, and the wall clock has gone on.
+                () = self.0.world.sleep(left.min(LOST_LOOKS)) => {}
             }
         }
+    }
+
+    fn left(&self, hold: Hold) -> Duration {
+        if hold.lost { Duration::ZERO } else { self.0.world.left(hold.until) }
     }
 
     /// A heartbeat has made the lease longer; it never makes it shorter.

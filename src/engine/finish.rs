@@ -2,7 +2,7 @@
 
 use super::{Applied, DoubleExecution, Effort, Executor, Moment, Ownership, Replay, Retries, Start, Step};
 use crate::{
-    record::{Answer, AttemptId, FencedError, KeptAnswer, Record, Revision, State, UnknownCause, Worker},
+    record::{Answer, FencedError, KeptAnswer, Record, Revision, State, UnknownCause, Worker},
     store::StoreError,
     time::{Instant, Timestamp},
     time_budget::{TimeBudget, WRITE_PAUSES},
@@ -30,8 +30,8 @@ pub enum FinishOutcome {
     },
     /// The record was completed before, by another execution or by reconciliation: this is what everybody gets.
     Superseded(Replay),
-    /// Another execution has the answer, or will have it, and it is not to be had now: whoever asks again gets it. The
-    /// caller's own would be a second one.
+    /// Another execution owns the record, or its answer cannot be read now: whoever asks again hears of it. The caller's own
+    /// answer would be a second one.
     AnsweredElsewhere,
     /// The record is settled, and has no answer for anybody: a retry runs. The caller's own is the best there is.
     Fenced,
@@ -61,7 +61,7 @@ impl Kept {
         match self {
             Self::Completed(answer) => seen.complete(worker, revision, answer.clone(), now),
             Self::NotExecuted => seen.release(worker.attempt, revision, now),
-            Self::PerhapsExecuted(cause) => seen.doubt(worker.attempt, revision, *cause, now),
+            Self::PerhapsExecuted(cause) => seen.doubt(worker, revision, *cause, now),
         }
     }
 }
@@ -69,7 +69,11 @@ impl Kept {
 /// What became of writing it.
 pub(super) enum Finished {
     /// It stands, and is this.
-    Written(Box<Record>),
+    Written {
+        record: Box<Record>,
+        /// In place of this record, if another execution left it unknown.
+        over: Option<Box<Record>>,
+    },
     /// This record went on without the execution.
     Refused(Box<Record>, FencedError),
     /// The record is gone, and for so long that it may have been settled and deleted since.
@@ -97,16 +101,26 @@ impl Executor {
             Ending::PerhapsExecuted(cause) => Kept::PerhapsExecuted(*cause),
         };
         match self.write(Start::Seen(Box::new(seen.clone())), &seen, &kept, give_up_at).await {
-            Ok(Finished::Written(record)) => FinishOutcome::Written { expires_at: kept_until(&record) },
+            Ok(Finished::Written { record, over }) => {
+                if let Some(over) = over.filter(|over| self.is_double(&seen, &kept, over)) {
+                    let double = self.found_double(&seen, &ending, &over);
+                    self.tell_people(&execution, double, &seen, &ending, &kept).await;
+                }
+                FinishOutcome::Written { expires_at: kept_until(&record) }
+            }
             Ok(Finished::Refused(there, fenced)) => {
+                // First: whoever comes late may be killed in what follows.
+                let double =
+                    self.is_double(&seen, &kept, &there).then(|| self.found_double(&seen, &ending, &there));
                 let replay = self.fenced(&there, fenced, give_up_at).await;
-                if let Ending::Completed(answer) = &ending
-                    && self.is_double(execution.attempt(), &there)
-                {
-                    let theirs = replay.as_ref().map(|replay| &replay.answer);
-                    let double = DoubleExecution::new(execution.attempt(), Some(answer), &there, theirs);
-                    double.tell(&there);
-                    self.tell_people(&execution, double).await;
+                if let Some(mut double) = double {
+                    let whole = replay.as_ref().filter(|replay| !replay.body_omitted);
+                    double.theirs_answered(whole.map(|replay| &replay.answer));
+                    self.tell_people(&execution, double, &seen, &ending, &kept).await;
+                    if matches!(there.state, State::InProgress { .. }) {
+                        // If that one turns out to have done nothing, this is what counts.
+                        self.hand_over_told(&execution, &seen, &ending, &kept).await;
+                    }
                 }
                 match replay {
                     Some(replay) => FinishOutcome::Superseded(replay),
@@ -114,8 +128,13 @@ impl Executor {
                     None => FinishOutcome::AnsweredElsewhere,
                 }
             }
-            // Who applies it finds the same, and hands it to people.
-            Ok(Finished::Gone) | Err(_) => self.hand_over(&execution, &seen, &ending, &kept).await,
+            Ok(Finished::Gone) => {
+                let (key, operation) = (execution.record_key().hash(), self.operation().name());
+                tracing::error!(%key, %operation, "the record is gone for longer than it is kept: it is not written anew");
+                // Who applies it finds the same, and hands it to people.
+                self.hand_over(&execution, &seen, &ending, &kept).await
+            }
+            Err(_) => self.hand_over(&execution, &seen, &ending, &kept).await,
         }
     }
 
@@ -131,7 +150,11 @@ impl Executor {
         give_up_at: Instant,
     ) -> Result<Finished, StoreError> {
         let retention = self.operation().retention();
+        let mut over = None;
         let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
+            let unknown = |there: &&Record| matches!(there.state, State::Unknown { .. });
+            let others = there.filter(|there| there.attempt != base.attempt).filter(unknown);
+            over = others.map(|others| Box::new(others.clone()));
             let seen = there.unwrap_or(base).retained_or(retention);
             if there.is_none() && now > base.began_at.plus(seen.retained_for()) {
                 return Step::Stop(None);
@@ -143,7 +166,7 @@ impl Executor {
         };
         let effort = Effort { until: Some(give_up_at), pauses: WRITE_PAUSES, retries: Retries::All };
         match self.engine.apply(start, effort, step).await {
-            Ok(Applied::Written(_, record)) => Ok(Finished::Written(record)),
+            Ok(Applied::Written(_, record)) => Ok(Finished::Written { record, over }),
             Ok(Applied::Stopped(Some(fenced), there)) => {
                 let there = there.unwrap_or_else(|| Box::new(base.clone()));
                 Ok(Finished::Refused(there, fenced))
@@ -166,10 +189,25 @@ impl Executor {
             .unwrap_or_default()
     }
 
-    /// Whether an execution that came to an answer, and finds this record, is the second one of an operation that must not
-    /// run again.
-    pub(super) fn is_double(&self, ours: AttemptId, there: &Record) -> bool {
-        there.attempt != ours && !self.operation().may_run_again()
+    /// Whether an execution that did something, or perhaps did, and finds this record, is one of two of an operation that
+    /// must not run again. One whose retention is over finds another life of its key.
+    pub(super) fn is_double(&self, base: &Record, kept: &Kept, there: &Record) -> bool {
+        let both =
+            !matches!(kept, Kept::NotExecuted) && !matches!(there.state, State::FailedRetryable { .. });
+        let retention = base.retention.unwrap_or(self.operation().retention());
+        let one_life = self.engine.world.now() <= base.began_at.plus(retention);
+        both && one_life && there.attempt != base.attempt && !self.operation().may_run_again()
+    }
+
+    /// Counts and logs a double execution.
+    fn found_double(&self, base: &Record, ending: &Ending, there: &Record) -> DoubleExecution {
+        let answer = match ending {
+            Ending::Completed(answer) => Some(answer),
+            Ending::NotExecuted | Ending::PerhapsExecuted(_) => None,
+        };
+        let double = DoubleExecution::new(base.attempt, answer, there);
+        double.tell(there);
+        double
     }
 }
 

@@ -38,6 +38,9 @@ pub(crate) enum LostEnding {
         key: String,
         /// The record's item.
         item: serde_dynamo::Item,
+        /// Whether people have been told already that another execution is at it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        told: bool,
     },
     /// As versions before items waited in queues wrote it.
     Earlier(Box<Earlier>),
@@ -51,7 +54,8 @@ pub(crate) enum Delivered {
     Overtaken,
     /// It says that something was executed, and so does another execution.
     Double(Box<DoubleExecution>),
-    /// It says that something was executed, and its record is gone for so long that nobody can say whether it was settled.
+    /// It says that something was, or perhaps was, executed, and its record is gone for so long that nobody can say whether
+    /// it was settled.
     Gone,
     /// It could not be written.
     Unwritten,
@@ -72,13 +76,20 @@ impl fmt::Debug for LostEnding {
 impl LostEnding {
     /// The record that it ends, in the state that it was to have.
     pub(crate) fn record(&self) -> Result<Record, MalformedError> {
-        match self {
-            Self::Item { key, item } => {
+        let record = match self {
+            Self::Item { key, item, .. } => {
                 let record = from_attributes(item.clone()).map_err(|_| MalformedError("item"))?;
                 // What operators are shown is what is written.
-                if record.key.partition_key() == *key { Ok(record) } else { Err(MalformedError("key")) }
+                if record.key.partition_key() != *key {
+                    return Err(MalformedError("key"));
+                }
+                record
             }
-            Self::Earlier(earlier) => earlier.record(),
+            Self::Earlier(earlier) => earlier.record()?,
+        };
+        match &record.state {
+            State::Completed { answer, .. } if !answer.head.is_final() => Err(MalformedError("status")),
+            _ => Ok(record),
         }
     }
 
@@ -91,27 +102,35 @@ impl LostEnding {
     }
 }
 
-/// The message about a record as it was to be; without the body if it would be too long with it.
-fn message(mut ended: Record) -> Result<String, serde_json::Error> {
-    let message = to_json(&ended)?;
+/// The ending about a record as it was to be; without the body if its message would be too long with it.
+fn lost(mut ended: Record) -> Result<LostEnding, serde_json::Error> {
+    let whole = item(&ended)?;
     match &mut ended.state {
-        State::Completed { answer, .. } if message.len() > LONGEST_MESSAGE => {
+        State::Completed { answer, .. } if serde_json::to_string(&whole)?.len() > LONGEST_MESSAGE => {
             answer.body = KeptBody::Omitted { length: answer.body.length() };
-            to_json(&ended)
+            item(&ended)
         }
-        _ => Ok(message),
+        _ => Ok(whole),
     }
 }
 
-fn to_json(ended: &Record) -> Result<String, serde_json::Error> {
+fn item(ended: &Record) -> Result<LostEnding, serde_json::Error> {
+    let item = serde_dynamo::to_item(Item::from(ended)).map_err(serde::ser::Error::custom)?;
+    Ok(LostEnding::Item { key: ended.key.partition_key(), item, told: false })
+}
+
+fn message(ended: Record, people_told: bool) -> Result<String, serde_json::Error> {
     #[derive(Serialize)]
     #[serde(tag = "kind", rename = "ending")]
     struct Message {
         #[serde(flatten)]
         ending: LostEnding,
     }
-    let item = serde_dynamo::to_item(Item::from(ended)).map_err(serde::ser::Error::custom)?;
-    serde_json::to_string(&Message { ending: LostEnding::Item { key: ended.key.partition_key(), item } })
+    let mut ending = lost(ended)?;
+    if let LostEnding::Item { told, .. } = &mut ending {
+        *told = people_told;
+    }
+    serde_json::to_string(&Message { ending })
 }
 
 impl Executor {
@@ -125,29 +144,48 @@ impl Executor {
     ) -> FinishOutcome {
         let (key, operation) = (execution.record_key().hash(), self.operation().name());
         let Some(queue) = &self.lost_endings else {
-            tracing::error!(%key, %operation, "an ending could not be written in time: the outcome will be unknown");
+            tracing::error!(%key, %operation, "an ending could not be written, and there is no queue to hand it over to");
             Count::Unwritten.add(operation);
             return FinishOutcome::Unwritten;
         };
-        let sent = match self.wanted(seen, ending, kept).map(message) {
+        let wanted = self.wanted(seen, ending, kept);
+        let sent = match wanted.map(|ended| message(ended, false)) {
             Some(Ok(message)) => self.send(queue, execution, &message).await,
             Some(Err(error)) => Err(error.to_string()),
             None => Err("the record that the worker saw last is not its own".to_owned()),
         };
         match sent {
             Ok(()) => {
-                tracing::warn!(%key, %operation, "an ending could not be written in time: it was handed over");
+                tracing::warn!(%key, %operation, "an ending could not be written: it was handed over");
                 Count::HandedOver.add(operation);
                 FinishOutcome::HandedOver
             }
             Err(cause) => {
                 tracing::error!(
                     %key, %operation, cause,
-                    "an ending could neither be written nor handed over: the outcome will be unknown"
+                    "an ending could neither be written nor handed over"
                 );
                 Count::Unwritten.add(operation);
                 FinishOutcome::Unwritten
             }
+        }
+    }
+
+    /// Hands an ending over that is refused as long as another execution is in progress. People have been told.
+    pub(super) async fn hand_over_told(
+        &self,
+        execution: &Execution,
+        seen: &Record,
+        ending: &Ending,
+        kept: &Kept,
+    ) {
+        let Some(queue) = &self.lost_endings else { return };
+        let Some(Ok(message)) = self.wanted(seen, ending, kept).map(|ended| message(ended, true)) else {
+            return;
+        };
+        if let Err(cause) = self.send(queue, execution, &message).await {
+            let (key, operation) = (execution.record_key().hash(), self.operation().name());
+            tracing::error!(%key, %operation, cause, "an ending could not be handed over");
         }
     }
 
@@ -161,9 +199,18 @@ impl Executor {
         }
     }
 
-    /// Hands a double execution to people, through the queue of lost endings. It is logged and counted in any case.
-    pub(super) async fn tell_people(&self, execution: &Execution, double: DoubleExecution) {
+    /// Hands a double execution to people, with the ending that cannot be written, through the queue of lost endings. It has
+    /// been logged and counted in any case.
+    pub(super) async fn tell_people(
+        &self,
+        execution: &Execution,
+        mut double: DoubleExecution,
+        seen: &Record,
+        ending: &Ending,
+        kept: &Kept,
+    ) {
         let Some(queue) = &self.lost_endings else { return };
+        double.ending = self.wanted(seen, ending, kept).and_then(|ended| lost(ended).ok()).map(Box::new);
         if let Err(cause) = self.send(queue, execution, &double.to_message()).await {
             let (key, operation) = (execution.record_key().hash(), self.operation().name());
             tracing::error!(%key, %operation, cause, "a double execution could not be handed to people");
@@ -208,35 +255,62 @@ impl Executor {
         // Its revision is the one that the worker saw: if that still stands, no read is needed.
         let start = Start::Seen(Box::new(base.clone()));
         Ok(match self.write(start, &base, &kept, give_up_at).await {
-            Ok(Finished::Written(_)) => Delivered::Written,
+            Ok(Finished::Written { over: Some(over), .. }) if self.is_double(&base, &kept, &over) => {
+                self.double(lost, &base, &kept, &over).await
+            }
+            Ok(Finished::Written { .. }) => Delivered::Written,
+            // What it says may be the only proof that the operation was executed: if the other execution did nothing, this
+            // ending is still to be written.
+            Ok(Finished::Refused(there, _))
+                if self.is_double(&base, &kept, &there)
+                    && matches!(there.state, State::InProgress { .. }) =>
+            {
+                let (key, operation) = (there.key.hash(), self.operation().name());
+                tracing::error!(%key, %operation, "another execution is at what this one did: its ending is tried again");
+                Delivered::Unwritten
+            }
             Ok(Finished::Refused(there, fenced)) => {
                 let (key, operation, state) = (there.key.hash(), self.operation().name(), there.state.name());
                 tracing::warn!(%key, %operation, state, %fenced, "an ending comes too late: the record went on without it");
-                match &kept {
-                    Kept::Completed(answer) if self.is_double(base.attempt, &there) => {
-                        self.double(&base, answer, &there).await
-                    }
-                    _ => Delivered::Overtaken,
+                if self.is_double(&base, &kept, &there) {
+                    self.double(lost, &base, &kept, &there).await
+                } else {
+                    Delivered::Overtaken
                 }
             }
-            Ok(Finished::Gone) if matches!(kept, Kept::Completed(_)) => Delivered::Gone,
-            Ok(Finished::Gone) => Delivered::Overtaken,
+            // Nothing was done, and a retry may run.
+            Ok(Finished::Gone) if matches!(kept, Kept::NotExecuted) => Delivered::Overtaken,
+            Ok(Finished::Gone) => Delivered::Gone,
             Err(_) => Delivered::Unwritten,
         })
     }
 
-    /// Two workers have executed the operation. If an answer cannot be read, the message comes again.
-    async fn double(&self, base: &Record, answer: &KeptAnswer, there: &Record) -> Delivered {
-        let (now, by) = (self.engine.world.now(), SettledBy::Worker);
-        let state = State::Completed { answer: answer.clone(), completed_at: now, by, expires_at: now };
-        let ours = Record { state, ..base.clone() };
-        let ours = self.engine.bounded(None, self.engine.replay(&ours)).await;
-        let theirs = self.engine.bounded(None, self.engine.replay(there)).await;
-        let (Ok(ours), Ok(theirs)) = (ours, theirs) else { return Delivered::Unwritten };
-        let [ours, theirs] = [ours, theirs].map(|replay| replay.filter(|replay| !replay.body_omitted));
-        let [ours, theirs] = [&ours, &theirs].map(|replay| replay.as_ref().map(|replay| &replay.answer));
-        let double = DoubleExecution::new(base.attempt, ours, there, theirs);
+    /// Two workers have, or perhaps have, executed the operation. If the store does not say now what they answered, the message comes again.
+    async fn double(&self, lost: &LostEnding, base: &Record, kept: &Kept, there: &Record) -> Delivered {
+        if matches!(lost, LostEnding::Item { told: true, .. }) {
+            return Delivered::Overtaken;
+        }
+        let mut ours = base.clone();
+        if let Kept::Completed(answer) = kept {
+            let (now, by) = (self.engine.world.now(), SettledBy::Worker);
+            ours.state = State::Completed { answer: answer.clone(), completed_at: now, by, expires_at: now };
+        }
+        let mut answers = [None, None];
+        for (record, answer) in [&ours, there].into_iter().zip(&mut answers) {
+            match self.engine.bounded(None, self.engine.replay(record)).await {
+                Ok(replay) => {
+                    *answer = replay.filter(|replay| !replay.body_omitted).map(|replay| replay.answer)
+                }
+                Err(error) if error.is_passing() => return Delivered::Unwritten,
+                // Nobody will ever read it: the alarm is more important than the digest.
+                Err(_) => {}
+            }
+        }
+        let [ours, theirs] = &answers;
+        let mut double = DoubleExecution::new(base.attempt, ours.as_ref(), there);
         double.tell(there);
+        double.theirs_answered(theirs.as_ref());
+        double.ending = Some(Box::new(lost.clone()));
         Delivered::Double(Box::new(double))
     }
 
@@ -259,7 +333,22 @@ impl Executor {
             .ok());
         };
         let body = codec::decode(bytes, encoding, length).map_err(|_| MalformedError("body"))?;
-        Ok(Some(self.engine.keep(record, Answer { head, body }, also, OFFLINE_PATIENCE).await))
+        let placed = self.engine.place(record, Answer { head, body }, also);
+        let head = placed.answer.head.clone();
+        let omitted = KeptAnswer { head, body: KeptBody::Omitted { length } };
+        let (key, operation) = (record.key.hash(), record.key.operation());
+        Ok(match self.engine.keep_placed(record, placed, OFFLINE_PATIENCE).await {
+            Ok(kept) => Some(kept.unwrap_or(omitted)),
+            // The message comes again, with its body.
+            Err(error) if error.is_passing() => {
+                tracing::warn!(%key, %operation, cause = error.cause(), "the body of an ending could not be kept yet");
+                None
+            }
+            Err(error) => {
+                tracing::error!(%key, %operation, cause = error.cause(), "the body cannot be kept: replays go without");
+                Some(omitted)
+            }
+        })
     }
 }
 
@@ -302,7 +391,7 @@ mod tests {
             Kept::PerhapsExecuted(UnknownCause::Panicked),
         ] {
             let ended = ended(&kept);
-            assert_eq!(read(&message(ended.clone()).unwrap()), ended);
+            assert_eq!(read(&message(ended.clone(), false).unwrap()), ended);
         }
     }
 
@@ -311,7 +400,7 @@ mod tests {
     fn a_body_that_no_queue_takes_is_left_out_and_the_ending_is_not() {
         let bytes = Bytes::from(vec![0; LONGEST_MESSAGE]);
         let body = KeptBody::Inline { length: bytes.len() as u64, bytes, encoding: Encoding::Identity };
-        let message = message(ended(&Kept::Completed(KeptAnswer { body, ..answer() }))).unwrap();
+        let message = message(ended(&Kept::Completed(KeptAnswer { body, ..answer() })), false).unwrap();
         assert!(message.len() < 2_000);
         let State::Completed { answer, .. } = read(&message).state else { panic!("{message}") };
         assert_eq!(answer.body, KeptBody::Omitted { length: LONGEST_MESSAGE as u64 });
@@ -320,14 +409,14 @@ mod tests {
     // T36: what runs after a roll-back must not take it for something else; it ends as a dead letter, and waits there.
     #[test]
     fn a_version_before_this_form_refuses_it() {
-        let message = message(ended(&Kept::NotExecuted)).unwrap();
+        let message = message(ended(&Kept::NotExecuted), false).unwrap();
         assert!(serde_json::from_str::<Earlier>(&message).is_err());
     }
 
     // R31
     #[test]
     fn a_message_that_names_another_record_than_its_item_is_refused() {
-        let message = message(ended(&Kept::NotExecuted)).unwrap();
+        let message = message(ended(&Kept::NotExecuted), false).unwrap();
         let other = message.replacen(r#""key":"tenant#pay#k""#, r#""key":"tenant#pay#other""#, 1);
         assert_ne!(message, other);
         let lost: LostEnding = serde_json::from_str(&other).unwrap();
@@ -337,7 +426,7 @@ mod tests {
     // T36
     #[test]
     fn an_item_of_a_newer_version_is_refused_and_not_guessed() {
-        let message = message(ended(&Kept::NotExecuted)).unwrap();
+        let message = message(ended(&Kept::NotExecuted), false).unwrap();
         let newer = message.replace(r#""schema":{"N":"1"}"#, r#""schema":{"N":"2"}"#);
         assert_ne!(message, newer);
         let lost: LostEnding = serde_json::from_str(&newer).unwrap();

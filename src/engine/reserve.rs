@@ -212,10 +212,16 @@ impl Executor {
         // operation in flight is that it belongs to (T9).
         let retries = wait_until.map_or(Retries::None, Retries::Contended);
         let effort = Effort { until: times.answer_by, pauses: POLL_PAUSES, retries };
-        // A fresh key is not read first. One that may not begin has nothing to insert.
-        let start = if request.may_begin { Start::Absent } else { Start::Unread(&request.key) };
+        // A fresh key is not read first. One that may not begin, or has no time to, has nothing to insert.
+        let in_time = times.ends.is_none_or(|ends| world.left(ends) >= times.least);
+        let start = if request.may_begin && in_time { Start::Absent } else { Start::Unread(&request.key) };
         match self.engine.apply(start, effort, step).await {
             Ok(Applied::Written(met, record)) => Ok((met, Some(record))),
+            // Our own reservation, which landed unseen, and which somebody has given up meanwhile.
+            Ok(Applied::Stopped(_, Some(there))) if there.attempt == attempt => {
+                self.take_back(Tried { record: there, over: None }, TakeBack::Now);
+                Ok((Met::TooLate, None))
+            }
             Ok(Applied::Stopped(met, there)) => Ok((met, there)),
             Err(Unapplied { error, tried }) => {
                 let kind = error.kind();
@@ -329,7 +335,7 @@ impl Executor {
         }
         let attempt = record.attempt;
         let perhaps_later = || match give_up_at.since(world.instant()) {
-            left if left.is_zero() || how == TakeBack::Once => Step::Stop(()),
+            left if left.is_zero() || how != TakeBack::UntilItStands => Step::Stop(()),
             left => Step::Wait(left),
         };
         let step = |there: Option<&Record>, Moment { revision, now }: Moment| match there {

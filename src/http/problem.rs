@@ -37,9 +37,9 @@ pub enum ProblemType {
     InFlight,
     /// Perhaps the operation was executed; it is being found out.
     OutcomeUnknown,
-    /// Another execution of the operation has its answer, or will have it.
+    /// Another execution of the operation owns its record: this one's answer does not count.
     AnsweredElsewhere,
-    /// The store of records does not answer; this request did nothing.
+    /// The store of records does not answer, or too little time is left to begin; this request did nothing.
     StoreUnavailable,
     /// There is a record that cannot be read; this request did nothing.
     RecordUnreadable,
@@ -149,8 +149,8 @@ impl ProblemType {
                  time in Retry-After, until the outcome is known."
             }
             Self::AnsweredElsewhere => {
-                "The operation has one answer, and another execution of it gives it. Do not use a new key: send the same \
-                 request with the same key after the time in Retry-After."
+                "It was executed, or is being executed, by another request with this key, whose answer counts. Do not use a \
+                 new key: send the same request with the same key after the time in Retry-After."
             }
             Self::StoreUnavailable | Self::RecordUnreadable => {
                 "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the \
@@ -176,6 +176,7 @@ pub struct Problem {
     detail: Option<String>,
     reason: Option<&'static str>,
     retry_after: Option<Duration>,
+    advice: Option<ProblemType>,
 }
 
 #[derive(Serialize)]
@@ -192,7 +193,7 @@ struct Document<'a> {
 impl Problem {
     /// A problem of this type.
     pub fn new(problem: ProblemType) -> Self {
-        Self { problem, status: None, detail: None, reason: None, retry_after: None }
+        Self { problem, status: None, detail: None, reason: None, retry_after: None, advice: None }
     }
 
     /// Answers with this status, whatever the profile says.
@@ -213,6 +214,13 @@ impl Problem {
     #[must_use]
     pub fn reason(mut self, reason: &'static str) -> Self {
         self.reason = Some(reason);
+        self
+    }
+
+    /// Advises what a problem of another type advises.
+    #[must_use]
+    pub(super) fn advice_of(mut self, problem: ProblemType) -> Self {
+        self.advice = Some(problem);
         self
     }
 
@@ -249,7 +257,7 @@ impl Problem {
 
     /// The status and the document, in the words of `profile`.
     pub(crate) fn document(&self, profile: &Profile) -> (StatusCode, Bytes) {
-        let advice = self.problem.advice();
+        let advice = self.advice.unwrap_or(self.problem).advice();
         let status = self.status.unwrap_or_else(|| profile.status_of(self.problem));
         let document = Document {
             r#type: self.problem.uri(),

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     engine::Replay,
-    record::{Answer, Head, is_kept},
+    record::{Answer, Head, is_kept, may_be_kept},
     time::Timestamp,
 };
 
@@ -52,7 +52,9 @@ pub(super) fn of_answer(Answer { head, body }: Answer) -> Response<Full<Bytes>> 
     let mut response = Response::new(Full::new(body));
     let status = head.status().and_then(|status| StatusCode::from_u16(status).ok());
     *response.status_mut() = status.unwrap_or_default();
-    for (name, value) in head.headers() {
+    // What an earlier version kept, or another hand wrote, is held to the same rule.
+    let replayed = head.headers().iter().filter(|(name, _)| may_be_kept(&name.to_ascii_lowercase()));
+    for (name, value) in replayed {
         let value = HeaderValue::from_bytes(value.as_bytes());
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), value) {
             response.headers_mut().append(name, value);

@@ -22,8 +22,8 @@ use crate::{
 pub(super) struct Understood<B> {
     pub(super) request: Request,
     pub(super) body: B,
-    /// Why its key may not begin an execution; it gets what there is. No client is sent to a new key while the old one may
-    /// have done something (T43).
+    /// Why its key may not begin an execution. It gets what there is; else this, which sends no client to a new key while the
+    /// old one may have done something (T43): settings change, proxies drop headers, records expire.
     pub(super) refusal: Option<Problem>,
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn understand<B: GuardedBody>(
     let admit =
         |oldest: &OldestKey| oldest.admit(&key, header::timestamp(&parts.headers), guard.world().now()).err();
     let refusal = match header::too_short(&key, operation.shortest_key()) {
-        Some(error) => Some(of_header(&error)),
+        Some(error) => Some(of_header(&error).advice_of(ProblemType::KeyTooOld)),
         None => operation.oldest_key().and_then(admit).map(|error| of_age(&error)),
     };
     let target = target(parts);
@@ -68,7 +68,7 @@ fn of_age(error: &KeyAgeError) -> Problem {
         KeyAgeError::TooOld => ProblemType::KeyTooOld,
         _ => ProblemType::KeyMalformed,
     };
-    Problem::new(problem).detail(error.to_string()).reason(error.reason())
+    Problem::new(problem).detail(error.to_string()).reason(error.reason()).advice_of(ProblemType::KeyTooOld)
 }
 
 fn is_json(parts: &Parts) -> bool {

@@ -34,12 +34,6 @@ pub enum KeyError {
         /// What is counted.
         unit: &'static str,
     },
-    /// Shorter than the operation's minimum.
-    #[error("it is shorter than {minimum} characters")]
-    TooShort {
-        /// How long it must be.
-        minimum: usize,
-    },
     /// Holds a character that may not stand there.
     #[error("it holds a character that is not allowed")]
     Character,
@@ -337,6 +331,47 @@ mod tests {
         assert!(IdempotencyKey::parse(&"é".repeat(255)).is_ok());
         assert!(matches!(IdempotencyKey::parse(&"é".repeat(256)), Err(KeyError::TooLong { .. })));
         assert_eq!(IdempotencyKey::parse("a\nb"), Err(KeyError::Character));
+    }
+
+    // R2
+    #[test]
+    fn a_tenant_has_one_to_255_bytes_and_no_control_characters() {
+        assert_eq!(Tenant::parse(""), Err(KeyError::Empty));
+        assert!(Tenant::parse(&"t".repeat(255)).is_ok());
+        assert!(matches!(Tenant::parse(&"t".repeat(256)), Err(KeyError::TooLong { limit: 255, .. })));
+        assert!(Tenant::parse(&"é".repeat(128)).is_err(), "bytes count, and not characters");
+        assert_eq!(Tenant::parse("a\nb"), Err(KeyError::Character));
+    }
+
+    // R2
+    #[test]
+    fn an_operation_has_one_to_128_plain_characters() {
+        assert!(OperationName::parse(&"o".repeat(128)).is_ok());
+        for bad in ["", "a b", "a#b", "a/b", "ä", &"o".repeat(129)] {
+            assert!(OperationName::parse(bad).is_err(), "{bad}");
+        }
+        assert!(OperationName::parse("aZ09-_.").is_ok());
+    }
+
+    // R2, T15
+    #[test]
+    fn a_tenants_keys_begin_with_its_prefix_and_nobody_elses_do() {
+        let tenants = ["a", "a#b", "a%23b", "ab", "%", "#"];
+        for owner in tenants {
+            let prefix = RecordKey::partition_key_prefix(&Tenant::parse(owner).unwrap());
+            for tenant in tenants {
+                let key = record_key(tenant, "pay", "k").partition_key();
+                assert_eq!(key.starts_with(&prefix), tenant == owner, "{owner} {tenant}");
+            }
+        }
+    }
+
+    // R28
+    #[test]
+    fn unknown_outcomes_are_spread_over_all_partitions_of_the_index() {
+        let first = |number: u32| record_key("a", "pay", &number.to_string()).short_hash().first_byte() % 8;
+        let met: std::collections::HashSet<_> = (0..256).map(first).collect();
+        assert_eq!(met.len(), 8);
     }
 
     // R36

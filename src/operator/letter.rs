@@ -27,9 +27,10 @@ impl Letter {
         let (queue, record) = match (serde_json::from_str(body), serde_json::from_str(body)) {
             (Ok(Check::Check { key, .. }), _) => (Some("checks"), RecordKey::from_partition_key(&key)),
             (Ok(Check::Sweep { .. }), _) => (Some("checks"), None),
-            (_, Ok(Message::Ask { key })) => (Some("reconcile"), RecordKey::from_partition_key(&key)),
-            // Nobody can do it over: it is for people.
+            (_, Ok(Message::Ask { key, .. })) => (Some("reconcile"), RecordKey::from_partition_key(&key)),
+            // Nobody can do these over: they are for people.
             (_, Ok(Message::DoubleExecution(double))) => (None, RecordKey::from_partition_key(&double.key)),
+            (_, Ok(Message::Forgotten(ending))) => (None, ending.record_key()),
             (_, Ok(Message::Ending(ending))) => (Some("reconcile"), ending.record_key()),
             _ => (None, None),
         };

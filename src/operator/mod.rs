@@ -26,7 +26,7 @@ use crate::{
     stale::give_up,
     store::{AuditLine, Companion, Store, StoreError},
     time::Timestamp,
-    time_budget::{DEFAULT_PENDING_BOUND, OFFLINE_PATIENCE, WRITE_PAUSES},
+    time_budget::{CLOCK_SKEW, DEFAULT_PENDING_BOUND, OFFLINE_PATIENCE, WRITE_PAUSES},
     world::{SystemWorld, World},
 };
 
@@ -40,12 +40,12 @@ pub enum Correction {
     Executed {
         /// The answer.
         answer: Answer,
-        /// How long it is kept, if not as long as its record says.
+        /// How long it is kept, if longer than its record says; needed if the record does not say it.
         retain: Option<Duration>,
     },
     /// It was not executed, and will not be: the next retry runs it.
     NotExecuted {
-        /// How long that is kept, if not as long as its record says.
+        /// How long that is kept, if longer than its record says; needed if the record does not say it.
         retain: Option<Duration>,
     },
     /// The answer is not to be kept any longer. The operation stays completed, and nothing runs again.
@@ -95,6 +95,12 @@ pub enum CorrectionError {
     /// Somebody has deleted the record since it was seen.
     #[error("the record was deleted meanwhile")]
     Deleted,
+    /// The record does not say how long it is kept, because it was written before records did; nobody guesses.
+    #[error("the record does not say how long it is to be kept")]
+    NoRetention,
+    /// It would be kept for less than its record says, or than clocks may be apart: its key would run again.
+    #[error("that is shorter than the record is to be kept by its operation, or than 5 minutes")]
+    ShortRetention,
     /// The answer's status is none that a response can end with.
     #[error("the status is none of a final response: 200 to 599")]
     NoStatus,
@@ -237,6 +243,15 @@ fn corrected(
     now: Timestamp,
 ) -> Result<Record, CorrectionError> {
     let by = SettledBy::Person;
+    if let Correction::Executed { retain, .. } | Correction::NotExecuted { retain } = correction {
+        match (retain, seen.retention) {
+            (None, None) => return Err(CorrectionError::NoRetention),
+            (Some(span), kept) if *span < kept.unwrap_or(CLOCK_SKEW).max(CLOCK_SKEW) => {
+                return Err(CorrectionError::ShortRetention);
+            }
+            _ => {}
+        }
+    }
     match (correction, answer) {
         (Correction::Executed { .. }, Some(answer)) if !answer.head.is_final() => {
             Err(CorrectionError::NoStatus)

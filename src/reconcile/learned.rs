@@ -93,7 +93,8 @@ impl Asked<'_> {
             return Err(ReconcileOutcome::Busy);
         }
         // Released meanwhile, by somebody who asked before the effect was to be seen: proof of it is stronger.
-        let contradicted = proof && same && matches!(there.state, State::FailedRetryable { .. });
+        let one_life = there.created_at == self.seen.created_at;
+        let contradicted = proof && one_life && matches!(there.state, State::FailedRetryable { .. });
         let asked = match questions(there, self.why, now) {
             Ok(asked) => asked,
             Err(ReconcileOutcome::Settled) if contradicted => 0,
@@ -137,6 +138,17 @@ impl Asked<'_> {
             }
         };
         Ok(put_off(there, asked, at, revision, now))
+    }
+
+    /// Why the record becomes one for people.
+    pub(super) fn reason(&self, there: &Record, learned: &Learned) -> &'static str {
+        match learned {
+            Learned::Nobody => "no reconciler knows the operation",
+            Learned::NotFound if !self.is_remembered(there) => {
+                "it is not found, and too late for that to be proof"
+            }
+            _ => "it was asked about often enough",
+        }
     }
 
     fn settled(
@@ -185,7 +197,7 @@ pub(super) fn escalates(record: &Record) -> bool {
 mod tests {
     use super::*;
     use crate::record::{
-        Bid, UnknownCause,
+        Bid, UnknownCause, Worker,
         tests::{answer, bid, bid_for},
     };
 
@@ -197,7 +209,7 @@ mod tests {
 
     fn unknown() -> Record {
         let record = Record::reserve(&bid("k"), Revision::mint(), START);
-        record.doubt(record.attempt, Revision::mint(), UnknownCause::LeaseOver, START).unwrap()
+        record.doubt(Worker::of(&record), Revision::mint(), UnknownCause::LeaseOver, START).unwrap()
     }
 
     fn released(record: &Record) -> Record {
@@ -207,7 +219,7 @@ mod tests {
     /// The next execution of the same operation, in doubt as well.
     fn doubted_again(record: &Record) -> Record {
         let again = released(record).again(&bid("k"), Revision::mint(), START);
-        again.doubt(again.attempt, Revision::mint(), UnknownCause::HandlerFailed, START).unwrap()
+        again.doubt(Worker::of(&again), Revision::mint(), UnknownCause::HandlerFailed, START).unwrap()
     }
 
     fn next(seen: &Record, there: &Record, why: Asks, learned: &Learned) -> Result<Record, ReconcileOutcome> {
@@ -250,7 +262,8 @@ mod tests {
     #[test]
     fn a_denial_holds_for_the_record_that_was_asked_about_alone() {
         let seen = unknown();
-        let alive = seen.doubt(seen.attempt, Revision::mint(), UnknownCause::HandlerFailed, NOW).unwrap();
+        let alive =
+            seen.doubt(Worker::of(&seen), Revision::mint(), UnknownCause::HandlerFailed, NOW).unwrap();
         for learned in [Learned::NotExecuted, Learned::NotFound] {
             assert_eq!(becomes(&seen, &alive, Asks::IfDue, &learned), "busy");
             assert_eq!(becomes(&seen, &doubted_again(&seen), Asks::IfDue, &learned), "busy");
@@ -264,9 +277,12 @@ mod tests {
         let (seen, proof) = (unknown(), Learned::Executed(answer()));
         assert_eq!(becomes(&seen, &released(&seen), Asks::IfDue, &proof), "completed");
         assert_eq!(becomes(&seen, &doubted_again(&seen), Asks::IfDue, &proof), "completed");
-        // By a question, what another execution released is left alone; who tells it by himself contradicts it.
+        // What another execution released says nothing of this one.
         let another = released(&doubted_again(&seen));
-        assert_eq!(becomes(&seen, &another, Asks::IfDue, &proof), "settled");
+        assert_eq!(becomes(&seen, &another, Asks::IfDue, &proof), "completed");
+        let mut anew = another.clone();
+        anew.created_at = NOW;
+        assert_eq!(becomes(&seen, &anew, Asks::IfDue, &proof), "settled", "another life of the key");
         assert_eq!(becomes(&seen, &another, Asks::Told, &proof), "completed");
         let running =
             released(&seen).again(&Bid { lease_until: NOW.plus(GRACE), ..bid("k") }, Revision::mint(), NOW);
@@ -278,7 +294,7 @@ mod tests {
     fn proof_is_no_proof_about_another_request_under_the_key() {
         let seen = unknown();
         let other = Record::reserve(&bid_for("k", "other"), Revision::mint(), START);
-        let other = other.doubt(other.attempt, Revision::mint(), UnknownCause::Panicked, START).unwrap();
+        let other = other.doubt(Worker::of(&other), Revision::mint(), UnknownCause::Panicked, START).unwrap();
         for why in [Asks::IfDue, Asks::Anew, Asks::Told] {
             assert_eq!(becomes(&seen, &other, why, &Learned::Executed(answer())), "busy");
         }
@@ -295,7 +311,65 @@ mod tests {
         }
     }
 
-    // T40: what is told and proves nothing changes nothing.
+    // T40
+    #[test]
+    fn what_is_not_found_too_late_is_escalated_whoever_asks() {
+        let window = DEFAULT_NOT_FOUND_WINDOW;
+        for (ago, state, escalated) in
+            [(window, "failed_retryable", false), (window + Duration::from_millis(1), "unknown", true)]
+        {
+            let now = START.plus(ago);
+            let seen = unknown();
+            for why in [Asks::IfDue, Asks::Anew] {
+                let asked = Asked {
+                    seen: &seen,
+                    why,
+                    at: now,
+                    operation: None,
+                    not_found_grace: GRACE,
+                    back_off: &BACK_OFF,
+                };
+                let next = asked.next(&seen, &Learned::NotFound, Revision::mint(), now).unwrap();
+                assert_eq!((next.state.name(), escalates(&next)), (state, escalated));
+            }
+        }
+    }
+
+    // T5
+    #[test]
+    fn it_is_written_by_whose_word_the_record_is_settled() {
+        let seen = unknown();
+        let by = |learned| next(&seen, &seen, Asks::IfDue, &learned).unwrap().state.settled_by();
+        assert_eq!(by(Learned::Executed(answer())), Some(SettledBy::Provider));
+        assert_eq!(by(Learned::NotExecuted), Some(SettledBy::Provider));
+        assert_eq!(by(Learned::NotFound), Some(SettledBy::Assumption));
+    }
+
+    // T41: a worker whose lease is over may have sent something just before.
+    #[test]
+    fn what_is_not_found_is_waited_for_from_the_end_of_a_lease() {
+        let lease_until = NOW.minus(Duration::from_secs(1));
+        let dead = Record::reserve(&Bid { lease_until, ..bid("k") }, Revision::mint(), START);
+        assert_eq!(becomes(&dead, &dead, Asks::IfDue, &Learned::NotFound), "unknown");
+        let lease_until = NOW.minus(GRACE);
+        let dead = Record::reserve(&Bid { lease_until, ..bid("k") }, Revision::mint(), START);
+        assert_eq!(becomes(&dead, &dead, Asks::IfDue, &Learned::NotFound), "failed_retryable");
+    }
+
+    // T32
+    #[test]
+    fn what_was_learned_of_one_execution_puts_no_question_about_another_off() {
+        let seen = unknown();
+        assert_eq!(becomes(&seen, &doubted_again(&seen), Asks::IfDue, &Learned::Later(None)), "busy");
+        let alive =
+            seen.doubt(Worker::of(&seen), Revision::mint(), UnknownCause::HandlerFailed, NOW).unwrap();
+        assert_eq!(becomes(&seen, &alive, Asks::Anew, &Learned::Later(None)), "unknown");
+        // Its own worker has come back to life.
+        let running = seen.extend(seen.attempt, Revision::mint(), NOW.plus(GRACE)).unwrap();
+        assert_eq!(becomes(&seen, &running, Asks::IfDue, &Learned::Executed(answer())), "in flight");
+    }
+
+    // T32: what is told and proves nothing changes nothing.
     #[test]
     fn who_is_told_nothing_writes_nothing() {
         let seen = unknown();
@@ -308,7 +382,7 @@ mod tests {
         let seen = unknown();
         let record = Record::reserve(&bid("k"), Revision::mint(), START);
         let just_doubted =
-            record.doubt(record.attempt, Revision::mint(), UnknownCause::LeaseOver, NOW).unwrap();
+            record.doubt(Worker::of(&record), Revision::mint(), UnknownCause::LeaseOver, NOW).unwrap();
         assert_eq!(becomes(&seen, &seen, Asks::IfDue, &Learned::NotFound), "failed_retryable");
         let waits = next(&just_doubted, &just_doubted, Asks::IfDue, &Learned::NotFound).unwrap();
         let State::Unknown { reconcile_at, asked, .. } = waits.state else { panic!("{waits:?}") };

@@ -12,9 +12,14 @@ pub(crate) enum Message {
     Ask {
         /// Its partition key.
         key: String,
+        /// Why it is for people, if it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// Write down how an execution ended.
     Ending(Box<LostEnding>),
+    /// Tell people of an ending whose record is gone for longer than it is kept.
+    Forgotten(Box<LostEnding>),
     /// Tell people that an operation was executed twice.
     DoubleExecution(Box<DoubleExecution>),
 }

@@ -94,8 +94,9 @@ pub enum Finding {
     Executed(Answer),
     /// It was not executed, and will not be: the next retry runs it.
     NotExecuted,
-    /// Nothing is known of it there. Counts as not executed once a request that was still on its way must have arrived: see
-    /// [`Reconciliation::not_found_grace`].
+    /// Nothing is known of it there. Counts as not executed once a request that was still on its way must have arrived
+    /// ([`Reconciliation::not_found_grace`]), and as long as it would be remembered
+    /// ([`Operation::not_found_within`](crate::operation::Operation::not_found_within)); later it is escalated.
     NotFound,
     /// It is not decided yet: ask again after this time, or after the back-off.
     AskAgain(Option<std::time::Duration>),

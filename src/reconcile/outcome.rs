@@ -16,7 +16,7 @@ pub enum ReconcileOutcome {
     NotDue,
     /// Nothing is known yet; it is asked about again then.
     Scheduled(Timestamp),
-    /// It was asked about often enough: an operator has to settle it, and its dead letter is written.
+    /// Asking helps no more: an operator has to settle it, and its dead letter is written.
     Escalated,
     /// There is no such record.
     Gone,

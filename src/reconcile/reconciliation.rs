@@ -137,8 +137,8 @@ impl Reconciliation {
         match &message {
             Message::Ending(lost) => self.apply(lost).await,
             // Counted and logged where it was found.
-            Message::DoubleExecution(_) => self.escalate(&message).await,
-            Message::Ask { key } => {
+            Message::DoubleExecution(_) | Message::Forgotten(_) => self.escalate(&message).await,
+            Message::Ask { key, .. } => {
                 let key =
                     RecordKey::from_partition_key(key).ok_or(WorkError::Malformed("it names no record"))?;
                 match self.ask(&key).await? {
@@ -150,8 +150,8 @@ impl Reconciliation {
     }
 
     /// Applies an ending that its worker could not write, under the fence that the worker was under. One that says that
-    /// something was executed is escalated if another execution says so too, or if its record is gone for so long that nobody
-    /// can say whether it was settled.
+    /// something was executed is escalated if another execution says so too; so is one whose record is gone for so long that
+    /// nobody can say whether it was settled.
     async fn apply(&self, lost: &LostEnding) -> Result<(), WorkError> {
         let key = lost.record_key().ok_or(WorkError::Malformed("key"))?;
         let executor = Executor::on(self.engine.clone(), self.known(&key)?.operation.clone());
@@ -163,10 +163,10 @@ impl Reconciliation {
                 let (key, operation) = (key.hash(), key.operation());
                 tracing::error!(
                     %key, %operation,
-                    "a worker executed what has no record any more, and may have been settled: it is for people"
+                    "a worker did, or perhaps did, what has no record any more, and may have been settled: it is escalated"
                 );
                 Count::ReconcileFailed.add(operation);
-                self.escalate(&Message::Ending(Box::new(lost.clone()))).await
+                self.escalate(&Message::Forgotten(Box::new(lost.clone()))).await
             }
             Delivered::Unwritten => Err(WorkError::Unwritten),
         }
@@ -219,7 +219,10 @@ impl Reconciliation {
         let escalated = planned.as_ref().is_ok_and(escalates);
         if escalated {
             // First, so that an operator hears of it twice rather than never.
-            self.escalate(&Message::Ask { key: key.partition_key() }).await?;
+            let reason = asked.reason(&seen, &learned);
+            tracing::error!(key = %key.hash(), operation = %key.operation(), reason, "an unknown outcome is escalated");
+            self.escalate(&Message::Ask { key: key.partition_key(), reason: Some(reason.to_owned()) })
+                .await?;
         }
         self.write(&asked, &learned, escalated).await
     }

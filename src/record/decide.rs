@@ -103,7 +103,7 @@ mod tests {
             Record::accept(&bid("k"), Revision::mint(), NOW),
             reserved.complete(Worker::of(&reserved), Revision::mint(), answer(), NOW).unwrap(),
             reserved.release(owner, Revision::mint(), NOW).unwrap(),
-            reserved.doubt(owner, Revision::mint(), UnknownCause::Panicked, NOW).unwrap(),
+            reserved.doubt(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW).unwrap(),
             reserved,
         ]
     }
@@ -130,7 +130,7 @@ mod tests {
                 else {
                     panic!("an expired {} was not absent", record.state.name());
                 };
-                assert_eq!((next.attempts, next.created_at), (1, LATER));
+                assert_eq!((next.attempts, next.created_at, next.began_at), (1, LATER, LATER));
                 assert_eq!(next.fingerprint, bid.fingerprints.current());
             }
         }
@@ -183,6 +183,34 @@ mod tests {
             assert_eq!(at(just_before), Decision::InFlight);
             assert_ne!(at(lease_until), Decision::InFlight);
         }
+    }
+
+    // R12
+    #[test]
+    fn every_record_that_is_to_be_written_has_the_fresh_revision() {
+        for choice in [LeaseOver::Unknown, LeaseOver::RunAgain] {
+            let (operation, mut written) = (operation().when_lease_over(choice), 0);
+            for record in in_each_state() {
+                let revision = Revision::mint();
+                match decide(&record, &bid("k"), revision, LATER, &operation) {
+                    Decision::TakeOver(next) | Decision::Expire(next) => {
+                        assert_eq!(next.revision, revision, "{}", record.state.name());
+                        written += 1;
+                    }
+                    _ => {}
+                }
+            }
+            assert_eq!(written, 3);
+        }
+    }
+
+    // T36
+    #[test]
+    fn a_rule_that_this_version_does_not_know_is_no_mismatch() {
+        let mut record = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        record.fingerprint = crate::fingerprint::Fingerprint::new(99, *record.fingerprint.digest());
+        let decision = decide(&record, &bid("k"), Revision::mint(), NOW, &operation());
+        assert_eq!(decision, Decision::Incomparable);
     }
 
     // R28
@@ -246,8 +274,11 @@ mod tests {
     #[test]
     fn the_owner_of_a_record_does_not_recognise_itself_in_a_new_invocation() {
         let record = Record::reserve(&bid("k"), Revision::mint(), NOW);
-        let redelivered = Bid { attempt: AttemptId::mint(), ..bid("k") };
-        let decision = decide(&record, &redelivered, Revision::mint(), NOW, &operation());
-        assert_eq!(decision, Decision::InFlight);
+        // Not even if it had the same mark.
+        for attempt in [AttemptId::mint(), record.attempt] {
+            let redelivered = Bid { attempt, ..bid("k") };
+            let decision = decide(&record, &redelivered, Revision::mint(), NOW, &operation());
+            assert_eq!(decision, Decision::InFlight);
+        }
     }
 }

@@ -5,6 +5,8 @@
 //! [`doubt`](Record::doubt), [`extend`](Record::extend)) is fenced by the attempt: a worker that lost its record to
 //! another execution, or to reconciliation, can change nothing.
 
+use std::time::Duration;
+
 use super::{AttemptId, Bid, KeptAnswer, Record, Revision, SettledBy, State, UnknownCause, Verdict};
 use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
 
@@ -15,12 +17,14 @@ pub(crate) struct Worker {
     pub attempt: AttemptId,
     /// When the key was first seen, in the record that the worker had: a key that has expired since is another one.
     pub created_at: Timestamp,
+    /// How long the worker keeps its answer, and the answer's body.
+    pub retention: Option<Duration>,
 }
 
 impl Worker {
     /// The worker of the execution that owns this record.
     pub(crate) const fn of(record: &Record) -> Self {
-        Self { attempt: record.attempt, created_at: record.created_at }
+        Self { attempt: record.attempt, created_at: record.created_at, retention: record.retention }
     }
 }
 
@@ -100,8 +104,8 @@ impl Record {
     /// The effect and its answer are known: in progress → completed.
     ///
     /// Also from `unknown`, if this very execution was given up for dead and was only late; and from every release, because
-    /// the next retry would do it again: the one that says so did it. What another execution released it had not done
-    /// itself, and that says nothing of this one.
+    /// the next retry would do again what this worker did. Both also if they are another execution's: that it did nothing,
+    /// or that nobody knows what it did, says nothing of this one. Not over one that is in progress or completed.
     pub(crate) fn complete(
         &self,
         worker: Worker,
@@ -109,12 +113,14 @@ impl Record {
         answer: KeptAnswer,
         now: Timestamp,
     ) -> Result<Self, FencedError> {
-        let released = matches!(self.state, State::FailedRetryable { .. });
-        if !(released && self.created_at == worker.created_at) {
+        let knows_less = matches!(self.state, State::FailedRetryable { .. } | State::Unknown { .. });
+        if !(knows_less && self.created_at == worker.created_at) {
             self.open_for(worker.attempt)?;
         }
-        let verdict = Verdict::Executed(answer);
-        Ok(Self { attempt: worker.attempt, ..self.settled(verdict, SettledBy::Worker, revision, now) })
+        // As long as its body: a person may have chosen another retention for what is undone here.
+        let retention = worker.retention.or(self.retention);
+        let completing = Self { attempt: worker.attempt, retention, ..self.clone() };
+        Ok(completing.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now))
     }
 
     /// Certainly not executed: in progress (or unknown, as with [`complete`](Self::complete)) → failed, retryable.
@@ -129,20 +135,28 @@ impl Record {
     }
 
     /// Perhaps executed: in progress → unknown. If somebody has given this execution up meanwhile, the cause that it knows
-    /// takes the place of the guess, and the doubt begins anew: what it sent last can still be on its way. If somebody has
-    /// assumed that it did nothing: failed, retryable → unknown.
+    /// takes the place of the guess, and the doubt begins anew: what it sent last can still be on its way.
+    ///
+    /// If somebody has assumed that it did nothing, or another execution has done nothing, which says nothing of this one:
+    /// failed, retryable → unknown.
     pub(crate) fn doubt(
         &self,
-        attempt: AttemptId,
+        worker: Worker,
         revision: Revision,
         cause: UnknownCause,
         now: Timestamp,
     ) -> Result<Self, FencedError> {
-        self.owned_by(attempt)?;
-        match &self.state {
-            State::InProgress { .. } | State::FailedRetryable { by: SettledBy::Assumption, .. } => {
-                Ok(self.unknown(revision, cause, now))
+        if let State::FailedRetryable { by, .. } = self.state
+            && self.created_at == worker.created_at
+        {
+            let said_of_another = by == SettledBy::Worker && self.attempt != worker.attempt;
+            if by == SettledBy::Assumption || said_of_another {
+                return Ok(Self { attempt: worker.attempt, ..self.unknown(revision, cause, now) });
             }
+        }
+        self.owned_by(worker.attempt)?;
+        match &self.state {
+            State::InProgress { .. } => Ok(self.unknown(revision, cause, now)),
             State::Unknown { reconcile_at, asked, .. } => {
                 let (reconcile_at, asked) = (*reconcile_at, *asked);
                 let state = State::Unknown { cause, since: now, reconcile_at, asked };
@@ -252,11 +266,12 @@ mod tests {
         let theirs = again(&record);
         let unknown = theirs.unknown(fresh(), UnknownCause::Panicked, NOW);
         let completed = theirs.complete(Worker::of(&theirs), fresh(), answer(), NOW).unwrap();
-        for theirs in [theirs, unknown, completed] {
+        assert!(unknown.complete(worker, fresh(), answer(), NOW).is_ok(), "it knows more");
+        for theirs in [theirs, completed] {
             assert_eq!(theirs.complete(worker, fresh(), answer(), NOW), Err(FencedError::OwnedByAnother));
             assert_eq!(theirs.release(mine, fresh(), NOW), Err(FencedError::OwnedByAnother));
             assert_eq!(
-                theirs.doubt(mine, fresh(), UnknownCause::Panicked, NOW),
+                theirs.doubt(worker, fresh(), UnknownCause::Panicked, NOW),
                 Err(FencedError::OwnedByAnother)
             );
             assert_eq!(theirs.extend(mine, fresh(), NOW), Err(FencedError::OwnedByAnother));
@@ -265,12 +280,16 @@ mod tests {
 
     // T5
     #[test]
-    fn a_late_completion_ends_an_unknown_of_the_same_attempt_and_of_no_other() {
+    fn a_late_completion_ends_an_unknown_of_each_attempt_of_its_key() {
         let unknown = reserved().unknown(fresh(), UnknownCause::LeaseOver, NOW);
         let completed = unknown.complete(Worker::of(&unknown), fresh(), answer(), NOW).unwrap();
         assert!(matches!(completed.state, State::Completed { by: SettledBy::Worker, .. }));
         let other = Worker { attempt: AttemptId::mint(), ..Worker::of(&unknown) };
-        assert_eq!(unknown.complete(other, fresh(), answer(), NOW), Err(FencedError::OwnedByAnother));
+        let completed = unknown.complete(other, fresh(), answer(), NOW).unwrap();
+        assert_eq!((completed.state.name(), completed.attempt), ("completed", other.attempt));
+        let of_another_life = Worker { created_at: LATER, ..other };
+        let late = unknown.complete(of_another_life, fresh(), answer(), NOW);
+        assert_eq!(late, Err(FencedError::OwnedByAnother));
     }
 
     // T5: whoever released it, the next retry would do again what this worker did.
@@ -305,19 +324,50 @@ mod tests {
     fn a_doubt_takes_an_assumption_and_nothing_that_somebody_knew() {
         for by in EACH {
             let (released, revision) = (released(by), fresh());
-            let doubted = released.doubt(released.attempt, revision, UnknownCause::Panicked, LATER);
+            let doubted = released.doubt(Worker::of(&released), revision, UnknownCause::Panicked, LATER);
             let expected = match by {
-                SettledBy::Assumption => Ok(released.unknown(revision, UnknownCause::Panicked, LATER)),
+                SettledBy::Assumption => {
+                    let (cause, since) = (UnknownCause::Panicked, LATER);
+                    let state = State::Unknown { cause, since, reconcile_at: since, asked: 0 };
+                    Ok(Record { revision, state, ..released.clone() })
+                }
                 _ => Err(FencedError::NotInProgress("failed_retryable")),
             };
             assert_eq!(doubted, expected, "{by:?}");
         }
-        let completed = reserved().complete(Worker::of(&released(SettledBy::Worker)), fresh(), answer(), NOW);
-        assert!(completed.is_err());
         let record = reserved();
         let completed = record.complete(Worker::of(&record), fresh(), answer(), NOW).unwrap();
-        let doubted = completed.doubt(record.attempt, fresh(), UnknownCause::Panicked, LATER);
+        let doubted = completed.doubt(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER);
         assert_eq!(doubted, Err(FencedError::NotInProgress("completed")));
+    }
+
+    // T5
+    #[test]
+    fn a_doubt_takes_the_release_of_another_attempt_that_spoke_for_itself_alone() {
+        let record = reserved();
+        for by in EACH {
+            let other = again(&released(SettledBy::Assumption));
+            let other = other.unknown(fresh(), UnknownCause::LeaseOver, LATER);
+            let other = other.settle(Verdict::NotExecuted, by, fresh(), LATER).unwrap();
+            let doubted = other.doubt(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER);
+            // The provider and a person spoke of the operation as a whole.
+            let taken = matches!(by, SettledBy::Worker | SettledBy::Assumption);
+            assert_eq!(doubted.is_ok(), taken, "{by:?}");
+            assert!(doubted.is_err() || doubted.unwrap().attempt == record.attempt);
+            let anew = Worker { created_at: LATER.plus(RETAIN), ..Worker::of(&record) };
+            assert!(other.doubt(anew, fresh(), UnknownCause::Panicked, LATER).is_err());
+        }
+    }
+
+    // T42, T49
+    #[test]
+    fn a_completion_is_kept_as_long_as_its_worker_keeps_its_body() {
+        let worker = Worker { retention: Some(RETAIN * 2), ..Worker::of(&released(SettledBy::Person)) };
+        let mut released = released(SettledBy::Person);
+        (released.attempt, released.retention) = (worker.attempt, Some(RETAIN * 9));
+        let completed = released.complete(worker, fresh(), answer(), NOW).unwrap();
+        assert_eq!(completed.state.expires_at(), Some(NOW.plus(RETAIN * 2)));
+        assert_eq!(completed.retention, Some(RETAIN * 2));
     }
 
     // T41
@@ -325,11 +375,11 @@ mod tests {
     fn a_doubt_begins_anew_with_each_sign_of_life() {
         let record = reserved();
         let given_up = record.unknown(fresh(), UnknownCause::LeaseOver, NOW);
-        let asked = given_up.ask_again(fresh(), 3, LATER).unwrap();
+        let asked = given_up.ask_again(fresh(), 3, LATER.plus(RETAIN)).unwrap();
         let revision = fresh();
-        let doubted = asked.doubt(record.attempt, revision, UnknownCause::HandlerFailed, LATER).unwrap();
+        let doubted = asked.doubt(Worker::of(&record), revision, UnknownCause::HandlerFailed, LATER).unwrap();
         let cause = UnknownCause::HandlerFailed;
-        let state = State::Unknown { cause, since: LATER, reconcile_at: LATER, asked: 3 };
+        let state = State::Unknown { cause, since: LATER, reconcile_at: LATER.plus(RETAIN), asked: 3 };
         assert_eq!(doubted, Record { revision, state, ..asked });
     }
 

@@ -70,6 +70,14 @@ impl State {
         }
     }
 
+    /// By whose word it is settled, if it is.
+    pub const fn settled_by(&self) -> Option<SettledBy> {
+        match self {
+            Self::Completed { by, .. } | Self::FailedRetryable { by, .. } => Some(*by),
+            Self::Pending | Self::InProgress { .. } | Self::Unknown { .. } => None,
+        }
+    }
+
     /// When the record may be deleted: only once it is settled.
     pub const fn expires_at(&self) -> Option<Timestamp> {
         match self {
@@ -97,7 +105,7 @@ pub enum SettledBy {
 }
 
 impl SettledBy {
-    /// The name in items and audit lines.
+    /// The name in items.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Worker => "worker",
@@ -146,5 +154,28 @@ impl UnknownCause {
     /// Reads a [`name`](Self::name).
     pub fn parse(name: &str) -> Option<Self> {
         Self::EACH.into_iter().find(|cause| cause.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // T36: what is written today is read for as long as records can live.
+    #[test]
+    fn the_names_in_items_never_change() {
+        let causes = ["lease_over", "handler_failed", "panicked", "response_lost"];
+        assert_eq!(UnknownCause::EACH.map(UnknownCause::name), causes);
+        assert!(
+            causes
+                .iter()
+                .zip(UnknownCause::EACH)
+                .all(|(name, cause)| UnknownCause::parse(name) == Some(cause))
+        );
+        let each = [SettledBy::Worker, SettledBy::Provider, SettledBy::Person, SettledBy::Assumption];
+        let names = ["worker", "provider", "person", "assumption"];
+        assert_eq!(each.map(SettledBy::name), names);
+        assert!(names.iter().zip(each).all(|(name, by)| SettledBy::parse(name) == Some(by)));
+        assert_eq!((UnknownCause::parse("nobody"), SettledBy::parse("nobody")), (None, None));
     }
 }

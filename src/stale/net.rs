@@ -218,7 +218,8 @@ mod tests {
             assert_eq!((left.len(), &*left[0].sequence_number), (1, "100"), "{batch:?}");
         }
         let ended = change(101, image("completed", "A", 0));
-        assert_eq!(open(&[ended, alive, given_up, began]), []);
+        assert_eq!(open(&[ended.clone(), alive.clone(), given_up.clone(), began.clone()]), []);
+        assert_eq!(open(&[began, given_up, alive, ended]), []);
     }
 
     // T41
@@ -294,7 +295,10 @@ mod tests {
             let netted = netted(&[poison.clone(), change(6, image("in_progress", "B", 0))]);
             assert_eq!(netted.open.len(), 1, "{poison}");
             assert_eq!(netted.poison[0].sequence_number.as_deref(), Some("5"), "{poison}");
+            assert_eq!(netted.poison[0].index, 0);
         }
+        let second = netted(&[change(6, image("in_progress", "B", 0)), damaged("state")]);
+        assert_eq!(second.poison[0].index, 1);
         let netted = netted(&[json!("nothing at all")]);
         assert_eq!((netted.poison.len(), &netted.poison[0].sequence_number), (1, &None));
     }

@@ -47,6 +47,11 @@ impl StoreError {
         self.kind
     }
 
+    /// Whether the same call may succeed later, by itself.
+    pub(crate) fn is_passing(&self) -> bool {
+        !matches!(self.kind, StoreErrorKind::Refused | StoreErrorKind::Unreadable)
+    }
+
     /// What is behind it, in words for a log.
     pub(crate) fn cause(&self) -> String {
         self.source.to_string()

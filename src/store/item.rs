@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(item["expires_at"], AttributeValue::N("1800086401".into()));
         let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
         let unknown =
-            reserved.doubt(reserved.attempt, Revision::mint(), UnknownCause::Panicked, NOW).unwrap();
+            reserved.doubt(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW).unwrap();
         for open in [Record::accept(&bid("k"), Revision::mint(), NOW), reserved, unknown] {
             assert!(!attributes(&open).contains_key("expires_at"), "{}", open.state.name());
         }
@@ -403,11 +403,29 @@ mod tests {
         }
     }
 
+    // T36, T5, T40: each default believes the record least.
+    #[test]
+    fn a_record_that_says_less_is_read_as_one_that_knows_less() {
+        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let reserved = Record { began_at: NOW.plus(Duration::from_secs(5)), ..reserved };
+        let released = reserved.release(reserved.attempt, Revision::mint(), NOW).unwrap();
+        let completed = reserved.complete(Worker::of(&reserved), Revision::mint(), answer(), NOW).unwrap();
+        for (record, by) in [(released, SettledBy::Assumption), (completed, SettledBy::Worker)] {
+            let mut item = attributes(&record);
+            for name in ["began_at", "retention", "settled_by"] {
+                assert!(item.remove(name).is_some(), "{name}");
+            }
+            let read = from_attributes(item).unwrap();
+            assert_eq!((read.began_at, read.retention), (NOW, None));
+            assert_eq!(read.state.settled_by(), Some(by));
+        }
+    }
+
     #[test]
     fn an_item_that_lacks_any_needed_attribute_is_unreadable_and_never_a_guess() {
         let unknown = {
             let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
-            reserved.doubt(reserved.attempt, Revision::mint(), UnknownCause::Panicked, NOW).unwrap()
+            reserved.doubt(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW).unwrap()
         };
         let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
         for record in [completed(answer()), unknown, reserved] {

@@ -16,18 +16,21 @@ fn two_processes_of_one_memory_mint_different_nonces() {
     // What is made once is made before.
     nonces();
     let mut ends = [0; 2];
-    // SAFETY: two descriptors are written to the array, and the child does nothing but ask for random bytes and write.
+    // SAFETY: two descriptors are written to the array. They are closed in whatever program another test starts meanwhile, so
+    // that nobody else holds the end that we wait for. The child asks for random bytes, writes them, and ends; it allocates
+    // nothing, and does not return into the test.
     let child = unsafe {
-        assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+        assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
         libc::fork()
     };
     assert!(child >= 0, "no process can be started");
     if child == 0 {
-        let nonces = nonces().concat();
+        let nonces = nonces();
+        let bytes = nonces.as_flattened();
         // SAFETY: as above; nothing of the parent's is cleaned up.
         unsafe {
-            libc::write(ends[1], nonces.as_ptr().cast(), nonces.len());
-            libc::_exit(0);
+            let written = libc::write(ends[1], bytes.as_ptr().cast(), bytes.len());
+            libc::_exit(i32::from(written != bytes.len() as isize));
         }
     }
     let ours = nonces();
@@ -37,7 +40,7 @@ fn two_processes_of_one_memory_mint_different_nonces() {
     drop(to);
     from.read_exact(&mut theirs).expect("the child writes its nonces");
     // SAFETY: it is our child.
-    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
     let theirs: Vec<_> = theirs.chunks(16).collect();
     assert!(ours.iter().all(|ours| !theirs.contains(&&ours[..])), "{ours:?} {theirs:?}");
     assert!(theirs.iter().any(|nonce| nonce.iter().any(|byte| *byte != 0)));

@@ -11,7 +11,7 @@ use lambda_idempotency::{
     async_trait,
     engine::{Ending, Executor, Request},
     key::RecordKey,
-    operation::{LeaseOver, WhileInFlight},
+    operation::{LeaseOver, Operation, WhileInFlight},
     queue::MemoryQueue,
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{BodyId, Place, Record, Revision},
@@ -20,11 +20,15 @@ use lambda_idempotency::{
     world::World,
 };
 
+use lambda_http::{Context, RequestExt};
+
 use crate::support::{
     BoxError,
     clock::{STORE_TIMEOUT, in_time},
+    counts::counting,
     faults::{Fault, Late},
     guarded::{GRACE, Guarded, LEASE, completed, operation, owned, replayed_text, request, told, written},
+    http::{Counter, PAY, api, guard_of, pay, send},
     on_each_store,
 };
 
@@ -37,6 +41,10 @@ on_each_store!(
     a_take_over_of_what_others_have_changed_is_not_waited_for,
     a_reservation_that_met_a_transaction_after_it_landed_is_given_back,
     a_store_that_throttles_or_refuses_is_asked_once_more_and_no_oftener,
+    a_reservation_that_lands_between_two_looks_is_given_back,
+    a_reservation_that_others_have_given_up_meanwhile_is_given_back,
+    a_request_that_comes_too_late_is_a_503_and_runs_nothing,
+    what_comes_too_late_or_is_too_old_is_counted,
     whoever_wrote_an_expiry_owns_nothing,
     a_probe_that_is_throttled_closes_the_breaker,
     a_caller_that_does_not_wait_says_nothing_of_the_store,
@@ -50,11 +58,17 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 struct Frozen {
     store: DynamoDbStore,
     meanwhile: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// Whether the insertion is sent again after that, as the SDK does if it got no answer.
+    again: bool,
 }
 
 impl Frozen {
     fn new(guarded: &Guarded, meanwhile: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self { store: guarded.store(), meanwhile: Mutex::new(Some(Box::pin(meanwhile))) }
+        Self { store: guarded.store(), meanwhile: Mutex::new(Some(Box::pin(meanwhile))), again: false }
+    }
+
+    fn sent_again(self) -> Self {
+        Self { again: true, ..self }
     }
 }
 
@@ -65,6 +79,9 @@ impl Store for Frozen {
         let meanwhile = self.meanwhile.lock().unwrap().take();
         if let Some(meanwhile) = meanwhile {
             meanwhile.await;
+            if self.again {
+                return self.store.insert(record, with).await;
+            }
         }
         answer
     }
@@ -290,29 +307,123 @@ async fn a_reservation_that_met_a_transaction_after_it_landed_is_given_back(endp
 // T38, T47
 async fn a_store_that_throttles_or_refuses_is_asked_once_more_and_no_oftener(endpoint: &str) {
     for fault in [Fault::Throttle, Fault::AccessDenied] {
-        let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
-        guarded.faults.for_all("PutItem", fault.clone());
-        assert_eq!(told(&guarded.executor().reserve(&request()).await), "unavailable");
-        assert_eq!(guarded.faults.asked("PutItem"), 1);
-        guarded.clock.slept(FIRST_PAUSE, 1).await;
-        for _ in 0..5 {
-            guarded.clock.advance(20 * SECOND);
-            guarded.clock.nobody_sleeps().await;
+        for only_once in [true, false] {
+            let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+            if only_once {
+                guarded.faults.script("PutItem", [fault.clone()]);
+            } else {
+                guarded.faults.for_all("PutItem", fault.clone());
+            }
+            assert_eq!(told(&guarded.executor().reserve(&request()).await), "unavailable");
+            assert_eq!(guarded.faults.asked("PutItem"), 1);
+            guarded.clock.slept(FIRST_PAUSE, 1).await;
+            // As long as anybody would be patient, in the steps of whoever tries again.
+            for step in [50, 200, 800, 3_200, 5_000, 10_000, 10_000] {
+                guarded.clock.advance(Duration::from_millis(step));
+                guarded.clock.nobody_sleeps().await;
+            }
+            assert_eq!(
+                (guarded.faults.asked("PutItem"), guarded.faults.asked("GetItem")),
+                (2, 0),
+                "{fault:?}"
+            );
         }
-        assert_eq!((guarded.faults.asked("PutItem"), guarded.faults.asked("GetItem")), (2, 0), "{fault:?}");
     }
 }
 
-// T52: also if its answer was lost, and it finds its own write.
+// T47: an insertion lands between two looks.
+async fn a_reservation_that_lands_between_two_looks_is_given_back(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let (executor, request, late) = (guarded.executor(), request(), Late::timing_out());
+    guarded.faults.script("PutItem", [late.fault()]);
+    assert_eq!(told(&executor.reserve(&request).await), "unavailable");
+    guarded.clock.slept(FIRST_PAUSE, 1).await;
+    guarded.clock.advance(FIRST_PAUSE);
+    // Nothing was there.
+    guarded.clock.slept(FIRST_PAUSE, 2).await;
+    assert_eq!((late.release().await.status, guarded.state(&request).await), (200, "in_progress"));
+    guarded.clock.advance(FIRST_PAUSE);
+    guarded.clock.nobody_sleeps().await;
+    assert_eq!(owned(executor.reserve(&request).await).execution().attempts(), 2);
+}
+
+// T39: it landed unseen, was given up by others, and its own retry finds it so.
+async fn a_reservation_that_others_have_given_up_meanwhile_is_given_back(endpoint: &str) {
+    let guarded = Arc::new(Guarded::through(endpoint, |connect| connect.max_attempts(1)).await);
+    let (world, request) = (guarded.clone(), request());
+    let again = request.clone();
+    let frozen = Frozen::new(&guarded, async move {
+        Meanwhile::Frozen.pass(&world, LEASE + GRACE);
+        assert_eq!(told(&world.another(operation()).reserve(&again).await), "unknown");
+        world.clock.set(world.now().minus(LEASE + GRACE));
+    })
+    .sent_again();
+    let thawed = Executor::new(frozen, operation()).world(guarded.clock.clone());
+    assert_eq!(told(&thawed.reserve(&request).await), "too late");
+    in_time(async { while guarded.state(&request).await != "failed_retryable" {} }).await;
+    assert_eq!(owned(guarded.executor().reserve(&request).await).execution().attempts(), 2);
+}
+
+// T39: a client hears of it what it hears of a store that does not answer.
+async fn a_request_that_comes_too_late_is_a_503_and_runs_nothing(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let runs = Counter::default();
+    let counter = runs.clone();
+    let operation = Operation::new(PAY).least_time_to_run(10 * SECOND);
+    let app = api(guard_of(guarded.store(), operation).world(guarded.clock.clone()), move |_, _| {
+        counter.add();
+        async { "paid" }
+    });
+    let within = |span: Duration| {
+        let mut context = Context::default();
+        context.deadline = guarded.now().plus(span).as_millis();
+        pay("order-1").with_lambda_context(context)
+    };
+    let (refused, _) = counting(send(&app, within(9 * SECOND))).await;
+    refused.assert_problem(503, "store-unavailable");
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!((runs.count(), guarded.number_of_items().await), (0, 0));
+    let first = send(&app, within(29 * SECOND)).await;
+    assert_eq!((first.status, runs.count()), (200, 1));
+    // What is known is told however little time is left.
+    send(&app, within(SECOND)).await.assert_replay_of(&first);
+}
+
+// R34
+async fn what_comes_too_late_or_is_too_old_is_counted(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let executor = guarded.executor_of(operation().least_time_to_run(10 * SECOND));
+    let late = due_in(&guarded, 9 * SECOND);
+    let (reserved, counted) = counting(executor.reserve(&late)).await;
+    assert_eq!(
+        (told(&reserved), counted.get("api.idempotency.reserve.too_late.count")),
+        ("too late", Some(&1))
+    );
+    let old = Request { may_begin: false, ..request() };
+    let (reserved, counted) = counting(executor.reserve(&old)).await;
+    let count = counted.get("api.idempotency.reserve.too_old.count");
+    assert_eq!((told(&reserved), count), ("may not begin", Some(&1)));
+}
+
+// T52: also if its answer was lost, and it finds its own write; and what it wrote is not taken back.
 async fn whoever_wrote_an_expiry_owns_nothing(endpoint: &str) {
-    for faults in [vec![], vec![Fault::Pass, Fault::DropAnswer]] {
-        let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(2)).await;
+    for (attempts, faults, said) in [
+        (2, vec![], "unknown"),
+        (2, vec![Fault::Pass, Fault::DropAnswer], "unknown"),
+        (1, vec![Fault::Pass, Fault::DropAnswer], "unavailable"),
+    ] {
+        let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(attempts)).await;
         let (executor, request) = (guarded.executor(), request());
         let dead = owned(executor.reserve(&request).await);
         guarded.clock.advance(LEASE + GRACE);
         guarded.faults.script("PutItem", faults);
-        assert_eq!(told(&executor.reserve(&request).await), "unknown");
+        assert_eq!(told(&executor.reserve(&request).await), said);
         assert_eq!(guarded.faults.left(), 0);
+        tokio::task::yield_now().await;
+        for _ in 0..3 {
+            guarded.clock.advance(FIRST_PAUSE);
+            guarded.clock.nobody_sleeps().await;
+        }
         let record = guarded.record(&request.key).await.expect("a record");
         assert_eq!((record.state.name(), record.attempt), ("unknown", dead.execution().attempt()));
         assert_eq!(told(&executor.reserve(&request).await), "unknown");
@@ -328,6 +439,12 @@ async fn a_probe_that_is_throttled_closes_the_breaker(endpoint: &str) {
         assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
     }
     assert_eq!(guarded.faults.asked("PutItem"), 5, "the breaker is open");
+    guarded.clock.advance(2 * SECOND);
+    // What is taken back asks too; it has asked by then.
+    for step in [50, 200, 800, 3_200, 10_000] {
+        guarded.clock.advance(Duration::from_millis(step));
+        guarded.clock.nobody_sleeps().await;
+    }
     guarded.clock.advance(2 * SECOND);
     // The hot key takes the probe. The store has answered.
     guarded.faults.script("PutItem", [Fault::Throttle]);

@@ -6,13 +6,13 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use lambda_idempotency::{
     async_trait,
-    engine::{Ending, FinishOutcome, Ownership, Request},
+    engine::{Ending, Executor, FinishOutcome, Ownership, Request},
     operation::LeaseOver,
     operator::{Correction, Letter, Operator},
-    queue::MemoryQueue,
+    queue::{MemoryQueue, Queue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, Record, SettledBy, UnknownCause},
-    store::{Store, WriteOutcome, conformance::samples},
+    store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
 };
 use serde_json::{Value, json};
 
@@ -21,8 +21,8 @@ use crate::support::{
     counts::counting,
     faults::{ANY, Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, body_of, completed, operation, owned, replayed_text, request, told,
-        written,
+        GRACE, Guarded, LEASE, RETENTION, body_of, completed, operation, owned, random, replayed_text,
+        request, told, written,
     },
     on_each_store,
 };
@@ -33,7 +33,11 @@ on_each_store!(
     what_a_worker_did_takes_the_release_of_everybody,
     a_workers_doubt_takes_an_assumption_and_nothing_that_somebody_knew,
     what_a_worker_did_takes_the_release_of_the_execution_after_it,
-    a_known_double_execution_is_counted_and_goes_to_people,
+    a_double_execution_is_counted_and_escalated_with_both_sides,
+    what_a_worker_did_is_kept_until_the_next_execution_has_ended,
+    what_a_worker_did_takes_the_doubt_of_the_execution_after_it_and_is_escalated,
+    a_doubt_about_what_another_execution_has_is_escalated,
+    a_double_execution_is_told_though_an_answer_cannot_be_read,
     an_operation_that_may_run_again_alarms_nobody,
     a_worker_that_cannot_read_the_winners_answer_gives_no_second_one,
     a_late_worker_changes_nothing_of_the_next_ones_record,
@@ -188,75 +192,201 @@ async fn what_a_worker_did_takes_the_release_of_the_execution_after_it(endpoint:
     assert_eq!(replayed_text(executor.reserve(&request).await), "first");
 }
 
-/// The letter about a double execution, once it has come through the reconcile function.
-async fn letter(guarded: &Guarded, queue: &MemoryQueue) -> Option<Value> {
+/// The reconcile function, with the letters that it writes.
+fn reconcile_function(guarded: &Guarded, store: DynamoDbStore) -> (Reconciliation, MemoryQueue) {
     let letters = MemoryQueue::new();
-    let reconciliation = Reconciliation::new(guarded.undisturbed_store(), letters.clone())
+    let reconciliation = Reconciliation::new(store, letters.clone())
         .world(guarded.clock.clone())
         .operation(operation(), Says(|| Finding::NotFound));
-    for (message, _) in queue.take() {
-        reconciliation.receive(&message).await.expect("a message that can be done");
+    (reconciliation, letters)
+}
+
+/// Delivers everything once; what cannot be done yet stays in the queue.
+async fn deliver(guarded: &Guarded, queue: &MemoryQueue) -> Vec<Value> {
+    let (reconciliation, letters) = reconcile_function(guarded, guarded.undisturbed_store());
+    for (message, delay) in queue.take() {
+        match reconciliation.receive(&message).await {
+            Ok(()) => {}
+            Err(WorkError::Unwritten) => queue.send(&message, delay).await.expect("a queue in memory"),
+            Err(error) => panic!("{error}"),
+        }
     }
-    let sent = letters.take();
-    assert!(sent.len() <= 1, "{sent:?}");
-    sent.first().map(|(letter, _)| serde_json::from_str(letter).expect("JSON"))
+    letters.take().iter().map(|(letter, _)| serde_json::from_str(letter).expect("JSON")).collect()
+}
+
+const DOUBLE: &str = "api.idempotency.double_execution.count";
+
+/// A worker that was given up, and released because nobody saw its effect; and the execution after it.
+async fn overtaken(guarded: &Guarded, executor: &Executor) -> (Request, Ownership, Ownership) {
+    let request = request();
+    let late = given_up(guarded, &request).await;
+    release(guarded, &request, SettledBy::Assumption).await;
+    let second = owned(executor.reserve(&request).await);
+    (request, late, second)
 }
 
 // T5
-async fn a_known_double_execution_is_counted_and_goes_to_people(endpoint: &str) {
+async fn a_double_execution_is_counted_and_escalated_with_both_sides(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     let executor = guarded.executor().lost_endings_to(queue.clone());
-    for (second_ends, state) in [(None, "in_progress"), (Some(completed("late")), "completed")] {
-        let request = request();
-        let late = given_up(&guarded, &request).await;
-        release(&guarded, &request, SettledBy::Assumption).await;
-        let second = owned(executor.reserve(&request).await);
-        let [ours, theirs] = [late.execution().attempt(), second.execution().attempt()];
-        let same = second_ends.is_some();
-        if let Some(ending) = second_ends {
-            written(executor.finish(second, ending).await);
-        }
+    for (theirs_says, same) in [("late", true), ("another", false)] {
+        let (request, late, second) = overtaken(&guarded, &executor).await;
+        let attempts = [&late, &second].map(|side| side.execution().attempt().to_string());
+        written(executor.finish(second, completed(theirs_says)).await);
         let (ended, counted) = counting(executor.finish(late, completed("late"))).await;
-        let expected = if same { "superseded" } else { "answered elsewhere" };
-        assert_eq!(ended_as(&ended), expected);
-        assert_eq!(counted.get("api.idempotency.double_execution.count"), Some(&1));
+        assert_eq!((ended_as(&ended), counted.get(DOUBLE)), ("superseded", Some(&1)));
 
-        let letter = letter(&guarded, &queue).await.expect("a letter");
-        assert_eq!(letter["kind"], "double_execution");
-        assert_eq!(letter["key"], *request.key.partition_key());
-        assert_eq!(letter["ours"]["attempt"], *ours.to_string());
+        let letters = deliver(&guarded, &queue).await;
+        let [letter] = &letters[..] else { panic!("{letters:?}") };
         assert_eq!(
-            (&letter["theirs"]["attempt"], &letter["theirs"]["state"]),
-            (&json!(theirs.to_string()), &json!(state))
+            (&letter["kind"], &letter["key"]),
+            (&json!("double_execution"), &json!(request.key.partition_key()))
         );
-        let [ours, theirs] = ["ours", "theirs"].map(|side| letter[side]["answer_sha256"].as_str());
-        assert_eq!(ours.map(str::len), Some(64));
-        assert_eq!(ours == theirs, same, "{letter}");
+        let sides = ["ours", "theirs"].map(|side| &letter[side]);
+        assert_eq!(sides.map(|side| side["attempt"].as_str().unwrap()), attempts.each_ref().map(|id| &**id));
+        assert!(sides.iter().all(|side| side["state"] == "completed"));
+        let digests = sides.map(|side| side["answer_sha256"].as_str().expect("a digest"));
+        assert_eq!((digests[0].len(), digests[0] == digests[1]), (64, same));
+        // The answer that its client does not get names what it did.
+        assert_eq!(letter["ending"]["item"]["attempt"], json!({ "B": base64(late_attempt(letter)) }));
+        assert_eq!(letter["ending"]["item"]["status"], json!({ "N": "201" }));
         let read = Letter::read(&letter.to_string());
         assert_eq!(
             (read.kind.as_deref(), read.record, read.queue),
             (Some("double_execution"), Some(request.key), None)
         );
+        assert_eq!(queue.take().len(), 0);
     }
-    // An ending that comes through the queue finds the same.
-    let request = request();
-    let late = given_up(&guarded, &request).await;
-    guarded.faults.for_all(ANY, Fault::DropRequest);
-    let patient = guarded.executor_of(operation().patience(Duration::ZERO)).lost_endings_to(queue.clone());
-    let ended = guarded.clock.passing(patient.finish(late, completed("late"))).await;
-    assert_eq!(ended_as(&ended), "handed over");
-    guarded.faults.clear();
-    release(&guarded, &request, SettledBy::Assumption).await;
-    let second = owned(executor.reserve(&request).await);
-    let (letter, counted) = counting(letter(&guarded, &queue)).await;
-    let letter = letter.expect("a letter");
-    assert_eq!(
-        (&letter["kind"], &letter["theirs"]["state"]),
-        (&json!("double_execution"), &json!("in_progress"))
-    );
-    assert_eq!(counted.get("api.idempotency.double_execution.count"), Some(&1));
-    assert_eq!(guarded.record(&request.key).await.unwrap().attempt, second.execution().attempt());
+}
+
+fn late_attempt(letter: &Value) -> Vec<u8> {
+    let hex = letter["ours"]["attempt"].as_str().expect("an attempt");
+    (0..16).map(|byte| u8::from_str_radix(&hex[byte * 2..byte * 2 + 2], 16).expect("hex")).collect()
+}
+
+fn base64(bytes: Vec<u8>) -> String {
+    use base64::{Engine, prelude::BASE64_STANDARD};
+    BASE64_STANDARD.encode(bytes)
+}
+
+// T5: it may be the only proof that the operation was executed, and the other one may do nothing.
+async fn what_a_worker_did_is_kept_until_the_next_execution_has_ended(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let queue = MemoryQueue::new();
+    for through_the_queue in [false, true] {
+        for (second_ends, told_then, letters_then) in
+            [(Ending::NotExecuted, "replay", 0), (completed("second"), "replay", 1)]
+        {
+            let executor = guarded.executor().lost_endings_to(queue.clone());
+            let (request, late, second) = overtaken(&guarded, &executor).await;
+            let what = ended_as(&if through_the_queue {
+                guarded.faults.for_all(ANY, Fault::DropRequest);
+                let hasty = guarded.executor_of(operation().patience(Duration::ZERO));
+                let ended = guarded
+                    .clock
+                    .passing(hasty.lost_endings_to(queue.clone()).finish(late, completed("late")))
+                    .await;
+                guarded.faults.clear();
+                ended
+            } else {
+                executor.finish(late, completed("late")).await
+            });
+            assert_eq!(what, if through_the_queue { "handed over" } else { "answered elsewhere" });
+            let told_at_once = deliver(&guarded, &queue).await.len();
+            assert_eq!(told_at_once, usize::from(!through_the_queue), "whoever knows it tells it at once");
+            assert_eq!(guarded.state(&request).await, "in_progress");
+
+            let answered = matches!(second_ends, Ending::Completed(_));
+            written(executor.finish(second, second_ends).await);
+            let (letters, counted) = counting(deliver(&guarded, &queue)).await;
+            let letters_then = if through_the_queue { letters_then } else { 0 };
+            assert_eq!(
+                (letters.len(), counted.get(DOUBLE).copied()),
+                (letters_then, (letters_then > 0).then_some(1))
+            );
+            let reserved = executor.reserve(&request).await;
+            assert_eq!(told(&reserved), told_then);
+            assert_eq!(replayed_text(reserved), if answered { "second" } else { "late" });
+            assert_eq!(queue.take().len(), 0);
+        }
+    }
+}
+
+// T5: nothing runs any more, and somebody looks whether both did.
+async fn what_a_worker_did_takes_the_doubt_of_the_execution_after_it_and_is_escalated(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let queue = MemoryQueue::new();
+    let executor = guarded.executor().lost_endings_to(queue.clone());
+    let (request, late, second) = overtaken(&guarded, &executor).await;
+    written(executor.finish(second, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    let (ended, counted) = counting(executor.finish(late, completed("late"))).await;
+    assert_eq!((ended_as(&ended), counted.get(DOUBLE)), ("written", Some(&1)));
+    assert_eq!(replayed_text(executor.reserve(&request).await), "late");
+    let letters = deliver(&guarded, &queue).await;
+    assert_eq!((letters.len(), &letters[0]["theirs"]["state"]), (1, &json!("unknown")));
+}
+
+// T5
+async fn a_doubt_about_what_another_execution_has_is_escalated(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let queue = MemoryQueue::new();
+    let executor = guarded.executor().lost_endings_to(queue.clone());
+    let doubt = || Ending::PerhapsExecuted(UnknownCause::HandlerFailed);
+    for (second_ends, told_then, letters_then) in [
+        (completed("second"), "replay", 1),
+        // That one spoke for itself alone.
+        (Ending::NotExecuted, "unknown", 0),
+    ] {
+        let (request, late, second) = overtaken(&guarded, &executor).await;
+        written(executor.finish(second, second_ends).await);
+        let (_, counted) = counting(executor.finish(late, doubt())).await;
+        assert_eq!(counted.get(DOUBLE).copied(), (letters_then > 0).then_some(1));
+        assert_eq!(deliver(&guarded, &queue).await.len(), letters_then);
+        assert_eq!(told(&executor.reserve(&request).await), told_then);
+    }
+    // While it is in progress: told at once, and kept until it has ended.
+    let (request, late, second) = overtaken(&guarded, &executor).await;
+    assert_eq!(ended_as(&executor.finish(late, doubt()).await), "answered elsewhere");
+    let letters = deliver(&guarded, &queue).await;
+    assert_eq!((letters.len(), &letters[0]["ours"]["state"]), (1, &json!("unknown")));
+    written(executor.finish(second, Ending::NotExecuted).await);
+    assert_eq!(deliver(&guarded, &queue).await.len(), 0);
+    assert_eq!(told(&executor.reserve(&request).await), "unknown");
+}
+
+// T5, T42: the alarm does not wait for an answer that nobody can read.
+async fn a_double_execution_is_told_though_an_answer_cannot_be_read(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let queue = MemoryQueue::new();
+    let executor = guarded.executor().lost_endings_to(queue.clone());
+    for lasting in [true, false] {
+        let (_, late, second) = overtaken(&guarded, &executor).await;
+        let key = second.execution().record_key().clone();
+        guarded.faults.for_all(ANY, Fault::DropRequest);
+        let hasty = guarded.executor_of(operation().patience(Duration::ZERO)).lost_endings_to(queue.clone());
+        let ended = guarded.clock.passing(hasty.finish(late, completed("late"))).await;
+        assert_eq!(ended_as(&ended), "handed over");
+        guarded.faults.clear();
+        written(executor.finish(second, completed(random(20_000))).await);
+        if lasting {
+            let mut item = guarded.item(&key).await.expect("an item");
+            item.insert("body_length".into(), AttributeValue::N("1".into()));
+            guarded.write_raw(item).await;
+            assert_eq!(deliver(&guarded, &queue).await.len(), 1);
+        } else {
+            // A store that does not answer now is asked again, and nothing is counted twice.
+            let (reconciliation, letters) = reconcile_function(&guarded, guarded.store());
+            let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
+            guarded.faults.for_all("GetItem", Fault::DropRequest);
+            let (received, counted) = counting(reconciliation.receive(message)).await;
+            assert!(matches!(received, Err(WorkError::Unwritten)), "{received:?}");
+            assert_eq!((counted.get(DOUBLE), letters.take().len()), (None, 0));
+            guarded.faults.clear();
+            let (_, counted) = counting(reconciliation.receive(message)).await;
+            assert_eq!((counted.get(DOUBLE), letters.take().len()), (Some(&1), 1));
+        }
+    }
 }
 
 fn ended_as(ended: &FinishOutcome) -> &'static str {
@@ -281,7 +411,7 @@ async fn an_operation_that_may_run_again_alarms_nobody(endpoint: &str) {
     let _second = owned(executor.reserve(&request).await);
     let (ended, counted) = counting(executor.finish(first, completed("first"))).await;
     assert_eq!(ended_as(&ended), "answered elsewhere");
-    assert_eq!((counted.get("api.idempotency.double_execution.count"), queue.take().len()), (None, 0));
+    assert_eq!((counted.get(DOUBLE), queue.take().len()), (None, 0));
 }
 
 // T5: one key has one answer, and the retry gets it.

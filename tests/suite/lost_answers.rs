@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use axum::Extension;
 use lambda_http::{Context, RequestExt};
-use lambda_idempotency::{engine::Ending, operation::LeaseOver, record::UnknownCause};
+use lambda_idempotency::{engine::Ending, http::Outcome, operation::LeaseOver, record::UnknownCause};
 
 use crate::support::{
     clock::{STORE_TIMEOUT, in_time},
@@ -153,7 +154,9 @@ async fn an_invocation_whose_request_id_repeats_is_another_execution(endpoint: &
         async move {
             counter.add();
             held.pass().await;
-            execution(&parts).attempt().to_string()
+            let outcome =
+                if execution(&parts).attempts() == 1 { Outcome::NotExecuted } else { Outcome::Completed };
+            (Extension(outcome), execution(&parts).attempt().to_string())
         }
     });
     let delivery = || {
@@ -168,9 +171,11 @@ async fn an_invocation_whose_request_id_repeats_is_another_execution(endpoint: &
     gate.reached(1).await;
     send(&app, delivery()).await.assert_problem(409, "in-flight");
     gate.open();
-    let first = first.await.unwrap();
-    send(&app, delivery()).await.assert_replay_of(&first);
-    assert_eq!(runs.count(), 1);
+    // It did nothing, so that the redelivery runs: as another execution.
+    let (first, second) = (first.await.unwrap(), send(&app, delivery()).await);
+    assert_eq!(runs.count(), 2);
+    assert_ne!(first.body, second.body);
+    send(&app, delivery()).await.assert_replay_of(&second);
 }
 
 // T3, T17

@@ -29,6 +29,10 @@ on_each_store!(
     an_ending_whose_record_is_gone_for_longer_than_it_is_kept_is_for_people,
     a_body_that_waited_with_its_ending_is_kept_anew_or_said_to_be_gone,
     an_ending_keeps_no_header_that_a_handlers_answer_would_not_keep,
+    an_ending_with_a_status_that_no_response_has_is_malformed,
+    a_worker_whose_record_is_gone_for_longer_than_it_is_kept_hands_its_ending_over,
+    a_body_that_the_store_does_not_take_now_waits_in_its_message,
+    an_ending_is_kept_as_long_as_its_guard_said,
     an_ending_whose_write_landed_after_all_is_known_for_what_it_is,
     an_ending_whose_record_was_forgotten_is_written_all_the_same,
     a_body_goes_with_its_ending_as_far_as_it_fits,
@@ -174,7 +178,7 @@ async fn an_ending_whose_record_is_gone_for_longer_than_it_is_kept_is_for_people
     for (ending, letters) in [
         (completed("mine"), 1),
         (Ending::NotExecuted, 0),
-        (Ending::PerhapsExecuted(UnknownCause::Panicked), 0),
+        (Ending::PerhapsExecuted(UnknownCause::Panicked), 1),
     ] {
         let request = request();
         lost.lose(&request, ending).await;
@@ -188,7 +192,7 @@ async fn an_ending_whose_record_is_gone_for_longer_than_it_is_kept_is_for_people
         assert_eq!(sent.len(), letters);
         for (letter, _) in sent {
             let (read, key) = (json(&letter), request.key.partition_key());
-            assert_eq!((read["kind"].as_str(), read["key"].as_str()), (Some("ending"), Some(&*key)));
+            assert_eq!((read["kind"].as_str(), read["key"].as_str()), (Some("forgotten"), Some(&*key)));
             // Whoever sends it back gets it back.
             lost.reconciliation.receive(&letter).await.unwrap();
             let [(again, Duration::ZERO)] = &lost.letters.take()[..] else { panic!("not one letter") };
@@ -238,6 +242,65 @@ async fn a_body_that_waited_with_its_ending_is_kept_anew_or_said_to_be_gone(endp
     let applied = lost.reconciliation.receive(&message).await;
     assert!(matches!(applied, Err(WorkError::Unwritten)), "{applied:?}");
     assert_eq!(lost.guarded.state(&request).await, "in_progress");
+}
+
+// R16: nobody could read the record that it would make.
+async fn an_ending_with_a_status_that_no_response_has_is_malformed(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    let request = request();
+    lost.lose(&request, completed("mine")).await;
+    let message = lost.message();
+    let [digest, attempt, revision] = {
+        let item = lost.guarded.item(&request.key).await.unwrap();
+        ["fingerprint", "attempt", "revision"].map(|name| {
+            let bytes = item[name].as_b().unwrap().as_ref().to_vec();
+            bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        })
+    };
+    let earlier = |status: u16| {
+        serde_json::json!({
+            "kind": "ending", "key": request.key.partition_key(), "revision": revision, "attempt": attempt,
+            "attempts": 1, "fingerprint": digest, "fingerprint_rule": 1, "created_at": 0, "lease_until": 0,
+            "ending": { "completed": { "status": status, "headers": [], "body": { "omitted": { "length": 0 } } } },
+        })
+    };
+    for status in [0, 100, 199, 600, 999] {
+        let item = message.replace(r#""status":{"N":"201"}"#, &format!(r#""status":{{"N":"{status}"}}"#));
+        assert_ne!(item, message);
+        for message in [item, earlier(status).to_string()] {
+            let received = lost.reconciliation.receive(&message).await;
+            assert!(matches!(received, Err(WorkError::Malformed(_))), "{status}: {received:?}");
+            assert_eq!(lost.guarded.state(&request).await, "in_progress");
+        }
+    }
+}
+
+// T51: its own worker finds the same.
+async fn a_worker_whose_record_is_gone_for_longer_than_it_is_kept_hands_its_ending_over(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    let (executor, request) = (lost.executor(), request());
+    // A second attempt: the first one's time does not count.
+    let first = owned(executor.reserve(&request).await);
+    executor.finish(first, Ending::NotExecuted).await;
+    lost.guarded.clock.advance(RETENTION / 2);
+    for (waited, state) in [(RETENTION, "completed"), (Duration::from_millis(1), "absent")] {
+        let ours = owned(executor.reserve(&request).await);
+        lost.guarded.delete(&request.key).await;
+        lost.guarded.clock.advance(RETENTION);
+        lost.guarded.clock.advance(waited - waited.min(RETENTION));
+        if state == "absent" {
+            lost.guarded.clock.advance(waited);
+        }
+        let ended = executor.finish(ours, completed("late")).await;
+        assert_eq!(lost.guarded.state(&request).await, state, "{ended:?}");
+        if state == "absent" {
+            assert!(matches!(ended, FinishOutcome::HandedOver), "{ended:?}");
+            lost.reconciliation.receive(&lost.message()).await.unwrap();
+            assert_eq!(lost.letters.take().len(), 1);
+        } else {
+            lost.guarded.delete(&request.key).await;
+        }
+    }
 }
 
 // T26: an older version, or another hand, wrote it.
@@ -375,4 +438,34 @@ async fn handing_over_leaves_time_for_the_answer(endpoint: &str) {
     }
     assert!(matches!(ending.await.unwrap(), FinishOutcome::Unwritten));
     assert!(lost.guarded.now() < deadline, "{:?} before {deadline:?}", lost.guarded.now());
+}
+
+// T16, T49: an inline body is not left out for a fault that passes.
+async fn a_body_that_the_store_does_not_take_now_waits_in_its_message(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    let (request, body) = (request(), random(20_000));
+    lost.lose(&request, completed(body.clone())).await;
+    let message = lost.message();
+    lost.guarded.faults.for_all("PutItem", Fault::DropRequest);
+    let applied = lost.guarded.clock.passing(lost.reconciliation.receive(&message)).await;
+    assert!(matches!(applied, Err(WorkError::Unwritten)), "{applied:?}");
+    lost.guarded.faults.clear();
+    lost.reconciliation.receive(&message).await.unwrap();
+    assert!(body_of(&replayed(lost.guarded.executor().reserve(&request).await)) == Some(&body));
+}
+
+// T42: the reconcile function has another retention than the guard.
+async fn an_ending_is_kept_as_long_as_its_guard_said(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    let (week, request) = (RETENTION * 7, request());
+    let patient = operation().patience(Duration::ZERO).retain(week);
+    let executor = lost.guarded.executor_of(patient).lost_endings_to(lost.queue.clone());
+    let ours = owned(executor.reserve(&request).await);
+    lost.guarded.faults.for_all(ANY, Fault::DropRequest);
+    lost.guarded.clock.passing(executor.finish(ours, completed("mine"))).await;
+    lost.guarded.faults.clear();
+    lost.reconciliation.receive(&lost.message()).await.unwrap();
+    let record = lost.guarded.record(&request.key).await.unwrap();
+    let kept = record.state.expires_at().unwrap().since(lost.guarded.now().rounded_up_to_second());
+    assert_eq!(kept, week);
 }

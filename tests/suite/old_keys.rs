@@ -132,7 +132,10 @@ async fn an_old_key_gets_what_its_record_says_and_a_fresh_one_pays_nothing_for_t
             *other.body_mut() = Body::from(body.to_owned());
             other
         };
-        send(&app, again(r#"{"amountCents":1}"#)).await.assert_problem(422, "key-reused");
+        let reused = send(&app, again(r#"{"amountCents":1}"#)).await;
+        reused.assert_problem(422, "key-reused");
+        let advice = reused.json()["detail"].as_str().expect("advice").to_owned();
+        assert!(advice.contains("an earlier one with the same key may have"), "{advice}");
 
         let store = guarded.undisturbed_store();
         let seen = guarded.record(&key).await.expect("a record");
@@ -160,8 +163,15 @@ async fn an_old_key_gets_what_its_record_says_and_a_fresh_one_pays_nothing_for_t
             assert_eq!(put, WriteOutcome::Written);
             let refused = send(&app, request()).await;
             refused.assert_problem(status, problem);
-            if problem == "key-too-old" {
+            let advice = refused.json()["detail"].as_str().expect("advice").to_owned();
+            let settled = problem == "key-too-old";
+            assert!(
+                settled || !advice.contains("new key") || advice.contains("Do not use a new key"),
+                "{advice}"
+            );
+            if settled {
                 assert_eq!(refused.json()["reason"], "too-old");
+                assert!(advice.contains("an earlier one with the same key may have"), "{advice}");
             }
             there = guarded.record(&key).await.expect("a record");
         }
@@ -196,7 +206,10 @@ async fn an_old_key_begins_nothing_in_a_record_that_others_could_take_over(endpo
     for (key, absent) in [("abc", "abd"), ("order-1", "order-2")] {
         let first = send(&before, pay(key)).await;
         send(&app, pay(key)).await.assert_replay_of(&first);
-        send(&app, pay(absent)).await.assert_problem(400, "key-malformed");
+        let refused = send(&app, pay(absent)).await;
+        refused.assert_problem(400, "key-malformed");
+        let advice = refused.json()["detail"].as_str().expect("advice").to_owned();
+        assert!(advice.contains("Look the resource itself up"), "{advice}");
     }
     assert_eq!(runs.count(), 1);
 }

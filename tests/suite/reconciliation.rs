@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     BoxError,
+    clock::WatchedClock,
     faults::Fault,
     guarded::{
         GRACE, Guarded, LEASE, RETENTION, body_of, completed, fresh, operation, owned, random, replayed,
@@ -58,6 +59,7 @@ on_each_store!(
     whoever_settles_keeps_the_answer_as_long_as_the_record_says,
     what_a_reconciler_or_a_person_answers_keeps_the_headers_of_a_handlers_answer,
     a_status_that_no_response_has_is_not_written,
+    what_is_not_found_counts_from_when_it_was_asked,
 );
 
 const NOT_FOUND_GRACE: Duration = Duration::from_secs(300);
@@ -201,7 +203,13 @@ async fn a_question_that_is_not_answered_is_asked_again_ever_later_and_at_last_i
     assert_eq!(reconciling.next(&request).await, (Timestamp::MAX, 4));
     let letters = reconciling.letters.take();
     let letter: Value = serde_json::from_str(&letters[0].0).unwrap();
-    assert_eq!((letters.len(), letter), (1, json!({ "kind": "ask", "key": request.key.partition_key() })));
+    assert_eq!(
+        (letters.len(), letter),
+        (
+            1,
+            json!({ "kind": "ask", "key": request.key.partition_key(), "reason": "it was asked about often enough" })
+        )
+    );
     // Nobody asks any more, and it still blocks every retry.
     reconciling.guarded.clock.advance(Duration::from_secs(365 * 24 * 3600));
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::NotDue);
@@ -532,7 +540,10 @@ async fn what_is_not_found_too_late_is_no_proof_and_goes_to_people(endpoint: &st
         let asked = reconciliation.ask_if_due(&request.key).await.expect("an answer");
         assert_eq!(asked, outcome, "{why_not_at_once}");
         let escalated = outcome == ReconcileOutcome::Escalated;
-        assert_eq!(letters.take().len(), usize::from(escalated));
+        let sent = letters.take();
+        assert_eq!(sent.len(), usize::from(escalated));
+        let says_why = |(letter, _): &(String, Duration)| letter.contains("too late for that to be proof");
+        assert!(sent.iter().all(says_why), "{sent:?}");
         assert_eq!(told(&executor.reserve(&request).await), if escalated { "unknown" } else { "owned" });
         if escalated {
             // Sent back by a person, it is asked about again, and is no more proof than before.
@@ -584,7 +595,7 @@ async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &
     for (correction, expected) in [
         (Correction::Executed { answer: answer(), retain: None }, week),
         (Correction::NotExecuted { retain: None }, week),
-        (Correction::Executed { answer: answer(), retain: Some(HOUR) }, HOUR),
+        (Correction::Executed { answer: answer(), retain: Some(week * 2) }, week * 2),
     ] {
         let by_person = unknown().await;
         let seen = guarded.record(&by_person.key).await.expect("a record");
@@ -592,11 +603,24 @@ async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &
         assert_eq!(kept_for(&by_person).await, expected);
     }
 
+    // Shorter, and its key would run again while it is still taken.
+    let refused = async |request: &Request, retain| {
+        let seen = guarded.record(&request.key).await.expect("a record");
+        let correction = Correction::NotExecuted { retain };
+        operator.correct(&seen, &correction, "olga", "asked").await.expect_err("refused")
+    };
+    let by_person = unknown().await;
+    for retain in [Duration::ZERO, HOUR, week - Duration::from_secs(1)] {
+        assert!(matches!(refused(&by_person, Some(retain)).await, CorrectionError::ShortRetention));
+    }
+
     // A record that was written before records said so: whoever settles says it.
     let before = unknown().await;
     let mut item = guarded.item(&before.key).await.expect("an item");
     item.remove("retention");
     guarded.write_raw(item).await;
+    assert!(matches!(refused(&before, None).await, CorrectionError::NoRetention));
+    assert!(matches!(refused(&before, Some(HOUR / 60)).await, CorrectionError::ShortRetention));
     reconciling.poll(&before).await;
     assert_eq!(kept_for(&before).await, RETENTION);
 }
@@ -651,4 +675,29 @@ async fn a_status_that_no_response_has_is_not_written(endpoint: &str) {
         assert!(matches!(operator.preview(&seen, &correction), Err(CorrectionError::NoStatus)));
         assert_eq!(guarded.record(&request.key).await.expect("a record"), seen);
     }
+}
+
+/// Takes as long to answer as the grace lasts.
+struct Slow(WatchedClock);
+
+#[async_trait]
+impl Reconciler for Slow {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        self.0.advance(NOT_FOUND_GRACE);
+        Ok(Finding::NotFound)
+    }
+}
+
+// T41: what lands while the question is answered was not seen.
+async fn what_is_not_found_counts_from_when_it_was_asked(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let reconciliation = Reconciliation::new(guarded.store(), MemoryQueue::new())
+        .world(guarded.clock.clone())
+        .not_found_grace(NOT_FOUND_GRACE)
+        .operation(operation(), Slow(guarded.clock.clone()));
+    let (executor, request) = (guarded.executor(), request());
+    let ours = owned(executor.reserve(&request).await);
+    written(executor.finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    let asked = reconciliation.ask(&request.key).await.expect("an answer");
+    assert!(matches!(asked, ReconcileOutcome::Scheduled(_)), "{asked:?}");
 }

@@ -119,7 +119,7 @@ pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
         UnknownCause::ResponseLost,
     ] {
         let record = reserved("key");
-        records.push(record.doubt(record.attempt, fresh(), cause, NOW).expect("in progress"));
+        records.push(record.doubt(Worker::of(&record), fresh(), cause, NOW).expect("in progress"));
     }
     for record in records {
         insert(store, &record).await;

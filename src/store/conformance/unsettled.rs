@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{NOW, RETAIN, answered, bid, fresh, insert, load, record_key, swap, unique};
+use super::{NOW, RETAIN, Worker, answered, bid, fresh, insert, load, record_key, swap, unique};
 use crate::{
     key::Tenant,
     record::{Bid, Head, KeptAnswer, KeptBody, Record, UnknownCause},
@@ -49,7 +49,8 @@ pub async fn a_swap_brings_a_record_into_the_index_and_out_of_it(store: &dyn Uns
     insert(store, &record).await;
     assert_eq!(due(end).await, [] as [&str; 0]);
 
-    let unknown = record.doubt(record.attempt, fresh(), UnknownCause::LeaseOver, NOW).expect("in progress");
+    let unknown =
+        record.doubt(Worker::of(&record), fresh(), UnknownCause::LeaseOver, NOW).expect("in progress");
     swap(store, record.revision, &unknown).await;
     assert_eq!(due(NOW).await, ["due"]);
 
@@ -195,7 +196,7 @@ fn in_progress(tenant: &str, key: &str, lease_until: Timestamp) -> Record {
 
 fn unknown(tenant: &str, key: &str) -> Record {
     let record = in_progress(tenant, key, NOW);
-    record.doubt(record.attempt, fresh(), UnknownCause::Panicked, NOW).expect("in progress")
+    record.doubt(Worker::of(&record), fresh(), UnknownCause::Panicked, NOW).expect("in progress")
 }
 
 /// The same under another key.
