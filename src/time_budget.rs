@@ -270,6 +270,39 @@ mod tests {
         assert_eq!((budget.write(patience, true), budget.write(patience, false)), (patience, patience));
     }
 
+    #[test]
+    fn every_constant_is_what_its_table_says() {
+        let millis = [ANSWER_TIME, HAND_OVER_TIME, LEAST_BODY_TIME, STORE_TRY].map(|span| span.as_millis());
+        assert_eq!(millis, [300, 1_600, 100, 1_500]);
+        let seconds = [
+            (WRITING_TIME, 2),
+            (BODY_TIMEOUT, 30),
+            (STORE_TIMEOUT, 5),
+            (OFFLINE_PATIENCE, 4),
+            (ASK_TIMEOUT, 10),
+            (DEFAULT_LEASE, 60),
+            (DEFAULT_GRACE, 10),
+            (DEFAULT_PATIENCE, 10),
+            (DEFAULT_RETENTION, 86_400),
+            (DEFAULT_RETRY_AFTER, 1),
+            (LONGEST_RETRY_AFTER, 300),
+            (DEFAULT_PENDING_BOUND, 345_600),
+            (DEFAULT_NOT_FOUND_GRACE, 600),
+            (DEFAULT_NOT_FOUND_WINDOW, 82_800),
+            (DEFAULT_FIRST_PAUSE, 10),
+            (DEFAULT_LONGEST_PAUSE, 3_600),
+            (DEFAULT_LONGEST_LEASE, 3_600),
+            (BODY_OUTLIVES_RECORD, 86_400),
+            (LEAST_TIME_TO_RUN, 2),
+            (LOST_LOOKS, 1),
+            (CLOCK_SKEW, 300),
+            (FURTHEST_DEADLINE, 1_800),
+        ];
+        for (constant, expected) in seconds {
+            assert_eq!(constant, Duration::from_secs(expected));
+        }
+    }
+
     // R16, T37
     #[test]
     fn each_part_is_as_long_as_the_drawing_says() {

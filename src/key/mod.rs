@@ -376,6 +376,17 @@ mod tests {
 
     // R36
     #[test]
+    fn logs_name_a_key_by_its_hash_and_an_operation_by_its_name() {
+        let key = record_key("acme", "pay", "order-1");
+        let hash = key.hash().to_string();
+        assert!(!hash.is_empty() && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{hash}");
+        assert_ne!(hash, record_key("acme", "pay", "order-2").hash().to_string());
+        assert!(format!("{key:?}").contains(&hash));
+        assert_eq!(key.operation().to_string(), "pay");
+    }
+
+    // R36
+    #[test]
     fn debug_output_never_shows_a_key_or_a_tenant() {
         let shown = format!("{:?}", record_key("tenant-in-clear", "pay", "key-in-clear"));
         let parts = format!("{:?} {:?}", Tenant::parse("in-clear"), IdempotencyKey::parse("in-clear"));

@@ -175,6 +175,7 @@ mod tests {
         assert_eq!(verified(NEW, &old, b"body", NOW), Err(SignatureError::Mismatch));
         let (_, digest) = old.split_once(',').unwrap();
         assert_eq!(verified(OLD, &format!("{new},v0=x,{digest}"), b"body", NOW), Ok(NOW));
+        assert_eq!(verified(OLD, &old.replace(',', ", "), b"body", NOW), Ok(NOW));
     }
 
     // R29
@@ -222,7 +223,10 @@ mod tests {
     fn secrets_that_can_be_guessed_are_refused_and_none_is_shown() {
         assert_eq!(Secrets::parse(" ,").err(), Some(SignatureError::NoSecret));
         assert_eq!(Secrets::parse("short").err(), Some(SignatureError::ShortSecret));
+        assert_eq!(Secrets::parse("fifteen-letters").err(), Some(SignatureError::ShortSecret));
+        assert!(Secrets::parse("sixteen--letters").is_ok());
         assert_eq!(format!("{:?}", secrets(OLD)), "Secrets(1)");
+        assert_eq!(DEFAULT_TOLERANCE, Duration::from_secs(300));
     }
 
     proptest! {

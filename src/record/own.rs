@@ -241,6 +241,16 @@ mod tests {
         assert_eq!(Record::accept(&bid, revision, NOW), pending);
     }
 
+    // T42
+    #[test]
+    fn a_record_that_says_no_retention_has_that_of_who_knows_it() {
+        let says = reserved();
+        assert_eq!(says.retained_or(RETAIN * 9).retained_for(), RETAIN);
+        let silent = Record { retention: None, ..says };
+        assert_eq!(silent.retained_or(RETAIN * 9).retained_for(), RETAIN * 9);
+        assert_eq!(silent.retained_for(), crate::time_budget::DEFAULT_RETENTION);
+    }
+
     // R10
     #[test]
     fn one_more_execution_keeps_what_the_key_is_and_replaces_whose_it_is() {
