@@ -387,6 +387,14 @@ mod tests {
         let waits = next(&just_doubted, &just_doubted, Asks::IfDue, &Learned::NotFound).unwrap();
         let State::Unknown { reconcile_at, asked, .. } = waits.state else { panic!("{waits:?}") };
         assert_eq!((reconcile_at, asked), (NOW.plus(GRACE), 1));
+        // Later, it is waited for no longer than what is left.
+        let second = Duration::from_secs(100);
+        let doubted = record
+            .doubt(Worker::of(&record), Revision::mint(), UnknownCause::LeaseOver, NOW.minus(second))
+            .unwrap();
+        let waits = next(&doubted, &doubted, Asks::IfDue, &Learned::NotFound).unwrap();
+        let State::Unknown { reconcile_at, .. } = waits.state else { panic!("{waits:?}") };
+        assert_eq!(reconcile_at, NOW.plus(GRACE - second));
     }
 
     // R29

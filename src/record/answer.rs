@@ -237,3 +237,57 @@ impl Encoding {
         [Self::Identity, Self::Zlib].into_iter().find(|encoding| encoding.name() == name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "card 4242";
+
+    fn outside(place: Place) -> KeptBody {
+        KeptBody::Outside { id: BodyId::from([7; 16]), place, encoding: Encoding::Zlib, length: 9 }
+    }
+
+    // T36: what is written today is read for as long as records can live.
+    #[test]
+    fn the_names_of_places_and_encodings_never_change() {
+        assert_eq!([Place::Beside, Place::S3].map(Place::name), ["beside", "s3"]);
+        assert_eq!(
+            ["beside", "s3", "record"].map(Place::parse),
+            [Some(Place::Beside), Some(Place::S3), None]
+        );
+        assert_eq!([Encoding::Identity, Encoding::Zlib].map(Encoding::name), ["identity", "zlib"]);
+        let parsed = ["identity", "zlib", "br"].map(Encoding::parse);
+        assert_eq!(parsed, [Some(Encoding::Identity), Some(Encoding::Zlib), None]);
+    }
+
+    // R14
+    #[test]
+    fn a_kept_answer_says_where_its_body_is_and_how_long_it_was() {
+        let inline =
+            KeptBody::Inline { bytes: Bytes::from_static(b"{}"), encoding: Encoding::Identity, length: 2 };
+        for (body, place, length, has_id) in [
+            (inline, "record", 2, false),
+            (outside(Place::Beside), "beside", 9, true),
+            (outside(Place::S3), "s3", 9, true),
+            (KeptBody::Omitted { length: 5 }, "omitted", 5, false),
+        ] {
+            let kept = KeptAnswer { head: Head::Payload, body };
+            assert_eq!((kept.body_place(), kept.body_length()), (place, length));
+            assert_eq!(kept.body_id(), has_id.then_some(BodyId::from([7; 16])));
+        }
+    }
+
+    // R36
+    #[test]
+    fn debug_output_never_shows_what_an_answer_says() {
+        let answer = Answer::http(201, vec![("location".into(), TEXT.into())], TEXT);
+        let bytes = Bytes::from_static(TEXT.as_bytes());
+        let body = KeptBody::Inline { length: 9, bytes, encoding: Encoding::Identity };
+        let shown = format!("{answer:?} {:?}", KeptAnswer { head: answer.head.clone(), body });
+        assert!(!shown.contains("4242"), "{shown}");
+        assert!(shown.contains("201") && shown.contains("9 bytes") && shown.contains("identity"), "{shown}");
+        assert_eq!(format!("{:?} {:?}", Head::Payload, Head::Abandoned), "payload abandoned");
+        assert!(format!("{:?}", outside(Place::S3)).contains("s3"));
+    }
+}
