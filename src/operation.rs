@@ -174,7 +174,8 @@ impl Operation {
     }
 
     /// How much time must be left of the invocation, or of the lease if there is no deadline, for an execution to begin; with
-    /// less, the key is given back and the client told to come again. A function whose time-out is shorter begins nothing.
+    /// less, the key is given back and the client told to come again. At most the lease:
+    /// [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise. A function whose time-out is shorter begins nothing.
     /// Default: [`LEAST_TIME_TO_RUN`], or a quarter of
     /// the invocation's time if that is less.
     #[must_use]
@@ -184,7 +185,9 @@ impl Operation {
     }
 
     /// How long after an execution began a reconciler's "not found" is proof that nothing was done: no longer than its
-    /// provider remembers keys, and longer than the grace. Later, the outcome is escalated. Default: [`DEFAULT_NOT_FOUND_WINDOW`].
+    /// provider remembers keys, and longer than lease, grace and
+    /// [`not_found_grace`](crate::reconcile::Reconciliation::not_found_grace) together. Later, the outcome is escalated. Counts
+    /// on the operation that is given to the reconciliation. Default: [`DEFAULT_NOT_FOUND_WINDOW`].
     #[must_use]
     pub fn not_found_within(mut self, window: Duration) -> Self {
         self.not_found_window = window;
@@ -252,7 +255,7 @@ impl Operation {
 
     /// Begins nothing for keys that were made longer ago than `bound`: a retry that comes when its answer is no longer kept,
     /// or to a table that has forgotten it, does not run again. If there still is a record, the retry gets what it says, as
-    /// ever; that costs such a request, and no other, a read.
+    /// ever; that costs such a request a read, and a fresh key none.
     ///
     /// Keys that do not say when they were made begin nothing either, so choose this once all clients send such keys.
     ///

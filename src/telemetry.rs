@@ -115,7 +115,7 @@ pub const RECONCILE_SCHEDULED: &str = "api.idempotency.reconcile.scheduled.count
 /// Unknown outcomes that were settled.
 pub const RECONCILE_RESOLVED: &str = "api.idempotency.reconcile.resolved.count";
 
-/// Unknown outcomes that nobody could settle: they are for people.
+/// Unknown outcomes that nobody could settle: they are escalated.
 pub const RECONCILE_FAILED: &str = "api.idempotency.reconcile.failed.count";
 
 /// Outcomes that could not be written down in time; their callers got their answer.

@@ -36,6 +36,7 @@
 //! | [`DEFAULT_QUESTIONS`] | 24 | about 15 hours: a night has passed, and somebody is at work |
 //! | [`DEFAULT_NOT_FOUND_WINDOW`] | 23 h | Stripe forgets a key after 24 h; by clocks that are apart |
 //! | [`BODY_OUTLIVES_RECORD`] | 24 h | DynamoDB deletes in no order: no replay is to meet a record whose body is gone |
+//! | `BODY_PATIENCE` | 4 min | an ending whose body the store does not take; then it goes without |
 //! | [`DEFAULT_LONGEST_LEASE`] | 1 h | heartbeats of a handler that hangs: then others look |
 //! | [`LEAST_TIME_TO_RUN`] | 2 s, or a quarter of the invocation's time | an execution that begins with less would be killed in its midst |
 //! | [`STORE_TRY`] | 1.5 s | one try of a call of DynamoDB; its largest body takes some hundred milliseconds |
@@ -112,6 +113,10 @@ pub const DEFAULT_NOT_FOUND_WINDOW: Duration = Duration::from_secs(23 * 60 * 60)
 
 /// How much longer than its record a body outside it stays.
 pub const BODY_OUTLIVES_RECORD: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long an ending in a queue waits for a store that does not take its body: less than the grace after which it could
+/// count as not executed.
+pub(crate) const BODY_PATIENCE: Duration = Duration::from_secs(4 * 60);
 
 /// For how long heartbeats keep a record, from the beginning of its execution.
 pub const DEFAULT_LONGEST_LEASE: Duration = Duration::from_secs(60 * 60);
@@ -293,6 +298,7 @@ mod tests {
             (DEFAULT_LONGEST_PAUSE, 3_600),
             (DEFAULT_LONGEST_LEASE, 3_600),
             (BODY_OUTLIVES_RECORD, 86_400),
+            (BODY_PATIENCE, 240),
             (LEAST_TIME_TO_RUN, 2),
             (LOST_LOOKS, 1),
             (CLOCK_SKEW, 300),

@@ -77,7 +77,12 @@ impl Engine {
             return Ok(KeptAnswer { head, body });
         }
         let omitted = KeptBody::Omitted { length };
-        let body = match self.bounded(None, self.store.load_body(&record.key, id, place)).await? {
+        let found = match self.bounded(None, self.store.load_body(&record.key, id, place)).await {
+            // No retry helps: whoever replays it would not get it either.
+            Err(error) if !error.is_passing() => None,
+            found => found?,
+        };
+        let body = match found {
             Some(bytes) => {
                 let id: BodyId = self.world.nonce().into();
                 let kept = self.keep_outside(record, id, bytes, time).await?;

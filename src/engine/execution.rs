@@ -117,7 +117,8 @@ impl Execution {
     /// Whether this execution has lost its record, or must reckon with it: its lease is over, or somebody else has the
     /// record. Look before an effect that cannot be taken back; what is written down afterwards is fenced in any case.
     ///
-    /// `false` promises nothing about the next moment. The lease counts without its grace.
+    /// `false` promises nothing about the next moment: it asks nobody, and only heartbeats notice that somebody else has the
+    /// record. The lease counts without its grace. A handler that has sent nothing yet answers with `Outcome::NotExecuted`.
     pub fn is_lost(&self) -> bool {
         self.left(*self.0.hold.borrow()).is_zero()
     }
@@ -170,7 +171,7 @@ impl Execution {
         self.0.hold.send_modify(|hold| hold.lost = true);
     }
 
-    /// The same, by a clock that nobody sets.
+    /// The [`deadline`](Self::deadline), by a clock that nobody sets.
     pub(crate) fn ends_at(&self) -> Option<Instant> {
         self.0.ends_at
     }

@@ -1,6 +1,8 @@
 //! Ends an execution: writes down what is known of it, for as long as there is time.
 
-use super::{Applied, DoubleExecution, Effort, Executor, Moment, Ownership, Replay, Retries, Start, Step};
+use super::{
+    Applied, DoubleExecution, Effort, Execution, Executor, Moment, Ownership, Replay, Retries, Start, Step,
+};
 use crate::{
     record::{Answer, FencedError, KeptAnswer, Record, Revision, State, UnknownCause, Worker},
     store::StoreError,
@@ -69,15 +71,19 @@ impl Kept {
 /// What became of writing it.
 pub(super) enum Finished {
     /// It stands, and is this.
-    Written {
-        record: Box<Record>,
-        /// In place of this record, if another execution left it unknown.
-        over: Option<Box<Record>>,
-    },
+    Written(Box<Record>),
     /// This record went on without the execution.
     Refused(Box<Record>, FencedError),
     /// The record is gone, and for so long that it may have been settled and deleted since.
     Gone,
+}
+
+/// Whether people have been told that another execution did, or perhaps did, the same.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum People {
+    Told,
+    /// Then nothing is written in the place of what that one left: they would never hear of it.
+    NotTold,
 }
 
 impl Executor {
@@ -100,33 +106,15 @@ impl Executor {
             Ending::NotExecuted => Kept::NotExecuted,
             Ending::PerhapsExecuted(cause) => Kept::PerhapsExecuted(*cause),
         };
-        match self.write(Start::Seen(Box::new(seen.clone())), &seen, &kept, give_up_at).await {
-            Ok(Finished::Written { record, over }) => {
-                if let Some(over) = over.filter(|over| self.is_double(&seen, &kept, over)) {
-                    let double = self.found_double(&seen, &ending, &over);
-                    self.tell_people(&execution, double, &seen, &ending, &kept).await;
-                }
-                FinishOutcome::Written { expires_at: kept_until(&record) }
+        let start = Start::Seen(Box::new(seen.clone()));
+        match self.write(start, &seen, &kept, give_up_at, People::NotTold).await {
+            Ok(Finished::Written(record)) => FinishOutcome::Written { expires_at: kept_until(&record) },
+            Ok(Finished::Refused(there, _)) if self.is_double(&seen, &kept, &there) => {
+                self.finish_double(&execution, &seen, &ending, &kept, there, give_up_at).await
             }
             Ok(Finished::Refused(there, fenced)) => {
-                // First: whoever comes late may be killed in what follows.
-                let double =
-                    self.is_double(&seen, &kept, &there).then(|| self.found_double(&seen, &ending, &there));
                 let replay = self.fenced(&there, fenced, give_up_at).await;
-                if let Some(mut double) = double {
-                    let whole = replay.as_ref().filter(|replay| !replay.body_omitted);
-                    double.theirs_answered(whole.map(|replay| &replay.answer));
-                    self.tell_people(&execution, double, &seen, &ending, &kept).await;
-                    if matches!(there.state, State::InProgress { .. }) {
-                        // If that one turns out to have done nothing, this is what counts.
-                        self.hand_over_told(&execution, &seen, &ending, &kept).await;
-                    }
-                }
-                match replay {
-                    Some(replay) => FinishOutcome::Superseded(replay),
-                    None if matches!(there.state, State::FailedRetryable { .. }) => FinishOutcome::Fenced,
-                    None => FinishOutcome::AnsweredElsewhere,
-                }
+                elsewhere(&there, replay)
             }
             Ok(Finished::Gone) => {
                 let (key, operation) = (execution.record_key().hash(), self.operation().name());
@@ -138,35 +126,85 @@ impl Executor {
         }
     }
 
+    /// Another execution has the record. Tells people first: whoever comes late may be killed in what follows.
+    async fn finish_double(
+        &self,
+        execution: &Execution,
+        seen: &Record,
+        ending: &Ending,
+        kept: &Kept,
+        there: Box<Record>,
+        give_up_at: Instant,
+    ) -> FinishOutcome {
+        let answer = match ending {
+            Ending::Completed(answer) => Some(answer),
+            Ending::NotExecuted | Ending::PerhapsExecuted(_) => None,
+        };
+        let mut double = DoubleExecution::new(seen.attempt, answer, &there);
+        double.tell(&there);
+        let replay = self.fenced(&there, FencedError::OwnedByAnother, give_up_at).await;
+        let whole = replay.as_ref().filter(|replay| !replay.body_omitted);
+        double.theirs_answered(whole.map(|replay| &replay.answer));
+        let told = self.tell_people(execution, double, seen, ending, kept).await;
+        match there.state {
+            State::Unknown { .. } => {
+                let start = Start::Seen(there);
+                match self.write(start, seen, kept, give_up_at, People::Told).await {
+                    Ok(Finished::Written(record)) => {
+                        return FinishOutcome::Written { expires_at: kept_until(&record) };
+                    }
+                    Ok(Finished::Refused(there, _)) => return elsewhere(&there, replay),
+                    Ok(Finished::Gone) | Err(_) => {}
+                }
+                self.hand_over(execution, seen, ending, kept).await
+            }
+            State::InProgress { .. } => {
+                // If that one turns out to have done nothing, this is what counts.
+                let told = told.then_some(there.attempt);
+                self.hand_over_contested(execution, seen, ending, kept, told).await;
+                elsewhere(&there, replay)
+            }
+            _ => elsewhere(&there, replay),
+        }
+    }
+
     /// Writes what `kept` makes of the record; of `base`, if the record is gone: an operator deleted it, or the table was
     /// restored to an earlier time. What is known is still true, and is written where nothing is. But not once the
     /// retention is over, counted from the execution's beginning: others may have settled the record, and time to live
     /// deleted it since.
+    ///
+    /// If another execution is in progress, it is contested, and the record refused.
     pub(super) async fn write(
         &self,
         start: Start<'_>,
         base: &Record,
         kept: &Kept,
         give_up_at: Instant,
+        people: People,
     ) -> Result<Finished, StoreError> {
-        let retention = self.operation().retention();
-        let mut over = None;
+        let (retention, worker) = (self.operation().retention(), Worker::of(base));
         let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
-            let unknown = |there: &&Record| matches!(there.state, State::Unknown { .. });
-            let others = there.filter(|there| there.attempt != base.attempt).filter(unknown);
-            over = others.map(|others| Box::new(others.clone()));
             let seen = there.unwrap_or(base).retained_or(retention);
             if there.is_none() && now > base.began_at.plus(seen.retained_for()) {
                 return Step::Stop(None);
             }
-            match kept.of(&seen, Worker::of(base), revision, now) {
+            let double = self.is_double(base, kept, &seen);
+            let contested = double.then(|| seen.contest(worker, revision)).flatten();
+            if let Some(contested) = contested {
+                return Step::Write(contested.into(), Some(FencedError::OwnedByAnother));
+            }
+            if double && people == People::NotTold {
+                return Step::Stop(Some(FencedError::OwnedByAnother));
+            }
+            match kept.of(&seen, worker, revision, now) {
                 Ok(next) => Step::Write(next.into(), None),
                 Err(fenced) => Step::Stop(Some(fenced)),
             }
         };
         let effort = Effort { until: Some(give_up_at), pauses: WRITE_PAUSES, retries: Retries::All };
         match self.engine.apply(start, effort, step).await {
-            Ok(Applied::Written(_, record)) => Ok(Finished::Written { record, over }),
+            Ok(Applied::Written(None, record)) => Ok(Finished::Written(record)),
+            Ok(Applied::Written(Some(fenced), record)) => Ok(Finished::Refused(record, fenced)),
             Ok(Applied::Stopped(Some(fenced), there)) => {
                 let there = there.unwrap_or_else(|| Box::new(base.clone()));
                 Ok(Finished::Refused(there, fenced))
@@ -190,24 +228,31 @@ impl Executor {
     }
 
     /// Whether an execution that did something, or perhaps did, and finds this record, is one of two of an operation that
-    /// must not run again. One whose retention is over finds another life of its key.
+    /// must not run again. One whose retention is over may find another life of its key; before that, its record was
+    /// deleted by hand, or the table restored.
     pub(super) fn is_double(&self, base: &Record, kept: &Kept, there: &Record) -> bool {
-        let both =
-            !matches!(kept, Kept::NotExecuted) && !matches!(there.state, State::FailedRetryable { .. });
+        let one_life = there.created_at == base.created_at;
         let retention = base.retention.unwrap_or(self.operation().retention());
-        let one_life = self.engine.world.now() <= base.began_at.plus(retention);
-        both && one_life && there.attempt != base.attempt && !self.operation().may_run_again()
-    }
-
-    /// Counts and logs a double execution.
-    fn found_double(&self, base: &Record, ending: &Ending, there: &Record) -> DoubleExecution {
-        let answer = match ending {
-            Ending::Completed(answer) => Some(answer),
-            Ending::NotExecuted | Ending::PerhapsExecuted(_) => None,
+        let early = self.engine.world.now() <= base.began_at.plus(retention);
+        // That another one did nothing is no contradiction; but in another life of the key a retry would run.
+        let did_nothing = match there.state {
+            State::FailedRetryable { .. } => one_life,
+            State::Unknown { cause: UnknownCause::Contested, .. } => true,
+            _ => false,
         };
-        let double = DoubleExecution::new(base.attempt, answer, there);
-        double.tell(there);
-        double
+        let theirs = !did_nothing;
+        let ours = !matches!(kept, Kept::NotExecuted);
+        let others = there.attempt != base.attempt && (one_life || early);
+        ours && theirs && others && !self.operation().may_run_again()
+    }
+}
+
+/// What the caller gets of an execution whose record is another's.
+fn elsewhere(there: &Record, replay: Option<Replay>) -> FinishOutcome {
+    match replay {
+        Some(replay) => FinishOutcome::Superseded(replay),
+        None if matches!(there.state, State::FailedRetryable { .. }) => FinishOutcome::Fenced,
+        None => FinishOutcome::AnsweredElsewhere,
     }
 }
 

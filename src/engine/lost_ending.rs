@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DoubleExecution, Execution, Executor, FinishOutcome, Start, codec,
-    finish::{Ending, Finished, Kept},
+    finish::{Ending, Finished, Kept, People},
 };
 use crate::{
     key::RecordKey,
     queue::Queue,
-    record::{Answer, KeptAnswer, KeptBody, Record, SettledBy, State, Worker},
+    record::{Answer, AttemptId, KeptAnswer, KeptBody, Record, SettledBy, State, Worker},
     store::{Item, from_attributes},
     telemetry::Count,
     time::Timestamp,
-    time_budget::{OFFLINE_PATIENCE, TimeBudget},
+    time_budget::{BODY_PATIENCE, OFFLINE_PATIENCE, TimeBudget},
 };
 use earlier::Earlier;
 
@@ -38,9 +38,9 @@ pub(crate) enum LostEnding {
         key: String,
         /// The record's item.
         item: serde_dynamo::Item,
-        /// Whether people have been told already that another execution is at it.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        told: bool,
+        /// The other execution of which people have been told already.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        told: Option<String>,
     },
     /// As versions before items waited in queues wrote it.
     Earlier(Box<Earlier>),
@@ -93,6 +93,11 @@ impl LostEnding {
         }
     }
 
+    /// Whether people have been told that the record is this other execution's.
+    fn is_told_of(&self, there: &Record) -> bool {
+        matches!(self, Self::Item { told: Some(attempt), .. } if *attempt == there.attempt.to_string())
+    }
+
     /// The record's key, if it is readable.
     pub(crate) fn record_key(&self) -> Option<RecordKey> {
         RecordKey::from_partition_key(match self {
@@ -116,10 +121,10 @@ fn lost(mut ended: Record) -> Result<LostEnding, serde_json::Error> {
 
 fn item(ended: &Record) -> Result<LostEnding, serde_json::Error> {
     let item = serde_dynamo::to_item(Item::from(ended)).map_err(serde::ser::Error::custom)?;
-    Ok(LostEnding::Item { key: ended.key.partition_key(), item, told: false })
+    Ok(LostEnding::Item { key: ended.key.partition_key(), item, told: None })
 }
 
-fn message(ended: Record, people_told: bool) -> Result<String, serde_json::Error> {
+fn message(ended: Record, people_told: Option<AttemptId>) -> Result<String, serde_json::Error> {
     #[derive(Serialize)]
     #[serde(tag = "kind", rename = "ending")]
     struct Message {
@@ -128,7 +133,7 @@ fn message(ended: Record, people_told: bool) -> Result<String, serde_json::Error
     }
     let mut ending = lost(ended)?;
     if let LostEnding::Item { told, .. } = &mut ending {
-        *told = people_told;
+        *told = people_told.map(|attempt| attempt.to_string());
     }
     serde_json::to_string(&Message { ending })
 }
@@ -149,7 +154,7 @@ impl Executor {
             return FinishOutcome::Unwritten;
         };
         let wanted = self.wanted(seen, ending, kept);
-        let sent = match wanted.map(|ended| message(ended, false)) {
+        let sent = match wanted.map(|ended| message(ended, None)) {
             Some(Ok(message)) => self.send(queue, execution, &message).await,
             Some(Err(error)) => Err(error.to_string()),
             None => Err("the record that the worker saw last is not its own".to_owned()),
@@ -171,16 +176,18 @@ impl Executor {
         }
     }
 
-    /// Hands an ending over that is refused as long as another execution is in progress. People have been told.
-    pub(super) async fn hand_over_told(
+    /// Hands an ending over that is refused as long as another execution is in progress. `told` is that one, if people have
+    /// been told of it.
+    pub(super) async fn hand_over_contested(
         &self,
         execution: &Execution,
         seen: &Record,
         ending: &Ending,
         kept: &Kept,
+        told: Option<AttemptId>,
     ) {
         let Some(queue) = &self.lost_endings else { return };
-        let Some(Ok(message)) = self.wanted(seen, ending, kept).map(|ended| message(ended, true)) else {
+        let Some(Ok(message)) = self.wanted(seen, ending, kept).map(|ended| message(ended, told)) else {
             return;
         };
         if let Err(cause) = self.send(queue, execution, &message).await {
@@ -200,7 +207,7 @@ impl Executor {
     }
 
     /// Hands a double execution to people, with the ending that cannot be written, through the queue of lost endings. It has
-    /// been logged and counted in any case.
+    /// been logged and counted in any case. Returns whether they will hear of it.
     pub(super) async fn tell_people(
         &self,
         execution: &Execution,
@@ -208,13 +215,15 @@ impl Executor {
         seen: &Record,
         ending: &Ending,
         kept: &Kept,
-    ) {
-        let Some(queue) = &self.lost_endings else { return };
+    ) -> bool {
+        let Some(queue) = &self.lost_endings else { return false };
         double.ending = self.wanted(seen, ending, kept).and_then(|ended| lost(ended).ok()).map(Box::new);
-        if let Err(cause) = self.send(queue, execution, &double.to_message()).await {
+        let sent = self.send(queue, execution, &double.to_message()).await;
+        if let Err(cause) = &sent {
             let (key, operation) = (execution.record_key().hash(), self.operation().name());
             tracing::error!(%key, %operation, cause, "a double execution could not be handed to people");
         }
+        sent.is_ok()
     }
 
     /// The record as its worker wants it to be, with a body that has no place yet.
@@ -232,11 +241,16 @@ impl Executor {
     }
 
     /// Applies an ending that was handed over, under the fence that its worker was under: if the record went on without
-    /// that worker, nothing is changed. Applying it twice is harmless.
+    /// that worker, nothing is changed. Applying it twice is harmless. `escalated` says that people have been told of what
+    /// the last call found; without that, nothing is written in the place of what another execution left.
     ///
     /// # Errors
     /// If the message is malformed: no retry helps.
-    pub(crate) async fn apply(&self, lost: &LostEnding) -> Result<Delivered, MalformedError> {
+    pub(crate) async fn apply(
+        &self,
+        lost: &LostEnding,
+        escalated: bool,
+    ) -> Result<Delivered, MalformedError> {
         let wanted = lost.record()?.retained_or(self.operation().retention()).into_owned();
         let give_up_at = self.engine.world.instant().plus(OFFLINE_PATIENCE);
         let base =
@@ -253,43 +267,38 @@ impl Executor {
             State::Pending | State::InProgress { .. } => return Err(MalformedError("state")),
         };
         // Its revision is the one that the worker saw: if that still stands, no read is needed.
-        let start = Start::Seen(Box::new(base.clone()));
-        Ok(match self.write(start, &base, &kept, give_up_at).await {
-            Ok(Finished::Written { over: Some(over), .. }) if self.is_double(&base, &kept, &over) => {
-                self.double(lost, &base, &kept, &over).await
-            }
-            Ok(Finished::Written { .. }) => Delivered::Written,
-            // What it says may be the only proof that the operation was executed: if the other execution did nothing, this
-            // ending is still to be written.
-            Ok(Finished::Refused(there, _))
-                if self.is_double(&base, &kept, &there)
-                    && matches!(there.state, State::InProgress { .. }) =>
-            {
-                let (key, operation) = (there.key.hash(), self.operation().name());
+        let mut start = Start::Seen(Box::new(base.clone()));
+        let mut people = if escalated { People::Told } else { People::NotTold };
+        loop {
+            let there = match self.write(start, &base, &kept, give_up_at, people).await {
+                Ok(Finished::Written(_)) => return Ok(Delivered::Written),
+                Ok(Finished::Refused(there, _)) => there,
+                // Nothing was done, and a retry may run.
+                Ok(Finished::Gone) if matches!(kept, Kept::NotExecuted) => return Ok(Delivered::Overtaken),
+                Ok(Finished::Gone) => return Ok(Delivered::Gone),
+                Err(_) => return Ok(Delivered::Unwritten),
+            };
+            let (key, operation, state) = (there.key.hash(), self.operation().name(), there.state.name());
+            let double = self.is_double(&base, &kept, &there);
+            if double && matches!(there.state, State::InProgress { .. }) {
+                // What it says may be the only proof that the operation was executed.
                 tracing::error!(%key, %operation, "another execution is at what this one did: its ending is tried again");
-                Delivered::Unwritten
+                return Ok(Delivered::Unwritten);
             }
-            Ok(Finished::Refused(there, fenced)) => {
-                let (key, operation, state) = (there.key.hash(), self.operation().name(), there.state.name());
-                tracing::warn!(%key, %operation, state, %fenced, "an ending comes too late: the record went on without it");
-                if self.is_double(&base, &kept, &there) {
-                    self.double(lost, &base, &kept, &there).await
-                } else {
-                    Delivered::Overtaken
-                }
+            if double && people == People::NotTold && !lost.is_told_of(&there) {
+                return Ok(self.double(lost, &base, &kept, &there).await);
             }
-            // Nothing was done, and a retry may run.
-            Ok(Finished::Gone) if matches!(kept, Kept::NotExecuted) => Delivered::Overtaken,
-            Ok(Finished::Gone) => Delivered::Gone,
-            Err(_) => Delivered::Unwritten,
-        })
+            if double && people == People::NotTold && matches!(there.state, State::Unknown { .. }) {
+                (start, people) = (Start::Seen(there), People::Told);
+                continue;
+            }
+            tracing::warn!(%key, %operation, state, "an ending comes too late: the record went on without it");
+            return Ok(Delivered::Overtaken);
+        }
     }
 
     /// Two workers have, or perhaps have, executed the operation. If the store does not say now what they answered, the message comes again.
     async fn double(&self, lost: &LostEnding, base: &Record, kept: &Kept, there: &Record) -> Delivered {
-        if matches!(lost, LostEnding::Item { told: true, .. }) {
-            return Delivered::Overtaken;
-        }
         let mut ours = base.clone();
         if let Kept::Completed(answer) = kept {
             let (now, by) = (self.engine.world.now(), SettledBy::Worker);
@@ -339,8 +348,8 @@ impl Executor {
         let (key, operation) = (record.key.hash(), record.key.operation());
         Ok(match self.engine.keep_placed(record, placed, OFFLINE_PATIENCE).await {
             Ok(kept) => Some(kept.unwrap_or(omitted)),
-            // The message comes again, with its body.
-            Err(error) if error.is_passing() => {
+            // The message comes again, with its body; but the effect is recorded before anybody takes it for not done (T16).
+            Err(error) if error.is_passing() && self.engine.world.now() <= kept_at.plus(BODY_PATIENCE) => {
                 tracing::warn!(%key, %operation, cause = error.cause(), "the body of an ending could not be kept yet");
                 None
             }
@@ -391,7 +400,7 @@ mod tests {
             Kept::PerhapsExecuted(UnknownCause::Panicked),
         ] {
             let ended = ended(&kept);
-            assert_eq!(read(&message(ended.clone(), false).unwrap()), ended);
+            assert_eq!(read(&message(ended.clone(), None).unwrap()), ended);
         }
     }
 
@@ -400,7 +409,7 @@ mod tests {
     fn a_body_that_no_queue_takes_is_left_out_and_the_ending_is_not() {
         let bytes = Bytes::from(vec![0; LONGEST_MESSAGE]);
         let body = KeptBody::Inline { length: bytes.len() as u64, bytes, encoding: Encoding::Identity };
-        let message = message(ended(&Kept::Completed(KeptAnswer { body, ..answer() })), false).unwrap();
+        let message = message(ended(&Kept::Completed(KeptAnswer { body, ..answer() })), None).unwrap();
         assert!(message.len() < 2_000);
         let State::Completed { answer, .. } = read(&message).state else { panic!("{message}") };
         assert_eq!(answer.body, KeptBody::Omitted { length: LONGEST_MESSAGE as u64 });
@@ -409,14 +418,14 @@ mod tests {
     // T36: what runs after a roll-back must not take it for something else; it ends as a dead letter, and waits there.
     #[test]
     fn a_version_before_this_form_refuses_it() {
-        let message = message(ended(&Kept::NotExecuted), false).unwrap();
+        let message = message(ended(&Kept::NotExecuted), None).unwrap();
         assert!(serde_json::from_str::<Earlier>(&message).is_err());
     }
 
     // R31
     #[test]
     fn a_message_that_names_another_record_than_its_item_is_refused() {
-        let message = message(ended(&Kept::NotExecuted), false).unwrap();
+        let message = message(ended(&Kept::NotExecuted), None).unwrap();
         let other = message.replacen(r#""key":"tenant#pay#k""#, r#""key":"tenant#pay#other""#, 1);
         assert_ne!(message, other);
         let lost: LostEnding = serde_json::from_str(&other).unwrap();
@@ -426,7 +435,7 @@ mod tests {
     // T36
     #[test]
     fn an_item_of_a_newer_version_is_refused_and_not_guessed() {
-        let message = message(ended(&Kept::NotExecuted), false).unwrap();
+        let message = message(ended(&Kept::NotExecuted), None).unwrap();
         let newer = message.replace(r#""schema":{"N":"1"}"#, r#""schema":{"N":"2"}"#);
         assert_ne!(message, newer);
         let lost: LostEnding = serde_json::from_str(&newer).unwrap();

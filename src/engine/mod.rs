@@ -38,7 +38,7 @@ pub use execution::Execution;
 pub use execution::Ownership;
 #[doc(hidden)]
 pub use finish::{Ending, FinishOutcome};
-pub(crate) use lost_ending::{Delivered, LostEnding};
+pub(crate) use lost_ending::{Delivered, LostEnding, MalformedError};
 #[doc(hidden)]
 pub use reserve::{Replay, ReserveOutcome};
 

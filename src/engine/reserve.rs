@@ -218,7 +218,9 @@ impl Executor {
         match self.engine.apply(start, effort, step).await {
             Ok(Applied::Written(met, record)) => Ok((met, Some(record))),
             // Our own reservation, which landed unseen, and which somebody has given up meanwhile.
-            Ok(Applied::Stopped(_, Some(there))) if there.attempt == attempt => {
+            Ok(Applied::Stopped(met, Some(there)))
+                if there.attempt == attempt && !matches!(met, Met::Completed) =>
+            {
                 self.take_back(Tried { record: there, over: None }, TakeBack::Now);
                 Ok((Met::TooLate, None))
             }

@@ -37,7 +37,8 @@ pub enum ProblemType {
     InFlight,
     /// Perhaps the operation was executed; it is being found out.
     OutcomeUnknown,
-    /// Another execution of the operation owns its record: this one's answer does not count.
+    /// Another execution of the operation owns its record, or has settled it with an answer that cannot be read now: this one's
+    /// answer does not count.
     AnsweredElsewhere,
     /// The store of records does not answer, or too little time is left to begin; this request did nothing.
     StoreUnavailable,

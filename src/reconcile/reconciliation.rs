@@ -11,7 +11,10 @@ use super::{
     message::Message,
 };
 use crate::{
-    engine::{Applied, Delivered, Effort, Engine, Executor, LostEnding, Moment, Retries, Start, Step},
+    engine::{
+        Applied, Delivered, Effort, Engine, Executor, LostEnding, MalformedError, Moment, Retries, Start,
+        Step,
+    },
     key::{OperationName, RecordKey},
     operation::Operation,
     queue::{Queue, WorkError},
@@ -87,8 +90,8 @@ impl Reconciliation {
         self
     }
 
-    /// Has `reconciler` asked about this operation, which is configured as its guard is: which headers are kept counts, and
-    /// for how long "not found" is proof.
+    /// Has `reconciler` asked about this operation, which is configured as its guard is: which headers are kept counts, for
+    /// how long "not found" is proof, and whether it may run again.
     #[must_use]
     pub fn operation(mut self, operation: Operation, reconciler: impl Reconciler) -> Self {
         let name = operation.name().clone();
@@ -155,10 +158,15 @@ impl Reconciliation {
     async fn apply(&self, lost: &LostEnding) -> Result<(), WorkError> {
         let key = lost.record_key().ok_or(WorkError::Malformed("key"))?;
         let executor = Executor::on(self.engine.clone(), self.known(&key)?.operation.clone());
-        let finished = executor.apply(lost).await;
-        match finished.map_err(|error| WorkError::Malformed(error.0))? {
-            Delivered::Written | Delivered::Overtaken => Ok(()),
-            Delivered::Double(double) => self.escalate(&Message::DoubleExecution(double)).await,
+        let malformed = |error: MalformedError| WorkError::Malformed(error.0);
+        let mut delivered = executor.apply(lost, false).await.map_err(malformed)?;
+        if let Delivered::Double(double) = delivered {
+            // First, so that people hear of it twice rather than never.
+            self.escalate(&Message::DoubleExecution(double)).await?;
+            delivered = executor.apply(lost, true).await.map_err(malformed)?;
+        }
+        match delivered {
+            Delivered::Written | Delivered::Overtaken | Delivered::Double(_) => Ok(()),
             Delivered::Gone => {
                 let (key, operation) = (key.hash(), key.operation());
                 tracing::error!(

@@ -99,6 +99,9 @@ pub struct Record {
     /// How long it is kept once it is settled, as its guard has it, so that whoever settles it keeps it as long. `None` if
     /// it was written before records said so.
     pub retention: Option<Duration>,
+    /// Whether another execution has said, while this one is in progress, that it did, or perhaps did, the operation: that
+    /// this one did nothing is no leave to run it again.
+    pub contested: bool,
     /// How far it is.
     pub state: State,
 }

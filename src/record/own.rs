@@ -17,6 +17,8 @@ pub(crate) struct Worker {
     pub attempt: AttemptId,
     /// When the key was first seen, in the record that the worker had: a key that has expired since is another one.
     pub created_at: Timestamp,
+    /// When its execution began.
+    pub began_at: Timestamp,
     /// How long the worker keeps its answer, and the answer's body.
     pub retention: Option<Duration>,
 }
@@ -24,7 +26,8 @@ pub(crate) struct Worker {
 impl Worker {
     /// The worker of the execution that owns this record.
     pub(crate) const fn of(record: &Record) -> Self {
-        Self { attempt: record.attempt, created_at: record.created_at, retention: record.retention }
+        let (created_at, began_at) = (record.created_at, record.began_at);
+        Self { attempt: record.attempt, created_at, began_at, retention: record.retention }
     }
 }
 
@@ -54,6 +57,7 @@ impl Record {
             created_at: now,
             began_at: now,
             retention: Some(bid.retention),
+            contested: false,
             state: State::InProgress { lease_until: bid.lease_until },
         }
     }
@@ -72,6 +76,7 @@ impl Record {
             attempts: self.attempts.saturating_add(1),
             began_at: now,
             retention: Some(bid.retention),
+            contested: false,
             state: State::InProgress { lease_until: bid.lease_until },
             ..self.clone()
         }
@@ -123,7 +128,8 @@ impl Record {
         Ok(completing.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now))
     }
 
-    /// Certainly not executed: in progress (or unknown, as with [`complete`](Self::complete)) → failed, retryable.
+    /// Certainly not executed: in progress (or unknown, as with [`complete`](Self::complete)) → failed, retryable; → unknown,
+    /// if another execution perhaps did it.
     pub(crate) fn release(
         &self,
         attempt: AttemptId,
@@ -131,14 +137,25 @@ impl Record {
         now: Timestamp,
     ) -> Result<Self, FencedError> {
         self.open_for(attempt)?;
+        if self.contested {
+            return Ok(self.unknown(revision, UnknownCause::Contested, now));
+        }
         Ok(self.settled(Verdict::NotExecuted, SettledBy::Worker, revision, now))
+    }
+
+    /// Another execution did, or perhaps did, what this one is at: it stays in progress, and is no longer the only one.
+    /// `None` if there is nothing to contest.
+    pub(crate) fn contest(&self, worker: Worker, revision: Revision) -> Option<Self> {
+        let others = self.attempt != worker.attempt && self.created_at == worker.created_at;
+        let open = matches!(self.state, State::InProgress { .. });
+        (others && open && !self.contested).then(|| Self { revision, contested: true, ..self.clone() })
     }
 
     /// Perhaps executed: in progress → unknown. If somebody has given this execution up meanwhile, the cause that it knows
     /// takes the place of the guess, and the doubt begins anew: what it sent last can still be on its way.
     ///
     /// If somebody has assumed that it did nothing, or another execution has done nothing, which says nothing of this one:
-    /// failed, retryable → unknown.
+    /// failed, retryable → unknown. If another execution is unknown, this one is too: that one's word does not end it.
     pub(crate) fn doubt(
         &self,
         worker: Worker,
@@ -146,13 +163,18 @@ impl Record {
         cause: UnknownCause,
         now: Timestamp,
     ) -> Result<Self, FencedError> {
-        if let State::FailedRetryable { by, .. } = self.state
-            && self.created_at == worker.created_at
-        {
-            let said_of_another = by == SettledBy::Worker && self.attempt != worker.attempt;
-            if by == SettledBy::Assumption || said_of_another {
-                return Ok(Self { attempt: worker.attempt, ..self.unknown(revision, cause, now) });
+        let (one_life, others) = (self.created_at == worker.created_at, self.attempt != worker.attempt);
+        let takes = match self.state {
+            State::FailedRetryable { by, .. } => {
+                by == SettledBy::Assumption || (others && by == SettledBy::Worker)
             }
+            State::Unknown { .. } => others,
+            _ => false,
+        };
+        if one_life && takes {
+            // Whoever is asked has to remember the earlier of the two.
+            let began_at = self.began_at.min(worker.began_at);
+            return Ok(Self { attempt: worker.attempt, began_at, ..self.unknown(revision, cause, now) });
         }
         self.owned_by(worker.attempt)?;
         match &self.state {
@@ -234,6 +256,7 @@ mod tests {
             created_at: NOW,
             began_at: NOW,
             retention: Some(bid.retention),
+            contested: false,
             state: State::InProgress { lease_until: bid.lease_until },
         };
         assert_eq!(Record::reserve(&bid, revision, NOW), expected);
@@ -277,6 +300,7 @@ mod tests {
         let unknown = theirs.unknown(fresh(), UnknownCause::Panicked, NOW);
         let completed = theirs.complete(Worker::of(&theirs), fresh(), answer(), NOW).unwrap();
         assert!(unknown.complete(worker, fresh(), answer(), NOW).is_ok(), "it knows more");
+        assert_eq!(unknown.release(mine, fresh(), NOW), Err(FencedError::OwnedByAnother));
         for theirs in [theirs, completed] {
             assert_eq!(theirs.complete(worker, fresh(), answer(), NOW), Err(FencedError::OwnedByAnother));
             assert_eq!(theirs.release(mine, fresh(), NOW), Err(FencedError::OwnedByAnother));
@@ -367,6 +391,46 @@ mod tests {
             let anew = Worker { created_at: LATER.plus(RETAIN), ..Worker::of(&record) };
             assert!(other.doubt(anew, fresh(), UnknownCause::Panicked, LATER).is_err());
         }
+    }
+
+    // T5
+    #[test]
+    fn a_doubt_takes_anothers_unknown_and_the_earlier_beginning_counts() {
+        let record = reserved();
+        let other = again(&released(SettledBy::Assumption));
+        let other = other.unknown(fresh(), UnknownCause::LeaseOver, LATER);
+        let (revision, later) = (fresh(), LATER.plus(RETAIN));
+        let doubted = other.doubt(Worker::of(&record), revision, UnknownCause::Panicked, later).unwrap();
+        let state =
+            State::Unknown { cause: UnknownCause::Panicked, since: later, reconcile_at: later, asked: 0 };
+        let (attempt, began_at) = (record.attempt, NOW);
+        assert_eq!(doubted, Record { revision, attempt, began_at, state, ..other.clone() });
+        assert_eq!(doubted.release(other.attempt, fresh(), later), Err(FencedError::OwnedByAnother));
+        assert!(doubted.complete(Worker::of(&other), fresh(), answer(), later).is_ok());
+    }
+
+    // T5: between the word of the first and the release by the second nobody may run it.
+    #[test]
+    fn a_contested_execution_that_did_nothing_leaves_the_operation_unknown() {
+        let (record, other) = (reserved(), again(&released(SettledBy::Assumption)));
+        let revision = fresh();
+        let contested = other.contest(Worker::of(&record), revision).unwrap();
+        assert_eq!(contested, Record { revision, contested: true, ..other.clone() });
+        assert_eq!(contested.contest(Worker::of(&record), fresh()), None, "once is enough");
+        let released = contested.release(other.attempt, fresh(), LATER).unwrap();
+        assert!(matches!(
+            released.state,
+            State::Unknown { cause: UnknownCause::Contested, since: LATER, .. }
+        ));
+        assert!(contested.extend(other.attempt, fresh(), LATER).unwrap().contested);
+        assert!(contested.complete(Worker::of(&other), fresh(), answer(), LATER).is_ok());
+        assert!(!again(&contested).contested);
+        // Its own, another life's, or one that is not in progress, is not contested.
+        assert_eq!(other.contest(Worker::of(&other), fresh()), None);
+        let of_another_life = Worker { created_at: LATER, ..Worker::of(&record) };
+        assert_eq!(other.contest(of_another_life, fresh()), None);
+        let unknown = other.unknown(fresh(), UnknownCause::LeaseOver, LATER);
+        assert_eq!(unknown.contest(Worker::of(&record), fresh()), None);
     }
 
     // T42, T49

@@ -114,7 +114,7 @@ impl Record {
             Verdict::Executed(answer) => State::Completed { answer, completed_at: now, by, expires_at },
             Verdict::NotExecuted => State::FailedRetryable { failed_at: now, by, expires_at },
         };
-        Self { revision, state, ..self.clone() }
+        Self { revision, contested: false, state, ..self.clone() }
     }
 }
 

@@ -22,23 +22,23 @@ pub enum State {
         completed_at: Timestamp,
         /// By whose word.
         by: SettledBy,
-        /// From when on the record counts as absent.
+        /// Until when the record is kept. It counts as absent [`CLOCK_SKEW`](crate::time_budget::CLOCK_SKEW) later.
         expires_at: Timestamp,
     },
-    /// Certainly not executed: a retry may run.
+    /// Not executed, as far as `by` can know: a retry may run.
     FailedRetryable {
         /// When.
         failed_at: Timestamp,
         /// By whose word.
         by: SettledBy,
-        /// From when on the record counts as absent.
+        /// Until when the record is kept. It counts as absent [`CLOCK_SKEW`](crate::time_budget::CLOCK_SKEW) later.
         expires_at: Timestamp,
     },
     /// Perhaps executed: nobody may run it until reconciliation has found out.
     Unknown {
         /// Why it is not known.
         cause: UnknownCause,
-        /// Since when: since its worker's last sign of life.
+        /// Since when: since its worker was given up, or last said something.
         since: Timestamp,
         /// When to ask next; the end of time if nobody asks any more, and an operator has to.
         reconcile_at: Timestamp,
@@ -89,8 +89,8 @@ impl State {
     }
 }
 
-/// By what a record was settled. Who knows more wins: evidence of the effect takes every release, and a worker's doubt
-/// takes an assumption.
+/// By whose word a record was settled. Who knows more wins: proof of the effect overturns every release; a worker's doubt
+/// overturns an assumption, or another execution's own word, and never the provider's or a person's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SettledBy {
@@ -135,11 +135,13 @@ pub enum UnknownCause {
     Panicked,
     /// The handler's response could not be read to its end.
     ResponseLost,
+    /// This execution did nothing, and another one did, or perhaps did.
+    Contested,
 }
 
 impl UnknownCause {
-    pub(super) const EACH: [Self; 4] =
-        [Self::LeaseOver, Self::HandlerFailed, Self::Panicked, Self::ResponseLost];
+    pub(super) const EACH: [Self; 5] =
+        [Self::LeaseOver, Self::HandlerFailed, Self::Panicked, Self::ResponseLost, Self::Contested];
 
     /// The cause's name in items and logs.
     pub const fn name(self) -> &'static str {
@@ -148,6 +150,7 @@ impl UnknownCause {
             Self::HandlerFailed => "handler_failed",
             Self::Panicked => "panicked",
             Self::ResponseLost => "response_lost",
+            Self::Contested => "contested",
         }
     }
 
@@ -164,7 +167,7 @@ mod tests {
     // T36: what is written today is read for as long as records can live.
     #[test]
     fn the_names_in_items_never_change() {
-        let causes = ["lease_over", "handler_failed", "panicked", "response_lost"];
+        let causes = ["lease_over", "handler_failed", "panicked", "response_lost", "contested"];
         assert_eq!(UnknownCause::EACH.map(UnknownCause::name), causes);
         assert!(
             causes

@@ -11,6 +11,7 @@
 //! | `created_at`, `began_at` | all | milliseconds since 1970: when the key was first seen, and when this execution began |
 //! | `retention` | all | milliseconds that it is kept once it is settled |
 //! | `lease_until` | `in_progress` | milliseconds since 1970 |
+//! | `contested` | `in_progress`, `unknown` | that another execution did, or perhaps did, the operation |
 //! | `completed_at`, `failed_at`, `since` | as they say | milliseconds since 1970 |
 //! | `settled_by` | `completed`, `failed_retryable` | `worker`, `provider`, `person`, `assumption` |
 //! | `expires_at` | `completed`, `failed_retryable` | **seconds** since 1970: the time-to-live attribute |
@@ -117,6 +118,8 @@ pub struct Item {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retention: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    contested: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     lease_until: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     completed_at: Option<u64>,
@@ -176,6 +179,7 @@ impl From<&Record> for Item {
             created_at: record.created_at.as_millis(),
             began_at: Some(record.began_at.as_millis()),
             retention: record.retention.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
+            contested: record.contested.then_some(true),
             expires_at: record.state.expires_at().map(Timestamp::as_secs_rounded_up),
             ..Self::default()
         };
@@ -231,6 +235,7 @@ impl Item {
             created_at: Timestamp::from_millis(item.created_at),
             began_at: Timestamp::from_millis(item.began_at.unwrap_or(item.created_at)),
             retention: item.retention.map(Duration::from_millis),
+            contested: item.contested.unwrap_or_default(),
             state: item.state()?,
         })
     }

@@ -40,7 +40,8 @@ impl S3Bodies {
     /// Reads an object that does not exist, to find out at start-up what would fail later.
     ///
     /// # Errors
-    /// If there is no such bucket, or a right is missing. One that is only slow or unavailable is no error here.
+    /// If there is no such bucket, or `s3:GetObject` or `s3:ListBucket` is missing. A bucket that is only slow or unavailable is
+    /// no error here; that `s3:PutObject` is missing shows at the first large body, which is then left out.
     pub async fn check(&self) -> Result<(), ConfigError> {
         let object = format!("{}start-up check", self.prefix);
         let refused = |reason: &str| {

@@ -299,6 +299,8 @@ async fn what_a_worker_did_is_kept_until_the_next_execution_has_ended(endpoint: 
 
             let answered = matches!(second_ends, Ending::Completed(_));
             written(executor.finish(second, second_ends).await);
+            // Nobody runs it before the ending comes again.
+            assert_eq!(told(&executor.reserve(&request).await), if answered { "replay" } else { "unknown" });
             let (letters, counted) = counting(deliver(&guarded, &queue)).await;
             let letters_then = if through_the_queue { letters_then } else { 0 };
             assert_eq!(

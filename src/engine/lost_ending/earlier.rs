@@ -66,6 +66,7 @@ impl Earlier {
             created_at,
             began_at: created_at,
             retention: None,
+            contested: false,
             state,
         })
     }
