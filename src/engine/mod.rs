@@ -10,12 +10,14 @@ pub(crate) mod apply;
 mod bodies;
 mod breaker;
 mod codec;
+mod delivery;
 mod double;
 mod execution;
 mod finish;
 mod heartbeat;
 mod lost_ending;
 mod reserve;
+mod take_back;
 
 use std::{fmt, sync::Arc};
 
@@ -32,13 +34,14 @@ use breaker::Breaker;
 
 pub(crate) use apply::{Applied, Change, Effort, Engine, Moment, Retries, Start, Step, Tried, Unapplied};
 pub(crate) use bodies::Placed;
+pub(crate) use delivery::Delivered;
 pub(crate) use double::DoubleExecution;
 pub use execution::Execution;
 #[doc(hidden)]
 pub use execution::Ownership;
 #[doc(hidden)]
 pub use finish::{Ending, FinishOutcome};
-pub(crate) use lost_ending::{Delivered, LostEnding, MalformedError};
+pub(crate) use lost_ending::{LostEnding, MalformedError};
 #[doc(hidden)]
 pub use reserve::{Replay, ReserveOutcome};
 

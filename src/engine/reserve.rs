@@ -2,10 +2,11 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::Mutex;
 
 use super::{
     Applied, Effort, Execution, Executor, Moment, Ownership, Request, Retries, Start, Step, Tried, Unapplied,
+    take_back::TakeBack,
 };
 use crate::{
     operation::WhileInFlight,
@@ -13,7 +14,7 @@ use crate::{
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count},
     time::{Instant, Timestamp},
-    time_budget::{ANSWER_TIME, POLL_PAUSES, TAKE_BACK_PAUSES, TimeBudget, plausible_deadline},
+    time_budget::{ANSWER_TIME, POLL_PAUSES, TimeBudget, plausible_deadline},
     world::Term,
 };
 
@@ -92,17 +93,6 @@ impl Times {
     fn deadline(self) -> Option<Timestamp> {
         self.ends.map(|ends| ends.wall)
     }
-}
-
-/// How a reservation is taken back.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum TakeBack {
-    /// At once: it stands.
-    Now,
-    /// After a pause, again and again: it may land later.
-    UntilItStands,
-    /// After a pause, by one try: the store has enough to do, or refuses us.
-    Once,
 }
 
 impl Executor {
@@ -313,46 +303,5 @@ impl Executor {
             StoreErrorKind::Unreadable => ReserveOutcome::Unreadable,
             _ => ReserveOutcome::Unavailable,
         }
-    }
-
-    /// Releases a reservation that was perhaps applied and is certainly not executed, so that a passing fault of the
-    /// store leaves nothing to reconcile. In the background, for as long as the operation's patience: the caller has its
-    /// answer. If the reservation lands later still, its lease ends it as `unknown`. Tells when it is done.
-    fn take_back(&self, tried: Tried, how: TakeBack) -> oneshot::Receiver<()> {
-        let (done, is_done) = oneshot::channel();
-        let executor = self.clone();
-        self.engine.world.spawn(Box::pin(async move {
-            executor.release_untouched(tried, how).await;
-            // Nobody has to wait for it.
-            let _ = done.send(());
-        }));
-        is_done
-    }
-
-    async fn release_untouched(&self, Tried { record, over }: Tried, how: TakeBack) {
-        let world = &self.engine.world;
-        let give_up_at = world.instant().plus(self.operation().patience_span());
-        if how != TakeBack::Now {
-            world.sleep(TAKE_BACK_PAUSES.first).await;
-        }
-        let attempt = record.attempt;
-        let perhaps_later = || match give_up_at.since(world.instant()) {
-            left if left.is_zero() || how != TakeBack::UntilItStands => Step::Stop(()),
-            left => Step::Wait(left),
-        };
-        let step = |there: Option<&Record>, Moment { revision, now }: Moment| match there {
-            // While what it was to replace still stands, it can still land (T47).
-            Some(there) if over == Some(there.revision) => perhaps_later(),
-            None if over.is_none() => perhaps_later(),
-            None => Step::Stop(()),
-            Some(there) => match there.release(attempt, revision, now) {
-                Ok(released) => Step::Write(released.into(), ()),
-                Err(_) => Step::Stop(()),
-            },
-        };
-        let retries = if how == TakeBack::Once { Retries::None } else { Retries::Quietly };
-        let effort = Effort { until: Some(give_up_at), pauses: TAKE_BACK_PAUSES, retries };
-        // What is not taken back is ended by its lease.
-        let _ = self.engine.apply(Start::Seen(record), effort, step).await;
     }
 }

@@ -26,7 +26,9 @@ pub use answer::{Answer, BodyId, Head, KeptAnswer, Place};
 pub(crate) use answer::{Encoding, KeptBody};
 pub(crate) use decide::{Decision, decide};
 pub use headers::SAFE_HEADERS;
-pub(crate) use headers::{is_kept, may_be_kept};
+#[cfg(feature = "http")]
+pub(crate) use headers::is_kept;
+pub(crate) use headers::may_be_kept;
 pub(crate) use own::{FencedError, Worker};
 pub(crate) use settle::{SettleError, Verdict};
 pub use state::{SettledBy, State, UnknownCause};
