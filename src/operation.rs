@@ -259,7 +259,7 @@ impl Operation {
     ///
     /// Keys that do not say when they were made begin nothing either, so choose this once all clients send such keys.
     ///
-    /// The answers must be kept for `bound` and twice [`CLOCK_SKEW`](crate::time_budget::CLOCK_SKEW) at least
+    /// The answers must be kept for `bound` and twice [`CLOCK_SKEW`] at least
     /// ([`key::age`](crate::key::age) says why); [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
     ///
     /// # Panics

@@ -17,6 +17,7 @@
 //! | `expires_at` | `completed`, `failed_retryable` | **seconds** since 1970: the time-to-live attribute |
 //! | `head` | `completed` | `payload` or `abandoned`, if the answer is no HTTP response |
 //! | `status`, `headers`, `body…` | `completed` | the kept answer |
+//! | `did_nothing` | `unknown` | that the cause is `contested`; `cause` says `handler_failed`, which older versions know |
 //! | `cause`, `reconcile_at`, `asked` | `unknown` | why, when to ask next, and how often that was done |
 //! | `reconcile_shard` | `unknown` | the partition of the index `reconcile` that finds it |
 //!
@@ -134,6 +135,8 @@ pub struct Item {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cause: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    did_nothing: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     reconcile_at: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reconcile_shard: Option<String>,
@@ -196,7 +199,9 @@ impl From<&Record> for Item {
                 item.failed_at = Some(failed_at.as_millis());
             }
             State::Unknown { cause, since, reconcile_at, asked } => {
-                item.cause = Some(cause.name().to_owned());
+                item.did_nothing = (*cause == UnknownCause::Contested).then_some(true);
+                let known = if item.did_nothing.is_some() { UnknownCause::HandlerFailed } else { *cause };
+                item.cause = Some(known.name().to_owned());
                 item.since = Some(since.as_millis());
                 item.reconcile_at = Some(reconcile_at.as_millis());
                 item.reconcile_shard = Some(shard(&record.key).to_string());
@@ -310,8 +315,11 @@ impl Item {
                 expires_at: expires_at?,
             },
             State::UNKNOWN => State::Unknown {
-                cause: (self.cause.as_deref().and_then(UnknownCause::parse))
-                    .ok_or(UnreadableItemError::Attribute("cause"))?,
+                cause: match self.did_nothing {
+                    Some(true) => UnknownCause::Contested,
+                    _ => (self.cause.as_deref().and_then(UnknownCause::parse))
+                        .ok_or(UnreadableItemError::Attribute("cause"))?,
+                },
                 since: millis(self.since, "since")?,
                 reconcile_at: millis(self.reconcile_at, "reconcile_at")?,
                 // Not there where the record was written before there was an index of such outcomes.
@@ -406,6 +414,19 @@ mod tests {
             assert_eq!(item["headers"], AttributeValue::L(Vec::new()));
             assert_eq!(from_attributes(item).unwrap(), record);
         }
+    }
+
+    // T36: a version before there was this cause finds one that it knows.
+    #[test]
+    fn a_contested_execution_has_a_cause_that_older_versions_read() {
+        let other = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let reserved = Record { attempt: crate::record::AttemptId::mint(), ..other.clone() };
+        let contested = reserved.contest(Worker::of(&other), Revision::mint()).unwrap();
+        assert_eq!(from_attributes(attributes(&contested)).unwrap(), contested);
+        let unknown = contested.release(contested.attempt, Revision::mint(), NOW).unwrap();
+        let item = attributes(&unknown);
+        assert_eq!(item["cause"], AttributeValue::S("handler_failed".into()));
+        assert_eq!(from_attributes(item).unwrap(), unknown);
     }
 
     // T36, T5, T40: each default believes the record least.
