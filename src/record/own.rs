@@ -144,9 +144,9 @@ impl Record {
     }
 
     /// Another execution did, or perhaps did, what this one is at: it stays in progress, and is no longer the only one.
-    /// `None` if there is nothing to contest.
+    /// `None` if there is nothing to contest. Also if the record was deleted since, and the key has begun another life.
     pub(crate) fn contest(&self, worker: Worker, revision: Revision) -> Option<Self> {
-        let others = self.attempt != worker.attempt && self.created_at == worker.created_at;
+        let others = self.attempt != worker.attempt;
         let open = matches!(self.state, State::InProgress { .. });
         (others && open && !self.contested).then(|| Self { revision, contested: true, ..self.clone() })
     }
@@ -425,10 +425,8 @@ mod tests {
         assert!(contested.extend(other.attempt, fresh(), LATER).unwrap().contested);
         assert!(contested.complete(Worker::of(&other), fresh(), answer(), LATER).is_ok());
         assert!(!again(&contested).contested);
-        // Its own, another life's, or one that is not in progress, is not contested.
+        // Its own, or one that is not in progress, is not contested.
         assert_eq!(other.contest(Worker::of(&other), fresh()), None);
-        let of_another_life = Worker { created_at: LATER, ..Worker::of(&record) };
-        assert_eq!(other.contest(of_another_life, fresh()), None);
         let unknown = other.unknown(fresh(), UnknownCause::LeaseOver, LATER);
         assert_eq!(unknown.contest(Worker::of(&record), fresh()), None);
     }
