@@ -26,6 +26,9 @@ pub struct RecordJson {
     /// Absent from records that were written before they said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     retention_seconds: Option<u64>,
+    /// Whether another execution did, or perhaps did, what this one is at.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    contested: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     settled_by: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,6 +82,7 @@ impl From<&Record> for RecordJson {
             created_at: iso(record.created_at),
             began_at: iso(record.began_at),
             retention_seconds: record.retention.map(|span| span.as_secs()),
+            contested: record.contested,
             settled_by: record.state.settled_by().map(SettledBy::name),
             lease_until: None,
             completed_at: None,
@@ -145,6 +149,9 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
     ];
     if record.began_at != record.created_at {
         fields.push(("began", at(record.began_at)));
+    }
+    if record.contested {
+        fields.push(("contested", Cell::new("another execution did, or perhaps did, it")));
     }
     match &record.state {
         State::InProgress { lease_until } => fields.push(("lease until", at(*lease_until))),

@@ -5,7 +5,7 @@ use super::{
     finish::{Finished, Kept, People},
 };
 use crate::{
-    record::{Answer, KeptAnswer, KeptBody, Record, SettledBy, State},
+    record::{Answer, KeptAnswer, KeptBody, Record, SettledBy, State, UnknownCause},
     time::Timestamp,
     time_budget::{BODY_PATIENCE, OFFLINE_PATIENCE},
 };
@@ -48,7 +48,10 @@ impl Executor {
                     None => return Ok(Delivered::Unwritten),
                 }
             }
-            State::FailedRetryable { .. } => Kept::NotExecuted,
+            // Contested: its worker did nothing, and its record said that another did.
+            State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. } => {
+                Kept::NotExecuted
+            }
             State::Unknown { cause, .. } => Kept::PerhapsExecuted(cause),
             State::Pending | State::InProgress { .. } => return Err(MalformedError("state")),
         };

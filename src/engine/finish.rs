@@ -108,6 +108,10 @@ impl Executor {
         };
         let start = Start::Seen(Box::new(seen.clone()));
         match self.write(start, &seen, &kept, give_up_at, People::NotTold).await {
+            // It did nothing, and another execution did, or perhaps did: to say that nothing was done would not be true.
+            Ok(Finished::Written(record)) if matches!(kept, Kept::NotExecuted) && is_unknown(&record) => {
+                FinishOutcome::AnsweredElsewhere
+            }
             Ok(Finished::Written(record)) => FinishOutcome::Written { expires_at: kept_until(&record) },
             Ok(Finished::Refused(there, _)) if self.is_double(&seen, &kept, &there) => {
                 self.finish_double(&execution, &seen, &ending, &kept, there, give_up_at).await
@@ -145,7 +149,7 @@ impl Executor {
         let replay = self.fenced(&there, FencedError::OwnedByAnother, give_up_at).await;
         let whole = replay.as_ref().filter(|replay| !replay.body_omitted);
         double.theirs_answered(whole.map(|replay| &replay.answer));
-        let told = self.tell_people(execution, double, seen, ending, kept).await;
+        let told = self.tell_people(execution, double, seen, ending, kept).await.then_some(there.attempt);
         match there.state {
             State::Unknown { .. } => {
                 let start = Start::Seen(there);
@@ -153,19 +157,16 @@ impl Executor {
                     Ok(Finished::Written(record)) => {
                         return FinishOutcome::Written { expires_at: kept_until(&record) };
                     }
-                    Ok(Finished::Refused(there, _)) => return elsewhere(&there, replay),
-                    Ok(Finished::Gone) | Err(_) => {}
+                    Ok(Finished::Refused(there, _)) if matches!(there.state, State::Completed { .. }) => {}
+                    // Claimed back, taken over, gone, or not to be reached.
+                    _ => self.hand_over_contested(execution, seen, ending, kept, told).await,
                 }
-                self.hand_over(execution, seen, ending, kept).await
             }
-            State::InProgress { .. } => {
-                // If that one turns out to have done nothing, this is what counts.
-                let told = told.then_some(there.attempt);
-                self.hand_over_contested(execution, seen, ending, kept, told).await;
-                elsewhere(&there, replay)
-            }
-            _ => elsewhere(&there, replay),
+            // If that one turns out to have done nothing, this is what counts.
+            State::InProgress { .. } => self.hand_over_contested(execution, seen, ending, kept, told).await,
+            _ => return elsewhere(&there, replay),
         }
+        FinishOutcome::AnsweredElsewhere
     }
 
     /// Writes what `kept` makes of the record; of `base`, if the record is gone: an operator deleted it, or the table was
@@ -237,12 +238,13 @@ impl Executor {
         // That another one did nothing is no contradiction; but in another life of the key a retry would run.
         let did_nothing = match there.state {
             State::FailedRetryable { .. } => one_life,
-            State::Unknown { cause: UnknownCause::Contested, .. } => true,
+            State::Unknown { cause: UnknownCause::Contested, .. } => one_life,
             _ => false,
         };
         let theirs = !did_nothing;
         let ours = !matches!(kept, Kept::NotExecuted);
-        let others = there.attempt != base.attempt && (one_life || early);
+        let same = there.fingerprint == base.fingerprint;
+        let others = there.attempt != base.attempt && same && (one_life || early);
         ours && theirs && others && !self.operation().may_run_again()
     }
 }
@@ -254,6 +256,10 @@ fn elsewhere(there: &Record, replay: Option<Replay>) -> FinishOutcome {
         None if matches!(there.state, State::FailedRetryable { .. }) => FinishOutcome::Fenced,
         None => FinishOutcome::AnsweredElsewhere,
     }
+}
+
+fn is_unknown(record: &Record) -> bool {
+    matches!(record.state, State::Unknown { .. })
 }
 
 pub(super) fn kept_until(record: &Record) -> Option<Timestamp> {

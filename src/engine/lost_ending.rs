@@ -160,7 +160,7 @@ impl Executor {
         }
     }
 
-    /// Hands an ending over that is refused as long as another execution is in progress. `told` is that one, if people have
+    /// Hands an ending over that could not be written because another execution has the record. `told` is that one, if people have
     /// been told of it.
     pub(super) async fn hand_over_contested(
         &self,

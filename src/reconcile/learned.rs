@@ -114,8 +114,8 @@ impl Asked<'_> {
                 return settled(Verdict::Executed(answer.clone()), SettledBy::Provider);
             }
             Learned::NotExecuted => return settled(Verdict::NotExecuted, SettledBy::Provider),
-            // Whoever is asked has perhaps forgotten what he knew (T40).
-            Learned::NotFound if !self.is_remembered(there) => Then::People,
+            // Whoever is asked has perhaps forgotten what he knew (T40); or an execution knows better.
+            Learned::NotFound if !self.is_remembered(there) || there.contested => Then::People,
             Learned::NotFound => match self.waited(there) {
                 waited if waited >= self.not_found_grace => {
                     return settled(Verdict::NotExecuted, SettledBy::Assumption);
@@ -146,6 +146,9 @@ impl Asked<'_> {
             Learned::Nobody => "no reconciler knows the operation",
             Learned::NotFound if !self.is_remembered(there) => {
                 "it is not found, and too late for that to be proof"
+            }
+            Learned::NotFound if there.contested => {
+                "it is not found, and another execution says that it did, or perhaps did, it"
             }
             _ => "it was asked about often enough",
         }
@@ -333,6 +336,19 @@ mod tests {
                 assert_eq!((next.state.name(), escalates(&next)), (state, escalated));
             }
         }
+    }
+
+    // T5
+    #[test]
+    fn not_found_is_no_proof_over_the_word_of_an_execution() {
+        let first = unknown();
+        let again = released(&first).again(&bid("k"), Revision::mint(), START);
+        let contested = again.contest(Worker::of(&first), Revision::mint()).unwrap();
+        let contested = contested.release(again.attempt, Revision::mint(), START).unwrap();
+        let next = next(&contested, &contested, Asks::IfDue, &Learned::NotFound).unwrap();
+        assert!(escalates(&next));
+        assert_eq!(becomes(&contested, &contested, Asks::IfDue, &Learned::NotExecuted), "failed_retryable");
+        assert_eq!(becomes(&contested, &contested, Asks::IfDue, &Learned::Executed(answer())), "completed");
     }
 
     // T5

@@ -148,7 +148,14 @@ impl Record {
     pub(crate) fn contest(&self, worker: Worker, revision: Revision) -> Option<Self> {
         let others = self.attempt != worker.attempt;
         let open = matches!(self.state, State::InProgress { .. });
-        (others && open && !self.contested).then(|| Self { revision, contested: true, ..self.clone() })
+        // Whoever is asked has to remember the earlier of the two.
+        let began_at = self.began_at.min(worker.began_at);
+        (others && open && !self.contested).then(|| Self {
+            revision,
+            began_at,
+            contested: true,
+            ..self.clone()
+        })
     }
 
     /// Perhaps executed: in progress → unknown. If somebody has given this execution up meanwhile, the cause that it knows
@@ -174,7 +181,8 @@ impl Record {
         if one_life && takes {
             // Whoever is asked has to remember the earlier of the two.
             let began_at = self.began_at.min(worker.began_at);
-            return Ok(Self { attempt: worker.attempt, began_at, ..self.unknown(revision, cause, now) });
+            let unknown = self.unknown(revision, cause, now);
+            return Ok(Self { attempt: worker.attempt, began_at, contested: false, ..unknown });
         }
         self.owned_by(worker.attempt)?;
         match &self.state {
@@ -415,7 +423,7 @@ mod tests {
         let (record, other) = (reserved(), again(&released(SettledBy::Assumption)));
         let revision = fresh();
         let contested = other.contest(Worker::of(&record), revision).unwrap();
-        assert_eq!(contested, Record { revision, contested: true, ..other.clone() });
+        assert_eq!(contested, Record { revision, began_at: NOW, contested: true, ..other.clone() });
         assert_eq!(contested.contest(Worker::of(&record), fresh()), None, "once is enough");
         let released = contested.release(other.attempt, fresh(), LATER).unwrap();
         assert!(matches!(
@@ -423,6 +431,8 @@ mod tests {
             State::Unknown { cause: UnknownCause::Contested, since: LATER, .. }
         ));
         assert!(contested.extend(other.attempt, fresh(), LATER).unwrap().contested);
+        let doubted = released.doubt(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER).unwrap();
+        assert!(released.contested && !doubted.contested, "what contested it is in the record now");
         assert!(contested.complete(Worker::of(&other), fresh(), answer(), LATER).is_ok());
         assert!(!again(&contested).contested);
         // Its own, or one that is not in progress, is not contested.

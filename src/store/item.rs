@@ -23,7 +23,8 @@
 //!
 //! Records that were written before there were `began_at`, `retention` and `settled_by` are read as if their execution had
 //! begun when the key was first seen, as if they did not say how long they are kept, and, released, as an assumption:
-//! each is what believes them least.
+//! each is what believes them least. The exception is `contested`: an older version that writes such a record drops it, and
+//! with it the guard that it is.
 //!
 //! New attributes may be added under the same version: an older version ignores what it does not know. What it must not
 //! ignore needs a new version, which it leaves alone. An answer that is no HTTP response has a status all the same, for

@@ -298,7 +298,9 @@ async fn what_a_worker_did_is_kept_until_the_next_execution_has_ended(endpoint: 
             assert_eq!(guarded.state(&request).await, "in_progress");
 
             let answered = matches!(second_ends, Ending::Completed(_));
-            written(executor.finish(second, second_ends).await);
+            let ended = executor.finish(second, second_ends).await;
+            // That nothing was done would not be true.
+            assert_eq!(ended_as(&ended), if answered { "written" } else { "answered elsewhere" });
             // Nobody runs it before the ending comes again.
             assert_eq!(told(&executor.reserve(&request).await), if answered { "replay" } else { "unknown" });
             let (letters, counted) = counting(deliver(&guarded, &queue)).await;
@@ -352,7 +354,7 @@ async fn a_doubt_about_what_another_execution_has_is_escalated(endpoint: &str) {
     assert_eq!(ended_as(&executor.finish(late, doubt()).await), "answered elsewhere");
     let letters = deliver(&guarded, &queue).await;
     assert_eq!((letters.len(), &letters[0]["ours"]["state"]), (1, &json!("unknown")));
-    written(executor.finish(second, Ending::NotExecuted).await);
+    assert_eq!(ended_as(&executor.finish(second, Ending::NotExecuted).await), "answered elsewhere");
     assert_eq!(deliver(&guarded, &queue).await.len(), 0);
     assert_eq!(told(&executor.reserve(&request).await), "unknown");
 }
@@ -486,9 +488,11 @@ async fn a_late_worker_whose_record_was_deleted_still_says_what_it_did(endpoint:
     // The next one's, and it is told that it is not the only one: if it did nothing, a retry would do it again.
     let mut contested = before.clone();
     let there = guarded.record(&used.key).await.expect("a record");
-    (contested.revision, contested.contested) = (there.revision, true);
+    // With the earlier beginning: a provider that is asked has to remember that one.
+    let began_at = guarded.now().minus(Duration::from_secs(1));
+    (contested.revision, contested.contested, contested.began_at) = (there.revision, true, began_at);
     assert_eq!(there, contested);
-    written(executor.finish(next, Ending::NotExecuted).await);
+    assert_eq!(ended_as(&executor.finish(next, Ending::NotExecuted).await), "answered elsewhere");
     assert_eq!(told(&executor.reserve(&used).await), "unknown");
 }
 
