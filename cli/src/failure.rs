@@ -82,9 +82,8 @@ impl From<CorrectionError> for Failure {
             | CorrectionError::NotDead
             | CorrectionError::Changed(_)
             | CorrectionError::Deleted => Self::NotAsExpected(unchanged(&error.to_string())),
-            CorrectionError::NoRetention | CorrectionError::ShortRetention => {
-                Self::Usage(unchanged(&format!("{error}: say `--retain`")))
-            }
+            CorrectionError::NoRetention => Self::Usage(unchanged(&format!("{error}: say `--retain`"))),
+            CorrectionError::ShortRetention => Self::Usage(unchanged(&format!("`--retain`: {error}"))),
             CorrectionError::Store(error) => {
                 let (kind, cause) = (error.kind(), Self::from(error).to_string());
                 Self::Error(match kind {
@@ -138,6 +137,8 @@ mod tests {
             (CorrectionError::NoAnswer("unknown"), true, "nothing was changed: "),
             (CorrectionError::InFlight, true, "nothing was changed: "),
             (CorrectionError::BodyTooLarge, false, "nothing was changed: "),
+            (CorrectionError::NoRetention, false, "say `--retain`"),
+            (CorrectionError::ShortRetention, false, "nothing was changed: `--retain`"),
             (store(StoreErrorKind::Refused), false, "nothing was changed: "),
             (store(StoreErrorKind::Unreadable), false, "nothing was changed: "),
             (store(StoreErrorKind::Unavailable), false, "is not known"),

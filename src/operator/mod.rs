@@ -243,26 +243,19 @@ fn corrected(
     now: Timestamp,
 ) -> Result<Record, CorrectionError> {
     let by = SettledBy::Person;
-    if let Correction::Executed { retain, .. } | Correction::NotExecuted { retain } = correction {
-        match (retain, seen.retention) {
-            (None, None) => return Err(CorrectionError::NoRetention),
-            (Some(span), kept) if *span < kept.unwrap_or(CLOCK_SKEW).max(CLOCK_SKEW) => {
-                return Err(CorrectionError::ShortRetention);
-            }
-            _ => {}
-        }
-    }
+    let settled = |verdict| {
+        // Whether it can be settled at all comes first.
+        let settled = kept_for(correction, seen).settle(verdict, by, revision, now)?;
+        retained(correction, seen)?;
+        Ok(settled)
+    };
     match (correction, answer) {
         (Correction::Executed { .. }, Some(answer)) if !answer.head.is_final() => {
             Err(CorrectionError::NoStatus)
         }
-        (Correction::Executed { .. }, Some(answer)) => {
-            Ok(kept_for(correction, seen).settle(Verdict::Executed(answer.clone()), by, revision, now)?)
-        }
+        (Correction::Executed { .. }, Some(answer)) => settled(Verdict::Executed(answer.clone())),
         (Correction::Executed { .. }, None) => Err(CorrectionError::BodyTooLarge),
-        (Correction::NotExecuted { .. }, _) => {
-            Ok(kept_for(correction, seen).settle(Verdict::NotExecuted, by, revision, now)?)
-        }
+        (Correction::NotExecuted { .. }, _) => settled(Verdict::NotExecuted),
         (Correction::ForgetAnswer, _) => match &seen.state {
             State::Completed { answer, .. } if is_bare(answer) => Err(CorrectionError::NothingKept),
             state => seen.forget_answer(revision).ok_or(CorrectionError::NoAnswer(state.name())),
@@ -271,6 +264,20 @@ fn corrected(
             State::Unknown { .. } => Ok(Record { revision, ..seen.clone() }),
             _ => give_up(seen, revision, now, DEFAULT_PENDING_BOUND).ok_or(CorrectionError::NotDead),
         },
+    }
+}
+
+/// Whether the record would be kept for long enough.
+fn retained(correction: &Correction, seen: &Record) -> Result<(), CorrectionError> {
+    let (Correction::Executed { retain, .. } | Correction::NotExecuted { retain }) = correction else {
+        return Ok(());
+    };
+    match (retain, seen.retention) {
+        (None, None) => Err(CorrectionError::NoRetention),
+        (Some(span), kept) if *span < kept.unwrap_or(CLOCK_SKEW).max(CLOCK_SKEW) => {
+            Err(CorrectionError::ShortRetention)
+        }
+        _ => Ok(()),
     }
 }
 

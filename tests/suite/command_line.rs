@@ -17,7 +17,7 @@ use tempfile::tempdir;
 use crate::support::{
     command::CommandLine,
     embedded,
-    guarded::{random, record_key},
+    guarded::{fresh, random, record_key},
     http::Gate,
 };
 use table::{OperatorsTable, TENANT};
@@ -145,6 +145,12 @@ async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
         (settle(&own("unknown"), &unsafe_file), 2, "set-cookie"),
         (settle(&own("unknown"), &empty_file), 2, "give `body` or `text`"),
         (settle(&own("unknown"), "no-such-file"), 2, "no-such-file"),
+        (change(&format!("settle {} --not-executed --retain 1h", own("unknown")), &WHY), 2, "`--retain`"),
+        (
+            change(&format!("settle {} --not-executed --retain 1h", own("completed")), &WHY),
+            3,
+            "is settled as",
+        ),
         (change("settle", &[&own("unknown"), "--not-executed", "--reason", "x"]), 2, "--yes"),
         (change("forget-response", &[&own("completed"), "--reason", "x"]), 2, "--yes"),
     ];
@@ -351,5 +357,36 @@ async fn two_ledgers_in_files_are_compared_line_by_line() {
     {
         let (_broken, broken) = answer(&format!("{{\"id\":\"a\"}}\n{line}\n"));
         cli.run(&["compare", &ours, &broken]).await.assert_refused(1, why);
+    }
+}
+
+// T42: an operator and a guard cannot disagree on how long an answer is kept.
+#[tokio::test]
+async fn a_settled_record_is_kept_as_long_as_it_says_itself() {
+    let table = table().await;
+    let week = std::time::Duration::from_secs(7 * 24 * 3600);
+    for (key, says, retain, kept) in [
+        ("week", Some(week), None, Some(604_800)),
+        ("longer", Some(week), Some("14d"), Some(1_209_600)),
+        ("silent", None, None, None),
+        ("said", None, Some("1d"), Some(86_400)),
+    ] {
+        let seen = table.unknown(key).await;
+        let mut record = seen.clone();
+        (record.retention, record.revision) = (says, fresh());
+        let put = table.store.swap(seen.revision, &record, &[]).await.expect("the store answers");
+        assert_eq!(put, WriteOutcome::Written);
+        let name = table.name(key);
+        let settle = ["settle", &name, "--not-executed"];
+        let retain: Vec<_> = retain.iter().flat_map(|span| ["--retain", span]).collect();
+        let arguments = [&settle[..], &retain, &WHY].concat();
+        match kept {
+            Some(seconds) => {
+                let settled = table.cli.json(&arguments).await;
+                assert_eq!(settled["after"]["retention_seconds"], seconds, "{key}");
+                assert_eq!(settled["after"]["settled_by"], "person");
+            }
+            None => table.cli.run(&arguments).await.assert_refused(2, "say `--retain`"),
+        }
     }
 }

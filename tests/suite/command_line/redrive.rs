@@ -181,3 +181,29 @@ async fn a_dead_letter_that_cannot_be_moved_stays_and_is_seen_again() {
     let empty = redrive(&Queues::default(), &table, &[&TO[..], &WHY].concat()).await;
     assert_eq!(empty.code, Some(0), "{empty:?}");
 }
+
+// R31: what no function can do stays, and says which record it is about.
+#[tokio::test]
+async fn letters_that_no_function_can_do_stay_and_name_their_record() {
+    let table = table().await;
+    let record = table.name("k-1");
+    let side = json!({ "attempt": "a", "state": "completed", "answer_sha256": null });
+    let letters = [
+        json!({ "kind": "double_execution", "key": record, "ours": side, "theirs": side }),
+        json!({ "kind": "forgotten", "key": record, "item": {} }),
+    ];
+    let queues = Queues::with_dead_letters(&letters);
+    let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
+    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(said["moved"], json!([]));
+    let left = said["left"].as_array().unwrap();
+    let named = |letter: &Value| (letter["kind"].clone(), letter["record"].clone(), letter["to"].clone());
+    assert_eq!(
+        left.iter().map(named).collect::<Vec<_>>(),
+        [
+            (json!("double_execution"), json!(record), Value::Null),
+            (json!("forgotten"), json!(record), Value::Null),
+        ]
+    );
+    assert_eq!(queues.of(DEAD), (letters.map(|body| body.to_string()).to_vec(), true));
+}
