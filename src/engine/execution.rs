@@ -1,8 +1,13 @@
 //! One execution of an operation: what its handler may know of it, and what its owner holds.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    pin::pin,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Notify};
 
 use super::heartbeat::Heartbeat;
 use crate::{
@@ -29,7 +34,9 @@ struct Facts {
     deadline: Option<Timestamp>,
     ends_at: Option<Instant>,
     world: Arc<dyn World>,
-    hold: watch::Sender<Hold>,
+    hold: std::sync::Mutex<Hold>,
+    /// Wakes who waits for the record to be lost, whenever the hold changes.
+    changed: Notify,
 }
 
 /// How this execution holds its record.
@@ -63,7 +70,8 @@ impl Execution {
             deadline,
             ends_at,
             world,
-            hold: watch::Sender::new(Hold { until, lost: false }),
+            hold: std::sync::Mutex::new(Hold { until, lost: false }),
+            changed: Notify::new(),
         }))
     }
 
@@ -120,7 +128,7 @@ impl Execution {
     /// `false` promises nothing about the next moment: it asks nobody, and only heartbeats notice that somebody else has the
     /// record. The lease counts without its grace. A handler that has sent nothing yet answers with `Outcome::NotExecuted`.
     pub fn is_lost(&self) -> bool {
-        self.left(*self.0.hold.borrow()).is_zero()
+        self.left().is_zero()
     }
 
     /// Returns once this execution [is lost](Self::is_lost): for `select!` with work that can be stopped.
@@ -136,30 +144,36 @@ impl Execution {
     /// }
     /// ```
     pub async fn lost(&self) {
-        let mut changes = self.0.hold.subscribe();
         loop {
-            // Judged by what was marked as seen: a change after it ends the sleep.
-            let hold = *changes.borrow_and_update();
-            let left = self.left(hold);
+            let mut changed = pin!(self.0.changed.notified());
+            // Before the look, so that a change after it ends the sleep.
+            changed.as_mut().enable();
+            let left = self.left();
             if left.is_zero() {
                 return;
             }
             tokio::select! {
                 biased;
-                _ = changes.changed() => {}
+                () = changed => {}
                 // Not in one sleep: a machine that was suspended would sleep on, and the wall clock has gone on.
                 () = self.0.world.sleep(left.min(LOST_LOOKS)) => {}
             }
         }
     }
 
-    fn left(&self, hold: Hold) -> Duration {
+    fn left(&self) -> Duration {
+        let hold = *self.0.hold.lock().unwrap_or_else(PoisonError::into_inner);
         if hold.lost { Duration::ZERO } else { self.0.world.left(hold.until) }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Hold)) {
+        change(&mut self.0.hold.lock().unwrap_or_else(PoisonError::into_inner));
+        self.0.changed.notify_waiters();
     }
 
     /// A heartbeat has made the lease longer; it never makes it shorter.
     pub(super) fn holds_until(&self, until: Term) {
-        self.0.hold.send_modify(|hold| {
+        self.change(|hold| {
             if hold.until.running < until.running {
                 hold.until = until;
             }
@@ -168,7 +182,7 @@ impl Execution {
 
     /// Somebody else has the record.
     pub(super) fn lose(&self) {
-        self.0.hold.send_modify(|hold| hold.lost = true);
+        self.change(|hold| hold.lost = true);
     }
 
     /// The [`deadline`](Self::deadline), by a clock that nobody sets.
