@@ -86,7 +86,8 @@ impl Executor {
         }
     }
 
-    /// Two workers have, or perhaps have, executed the operation. If the store does not say now what they answered, the message comes again.
+    /// Two workers have, or perhaps have, executed the operation. If the store does not say now what they answered, the
+    /// message comes again.
     async fn double(&self, lost: &LostEnding, base: &Record, kept: &Kept, there: &Record) -> Delivered {
         let mut ours = base.clone();
         if let Kept::Completed(answer) = kept {

@@ -107,7 +107,7 @@ impl Execution {
     }
 
     /// How many executions of this operation there were, this one included. More than one means that an earlier one
-    /// certainly did nothing, or that the operation chose to run again.
+    /// did nothing, as far as anybody could find out, or that the operation chose to run again.
     pub fn attempts(&self) -> u32 {
         self.0.attempts
     }

@@ -236,12 +236,11 @@ impl Executor {
         let retention = base.retention.unwrap_or(self.operation().retention());
         let early = self.engine.world.now() <= base.began_at.plus(retention);
         // That another one did nothing is no contradiction; but in another life of the key a retry would run.
-        let did_nothing = match there.state {
-            State::FailedRetryable { .. } => one_life,
-            State::Unknown { cause: UnknownCause::Contested, .. } => one_life,
-            _ => false,
-        };
-        let theirs = !did_nothing;
+        let did_nothing = matches!(
+            there.state,
+            State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. }
+        );
+        let theirs = !(did_nothing && one_life);
         let ours = !matches!(kept, Kept::NotExecuted);
         let same = there.fingerprint == base.fingerprint;
         let others = there.attempt != base.attempt && same && (one_life || early);
