@@ -12,7 +12,8 @@ use crate::{
     time::Timestamp,
     time_budget::{
         CLOCK_SKEW, DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_LONGEST_LEASE, DEFAULT_NOT_FOUND_WINDOW,
-        DEFAULT_PATIENCE, DEFAULT_RETENTION, DEFAULT_RETRY_AFTER, LEAST_TIME_TO_RUN, lease_until,
+        DEFAULT_PATIENCE, DEFAULT_RETENTION, DEFAULT_RETRY_AFTER, LEAST_TIME_TO_RUN, LONGEST_RETRY_AFTER,
+        lease_until,
     },
 };
 
@@ -218,7 +219,9 @@ impl Operation {
         self
     }
 
-    /// What clients are told to wait while the operation is in flight; rounded up to seconds.
+    /// The least that clients are told to wait, rounded up to seconds: in flight they wait as long as the attempt has already
+    /// run, and at most until its lease is over; while the outcome is unknown, until somebody asks again; never longer than
+    /// [`LONGEST_RETRY_AFTER`]. Default: [`DEFAULT_RETRY_AFTER`].
     #[must_use]
     pub fn retry_after(mut self, retry_after: Duration) -> Self {
         self.retry_after = retry_after;
@@ -335,8 +338,9 @@ impl Operation {
         self.patience
     }
 
-    pub(crate) fn retry_after_span(&self) -> Duration {
-        self.retry_after
+    /// What a client is told to wait for whom `wait` is sensible.
+    pub(crate) fn retry_after_of(&self, wait: Duration) -> Duration {
+        wait.min(LONGEST_RETRY_AFTER).max(self.retry_after)
     }
 
     /// Whether a lease that is over is leave to run. Until phases are recorded there is one recovery point, the start: to
@@ -491,7 +495,7 @@ mod tests {
             chosen.longest_lease_span(),
             chosen.not_found_window(),
             chosen.patience_span(),
-            chosen.retry_after_span(),
+            chosen.retry_after_of(Duration::ZERO),
         ];
         assert_eq!(spans, [3600, 40, 80, 7, 8, 9].map(Duration::from_secs));
         assert_eq!((chosen.shortest_key(), chosen.kept_headers()), (16, &["x-request-id".to_owned()][..]));

@@ -12,6 +12,7 @@ pub(crate) enum Count {
     KeyMisuse,
     TooOld,
     TooLate,
+    Unguarded,
     FailedRetry,
     Unknown,
     StoreError,
@@ -34,6 +35,7 @@ impl Count {
             Self::KeyMisuse => RESERVE_KEY_MISUSE,
             Self::TooOld => RESERVE_TOO_OLD,
             Self::TooLate => RESERVE_TOO_LATE,
+            Self::Unguarded => UNGUARDED,
             Self::FailedRetry => RESERVE_FAILED_RETRY,
             Self::Unknown => RESERVE_UNKNOWN,
             Self::StoreError => STORE_ERROR,
@@ -87,6 +89,9 @@ pub const RESERVE_TOO_OLD: &str = "api.idempotency.reserve.too_old.count";
 
 /// Reservations that came with too little time left to run anything, and were given back.
 pub const RESERVE_TOO_LATE: &str = "api.idempotency.reserve.too_late.count";
+
+/// Requests without a key that ran unguarded, where the contract lets clients choose.
+pub const UNGUARDED: &str = "api.idempotency.unguarded.count";
 
 /// Executions after one that certainly did nothing.
 pub const RESERVE_FAILED_RETRY: &str = "api.idempotency.reserve.failed_retry.count";

@@ -66,7 +66,7 @@ pub fn key(number: u64) -> String {
 
 fn by_executor(store: impl Store, body: Bytes) -> Guarded {
     let executor = Executor::new(store, Operation::new(OPERATION));
-    let content = Content { target: "POST /payments", json: true, body: REQUEST.as_bytes() };
+    let content = Content::new("POST", "/payments", REQUEST.as_bytes()).json();
     let fingerprints = Fingerprints::of(OPERATION, &content, &FingerprintRule::new(), &[]);
     let (tenant, operation) = (Tenant::parse(TENANT).unwrap(), OperationName::parse(OPERATION).unwrap());
     Box::new(move |number| {

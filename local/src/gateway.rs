@@ -31,7 +31,8 @@ const HOP_BY_HOP: [HeaderName; 7] = [
 /// The event that the function sees.
 pub fn event(parts: &Parts, body: &Bytes) -> Bytes {
     let now = SystemTime::now();
-    let path = parts.uri.path();
+    // HTTP APIs hand the path over decoded, and the query as it was sent.
+    let path = percent_encoding::percent_decode_str(parts.uri.path()).decode_utf8_lossy();
     let user_agent = parts.headers.get(header::USER_AGENT).map(lossy).unwrap_or_default();
     let mut context = json!({
         "accountId": "123456789012",

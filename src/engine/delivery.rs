@@ -48,6 +48,7 @@ impl Executor {
                     None => return Ok(Delivered::Unwritten),
                 }
             }
+            State::FailedRetryable { failed_at, expires_at, .. } if expires_at < failed_at => Kept::NotBegun,
             // Contested: its worker did nothing, and its record said that another did.
             State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. } => {
                 Kept::NotExecuted
@@ -63,7 +64,7 @@ impl Executor {
                 Ok(Finished::Written(_)) => return Ok(Delivered::Written),
                 Ok(Finished::Refused(there, _)) => there,
                 // Nothing was done, and a retry may run.
-                Ok(Finished::Gone) if matches!(kept, Kept::NotExecuted) => return Ok(Delivered::Overtaken),
+                Ok(Finished::Gone) if kept.did_nothing() => return Ok(Delivered::Overtaken),
                 Ok(Finished::Gone) => return Ok(Delivered::Gone),
                 Err(_) => return Ok(Delivered::Unwritten),
             };

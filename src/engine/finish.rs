@@ -15,8 +15,10 @@ use crate::{
 pub enum Ending {
     /// The effect and its answer are known.
     Completed(Answer),
-    /// Certainly nothing was done.
+    /// Certainly nothing was done: the request may be retried.
     NotExecuted,
+    /// The request was refused before anything was done: its key is free for any request.
+    NotBegun,
     /// Perhaps something was done.
     PerhapsExecuted(UnknownCause),
 }
@@ -48,10 +50,16 @@ pub enum FinishOutcome {
 pub(super) enum Kept {
     Completed(KeptAnswer),
     NotExecuted,
+    NotBegun,
     PerhapsExecuted(UnknownCause),
 }
 
 impl Kept {
+    /// Whether it says that nothing was done.
+    pub(super) const fn did_nothing(&self) -> bool {
+        matches!(self, Self::NotExecuted | Self::NotBegun)
+    }
+
     /// What this ending makes of a record.
     pub(super) fn of(
         &self,
@@ -63,6 +71,7 @@ impl Kept {
         match self {
             Self::Completed(answer) => seen.complete(worker, revision, answer.clone(), now),
             Self::NotExecuted => seen.release(worker.attempt, revision, now),
+            Self::NotBegun => seen.not_begun(worker.attempt, revision, now),
             Self::PerhapsExecuted(cause) => seen.doubt(worker, revision, *cause, now),
         }
     }
@@ -104,12 +113,13 @@ impl Executor {
                 Kept::Completed(self.engine.keep(&seen, answer.clone(), also, write).await)
             }
             Ending::NotExecuted => Kept::NotExecuted,
+            Ending::NotBegun => Kept::NotBegun,
             Ending::PerhapsExecuted(cause) => Kept::PerhapsExecuted(*cause),
         };
         let start = Start::Seen(Box::new(seen.clone()));
         match self.write(start, &seen, &kept, give_up_at, People::NotTold).await {
             // It did nothing, and another execution did, or perhaps did: to say that nothing was done would not be true.
-            Ok(Finished::Written(record)) if matches!(kept, Kept::NotExecuted) && is_unknown(&record) => {
+            Ok(Finished::Written(record)) if kept.did_nothing() && is_unknown(&record) => {
                 FinishOutcome::AnsweredElsewhere
             }
             Ok(Finished::Written(record)) => FinishOutcome::Written { expires_at: kept_until(&record) },
@@ -142,7 +152,7 @@ impl Executor {
     ) -> FinishOutcome {
         let answer = match ending {
             Ending::Completed(answer) => Some(answer),
-            Ending::NotExecuted | Ending::PerhapsExecuted(_) => None,
+            Ending::NotExecuted | Ending::NotBegun | Ending::PerhapsExecuted(_) => None,
         };
         let mut double = DoubleExecution::new(seen.attempt, answer, &there);
         double.tell(&there);
@@ -241,7 +251,7 @@ impl Executor {
             State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. }
         );
         let theirs = !(did_nothing && one_life);
-        let ours = !matches!(kept, Kept::NotExecuted);
+        let ours = !kept.did_nothing();
         let same = there.fingerprint == base.fingerprint;
         let others = there.attempt != base.attempt && same && (one_life || early);
         ours && theirs && others && !self.operation().may_run_again()

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     operation::WhileInFlight,
-    record::{Answer, AttemptId, Bid, Decision, Record, State, decide},
+    record::{Answer, AttemptId, Bid, Decision, Record, decide},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count},
     time::{Instant, Timestamp},
@@ -27,13 +27,16 @@ pub enum ReserveOutcome {
     /// It was done before: give this answer.
     Replay(Replay),
     /// Another one is at it.
-    InFlight,
+    InFlight {
+        /// How long it is sensible to wait, as far as its record tells.
+        wait: Duration,
+    },
     /// The key was used for another request.
     Mismatch,
-    /// Perhaps it was done; reconciliation asks next at this time.
+    /// Perhaps it was done; reconciliation finds out.
     Unknown {
-        /// When.
-        reconcile_at: Timestamp,
+        /// How long until it asks next.
+        wait: Duration,
     },
     /// There is nothing to give, and this key may not begin an execution: it is too old, or does not say how old it is.
     MayNotBegin,
@@ -77,7 +80,7 @@ enum Met {
     InFlight,
     Mismatch,
     Incomparable,
-    Unknown(Timestamp),
+    Unknown,
 }
 
 /// When the invocation ends, and until when its answer has to be on its way.
@@ -129,7 +132,7 @@ impl Executor {
             ReserveOutcome::Owned(owned) if owned.execution().attempts() > 1 => Count::FailedRetry,
             ReserveOutcome::Owned(_) => Count::Created,
             ReserveOutcome::Replay(_) => Count::Replay,
-            ReserveOutcome::InFlight => Count::InProgress,
+            ReserveOutcome::InFlight { .. } => Count::InProgress,
             ReserveOutcome::Mismatch => Count::KeyMisuse,
             ReserveOutcome::Unknown { .. } => Count::Unknown,
             ReserveOutcome::MayNotBegin => Count::TooOld,
@@ -195,7 +198,7 @@ impl Executor {
                 Decision::Replay => Step::Stop(Met::Completed),
                 Decision::Mismatch => Step::Stop(Met::Mismatch),
                 Decision::Incomparable => Step::Stop(Met::Incomparable),
-                Decision::Unknown { reconcile_at } => Step::Stop(Met::Unknown(reconcile_at)),
+                Decision::Unknown => Step::Stop(Met::Unknown),
             }
         };
         // One try: a store in trouble is not waited for, and the client may come again. A transaction is waited for as the
@@ -238,22 +241,20 @@ impl Executor {
         record: Option<Box<Record>>,
         times: Times,
     ) -> Result<ReserveOutcome, StoreError> {
+        let now = self.engine.world.now();
         Ok(match (met, record) {
             (Met::Owned(until), Some(record)) => self.own(record, times, until).await,
             (Met::MayNotBegin, _) => ReserveOutcome::MayNotBegin,
             (Met::TooLate, _) => ReserveOutcome::TooLate,
             (Met::DeadWorker, Some(record)) => {
-                let now = self.engine.world.now();
                 telemetry::given_up(&record, now);
-                match record.state {
-                    State::Unknown { reconcile_at, .. } => ReserveOutcome::Unknown { reconcile_at },
-                    _ => ReserveOutcome::Unknown { reconcile_at: now },
-                }
+                ReserveOutcome::Unknown { wait: record.wait(now) }
             }
             (Met::Completed, Some(record)) => {
                 let replay = self.engine.replay(&record);
                 let replay = self.engine.bounded(times.answer_by, replay).await?;
-                replay.map_or(ReserveOutcome::InFlight, ReserveOutcome::Replay)
+                let in_flight = ReserveOutcome::InFlight { wait: Duration::ZERO };
+                replay.map_or(in_flight, ReserveOutcome::Replay)
             }
             (Met::Mismatch, Some(record)) => {
                 let (key, operation) = (record.key.hash(), self.operation().name());
@@ -268,8 +269,9 @@ impl Executor {
                 );
                 ReserveOutcome::Unreadable
             }
-            (Met::Unknown(reconcile_at), _) => ReserveOutcome::Unknown { reconcile_at },
-            (Met::InFlight, _) | (_, None) => ReserveOutcome::InFlight,
+            (Met::Unknown, Some(record)) => ReserveOutcome::Unknown { wait: record.wait(now) },
+            (Met::InFlight, Some(record)) => ReserveOutcome::InFlight { wait: record.wait(now) },
+            (_, None) => ReserveOutcome::InFlight { wait: Duration::ZERO },
         })
     }
 

@@ -1,6 +1,12 @@
 //! What axum handlers take and return: the [`Execution`] as an argument, an [`Answer`] as a response.
 
-use ::axum::{body::Body, extract::FromRequestParts, response::IntoResponse};
+use std::convert::Infallible;
+
+use ::axum::{
+    body::Body,
+    extract::{FromRequestParts, OptionalFromRequestParts},
+    response::IntoResponse,
+};
 use http::{Response, request::Parts};
 
 use super::{Problem, ProblemType, Profile, replay};
@@ -16,6 +22,15 @@ impl<S: Sync> FromRequestParts<S> for Execution {
             let problem = Problem::new(ProblemType::NotGuarded);
             problem.into_response(&Profile::default()).map(Body::new)
         })
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for Execution {
+    type Rejection = Infallible;
+
+    /// Takes also a request that runs unguarded, without a key, because [`Profile::key_optional`] leaves that to clients.
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get::<Self>().cloned())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The guard at work: one request from its key to its answer.
 
-use std::panic::AssertUnwindSafe;
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
@@ -12,7 +12,8 @@ use http::{
 use http_body_util::Full;
 
 use super::{
-    GuardedBody, Outcome, Problem, ProblemType,
+    GuardedBody, IDEMPOTENCY_EXPIRES, IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY,
+    Outcome, Problem, ProblemType,
     problem::seconds,
     replay,
     request::{self, Understood},
@@ -21,10 +22,9 @@ use super::{
 };
 use crate::{
     engine::{Ending, Execution, FinishOutcome, Ownership, ReserveOutcome},
-    key::IdempotencyKey,
+    key::RecordKey,
     operation::{ServerErrors, WhileInFlight},
     record::{Answer, UnknownCause},
-    time_budget::LONGEST_RETRY_AFTER,
 };
 
 /// A handler's response with its body, or why it is not known what the handler did.
@@ -39,10 +39,23 @@ impl Guard {
         request: Request<B>,
         handler: impl FnOnce(Execution, Request<B>) -> BoxFuture<'static, Handled> + Send,
     ) -> HttpAnswer {
+        let echo = self.settings.profile.echo(request.headers());
+        let mut answer = self.answer_of(request, handler).await;
+        if let Some(key) = echo {
+            answer.headers_mut().insert(IDEMPOTENCY_KEY, key);
+        }
+        answer
+    }
+
+    async fn answer_of<B: GuardedBody>(
+        &self,
+        request: Request<B>,
+        handler: impl FnOnce(Execution, Request<B>) -> BoxFuture<'static, Handled> + Send,
+    ) -> HttpAnswer {
         let (mut parts, body) = request.into_parts();
-        let understood = match request::understand(&self, &parts, body).await {
+        let understood = match request::understand(self, &parts, body).await {
             Ok(understood) => understood,
-            Err(problem) => return problem.into_response(&self.settings.profile),
+            Err(problem) => return self.say(problem, Outcome::NotExecuted),
         };
         let Understood { request, body, refusal } = understood;
         if parts.extensions.get::<Execution>().is_some_and(|outer| *outer.record_key() == request.key) {
@@ -58,13 +71,10 @@ impl Guard {
                 self.execute(owned, handled).await
             }
             ReserveOutcome::Replay(replay) => replay::response(replay, &self.settings.profile),
-            ReserveOutcome::InFlight => self.in_flight(request.key.idempotency_key()),
+            ReserveOutcome::InFlight { wait } => self.in_flight(&request.key, wait),
             ReserveOutcome::Mismatch => self.say(Problem::new(ProblemType::KeyReused), Outcome::Completed),
-            ReserveOutcome::Unknown { reconcile_at } => {
-                let wait = reconcile_at.since(self.world().now()).min(LONGEST_RETRY_AFTER);
-                let problem = Problem::new(ProblemType::OutcomeUnknown)
-                    .retry_after(wait.max(self.operation().retry_after_span()));
-                self.say(problem, Outcome::PerhapsExecuted)
+            ReserveOutcome::Unknown { wait } => {
+                self.come_again(Problem::new(ProblemType::OutcomeUnknown), wait, Outcome::PerhapsExecuted)
             }
             ReserveOutcome::MayNotBegin => {
                 let refusal = refusal.unwrap_or_else(|| Problem::new(ProblemType::KeyTooOld));
@@ -81,7 +91,13 @@ impl Guard {
     async fn execute(&self, owned: Ownership, handled: BoxFuture<'static, Handled>) -> HttpAnswer {
         let execution = owned.execution().clone();
         let (ending, answer) = match AssertUnwindSafe(handled).catch_unwind().await {
-            Ok(Ok((parts, body))) => (self.ending(&parts, &body), Some((parts, body))),
+            Ok(Ok((mut parts, body))) => {
+                for name in [IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, IDEMPOTENCY_EXPIRES] {
+                    // A service behind this one has said it of its own answer.
+                    parts.headers.remove(name);
+                }
+                (self.ending(&execution, &parts, &body), Some((parts, body)))
+            }
             Ok(Err(cause)) => (Ending::PerhapsExecuted(cause), None),
             Err(_) => {
                 // The panic's own message has been printed by the panic hook; it is not repeated to anybody.
@@ -94,8 +110,7 @@ impl Guard {
             FinishOutcome::Superseded(kept) => return replay::response(kept, &self.settings.profile),
             FinishOutcome::AnsweredElsewhere => {
                 let problem = Problem::new(ProblemType::AnsweredElsewhere);
-                let retry_after = self.operation().retry_after_span();
-                return self.say(problem.retry_after(retry_after), Outcome::PerhapsExecuted);
+                return self.come_again(problem, Duration::ZERO, Outcome::PerhapsExecuted);
             }
             FinishOutcome::Written { expires_at } => expires_at,
             FinishOutcome::Fenced | FinishOutcome::HandedOver | FinishOutcome::Unwritten => None,
@@ -109,24 +124,35 @@ impl Guard {
         Response::from_parts(parts, Full::new(body))
     }
 
-    fn ending(&self, parts: &response::Parts, body: &Bytes) -> Ending {
-        match self.outcome(parts) {
+    fn ending(&self, execution: &Execution, parts: &response::Parts, body: &Bytes) -> Ending {
+        match self.outcome(execution, parts, body) {
             Outcome::Completed => {
-                let headers = replay::kept_headers(&parts.headers, self.operation().kept_headers());
+                let headers =
+                    replay::kept_headers(execution, &parts.headers, self.operation().kept_headers());
                 Ending::Completed(Answer::http(parts.status.as_u16(), headers, body.clone()))
             }
             Outcome::NotExecuted => Ending::NotExecuted,
+            Outcome::NotBegun => Ending::NotBegun,
             Outcome::PerhapsExecuted => Ending::PerhapsExecuted(UnknownCause::HandlerFailed),
         }
     }
 
     /// What a response says of its effect.
-    fn outcome(&self, parts: &response::Parts) -> Outcome {
+    fn outcome(&self, execution: &Execution, parts: &response::Parts, body: &Bytes) -> Outcome {
         if let Some(said) = parts.extensions.get::<Outcome>() {
             return *said;
         }
-        // A 408 is a time-out layer inside the guard, which dropped the handler where it stood.
-        if !parts.status.is_server_error() && parts.status != StatusCode::REQUEST_TIMEOUT {
+        if says_nothing(parts.status, body) {
+            let (key, operation) = (execution.record_key().hash(), execution.operation());
+            let status = parts.status.as_u16();
+            tracing::warn!(
+                %key, %operation, status,
+                "this status says nothing of the operation: perhaps executed. What answers it stands outside the guard, or says \
+                 an Outcome"
+            );
+            return Outcome::PerhapsExecuted;
+        }
+        if !parts.status.is_server_error() {
             return Outcome::Completed;
         }
         match self.operation().chosen_server_errors().unwrap_or(self.settings.profile.server_errors) {
@@ -143,17 +169,20 @@ impl Guard {
         response
     }
 
-    fn in_flight(&self, key: &IdempotencyKey) -> HttpAnswer {
-        let retry_after = self.operation().retry_after_span();
+    /// The same, with the time after which to come again.
+    fn come_again(&self, problem: Problem, wait: Duration, outcome: Outcome) -> HttpAnswer {
+        self.say(problem.retry_after(self.operation().retry_after_of(wait)), outcome)
+    }
+
+    fn in_flight(&self, key: &RecordKey, wait: Duration) -> HttpAnswer {
         if self.operation().in_flight() != WhileInFlight::Accept {
-            let problem = Problem::new(ProblemType::InFlight);
-            return self.say(problem.retry_after(retry_after), Outcome::NotExecuted);
+            return self.come_again(Problem::new(ProblemType::InFlight), wait, Outcome::NotExecuted);
         }
         let mut accepted = status::in_progress(self.operation().name());
         *accepted.status_mut() = StatusCode::ACCEPTED;
         accepted.extensions_mut().insert(Outcome::NotExecuted);
-        accepted.headers_mut().insert(RETRY_AFTER, seconds(retry_after));
-        let url = status::url(&self.settings.status_path, self.operation().name(), key);
+        accepted.headers_mut().insert(RETRY_AFTER, seconds(self.operation().retry_after_of(wait)));
+        let url = status::url(&self.settings.status_path, key);
         if let Ok(url) = HeaderValue::try_from(url) {
             accepted.headers_mut().insert(LOCATION, url);
         }
@@ -161,13 +190,30 @@ impl Guard {
     }
 
     fn unavailable(&self, problem: ProblemType) -> HttpAnswer {
-        let problem = Problem::new(problem);
-        self.say(problem.retry_after(self.operation().retry_after_span()), Outcome::NotExecuted)
+        self.come_again(Problem::new(problem), Duration::ZERO, Outcome::NotExecuted)
     }
 
     /// The handler broke.
     pub(super) fn broken(&self) -> HttpAnswer {
         let problem = Problem::new(ProblemType::OutcomeUnknown).status(StatusCode::INTERNAL_SERVER_ERROR);
-        self.say(problem.retry_after(self.operation().retry_after_span()), Outcome::PerhapsExecuted)
+        self.come_again(problem, Duration::ZERO, Outcome::PerhapsExecuted)
+    }
+}
+
+/// Whether a status says nothing of the operation, but of the caller, the moment or the route (T44). A time-out layer that answers
+/// 408 has dropped the handler where it stood.
+fn says_nothing(status: StatusCode, body: &Bytes) -> bool {
+    match status {
+        StatusCode::UNAUTHORIZED
+        | StatusCode::FORBIDDEN
+        | StatusCode::METHOD_NOT_ALLOWED
+        | StatusCode::PROXY_AUTHENTICATION_REQUIRED
+        | StatusCode::REQUEST_TIMEOUT
+        | StatusCode::MISDIRECTED_REQUEST
+        | StatusCode::TOO_EARLY
+        | StatusCode::TOO_MANY_REQUESTS => true,
+        // A router's own has no body; a handler's says what was not found.
+        StatusCode::NOT_FOUND => body.is_empty(),
+        _ => false,
     }
 }

@@ -11,16 +11,20 @@ use super::{
 };
 use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, world::World};
 
-/// Guards the POST and PATCH requests of what it wraps: the effect of each idempotency key happens once.
+/// Guards what it wraps: the effect of each idempotency key happens once.
 ///
 /// The decision, in order:
-/// 1. GET, HEAD, PUT, DELETE and the like pass untouched.
+/// 1. GET, HEAD, OPTIONS, TRACE, PUT and DELETE pass untouched: they are idempotent by themselves. Every other method is guarded.
 /// 2. No verified tenant: 401. No key: 400. A malformed key: 400.
 /// 3. The key is reserved. What is known is answered: a replay, a mismatch, in flight, unknown, the store unavailable. A key
 ///    that is too old, or too short, reserves nothing: if nothing is known of it, 400.
 /// 4. The handler runs, to its end even if the client has gone, with an [`Execution`](crate::engine::Execution)
 ///    in the request's extensions.
-/// 5. Its answer is kept, or its failure is written down as what it is.
+/// 5. Its answer is kept, or its failure is written down as what it is. An answer that says nothing of the operation is not kept:
+///    see [`Outcome`](super::Outcome).
+///
+/// What answers for other reasons than the operation stands outside of it: authentication, rate limits, CORS, and a router's own
+/// 404 and 405 (in axum: `route_layer`, not `layer`).
 ///
 /// ```
 /// use axum::{Router, routing::post};
@@ -36,7 +40,7 @@ use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, 
 /// }
 ///
 /// let guard = Idempotency::new(MemoryStore::new(), Operation::new("create-payment")).tenant(JwtClaim("sub"));
-/// let app: Router = Router::new().route("/payments", post(create).layer(guard));
+/// let app: Router = Router::new().route("/payments", post(create).route_layer(guard));
 /// ```
 ///
 /// Without a tenant resolver it is no layer: that is a compile error, not an open door.
@@ -59,8 +63,9 @@ impl Idempotency {
         let settings = Settings {
             executor: Executor::new(store, operation),
             profile: Profile::default(),
-            methods: vec![Method::POST, Method::PATCH],
+            also: Vec::new(),
             status_path: "/operations".to_owned(),
+            told: Arc::default(),
         };
         Self { settings: Arc::new(settings), tenant: () }
     }
@@ -80,15 +85,15 @@ impl<T> Idempotency<T> {
         self
     }
 
-    /// Guards these methods in place of POST and PATCH.
+    /// Guards this method too, although it is idempotent by itself.
     #[must_use]
-    pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
-        Arc::make_mut(&mut self.settings).methods = methods.into_iter().collect();
+    pub fn guard_also(mut self, method: Method) -> Self {
+        Arc::make_mut(&mut self.settings).also.push(method);
         self
     }
 
     /// Where your API serves the status of operations, for [`WhileInFlight::Accept`](crate::operation::WhileInFlight):
-    /// `<path>/<key>?operation=<name>`. Default: `/operations`.
+    /// `<path>?key=<key>&operation=<name>`. See [`asked_about`](super::asked_about). Default: `/operations`.
     #[must_use]
     pub fn status_path(mut self, path: impl Into<String>) -> Self {
         Arc::make_mut(&mut self.settings).status_path = path.into();
@@ -125,11 +130,30 @@ impl<T> fmt::Debug for Idempotency<T> {
     }
 }
 
-impl<I> Layer<I> for Idempotency<Arc<dyn TenantResolver>> {
+/// Whether a guard knows who its callers are. Only [`Idempotency::tenant`] makes one that does.
+#[diagnostic::on_unimplemented(
+    message = "this guard does not know who its callers are",
+    label = "call `.tenant(…)` on it",
+    note = "say how the caller's tenant is found, such as `.tenant(JwtClaim(\"sub\"))`; `.tenant(SingleTenant::new(…))` if all \
+            callers share one space of keys"
+)]
+pub trait KnowsTenants {
+    #[doc(hidden)]
+    fn resolver(&self) -> Arc<dyn TenantResolver>;
+}
+
+impl KnowsTenants for Arc<dyn TenantResolver> {
+    fn resolver(&self) -> Self {
+        self.clone()
+    }
+}
+
+impl<I, T: KnowsTenants> Layer<I> for Idempotency<T> {
     type Service = Service<I>;
 
     fn layer(&self, inner: I) -> Self::Service {
-        let guard = Guard { settings: self.settings.clone(), tenant: self.tenant.clone() };
+        self.settings.check();
+        let guard = Guard { settings: self.settings.clone(), tenant: self.tenant.resolver() };
         Service::new(guard, inner)
     }
 }

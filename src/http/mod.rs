@@ -13,6 +13,8 @@ mod extract;
 mod guard;
 mod header;
 mod layer;
+#[cfg(feature = "axum")]
+mod not_begun;
 mod outcome;
 mod problem;
 mod profile;
@@ -20,21 +22,33 @@ mod replay;
 mod request;
 mod service;
 mod settings;
+mod shape;
 mod status;
+mod target;
 mod tenant;
 
 pub use crate::record::SAFE_HEADERS;
 pub use body::GuardedBody;
 pub use header::KeySyntax;
-pub use layer::Idempotency;
+pub use layer::{Idempotency, KnowsTenants};
+#[cfg(feature = "axum")]
+pub use not_begun::{NotBegun, OrNotBegun};
 pub use outcome::Outcome;
 pub use problem::{Problem, ProblemType};
 pub use profile::Profile;
 pub use service::Service;
-pub use status::operation_status;
+pub use status::{asked_about, operation_status};
 pub use tenant::{
-    JwtClaim, LambdaAuthorizer, SingleTenant, TenantResolver, context_tenant, iam_account, iam_caller,
+    IssuerAndClaim, JwtClaim, LambdaAuthorizer, SingleTenant, TenantResolver, context_tenant, iam_account,
+    iam_caller,
 };
+
+/// What a [`TenantResolver`] of your own takes and returns.
+pub use {crate::key::Tenant, http::request::Parts};
+
+/// The `lambda_http` whose requests the guard understands. Of another major version's it would not find the verified caller, and
+/// refuse them all.
+pub use lambda_http;
 
 use http::HeaderName;
 

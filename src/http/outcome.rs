@@ -16,8 +16,11 @@
 pub enum Outcome {
     /// The response is the operation's answer, whatever its status.
     Completed,
-    /// Certainly nothing was done: the key is released, a retry runs.
+    /// Certainly nothing was done: the key is released, and the same request may be retried.
     NotExecuted,
+    /// The request was refused before anything was done, as invalid input is: the key is free at once, for any request, so that
+    /// a corrected one may come under it. Say it only before the first effect, and never because of a status alone.
+    NotBegun,
     /// Perhaps something was done: `unknown`, until reconciliation has found out.
     PerhapsExecuted,
 }

@@ -1,4 +1,4 @@
-//! What clients are told when they get no answer: problem documents (RFC 9457) with stable types.
+//! What clients are told when they get no answer: problems with stable types, in the shape of the contract.
 
 use std::time::Duration;
 
@@ -8,9 +8,8 @@ use http::{
     header::{CACHE_CONTROL, CONTENT_TYPE, LINK, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use http_body_util::Full;
-use serde::Serialize;
 
-use super::Profile;
+use super::{Profile, shape::Words};
 
 /// What a problem's `type` begins with.
 const TYPE_PREFIX: &str = "urn:lambda-idempotency:";
@@ -169,7 +168,7 @@ impl ProblemType {
     }
 }
 
-/// A problem document on its way to a client.
+/// A problem on its way to a client.
 #[derive(Clone, Debug)]
 pub struct Problem {
     problem: ProblemType,
@@ -178,17 +177,6 @@ pub struct Problem {
     reason: Option<&'static str>,
     retry_after: Option<Duration>,
     advice: Option<ProblemType>,
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    r#type: String,
-    title: &'a str,
-    status: u16,
-    detail: String,
-    code: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
 }
 
 impl Problem {
@@ -238,7 +226,7 @@ impl Problem {
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CONTENT_TYPE, profile.shape().content_type());
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if status == StatusCode::UNAUTHORIZED {
             // RFC 9110, section 15.5.2, wants one; what verified the caller, or did not, stands before the function.
@@ -260,19 +248,19 @@ impl Problem {
     pub(crate) fn document(&self, profile: &Profile) -> (StatusCode, Bytes) {
         let advice = self.advice.unwrap_or(self.problem).advice();
         let status = self.status.unwrap_or_else(|| profile.status_of(self.problem));
-        let document = Document {
-            r#type: self.problem.uri(),
+        let words = Words {
+            problem: self.problem,
+            status,
             title: self.problem.title(),
-            status: status.as_u16(),
             detail: match &self.detail {
                 Some(detail) => format!("{detail}. {advice}"),
                 None => advice.to_owned(),
             },
             code: profile.code(self.problem),
             reason: self.reason,
+            documentation: profile.documentation.as_deref(),
         };
-        // Strings and a number: this cannot fail; an empty body with the right status would still be true.
-        (status, serde_json::to_vec(&document).unwrap_or_default().into())
+        (status, profile.shape().write(words))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use http::StatusCode;
+use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::{KeySyntax, ProblemType};
+use super::{IDEMPOTENCY_KEY, KeySyntax, ProblemType, shape::Shape};
 use crate::operation::ServerErrors;
 
 /// What an API's idempotency contract says. Choose one for each API, document it, change what differs.
@@ -18,7 +18,13 @@ use crate::operation::ServerErrors;
 /// | outcome unknown | 409 | 409 | 409 |
 /// | a handler's 5xx | reconciled | kept and replayed | reconciled, never kept |
 ///
-/// Neither Stripe nor ACP has a word for a key that is too old: this one is in the manner of theirs.
+/// | shape of problems | RFC 9457 | `{"error": {type, code, message}}` | flat `type`, `code`, `message` |
+/// | key optional | no | no, unless [`key_optional`](Self::key_optional) | no |
+/// | one key on two paths | another request | another request | two operations |
+/// | echo of the key | no | no | yes |
+///
+/// Neither Stripe nor ACP has a word for a key that is too old: this one is in the manner of theirs. The chapter
+/// `docs/contract.md` compares each requirement, with the reason for every deviation.
 ///
 /// ```
 /// use http::StatusCode;
@@ -35,6 +41,9 @@ pub struct Profile {
     pub(super) key_syntax: KeySyntax,
     pub(super) documentation: Option<Cow<'static, str>>,
     codes: fn(ProblemType) -> &'static str,
+    shape: Shape,
+    key_optional: bool,
+    keys_by_path: bool,
 }
 
 impl Profile {
@@ -47,6 +56,9 @@ impl Profile {
             key_syntax: KeySyntax::Either,
             documentation: None,
             codes: ProblemType::name,
+            shape: Shape::Problem,
+            key_optional: false,
+            keys_by_path: false,
         }
     }
 
@@ -62,11 +74,13 @@ impl Profile {
                 ProblemType::KeyTooOld => "idempotency_key_too_old",
                 other => other.name(),
             },
+            shape: Shape::Stripe,
             ..Self::ietf_draft()
         }
     }
 
-    /// The Agentic Commerce Protocol: 422 and 409 with codes of its own, and a 5xx is never kept as an answer.
+    /// The [Agentic Commerce Protocol](https://github.com/agentic-commerce-protocol/agentic-commerce-protocol): 422 and 409 with
+    /// codes of its own, an echo of the key, keys that count for one path each, and a 5xx is never kept as an answer.
     pub fn acp() -> Self {
         Self {
             codes: |problem| match problem {
@@ -76,8 +90,29 @@ impl Profile {
                 ProblemType::KeyTooOld => "idempotency_key_too_old",
                 other => other.name(),
             },
+            shape: Shape::Acp,
+            keys_by_path: true,
             ..Self::ietf_draft()
         }
+    }
+
+    /// Leaves it to clients whether they send a key, as Stripe does. A request without one runs **unguarded**, as often as it is
+    /// sent, and is [counted](crate::telemetry::UNGUARDED). Handlers take an `Option<Execution>`.
+    #[must_use]
+    pub fn key_optional(mut self) -> Self {
+        self.key_optional = true;
+        self
+    }
+
+    /// Whether one key on two paths names two operations, as ACP has it (section 6.1), or one that is called in two ways, which is
+    /// refused as another request.
+    ///
+    /// Choose before the first request comes: a record that was written under the other choice is not found, and its retry
+    /// runs again.
+    #[must_use]
+    pub fn scope_keys_by_path(mut self, scoped: bool) -> Self {
+        self.keys_by_path = scoped;
+        self
     }
 
     /// Answers this problem with another status. That of [`ProblemType::OutcomeUnknown`] is for retries; a handler that
@@ -107,6 +142,29 @@ impl Profile {
         assert!(fits, "documentation({url:?}) is no URL that can stand in a Link header");
         self.documentation = Some(url);
         self
+    }
+
+    /// Whether the contract asks for a documentation, and none is known.
+    pub(super) fn wants_documentation(&self) -> bool {
+        self.shape == Shape::Problem && self.documentation.is_none()
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    pub(super) fn key_is_optional(&self) -> bool {
+        self.key_optional
+    }
+
+    pub(super) fn scopes_by_path(&self) -> bool {
+        self.keys_by_path
+    }
+
+    /// The key as the client wrote it, if the contract wants to see it again: ACP's response headers.
+    pub(super) fn echo(&self, request: &HeaderMap) -> Option<HeaderValue> {
+        let mut lines = request.get_all(IDEMPOTENCY_KEY).iter().filter(|_| self.shape == Shape::Acp);
+        lines.next().filter(|_| lines.next().is_none()).cloned()
     }
 
     /// The status that was chosen last, or the one that the type has.

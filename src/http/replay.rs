@@ -9,21 +9,26 @@ use super::{
     date::http_date,
 };
 use crate::{
-    engine::Replay,
+    engine::{Execution, Replay},
     record::{Answer, Head, is_kept, may_be_kept},
     time::Timestamp,
 };
 
-/// The headers of a response that are kept: safe ones, and `also`, where their values are text.
-pub(super) fn kept_headers(headers: &HeaderMap, also: &[String]) -> Vec<(String, String)> {
-    headers
-        .iter()
-        .filter(|(name, _)| is_kept(name.as_str(), also))
-        .filter_map(|(name, value)| {
-            let value = std::str::from_utf8(value.as_bytes()).ok()?;
-            Some((name.as_str().to_owned(), value.to_owned()))
-        })
-        .collect()
+/// The headers of a response that are kept: safe ones, and `also`. One whose value is not UTF-8 cannot be, which is logged.
+pub(super) fn kept_headers(
+    execution: &Execution,
+    headers: &HeaderMap,
+    also: &[String],
+) -> Vec<(String, String)> {
+    let text = |name: &HeaderName, value: &HeaderValue| {
+        let text = std::str::from_utf8(value.as_bytes()).inspect_err(|_| {
+            let (key, operation) = (execution.record_key().hash(), execution.operation());
+            tracing::warn!(%key, %operation, header = %name, "this header is not UTF-8: replays go without it");
+        });
+        text.ok().map(|text| (name.as_str().to_owned(), text.to_owned()))
+    };
+    let kept = headers.iter().filter(|(name, _)| is_kept(name.as_str(), also));
+    kept.filter_map(|(name, value)| text(name, value)).collect()
 }
 
 /// The answer that was kept, byte for byte, and marked as a replay. One that says that nobody began is said in the words of

@@ -1,18 +1,21 @@
 //! A request as the guard understands it: parsed once, before anything is done.
 
-use http::{Uri, header::CONTENT_TYPE, request::Parts};
+use std::borrow::Cow;
+
+use http::{HeaderMap, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
     GuardedBody, LONGEST_BODY, Problem, ProblemType,
     header::{self, KeyHeaderError},
     settings::Guard,
+    target::Target,
 };
 use crate::{
     engine::Request,
     fingerprint::{Content, Fingerprints},
     key::{
-        RecordKey,
+        RecordKey, Scope,
         age::{KeyAgeError, OldestKey},
     },
     time::Timestamp,
@@ -34,7 +37,12 @@ pub(super) async fn understand<B: GuardedBody>(
     body: B,
 ) -> Result<Understood<B>, Problem> {
     let operation = guard.operation();
-    let tenant = (guard.tenant.tenant(parts)).ok_or_else(|| Problem::new(ProblemType::TenantMissing))?;
+    let tenant = guard.tenant.tenant(parts).ok_or_else(|| {
+        if parts.request_context_ref().is_none() {
+            guard.no_context();
+        }
+        Problem::new(ProblemType::TenantMissing)
+    })?;
     let key = guard.settings.profile.key_syntax.key(&parts.headers).map_err(|error| of_header(&error))?;
     let admit =
         |oldest: &OldestKey| oldest.admit(&key, header::timestamp(&parts.headers), guard.world().now()).err();
@@ -42,15 +50,23 @@ pub(super) async fn understand<B: GuardedBody>(
         Some(error) => Some(of_header(&error).advice_of(ProblemType::KeyTooOld)),
         None => operation.oldest_key().and_then(admit).map(|error| of_age(&error)),
     };
-    let target = target(parts);
-    let json = is_json(parts);
+    let target = Target::of(parts);
     let look = |body: &[u8]| {
-        let content = Content { target: &target, json, body };
+        let header = |name: &str| header(&parts.headers, name);
+        let content = Content {
+            method: parts.method.as_str(),
+            path: &target.path,
+            query: &target.query,
+            header: &header,
+            body,
+            earlier_target: &target.earlier,
+        };
         Fingerprints::of(operation.name().as_str(), &content, operation.rule(), operation.former_rules())
     };
     let (fingerprints, body) = body.inspect(LONGEST_BODY, look).await.map_err(Problem::new)?;
     let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
     let key = RecordKey::new(tenant, operation.name().clone(), key);
+    let key = if guard.settings.profile.scopes_by_path() { key.within(Scope::of(&target.path)) } else { key };
     let may_begin = refusal.is_none();
     Ok(Understood { request: Request { key, fingerprints, may_begin, deadline }, body, refusal })
 }
@@ -71,31 +87,10 @@ fn of_age(error: &KeyAgeError) -> Problem {
     Problem::new(problem).detail(error.to_string()).reason(error.reason()).advice_of(ProblemType::KeyTooOld)
 }
 
-fn is_json(parts: &Parts) -> bool {
-    let value = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media_type = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    media_type == "application/json" || media_type.ends_with("+json")
-}
-
-/// What is addressed: method, path and query.
-///
-/// The path as the client sent it, without API Gateway's stage: a router that nests strips its prefix, and with it what
-/// tells `/accounts/1/payments` from `/accounts/2/payments`. Query parameters in the order of their names: REST APIs and
-/// load balancers hand them over in no order. Those of one name keep theirs.
-fn target(parts: &Parts) -> String {
-    let uri = original_uri(parts);
-    let path = Some(parts.raw_http_path()).filter(|path| !path.is_empty()).unwrap_or_else(|| uri.path());
-    let mut parameters: Vec<&str> = uri.query().unwrap_or_default().split('&').collect();
-    parameters.sort_by_key(|parameter| parameter.split('=').next());
-    format!("{} {path}?{}", parts.method, parameters.join("&"))
-}
-
-#[cfg(feature = "axum")]
-fn original_uri(parts: &Parts) -> &Uri {
-    parts.extensions.get::<::axum::extract::OriginalUri>().map_or(&parts.uri, |original| &original.0)
-}
-
-#[cfg(not(feature = "axum"))]
-fn original_uri(parts: &Parts) -> &Uri {
-    &parts.uri
+/// A header's lines, joined as gateways join them.
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
+    let mut lines =
+        headers.get_all(name).iter().map(|line| String::from_utf8_lossy(line.as_bytes().trim_ascii()));
+    let first = lines.next()?;
+    Some(lines.fold(first, |joined, line| format!("{joined},{line}").into()))
 }

@@ -1,4 +1,4 @@
-//! What the layer makes of a service: it lets unguarded methods pass, and has the guard at the others.
+//! What the layer makes of a service: it lets what needs no guard pass, and has the guard at the rest.
 
 use std::{
     fmt, mem,
@@ -59,7 +59,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        if !self.guard.guards(request.method()) {
+        if self.guard.lets_pass(request.method(), request.headers()) {
             let answer = self.inner.call(request);
             return Box::pin(async { Ok(answer.await?.map(Either::Right)) });
         }

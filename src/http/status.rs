@@ -3,18 +3,19 @@
 use bytes::Bytes;
 use http::{
     HeaderValue, Response,
-    header::{CACHE_CONTROL, CONTENT_TYPE},
+    header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER},
+    request::Parts,
 };
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::{Problem, ProblemType, Profile, date::http_date};
+use super::{Problem, ProblemType, Profile, date::http_date, problem::seconds, target};
 use crate::{
-    key::{IdempotencyKey, OperationName, RecordKey},
+    key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant},
     record::{Head, State},
     store::{Store, StoreErrorKind},
     time::Timestamp,
-    time_budget::DEFAULT_RETRY_AFTER,
+    time_budget::{DEFAULT_RETRY_AFTER, LONGEST_RETRY_AFTER},
 };
 
 #[derive(Serialize)]
@@ -32,9 +33,52 @@ struct Status<'a> {
     expires_at: Option<String>,
 }
 
-/// Answers `GET /operations/{key}?operation={name}` for the caller whose tenant is in `key`.
+/// The record that a client asks about, of this tenant: by `GET <path>?key=<key>&operation=<name>`, or `GET
+/// <path>/<key>?operation=<name>`. Without an operation it is `default` that is meant. `None` if it names what can be no key
+/// or operation: such a record was never seen ([`ProblemType::OperationNotFound`]).
 ///
-/// 200 with the state; 404 for an operation never seen (and for another tenant's, which is as unknown); 410 for one past
+/// `path` is where your API serves statuses, as in [`Idempotency::status_path`](super::Idempotency::status_path). Takes the key
+/// from the event, so that no key's status is another's: HTTP APIs decode `%23` and `%2F`, and a router then sees the path end at
+/// the `#`. They cut it at an encoded `?`; so the guard hands out the first form, and hand-made URLs should have it too.
+///
+/// ```
+/// use http::Request;
+/// use lambda_idempotency::{http::asked_about, key::{OperationName, Tenant}};
+///
+/// let (request, ()) = Request::get("/operations?key=order%231").body(()).unwrap().into_parts();
+/// let tenant = Tenant::parse("acme").unwrap();
+/// let key = asked_about(&request, tenant, "/operations", &OperationName::parse("pay").unwrap()).unwrap();
+/// assert_eq!(key.idempotency_key().as_str(), "order#1");
+/// ```
+pub fn asked_about(
+    request: &Parts,
+    tenant: Tenant,
+    path: &str,
+    default: &OperationName,
+) -> Option<RecordKey> {
+    let query = target::query(request);
+    let parameter = |wanted: &str| query.iter().find(|(name, _)| name == wanted).map(|(_, value)| &**value);
+    let operation = match parameter("operation") {
+        Some(name) => OperationName::parse(name).ok()?,
+        None => default.clone(),
+    };
+    let called = target::path(request);
+    let in_path = called.strip_prefix(path.as_bytes()).and_then(|rest| rest.strip_prefix(b"/"));
+    let key = match (parameter("key"), in_path) {
+        (Some(key), None | Some(b"")) => IdempotencyKey::parse(key).ok()?,
+        (None, Some(key)) => IdempotencyKey::parse(std::str::from_utf8(key).ok()?).ok()?,
+        _ => return None,
+    };
+    let record = RecordKey::new(tenant, operation, key);
+    match parameter("scope") {
+        Some(scope) => Some(record.within(Scope::parse(scope)?)),
+        None => Some(record),
+    }
+}
+
+/// Answers a client that asks how far an operation is: see [`asked_about`].
+///
+/// 200 with the state, and when to ask again if it may change; 404 for an operation never seen (and for another tenant's, which is as unknown); 410 for one past
 /// its time; 503 if the store does not answer. Costs one consistent read.
 pub async fn operation_status(
     store: &dyn Store,
@@ -54,6 +98,9 @@ pub async fn operation_status(
             return Problem::new(kind).retry_after(DEFAULT_RETRY_AFTER).into_response(profile);
         }
     };
+    if record.is_not_begun() {
+        return problem(ProblemType::OperationNotFound);
+    }
     if record.expired(now) {
         return problem(ProblemType::OperationExpired);
     }
@@ -64,14 +111,19 @@ pub async fn operation_status(
         },
         _ => None,
     };
-    json(&Status {
+    let mut response = json(&Status {
         operation: record.key.operation().as_str(),
         state: record.state.name(),
         created_at: Some(http_date(record.created_at)),
         attempts: Some(record.attempts),
         response_status,
         expires_at: record.state.expires_at().map(http_date),
-    })
+    });
+    if record.state.settled_by().is_none() {
+        let wait = record.wait(now).clamp(DEFAULT_RETRY_AFTER, LONGEST_RETRY_AFTER);
+        response.headers_mut().insert(RETRY_AFTER, seconds(wait));
+    }
+    response
 }
 
 /// What a duplicate of an accepted operation is told.
@@ -86,18 +138,15 @@ pub(super) fn in_progress(operation: &OperationName) -> Response<Full<Bytes>> {
     })
 }
 
-/// Where the status of an operation is: `<path>/<key>?operation=<name>`, the key percent-encoded (RFC 3986).
-pub(super) fn url(path: &str, operation: &OperationName, key: &IdempotencyKey) -> String {
-    let mut url = format!("{path}/");
-    for byte in key.as_str().bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => url.push(byte.into()),
-            other => url.push_str(&format!("%{other:02X}")),
-        }
+/// Where the status of an operation is. In the query, which every front hands over as it was sent, or decoded once.
+pub(super) fn url(path: &str, key: &RecordKey) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("key", key.idempotency_key().as_str());
+    query.append_pair("operation", key.operation().as_str());
+    if let Some(scope) = key.scope() {
+        query.append_pair("scope", &scope.to_string());
     }
-    url.push_str("?operation=");
-    url.push_str(operation.as_str());
-    url
+    format!("{path}?{}", query.finish())
 }
 
 fn json(status: &Status<'_>) -> Response<Full<Bytes>> {

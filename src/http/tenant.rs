@@ -32,17 +32,43 @@ pub struct JwtClaim(
     pub &'static str,
 );
 
-impl TenantResolver for JwtClaim {
-    fn tenant(&self, request: &Parts) -> Option<Tenant> {
+impl JwtClaim {
+    /// The same together with who issued the token: for an API whose authorizers trust several issuers, each of which names its
+    /// callers by itself. Two issuers' `sub` are two tenants.
+    pub const fn with_issuer(self) -> IssuerAndClaim {
+        IssuerAndClaim(self)
+    }
+
+    fn value(self, request: &Parts) -> Option<&str> {
         match request.request_context_ref()? {
             RequestContext::ApiGatewayV2(context) => {
-                parse(context.authorizer.as_ref()?.jwt.as_ref()?.claims.get(self.0)?)
+                Some(context.authorizer.as_ref()?.jwt.as_ref()?.claims.get(self.0)?)
             }
             RequestContext::ApiGatewayV1(context) => {
-                parse(context.authorizer.fields.get("claims")?.get(self.0)?.as_str()?)
+                context.authorizer.fields.get("claims")?.get(self.0)?.as_str()
             }
             _ => None,
         }
+    }
+}
+
+impl TenantResolver for JwtClaim {
+    fn tenant(&self, request: &Parts) -> Option<Tenant> {
+        parse(self.value(request)?)
+    }
+}
+
+/// A claim together with the token's issuer (`iss`): see [`JwtClaim::with_issuer`].
+#[derive(Clone, Copy, Debug)]
+pub struct IssuerAndClaim(JwtClaim);
+
+impl TenantResolver for IssuerAndClaim {
+    fn tenant(&self, request: &Parts) -> Option<Tenant> {
+        let (issuer, claim) = (JwtClaim("iss").value(request)?, self.0.value(request)?);
+        // The first bar is the one between the two, so that no two pairs meet in one tenant. An issuer is a URL.
+        (!issuer.is_empty() && !issuer.contains('|') && !claim.is_empty())
+            .then(|| parse(&format!("{issuer}|{claim}")))
+            .flatten()
     }
 }
 
@@ -107,8 +133,11 @@ pub fn context_tenant(request: &Parts) -> Option<Tenant> {
     parse(request.lambda_context_ref()?.tenant_id.as_deref()?)
 }
 
-/// One tenant, said out loud: all callers of this API share one space of keys. Right where there is one caller, or where
-/// callers cannot see each other's answers anyway.
+/// One tenant, said out loud: all callers of this API share one space of keys. Right if there is one caller.
+///
+/// With several, whoever sends another's key and request is replayed the other's answer; keys that two callers choose alike, such as
+/// `order-1`, meet. Behind a load balancer or a function URL without IAM nobody has verified who calls: verify a token yourself
+/// before the guard, and take the tenant from that by a resolver of your own, rather than one tenant for all.
 #[derive(Clone, Debug)]
 pub struct SingleTenant(Tenant);
 

@@ -3,7 +3,10 @@
 pub mod age;
 pub mod signature;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt::{self, Write},
+    sync::Arc,
+};
 
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -140,11 +143,41 @@ impl fmt::Display for OperationName {
     }
 }
 
-/// The identity of a record: one for each (tenant, operation, idempotency key).
+/// What a key is told apart by beside tenant and operation, if the contract says so: a hash of the path that was called, in
+/// 32 hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scope([u8; 16]);
+
+impl Scope {
+    /// The scope of what was sent to `path`.
+    pub(crate) fn of(path: &[u8]) -> Self {
+        let digest = Sha256::digest(path);
+        let mut scope = [0; 16];
+        scope.copy_from_slice(&digest[..16]);
+        Self(scope)
+    }
+
+    /// Reads a scope as it is shown.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut scope = [0; 16];
+        hex::decode_to_slice(text, &mut scope).ok()?;
+        let scope = Self(scope);
+        (scope.to_string() == text).then_some(scope)
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+/// The identity of a record: one for each (tenant, operation, idempotency key), and scope, if there are scopes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RecordKey {
     tenant: Tenant,
     operation: OperationName,
+    scope: Option<Scope>,
     key: IdempotencyKey,
 }
 
@@ -157,7 +190,13 @@ impl fmt::Debug for RecordKey {
 impl RecordKey {
     /// The record of this tenant, operation and key.
     pub fn new(tenant: Tenant, operation: OperationName, key: IdempotencyKey) -> Self {
-        Self { tenant, operation, key }
+        Self { tenant, operation, scope: None, key }
+    }
+
+    /// The same within a scope: keys of different scopes never meet.
+    #[must_use]
+    pub fn within(self, scope: Scope) -> Self {
+        Self { scope: Some(scope), ..self }
     }
 
     /// The tenant.
@@ -170,21 +209,31 @@ impl RecordKey {
         &self.operation
     }
 
+    /// The scope, if there are scopes.
+    pub fn scope(&self) -> Option<Scope> {
+        self.scope
+    }
+
     /// The client's key.
     pub fn idempotency_key(&self) -> &IdempotencyKey {
         &self.key
     }
 
-    /// The partition key: `tenant#operation#key`, with `#` and `%` of the tenant written as `%23` and `%25`.
+    /// The partition key: `tenant#operation#key`, or `tenant#operation@scope#key`, with `#` and `%` of the tenant written as
+    /// `%23` and `%25`.
     ///
-    /// No two different triples share one. Neither the escaped tenant nor the operation can hold a `#`, so the first
-    /// two `#` are the separators, whatever the key holds. It starts with the tenant, so that an IAM policy can
-    /// bind a caller to `tenant#*` by `dynamodb:LeadingKeys`.
+    /// No two different records share one. Neither the escaped tenant nor the operation can hold a `#`, so the first
+    /// two `#` are the separators, whatever the key holds; no operation holds an `@`. It starts with the tenant, so that an
+    /// IAM policy can bind a caller to `tenant#*` by `dynamodb:LeadingKeys`.
     pub fn partition_key(&self) -> String {
         let (operation, key) = (self.operation.as_str(), self.key.as_str());
         let mut text = String::with_capacity(self.tenant.as_str().len() + operation.len() + key.len() + 2);
         push_tenant(&mut text, &self.tenant);
         text.push_str(operation);
+        if let Some(scope) = self.scope {
+            // Writing to a `String` cannot fail.
+            let _ = write!(text, "@{scope}");
+        }
         text.push('#');
         text.push_str(key);
         text
@@ -201,10 +250,15 @@ impl RecordKey {
     pub fn from_partition_key(text: &str) -> Option<Self> {
         let (tenant, rest) = text.split_once('#')?;
         let (operation, key) = rest.split_once('#')?;
+        let (operation, scope) = match operation.split_once('@') {
+            Some((operation, scope)) => (operation, Some(Scope::parse(scope)?)),
+            None => (operation, None),
+        };
         let tenant = tenant.replace("%23", "#").replace("%25", "%");
         let parsed = Self {
             tenant: Tenant::parse(&tenant).ok()?,
             operation: OperationName::parse(operation).ok()?,
+            scope,
             key: IdempotencyKey::parse(key).ok()?,
         };
         // What does not come out as it went in (`%2`, `%41`) was not written by us.

@@ -15,10 +15,7 @@ pub(crate) enum Decision {
     /// The record's fingerprint was made by a rule that this deployment does not know.
     Incomparable,
     /// Perhaps executed; reconciliation is at it.
-    Unknown {
-        /// When it asks next.
-        reconcile_at: Timestamp,
-    },
+    Unknown,
     /// Run it: write this record first, where the existing one still stands.
     TakeOver(Record),
     /// An execution would have to begin, and may not.
@@ -67,7 +64,7 @@ pub(crate) fn decide(
         State::Unknown { cause: UnknownCause::LeaseOver, .. } if may_run_again => {
             Decision::TakeOver(existing.again(bid, revision, now))
         }
-        State::Unknown { reconcile_at, .. } => Decision::Unknown { reconcile_at: *reconcile_at },
+        State::Unknown { .. } => Decision::Unknown,
         State::Pending => Decision::InFlight,
         State::InProgress { lease_until } if now < *lease_until => Decision::InFlight,
         State::InProgress { .. } if may_run_again => Decision::TakeOver(existing.again(bid, revision, now)),
@@ -226,7 +223,7 @@ mod tests {
                 if cause == UnknownCause::LeaseOver && choice != LeaseOver::Unknown {
                     assert!(matches!(decision, Decision::TakeOver(_)), "{cause:?} {choice:?}");
                 } else {
-                    assert_eq!(decision, Decision::Unknown { reconcile_at: NOW }, "{cause:?} {choice:?}");
+                    assert_eq!(decision, Decision::Unknown, "{cause:?} {choice:?}");
                 }
             }
         }
@@ -241,7 +238,7 @@ mod tests {
             let said = |record: &Record, now| match decide(record, &old, Revision::mint(), now, &operation) {
                 Decision::Replay => "replay",
                 Decision::InFlight => "in flight",
-                Decision::Unknown { .. } => "unknown",
+                Decision::Unknown => "unknown",
                 Decision::MayNotBegin => "may not begin",
                 Decision::Expire(next) => next.state.name(),
                 other => panic!("{other:?}"),

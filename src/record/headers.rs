@@ -5,28 +5,40 @@ use super::Head;
 /// The headers that are kept with an answer, and no others: they describe the content and where it is. What belongs to one
 /// connection, one moment or one caller (`Set-Cookie`, `Authorization`, `Date`, hop-by-hop headers) is not replayed. Add
 /// your own with [`Operation::keep_header`](crate::operation::Operation::keep_header).
-pub const SAFE_HEADERS: [&str; 11] = [
+///
+/// `Content-Security-Policy` and `X-Content-Type-Options` are kept, because they speak of this content (a policy can name a nonce
+/// in the body); `Allow`, because a 405 must have it. Not kept: CORS headers, because they answer the origin of one request (a
+/// CORS layer stands outside the guard); `Age`, `Date` and `Retry-After`, because they tell of a moment; `WWW-Authenticate`,
+/// because it is a challenge to one request; request and trace ids, because each request has its own.
+pub const SAFE_HEADERS: [&str; 16] = [
+    "allow",
     "cache-control",
+    "content-digest",
     "content-disposition",
     "content-encoding",
     "content-language",
     "content-location",
+    "content-security-policy",
     "content-type",
     "etag",
     "last-modified",
     "link",
     "location",
+    "repr-digest",
     "vary",
+    "x-content-type-options",
 ];
 
 /// What no configuration can make kept.
-const NEVER_KEPT: [&str; 18] = [
+const NEVER_KEPT: [&str; 20] = [
+    "age",
     "authorization",
     "connection",
     "content-length",
     "cookie",
     "date",
     "idempotency-expires",
+    "idempotency-key",
     "idempotent-replayed",
     "idempotent-replayed-body",
     "keep-alive",
@@ -81,12 +93,14 @@ mod tests {
     #[test]
     fn headers_of_one_connection_or_one_caller_are_kept_by_nobody() {
         for name in [
+            "age",
             "authorization",
             "connection",
             "content-length",
             "cookie",
             "date",
             "idempotency-expires",
+            "idempotency-key",
             "idempotent-replayed",
             "idempotent-replayed-body",
             "keep-alive",
@@ -104,17 +118,22 @@ mod tests {
         }
         assert!(may_be_kept("x-request-id") && !is_kept("x-request-id", &[]));
         for name in [
+            "Allow",
             "Cache-Control",
+            "Content-Digest",
             "Content-Disposition",
             "Content-Encoding",
             "Content-Language",
             "Content-Location",
+            "Content-Security-Policy",
             "Content-Type",
             "ETag",
             "Last-Modified",
             "Link",
             "Location",
+            "Repr-Digest",
             "Vary",
+            "X-Content-Type-Options",
         ] {
             assert!(may_be_kept(&name.to_ascii_lowercase()) && is_kept(name, &[]), "{name}");
         }

@@ -131,6 +131,17 @@ impl Record {
         self.retention.unwrap_or(DEFAULT_RETENTION)
     }
 
+    /// How long to wait before asking again is worth it: as long as the present attempt has run, and no longer than its lease;
+    /// until somebody asks what became of it. Zero if it is settled.
+    pub(crate) fn wait(&self, now: Timestamp) -> Duration {
+        match &self.state {
+            State::Pending => now.since(self.created_at),
+            State::InProgress { lease_until } => now.since(self.began_at).min(lease_until.since(now)),
+            State::Unknown { reconcile_at, .. } => reconcile_at.since(now),
+            State::Completed { .. } | State::FailedRetryable { .. } => Duration::ZERO,
+        }
+    }
+
     /// The same record; with this retention if it says none.
     pub(crate) fn retained_or(&self, retention: Duration) -> Cow<'_, Self> {
         match self.retention {
@@ -170,7 +181,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn bid_for(key: &str, body: &str) -> Bid {
-        let content = Content { target: "POST /payments", json: false, body: body.as_bytes() };
+        let content = Content::new("POST", "/payments", body.as_bytes());
         Bid {
             key: RecordKey::new(
                 Tenant::parse("tenant").unwrap(),

@@ -143,6 +143,32 @@ impl Record {
         Ok(self.settled(Verdict::NotExecuted, SettledBy::Worker, revision, now))
     }
 
+    /// Refused before anything was done: as a [release](Self::release), and expired at once for every clock, so that the key is
+    /// free for any request.
+    ///
+    /// Of the first execution alone: if there was an earlier one, its request is the key's, and it may still turn out to have
+    /// done something.
+    pub(crate) fn not_begun(
+        &self,
+        attempt: AttemptId,
+        revision: Revision,
+        now: Timestamp,
+    ) -> Result<Self, FencedError> {
+        let mut released = self.release(attempt, revision, now)?;
+        if let State::FailedRetryable { expires_at, .. } = &mut released.state
+            && self.attempts == 1
+        {
+            // Whole seconds, because a time to live has no others; and so long ago that a clock behind ours agrees.
+            *expires_at = Timestamp::from_secs(now.minus(CLOCK_SKEW * 2).as_millis() / 1000);
+        }
+        Ok(released)
+    }
+
+    /// Whether it says that its request was refused before anything was done: it is as absent as if it had never been there.
+    pub(crate) fn is_not_begun(&self) -> bool {
+        matches!(self.state, State::FailedRetryable { failed_at, expires_at, .. } if expires_at < failed_at)
+    }
+
     /// Another execution did, or perhaps did, what this one is at: it stays in progress, and is no longer the only one.
     /// `None` if there is nothing to contest. Also if the record was deleted since, and the key has begun another life.
     pub(crate) fn contest(&self, worker: Worker, revision: Revision) -> Option<Self> {
@@ -504,6 +530,39 @@ mod tests {
                 && !completed.expired(Timestamp::from_millis(told.plus(CLOCK_SKEW).as_millis() - 1))
         );
         assert!(completed.expired(told.plus(CLOCK_SKEW)));
+    }
+
+    // R4
+    #[test]
+    fn what_was_not_begun_is_absent_at_once_for_every_clock() {
+        let record = reserved();
+        for now in [NOW, Timestamp::from_millis(LATER.as_millis() + 1)] {
+            let (revision, behind) = (fresh(), now.minus(CLOCK_SKEW));
+            let refused = record.not_begun(record.attempt, revision, now).unwrap();
+            assert_eq!((refused.state.name(), refused.revision), ("failed_retryable", revision));
+            assert!(refused.is_not_begun() && refused.expired(behind), "{now:?}");
+            assert_eq!(
+                refused.state.expires_at().unwrap().as_millis() % 1000,
+                0,
+                "as a time to live keeps it"
+            );
+        }
+        let released = record.release(record.attempt, fresh(), NOW).unwrap();
+        assert!(!released.is_not_begun() && !record.is_not_begun());
+    }
+
+    // T5: the earlier execution may turn out to have done something, for its own request.
+    #[test]
+    fn a_later_execution_that_did_not_begin_leaves_the_key_to_its_request() {
+        let again = again(&released(SettledBy::Assumption));
+        let (revision, now) = (fresh(), LATER);
+        let refused = again.not_begun(again.attempt, revision, now).unwrap();
+        assert_eq!(refused, again.release(again.attempt, revision, now).unwrap());
+        let contested = reserved();
+        let other = Worker { attempt: AttemptId::mint(), ..Worker::of(&contested) };
+        let contested = contested.contest(other, fresh()).unwrap();
+        assert_eq!(contested.not_begun(contested.attempt, fresh(), now).unwrap().state.name(), "unknown");
+        assert_eq!(again.not_begun(AttemptId::mint(), fresh(), now), Err(FencedError::OwnedByAnother));
     }
 
     // R18

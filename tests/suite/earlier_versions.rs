@@ -145,11 +145,10 @@ async fn requests_of_an_earlier_version_are_told_from_others(endpoint: &str) {
                 let rule = left_out.fold(FingerprintRule::new(), |rule, pointer| {
                     rule.leave_out(pointer.as_str().expect("a pointer"))
                 });
-                let content = Content {
-                    target: request["target"].as_str().expect("a target"),
-                    json: request["json"].as_bool().expect("whether it is JSON"),
-                    body: body.as_bytes(),
-                };
+                let target = request["target"].as_str().expect("a target");
+                let content = Content::new("POST", "/", body.as_bytes()).earlier_target(target);
+                let json = request["json"].as_bool().expect("whether it is JSON");
+                let content = if json { content.json() } else { content };
                 let operation = record.key.operation().as_str();
                 Fingerprints::of(operation, &content, &rule, &[]).matches(&record.fingerprint)
             };

@@ -169,10 +169,14 @@ async fn methods_that_are_not_guarded_pass_untouched_and_leave_no_record(endpoin
 
 // R5
 #[tokio::test]
-async fn an_operation_can_choose_the_methods_that_are_guarded() {
+async fn an_operation_can_guard_an_idempotent_method_too_and_leaves_no_other_unguarded() {
     let store = MemoryStore::new();
-    let app = api(guard(store.clone()).methods([Method::PUT]), |_, _| async {});
-    for (method, guarded) in [(Method::PUT, "completed"), (Method::POST, "")] {
+    let app = api(guard(store.clone()).guard_also(Method::PUT), |_, _| async {});
+    let propfind = Method::from_bytes(b"PROPFIND").unwrap();
+    let guarded = [Method::PUT, Method::POST, Method::PATCH, Method::CONNECT, propfind];
+    let passing = [Method::DELETE, Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE];
+    let methods = guarded.map(|method| (method, "completed")).into_iter();
+    for (method, guarded) in methods.chain(passing.map(|method| (method, ""))) {
         let key = format!("by-{method}");
         send(&app, order(&key).method(method.clone()).body(ORDER.into()).unwrap()).await;
         assert_eq!(state(&store, &key).await, guarded, "{method}");

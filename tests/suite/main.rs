@@ -44,6 +44,7 @@ mod store_faults;
 mod support;
 mod support_works;
 mod table_away;
+mod targets;
 mod template;
 mod together;
 mod unreadable;

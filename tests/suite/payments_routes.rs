@@ -192,8 +192,13 @@ async fn an_order_that_makes_no_sense_is_a_problem_that_says_nothing_internal(en
         for internal in ["MARK", "serde", "axum", "line ", "column", "expected", "xxx", ".rs"] {
             assert!(!text.contains(internal), "{internal} in {text}");
         }
-        // It is the answer: the same order under the same key never does better.
-        api.send("acme", request()).await.assert_replay_of(&refused);
+        // Nothing was done: a corrected order may come under the same key.
+        assert!(!api.send("acme", request()).await.replayed());
+        let asked = api.get("acme", &format!("/operations/bad-{number}")).await;
+        assert_eq!(problem(&asked), (404, "operation-not-found".to_owned()));
     }
     assert_eq!(provider.charged(), 0);
+    let corrected = api.pay("acme", "bad-0", order("tok")).await;
+    assert_eq!((corrected.status, corrected.replayed(), provider.charged()), (201, false, 1));
+    api.pay("acme", "bad-0", order("tok")).await.assert_replay_of(&corrected);
 }

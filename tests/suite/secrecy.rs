@@ -214,7 +214,7 @@ async fn what_is_printed_for_debugging_shows_nothing_that_belongs_to_a_caller() 
     let (store, clock) = (MemoryStore::new(), clock());
     let executor = Executor::new(store.clone(), Operation::new(PAY)).world(clock.clone());
     let order = secrets.order(1);
-    let content = Content { target: "POST /payments", json: true, body: order.as_bytes() };
+    let content = Content::new("POST", "/payments", order.as_bytes()).json();
     let request = Request {
         key: secrets.record_key("kept"),
         fingerprints: Fingerprints::of(PAY, &content, &FingerprintRule::new(), &[]),

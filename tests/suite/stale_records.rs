@@ -176,7 +176,7 @@ async fn abandoned_work_ends_with_408_and_is_replayed(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let key = http::record_key(http::TENANT, http::PAY, "order-1");
     // As the guard understands the order below.
-    let content = Content { target: "POST /payments?", json: true, body: BODY.as_bytes() };
+    let content = Content::new("POST", "/payments", BODY.as_bytes()).json();
     let fingerprints = Fingerprints::of(http::PAY, &content, &FingerprintRule::new(), &[]);
     let request = Request { key, fingerprints, ..request() };
     let pending = samples::pending(request.key.clone(), request.fingerprints.clone(), found.guarded.now());
@@ -193,7 +193,7 @@ async fn abandoned_work_ends_with_408_and_is_replayed(endpoint: &str) {
 
     // Each profile says it in its own words.
     let runs = http::Counter::default();
-    let elsewhere = Profile::acp().status(ProblemType::Abandoned, StatusCode::GONE);
+    let elsewhere = Profile::acp().scope_keys_by_path(false).status(ProblemType::Abandoned, StatusCode::GONE);
     for (profile, status) in [(Profile::ietf_draft(), 408), (Profile::stripe(), 408), (elsewhere, 410)] {
         let shown = operation_status(&store, &request.key, found.guarded.now(), &profile).await;
         let guard = http::guard(store.clone()).profile(profile).world(found.guarded.clock.clone());
@@ -204,9 +204,9 @@ async fn abandoned_work_ends_with_408_and_is_replayed(endpoint: &str) {
         });
         let order = http::order("order-1").body(BODY.into()).unwrap();
         let replay = http::send(&app, order).await;
-        replay.assert_problem(status, "operation-abandoned");
+        replay.assert_code(status, "operation-abandoned");
         assert!(replay.replayed());
-        assert_eq!((&replay.json()["status"], runs.count()), (&json!(status), 0));
+        assert_eq!(runs.count(), 0);
         assert_eq!(http::Answer::of(shown).await.json()["responseStatus"], json!(status));
     }
 }

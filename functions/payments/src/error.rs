@@ -11,7 +11,7 @@ use serde_json::json;
 /// Why there is no payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PaymentError {
-    /// The order makes no sense. Final: the same order will never do.
+    /// The order makes no sense, and nothing was done: a corrected one may come under the same key.
     Invalid(StatusCode, &'static str),
     /// The card was declined. Final: a completed operation.
     Declined,
@@ -29,7 +29,8 @@ impl PaymentError {
     /// What this says of the effect.
     fn outcome(self) -> Outcome {
         match self {
-            Self::Invalid(..) | Self::Declined | Self::Rejected => Outcome::Completed,
+            Self::Invalid(..) => Outcome::NotBegun,
+            Self::Declined | Self::Rejected => Outcome::Completed,
             Self::ProviderAway => Outcome::NotExecuted,
             Self::AnswerLost | Self::NotRecorded => Outcome::PerhapsExecuted,
         }
@@ -70,7 +71,7 @@ impl PaymentError {
             "title": title,
             "status": self.status().as_u16(),
             "detail": match self {
-                Self::Invalid(..) => format!("{detail}. Correct it, and use a new key."),
+                Self::Invalid(..) => format!("{detail}. Correct it; the same key will do."),
                 _ => detail.to_owned(),
             },
         });
@@ -87,7 +88,7 @@ pub fn declined() -> Answer {
 impl IntoResponse for PaymentError {
     fn into_response(self) -> Response {
         let mut response = (Extension(self.outcome()), self.answer()).into_response();
-        if self.outcome() != Outcome::Completed {
+        if matches!(self.outcome(), Outcome::NotExecuted | Outcome::PerhapsExecuted) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `POST /payments` | charges a card: 201, `Location`, the payment | `create-payment` |
 //! | `GET /payments`, `GET /payments/{id}` | the tenant's payments | |
-//! | `GET /operations/{key}` | the state of an operation, for pollers | |
+//! | `GET /operations?key=…`, `GET /operations/{key}` | the state of an operation, for pollers | |
 
 mod answer;
 mod config;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{FromRequestParts, Path, Query, State},
+    extract::{FromRequestParts, Path, Query, Request, State},
     http::{StatusCode, request::Parts},
     response::{IntoResponse, Response},
 };
 use lambda_idempotency::{
-    http::{Problem, ProblemType, Profile, TenantResolver, operation_status},
-    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    http::{Problem, ProblemType, Profile, TenantResolver, asked_about, operation_status},
+    key::{OperationName, Tenant},
     store::Store,
     world::{SystemWorld, World},
 };
@@ -21,6 +21,9 @@ use crate::policy::{CREATE_PAYMENT, Services, TENANT};
 
 /// More than any payment's id has, and less than DynamoDB's 1,024 bytes of sort key.
 const LONGEST_ID: usize = 128;
+
+/// Where the states of operations are.
+pub(crate) const OPERATIONS: &str = "/operations";
 
 /// The verified caller; 401 without one.
 pub(crate) struct Caller(Tenant);
@@ -68,23 +71,17 @@ pub(crate) async fn payments(
     }
 }
 
-#[derive(Deserialize)]
-pub(crate) struct Which {
-    operation: Option<String>,
-}
-
 pub(crate) async fn operation(
     State(store): State<Arc<dyn Store>>,
     Caller(tenant): Caller,
-    Path(key): Path<String>,
-    Query(which): Query<Which>,
+    request: Request,
 ) -> Response {
-    let operation = which.operation.as_deref().unwrap_or(CREATE_PAYMENT);
+    let (parts, _) = request.into_parts();
+    let key = OperationName::parse(CREATE_PAYMENT)
+        .ok()
+        .and_then(|payment| asked_about(&parts, tenant, OPERATIONS, &payment));
     // What can be no operation or key was never seen.
-    let (Ok(operation), Ok(key)) = (OperationName::parse(operation), IdempotencyKey::parse(&key)) else {
-        return problem(ProblemType::OperationNotFound);
-    };
-    let key = RecordKey::new(tenant, operation, key);
+    let Some(key) = key else { return problem(ProblemType::OperationNotFound) };
     operation_status(&*store, &key, SystemWorld.now(), &Profile::default()).await.map(axum::body::Body::new)
 }
 

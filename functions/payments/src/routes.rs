@@ -37,12 +37,13 @@ pub fn routes(
 ) -> Vec<Route> {
     let services = Services { ledger, provider };
     let guard = Idempotency::new(store.clone(), payment).lost_endings_to(lost_endings).tenant(TENANT);
+    let records: Arc<dyn Store> = Arc::new(store);
     vec![
         Route {
             method: Method::POST,
             path: "/payments",
             operation: Some(CREATE_PAYMENT),
-            handler: post(create::create).layer(guard).with_state(services.clone()),
+            handler: post(create::create).route_layer(guard).with_state(services.clone()),
         },
         Route {
             method: Method::GET,
@@ -58,9 +59,16 @@ pub fn routes(
         },
         Route {
             method: Method::GET,
-            path: "/operations/{key}",
+            path: read::OPERATIONS,
             operation: None,
-            handler: get(read::operation).with_state(Arc::new(store) as Arc<dyn Store>),
+            handler: get(read::operation).with_state(records.clone()),
+        },
+        Route {
+            method: Method::GET,
+            // A key may hold a slash, and an HTTP API decodes it.
+            path: "/operations/{*key}",
+            operation: None,
+            handler: get(read::operation).with_state(records),
         },
     ]
 }

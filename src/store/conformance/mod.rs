@@ -267,7 +267,7 @@ fn record_key(tenant: &str, operation: &str, key: &str) -> RecordKey {
 }
 
 fn bid(key: &str) -> Bid {
-    let content = Content { target: "", json: false, body: key.as_bytes() };
+    let content = Content::new("POST", "/", key.as_bytes());
     Bid {
         key: record_key(&unique(), "conformance", key),
         fingerprints: Fingerprints::of("conformance", &content, &FingerprintRule::new(), &[]),

@@ -154,7 +154,7 @@ pub fn record_key(tenant: &str, key: &str) -> RecordKey {
 }
 
 pub fn fingerprints(body: &str) -> Fingerprints {
-    let content = Content { target: "POST /payments", json: true, body: body.as_bytes() };
+    let content = Content::new("POST", "/payments", body.as_bytes()).json();
     Fingerprints::of(OPERATION, &content, &FingerprintRule::new(), &[])
 }
 
@@ -219,7 +219,7 @@ pub fn told(reserved: &ReserveOutcome) -> &'static str {
     match reserved {
         ReserveOutcome::Owned(_) => "owned",
         ReserveOutcome::Replay(_) => "replay",
-        ReserveOutcome::InFlight => "in flight",
+        ReserveOutcome::InFlight { .. } => "in flight",
         ReserveOutcome::Mismatch => "mismatch",
         ReserveOutcome::Unknown { .. } => "unknown",
         ReserveOutcome::MayNotBegin => "may not begin",

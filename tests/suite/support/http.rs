@@ -152,6 +152,21 @@ impl Answer {
         (self.status, name.unwrap_or_default().to_owned())
     }
 
+    /// The code of a problem, in the shape of each profile.
+    pub fn code(&self) -> String {
+        let document = self.json();
+        let error = document.get("error").unwrap_or(&document);
+        error["code"].as_str().unwrap_or_else(|| panic!("no code: {document}")).to_owned()
+    }
+
+    /// Fails unless this is a problem of this status and code, in the shape of some profile.
+    #[track_caller]
+    pub fn assert_code(&self, status: u16, code: &str) {
+        assert_eq!((self.status, &*self.code()), (status, code), "{self:?}");
+        let shape = if self.told().1.is_empty() { "application/json" } else { "application/problem+json" };
+        assert_eq!(self.header("content-type"), Some(shape));
+    }
+
     /// Fails unless this is that problem.
     #[track_caller]
     pub fn assert_problem(&self, status: u16, name: &str) {

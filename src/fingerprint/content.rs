@@ -1,0 +1,73 @@
+//! What a request asks.
+
+use std::{borrow::Cow, fmt};
+
+/// What a request asks, as far as it can count for its fingerprint; what a
+/// [rule of your own](super::FingerprintRule::custom) is given.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Content<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// The path without API Gateway's stage, percent-decoded once, as HTTP APIs hand it over: an encoded slash is a slash.
+    pub path: &'a [u8],
+    /// The query's parameters, decoded: in the order of their names, those of one name in their own.
+    pub query: &'a [(Cow<'a, str>, Cow<'a, str>)],
+    /// Finds a header by its name in lower case. Several lines are joined by a comma, as gateways join them.
+    pub header: &'a (dyn Fn(&str) -> Option<Cow<'a, str>> + Sync),
+    /// The body as it came.
+    pub body: &'a [u8],
+    /// What is addressed, as the first version of fingerprints had it.
+    #[doc(hidden)]
+    pub earlier_target: &'a str,
+}
+
+impl fmt::Debug for Content<'_> {
+    /// Without what the caller sent.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Content").field("method", &self.method).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Content<'a> {
+    /// This method, path and body; no query, and no headers.
+    pub fn new(method: &'a str, path: &'a str, body: &'a [u8]) -> Self {
+        Self { method, path: path.as_bytes(), query: &[], header: &|_| None, body, earlier_target: "" }
+    }
+
+    /// The same, with these parameters of the query.
+    #[must_use]
+    pub fn query(self, query: &'a [(Cow<'a, str>, Cow<'a, str>)]) -> Self {
+        Self { query, ..self }
+    }
+
+    /// The same, with these headers.
+    #[must_use]
+    pub fn headers(self, header: &'a (dyn Fn(&str) -> Option<Cow<'a, str>> + Sync)) -> Self {
+        Self { header, ..self }
+    }
+
+    /// The same, as a JSON document.
+    #[must_use]
+    pub fn json(self) -> Self {
+        Self { header: &|name| (name == "content-type").then_some(Cow::Borrowed("application/json")), ..self }
+    }
+
+    /// The same, addressed like this in the first version of fingerprints.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn earlier_target(self, earlier_target: &'a str) -> Self {
+        Self { earlier_target, ..self }
+    }
+
+    /// The media type in lower case, without its parameters; empty if there is none.
+    pub fn media_type(&self) -> String {
+        let value = (self.header)("content-type").unwrap_or_default();
+        value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    }
+}
+
+/// Whether bodies of this media type are JSON.
+pub(super) fn is_json(media_type: &str) -> bool {
+    media_type == "application/json" || media_type.ends_with("+json")
+}

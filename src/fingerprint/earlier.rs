@@ -1,0 +1,40 @@
+//! Fingerprints as the first version made them. Records keep them for as long as they live, and are compared by them (T36).
+
+use sha2::{Digest, Sha256};
+
+use super::{
+    Content, Fingerprint, FingerprintRule, canonical,
+    content::is_json,
+    rule::{number, part},
+};
+
+const FORM: u8 = 1;
+
+/// The fingerprint of `content` by this rule; `None` if there were no such rules yet.
+pub(super) fn fingerprint(
+    rule: &FingerprintRule,
+    operation: &str,
+    content: &Content<'_>,
+) -> Option<Fingerprint> {
+    let left_out = rule.left_out()?;
+    // It took no content coding into account: what is packed is no JSON.
+    let canonical = is_json(&content.media_type()).then(|| canonical::canonical_json(content.body, left_out));
+    let canonical = canonical.flatten();
+    let (form, body) = match &canonical {
+        Some(canonical) => (b'j', canonical.as_slice()),
+        None => (b'b', content.body),
+    };
+    let mut hash = Sha256::new_with_prefix([FORM, form]);
+    for bytes in [operation.as_bytes(), content.earlier_target.as_bytes(), body] {
+        part(&mut hash, bytes);
+    }
+    Some(Fingerprint { rule: id(rule)?, digest: hash.finalize().into() })
+}
+
+fn id(rule: &FingerprintRule) -> Option<u32> {
+    let mut hash = Sha256::new_with_prefix([FORM]);
+    for pointer in rule.sorted_pointers()? {
+        part(&mut hash, pointer.as_bytes());
+    }
+    Some(number(hash))
+}

@@ -1,0 +1,221 @@
+//! How requests become fingerprints.
+
+use std::{fmt, sync::Arc};
+
+use sha2::{Digest, Sha256};
+
+use super::{
+    Content, Fingerprint,
+    body::{Form, Unpacked},
+    canonical::JsonPointer,
+};
+
+/// The version of what is hashed below. A change to it, to `body` or to `canonical` needs a new number here, and the old form
+/// kept, as in `earlier`, for as long as records of it can live.
+const FORM: u8 = 2;
+
+/// How requests become fingerprints: what of a request is not the caller's intent.
+///
+/// JSON bodies count by what they say (RFC 8785, with numbers compared by their exact decimal value), multipart bodies by their
+/// parts, gzip by what is packed, everything else by its bytes. Members like client timestamps and trace ids can be left out;
+/// headers that your API declares to be intent can be counted in.
+///
+/// ```
+/// use lambda_idempotency::fingerprint::FingerprintRule;
+///
+/// let rule = FingerprintRule::new()
+///     .leave_out("/clientTime")
+///     .leave_out("/meta/traceId")
+///     .header("api-version");
+/// ```
+#[derive(Clone)]
+pub struct FingerprintRule(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Request { left_out: Vec<JsonPointer>, headers: Vec<String> },
+    Custom { id: u32, intent: Arc<Intent> },
+}
+
+type Intent = dyn Fn(&Content<'_>) -> Vec<u8> + Send + Sync;
+
+impl Default for FingerprintRule {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for FingerprintRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Request { left_out, headers } => f
+                .debug_struct("FingerprintRule")
+                .field("left_out", left_out)
+                .field("headers", headers)
+                .finish(),
+            Kind::Custom { id, .. } => f.debug_tuple("FingerprintRule::custom").field(id).finish(),
+        }
+    }
+}
+
+impl FingerprintRule {
+    /// Everything in the body counts, and no header but the media type.
+    pub fn new() -> Self {
+        Self(Kind::Request { left_out: Vec::new(), headers: Vec::new() })
+    }
+
+    /// A rule of your own: what `intent` returns is what tells one request to the operation from another, and nothing else
+    /// does. For bodies that only your code can read, such as one that is encrypted anew for each try.
+    ///
+    /// `id` is the rule's number, kept in each record. Another function needs another number, and the old one, as a
+    /// [former rule](crate::operation::Operation::formerly), for as long as records are retained: under the same number the
+    /// two are compared with each other.
+    ///
+    /// ```
+    /// use lambda_idempotency::fingerprint::FingerprintRule;
+    ///
+    /// // The path and the first line count; what stands below it is a receipt.
+    /// let rule = FingerprintRule::custom(1, |request| {
+    ///     let line = request.body.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    ///     [request.path, b"\n", line].concat()
+    /// });
+    /// ```
+    pub fn custom(id: u32, intent: impl Fn(&Content<'_>) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self(Kind::Custom { id, intent: Arc::new(intent) })
+    }
+
+    /// Leaves out what stands at `pointer`, an RFC 6901 JSON Pointer.
+    ///
+    /// # Panics
+    /// If `pointer` is invalid, or the rule is [your own](Self::custom): a mistake in the program, found at start-up.
+    #[must_use]
+    pub fn leave_out(mut self, pointer: &str) -> Self {
+        match (JsonPointer::parse(pointer), &mut self.0) {
+            (Ok(pointer), Kind::Request { left_out, .. }) => left_out.push(pointer),
+            (Ok(_), Kind::Custom { .. }) => {
+                panic!("leave_out({pointer:?}): the rule is a function of your own")
+            }
+            (Err(error), _) => panic!("leave_out({pointer:?}): {error}"),
+        }
+        self
+    }
+
+    /// Counts this header in: it is part of what the caller wants, as `Prefer` or `API-Version` can be. Not one that differs
+    /// from try to try. A REST API hands over the last line alone of a header that was sent in several.
+    ///
+    /// # Panics
+    /// If `name` is no name of a header, or the rule is [your own](Self::custom): a mistake in the program, found at start-up.
+    #[must_use]
+    pub fn header(mut self, name: &str) -> Self {
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let fits = !name.is_empty() && name.bytes().all(is_token);
+        match &mut self.0 {
+            Kind::Request { headers, .. } if fits => headers.push(name.to_ascii_lowercase()),
+            Kind::Request { .. } => panic!("header({name:?}): this is no name of a header"),
+            Kind::Custom { .. } => panic!("header({name:?}): the rule is a function of your own"),
+        }
+        self
+    }
+
+    /// The rule's own number, kept in each record: derived from what the rule says, so that it cannot be forgotten
+    /// when the rule changes.
+    pub fn id(&self) -> u32 {
+        let mut hash = Sha256::new_with_prefix([FORM]);
+        match &self.0 {
+            Kind::Custom { id, .. } => {
+                hash.update(b"f");
+                hash.update(id.to_be_bytes());
+            }
+            Kind::Request { headers, .. } => {
+                hash.update(b"r");
+                list(&mut hash, self.sorted_pointers().unwrap_or_default());
+                list(&mut hash, sorted(headers.iter().map(String::as_str)));
+            }
+        }
+        number(hash)
+    }
+
+    /// The fingerprint of `content` sent to `operation`; `body` is its body.
+    pub(super) fn fingerprint(
+        &self,
+        operation: &str,
+        content: &Content<'_>,
+        body: &Unpacked<'_>,
+    ) -> Fingerprint {
+        let mut hash = Sha256::new_with_prefix([FORM]);
+        match &self.0 {
+            Kind::Custom { intent, .. } => {
+                hash.update(b"f");
+                part(&mut hash, operation.as_bytes());
+                part(&mut hash, &intent(content));
+            }
+            Kind::Request { left_out, headers } => {
+                hash.update(b"r");
+                for bytes in [operation.as_bytes(), content.method.as_bytes(), content.path] {
+                    part(&mut hash, bytes);
+                }
+                list(&mut hash, content.query.iter().flat_map(|(name, value)| [&**name, &**value]).collect());
+                for name in sorted(headers.iter().map(String::as_str)) {
+                    let value = (content.header)(name);
+                    hash.update([u8::from(value.is_some())]);
+                    part(&mut hash, value.unwrap_or_default().as_bytes());
+                }
+                part(&mut hash, body.media_type().as_bytes());
+                part(&mut hash, body.coding().as_bytes());
+                match body.form(left_out) {
+                    Form::Json(canonical) => {
+                        hash.update(b"j");
+                        part(&mut hash, &canonical);
+                    }
+                    Form::Multipart(pieces) => {
+                        hash.update(b"m");
+                        list(&mut hash, pieces);
+                    }
+                    Form::Bytes(bytes) => {
+                        hash.update(b"b");
+                        part(&mut hash, bytes);
+                    }
+                }
+            }
+        }
+        Fingerprint { rule: self.id(), digest: hash.finalize().into() }
+    }
+
+    /// What is left out of JSON bodies, unless the rule is a function.
+    pub(super) fn left_out(&self) -> Option<&[JsonPointer]> {
+        match &self.0 {
+            Kind::Request { left_out, .. } => Some(left_out),
+            Kind::Custom { .. } => None,
+        }
+    }
+
+    /// The same as text, in an order of its own.
+    pub(super) fn sorted_pointers(&self) -> Option<Vec<&str>> {
+        Some(sorted(self.left_out()?.iter().map(JsonPointer::as_str)))
+    }
+}
+
+fn sorted<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut sorted: Vec<_> = texts.collect();
+    sorted.sort_unstable();
+    sorted
+}
+
+/// So that no two lists of parts are the same bytes.
+pub(super) fn part(hash: &mut Sha256, bytes: &[u8]) {
+    hash.update((bytes.len() as u64).to_be_bytes());
+    hash.update(bytes);
+}
+
+fn list<T: AsRef<[u8]>>(hash: &mut Sha256, parts: Vec<T>) {
+    hash.update((parts.len() as u64).to_be_bytes());
+    for bytes in parts {
+        part(hash, bytes.as_ref());
+    }
+}
+
+/// The first four bytes as a number.
+pub(super) fn number(hash: Sha256) -> u32 {
+    let digest = hash.finalize();
+    u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
+}

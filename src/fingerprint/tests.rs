@@ -1,0 +1,237 @@
+use std::{borrow::Cow, io::Write};
+
+use flate2::{Compression, GzBuilder};
+
+use super::*;
+
+const JSON: &str = "application/json";
+
+fn print_as(rule: &FingerprintRule, headers: &[(&str, &str)], body: &[u8]) -> Fingerprint {
+    let header = |name: &str| {
+        headers.iter().find(|(given, _)| *given == name).map(|(_, value)| Cow::Owned((*value).to_owned()))
+    };
+    let content = Content::new("POST", "/payments", body).headers(&header);
+    Fingerprints::of("pay", &content, rule, &[]).current()
+}
+
+fn print(rule: &FingerprintRule, content_type: &str, body: &str) -> Fingerprint {
+    print_as(rule, &[("content-type", content_type)], body.as_bytes())
+}
+
+fn current(content: &Content<'_>) -> Fingerprint {
+    Fingerprints::of("pay", content, &FingerprintRule::new(), &[]).current()
+}
+
+// R3
+#[test]
+fn json_counts_by_what_it_says_and_the_rest_by_its_bytes() {
+    let rule = FingerprintRule::new();
+    for json in [JSON, "application/merge-patch+json; charset=utf-8", "Application/JSON"] {
+        let print = |body| print(&rule, json, body);
+        assert_eq!(print(r#"{"a":1,"b":2}"#), print(r#"{ "b": 2.0, "a": 1 }"#), "{json}");
+        assert_ne!(print(r#"{"a":1,"b":2}"#), print(r#"{"a":1,"b":3}"#), "{json}");
+    }
+    assert_ne!(print(&rule, "text/plain", r#"{"a":1}"#), print(&rule, "text/plain", r#"{ "a": 1 }"#));
+}
+
+// R3, T25
+#[test]
+fn a_body_that_claims_json_and_is_not_counts_by_its_bytes() {
+    let print = |body| print(&FingerprintRule::new(), JSON, body);
+    assert_eq!(print("{nonsense"), print("{nonsense"));
+    assert_ne!(print("{nonsense"), print("{nonsense "));
+}
+
+// T25
+#[test]
+fn a_text_that_equals_a_canonical_form_does_not_match_it() {
+    let rule = FingerprintRule::custom(1, |content| content.body.to_vec());
+    let json = print(&FingerprintRule::new(), JSON, "{}");
+    assert_ne!(json.digest(), print(&rule, JSON, "{}").digest());
+    assert_ne!(json.digest(), print(&FingerprintRule::new(), "", "{}").digest());
+}
+
+// R3
+#[test]
+fn the_media_type_counts_without_its_parameters() {
+    let print = |content_type| print(&FingerprintRule::new(), content_type, "{}");
+    assert_eq!(print(JSON), print("APPLICATION/json ; charset=utf-8"));
+    for other in ["application/merge-patch+json", "application/json-patch+json", "text/plain", ""] {
+        assert_ne!(print(JSON), print(other), "{other}");
+    }
+}
+
+// R3
+#[test]
+fn operation_method_path_and_query_count_and_nothing_runs_from_one_into_another() {
+    let pair = |name: &'static str, value: &'static str| (Cow::Borrowed(name), Cow::Borrowed(value));
+    let (ab, abc) = ([pair("a", "b")], [pair("a", "b"), pair("c", "")]);
+    let of = Content::new;
+    let prints = [
+        current(&of("POST", "/payments", b"")),
+        current(&of("PATCH", "/payments", b"")),
+        current(&of("POST", "/payments/1", b"")),
+        current(&of("POST", "/payments", b"").query(&ab)),
+        current(&of("POST", "/payments", b"").query(&abc)),
+        current(&of("POST", "/payments?a=b", b"")),
+        current(&of("POST", "/pay", b"ments")),
+        Fingerprints::of("refund", &of("POST", "/payments", b""), &FingerprintRule::new(), &[]).current(),
+    ];
+    for (index, print) in prints.iter().enumerate() {
+        assert!(!prints[index + 1..].contains(print), "{index}");
+    }
+}
+
+// R3
+#[test]
+fn members_that_are_left_out_do_not_count() {
+    let rule = FingerprintRule::new().leave_out("/sentAt");
+    let print = |body| print(&rule, JSON, body);
+    assert_eq!(print(r#"{"a":1,"sentAt":1}"#), print(r#"{"a":1,"sentAt":2}"#));
+    assert_ne!(print(r#"{"a":1}"#), print(r#"{"a":2}"#));
+}
+
+// R3
+#[test]
+fn headers_count_if_the_rule_declares_them() {
+    let (plain, rule) =
+        (FingerprintRule::new(), FingerprintRule::new().header("Api-Version").header("prefer"));
+    let sent = |rule: &FingerprintRule, version: &str| print_as(rule, &[("api-version", version)], b"");
+    assert_eq!(sent(&plain, "1"), sent(&plain, "2"));
+    assert_eq!(sent(&rule, "1"), sent(&rule, "1"));
+    assert_ne!(sent(&rule, "1"), sent(&rule, "2"));
+    assert_ne!(sent(&rule, ""), print_as(&rule, &[], b""), "an empty header is not a missing one");
+    assert_ne!(print_as(&rule, &[("prefer", "1")], b""), sent(&rule, "1"));
+}
+
+// R3
+#[test]
+fn a_multipart_body_counts_without_its_boundary() {
+    let rule = FingerprintRule::new();
+    let form = |boundary: &str, value: &str| {
+        let body = format!(
+            "--{boundary}\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n{value}\r\n--{boundary}--\r\n"
+        );
+        print(&rule, &format!("multipart/form-data; boundary={boundary}"), &body)
+    };
+    assert_eq!(form("x1", "1"), form("another", "1"));
+    assert_ne!(form("x1", "1"), form("x1", "2"));
+    let broken = |boundary: &str| {
+        print(&rule, &format!("multipart/form-data; boundary={boundary}"), &format!("--{boundary}\r\nopen"))
+    };
+    assert_ne!(broken("x1"), broken("x2"), "what is no multipart body counts by its bytes");
+}
+
+fn gzip(time: u32, body: &[u8]) -> Vec<u8> {
+    let mut packer = GzBuilder::new().mtime(time).write(Vec::new(), Compression::fast());
+    packer.write_all(body).unwrap();
+    packer.finish().unwrap()
+}
+
+// R3
+#[test]
+fn a_packed_body_counts_by_what_is_packed() {
+    let sent = |coding: &str, body: &[u8]| {
+        print_as(&FingerprintRule::new(), &[("content-type", JSON), ("content-encoding", coding)], body)
+    };
+    let packed = sent("gzip", &gzip(1, br#"{"a":1,"b":2}"#));
+    assert_eq!(packed, sent("GZIP", &gzip(2, br#"{"b":2,"a":1}"#)));
+    assert_eq!(packed, sent("x-gzip", &gzip(2, br#"{"a":1,"b":2}"#)));
+    assert_ne!(packed, sent("gzip", &gzip(1, br#"{"a":1,"b":3}"#)));
+    // What says gzip and is not, or would not fit, counts by its bytes; so does every other coding.
+    let (plain, bomb) = (br#"{"a":1,"b":2}"#, vec![b' '; 6 * 1024 * 1024 + 1]);
+    assert_ne!(packed, sent("gzip", plain));
+    assert_ne!(sent("gzip", &gzip(1, &bomb)), sent("gzip", &gzip(2, &bomb)));
+    assert_eq!(sent("gzip", &gzip(1, &bomb[1..])), sent("gzip", &gzip(2, &bomb[1..])));
+    assert_ne!(sent("br", plain), sent("", plain));
+    assert_ne!(sent("br", plain), sent("zstd", plain));
+}
+
+// R3, T36
+#[test]
+fn a_rule_of_ones_own_says_alone_what_counts_under_its_own_number() {
+    let rule = |id| FingerprintRule::custom(id, |content| content.body[..1].to_vec());
+    assert_eq!(print(&rule(1), JSON, "1 first"), print(&rule(1), "text/plain", "1 second"));
+    assert_ne!(print(&rule(1), JSON, "1 first"), print(&rule(1), JSON, "2 first"));
+    let plain = FingerprintRule::new();
+    let ids =
+        [plain.id(), plain.clone().header("a").id(), plain.leave_out("/a").id(), rule(1).id(), rule(2).id()];
+    for (index, id) in ids.iter().enumerate() {
+        assert!(!ids[index + 1..].contains(id), "{ids:?}");
+    }
+}
+
+// T36
+#[test]
+fn a_request_is_compared_by_the_rule_that_the_record_has() {
+    let old = FingerprintRule::new();
+    let new = FingerprintRule::new().leave_out("/sentAt");
+    let content = Content::new("POST", "", br#"{"a":1,"sentAt":1}"#).json();
+    let other = Content { body: br#"{"a":1,"sentAt":2}"#, ..content };
+    let kept = Fingerprints::of("pay", &content, &old, &[]).current();
+
+    let migrating = |content| Fingerprints::of("pay", content, &new, std::slice::from_ref(&old));
+    assert_eq!(migrating(&content).matches(&kept), Some(true));
+    assert_eq!(migrating(&other).matches(&kept), Some(false));
+    assert_eq!(Fingerprints::of("pay", &content, &new, &[]).matches(&kept), None);
+}
+
+/// The fingerprint of the first version, as it is documented: made here by hand.
+fn first_version(pointers: &[&str], form: u8, parts: [&[u8]; 3]) -> Fingerprint {
+    use sha2::{Digest, Sha256};
+    let hashed = |prefix: &[u8], parts: &[&[u8]]| {
+        let mut bytes = prefix.to_vec();
+        for part in parts {
+            bytes.extend((part.len() as u64).to_be_bytes());
+            bytes.extend(*part);
+        }
+        Sha256::digest(bytes)
+    };
+    let pointers: Vec<_> = pointers.iter().map(|pointer| pointer.as_bytes()).collect();
+    let id = hashed(&[1], &pointers);
+    let id = u32::from_be_bytes([id[0], id[1], id[2], id[3]]);
+    Fingerprint::new(id, hashed(&[1, form], &parts).into())
+}
+
+// T36
+#[test]
+fn a_record_of_the_first_version_is_compared_as_that_version_did() {
+    let body = br#"{"a":1,"sentAt":1}"#;
+    let target: &[u8] = b"POST /prod/payments?";
+    let content = Content::new("POST", "/payments", body).earlier_target("POST /prod/payments?").json();
+    let plain = FingerprintRule::new();
+    let kept = first_version(&[], b'j', [b"pay", target, body]);
+    for rule in [plain.clone(), plain.clone().header("prefer")] {
+        assert_eq!(Fingerprints::of("pay", &content, &rule, &[]).matches(&kept), Some(true));
+        let other = Content { body: br#"{"a":2,"sentAt":1}"#, ..content };
+        assert_eq!(Fingerprints::of("pay", &other, &rule, &[]).matches(&kept), Some(false));
+    }
+    let left_out = first_version(&["/sentAt"], b'j', [b"pay", target, br#"{"a":1}"#]);
+    let rule = plain.clone().leave_out("/sentAt");
+    assert_eq!(Fingerprints::of("pay", &content, &rule, &[]).matches(&left_out), Some(true));
+    let custom = FingerprintRule::custom(1, |_| Vec::new());
+    assert_eq!(Fingerprints::of("pay", &content, &custom, &[]).matches(&kept), None);
+    assert_eq!(Fingerprints::of("pay", &content, &custom, &[plain]).matches(&kept), Some(true));
+    // Packed, it counted by its bytes.
+    let packed = gzip(1, body);
+    let header = |name: &str| Some(if name == "content-type" { JSON.into() } else { Cow::Borrowed("gzip") });
+    let content = Content { body: &packed, ..content }.headers(&header);
+    let kept = first_version(&[], b'b', [b"pay", target, &packed]);
+    assert_eq!(Fingerprints::of("pay", &content, &FingerprintRule::new(), &[]).matches(&kept), Some(true));
+}
+
+// R3
+#[test]
+fn rules_that_contradict_themselves_are_refused_at_start_up() {
+    let custom = || FingerprintRule::custom(1, |_| Vec::new());
+    let refused: [fn(FingerprintRule) -> FingerprintRule; 4] = [
+        |rule| rule.header("a"),
+        |rule| rule.leave_out("/a"),
+        |_| FingerprintRule::new().header("two words"),
+        |_| FingerprintRule::new().leave_out(""),
+    ];
+    for refused in refused {
+        let rule = std::panic::AssertUnwindSafe(custom());
+        assert!(std::panic::catch_unwind(move || drop(refused({ rule }.0))).is_err());
+    }
+}
