@@ -1,5 +1,7 @@
 //! What can be set from outside, all of it through environment variables.
 
+use aws_smithy_types::base64;
+use payments::SealingKeys;
 use std::{env, fmt::Display, ops::RangeInclusive, str::FromStr, time::Duration};
 use uuid::Uuid;
 
@@ -39,6 +41,9 @@ pub struct Settings {
     /// `WEBHOOK_SECRETS`: separated by commas. The provider signs with the first, and any of them verifies. A fresh one
     /// by default.
     pub webhook_secrets: String,
+    /// `SEALING_KEYS`: separated by commas. The first seals what charges carry of their records, and any of them opens it.
+    /// A fresh one by default.
+    pub sealing_keys: String,
     /// `REPORTS`: where `compare` puts its reports, a folder or `s3://bucket/prefix`. Below the system's folder for
     /// temporary files by default.
     pub reports: String,
@@ -72,6 +77,7 @@ impl Settings {
             reconcile_asks: number("RECONCILE_ASKS", 20, 1..=1_000)?,
             not_found_grace: span("NOT_FOUND_GRACE_MS", 5_000, DAY)?,
             webhook_secrets: secrets("WEBHOOK_SECRETS")?,
+            sealing_keys: sealing_keys("SEALING_KEYS")?,
             reports: text("REPORTS")?.unwrap_or_else(|| {
                 env::temp_dir().join("lambda-idempotency-reports").to_string_lossy().into_owned()
             }),
@@ -91,6 +97,7 @@ impl Settings {
             ("RECONCILE_ASKS", self.reconcile_asks.to_string()),
             ("NOT_FOUND_GRACE_MS", milliseconds(self.not_found_grace)),
             ("WEBHOOK_SECRETS", self.webhook_secrets.clone()),
+            ("SEALING_KEYS", self.sealing_keys.clone()),
             ("REPORTS", self.reports.clone()),
         ]
     }
@@ -112,6 +119,14 @@ fn secrets(variable: &str) -> Result<String, String> {
         return Err(format!("{variable}: must be secrets separated by single commas"));
     }
     Ok(secrets.join(","))
+}
+
+/// Checked as the functions check it, and not shown either.
+fn sealing_keys(variable: &str) -> Result<String, String> {
+    let fresh = || base64::encode([(); 4].map(|()| Uuid::new_v4().into_bytes()).concat());
+    let keys = text(variable)?.unwrap_or_else(fresh);
+    SealingKeys::parse(&keys).map_err(|error| error.to_string())?;
+    Ok(keys)
 }
 
 fn number<T>(variable: &str, default: T, range: RangeInclusive<T>) -> Result<T, String>

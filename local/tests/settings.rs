@@ -33,11 +33,13 @@ fn a_setting_that_cannot_work_ends_the_start_in_one_line_that_names_it() {
 
 #[test]
 fn secrets_that_cannot_work_are_not_shown() {
-    let ended = local("WEBHOOK_SECRETS", "one,,two");
-    let said = String::from_utf8(ended.stderr).expect("text");
-    assert_eq!(ended.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("WEBHOOK_SECRETS: must be") && !said.contains("one") && !said.contains("two"),
-        "{said}"
-    );
+    for (variable, told) in [
+        ("WEBHOOK_SECRETS", "WEBHOOK_SECRETS: must be"),
+        ("SEALING_KEYS", "the environment variable SEALING_KEYS must be keys of 64 bytes each"),
+    ] {
+        let ended = local(variable, "one,,two");
+        let said = String::from_utf8(ended.stderr).expect("text");
+        assert_eq!((ended.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.contains(told) && !said.contains("one") && !said.contains("two"), "{said}");
+    }
 }

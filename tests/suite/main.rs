@@ -37,6 +37,7 @@ mod reconciliation;
 mod replays;
 mod request_bodies;
 mod rest;
+mod sealed_metadata;
 mod secrecy;
 mod stale_records;
 mod start_up;

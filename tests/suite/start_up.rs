@@ -12,6 +12,7 @@ use lambda_idempotency::{
     config::{ConfigError, TABLE_VARIABLE},
     store::dynamodb::DynamoDbStore,
 };
+use payments::SealingKeys;
 
 use crate::support::{
     client::connect,
@@ -116,4 +117,12 @@ async fn a_missing_variable_is_named() {
         matches!(error, ConfigError::NoTableNamed) && error.to_string().contains(TABLE_VARIABLE),
         "{error}"
     );
+}
+
+// R36
+#[test]
+fn missing_sealing_keys_are_named() {
+    assert!(std::env::var("SEALING_KEYS").is_err(), "these tests need an environment without SEALING_KEYS");
+    let error = SealingKeys::from_env().expect_err("there are none");
+    assert_eq!(error.to_string(), "the environment variable SEALING_KEYS must be set");
 }

@@ -6,10 +6,11 @@ use aws_sdk_dynamodb::types::{AttributeDefinition, KeySchemaElement};
 
 use crate::support::{client::client, embedded, tables::idempotency_table};
 
+const TEMPLATE: &str = include_str!("../../infra/template.yaml");
+
 /// The lines of the template about the table of the records, without comments.
 fn template() -> Vec<&'static str> {
-    let template = include_str!("../../infra/template.yaml");
-    let lines = template.lines().skip_while(|line| *line != "  IdempotencyTable:").skip(1);
+    let lines = TEMPLATE.lines().skip_while(|line| *line != "  IdempotencyTable:").skip(1);
     // Until the next resource.
     let lines =
         lines.take_while(|line| line.is_empty() || line.starts_with("   ") || line.starts_with("  #"));
@@ -50,6 +51,19 @@ fn pairs(lines: &[&str], first: &str, second: &str) -> Vec<String> {
     };
     let pairs = lines.iter().map(|line| pair(line).unwrap_or_else(|| panic!("no pair: {line}")));
     pairs.collect()
+}
+
+/// The resources that have a line with this name.
+fn resources_with(name: &str) -> Vec<&'static str> {
+    let (mut resource, mut found) = ("", Vec::new());
+    for line in TEMPLATE.lines() {
+        let outermost = line.strip_prefix("  ").filter(|line| !line.starts_with([' ', '#']));
+        resource = outermost.and_then(|line| line.strip_suffix(':')).unwrap_or(resource);
+        if line.trim_start().strip_prefix(name).is_some_and(|rest| rest.starts_with(": ")) {
+            found.push(resource);
+        }
+    }
+    found
 }
 
 fn keys(schema: &[KeySchemaElement]) -> Vec<String> {
@@ -101,4 +115,11 @@ async fn the_template_defines_the_table_that_the_library_creates() {
 
     let billing = table.billing_mode_summary().and_then(|summary| summary.billing_mode());
     assert_eq!(Some(value(&properties, "BillingMode")), billing.map(|mode| mode.as_str()));
+}
+
+// R36
+#[test]
+fn secrets_go_to_the_functions_that_need_them_alone() {
+    assert_eq!(resources_with("SEALING_KEYS"), ["PaymentsFunction", "WebhookFunction"]);
+    assert_eq!(resources_with("WEBHOOK_SECRETS"), ["WebhookFunction"]);
 }

@@ -27,7 +27,8 @@ pub(crate) async fn create(
 
     let tenant = execution.tenant().as_str();
     let key = execution.downstream_key(CHARGE_PHASE);
-    let charge = services.provider.charge(execution.record_key(), &order, &key).await;
+    let (provider, record) = (&services.provider, execution.record_key());
+    let charge = provider.charge(record, &services.sealing_keys, &order, &key).await;
     let charge = charge.map_err(|not_charged| failure(&execution, not_charged))?;
 
     #[cfg(feature = "test-cards")]

@@ -19,6 +19,7 @@ mod read;
 pub mod routes;
 #[cfg(feature = "test-cards")]
 mod test_cards;
+mod way_back;
 
 use aws_config::BehaviorVersion;
 use lambda_http::Error;
@@ -30,6 +31,7 @@ pub use error::declined;
 pub use ledger::{After, DayPage, Ledger};
 pub use payment::Payment;
 pub use provider::{Charge, ChargesPage, Found, Listed, Provider, ProviderError};
+pub use way_back::SealingKeys;
 
 /// Runs the function until Lambda ends it.
 ///
@@ -38,11 +40,12 @@ pub use provider::{Charge, ChargesPage, Found, Listed, Provider, ProviderError};
 pub async fn run() -> Result<(), Error> {
     shell::logs();
     let config = Config::from_env().inspect_err(shell::report)?;
+    let sealing_keys = SealingKeys::from_env().inspect_err(shell::report)?;
     let store = DynamoDbStore::from_env().await.inspect_err(shell::report)?;
     let ledger = Ledger::from_env(config.payments_table.clone()).await;
     let provider = Provider::new(&config).inspect_err(shell::report)?;
     let payment = policy::create_payment().grace(config.lease_grace);
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
     let lost_endings = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL").inspect_err(shell::report)?;
-    lambda_http::run(routes::router(store, ledger, provider, payment, lost_endings)).await
+    lambda_http::run(routes::router(store, ledger, provider, sealing_keys, payment, lost_endings)).await
 }

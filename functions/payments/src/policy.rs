@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lambda_idempotency::{http::JwtClaim, operation::Operation};
 
-use crate::{Ledger, Provider};
+use crate::{Ledger, Provider, SealingKeys};
 
 /// The operation of `POST /payments`.
 pub const CREATE_PAYMENT: &str = "create-payment";
@@ -31,4 +31,5 @@ pub fn create_payment() -> Operation {
 pub(crate) struct Services {
     pub(crate) ledger: Ledger,
     pub(crate) provider: Provider,
+    pub(crate) sealing_keys: SealingKeys,
 }

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, error::Error};
 
-use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use lambda_idempotency::{key::RecordKey, time::Timestamp};
 use ledgers::Day;
 use reqwest::{Client, StatusCode, Url, redirect::Policy};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
+    SealingKeys,
     config::{Config, ConfigError},
     order::NewPayment,
 };
@@ -144,13 +144,14 @@ impl Provider {
     pub(crate) async fn charge(
         &self,
         record: &RecordKey,
+        sealing_keys: &SealingKeys,
         order: &NewPayment,
         key: &str,
     ) -> Result<Charge, NotCharged> {
         let url = self.charges_url();
         #[cfg(feature = "test-cards")]
         let url = crate::test_cards::provider_url(&order.source, url);
-        let way_back = BASE64_URL_SAFE_NO_PAD.encode(record.partition_key());
+        let way_back = sealing_keys.seal(record);
         let body = ChargeRequest {
             amount_cents: order.amount_cents,
             currency: &order.currency,

@@ -10,7 +10,7 @@ use axum::{
 use lambda_idempotency::{http::Idempotency, operation::Operation, queue::Queue, store::Store};
 
 use crate::{
-    Ledger, Provider, create,
+    Ledger, Provider, SealingKeys, create,
     policy::{CREATE_PAYMENT, Services, TENANT},
     read,
 };
@@ -32,10 +32,11 @@ pub fn routes(
     store: impl Store + Clone,
     ledger: Ledger,
     provider: Provider,
+    sealing_keys: SealingKeys,
     payment: Operation,
     lost_endings: impl Queue,
 ) -> Vec<Route> {
-    let services = Services { ledger, provider };
+    let services = Services { ledger, provider, sealing_keys };
     let guard = Idempotency::new(store.clone(), payment).lost_endings_to(lost_endings).tenant(TENANT);
     let records: Arc<dyn Store> = Arc::new(store);
     vec![
@@ -78,9 +79,10 @@ pub fn router(
     store: impl Store + Clone,
     ledger: Ledger,
     provider: Provider,
+    sealing_keys: SealingKeys,
     payment: Operation,
     lost_endings: impl Queue,
 ) -> Router {
-    let routes = routes(store, ledger, provider, payment, lost_endings);
+    let routes = routes(store, ledger, provider, sealing_keys, payment, lost_endings);
     routes.into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler))
 }

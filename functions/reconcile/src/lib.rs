@@ -8,7 +8,7 @@
 //!
 //! Environment: `IDEMPOTENCY_TABLE`, `PAYMENTS_TABLE`, `PROVIDER_URL`, `DEAD_LETTERS_QUEUE_URL`; `RECONCILE_FIRST_MS`,
 //! `RECONCILE_LONGEST_MS` and `RECONCILE_ASKS` (how questions are repeated), `NOT_FOUND_GRACE_MS` (how long a charge that is
-//! not found is waited for); the webhook also `WEBHOOK_SECRETS`.
+//! not found is waited for); the webhook also `WEBHOOK_SECRETS` and `SEALING_KEYS`.
 
 #![deny(missing_docs)]
 

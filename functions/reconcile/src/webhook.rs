@@ -16,7 +16,6 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use lambda_idempotency::{
     key::{
         RecordKey,
@@ -25,7 +24,7 @@ use lambda_idempotency::{
     reconcile::{ReconcileOutcome, Reconciliation},
 };
 use lambda_runtime::Error;
-use payments::{Charge, Found, Ledger};
+use payments::{Charge, Found, Ledger, SealingKeys};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -45,6 +44,8 @@ pub struct Webhook {
     pub ledger: Ledger,
     /// What the provider signs with; several while they are changed.
     pub secrets: Secrets,
+    /// What opens the way from a charge back to its record.
+    pub sealing_keys: SealingKeys,
 }
 
 /// An event of the provider.
@@ -68,8 +69,9 @@ pub async fn run() -> Result<(), Error> {
     let secrets = Secrets::parse(&secrets)
         .map_err(|error| format!("the environment variable WEBHOOK_SECRETS: {error}"));
     let secrets = secrets.inspect_err(shell::report)?;
+    let sealing_keys = SealingKeys::from_env().inspect_err(shell::report)?;
     let (reconciliation, ledger) = crate::build().await.inspect_err(shell::report)?;
-    lambda_http::run(router(Webhook { reconciliation, ledger, secrets })).await
+    lambda_http::run(router(Webhook { reconciliation, ledger, secrets, sealing_keys })).await
 }
 
 /// The webhook as a router.
@@ -93,7 +95,7 @@ async fn receive(State(webhook): State<Arc<Webhook>>, headers: HeaderMap, body: 
         tracing::info!("an event of the provider says nothing of a charge");
         return answer(StatusCode::OK, "ignored");
     };
-    let Some(key) = event.record_key() else {
+    let Some(key) = event.record_key(&webhook.sealing_keys) else {
         tracing::warn!("an event of the provider names no record");
         return answer(StatusCode::OK, "ignored");
     };
@@ -127,9 +129,8 @@ impl Event {
         }
     }
 
-    fn record_key(&self) -> Option<RecordKey> {
-        let text = BASE64_URL_SAFE_NO_PAD.decode(self.metadata.get(RECORD)?).ok()?;
-        RecordKey::from_partition_key(std::str::from_utf8(&text).ok()?)
+    fn record_key(&self, sealing_keys: &SealingKeys) -> Option<RecordKey> {
+        sealing_keys.open(self.metadata.get(RECORD)?)
     }
 }
 

@@ -1,18 +1,15 @@
 //! The way back from a charge of the provider's to its payment.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use lambda_idempotency::{
-    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
-    record::Answer,
-    time::Timestamp,
-};
+use lambda_idempotency::{record::Answer, time::Timestamp};
 use payments::{Found, Ledger, Payment, policy::CREATE_PAYMENT};
 
 use super::{DAY, payment, payments_table, provider::Provider};
 use crate::support::{
     client::client,
-    embedded, on_each_store,
+    embedded,
+    http::record_key,
+    on_each_store,
     payments_api::{self, CHARGED_AT, PaymentsApi, order},
 };
 
@@ -47,14 +44,9 @@ async fn a_charge_that_is_found_later_leads_to_the_very_same_answer() {
     let refused = api.pay("acme", "order-2", order("declined")).await;
     let [(first, metadata), (second, _)] = &provider.orders()[..] else { panic!("two orders") };
 
-    let record = metadata["record"].as_str().and_then(|way| BASE64_URL_SAFE_NO_PAD.decode(way).ok()).unwrap();
-    let record = RecordKey::from_partition_key(std::str::from_utf8(&record).unwrap()).unwrap();
-    let expected = RecordKey::new(
-        Tenant::parse("acme").unwrap(),
-        OperationName::parse(CREATE_PAYMENT).unwrap(),
-        IdempotencyKey::parse("order-1").unwrap(),
-    );
-    assert_eq!(record, expected);
+    let way_back = metadata["record"].as_str().expect("a way back");
+    let record = payments_api::sealing_keys().open(way_back);
+    assert_eq!(record, Some(record_key("acme", CREATE_PAYMENT, "order-1")));
 
     let client = payments_api::provider(&provider.url);
     let Some(Found::Charged(charge)) = client.find(first).await.unwrap() else { panic!("charged") };

@@ -1,4 +1,4 @@
-//! The payments function's API in this process, and a payment provider for it.
+//! The payments function's API and the webhook in this process, and a payment provider for them.
 
 use std::{
     collections::HashMap,
@@ -14,9 +14,17 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
+use base64::{Engine, prelude::BASE64_STANDARD};
 use lambda_http::{RequestExt, request::RequestContext};
-use lambda_idempotency::{http::IDEMPOTENCY_KEY, queue::MemoryQueue, store::dynamodb::DynamoDbStore};
-use payments::{Config, Ledger, Provider, policy::create_payment, routes};
+use lambda_idempotency::{
+    http::IDEMPOTENCY_KEY, key::signature::Secrets, queue::MemoryQueue, reconcile::Reconciliation,
+    store::dynamodb::DynamoDbStore,
+};
+use payments::{Config, Ledger, Provider, SealingKeys, policy::create_payment, routes};
+use reconcile::{
+    PaymentReconciler,
+    webhook::{self, Webhook},
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -55,6 +63,7 @@ impl PaymentsApi {
             store.clone(),
             ledger.clone(),
             provider(provider_url),
+            sealing_keys(),
             create_payment(),
             MemoryQueue::new(),
         );
@@ -73,9 +82,22 @@ impl PaymentsApi {
             self.store.clone(),
             self.ledger.clone(),
             provider,
+            sealing_keys(),
             create_payment(),
             MemoryQueue::new(),
         )
+    }
+
+    /// The webhook over the same tables, told by a provider that signs with these secrets. Nobody is asked.
+    pub fn webhook(&self, secrets: Secrets) -> Router {
+        let payments = PaymentReconciler::new(provider("http://127.0.0.1:1"), self.ledger.clone());
+        let reconciliation = Reconciliation::new(self.store.clone(), MemoryQueue::new());
+        webhook::router(Webhook {
+            reconciliation: reconciliation.operation(create_payment(), payments),
+            ledger: self.ledger.clone(),
+            secrets,
+            sealing_keys: sealing_keys(),
+        })
     }
 
     pub async fn pay(&self, tenant: &str, key: &str, order: impl Into<Body>) -> Answer {
@@ -110,6 +132,11 @@ pub fn provider(url: &str) -> Provider {
     Provider::new(&config).expect("a client of the provider")
 }
 
+/// What the API seals with, and its webhook opens.
+pub fn sealing_keys() -> SealingKeys {
+    SealingKeys::parse(&BASE64_STANDARD.encode([7; 64])).expect("a key")
+}
+
 /// An order that is paid with this card.
 pub fn order(source: &str) -> String {
     json!({ "customerId": "c-1", "amountCents": 1999, "currency": "EUR", "source": source }).to_string()
@@ -121,35 +148,48 @@ pub const CHARGED_AT: u64 = 1_795_219_199_999;
 /// A provider whose answer is the last word of the card's token; up until the test ends.
 pub struct TestProvider {
     pub url: String,
-    charges: Charges,
+    books: Books,
 }
 
-/// The charges, by idempotency key.
-type Charges = Arc<Mutex<HashMap<String, usize>>>;
+type Books = Arc<Mutex<Book>>;
+
+#[derive(Default)]
+struct Book {
+    /// The charges, by idempotency key.
+    charges: HashMap<String, usize>,
+    /// Every order that came, with its idempotency key.
+    orders: Vec<(String, Value)>,
+}
 
 impl TestProvider {
     pub async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let charges = Charges::default();
-        let app = Router::new().route("/charges", post(charge)).with_state(charges.clone());
+        let books = Books::default();
+        let app = Router::new().route("/charges", post(charge)).with_state(books.clone());
         tokio::spawn(async move { axum::serve(listener, app).await });
-        Self { url, charges }
+        Self { url, books }
     }
 
     /// How many charges were made.
     pub fn charged(&self) -> usize {
-        self.charges.lock().unwrap().len()
+        self.books.lock().unwrap().charges.len()
+    }
+
+    /// The idempotency key and the body of every request for a charge.
+    pub fn orders(&self) -> Vec<(String, Value)> {
+        self.books.lock().unwrap().orders.clone()
     }
 }
 
-async fn charge(State(charges): State<Charges>, headers: HeaderMap, Json(order): Json<Value>) -> Response {
+async fn charge(State(books): State<Books>, headers: HeaderMap, Json(order): Json<Value>) -> Response {
     let source = order["source"].as_str().expect("a source");
     let id = {
         let key = headers["idempotency-key"].to_str().expect("a key").to_owned();
-        let mut charges = charges.lock().unwrap();
-        let next = charges.len() + 1;
-        *charges.entry(key).or_insert(next)
+        let mut book = books.lock().unwrap();
+        book.orders.push((key.clone(), order.clone()));
+        let next = book.charges.len() + 1;
+        *book.charges.entry(key).or_insert(next)
     };
     match source.rsplit('-').next().expect("a word") {
         "declined" => StatusCode::PAYMENT_REQUIRED.into_response(),

@@ -1,0 +1,189 @@
+//! The metadata of a charge leads the webhook back to the record, and tells the provider nothing of it.
+
+use std::time::SystemTime;
+
+use axum::http::Request;
+use base64::{
+    Engine,
+    prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
+};
+use lambda_idempotency::key::{RecordKey, signature::Secrets};
+use payments::{SealingKeys, policy::CREATE_PAYMENT};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::support::{
+    embedded,
+    http::{Answer, record_key, send},
+    logs::Logs,
+    on_each_store,
+    payments_api::{CHARGED_AT, PaymentsApi, TestProvider, order, sealing_keys},
+};
+
+on_each_store!(
+    the_webhook_finds_the_record_by_sealed_metadata,
+    the_webhook_finds_the_record_by_metadata_in_clear,
+    forged_metadata_is_acknowledged_and_changes_nothing,
+);
+
+const TENANT: &str = "acme";
+
+/// A payment that the provider has perhaps made: its answer was lost.
+struct Lost {
+    api: PaymentsApi,
+    provider: TestProvider,
+}
+
+impl Lost {
+    async fn on(endpoint: &str) -> Self {
+        let provider = TestProvider::start().await;
+        let lost = Self { api: PaymentsApi::on(endpoint, &provider.url).await, provider };
+        assert_eq!(lost.pay("order-1").await.status, 504);
+        assert_eq!(lost.state("order-1").await, "unknown");
+        lost
+    }
+
+    /// Every answer of the provider to this card is lost.
+    async fn pay(&self, key: &str) -> Answer {
+        self.api.pay(TENANT, key, order("500")).await
+    }
+
+    async fn state(&self, key: &str) -> String {
+        let status = self.api.get(TENANT, &format!("/operations/{key}")).await.json();
+        status["state"].as_str().expect("a state").to_owned()
+    }
+
+    /// The metadata that the provider was sent with the first order.
+    fn way_back(&self) -> String {
+        way_back(&self.provider.orders()[0].1)
+    }
+
+    /// What the webhook answers when the provider says that it made the first order's charge, with this metadata.
+    async fn told(&self, way_back: &str) -> (u16, Value) {
+        let metadata = json!({ "record": way_back, "customerId": "c-1" });
+        let event = json!({
+            "type": "charge.succeeded",
+            "key": self.provider.orders()[0].0,
+            "charge": {
+                "id": "ch_1", "amountCents": 1999, "currency": "EUR", "createdAt": CHARGED_AT, "metadata": metadata,
+            },
+            "metadata": metadata,
+        });
+        let (event, secrets) = (event.to_string(), Secrets::new(["a-secret-of-the-provider"]).unwrap());
+        let signature = secrets.sign(SystemTime::now().into(), event.as_bytes());
+        let request = Request::post("/webhooks/provider").header("provider-signature", signature);
+        let answer = send(&self.api.webhook(secrets), request.body(event.into()).unwrap()).await;
+        (answer.status, answer.json()["outcome"].clone())
+    }
+
+    /// Fails unless the payment is made, and its retry gets it.
+    async fn assert_made(&self) {
+        assert_eq!(self.state("order-1").await, "completed");
+        let retry = self.pay("order-1").await;
+        assert_eq!((retry.status, retry.replayed()), (201, true));
+        let listed = self.api.get(TENANT, "/payments").await.json();
+        assert_eq!(listed["payments"], json!([retry.json()]));
+        assert_eq!(retry.json()["chargeId"], "ch_1");
+    }
+}
+
+fn record(key: &str) -> RecordKey {
+    record_key(TENANT, CREATE_PAYMENT, key)
+}
+
+/// As earlier versions sent it.
+fn in_clear(record: &RecordKey) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(record.partition_key())
+}
+
+fn way_back(order: &Value) -> String {
+    order["metadata"]["record"].as_str().expect("a way back").to_owned()
+}
+
+// R36
+#[tokio::test]
+async fn the_provider_reads_neither_tenant_nor_key_in_a_charges_metadata() {
+    let mark = Uuid::new_v4().simple().to_string();
+    let (tenant, key) = (format!("tenant-{mark}"), format!("key-{mark}"));
+    let provider = TestProvider::start().await;
+    let api = PaymentsApi::on(embedded::endpoint(), &provider.url).await;
+    assert_eq!(api.pay(&tenant, &key, order("tok")).await.status, 201);
+    let orders = provider.orders();
+    let [(sent_key, sent)] = &orders[..] else { panic!("one order") };
+
+    let way_back = way_back(sent);
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(&way_back).expect("base64 for URLs");
+    for text in [sent["metadata"].to_string(), String::from_utf8_lossy(&bytes).into_owned()] {
+        assert!(!text.contains(&mark) && !text.contains(CREATE_PAYMENT), "{text}");
+    }
+    // The order itself says for which tenant the charge is made. The key is nowhere.
+    assert!(!sent.to_string().contains(&key) && !sent_key.contains(&key), "{sent_key} {sent}");
+    assert_eq!(sealing_keys().open(&way_back), Some(record_key(&tenant, CREATE_PAYMENT, &key)));
+}
+
+// R26, R36
+#[tokio::test]
+async fn the_same_operation_sends_the_very_same_charge_after_a_restore() {
+    let provider = TestProvider::start().await;
+    // Tables of their own: the second has forgotten what the first knows.
+    for _ in 0..2 {
+        let api = PaymentsApi::on(embedded::endpoint(), &provider.url).await;
+        assert_eq!(api.pay(TENANT, "order-1", order("tok")).await.status, 201);
+    }
+    let orders = provider.orders();
+    assert_eq!((orders.len(), provider.charged()), (2, 1));
+    assert_eq!(orders[0], orders[1]);
+}
+
+// R29, R36
+async fn the_webhook_finds_the_record_by_sealed_metadata(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    assert_eq!(lost.told(&lost.way_back()).await, (200, json!("settled")));
+    lost.assert_made().await;
+    assert_eq!(lost.told(&lost.way_back()).await, (200, json!("nothing to settle")));
+}
+
+// R29: charges that earlier versions made.
+async fn the_webhook_finds_the_record_by_metadata_in_clear(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    assert_eq!(lost.told(&in_clear(&record("order-1"))).await, (200, json!("settled")));
+    lost.assert_made().await;
+}
+
+// R29, R36
+async fn forged_metadata_is_acknowledged_and_changes_nothing(endpoint: &str) {
+    let logs = Logs::capture();
+    let mark = Uuid::new_v4().simple().to_string();
+    let lost = Lost::on(endpoint).await;
+    assert_eq!(lost.pay("order-2").await.status, 504);
+
+    let true_one = lost.way_back();
+    let others = SealingKeys::parse(&BASE64_STANDARD.encode([8; 64])).unwrap();
+    let flipped = if true_one.starts_with('A') { "B" } else { "A" };
+    let none = [
+        others.seal(&record("order-1")),
+        format!("{flipped}{}", &true_one[1..]),
+        true_one[..true_one.len() - 4].to_owned(),
+        format!("{true_one}{true_one}"),
+        String::new(),
+        format!("no base64: {mark}"),
+        BASE64_URL_SAFE_NO_PAD.encode(&mark),
+    ];
+    for way_back in none {
+        assert_eq!(lost.told(&way_back).await, (200, json!("ignored")), "{way_back}");
+    }
+    // Another record than the event's, whether there is one or not.
+    for another in [record("order-2"), record("order-3"), record_key("globex", CREATE_PAYMENT, "order-1")] {
+        for way_back in [sealing_keys().seal(&another), in_clear(&another)] {
+            assert_eq!(lost.told(&way_back).await, (200, json!("nothing to settle")), "{another:?}");
+        }
+    }
+    for key in ["order-1", "order-2"] {
+        assert_eq!(lost.state(key).await, "unknown", "{key}");
+    }
+    assert_eq!(lost.api.get(TENANT, "/payments").await.json()["payments"], json!([]));
+    assert!(logs.contains("an event of the provider names no record"));
+    for text in [&mark, &BASE64_URL_SAFE_NO_PAD.encode(&mark)] {
+        assert!(!logs.contains(text), "what does not open is logged");
+    }
+}
