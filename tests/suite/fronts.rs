@@ -19,8 +19,9 @@ use serde_json::{Value, json};
 use tower::Layer;
 
 use crate::support::{
-    http::{Counter, Guard, PAY, dynamodb, record_key},
+    http::{Counter, Guard, PAY, dynamodb, record_key, send},
     lambda::{Function, deliver, deliver_in, function},
+    logs::Logs,
     on_each_store,
 };
 
@@ -294,4 +295,67 @@ async fn of_two_keys_in_a_rest_apis_request_the_last_counts() {
     let (function, _) = fronts()[0].functions(&store)[0].clone();
     assert_eq!(deliver(&function, &event).await.status(), 201);
     assert!(store.load(&record_key("acme", PAY, "order-1")).await.unwrap().is_some());
+}
+
+// R2
+#[tokio::test]
+async fn one_subject_of_two_issuers_is_two_tenants_if_the_issuer_counts() {
+    let token = |front: &Front, issuer: Option<&str>, subject: &str| {
+        let mut event = front.event();
+        let claims = match event["requestContext"]["authorizer"].get("jwt") {
+            Some(_) => &mut event["requestContext"]["authorizer"]["jwt"]["claims"],
+            None => &mut event["requestContext"]["authorizer"]["claims"],
+        };
+        *claims = json!({ "sub": subject });
+        if let Some(issuer) = issuer {
+            claims["iss"] = issuer.into();
+        }
+        event
+    };
+    let (a, b) = ("https://a.example.com", "https://b.example.com");
+    for event in [include_str!("fixtures/http_api_jwt.json"), include_str!("fixtures/rest_api_cognito.json")]
+    {
+        let front = Front { event, tenant: Arc::new(JwtClaim("sub").with_issuer()), name: "" };
+        for kind in 0..2 {
+            let (function, runs) = front.functions(&MemoryStore::new())[kind].clone();
+            for (issuer, subject, tenant, run) in [
+                (a, "1", "https://a.example.com|1", 1),
+                (b, "1", "https://b.example.com|1", 2),
+                (a, "1|2", "https://a.example.com|1|2", 3),
+                (a, "1", "https://a.example.com|1", 1),
+            ] {
+                let answer = deliver(&function, &token(&front, Some(issuer), subject)).await.json();
+                assert_eq!((&answer["tenant"], &answer["run"]), (&json!(tenant), &json!(run)));
+            }
+            let long = "x".repeat(256);
+            for (issuer, subject) in [
+                (None, "1"),
+                (Some(""), "1"),
+                (Some("https://a.example.com|1"), "2"),
+                (Some(a), ""),
+                (Some(a), &*long),
+            ] {
+                let refused = deliver(&function, &token(&front, issuer, subject)).await;
+                assert_eq!(refused.status(), 401, "{issuer:?} {subject}");
+            }
+            assert_eq!(runs.count(), 3);
+        }
+    }
+}
+
+// R2: as with the requests of another major version of `lambda_http`.
+#[tokio::test]
+async fn a_request_without_a_context_is_refused_and_one_line_says_why() {
+    let logs = Logs::capture();
+    let guard =
+        Idempotency::new(MemoryStore::new(), Operation::new("without-context")).tenant(JwtClaim("sub"));
+    let app = Router::new().route("/payments", post(async || "paid").route_layer(guard));
+    for _ in 0..3 {
+        let request = axum::http::Request::post("/payments").header("idempotency-key", "order-1");
+        let refused = send(&app, request.body(axum::body::Body::empty()).unwrap()).await;
+        refused.assert_problem(401, "tenant-missing");
+    }
+    let mut told = logs.lines_with("without-context");
+    told.retain(|line| line.text.contains("lambda_http"));
+    assert_eq!(told.iter().map(|line| line.level()).collect::<Vec<_>>(), ["ERROR"]);
 }

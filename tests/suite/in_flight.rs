@@ -8,6 +8,7 @@ use lambda_idempotency::{
     http::{Profile, asked_about, operation_status},
     key::{OperationName, Tenant},
     operation::{Operation, WhileInFlight},
+    record::State,
     store::{Store, dynamodb::DynamoDbStore, memory::MemoryStore},
     time_budget::CLOCK_SKEW,
     world::{ManualWorld, SystemWorld, World},
@@ -17,8 +18,10 @@ use tokio::task::JoinHandle;
 use crate::support::{
     client::connect,
     faults::Faults,
+    guarded::fresh,
     http::{
-        Answer, Counter, Gate, Guard, PAY, TENANT, api, clock, dynamodb, guard_of, pay, send, tenant, until,
+        Answer, Counter, Gate, Guard, PAY, TENANT, api, clock, dynamodb, guard_of, pay, record, record_key,
+        send, tenant, until,
     },
     on_each_store, tables,
 };
@@ -203,4 +206,69 @@ async fn a_duplicate_stops_waiting_before_its_own_invocation_ends() {
     }
     waiting.await.unwrap().assert_problem(409, "in-flight");
     held.finish().await;
+}
+
+// R9
+#[tokio::test]
+async fn retry_after_grows_with_the_attempt_and_ends_with_its_lease() {
+    let clock = clock();
+    let started = clock.now();
+    // A lease of 60 s, and a grace of 10 s.
+    let held =
+        Held::of(guard_of(MemoryStore::new(), Operation::new(PAY)).world(clock.clone()), "order-1").await;
+    for (ran, told) in [(0, "1"), (1, "1"), (2, "2"), (30, "30"), (35, "35"), (36, "34"), (69, "1")] {
+        clock.set(started.plus(Duration::from_secs(ran)));
+        let refused = send(&held.app, pay("order-1")).await;
+        refused.assert_problem(409, "in-flight");
+        assert_eq!(refused.header("retry-after"), Some(told), "after {ran} s");
+    }
+    // A clock that is behind the one that began.
+    clock.set(started.minus(CLOCK_SKEW));
+    assert_eq!(send(&held.app, pay("order-1")).await.header("retry-after"), Some("1"));
+    clock.set(started);
+    held.finish().await;
+}
+
+// R9
+#[tokio::test]
+async fn retry_after_is_bounded_however_long_the_lease() {
+    let clock = clock();
+    let operation =
+        Operation::new(PAY).lease(Duration::from_secs(7200)).while_in_flight(WhileInFlight::Accept);
+    let held = Held::of(guard_of(MemoryStore::new(), operation).world(clock.clone()), "order-1").await;
+    clock.advance(Duration::from_secs(3600));
+    let accepted = send(&held.app, pay("order-1")).await;
+    assert_eq!((accepted.status, accepted.header("retry-after")), (202, Some("300")));
+    held.finish().await;
+}
+
+// R9, R28
+#[tokio::test]
+async fn retry_after_of_an_unknown_outcome_is_the_next_question() {
+    let (store, clock) = (MemoryStore::new(), clock());
+    let app = api(guard_of(store.clone(), Operation::new(PAY)).world(clock.clone()), |_, _| async {
+        axum::http::StatusCode::BAD_GATEWAY
+    });
+    send(&app, pay("order-1")).await;
+    let status = |now| {
+        let store = store.clone();
+        async move {
+            let (key, profile) = (record_key(TENANT, PAY, "order-1"), Profile::default());
+            let asked = operation_status(&store, &key, now, &profile).await;
+            Answer::of(asked).await.header("retry-after").map(str::to_owned)
+        }
+    };
+    for (until, told) in [(0, "1"), (1, "1"), (40, "40"), (299, "299"), (4000, "300")] {
+        let mut record = record(&store, "order-1").await.unwrap();
+        let (seen, State::Unknown { reconcile_at, .. }) = (record.revision, &mut record.state) else {
+            panic!()
+        };
+        *reconcile_at = clock.now().plus(Duration::from_secs(until));
+        record.revision = fresh();
+        store.swap(seen, &record, &[]).await.unwrap();
+        let refused = send(&app, pay("order-1")).await;
+        refused.assert_problem(409, "outcome-unknown");
+        assert_eq!(refused.header("retry-after"), Some(told), "asked about in {until} s");
+        assert_eq!(status(clock.now()).await.as_deref(), Some(told));
+    }
 }

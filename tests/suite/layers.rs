@@ -1,8 +1,11 @@
 //! The guard among other layers, and among guards.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use axum::{
@@ -108,5 +111,20 @@ async fn an_answer_that_is_kept_for_ever_is_replayed_all_the_same() {
         let response = send(&app, "k").await;
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["idempotency-expires"], "Fri, 31 Dec 9999 23:59:59 GMT");
+    }
+}
+
+// R2
+#[test]
+fn a_guard_without_a_tenant_does_not_compile_and_the_compiler_says_why() {
+    let compiled = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["rustc", "--locked", "--package", "tests", "--example", "without_tenant"])
+        .args(["--", "--cfg", "without_tenant"])
+        .output()
+        .expect("cargo runs");
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    assert!(!compiled.status.success(), "it compiled: {said}");
+    for words in ["this guard does not know who its callers are", ".tenant(JwtClaim("] {
+        assert!(said.contains(words), "{said}");
     }
 }

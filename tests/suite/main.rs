@@ -34,6 +34,7 @@ mod payments_routes;
 mod profiles;
 mod readme;
 mod reconciliation;
+mod refusals;
 mod replays;
 mod request_bodies;
 mod rest;

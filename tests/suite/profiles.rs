@@ -2,6 +2,7 @@
 
 use axum::{Router, http::StatusCode};
 use lambda_idempotency::{
+    engine::Execution,
     http::{Outcome, ProblemType, Profile},
     operation::{Operation, ServerErrors},
     record::{Record, State},
@@ -13,12 +14,14 @@ use crate::support::{
         Answer, Counter, Gate, Guard, PAY, TENANT, api, dynamodb, guard, guard_of, order, pay, pay_other,
         record, record_key, send, state, unkeyed,
     },
+    logs::Logs,
     on_each_store,
 };
 
 on_each_store!(
     another_request_under_the_same_key_is_a_mismatch_in_every_state,
     each_profile_treats_a_5xx_its_way,
+    acp_counts_one_key_on_two_paths_as_two_operations,
 );
 
 /// Answers with the status that the request asks for, and counts.
@@ -238,4 +241,143 @@ async fn a_problem_document_says_what_rfc_9457_asks_for_and_links_to_the_documen
         [(422, "key-reused"), (409, "outcome-unknown"), (401, "tenant-missing"), (400, "key-malformed")];
     assert_eq!(told, expected.map(|(status, name)| (status, name.to_owned())));
     assert!(problems[1].header("retry-after").is_some(), "who may come back is told when");
+}
+
+// R6
+#[tokio::test]
+async fn stripes_errors_have_stripes_shape() {
+    let profile = Profile::stripe().documentation("https://api.example.com/idempotency");
+    let (app, _) = echo(guard(MemoryStore::new()).profile(profile));
+    send(&app, pay("order-1")).await;
+    let reused = send(&app, pay_other("order-1")).await;
+    let mut anonymous = pay("order-2");
+    anonymous.extensions_mut().clear();
+    for (refused, kind, code) in [
+        (&reused, "idempotency_error", "idempotency_error"),
+        (&send(&app, unkeyed().body("{}".into()).unwrap()).await, "invalid_request_error", "key-missing"),
+        (&send(&app, anonymous).await, "invalid_request_error", "tenant-missing"),
+    ] {
+        let document = refused.json();
+        let members: Vec<_> = document.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!((members, refused.header("content-type")), (vec!["error"], Some("application/json")));
+        let error = &document["error"];
+        assert_eq!((&error["type"], &error["code"]), (&kind.into(), &code.into()));
+        assert!(error["message"].as_str().is_some_and(|message| message.ends_with('.')), "{error}");
+        assert_eq!(error["doc_url"], "https://api.example.com/idempotency");
+    }
+}
+
+// R6
+#[tokio::test]
+async fn acps_errors_are_flat_and_every_answer_echoes_its_key() {
+    let (app, _) = echo(guard(MemoryStore::new()).profile(Profile::acp()));
+    let quoted = || order("\"order-1\"").body("{}".into()).unwrap();
+    let first = send(&app, quoted()).await;
+    let replay = send(&app, quoted()).await;
+    replay.assert_replay_of(&first);
+    let reused = send(&app, pay_other("order-1")).await;
+    let missing = send(&app, unkeyed().body("{}".into()).unwrap()).await;
+    let fails = order("order-2").header("x-status", "500").body("{}".into()).unwrap();
+    let failed = send(&app, fails).await;
+    let unknown = send(&app, order("order-2").body("{}".into()).unwrap()).await;
+    for (answer, echo) in [
+        (&first, Some("\"order-1\"")),
+        (&replay, Some("\"order-1\"")),
+        (&reused, Some("order-1")),
+        (&failed, Some("order-2")),
+        (&missing, None),
+    ] {
+        assert_eq!(answer.header("idempotency-key"), echo, "{answer:?}");
+    }
+    for (refused, kind, code) in [
+        (&reused, "invalid_request", "idempotency_conflict"),
+        (&missing, "invalid_request", "idempotency_key_required"),
+        (&unknown, "processing_error", "outcome-unknown"),
+    ] {
+        let document = refused.json();
+        let mut members: Vec<_> = document.as_object().unwrap().keys().collect();
+        members.sort();
+        assert_eq!(members, ["code", "message", "type"]);
+        assert_eq!((&document["type"], &document["code"]), (&kind.into(), &code.into()));
+        assert_eq!(refused.header("content-type"), Some("application/json"));
+    }
+    let (others, _) = echo(guard(MemoryStore::new()));
+    assert_eq!(send(&others, pay("order-1")).await.header("idempotency-key"), None);
+}
+
+// R2, R6
+async fn acp_counts_one_key_on_two_paths_as_two_operations(endpoint: &str) {
+    let (store, runs) = (dynamodb(endpoint).await, Counter::default());
+    let counter = runs.clone();
+    let handler = move |axum::extract::Path(id): axum::extract::Path<String>| async move {
+        format!("{id}: run {}", counter.add())
+    };
+    let guarded = |profile| guard(store.clone()).profile(profile);
+    let sessions = |guard: Guard| {
+        Router::new().route("/sessions/{id}", axum::routing::post(handler.clone()).route_layer(guard))
+    };
+    let update = |session: &str, body: &'static str| {
+        order("update-1").uri(format!("/sessions/{session}")).body(body.into()).unwrap()
+    };
+    let app = sessions(guarded(Profile::acp()));
+    let (one, two) = (send(&app, update("1", "{}")).await, send(&app, update("2", "{}")).await);
+    assert_eq!((&one.body[..], &two.body[..]), (&b"1: run 1"[..], &b"2: run 2"[..]));
+    send(&app, update("1", "{}")).await.assert_replay_of(&one);
+    send(&app, update("2", "{}")).await.assert_replay_of(&two);
+    send(&app, update("2", "[]")).await.assert_code(422, "idempotency_conflict");
+    // Everywhere else it is one key that was used for another request.
+    let app = sessions(guarded(Profile::ietf_draft()));
+    send(&app, update("3", "{}")).await;
+    send(&app, update("4", "{}")).await.assert_problem(422, "key-reused");
+    assert_eq!(runs.count(), 3);
+}
+
+// R6, T34
+#[tokio::test]
+async fn a_request_without_a_key_runs_unguarded_only_if_the_profile_says_so() {
+    let runs = Counter::default();
+    let counter = runs.clone();
+    let handler = move |execution: Option<Execution>| async move {
+        format!("{} guarded: {}", counter.add(), execution.is_some())
+    };
+    let keyless = || unkeyed().body("{}".into()).unwrap();
+    let of = |profile: Profile| {
+        let guard = guard_of(MemoryStore::new(), Operation::new("optionally-keyed")).profile(profile);
+        Router::new().route("/payments", axum::routing::post(handler.clone()).route_layer(guard))
+    };
+    for profile in [Profile::ietf_draft(), Profile::stripe(), Profile::acp()] {
+        assert_eq!(send(&of(profile), keyless()).await.status, 400);
+    }
+    let app = of(Profile::stripe().key_optional());
+    for run in ["1 guarded: false", "2 guarded: false"] {
+        assert_eq!(send(&app, keyless()).await.body, run);
+    }
+    let first = send(&app, pay("order-1")).await;
+    assert_eq!(first.body, "3 guarded: true");
+    send(&app, pay("order-1")).await.assert_replay_of(&first);
+    // What is there and is no key is no choice.
+    for none in ["", "a,b", "\"open"] {
+        send(&app, order(none).body("{}".into()).unwrap()).await.assert_code(400, "key-malformed");
+    }
+    assert_eq!(runs.count(), 3);
+}
+
+// R6
+#[tokio::test]
+async fn a_draft_api_without_documentation_is_warned_of_once() {
+    let logs = Logs::capture();
+    for (name, profile, warned) in [
+        ("undocumented-draft", Profile::ietf_draft(), 1),
+        ("draft-with-a-link", Profile::ietf_draft().documentation("https://api.example.com"), 0),
+        ("undocumented-stripe", Profile::stripe(), 0),
+    ] {
+        let (app, _) = echo(guard_of(MemoryStore::new(), Operation::new(name)).profile(profile));
+        for _ in 0..3 {
+            send(&app, pay("order-1")).await;
+        }
+        let mut told = logs.lines_with(name);
+        told.retain(|line| line.text.contains("documentation"));
+        assert_eq!(told.len(), warned, "{name}");
+        assert!(told.iter().all(|line| line.level() == "WARN"));
+    }
 }

@@ -185,3 +185,105 @@ async fn a_record_is_compared_by_the_rule_that_made_it(endpoint: &str) {
     }
     assert_eq!(careless_runs.count(), 0);
 }
+
+/// A form of two fields, as a client sends it with this boundary.
+fn form(key: &str, boundary: &str, amount: u32) -> Request<Body> {
+    let field = |name: &str, value: &str| {
+        format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+    };
+    let form = field("customer", "c-1") + &field("amount", &amount.to_string());
+    let mut request = body(key, format!("{form}--{boundary}--\r\n"));
+    let content_type = format!("multipart/form-data; boundary={boundary}").parse().unwrap();
+    request.headers_mut().insert("content-type", content_type);
+    request
+}
+
+// R3
+#[tokio::test]
+async fn a_form_is_the_same_whatever_its_boundary() {
+    let (app, runs) = counted(guard(MemoryStore::new()));
+    let first = send(&app, form("order-1", "----WebKitFormBoundaryA1", 1)).await;
+    send(&app, form("order-1", "----WebKitFormBoundaryB2", 1)).await.assert_replay_of(&first);
+    send(&app, form("order-1", "----WebKitFormBoundaryA1", 2)).await.assert_problem(422, "key-reused");
+    assert_eq!(runs.count(), 1);
+}
+
+fn packed(time: u32, text: &str) -> Request<Body> {
+    let mut packer = flate2::GzBuilder::new().mtime(time).write(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packer, text.as_bytes()).unwrap();
+    let mut request = body("order-1", packer.finish().unwrap());
+    request.headers_mut().insert("content-encoding", HeaderValue::from_static("gzip"));
+    request
+}
+
+// R3
+#[tokio::test]
+async fn a_packed_body_is_the_same_whenever_it_was_packed() {
+    let (app, runs) = counted(guard(MemoryStore::new()));
+    let first = send(&app, packed(1, r#"{"a":1,"b":2}"#)).await;
+    for same in [r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#] {
+        send(&app, packed(2, same)).await.assert_replay_of(&first);
+    }
+    send(&app, packed(1, r#"{"a":1,"b":3}"#)).await.assert_problem(422, "key-reused");
+    let mut broken = packed(1, r#"{"a":1,"b":2}"#);
+    *broken.body_mut() = Body::from("no gzip");
+    send(&app, broken).await.assert_problem(422, "key-reused");
+    assert_eq!(runs.count(), 1);
+}
+
+fn with(headers: &[(&'static str, &'static str)], body: &'static str) -> Request<Body> {
+    let mut request = self::body("order-1", body);
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, HeaderValue::from_static(value));
+    }
+    request
+}
+
+// R3
+#[tokio::test]
+async fn one_body_of_two_media_types_is_two_requests() {
+    let (app, runs) = counted(guard(MemoryStore::new()));
+    let first = send(&app, with(&[("content-type", "application/json")], "{}")).await;
+    let same = with(&[("content-type", "application/json; charset=utf-8")], "{}");
+    send(&app, same).await.assert_replay_of(&first);
+    for other in ["application/merge-patch+json", "application/json-patch+json", "text/json"] {
+        send(&app, with(&[("content-type", other)], "{}")).await.assert_problem(422, "key-reused");
+    }
+    assert_eq!(runs.count(), 1);
+}
+
+// R3
+#[tokio::test]
+async fn a_header_that_an_api_declares_to_be_intent_counts() {
+    let rule = FingerprintRule::new().header("api-version");
+    let (app, runs) = counted(guard_of(MemoryStore::new(), Operation::new(PAY).fingerprint(rule)));
+    let first = send(&app, with(&[("api-version", "1"), ("x-trace", "1")], "{}")).await;
+    send(&app, with(&[("api-version", "1"), ("x-trace", "2")], "{}")).await.assert_replay_of(&first);
+    for other in [with(&[("api-version", "2")], "{}"), with(&[], "{}")] {
+        send(&app, other).await.assert_problem(422, "key-reused");
+    }
+    assert_eq!(runs.count(), 1);
+}
+
+// R3, T36
+#[tokio::test]
+async fn a_rule_of_ones_own_takes_the_place_of_a_former_one() {
+    let store = MemoryStore::new();
+    let deployed = |operation: Operation| counted(guard_of(store.clone(), operation));
+    let sealed = || {
+        // What counts is the order's number; the rest is encrypted anew for each try.
+        FingerprintRule::custom(7, |content| {
+            content.body.split(|byte| *byte == b':').next().unwrap().to_vec()
+        })
+    };
+    let (before, _) = deployed(Operation::new(PAY));
+    let (after, runs) = deployed(Operation::new(PAY).fingerprint(sealed()).formerly(FingerprintRule::new()));
+    let first = send(&before, body("older", "1:x7")).await;
+    send(&after, body("older", "1:x7")).await.assert_replay_of(&first);
+    send(&after, body("older", "1:q9")).await.assert_problem(422, "key-reused");
+    let first = send(&after, body("newer", "1:x7")).await;
+    send(&after, body("newer", "1:q9")).await.assert_replay_of(&first);
+    send(&after, body("newer", "2:x7")).await.assert_problem(422, "key-reused");
+    assert_eq!(runs.count(), 1);
+    send(&before, body("newer", "1:x7")).await.assert_problem(503, "record-unreadable");
+}

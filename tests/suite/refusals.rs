@@ -1,0 +1,278 @@
+//! Refusals: those that say nothing of the operation are not kept, and those before any effect leave their key free.
+
+use std::time::Duration;
+
+use axum::{
+    Extension, Json, Router,
+    body::Body,
+    extract::{Path, Query},
+    http::{HeaderValue, Method, Request, StatusCode},
+    response::IntoResponse,
+    routing::post,
+};
+use lambda_idempotency::{
+    engine::Execution,
+    http::{NotBegun, OrNotBegun, Outcome, Profile, operation_status},
+    operation::{Operation, ServerErrors},
+    record::{State, UnknownCause},
+    store::memory::MemoryStore,
+    time_budget::CLOCK_SKEW,
+    world::World,
+};
+use serde::Deserialize;
+use tower::{Layer, service_fn};
+
+use crate::support::{
+    http::{
+        Answer, Counter, Guard, PAY, TENANT, api, clock, dynamodb, execution, guard, guard_of, order, pay,
+        pay_other, record, record_key, send, state, unkeyed,
+    },
+    logs::Logs,
+    on_each_store,
+};
+
+on_each_store!(
+    refusals_that_say_nothing_of_the_operation_are_not_kept,
+    what_did_not_begin_leaves_its_key_free_for_any_request,
+    a_later_attempt_that_did_not_begin_leaves_the_key_to_its_request,
+);
+
+/// 404 and 405 as a router answers them.
+const SAY_NOTHING: [u16; 9] = [401, 403, 404, 405, 407, 408, 421, 425, 429];
+
+/// Answers once with the status that the request asks for, then with 200.
+fn refuses_once(guard: Guard) -> (Router, Counter) {
+    let runs = Counter::default();
+    let counter = runs.clone();
+    let app = api(guard, move |parts, _| {
+        let first = counter.add() == 1;
+        let status = StatusCode::from_bytes(parts.headers["x-status"].as_bytes()).unwrap();
+        async move { if first { status } else { StatusCode::OK } }
+    });
+    (app, runs)
+}
+
+// T44, R13
+async fn refusals_that_say_nothing_of_the_operation_are_not_kept(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    let logs = Logs::capture();
+    for status in SAY_NOTHING {
+        // Whatever the profile does with a 5xx: a limiter stands before Stripe's guard too, and nothing frees a key.
+        for errors in [ServerErrors::Reconcile, ServerErrors::Keep, ServerErrors::RetryFresh] {
+            let key = format!("{status}-{errors:?}");
+            let (app, runs) =
+                refuses_once(guard_of(store.clone(), Operation::new(PAY).server_errors(errors)));
+            let request = || order(&key).header("x-status", status.to_string()).body("{}".into()).unwrap();
+            let first = send(&app, request()).await;
+            assert_eq!((first.status, first.header("idempotency-expires")), (status, None));
+            let kept = record(&store, &key).await.unwrap();
+            assert!(
+                matches!(kept.state, State::Unknown { cause: UnknownCause::HandlerFailed, .. }),
+                "{status}: {kept:?}"
+            );
+            send(&app, request()).await.assert_problem(409, "outcome-unknown");
+            assert_eq!(runs.count(), 1, "{status}");
+            let told = logs.lines_with(&kept.key.hash().to_string());
+            assert!(told.iter().any(|line| line.level() == "WARN"), "{status} is not logged");
+        }
+    }
+}
+
+// T44, R13
+#[tokio::test]
+async fn a_refusal_counts_as_its_handler_or_a_layer_says() {
+    for status in SAY_NOTHING.map(|status| StatusCode::from_u16(status).unwrap()) {
+        for (outcome, expected) in [
+            (Outcome::Completed, "completed"),
+            (Outcome::NotExecuted, "failed_retryable"),
+            (Outcome::NotBegun, "failed_retryable"),
+            (Outcome::PerhapsExecuted, "unknown"),
+        ] {
+            let store = MemoryStore::new();
+            let app = api(guard(store.clone()), move |_, _| async move { (status, Extension(outcome)) });
+            assert_eq!(send(&app, pay("order-1")).await.status, status.as_u16());
+            assert_eq!(state(&store, "order-1").await, expected, "{status} {outcome:?}");
+            // A layer inside the guard, around a handler that says nothing.
+            let store = MemoryStore::new();
+            let handler = service_fn(move |_: Request<Body>| async move {
+                let mut response = status.into_response();
+                response.extensions_mut().insert(outcome);
+                Ok::<_, std::convert::Infallible>(response)
+            });
+            send(&guard(store.clone()).layer(handler), pay("order-1")).await;
+            assert_eq!(state(&store, "order-1").await, expected, "{status} {outcome:?}");
+        }
+    }
+}
+
+// T44: a handler's own 404 says what was not found.
+#[tokio::test]
+async fn a_404_with_a_body_is_an_answer() {
+    let store = MemoryStore::new();
+    let app = api(guard(store.clone()), |_, _| async { (StatusCode::NOT_FOUND, "no such customer") });
+    let first = send(&app, pay("order-1")).await;
+    send(&app, pay("order-1")).await.assert_replay_of(&first);
+}
+
+// T44: what the documentation advises.
+#[tokio::test]
+async fn a_router_around_the_guard_refuses_methods_and_paths_without_a_record() {
+    let store = MemoryStore::new();
+    let app = Router::new().route("/payments", post(async || "paid").route_layer(guard(store.clone())));
+    for (method, path, status) in [(Method::PATCH, "/payments", 405), (Method::POST, "/nowhere", 404)] {
+        let mut request = pay("order-1");
+        (*request.method_mut(), *request.uri_mut()) = (method, path.parse().unwrap());
+        assert_eq!(send(&app, request).await.status, status);
+        assert_eq!(record(&store, "order-1").await, None);
+    }
+    assert_eq!(send(&app, pay("order-1")).await.status, 200);
+}
+
+/// A handler that refuses small orders before anything is done.
+fn checks(guard: Guard) -> (Router, Counter) {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Order {
+        amount_cents: u64,
+    }
+    let runs = Counter::default();
+    let counter = runs.clone();
+    let handler = move |execution: Execution, OrNotBegun(Json(order)): OrNotBegun<Json<Order>>| async move {
+        if order.amount_cents < 100 {
+            return NotBegun((StatusCode::UNPROCESSABLE_ENTITY, "too little")).into_response();
+        }
+        counter.add();
+        execution.downstream_key("charge").into_response()
+    };
+    (Router::new().route("/payments", post(handler).route_layer(guard)), runs)
+}
+
+fn of(key: &str, body: &'static str) -> Request<Body> {
+    order(key).body(body.into()).unwrap()
+}
+
+// R4, R13
+async fn what_did_not_begin_leaves_its_key_free_for_any_request(endpoint: &str) {
+    let (store, clock) = (dynamodb(endpoint).await, clock());
+    let (app, runs) = checks(guard(store.clone()).world(clock.clone()));
+    for (key, bad, status) in [
+        ("said", r#"{"amountCents":1}"#, 422),
+        ("extracted", "{nonsense", 400),
+        ("not-an-order", r#"{"amount":1}"#, 422),
+    ] {
+        for _ in 0..2 {
+            let refused = send(&app, of(key, bad)).await;
+            assert_eq!(
+                (refused.status, refused.replayed(), refused.header("idempotency-expires")),
+                (status, false, None)
+            );
+            let record = record(&store, key).await.unwrap();
+            assert_eq!((record.state.name(), record.attempts), ("failed_retryable", 1), "each is the first");
+            assert!(record.expired(clock.now().minus(CLOCK_SKEW)), "for a clock that is behind too");
+            let asked = operation_status(&store, &record.key, clock.now(), &Profile::default()).await;
+            Answer::of(asked).await.assert_problem(404, "operation-not-found");
+        }
+        // A worker whose clock is behind takes the corrected request too.
+        clock.set(clock.now().minus(CLOCK_SKEW - Duration::from_secs(1)));
+        let corrected = send(&app, pay(key)).await;
+        assert_eq!((corrected.status, corrected.replayed()), (200, false), "{key}");
+        send(&app, pay(key)).await.assert_replay_of(&corrected);
+        send(&app, of(key, bad)).await.assert_problem(422, "key-reused");
+        clock.advance(CLOCK_SKEW);
+    }
+    assert_eq!(runs.count(), 3);
+}
+
+// T5: what the first attempt did may still turn up, and it did it for its own request.
+async fn a_later_attempt_that_did_not_begin_leaves_the_key_to_its_request(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    let app = api(guard(store.clone()), |parts, _| async move {
+        let first = execution(&parts).attempts() == 1;
+        Extension(if first { Outcome::NotExecuted } else { Outcome::NotBegun })
+    });
+    for _ in 0..2 {
+        send(&app, pay("order-1")).await;
+        send(&app, pay_other("order-1")).await.assert_problem(422, "key-reused");
+    }
+    assert_eq!(record(&store, "order-1").await.unwrap().attempts, 2);
+}
+
+// R4
+#[tokio::test]
+async fn each_extractor_of_axum_can_refuse_before_anything_begins() {
+    #[derive(Deserialize)]
+    struct Which {
+        number: u32,
+    }
+    let store = MemoryStore::new();
+    let handler =
+        |OrNotBegun(Path(account)): OrNotBegun<Path<u32>>,
+         OrNotBegun(Query(which)): OrNotBegun<Query<Which>>,
+         OrNotBegun(body): OrNotBegun<String>| async move { format!("{account} {} {body}", which.number) };
+    let app = Router::new().route("/accounts/{account}", post(handler).route_layer(guard(store.clone())));
+    let asked = |uri: &str, body: &'static [u8]| {
+        let request = order("order-1").uri(uri).body(body.into()).unwrap();
+        let app = app.clone();
+        async move { send(&app, request).await }
+    };
+    for (uri, body) in [
+        ("/accounts/none?number=1", &b"text"[..]),
+        ("/accounts/1?number=none", b"text"),
+        ("/accounts/1", b"text"),
+        ("/accounts/1?number=1", b"\xff"),
+    ] {
+        assert_eq!(asked(uri, body).await.status, 400, "{uri}");
+        assert_eq!(state(&store, "order-1").await, "failed_retryable");
+    }
+    assert_eq!(asked("/accounts/1?number=1", b"text").await.body, "1 1 text");
+}
+
+// T23, T44: an inner guard that refuses has done nothing, and its refusal is not the outer operation's answer.
+#[tokio::test]
+async fn a_guard_inside_a_guard_that_refuses_is_no_answer_of_the_outer() {
+    let store = MemoryStore::new();
+    let nobody = |_: &axum::http::request::Parts| None;
+    let inner = lambda_idempotency::http::Idempotency::new(MemoryStore::new(), Operation::new("inner"))
+        .tenant(nobody);
+    let outer = guard(store.clone());
+    let app = Router::new().route("/payments", post(async || "paid").route_layer(inner)).layer(outer);
+    send(&app, pay("order-1")).await.assert_problem(401, "tenant-missing");
+    assert_eq!(state(&store, "order-1").await, "failed_retryable");
+}
+
+// R13
+#[tokio::test]
+async fn a_header_that_cannot_be_kept_is_logged_by_its_name() {
+    let (store, logs) = (MemoryStore::new(), Logs::capture());
+    let app = api(guard(store.clone()), |_, _| async {
+        [("content-disposition", HeaderValue::from_bytes(b"attachment; filename=\"caf\xe9\"").unwrap())]
+    });
+    for kept in [true, false] {
+        assert_eq!(send(&app, pay("coffee")).await.headers.contains_key("content-disposition"), kept);
+    }
+    let told = logs.lines_with(&record_key(TENANT, PAY, "coffee").hash().to_string());
+    assert!(told.iter().any(|line| line.level() == "WARN" && line.text.contains("content-disposition")));
+}
+
+// R5
+#[tokio::test]
+async fn a_key_that_no_guard_looks_at_is_told_of_once_a_method() {
+    let logs = Logs::capture();
+    // The process has one log.
+    let operation = Operation::new("called-by-any-method");
+    let app = api(guard_of(MemoryStore::new(), operation), |_, _| async {});
+    let by = |method: Method, key: Option<&str>| {
+        let request = key.map_or(unkeyed(), order).method(method);
+        request.body(Body::empty()).unwrap()
+    };
+    for _ in 0..3 {
+        for method in [Method::PUT, Method::DELETE] {
+            assert_eq!(send(&app, by(method.clone(), Some("order-1"))).await.status, 200);
+            assert_eq!(send(&app, by(method, None)).await.status, 200);
+        }
+    }
+    let mut told = logs.lines_with("called-by-any-method");
+    told.retain(|line| line.text.contains("passes unguarded"));
+    assert_eq!(told.iter().map(|line| line.level()).collect::<Vec<_>>(), ["WARN", "WARN"]);
+    assert!(told[0].text.contains("PUT") && told[1].text.contains("DELETE"));
+}
