@@ -7,6 +7,7 @@ use tokio::process::Command;
 use crate::support::{command, local_cloud::LocalCloud};
 
 const README: &str = include_str!("../../README.md");
+const CONTRACT: &str = include_str!("../../docs/contract.md");
 
 // R4, R13, R15, R29, R39
 #[tokio::test]
@@ -25,6 +26,22 @@ async fn the_transcript_of_a_worker_that_dies_comes_out_as_written() {
     let cloud = LocalCloud::start(&[(variable, value)]).await;
     let steps = run(&cloud, SECTION, &[block("", "```sh\npay()"), block(SECTION, "```sh\neval")]).await;
     assert_eq!(steps, 8);
+}
+
+// R6, R42
+#[test]
+fn every_requirement_of_the_contract_names_a_test_that_there_is() {
+    let rows = CONTRACT.lines().filter(|line| line.contains("holds") || line.contains("deviates"));
+    let mut shown = 0;
+    for row in rows.filter(|row| row.starts_with('|')) {
+        let name = row.trim_end_matches(" |").rsplit('`').nth(1).unwrap_or_else(|| panic!("no test: {row}"));
+        let (module, test) = name.split_once("::").unwrap_or_else(|| panic!("no module: {row}"));
+        let source = std::fs::read_to_string(format!("{}/suite/{module}.rs", env!("CARGO_MANIFEST_DIR")))
+            .unwrap_or_else(|error| panic!("{module}: {error}"));
+        assert!(source.contains(&format!("fn {test}(")), "{name}");
+        shown += 1;
+    }
+    assert_eq!(shown, 32);
 }
 
 /// Runs the transcript of a section, each command after these definitions; gives the number of commands.

@@ -75,6 +75,8 @@ async fn json_that_says_the_same_is_the_same_and_numbers_that_differ_are_not() {
     let cases = [
         (r#"{"id":9007199254740993}"#, r#"{"id":9007199254740992}"#, false),
         (r#"{"a":1,"b":[true,null]}"#, "{ \"b\" : [true, null],\n\"a\":1.0 }", true),
+        (r#"{"a":1,"b":null}"#, r#"{"a":1}"#, false),
+        (r#"{"a":[1,2]}"#, r#"{"a":[2,1]}"#, false),
         (r#"{"a":1E400}"#, r#"{"a":1E401}"#, false),
         (r#"{"a":1,"a":2}"#, r#"{"a":2}"#, false),
         (r#"{"a":1,"a":2}"#, r#"{"a":2,"a":1}"#, false),
