@@ -199,13 +199,13 @@ impl Operation {
     /// was handed over.
     ///
     /// # Panics
-    /// If `name` is one that must not be replayed, or no name of a header.
+    /// If `name` is one that must not be replayed, or not a valid header name.
     #[must_use]
     pub fn keep_header(mut self, name: &str) -> Self {
         let header = name.to_ascii_lowercase();
         assert!(
             may_be_kept(&header),
-            "operation {:?}: keep_header({name:?}): this header must not be replayed, or is none",
+            "operation {:?}: keep_header({name:?}): this header must not be replayed, or is not a valid name",
             self.name.as_str()
         );
         self.kept_headers.push(header);
@@ -338,9 +338,9 @@ impl Operation {
         self.patience
     }
 
-    /// What a client is told to wait for whom `wait` is sensible.
+    /// The `Retry-After` for a sensible wait, within the bounds.
     pub(crate) fn retry_after_of(&self, wait: Duration) -> Duration {
-        wait.min(LONGEST_RETRY_AFTER).max(self.retry_after)
+        wait.max(self.retry_after).min(LONGEST_RETRY_AFTER)
     }
 
     /// Whether a lease that is over is leave to run. Until phases are recorded there is one recovery point, the start: to

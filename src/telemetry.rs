@@ -13,6 +13,7 @@ pub(crate) enum Count {
     TooOld,
     TooLate,
     Unguarded,
+    SaysNothing,
     FailedRetry,
     Unknown,
     StoreError,
@@ -36,6 +37,7 @@ impl Count {
             Self::TooOld => RESERVE_TOO_OLD,
             Self::TooLate => RESERVE_TOO_LATE,
             Self::Unguarded => UNGUARDED,
+            Self::SaysNothing => COMPLETION_SAYS_NOTHING,
             Self::FailedRetry => RESERVE_FAILED_RETRY,
             Self::Unknown => RESERVE_UNKNOWN,
             Self::StoreError => STORE_ERROR,
@@ -92,6 +94,9 @@ pub const RESERVE_TOO_LATE: &str = "api.idempotency.reserve.too_late.count";
 
 /// Requests without a key that ran unguarded, where the contract lets clients choose.
 pub const UNGUARDED: &str = "api.idempotency.unguarded.count";
+
+/// Answers with a status that does not say whether the operation was executed, such as 403 or 429: each leaves an unknown outcome.
+pub const COMPLETION_SAYS_NOTHING: &str = "api.idempotency.completion.says_nothing.count";
 
 /// Executions after one that certainly did nothing.
 pub const RESERVE_FAILED_RETRY: &str = "api.idempotency.reserve.failed_retry.count";

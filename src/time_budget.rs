@@ -85,10 +85,10 @@ pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a completed answer is kept.
 pub const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What clients are told to wait while an operation is in flight.
+/// The least that clients are told to wait.
 pub const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The furthest that a client is sent away while an outcome is being found out.
+/// The longest that clients are told to wait.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
 /// How long accepted work may wait for a worker before it counts as abandoned.

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
+use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant};
 
 use crate::{
     failure::Failure,
@@ -13,7 +13,7 @@ use crate::{
 
 const EXIT_CODES: &str = "\
 A record is named by --tenant, --operation and the client's key, or by the three in one as `list` prints it:
-tenant#operation#key.
+tenant#operation#key, or tenant#operation@scope#key if the API counts keys by path.
 
 Exit codes:
   0  done
@@ -103,7 +103,10 @@ pub struct RecordArgs {
     /// The operation's name
     #[arg(short, long, requires = "tenant")]
     operation: Option<String>,
-    /// The client's idempotency key, or tenant#operation#key
+    /// The path that was called, without a stage, if the API counts keys by path (ACP)
+    #[arg(long, requires = "operation")]
+    path: Option<String>,
+    /// The client's idempotency key, or the record's name as `list` prints it
     key: String,
 }
 
@@ -111,14 +114,21 @@ impl RecordArgs {
     pub fn record_key(&self) -> Result<RecordKey, Failure> {
         let wrong = |what: &str, error| Failure::Usage(format!("this is no {what}: {error}"));
         match (&self.tenant, &self.operation) {
-            (Some(tenant), Some(operation)) => Ok(RecordKey::new(
-                Tenant::parse(tenant).map_err(|e| wrong("tenant", e))?,
-                OperationName::parse(operation).map_err(|e| wrong("operation", e))?,
-                IdempotencyKey::parse(&self.key).map_err(|e| wrong("idempotency key", e))?,
-            )),
+            (Some(tenant), Some(operation)) => {
+                let key = RecordKey::new(
+                    Tenant::parse(tenant).map_err(|e| wrong("tenant", e))?,
+                    OperationName::parse(operation).map_err(|e| wrong("operation", e))?,
+                    IdempotencyKey::parse(&self.key).map_err(|e| wrong("idempotency key", e))?,
+                );
+                Ok(match &self.path {
+                    Some(path) => key.within(Scope::of(path.as_bytes())),
+                    None => key,
+                })
+            }
             _ => RecordKey::from_partition_key(&self.key).ok_or_else(|| {
                 Failure::Usage(
-                    "name the record by --tenant, --operation and its key, or by tenant#operation#key".into(),
+                    "name the record by --tenant, --operation and its key, or by tenant#operation#key (or tenant#operation@scope#key)"
+                        .into(),
                 )
             }),
         }

@@ -41,11 +41,11 @@ impl Context {
     pub async fn load(&self, key: &RecordKey) -> Result<Record, Failure> {
         tracing::debug!(key = %key.hash(), operation = %key.operation(), "reads the record");
         self.store.load(key).await?.ok_or_else(|| {
+            let (tenant, operation) = (key.tenant().as_str(), key.operation().as_str());
+            let (key, scope) = (key.idempotency_key().as_str(), key.scope());
+            let scope = scope.map_or_else(String::new, |scope| format!(", in the scope {scope}"));
             Failure::NotAsExpected(format!(
-                "there is no record of tenant {:?}, operation {:?} and key {:?}",
-                key.tenant().as_str(),
-                key.operation().as_str(),
-                key.idempotency_key().as_str(),
+                "there is no record of tenant {tenant:?}, operation {operation:?} and key {key:?}{scope}"
             ))
         })
     }

@@ -75,7 +75,7 @@ impl From<CorrectionError> for Failure {
         let unchanged = |why: &str| format!("nothing was changed: {why}");
         match error {
             CorrectionError::InFlight
-            | CorrectionError::NotBegun
+            | CorrectionError::Pending
             | CorrectionError::Settled(_)
             | CorrectionError::NoAnswer(_)
             | CorrectionError::NothingKept

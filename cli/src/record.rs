@@ -14,6 +14,8 @@ use crate::output::{harmless, iso, span, state_cell, when};
 pub struct RecordJson {
     tenant: String,
     operation: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
     key: String,
     /// As logs and metrics name the key.
     hash: String,
@@ -29,6 +31,9 @@ pub struct RecordJson {
     /// Whether another execution did, or perhaps did, what this one is at.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     contested: bool,
+    /// Whether its request was refused before anything was done: then it is as if there was no record.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    not_begun: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     settled_by: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +78,7 @@ impl From<&Record> for RecordJson {
         let mut json = Self {
             tenant: record.key.tenant().as_str().to_owned(),
             operation: record.key.operation().to_string(),
+            scope: record.key.scope().map(|scope| scope.to_string()),
             key: record.key.idempotency_key().as_str().to_owned(),
             hash: record.key.hash().to_string(),
             state: record.state.name(),
@@ -83,6 +89,7 @@ impl From<&Record> for RecordJson {
             began_at: iso(record.began_at),
             retention_seconds: record.retention.map(|span| span.as_secs()),
             contested: record.contested,
+            not_begun: record.is_not_begun(),
             settled_by: record.state.settled_by().map(SettledBy::name),
             lease_until: None,
             completed_at: None,
@@ -126,9 +133,12 @@ pub fn fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
     let mut fields = vec![
         ("tenant", text(record.key.tenant().as_str().to_owned())),
         ("operation", text(record.key.operation().to_string())),
+    ];
+    fields.extend(record.key.scope().map(|scope| ("scope", text(scope.to_string()))));
+    fields.extend([
         ("key", text(record.key.idempotency_key().as_str().to_owned())),
         ("in logs", text(record.key.hash().to_string())),
-    ];
+    ]);
     fields.extend(state_fields(record, now));
     fields.push((
         "kept for",
@@ -155,7 +165,12 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
     }
     match &record.state {
         State::InProgress { lease_until } => fields.push(("lease until", at(*lease_until))),
-        State::FailedRetryable { failed_at, .. } => fields.push(("failed", at(*failed_at))),
+        State::FailedRetryable { failed_at, .. } => {
+            fields.push(("failed", at(*failed_at)));
+            if record.is_not_begun() {
+                fields.push(("not begun", Cell::new("refused before anything was done: the key is free")));
+            }
+        }
         State::Unknown { cause, since, reconcile_at, asked } => {
             fields.push(("cause", Cell::new(cause.name())));
             fields.push(("since", at(*since)));
@@ -171,7 +186,7 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
     if let Some(by) = record.state.settled_by() {
         fields.push(("settled by", Cell::new(by.name())));
     }
-    if let Some(expires_at) = record.state.expires_at() {
+    if let Some(expires_at) = record.state.expires_at().filter(|_| !record.is_not_begun()) {
         fields.push(("expires", at(expires_at)));
     }
     fields

@@ -41,6 +41,7 @@ impl Executor {
         let give_up_at = self.engine.world.instant().plus(OFFLINE_PATIENCE);
         let base =
             Record { state: State::InProgress { lease_until: Timestamp::default() }, ..wanted.clone() };
+        let not_begun = wanted.is_not_begun();
         let kept = match wanted.state {
             State::Completed { answer, completed_at, .. } => {
                 match self.housed(&base, answer, completed_at).await? {
@@ -48,7 +49,7 @@ impl Executor {
                     None => return Ok(Delivered::Unwritten),
                 }
             }
-            State::FailedRetryable { failed_at, expires_at, .. } if expires_at < failed_at => Kept::NotBegun,
+            State::FailedRetryable { .. } if not_begun => Kept::NotBegun,
             // Contested: its worker did nothing, and its record said that another did.
             State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. } => {
                 Kept::NotExecuted

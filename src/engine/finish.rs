@@ -123,6 +123,10 @@ impl Executor {
                 FinishOutcome::AnsweredElsewhere
             }
             Ok(Finished::Written(record)) => FinishOutcome::Written { expires_at: kept_until(&record) },
+            // It did nothing, and what there is answers another request: its own refusal is the truth for its caller.
+            Ok(Finished::Refused(there, _)) if kept.did_nothing() && !is_same_request(&seen, &there) => {
+                FinishOutcome::Fenced
+            }
             Ok(Finished::Refused(there, _)) if self.is_double(&seen, &kept, &there) => {
                 self.finish_double(&execution, &seen, &ending, &kept, there, give_up_at).await
             }
@@ -195,6 +199,11 @@ impl Executor {
     ) -> Result<Finished, StoreError> {
         let (retention, worker) = (self.operation().retention(), Worker::of(base));
         let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
+            // Another's request that did not begin is as absent as none, and hides nothing that was, or perhaps was, done.
+            let is_there = |there: &&Record| {
+                !there.is_not_begun() || there.attempt == worker.attempt || kept.did_nothing()
+            };
+            let there = there.filter(is_there);
             let seen = there.unwrap_or(base).retained_or(retention);
             if there.is_none() && now > base.began_at.plus(seen.retained_for()) {
                 return Step::Stop(None);
@@ -252,7 +261,7 @@ impl Executor {
         );
         let theirs = !(did_nothing && one_life);
         let ours = !kept.did_nothing();
-        let same = there.fingerprint == base.fingerprint;
+        let same = is_same_request(base, there);
         let others = there.attempt != base.attempt && same && (one_life || early);
         ours && theirs && others && !self.operation().may_run_again()
     }
@@ -265,6 +274,11 @@ fn elsewhere(there: &Record, replay: Option<Replay>) -> FinishOutcome {
         None if matches!(there.state, State::FailedRetryable { .. }) => FinishOutcome::Fenced,
         None => FinishOutcome::AnsweredElsewhere,
     }
+}
+
+/// Whether two records may be of one request. Fingerprints by different rules do not compare.
+fn is_same_request(a: &Record, b: &Record) -> bool {
+    a.fingerprint == b.fingerprint || a.fingerprint.rule() != b.fingerprint.rule()
 }
 
 fn is_unknown(record: &Record) -> bool {

@@ -264,6 +264,7 @@ mod tests {
             Kept::Completed(answer()),
             Kept::Completed(zlib),
             Kept::NotExecuted,
+            Kept::NotBegun,
             Kept::PerhapsExecuted(UnknownCause::Panicked),
         ] {
             let ended = ended(&kept);

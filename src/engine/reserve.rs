@@ -265,7 +265,8 @@ impl Executor {
                 let (key, operation) = (record.key.hash(), self.operation().name());
                 tracing::error!(
                     %key, %operation, rule = record.fingerprint.rule(),
-                    "the record's fingerprint was made by a rule that this version does not know: see Operation::formerly"
+                    "the record's fingerprint was made by a rule that this deployment does not know: a newer version wrote it, or \
+                     the rule was changed without Operation::formerly"
                 );
                 ReserveOutcome::Unreadable
             }

@@ -10,8 +10,8 @@ use super::{
     multipart,
 };
 
-/// The longest packed body that is unpacked: what a Lambda invocation can carry. A longer one counts by its bytes, so that a
-/// few kilobytes of gzip cannot fill the memory.
+/// The longest packed body that is unpacked: as long as a plain one may be. A longer one counts by its bytes, so that a few
+/// kilobytes of gzip take no more memory than a plain body can.
 const LONGEST_UNPACKED: u64 = 6 * 1024 * 1024;
 
 /// A body without its packing: a gzip header holds the time at which it was made.
@@ -53,6 +53,11 @@ impl<'a> Unpacked<'a> {
     /// The content coding that the body still has.
     pub(super) fn coding(&self) -> &str {
         &self.coding
+    }
+
+    /// Whether the body came packed.
+    pub(super) fn was_packed(&self) -> bool {
+        matches!(self.body, Cow::Owned(_))
     }
 
     /// How the body counts, if these members of a JSON document are left out.

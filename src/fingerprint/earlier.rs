@@ -3,8 +3,8 @@
 use sha2::{Digest, Sha256};
 
 use super::{
-    Content, Fingerprint, FingerprintRule, canonical,
-    content::is_json,
+    Content, Fingerprint, FingerprintRule,
+    body::{Form, Unpacked},
     rule::{number, part},
 };
 
@@ -15,20 +15,20 @@ pub(super) fn fingerprint(
     rule: &FingerprintRule,
     operation: &str,
     content: &Content<'_>,
+    body: &Unpacked<'_>,
+    form: &Form<'_>,
 ) -> Option<Fingerprint> {
-    let left_out = rule.left_out()?;
-    // It took no content coding into account: what is packed is no JSON.
-    let canonical = is_json(&content.media_type()).then(|| canonical::canonical_json(content.body, left_out));
-    let canonical = canonical.flatten();
-    let (form, body) = match &canonical {
-        Some(canonical) => (b'j', canonical.as_slice()),
-        None => (b'b', content.body),
+    let id = id(rule)?;
+    let (form, body) = match form {
+        // It took no content coding into account: what is packed was no JSON.
+        Form::Json(canonical) if !body.was_packed() => (b'j', canonical.as_slice()),
+        _ => (b'b', content.body),
     };
     let mut hash = Sha256::new_with_prefix([FORM, form]);
     for bytes in [operation.as_bytes(), content.earlier_target.as_bytes(), body] {
         part(&mut hash, bytes);
     }
-    Some(Fingerprint { rule: id(rule)?, digest: hash.finalize().into() })
+    Some(Fingerprint { rule: id, digest: hash.finalize().into() })
 }
 
 fn id(rule: &FingerprintRule) -> Option<u32> {

@@ -19,7 +19,7 @@ use std::fmt;
 pub use content::Content;
 pub use rule::FingerprintRule;
 
-use body::Unpacked;
+use body::{Form, Unpacked};
 
 /// SHA-256 over operation and request, with the rule that made it.
 #[doc(hidden)]
@@ -70,10 +70,15 @@ impl Fingerprints {
         former: &[FingerprintRule],
     ) -> Self {
         let body = Unpacked::of(content);
-        let now = |rule: &FingerprintRule| rule.fingerprint(operation, content, &body);
-        let earlier = |rule: &FingerprintRule| earlier::fingerprint(rule, operation, content);
-        let of_former = former.iter().flat_map(|rule| std::iter::once(now(rule)).chain(earlier(rule)));
-        Self { current: now(rule), former: earlier(rule).into_iter().chain(of_former).collect() }
+        // What takes time is the canonical form of a JSON body, which both are made of.
+        let both = |rule: &FingerprintRule| {
+            let form = rule.left_out().map_or(Form::Bytes(content.body), |left_out| body.form(left_out));
+            let earlier = earlier::fingerprint(rule, operation, content, &body, &form);
+            (rule.fingerprint(operation, content, &body, &form), earlier)
+        };
+        let (current, earlier) = both(rule);
+        let of_former = former.iter().map(both).flat_map(|(now, earlier)| [Some(now), earlier]);
+        Self { current, former: [earlier].into_iter().chain(of_former).flatten().collect() }
     }
 
     /// The fingerprint for a new record.

@@ -7,8 +7,11 @@ use memchr::memmem;
 /// The boundary of a multipart media type.
 pub(super) fn boundary(content_type: &str) -> Option<String> {
     let media_type = MediaType::parse(content_type).ok()?;
-    let boundary = media_type.get_param(Name::new("boundary")?)?.unquoted_str().into_owned();
-    (media_type.ty == MULTIPART && !boundary.is_empty()).then_some(boundary)
+    let name = Name::new("boundary")?;
+    let boundary = media_type.get_param(name)?.unquoted_str().into_owned();
+    // Of several, parsers do not agree on which counts.
+    let one = media_type.params().filter(|(given, _)| *given == name).count() == 1;
+    (media_type.ty == MULTIPART && one && !boundary.is_empty()).then_some(boundary)
 }
 
 /// What stands before, between and behind the delimiters, in order; `None` if the body is not closed by one.
@@ -21,7 +24,7 @@ pub(super) fn pieces<'a>(body: &'a [u8], boundary: &str) -> Option<Vec<&'a [u8]>
     for at in memmem::find_iter(body, &delimiter) {
         // A delimiter begins a line, and the line break before it is its own.
         let end = match at {
-            _ if at == start => start,
+            0 => 0,
             _ if at >= start + 2 && body[..at].ends_with(b"\r\n") => at - 2,
             _ => continue,
         };
@@ -61,6 +64,7 @@ mod tests {
             ("multipart/form-data", None),
             ("multipart/form-data; boundary=\"\"", None),
             ("text/plain; boundary=abc", None),
+            ("multipart/form-data; boundary=a; boundary=b", None),
             ("", None),
         ] {
             assert_eq!(boundary(content_type).as_deref(), expected, "{content_type}");
@@ -75,8 +79,10 @@ mod tests {
         assert_eq!(texts(&body, "b").unwrap(), expected);
         assert_eq!(texts("before\r\n--b\r\n\r\n--b--behind", "b"), None);
         assert_eq!(texts("before\r\n--b\r\n\r\n--b--\r\nbehind", "b").unwrap(), ["before", "", "behind"]);
-        assert_eq!(texts("--b\r\n--b--", "b").unwrap(), ["", "", ""]);
-        for open in ["", "--b", "--b\r\none", "--b\r\none\r\n--b\r\n", "one\r\n--b--x", "x--b--"] {
+        assert_eq!(texts("--b\r\n\r\n--b--", "b").unwrap(), ["", "", ""]);
+        for open in
+            ["", "--b\r\n--b--", "--b", "--b\r\none", "--b\r\none\r\n--b\r\n", "one\r\n--b--x", "x--b--"]
+        {
             assert_eq!(texts(open, "b"), None, "{open:?}");
         }
     }

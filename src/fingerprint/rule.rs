@@ -17,7 +17,7 @@ const FORM: u8 = 2;
 /// How requests become fingerprints: what of a request is not the caller's intent.
 ///
 /// JSON bodies count by what they say (RFC 8785, with numbers compared by their exact decimal value), multipart bodies by their
-/// parts, gzip by what is packed, everything else by its bytes. Members like client timestamps and trace ids can be left out;
+/// parts, gzip by what is packed, everything else by its bytes and its content coding. Members like client timestamps and trace ids can be left out;
 /// headers that your API declares to be intent can be counted in.
 ///
 /// ```
@@ -84,7 +84,7 @@ impl FingerprintRule {
         Self(Kind::Custom { id, intent: Arc::new(intent) })
     }
 
-    /// Leaves out what stands at `pointer`, an RFC 6901 JSON Pointer.
+    /// Leaves out of JSON bodies what stands at `pointer`, an RFC 6901 JSON Pointer.
     ///
     /// # Panics
     /// If `pointer` is invalid, or the rule is [your own](Self::custom): a mistake in the program, found at start-up.
@@ -104,21 +104,21 @@ impl FingerprintRule {
     /// from try to try. A REST API hands over the last line alone of a header that was sent in several.
     ///
     /// # Panics
-    /// If `name` is no name of a header, or the rule is [your own](Self::custom): a mistake in the program, found at start-up.
+    /// If `name` is not a valid header name, or the rule is [your own](Self::custom): a mistake in the program, found at start-up.
     #[must_use]
     pub fn header(mut self, name: &str) -> Self {
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let fits = !name.is_empty() && name.bytes().all(is_token);
         match &mut self.0 {
             Kind::Request { headers, .. } if fits => headers.push(name.to_ascii_lowercase()),
-            Kind::Request { .. } => panic!("header({name:?}): this is no name of a header"),
+            Kind::Request { .. } => panic!("header({name:?}): this is not a valid header name"),
             Kind::Custom { .. } => panic!("header({name:?}): the rule is a function of your own"),
         }
         self
     }
 
     /// The rule's own number, kept in each record: derived from what the rule says, so that it cannot be forgotten
-    /// when the rule changes.
+    /// when the rule changes; of a rule of your own, from its number alone.
     pub fn id(&self) -> u32 {
         let mut hash = Sha256::new_with_prefix([FORM]);
         match &self.0 {
@@ -128,8 +128,8 @@ impl FingerprintRule {
             }
             Kind::Request { headers, .. } => {
                 hash.update(b"r");
-                list(&mut hash, self.sorted_pointers().unwrap_or_default());
-                list(&mut hash, sorted(headers.iter().map(String::as_str)));
+                list(&mut hash, &self.sorted_pointers().unwrap_or_default());
+                list(&mut hash, &sorted(headers.iter().map(String::as_str)));
             }
         }
         number(hash)
@@ -141,6 +141,7 @@ impl FingerprintRule {
         operation: &str,
         content: &Content<'_>,
         body: &Unpacked<'_>,
+        form: &Form<'_>,
     ) -> Fingerprint {
         let mut hash = Sha256::new_with_prefix([FORM]);
         match &self.0 {
@@ -149,12 +150,13 @@ impl FingerprintRule {
                 part(&mut hash, operation.as_bytes());
                 part(&mut hash, &intent(content));
             }
-            Kind::Request { left_out, headers } => {
+            Kind::Request { headers, .. } => {
                 hash.update(b"r");
                 for bytes in [operation.as_bytes(), content.method.as_bytes(), content.path] {
                     part(&mut hash, bytes);
                 }
-                list(&mut hash, content.query.iter().flat_map(|(name, value)| [&**name, &**value]).collect());
+                let query = content.query.iter().flat_map(|(name, value)| [&**name, &**value]);
+                list(&mut hash, &query.collect::<Vec<_>>());
                 for name in sorted(headers.iter().map(String::as_str)) {
                     let value = (content.header)(name);
                     hash.update([u8::from(value.is_some())]);
@@ -162,10 +164,10 @@ impl FingerprintRule {
                 }
                 part(&mut hash, body.media_type().as_bytes());
                 part(&mut hash, body.coding().as_bytes());
-                match body.form(left_out) {
+                match form {
                     Form::Json(canonical) => {
                         hash.update(b"j");
-                        part(&mut hash, &canonical);
+                        part(&mut hash, canonical);
                     }
                     Form::Multipart(pieces) => {
                         hash.update(b"m");
@@ -207,7 +209,7 @@ pub(super) fn part(hash: &mut Sha256, bytes: &[u8]) {
     hash.update(bytes);
 }
 
-fn list<T: AsRef<[u8]>>(hash: &mut Sha256, parts: Vec<T>) {
+fn list<T: AsRef<[u8]>>(hash: &mut Sha256, parts: &[T]) {
     hash.update((parts.len() as u64).to_be_bytes());
     for bytes in parts {
         part(hash, bytes.as_ref());

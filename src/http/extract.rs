@@ -18,7 +18,10 @@ impl<S: Sync> FromRequestParts<S> for Execution {
     /// Refuses a request that no guard has seen: an operation that takes an `Execution` never runs unguarded.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
         parts.extensions.get::<Self>().cloned().ok_or_else(|| {
-            tracing::error!("a handler that takes an Execution stands on a route without a guard");
+            tracing::error!(
+                "a handler takes an Execution, and no guard has reserved this request: its route has no guard, or \
+                 Profile::key_optional let it pass (then take an Option<Execution>)"
+            );
             let problem = Problem::new(ProblemType::NotGuarded);
             problem.into_response(&Profile::default()).map(Body::new)
         })

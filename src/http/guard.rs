@@ -12,8 +12,8 @@ use http::{
 use http_body_util::Full;
 
 use super::{
-    GuardedBody, IDEMPOTENCY_EXPIRES, IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY,
-    Outcome, Problem, ProblemType,
+    GuardedBody, IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, Outcome, Problem,
+    ProblemType,
     problem::seconds,
     replay,
     request::{self, Understood},
@@ -25,6 +25,7 @@ use crate::{
     key::RecordKey,
     operation::{ServerErrors, WhileInFlight},
     record::{Answer, UnknownCause},
+    telemetry::Count,
 };
 
 /// A handler's response with its body, or why it is not known what the handler did.
@@ -39,25 +40,12 @@ impl Guard {
         request: Request<B>,
         handler: impl FnOnce(Execution, Request<B>) -> BoxFuture<'static, Handled> + Send,
     ) -> HttpAnswer {
-        let echo = self.settings.profile.echo(request.headers());
-        let mut answer = self.answer_of(request, handler).await;
-        if let Some(key) = echo {
-            answer.headers_mut().insert(IDEMPOTENCY_KEY, key);
-        }
-        answer
-    }
-
-    async fn answer_of<B: GuardedBody>(
-        &self,
-        request: Request<B>,
-        handler: impl FnOnce(Execution, Request<B>) -> BoxFuture<'static, Handled> + Send,
-    ) -> HttpAnswer {
         let (mut parts, body) = request.into_parts();
-        let understood = match request::understand(self, &parts, body).await {
+        let understood = match request::understand(&self, &parts, body).await {
             Ok(understood) => understood,
             Err(problem) => return self.say(problem, Outcome::NotExecuted),
         };
-        let Understood { request, body, refusal } = understood;
+        let Understood { request, body, refusal, mount } = understood;
         if parts.extensions.get::<Execution>().is_some_and(|outer| *outer.record_key() == request.key) {
             let operation = self.operation().name();
             tracing::error!(%operation, "two guards of one operation stand in each other: take one away");
@@ -71,7 +59,7 @@ impl Guard {
                 self.execute(owned, handled).await
             }
             ReserveOutcome::Replay(replay) => replay::response(replay, &self.settings.profile),
-            ReserveOutcome::InFlight { wait } => self.in_flight(&request.key, wait),
+            ReserveOutcome::InFlight { wait } => self.in_flight(&request.key, &mount, wait),
             ReserveOutcome::Mismatch => self.say(Problem::new(ProblemType::KeyReused), Outcome::Completed),
             ReserveOutcome::Unknown { wait } => {
                 self.come_again(Problem::new(ProblemType::OutcomeUnknown), wait, Outcome::PerhapsExecuted)
@@ -96,7 +84,12 @@ impl Guard {
                     // A service behind this one has said it of its own answer.
                     parts.headers.remove(name);
                 }
-                (self.ending(&execution, &parts, &body), Some((parts, body)))
+                let ending = self.ending(&execution, &parts, &body);
+                if let Some(outcome @ Outcome::NotBegun) = parts.extensions.get_mut() {
+                    // To a guard around this one, whose operation may have begun.
+                    *outcome = Outcome::NotExecuted;
+                }
+                (ending, Some((parts, body)))
             }
             Ok(Err(cause)) => (Ending::PerhapsExecuted(cause), None),
             Err(_) => {
@@ -106,6 +99,7 @@ impl Guard {
                 (Ending::PerhapsExecuted(UnknownCause::Panicked), None)
             }
         };
+        let not_begun = matches!(ending, Ending::NotBegun);
         let expires_at = match self.settings.executor.finish(owned, ending).await {
             FinishOutcome::Superseded(kept) => return replay::response(kept, &self.settings.profile),
             FinishOutcome::AnsweredElsewhere => {
@@ -113,6 +107,10 @@ impl Guard {
                 return self.come_again(problem, Duration::ZERO, Outcome::PerhapsExecuted);
             }
             FinishOutcome::Written { expires_at } => expires_at,
+            // Its key is not free yet: a corrected request would be refused as another one.
+            FinishOutcome::HandedOver | FinishOutcome::Unwritten if not_begun => {
+                return self.unavailable(ProblemType::StoreUnavailable);
+            }
             FinishOutcome::Fenced | FinishOutcome::HandedOver | FinishOutcome::Unwritten => None,
         };
         let Some((mut parts, body)) = answer else {
@@ -147,9 +145,10 @@ impl Guard {
             let status = parts.status.as_u16();
             tracing::warn!(
                 %key, %operation, status,
-                "this status says nothing of the operation: perhaps executed. What answers it stands outside the guard, or says \
-                 an Outcome"
+                "this status does not say whether the operation was executed, so the outcome is unknown: move what answers it \
+                 outside the guard (in axum: route_layer), or put an Outcome into its response"
             );
+            Count::SaysNothing.add(operation);
             return Outcome::PerhapsExecuted;
         }
         if !parts.status.is_server_error() {
@@ -174,7 +173,7 @@ impl Guard {
         self.say(problem.retry_after(self.operation().retry_after_of(wait)), outcome)
     }
 
-    fn in_flight(&self, key: &RecordKey, wait: Duration) -> HttpAnswer {
+    fn in_flight(&self, key: &RecordKey, mount: &str, wait: Duration) -> HttpAnswer {
         if self.operation().in_flight() != WhileInFlight::Accept {
             return self.come_again(Problem::new(ProblemType::InFlight), wait, Outcome::NotExecuted);
         }
@@ -183,7 +182,7 @@ impl Guard {
         accepted.extensions_mut().insert(Outcome::NotExecuted);
         accepted.headers_mut().insert(RETRY_AFTER, seconds(self.operation().retry_after_of(wait)));
         let url = status::url(&self.settings.status_path, key);
-        if let Ok(url) = HeaderValue::try_from(url) {
+        if let Ok(url) = HeaderValue::try_from(format!("{mount}{url}")) {
             accepted.headers_mut().insert(LOCATION, url);
         }
         accepted
@@ -206,14 +205,13 @@ fn says_nothing(status: StatusCode, body: &Bytes) -> bool {
     match status {
         StatusCode::UNAUTHORIZED
         | StatusCode::FORBIDDEN
-        | StatusCode::METHOD_NOT_ALLOWED
         | StatusCode::PROXY_AUTHENTICATION_REQUIRED
         | StatusCode::REQUEST_TIMEOUT
         | StatusCode::MISDIRECTED_REQUEST
         | StatusCode::TOO_EARLY
         | StatusCode::TOO_MANY_REQUESTS => true,
-        // A router's own has no body; a handler's says what was not found.
-        StatusCode::NOT_FOUND => body.is_empty(),
+        // A router's own has no body; a handler's says what was not found, or cannot be done any more.
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => body.is_empty(),
         _ => false,
     }
 }

@@ -14,7 +14,8 @@ use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, 
 /// Guards what it wraps: the effect of each idempotency key happens once.
 ///
 /// The decision, in order:
-/// 1. GET, HEAD, OPTIONS, TRACE, PUT and DELETE pass untouched: they are idempotent by themselves. Every other method is guarded.
+/// 1. GET, HEAD, OPTIONS, TRACE, PUT and DELETE pass untouched: they are idempotent by themselves. Every other method is guarded;
+///    a request without a key passes if the profile leaves it to clients ([`Profile::key_optional`]).
 /// 2. No verified tenant: 401. No key: 400. A malformed key: 400.
 /// 3. The key is reserved. What is known is answered: a replay, a mismatch, in flight, unknown, the store unavailable. A key
 ///    that is too old, or too short, reserves nothing: if nothing is known of it, 400.
@@ -93,7 +94,7 @@ impl<T> Idempotency<T> {
     }
 
     /// Where your API serves the status of operations, for [`WhileInFlight::Accept`](crate::operation::WhileInFlight):
-    /// `<path>?key=<key>&operation=<name>`. See [`asked_about`](super::asked_about). Default: `/operations`.
+    /// `<path>?key=<key>&operation=<name>`. See [`operation_key`](super::operation_key). Default: `/operations`.
     #[must_use]
     pub fn status_path(mut self, path: impl Into<String>) -> Self {
         Arc::make_mut(&mut self.settings).status_path = path.into();

@@ -37,7 +37,7 @@ pub use outcome::Outcome;
 pub use problem::{Problem, ProblemType};
 pub use profile::Profile;
 pub use service::Service;
-pub use status::{asked_about, operation_status};
+pub use status::{operation_key, operation_status};
 pub use tenant::{
     IssuerAndClaim, JwtClaim, LambdaAuthorizer, SingleTenant, TenantResolver, context_tenant, iam_account,
     iam_caller,

@@ -37,8 +37,8 @@ impl<R: IntoResponse> IntoResponse for NotBegun<R> {
 }
 
 /// An extractor whose refusals say [`Outcome::NotBegun`]: wrap `Json`, `Query`, `Path` or any other, as long as it does nothing
-/// that lasts. A client then corrects what was refused under the same key, where a refusal that is kept would answer
-/// `key-reused`.
+/// that lasts. A client may then correct its request under the same key. A kept refusal would make the corrected one a mismatch
+/// (`key-reused`).
 ///
 /// ```
 /// use axum::{Json, Router, routing::post};

@@ -17,9 +17,7 @@ use crate::operation::ServerErrors;
 /// | in flight | 409 | 409 `idempotency_key_in_use` | 409 `idempotency_in_flight` |
 /// | outcome unknown | 409 | 409 | 409 |
 /// | a handler's 5xx | reconciled | kept and replayed | reconciled, never kept |
-///
 /// | shape of problems | RFC 9457 | `{"error": {type, code, message}}` | flat `type`, `code`, `message` |
-/// | key optional | no | no, unless [`key_optional`](Self::key_optional) | no |
 /// | one key on two paths | another request | another request | two operations |
 /// | echo of the key | no | no | yes |
 ///
@@ -63,7 +61,7 @@ impl Profile {
     }
 
     /// [Stripe's API v1](https://docs.stripe.com/api/idempotent_requests): 400 for another request under the same key,
-    /// and a 5xx is the answer like any other.
+    /// and a 5xx is an answer like any other.
     pub fn stripe() -> Self {
         Self {
             statuses: vec![(ProblemType::KeyReused, StatusCode::BAD_REQUEST)],
@@ -97,7 +95,8 @@ impl Profile {
     }
 
     /// Leaves it to clients whether they send a key, as Stripe does. A request without one runs **unguarded**, as often as it is
-    /// sent, and is [counted](crate::telemetry::UNGUARDED). Handlers take an `Option<Execution>`.
+    /// sent, and is [counted](crate::telemetry::UNGUARDED). Nobody looks at its tenant either, so verify callers outside the guard.
+    /// Handlers must take an `Option<Execution>`: an `Execution` alone is refused with 500.
     #[must_use]
     pub fn key_optional(mut self) -> Self {
         self.key_optional = true;
@@ -107,8 +106,8 @@ impl Profile {
     /// Whether one key on two paths names two operations, as ACP has it (section 6.1), or one that is called in two ways, which is
     /// refused as another request.
     ///
-    /// Choose before the first request comes: a record that was written under the other choice is not found, and its retry
-    /// runs again.
+    /// **Choose before the first request comes**: a record that was written under the other choice is not found, and its retry
+    /// runs again. With keys by path the same request by another path, such as that of another domain's base path, runs too.
     #[must_use]
     pub fn scope_keys_by_path(mut self, scoped: bool) -> Self {
         self.keys_by_path = scoped;

@@ -5,8 +5,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
 use super::{
-    IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, Problem, ProblemType, Profile,
-    date::http_date,
+    IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, Outcome, Problem, ProblemType,
+    Profile, date::http_date,
 };
 use crate::{
     engine::{Execution, Replay},
@@ -48,6 +48,8 @@ pub(super) fn response(replay: Replay, profile: &Profile) -> Response<Full<Bytes
         }
     };
     response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+    // To a guard around this one: whatever its status, it is the operation's answer.
+    response.extensions_mut().insert(Outcome::Completed);
     tell_expiry(response.headers_mut(), expires_at);
     response
 }

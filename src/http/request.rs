@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, request::Parts};
+use http::{HeaderMap, HeaderValue, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
     GuardedBody, LONGEST_BODY, Problem, ProblemType,
     header::{self, KeyHeaderError},
     settings::Guard,
-    target::Target,
+    target::{self, Target},
 };
 use crate::{
     engine::Request,
@@ -28,6 +28,8 @@ pub(super) struct Understood<B> {
     /// Why its key may not begin an execution. It gets what there is; else this, which sends no client to a new key while the
     /// old one may have done something (T43): settings change, proxies drop headers, records expire.
     pub(super) refusal: Option<Problem>,
+    /// What stands before the API's own paths in URLs that its client can use: the stage, at the API's own domain.
+    pub(super) mount: String,
 }
 
 /// Parses what the guard needs, as the request came.
@@ -68,7 +70,8 @@ pub(super) async fn understand<B: GuardedBody>(
     let key = RecordKey::new(tenant, operation.name().clone(), key);
     let key = if guard.settings.profile.scopes_by_path() { key.within(Scope::of(&target.path)) } else { key };
     let may_begin = refusal.is_none();
-    Ok(Understood { request: Request { key, fingerprints, may_begin, deadline }, body, refusal })
+    let request = Request { key, fingerprints, may_begin, deadline };
+    Ok(Understood { request, body, refusal, mount: target::mount(parts).to_owned() })
 }
 
 fn of_header(error: &KeyHeaderError) -> Problem {
@@ -89,8 +92,16 @@ fn of_age(error: &KeyAgeError) -> Problem {
 
 /// A header's lines, joined as gateways join them.
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
-    let mut lines =
-        headers.get_all(name).iter().map(|line| String::from_utf8_lossy(line.as_bytes().trim_ascii()));
+    let text = |line: &'a HeaderValue| match std::str::from_utf8(line.as_bytes().trim_ascii()) {
+        Ok(text) => Cow::Borrowed(text),
+        // No event has one. Each such value has a text of its own, which no other value has.
+        Err(_) => line
+            .as_bytes()
+            .iter()
+            .fold("\u{FFFD}".to_owned(), |text, byte| text + char::from(*byte).encode_utf8(&mut [0; 4]))
+            .into(),
+    };
+    let mut lines = headers.get_all(name).iter().map(text);
     let first = lines.next()?;
     Some(lines.fold(first, |joined, line| format!("{joined},{line}").into()))
 }

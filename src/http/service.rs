@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Either, Full, Limited};
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
-use super::{GuardedBody, LONGEST_BODY, guard::Handled, settings::Guard};
+use super::{GuardedBody, IDEMPOTENCY_KEY, LONGEST_BODY, guard::Handled, settings::Guard};
 use crate::{engine::Execution, record::UnknownCause, time_budget::TimeBudget};
 
 /// What [`Idempotency`](super::Idempotency) makes of a service.
@@ -74,6 +74,7 @@ where
                 Box::pin(async move { whole(&guard, &execution, inner.call(request)).await })
             }
         };
+        let echo = guard.settings.profile.echo(request.headers());
         let (answered, answer) = oneshot::channel();
         let world = guard.world().clone();
         let execution = {
@@ -83,10 +84,13 @@ where
         // A task of its own: the execution goes on to its end whatever becomes of the request's future (T35).
         world.spawn(Box::pin(execution.in_current_span()));
         Box::pin(async move {
-            let response = answer.await.unwrap_or_else(|_| {
+            let mut response = answer.await.unwrap_or_else(|_| {
                 tracing::error!("the guard's own task ended early");
                 guard.broken()
             });
+            if let Some(key) = echo {
+                response.headers_mut().insert(IDEMPOTENCY_KEY, key);
+            }
             Ok(response.map(Either::Left))
         })
     }

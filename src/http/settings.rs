@@ -89,8 +89,9 @@ impl Guard {
             let operation = self.operation().name();
             tracing::error!(
                 %operation,
-                "a request has no tenant, and no request context either: it did not come through lambda_http {LAMBDA_HTTP}, or \
-                 another major version of that crate is in the program; use the one that lambda_idempotency::http re-exports"
+                "a request has no tenant, and no request context either. On Lambda that means that it did not come through \
+                 lambda_http {LAMBDA_HTTP}: if another major version of that crate is in the program, use the one that \
+                 lambda_idempotency::http re-exports"
             );
         });
     }

@@ -34,8 +34,8 @@ struct Status<'a> {
 }
 
 /// The record that a client asks about, of this tenant: by `GET <path>?key=<key>&operation=<name>`, or `GET
-/// <path>/<key>?operation=<name>`. Without an operation it is `default` that is meant. `None` if it names what can be no key
-/// or operation: such a record was never seen ([`ProblemType::OperationNotFound`]).
+/// <path>/<key>?operation=<name>`. `default` is the operation if the request names none. `None` if the key or the operation is
+/// invalid: such a record was never seen ([`ProblemType::OperationNotFound`]).
 ///
 /// `path` is where your API serves statuses, as in [`Idempotency::status_path`](super::Idempotency::status_path). Takes the key
 /// from the event, so that no key's status is another's: HTTP APIs decode `%23` and `%2F`, and a router then sees the path end at
@@ -43,40 +43,47 @@ struct Status<'a> {
 ///
 /// ```
 /// use http::Request;
-/// use lambda_idempotency::{http::asked_about, key::{OperationName, Tenant}};
+/// use lambda_idempotency::{http::operation_key, key::{OperationName, Tenant}};
 ///
 /// let (request, ()) = Request::get("/operations?key=order%231").body(()).unwrap().into_parts();
 /// let tenant = Tenant::parse("acme").unwrap();
-/// let key = asked_about(&request, tenant, "/operations", &OperationName::parse("pay").unwrap()).unwrap();
+/// let key = operation_key(&request, tenant, "/operations", &OperationName::parse("pay").unwrap()).unwrap();
 /// assert_eq!(key.idempotency_key().as_str(), "order#1");
 /// ```
-pub fn asked_about(
+pub fn operation_key(
     request: &Parts,
     tenant: Tenant,
     path: &str,
     default: &OperationName,
 ) -> Option<RecordKey> {
     let query = target::query(request);
-    let parameter = |wanted: &str| query.iter().find(|(name, _)| name == wanted).map(|(_, value)| &**value);
-    let operation = match parameter("operation") {
+    // One that comes twice is none: fronts do not agree on which counts.
+    let parameter = |wanted: &str| {
+        let mut values = query.iter().filter(|(name, _)| name == wanted).map(|(_, value)| &**value);
+        match (values.next(), values.next()) {
+            (value, None) => Some(value),
+            _ => None,
+        }
+    };
+    let operation = match parameter("operation")? {
         Some(name) => OperationName::parse(name).ok()?,
         None => default.clone(),
     };
     let called = target::path(request);
     let in_path = called.strip_prefix(path.as_bytes()).and_then(|rest| rest.strip_prefix(b"/"));
-    let key = match (parameter("key"), in_path) {
+    let key = match (parameter("key")?, in_path) {
         (Some(key), None | Some(b"")) => IdempotencyKey::parse(key).ok()?,
         (None, Some(key)) => IdempotencyKey::parse(std::str::from_utf8(key).ok()?).ok()?,
         _ => return None,
     };
     let record = RecordKey::new(tenant, operation, key);
-    match parameter("scope") {
+    match parameter("scope")? {
         Some(scope) => Some(record.within(Scope::parse(scope)?)),
         None => Some(record),
     }
 }
 
-/// Answers a client that asks how far an operation is: see [`asked_about`].
+/// Answers a client that asks how far an operation is: see [`operation_key`].
 ///
 /// 200 with the state, and when to ask again if it may change; 404 for an operation never seen (and for another tenant's, which is as unknown); 410 for one past
 /// its time; 503 if the store does not answer. Costs one consistent read.

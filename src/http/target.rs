@@ -3,7 +3,7 @@
 //! 1. The path comes from the event and not from the URI, which ends at a `#` that an HTTP API has decoded.
 //! 2. HTTP APIs hand paths over decoded, the other fronts as the client wrote them. So it is decoded once, whoever does it,
 //!    and an encoded slash counts as a slash. An HTTP API cuts a path at an encoded `?`; nobody behind it sees the rest.
-//! 3. HTTP APIs put a named stage before the path, unless the request came through a custom domain. It does not count.
+//! 3. HTTP APIs put a named stage before the path at their own domain, and none at a custom one. It does not count.
 //! 4. The query's parameters count decoded, in the order of their names: REST APIs and load balancers hand them over in no
 //!    order. Those of one name keep theirs.
 //!
@@ -33,51 +33,110 @@ impl<'a> Target<'a> {
 
 /// The path without the stage, decoded.
 pub(super) fn path(parts: &Parts) -> Cow<'_, [u8]> {
-    let raw = Some(parts.raw_http_path()).filter(|path| !path.is_empty());
-    let encoded =
-        || percent_encoding::percent_decode_str(raw.unwrap_or_else(|| original_uri(parts).path())).into();
-    match parts.request_context_ref() {
-        // Decoded by HTTP APIs and function URLs alike, as `rawPath` is not.
-        Some(RequestContext::ApiGatewayV2(context)) => match &context.http.path {
-            Some(path) => without_stage(path, context.stage.as_deref(), context.route_key.as_deref()),
-            None => encoded(),
-        },
-        // An HTTP API in payload format 1.0; a REST API's request has a resource.
-        Some(RequestContext::ApiGatewayV1(context)) if context.resource_id.is_none() => match raw {
-            Some(path) => without_stage(path, context.stage.as_deref(), context.resource_path.as_deref()),
-            None => encoded(),
-        },
-        _ => encoded(),
+    match decoded(parts) {
+        Some((path, stage)) => Cow::Borrowed(stage.strip(path).as_bytes()),
+        None => percent_encoding::percent_decode_str(encoded(parts)).into(),
     }
 }
 
-/// A decoded path without the stage before it. `route` is the route that it came by.
-fn without_stage<'a>(path: &'a str, stage: Option<&str>, route: Option<&str>) -> Cow<'a, [u8]> {
-    let cut = |path: &'a str| {
-        let rest = path.strip_prefix('/')?.strip_prefix(stage?)?;
-        (rest.is_empty() || rest.starts_with('/')).then_some(rest)
-    };
-    // A route that begins with the name of the stage, through a custom domain, which puts no stage before it.
-    let route_path = route.and_then(|route| route.split_once('/')).map(|(_, path)| path);
-    let first = route_path.and_then(|path| path.split('/').next());
-    let of_route = first.is_some_and(|first| Some(first) == stage);
-    let stripped = cut(path).filter(|rest| !of_route || cut(rest).is_some());
-    match stripped {
-        Some("") => Cow::Borrowed(b"/"),
-        Some(rest) => Cow::Borrowed(rest.as_bytes()),
-        None => Cow::Borrowed(path.as_bytes()),
+/// What stands before the API's own paths in URLs that its client can use.
+pub(super) fn mount(parts: &Parts) -> &str {
+    match (decoded(parts), parts.request_context_ref()) {
+        (Some((path, stage)), _) => {
+            let rest = stage.strip(path);
+            if rest.len() < path.len() { &path[..=stage.name.len()] } else { "" }
+        }
+        // A REST API's path has no stage, and that of its context has one if the client's has.
+        (None, Some(RequestContext::ApiGatewayV1(context))) => context
+            .path
+            .as_deref()
+            .and_then(|whole| whole.strip_suffix(parts.raw_http_path()))
+            .unwrap_or_default(),
+        _ => "",
+    }
+}
+
+/// A decoded path, with the stage that may stand before it, of a front that decodes it; both payload formats of an HTTP API,
+/// and function URLs, which say it so beside `rawPath`.
+fn decoded(parts: &Parts) -> Option<(&str, Stage<'_>)> {
+    match parts.request_context_ref()? {
+        RequestContext::ApiGatewayV2(context) => {
+            let stage = Stage {
+                name: context.stage.as_deref().unwrap_or_default(),
+                route: context.route_key.as_deref(),
+                domain: context.domain_name.as_deref(),
+            };
+            Some((context.http.path.as_deref()?, stage))
+        }
+        // A REST API's request has a resource.
+        RequestContext::ApiGatewayV1(context) if context.resource_id.is_none() => {
+            let stage = Stage {
+                name: context.stage.as_deref().unwrap_or_default(),
+                route: context.resource_path.as_deref(),
+                domain: context.domain_name.as_deref(),
+            };
+            Some((Some(parts.raw_http_path()).filter(|path| !path.is_empty())?, stage))
+        }
+        _ => None,
+    }
+}
+
+/// The path as the client wrote it.
+fn encoded(parts: &Parts) -> &str {
+    Some(parts.raw_http_path()).filter(|path| !path.is_empty()).unwrap_or_else(|| original_uri(parts).path())
+}
+
+/// What may stand before a path.
+struct Stage<'a> {
+    name: &'a str,
+    /// The route by which the request came, such as `POST /orders/{id}`, or `$default`.
+    route: Option<&'a str>,
+    domain: Option<&'a str>,
+}
+
+impl Stage<'_> {
+    /// The path without the stage. At the API's own domain it is there; at a custom one it is not.
+    fn strip<'p>(&self, path: &'p str) -> &'p str {
+        let rest = path.strip_prefix('/').and_then(|path| path.strip_prefix(self.name));
+        let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let Some(rest) = rest.filter(|_| !matches!(self.name, "" | "$default")) else { return path };
+        let stripped = if rest.is_empty() { "/" } else { rest };
+        match self.domain.map(|domain| domain.contains(".execute-api.")) {
+            Some(true) => stripped,
+            Some(false) => path,
+            // An event that does not say it was not made by AWS. Its route may.
+            None if self.is_routed_to(path) => path,
+            None => stripped,
+        }
+    }
+
+    /// Whether the route has such paths.
+    fn is_routed_to(&self, path: &str) -> bool {
+        let Some((_, route)) = self.route.and_then(|route| route.split_once('/')) else { return false };
+        let (route, path) = (route.split('/'), path.trim_start_matches('/').split('/'));
+        let is =
+            |(route, path): (&str, &str)| route == path || (route.starts_with('{') && !route.ends_with("+}"));
+        route.clone().count() == path.clone().count() && route.zip(path).all(is)
     }
 }
 
 /// The query's parameters, decoded, in the order of their names.
 pub(super) fn query(parts: &Parts) -> Query<'_> {
+    let raw = original_uri(parts).query();
+    let from_event = !parts.raw_http_path().is_empty();
     let mut query: Query<'_> = match parts.query_string_parameters_ref() {
         Some(parameters) => parameters.iter().map(|(name, value)| (name.into(), value.into())).collect(),
-        // Made of an event that has none. What the URI has then is a part of the path, decoded.
-        None if !parts.raw_http_path().is_empty() => Vec::new(),
-        None => form_urlencoded::parse(original_uri(parts).query().unwrap_or_default().as_bytes()).collect(),
+        // What the URI has then is a part of the path, decoded.
+        None if from_event => Vec::new(),
+        None => form_urlencoded::parse(raw.unwrap_or_default().as_bytes()).collect(),
     };
     query.sort_by(|(a, _), (b, _)| a.cmp(b));
+    // Two queries that are not UTF-8 are decoded alike. Where the query is there as it was sent, it counts too.
+    let as_sent = !from_event || matches!(parts.request_context_ref(), Some(RequestContext::ApiGatewayV2(_)));
+    let lossy = query.iter().any(|(name, value)| [name, value].iter().any(|text| text.contains('\u{FFFD}')));
+    if let (true, true, Some(raw)) = (as_sent, lossy, raw) {
+        query.push(("\u{FFFD}".into(), raw.into()));
+    }
     query
 }
 

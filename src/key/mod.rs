@@ -149,8 +149,8 @@ impl fmt::Display for OperationName {
 pub struct Scope([u8; 16]);
 
 impl Scope {
-    /// The scope of what was sent to `path`.
-    pub(crate) fn of(path: &[u8]) -> Self {
+    /// The scope of what was sent to `path`: without API Gateway's stage, percent-decoded.
+    pub fn of(path: &[u8]) -> Self {
         let digest = Sha256::digest(path);
         let mut scope = [0; 16];
         scope.copy_from_slice(&digest[..16]);
@@ -362,6 +362,26 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_scope_tells_keys_apart_and_is_read_back_as_it_was() {
+        let plain = record_key("t", "pay", "k");
+        let (one, other) = (plain.clone().within(Scope::of(b"/1")), plain.clone().within(Scope::of(b"/2")));
+        assert!(one != other && one != plain && one.partition_key().starts_with("t#pay@"));
+        for key in [&plain, &one, &other, &record_key("t", "pay", "@#k").within(Scope::of(b""))] {
+            assert_eq!(RecordKey::from_partition_key(&key.partition_key()).as_ref(), Some(key));
+        }
+        let (shown, charge) = (Scope::of(b"/1").to_string(), |key: &RecordKey| {
+            key.downstream_key(&Fingerprint::new(0, [0; 32]), "charge")
+        });
+        assert_ne!(charge(&one), charge(&other), "each path's effect is its own");
+        assert_eq!(Scope::parse(&shown), one.scope());
+        let upper = shown.to_uppercase();
+        for none in ["", "0", &shown[1..], &format!("{shown}0"), "zz", &upper] {
+            assert_eq!(Scope::parse(none), None, "{none}");
+            assert_eq!(RecordKey::from_partition_key(&format!("t#pay@{none}#k")), None);
         }
     }
 

@@ -76,7 +76,7 @@ pub enum CorrectionError {
     InFlight,
     /// No worker has taken the record yet.
     #[error("the record is pending: no worker has taken it yet")]
-    NotBegun,
+    Pending,
     /// The record is settled.
     #[error("the record is settled as {0}")]
     Settled(&'static str),
@@ -119,7 +119,7 @@ impl From<SettleError> for CorrectionError {
     fn from(error: SettleError) -> Self {
         match error {
             SettleError::InFlight => Self::InFlight,
-            SettleError::NotBegun => Self::NotBegun,
+            SettleError::Pending => Self::Pending,
             SettleError::Settled(state) => Self::Settled(state),
         }
     }

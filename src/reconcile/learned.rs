@@ -165,7 +165,7 @@ impl Asked<'_> {
         let there = there.retained_or(self.operation.map_or(DEFAULT_RETENTION, Operation::retention));
         there.settle(verdict, by, revision, now).map_err(|error| match error {
             SettleError::InFlight => ReconcileOutcome::InFlight(now),
-            SettleError::NotBegun | SettleError::Settled(_) => ReconcileOutcome::Settled,
+            SettleError::Pending | SettleError::Settled(_) => ReconcileOutcome::Settled,
         })
     }
 

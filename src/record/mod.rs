@@ -131,7 +131,7 @@ impl Record {
         self.retention.unwrap_or(DEFAULT_RETENTION)
     }
 
-    /// How long to wait before asking again is worth it: as long as the present attempt has run, and no longer than its lease;
+    /// How long a client should wait before it retries: as long as the present attempt has run, and no longer than its lease;
     /// until somebody asks what became of it. Zero if it is settled.
     pub(crate) fn wait(&self, now: Timestamp) -> Duration {
         match &self.state {

@@ -165,7 +165,7 @@ impl Record {
     }
 
     /// Whether it says that its request was refused before anything was done: it is as absent as if it had never been there.
-    pub(crate) fn is_not_begun(&self) -> bool {
+    pub fn is_not_begun(&self) -> bool {
         matches!(self.state, State::FailedRetryable { failed_at, expires_at, .. } if expires_at < failed_at)
     }
 

@@ -22,7 +22,7 @@ pub(crate) enum SettleError {
     /// A worker has it, and its lease is not over.
     InFlight,
     /// No worker has taken it yet.
-    NotBegun,
+    Pending,
     /// It is settled.
     Settled(&'static str),
 }
@@ -65,7 +65,7 @@ impl Record {
             (State::Unknown { .. }, _) | (State::FailedRetryable { .. }, Verdict::Executed(_)) => {}
             (State::InProgress { lease_until }, _) if *lease_until <= now => {}
             (State::InProgress { .. }, _) => return Err(SettleError::InFlight),
-            (State::Pending, _) => return Err(SettleError::NotBegun),
+            (State::Pending, _) => return Err(SettleError::Pending),
             (State::Completed { .. } | State::FailedRetryable { .. }, _) => {
                 return Err(SettleError::Settled(self.state.name()));
             }
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(at(Timestamp::from_millis(lease_over().as_millis() - 1)), Err(SettleError::InFlight));
         assert!(at(lease_over()).is_ok());
         let pending = Record::accept(&bid("k"), fresh(), NOW);
-        assert_eq!(settle(&pending, Verdict::NotExecuted), Err(SettleError::NotBegun));
+        assert_eq!(settle(&pending, Verdict::NotExecuted), Err(SettleError::Pending));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
     fingerprint::{Content, FingerprintRule, Fingerprints},
+    http::{Idempotency, SingleTenant},
     key::RecordKey,
     operation::Operation,
     operator::{Letter, Operator},
@@ -18,12 +19,19 @@ use lambda_idempotency::{
     world::ManualWorld,
 };
 use serde_json::{Value, json, value::RawValue};
+use tower::Layer;
 
-use crate::support::{BoxError, guarded::Guarded, on_each_store};
+use crate::support::{
+    BoxError,
+    guarded::Guarded,
+    http::{Resolver, api, caller, send, tenant},
+    lambda, on_each_store,
+};
 
 on_each_store!(
     items_of_an_earlier_version_are_read,
     requests_of_an_earlier_version_are_told_from_others,
+    a_retry_of_a_request_that_an_earlier_version_took_is_replayed,
     downstream_keys_of_an_earlier_version_stay_the_same,
     endings_of_an_earlier_version_are_applied,
     audit_lines_of_an_earlier_version_are_read
@@ -161,6 +169,49 @@ async fn requests_of_an_earlier_version_are_told_from_others(endpoint: &str) {
         }
     }
     assert_eq!(compared, 3);
+}
+
+// R3, T36: what the guard took a request for, before this version.
+async fn a_retry_of_a_request_that_an_earlier_version_took_is_replayed(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let fixture =
+        items().into_iter().find(|item| item["name"] == "completed_of_a_request").expect("the item");
+    let record = stored(&guarded, &fixture).await;
+    let body = fixture["expect"]["requests"][0]["body"].as_str().expect("a body").to_owned();
+    let rule = FingerprintRule::new().leave_out("/clientTime").leave_out("/meta/traceId");
+    let operation = Operation::new("create-payment").fingerprint(rule);
+    let guard = Idempotency::new(guarded.store(), operation).world(ManualWorld::at(NOW));
+    let app = api(guard.clone().tenant(caller as Resolver), |_, _| async { "run again" });
+    let retry = |body: String| {
+        let request = axum::http::Request::post("/payments?dryRun=false").extension(tenant("olga"));
+        let request = request.header("idempotency-key", record.key.idempotency_key().as_str());
+        request.header("content-type", "application/json; charset=utf-8").body(body.into()).unwrap()
+    };
+    let replay = send(&app, retry(body.clone())).await;
+    assert_eq!((replay.status, replay.replayed()), (201, true), "{replay:?}");
+    send(&app, retry(body.replacen("1999", "1998", 1))).await.assert_problem(422, "key-reused");
+
+    // As an HTTP API with a named stage shows it: that version took the stage for a part of the path.
+    let event = |raw_path: &str| {
+        json!({
+            "version": "2.0", "routeKey": "$default", "rawPath": raw_path, "rawQueryString": "dryRun=false",
+            "headers": { "idempotency-key": record.key.idempotency_key().as_str(), "content-type": "application/json" },
+            "requestContext": {
+                "stage": "prod", "routeKey": "$default", "timeEpoch": 0,
+                "http": { "method": "POST", "path": raw_path },
+            },
+            "body": body, "isBase64Encoded": false,
+        })
+    };
+    let handler = lambda_http::service_fn(|_: lambda_http::Request| async {
+        Ok::<_, lambda_http::Error>(lambda_http::Response::new("run again".to_owned()))
+    });
+    let function = lambda::function(guard.tenant(SingleTenant::new("olga")).layer(handler));
+    assert_eq!(
+        lambda::deliver(&function, &event("/payments")).await.header("idempotent-replayed"),
+        Some("true")
+    );
+    assert_eq!(lambda::deliver(&function, &event("/prod/payments")).await.status(), 422);
 }
 
 // R26, T36: a provider that has seen the old key must see it again.

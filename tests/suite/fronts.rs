@@ -355,6 +355,13 @@ async fn a_request_without_a_context_is_refused_and_one_line_says_why() {
         let refused = send(&app, request.body(axum::body::Body::empty()).unwrap()).await;
         refused.assert_problem(401, "tenant-missing");
     }
+    // A caller who is anonymous is nothing of the kind.
+    let front = &fronts()[5];
+    let guard =
+        Idempotency::new(MemoryStore::new(), Operation::new("with-a-context")).tenant(JwtClaim("sub"));
+    assert_eq!(deliver(&of_a_router(guard).0, &front.anonymous()).await.status(), 401);
+    let others = logs.lines_with("with-a-context");
+    assert!(others.iter().all(|line| !line.text.contains("lambda_http")), "{others:?}");
     let mut told = logs.lines_with("without-context");
     told.retain(|line| line.text.contains("lambda_http"));
     assert_eq!(told.iter().map(|line| line.level()).collect::<Vec<_>>(), ["ERROR"]);

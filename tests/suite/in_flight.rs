@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::{Router, body::Body, http::Request, routing::get};
 use lambda_http::{Context, RequestExt};
 use lambda_idempotency::{
-    http::{Profile, asked_about, operation_status},
+    http::{Profile, operation_key, operation_status},
     key::{OperationName, Tenant},
     operation::{Operation, WhileInFlight},
     record::State,
@@ -129,7 +129,7 @@ fn status_api(store: impl Store + Clone, clock: ManualWorld) -> Router {
             let (parts, _) = request.into_parts();
             let caller = parts.extensions.get::<Tenant>().unwrap().clone();
             let payment = OperationName::parse(PAY).unwrap();
-            let key = asked_about(&parts, caller, "/v1/operations", &payment).expect("a key");
+            let key = operation_key(&parts, caller, "/v1/operations", &payment).expect("a key");
             operation_status(&store, &key, clock.now(), &Profile::default()).await.map(Body::new)
         }
     };
@@ -240,6 +240,31 @@ async fn retry_after_is_bounded_however_long_the_lease() {
     let accepted = send(&held.app, pay("order-1")).await;
     assert_eq!((accepted.status, accepted.header("retry-after")), (202, Some("300")));
     held.finish().await;
+    // However long an operation wants it.
+    let operation = Operation::new(PAY).retry_after(Duration::from_secs(600));
+    let held = Held::of(guard_of(MemoryStore::new(), operation), "order-1").await;
+    assert_eq!(send(&held.app, pay("order-1")).await.header("retry-after"), Some("300"));
+    held.finish().await;
+}
+
+// R9, R2
+#[tokio::test]
+async fn the_url_of_a_status_leads_to_the_record_of_its_path() {
+    let (store, clock) = (MemoryStore::new(), clock());
+    let operation = Operation::new(PAY).while_in_flight(WhileInFlight::Accept);
+    let guard = guard_of(store.clone(), operation).profile(Profile::acp()).status_path("/v1/operations");
+    let held = Held::of(guard.world(clock.clone()), "order-1").await;
+    let accepted = send(&held.app, pay("order-1")).await;
+    assert_eq!((accepted.status, accepted.header("idempotency-key")), (202, Some("order-1")));
+    let url = accepted.header("location").unwrap().to_owned();
+    let polled = status_api(store, clock);
+    let ask = |url: &str| Request::get(url).extension(tenant(TENANT)).body(Body::empty()).unwrap();
+    assert_eq!(send(&polled, ask(&url)).await.json()["state"], "in_progress");
+    let (unscoped, _) = url.split_once("&scope=").expect("a scope");
+    send(&polled, ask(unscoped)).await.assert_problem(404, "operation-not-found");
+    held.finish().await;
+    let done = send(&polled, ask(&url)).await;
+    assert_eq!((&done.json()["state"], done.header("retry-after")), (&"completed".into(), None));
 }
 
 // R9, R28

@@ -7,11 +7,12 @@ use futures_util::future::join_all;
 use lambda_idempotency::{
     async_trait,
     engine::{Ending, Executor, FinishOutcome, Ownership, Request},
+    fingerprint::{Content, FingerprintRule, Fingerprints},
     operation::LeaseOver,
     operator::{Correction, Letter, Operator},
     queue::{MemoryQueue, Queue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{Answer, Record, SettledBy, UnknownCause},
+    record::{Answer, Record, SettledBy, State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
 };
 use serde_json::{Value, json};
@@ -21,8 +22,8 @@ use crate::support::{
     counts::counting,
     faults::{ANY, Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, body_of, completed, operation, owned, random, replayed_text,
-        request, told, written,
+        GRACE, Guarded, LEASE, RETENTION, body_of, completed, fingerprints, operation, owned, random,
+        replayed_text, request, told, written,
     },
     on_each_store,
 };
@@ -42,6 +43,9 @@ on_each_store!(
     a_worker_that_cannot_read_the_winners_answer_gives_no_second_one,
     a_late_worker_changes_nothing_of_the_next_ones_record,
     a_late_worker_whose_record_was_deleted_still_says_what_it_did,
+    a_refusal_that_did_not_begin_hides_nothing_that_an_earlier_worker_did,
+    a_refusal_is_not_answered_with_the_answer_to_another_request,
+    a_double_execution_across_two_forms_of_fingerprints_is_told,
     completion_and_expiry_at_one_moment_end_in_one_state,
     completion_and_take_over_at_one_moment_have_one_winner,
     whoever_of_completion_and_expiry_comes_second_changes_nothing,
@@ -341,6 +345,7 @@ async fn a_doubt_about_what_another_execution_has_is_escalated(endpoint: &str) {
         (completed("second"), "replay", 1),
         // That one spoke for itself alone.
         (Ending::NotExecuted, "unknown", 0),
+        (Ending::NotBegun, "unknown", 0),
     ] {
         let (request, late, second) = overtaken(&guarded, &executor).await;
         written(executor.finish(second, second_ends).await);
@@ -357,6 +362,16 @@ async fn a_doubt_about_what_another_execution_has_is_escalated(endpoint: &str) {
     assert_eq!(ended_as(&executor.finish(second, Ending::NotExecuted).await), "answered elsewhere");
     assert_eq!(deliver(&guarded, &queue).await.len(), 0);
     assert_eq!(told(&executor.reserve(&request).await), "unknown");
+    // Nor does one that says that it did not even begin free the key; and it contradicts nobody.
+    let (request, late, second) = overtaken(&guarded, &executor).await;
+    assert_eq!(ended_as(&executor.finish(late, doubt()).await), "answered elsewhere");
+    assert_eq!(ended_as(&executor.finish(second, Ending::NotBegun).await), "answered elsewhere");
+    assert_eq!(told(&executor.reserve(&request).await), "unknown");
+    assert_eq!(deliver(&guarded, &queue).await.len(), 1);
+    let (_, late, second) = overtaken(&guarded, &executor).await;
+    written(executor.finish(second, completed("second")).await);
+    let (_, counted) = counting(executor.finish(late, Ending::NotBegun)).await;
+    assert_eq!(counted.get(DOUBLE), None);
 }
 
 // T5, T42: the alarm does not wait for an answer that nobody can read.
@@ -596,4 +611,72 @@ async fn of_a_hundred_retries_of_a_released_key_one_takes_over(endpoint: &str) {
     written(executor.finish(winner, Ending::NotExecuted).await);
     let other = Request { fingerprints: crate::support::guarded::fingerprints("{}"), ..request };
     assert_eq!(told(&executor.reserve(&other).await), "mismatch");
+}
+
+// T5, T29: a record that says that a request did not begin is as good as none.
+async fn a_refusal_that_did_not_begin_hides_nothing_that_an_earlier_worker_did(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let executor = guarded.executor();
+    for (ending, state) in
+        [(completed("late"), "completed"), (Ending::PerhapsExecuted(UnknownCause::Panicked), "unknown")]
+    {
+        let request = request();
+        let late = owned(executor.reserve(&request).await);
+        guarded.delete(&request.key).await;
+        let refused = Request { fingerprints: fingerprints("refused"), ..request.clone() };
+        let other = owned(executor.reserve(&refused).await);
+        written(executor.finish(other, Ending::NotBegun).await);
+        written(executor.finish(late, ending).await);
+        assert_eq!(guarded.state(&request).await, state);
+    }
+    // It hides nothing either from whoever did nothing: that leaves the key as it is.
+    let request = request();
+    let late = owned(executor.reserve(&request).await);
+    guarded.delete(&request.key).await;
+    let other = owned(executor.reserve(&request).await);
+    written(executor.finish(other, Ending::NotBegun).await);
+    let before = guarded.item(&request.key).await;
+    executor.finish(late, Ending::NotExecuted).await;
+    assert_eq!(guarded.item(&request.key).await, before);
+}
+
+// T14, T2: its own write landed unseen, and the key has gone to a corrected request meanwhile.
+async fn a_refusal_is_not_answered_with_the_answer_to_another_request(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let executor = guarded.executor();
+    for same in [false, true] {
+        let request = request();
+        let ours = owned(executor.reserve(&request).await);
+        // As the first try of the write left it.
+        let seen = guarded.record(&request.key).await.unwrap();
+        let mut refused = samples::released(&seen, guarded.now(), RETENTION);
+        let State::FailedRetryable { expires_at, .. } = &mut refused.state else { panic!("{refused:?}") };
+        *expires_at = guarded.now().minus(RETENTION * 9);
+        guarded.undisturbed_store().swap(seen.revision, &refused, &[]).await.unwrap();
+        let next = if same { request.fingerprints.clone() } else { fingerprints("corrected") };
+        let next = owned(executor.reserve(&Request { fingerprints: next, ..request.clone() }).await);
+        written(executor.finish(next, completed("the corrected one")).await);
+        let (ended, counted) = counting(executor.finish(ours, Ending::NotBegun)).await;
+        assert_eq!(ended_as(&ended), if same { "superseded" } else { "fenced" });
+        assert_eq!(counted.get(DOUBLE), None);
+    }
+}
+
+// T5, T36: fingerprints by different rules do not compare, and nobody takes that for a difference.
+async fn a_double_execution_across_two_forms_of_fingerprints_is_told(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let queue = MemoryQueue::new();
+    let executor = guarded.executor().lost_endings_to(queue.clone());
+    let request = request();
+    let late = owned(executor.reserve(&request).await);
+    guarded.delete(&request.key).await;
+    // A version with another rule has run it meanwhile.
+    let rule = FingerprintRule::new().leave_out("/sentAt");
+    let content = Content::new("POST", "/payments", b"{}").json();
+    let fingerprints = Fingerprints::of("pay", &content, &rule, &[]);
+    let other = owned(executor.reserve(&Request { fingerprints, ..request }).await);
+    written(executor.finish(other, completed("theirs")).await);
+    let (_, counted) = counting(executor.finish(late, completed("late"))).await;
+    assert_eq!(counted.get(DOUBLE), Some(&1));
+    assert_eq!(deliver(&guarded, &queue).await.len(), 1);
 }

@@ -239,3 +239,27 @@ async fn a_table_without_its_index_is_one_line_at_the_start() {
     assert!(!ended.status.success() && error.lines().count() == 1, "{error}");
     assert!(error.contains(&format!("table {prefix}payments lacks the index days")), "{error}");
 }
+
+// T45: the gateway hands paths over decoded, as an HTTP API does.
+#[tokio::test]
+async fn the_status_of_a_key_is_its_own_behind_a_gateway_that_decodes() {
+    let cloud = LocalCloud::start(&[]).await;
+    for (key, amount) in [("order-1", 1), ("\"order-1#2\"", 2), ("\"a/b\"", 3), ("\"50% off\"", 4)] {
+        let order =
+            json!({ "customerId": "c-1", "amountCents": amount, "currency": "EUR", "source": "tok_ok" });
+        let request = cloud.post("/payments").bearer_auth("acme").header("idempotency-key", key).json(&order);
+        assert_eq!(request.send().await.unwrap().status(), 201, "{key}");
+    }
+    for (path, status) in [
+        ("/operations/order-1", 200),
+        ("/operations/order-1%232", 200),
+        ("/operations/order-1%233", 404),
+        ("/operations/a%2Fb", 200),
+        ("/operations/a%2Fc", 404),
+        ("/operations/50%25%20off", 200),
+        ("/operations?key=order-1%232", 200),
+        ("/operations?key=order-1%233", 404),
+    ] {
+        assert_eq!(cloud.get(path).bearer_auth("acme").send().await.unwrap().status(), status, "{path}");
+    }
+}

@@ -16,14 +16,15 @@ use crate::support::{
     BoxError,
     faults::{ANY, Fault},
     guarded::{
-        GRACE, Guarded, Item, LEASE, RETENTION, body_of, completed, operation, owned, random, replayed,
-        replayed_text, request, told,
+        GRACE, Guarded, Item, LEASE, RETENTION, body_of, completed, fingerprints, operation, owned, random,
+        replayed, replayed_text, request, told, written,
     },
     on_each_store,
 };
 
 on_each_store!(
     an_ending_that_cannot_be_written_is_handed_over_and_applied,
+    what_did_not_begin_frees_its_key_through_the_queue_too,
     an_ending_that_is_delivered_twice_late_or_too_late_changes_nothing_more,
     an_ending_takes_what_knows_less_and_nothing_that_knows_more,
     an_ending_whose_record_is_gone_for_longer_than_it_is_kept_is_for_people,
@@ -125,6 +126,29 @@ async fn an_ending_that_cannot_be_written_is_handed_over_and_applied(endpoint: &
         assert_eq!(lost.told(&request).await, after);
     }
     assert_eq!(lost.letters.take().len(), 0);
+}
+
+// R4, R12
+async fn what_did_not_begin_frees_its_key_through_the_queue_too(endpoint: &str) {
+    let lost = Lost::on(endpoint).await;
+    let request = request();
+    lost.lose(&request, Ending::NotBegun).await;
+    let message = lost.message();
+    assert_eq!(lost.told(&request).await, "in flight");
+    lost.reconciliation.receive(&message).await.unwrap();
+    assert!(lost.guarded.record(&request.key).await.unwrap().is_not_begun());
+    let corrected = Request { fingerprints: fingerprints("corrected"), ..request.clone() };
+    let ours = owned(lost.guarded.executor().reserve(&corrected).await);
+    assert_eq!(ours.execution().attempts(), 1);
+    // Delivered again it changes nothing, and is no double execution.
+    let there = lost.guarded.item(&request.key).await;
+    lost.reconciliation.receive(&message).await.unwrap();
+    assert_eq!(lost.guarded.item(&request.key).await, there);
+    written(lost.guarded.executor().finish(ours, completed("corrected")).await);
+    lost.guarded.delete(&request.key).await;
+    lost.guarded.clock.advance(RETENTION * 2);
+    lost.reconciliation.receive(&message).await.unwrap();
+    assert_eq!((lost.guarded.state(&request).await, lost.letters.take().len()), ("absent", 0));
 }
 
 // R12

@@ -10,12 +10,12 @@ use axum::{Extension, http::StatusCode, response::IntoResponse};
 use lambda_idempotency::{
     async_trait,
     engine::Ending,
-    http::Outcome,
+    http::{Outcome, Profile},
     operation::Operation,
     queue::MemoryQueue,
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     stale::Stale,
-    store::{Unsettled, dynamodb::DynamoDbStore},
+    store::{Unsettled, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
     time_budget::{DEFAULT_FIRST_PAUSE, DEFAULT_LONGEST_PAUSE},
     world::ManualWorld,
@@ -28,7 +28,7 @@ use crate::support::{
     client::connect,
     faults::{Fault, Faults},
     guarded::{GRACE, Guarded, LEASE, owned, request},
-    http::{Gate, Guard, api, clock, execution, guard_of, pay, pay_other, send},
+    http::{Gate, Guard, api, clock, execution, guard_of, pay, pay_other, send, unkeyed},
     on_each_store, tables,
 };
 
@@ -254,4 +254,21 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
     once.ask(&second).await.unwrap();
     so_far.push(("reconcile.failed", 1));
     assert_eq!(counts(&operation), expected(&so_far));
+}
+
+// R34, T34, T44
+#[tokio::test]
+async fn what_runs_unguarded_and_what_says_nothing_is_counted() {
+    let (unguarded, nothing) =
+        ("api.idempotency.unguarded.count", "api.idempotency.completion.says_nothing.count");
+    let operation = format!("metered-{}", Uuid::new_v4());
+    assert_eq!(counts(&operation), Counts::new());
+    let guard = guard_of(MemoryStore::new(), Operation::new(&operation));
+    let app = api(guard.profile(Profile::stripe().key_optional()), |_, _| async { StatusCode::FORBIDDEN });
+    send(&app, unkeyed().method("GET").body("".into()).unwrap()).await;
+    assert_eq!(counts(&operation), Counts::new());
+    send(&app, unkeyed().body("{}".into()).unwrap()).await;
+    assert_eq!(counts(&operation), Counts::from([(unguarded.to_owned(), 1)]));
+    send(&app, pay("order-1")).await;
+    assert_eq!((counts(&operation).get(unguarded), counts(&operation).get(nothing)), (Some(&1), Some(&1)));
 }

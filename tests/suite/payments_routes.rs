@@ -43,7 +43,7 @@ async fn every_route_that_changes_something_is_guarded_and_refuses_a_keyless_req
     for route in changing {
         let called = format!("{} {}", route.method, route.path);
         assert!(route.operation.is_some(), "{called} changes something and is not guarded");
-        let path = route.path.replace("{id}", "pay_1").replace("{key}", "order-1");
+        let path = route.path.replace("{id}", "pay_1").replace("{*key}", "order-1");
         let keyless = || Request::builder().method(&route.method).uri(&path);
         let json = |request: axum::http::request::Builder| request.header("content-type", "application/json");
         let refused = api.send("acme", json(keyless()).body(order("tok").into()).unwrap()).await;
@@ -59,7 +59,7 @@ async fn every_route_that_changes_something_is_guarded_and_refuses_a_keyless_req
 async fn every_route_refuses_a_caller_whom_nobody_verified() {
     let api = PaymentsApi::on(crate::support::embedded::endpoint(), NOBODY).await;
     for route in api.routes() {
-        let path = route.path.replace("{id}", "pay_1").replace("{key}", "order-1");
+        let path = route.path.replace("{id}", "pay_1").replace("{*key}", "order-1");
         let request = Request::builder().method(&route.method).uri(&path).header(IDEMPOTENCY_KEY, "order-1");
         let request = request.header("authorization", "Bearer acme").body(Body::from(order("tok"))).unwrap();
         let refused = crate::support::http::send(&api.app, request).await;
@@ -201,4 +201,31 @@ async fn an_order_that_makes_no_sense_is_a_problem_that_says_nothing_internal(en
     let corrected = api.pay("acme", "bad-0", order("tok")).await;
     assert_eq!((corrected.status, corrected.replayed(), provider.charged()), (201, false, 1));
     api.pay("acme", "bad-0", order("tok")).await.assert_replay_of(&corrected);
+}
+
+// T45, R20
+#[tokio::test]
+async fn the_state_of_each_legal_key_is_shown_by_both_forms() {
+    let provider = TestProvider::start().await;
+    let api = PaymentsApi::on(crate::support::embedded::endpoint(), &provider.url).await;
+    for key in ["order-1", "order-1#2", "a/b", "50%", "a?b", "a&b=c"] {
+        assert_eq!(api.pay("acme", &format!("\"{key}\""), order("tok")).await.status, 201, "{key}");
+        let encoded = percent_encoding::utf8_percent_encode(key, percent_encoding::NON_ALPHANUMERIC);
+        for path in [format!("/operations?key={encoded}"), format!("/operations/{encoded}")] {
+            let shown = api.get("acme", &path).await;
+            assert_eq!((shown.status, &shown.json()["state"]), (200, &json!("completed")), "{path}");
+            let other = api.get("acme", &format!("{path}x")).await;
+            assert_eq!(problem(&other), (404, "operation-not-found".to_owned()), "{path}");
+        }
+    }
+    assert_eq!(api.get("acme", "/operations").await.status, 404);
+}
+
+// T44: a method that no route has stands outside the guard.
+#[tokio::test]
+async fn a_method_that_is_not_there_leaves_no_record() {
+    let api = PaymentsApi::on(crate::support::embedded::endpoint(), NOBODY).await;
+    let request = Request::patch("/payments").header(IDEMPOTENCY_KEY, "order-1");
+    assert_eq!(api.send("acme", request.body(Body::from(order("tok"))).unwrap()).await.status, 405);
+    assert_eq!(api.get("acme", "/operations?key=order-1").await.status, 404);
 }

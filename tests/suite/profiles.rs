@@ -9,7 +9,12 @@ use lambda_idempotency::{
     store::{Store, memory::MemoryStore},
 };
 
+use serde_json::json;
+
 use crate::support::{
+    embedded,
+    faults::{ANY, Fault},
+    guarded::Guarded,
     http::{
         Answer, Counter, Gate, Guard, PAY, TENANT, api, dynamodb, guard, guard_of, order, pay, pay_other,
         record, record_key, send, state, unkeyed,
@@ -214,11 +219,12 @@ async fn a_problem_document_says_what_rfc_9457_asks_for_and_links_to_the_documen
     let again = order("order-2").header("x-status", "500").body("{}".into()).unwrap();
     let mut anonymous = pay("order-3");
     anonymous.extensions_mut().clear();
-    let problems: [Answer; 4] = [
+    let problems: [Answer; 5] = [
         send(&app, pay_other("order-1")).await,
         send(&app, again).await,
         send(&app, anonymous).await,
         send(&app, pay("")).await,
+        send(&app, unkeyed().body("{}".into()).unwrap()).await,
     ];
     for problem in &problems {
         let document = problem.json();
@@ -237,8 +243,13 @@ async fn a_problem_document_says_what_rfc_9457_asks_for_and_links_to_the_documen
         assert_eq!(problem.headers.get("idempotent-replayed"), None);
     }
     let told: Vec<_> = problems.iter().map(Answer::told).collect();
-    let expected =
-        [(422, "key-reused"), (409, "outcome-unknown"), (401, "tenant-missing"), (400, "key-malformed")];
+    let expected = [
+        (422, "key-reused"),
+        (409, "outcome-unknown"),
+        (401, "tenant-missing"),
+        (400, "key-malformed"),
+        (400, "key-missing"),
+    ];
     assert_eq!(told, expected.map(|(status, name)| (status, name.to_owned())));
     assert!(problems[1].header("retry-after").is_some(), "who may come back is told when");
 }
@@ -262,6 +273,10 @@ async fn stripes_errors_have_stripes_shape() {
         assert_eq!((members, refused.header("content-type")), (vec!["error"], Some("application/json")));
         let error = &document["error"];
         assert_eq!((&error["type"], &error["code"]), (&kind.into(), &code.into()));
+        assert_eq!(
+            refused.status,
+            if kind == "idempotency_error" || code == "key-missing" { 400 } else { 401 }
+        );
         assert!(error["message"].as_str().is_some_and(|message| message.ends_with('.')), "{error}");
         assert_eq!(error["doc_url"], "https://api.example.com/idempotency");
     }
@@ -280,7 +295,16 @@ async fn acps_errors_are_flat_and_every_answer_echoes_its_key() {
     let fails = order("order-2").header("x-status", "500").body("{}".into()).unwrap();
     let failed = send(&app, fails).await;
     let unknown = send(&app, order("order-2").body("{}".into()).unwrap()).await;
+    let mut twice = pay("order-3");
+    twice.headers_mut().append("idempotency-key", "order-4".parse().unwrap());
+    let mut anonymous = pay("order-3");
+    anonymous.extensions_mut().clear();
+    let malformed = order("a,b").body("{}".into()).unwrap();
     for (answer, echo) in [
+        (&unknown, Some("order-2")),
+        (&send(&app, twice).await, None),
+        (&send(&app, anonymous).await, Some("order-3")),
+        (&send(&app, malformed).await, Some("a,b")),
         (&first, Some("\"order-1\"")),
         (&replay, Some("\"order-1\"")),
         (&reused, Some("order-1")),
@@ -303,6 +327,38 @@ async fn acps_errors_are_flat_and_every_answer_echoes_its_key() {
     }
     let (others, _) = echo(guard(MemoryStore::new()));
     assert_eq!(send(&others, pay("order-1")).await.header("idempotency-key"), None);
+}
+
+// R6, R16: whole, with no documentation, and of a fault of ours.
+#[tokio::test]
+async fn a_store_that_is_away_is_told_in_each_profiles_shape() {
+    let detail = "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the same \
+                  request with the same key after the time in Retry-After.";
+    let title = "The service cannot guard this operation now";
+    let message = format!("{title}. {detail}");
+    for (profile, expected) in [
+        (
+            Profile::ietf_draft(),
+            json!({
+                "type": "urn:lambda-idempotency:store-unavailable", "title": title, "status": 503, "detail": detail,
+                "code": "store-unavailable",
+            }),
+        ),
+        (
+            Profile::stripe(),
+            json!({ "error": { "type": "api_error", "code": "store-unavailable", "message": message } }),
+        ),
+        (
+            Profile::acp(),
+            json!({ "type": "service_unavailable", "code": "store-unavailable", "message": message }),
+        ),
+    ] {
+        let guarded = Guarded::through(embedded::endpoint(), |connect| connect.max_attempts(1)).await;
+        guarded.faults.for_all(ANY, Fault::DropRequest);
+        let (app, runs) = echo(guard(guarded.store()).profile(profile));
+        let refused = send(&app, pay("order-1")).await;
+        assert_eq!((refused.status, refused.json(), runs.count()), (503, expected, 0));
+    }
 }
 
 // R2, R6

@@ -13,9 +13,10 @@ use axum::{
 use lambda_idempotency::{
     engine::Execution,
     http::{NotBegun, OrNotBegun, Outcome, Profile, operation_status},
+    key::age::KeyTime,
     operation::{Operation, ServerErrors},
     record::{State, UnknownCause},
-    store::memory::MemoryStore,
+    store::{Store, memory::MemoryStore},
     time_budget::CLOCK_SKEW,
     world::World,
 };
@@ -23,6 +24,9 @@ use serde::Deserialize;
 use tower::{Layer, service_fn};
 
 use crate::support::{
+    embedded,
+    faults::{ANY, Fault},
+    guarded::Guarded,
     http::{
         Answer, Counter, Guard, PAY, TENANT, api, clock, dynamodb, execution, guard, guard_of, order, pay,
         pay_other, record, record_key, send, state, unkeyed,
@@ -55,7 +59,6 @@ fn refuses_once(guard: Guard) -> (Router, Counter) {
 // T44, R13
 async fn refusals_that_say_nothing_of_the_operation_are_not_kept(endpoint: &str) {
     let store = dynamodb(endpoint).await;
-    let logs = Logs::capture();
     for status in SAY_NOTHING {
         // Whatever the profile does with a 5xx: a limiter stands before Stripe's guard too, and nothing frees a key.
         for errors in [ServerErrors::Reconcile, ServerErrors::Keep, ServerErrors::RetryFresh] {
@@ -72,10 +75,18 @@ async fn refusals_that_say_nothing_of_the_operation_are_not_kept(endpoint: &str)
             );
             send(&app, request()).await.assert_problem(409, "outcome-unknown");
             assert_eq!(runs.count(), 1, "{status}");
-            let told = logs.lines_with(&kept.key.hash().to_string());
-            assert!(told.iter().any(|line| line.level() == "WARN"), "{status} is not logged");
         }
     }
+}
+
+// T44
+#[tokio::test]
+async fn a_status_that_says_nothing_is_logged_with_what_to_do() {
+    let logs = Logs::capture();
+    let (app, _) = refuses_once(guard(MemoryStore::new()));
+    send(&app, order("too-fast").header("x-status", "429").body("{}".into()).unwrap()).await;
+    let told = logs.lines_with(&record_key(TENANT, PAY, "too-fast").hash().to_string());
+    assert!(told.iter().any(|line| line.level() == "WARN" && line.text.contains("route_layer")));
 }
 
 // T44, R13
@@ -105,13 +116,16 @@ async fn a_refusal_counts_as_its_handler_or_a_layer_says() {
     }
 }
 
-// T44: a handler's own 404 says what was not found.
+// T44: a handler's own says what was not found, or cannot be done any more, as ACP's cancel does.
 #[tokio::test]
-async fn a_404_with_a_body_is_an_answer() {
-    let store = MemoryStore::new();
-    let app = api(guard(store.clone()), |_, _| async { (StatusCode::NOT_FOUND, "no such customer") });
-    let first = send(&app, pay("order-1")).await;
-    send(&app, pay("order-1")).await.assert_replay_of(&first);
+async fn a_404_or_405_with_a_body_is_an_answer() {
+    for (status, told) in
+        [(StatusCode::NOT_FOUND, "no such customer"), (StatusCode::METHOD_NOT_ALLOWED, "completed")]
+    {
+        let app = api(guard(MemoryStore::new()), move |_, _| async move { (status, told) });
+        let first = send(&app, pay("order-1")).await;
+        send(&app, pay("order-1")).await.assert_replay_of(&first);
+    }
 }
 
 // T44: what the documentation advises.
@@ -240,6 +254,66 @@ async fn a_guard_inside_a_guard_that_refuses_is_no_answer_of_the_outer() {
     assert_eq!(state(&store, "order-1").await, "failed_retryable");
 }
 
+// T23, T5: the inner operation did not begin; the outer may have.
+#[tokio::test]
+async fn an_inner_operation_that_did_not_begin_does_not_free_the_outer_key() {
+    let (inners, outers) = (MemoryStore::new(), MemoryStore::new());
+    let inner = guard_of(inners.clone(), Operation::new("inner"));
+    let refuses = post(async || NotBegun(StatusCode::BAD_REQUEST)).route_layer(inner);
+    let app = Router::new().route("/payments", refuses).layer(guard(outers.clone()));
+    assert_eq!(send(&app, pay("order-1")).await.status, 400);
+    let inner = inners.load(&record_key(TENANT, "inner", "order-1")).await.unwrap().unwrap();
+    let outer = record(&outers, "order-1").await.unwrap();
+    assert_eq!(
+        (inner.is_not_begun(), outer.is_not_begun(), outer.state.name()),
+        (true, false, "failed_retryable")
+    );
+}
+
+// T23, T44: what an inner guard answers of its own record is never kept as the outer operation's answer.
+#[tokio::test]
+async fn no_answer_of_an_inner_guard_is_kept_by_the_outer() {
+    use lambda_idempotency::{operation::WhileInFlight, record::Record};
+    let inner_key = record_key(TENANT, "inner", "order-1");
+    for (name, inner) in [
+        ("in flight", Operation::new("inner")),
+        ("accepted", Operation::new("inner").while_in_flight(WhileInFlight::Accept)),
+        ("unknown", Operation::new("inner")),
+        ("mismatch", Operation::new("inner")),
+        ("too old", Operation::new("inner").refuse_older_than(Duration::from_secs(60), KeyTime::UuidV7)),
+    ] {
+        let (inners, outers) = (MemoryStore::new(), MemoryStore::new());
+        let inner = guard_of(inners.clone(), inner);
+        // The inner record, as an earlier request left it.
+        let before = api(inner.clone(), move |_, _| async move { StatusCode::BAD_GATEWAY });
+        match name {
+            "too old" => {}
+            "mismatch" => assert_eq!(send(&before, pay_other("order-1")).await.status, 502),
+            _ => assert_eq!(send(&before, pay("order-1")).await.status, 502),
+        }
+        if matches!(name, "in flight" | "accepted") {
+            let mut record: Record = inners.load(&inner_key).await.unwrap().unwrap();
+            let seen = record.revision;
+            record.state = State::InProgress { lease_until: clock().now().plus(Duration::from_secs(60)) };
+            record.revision = crate::support::guarded::fresh();
+            inners.swap(seen, &record, &[]).await.unwrap();
+        }
+        let runs = Counter::default();
+        let counter = runs.clone();
+        let handler = post(async move || counter.add().to_string());
+        let app = Router::new().route("/payments", handler.route_layer(inner));
+        let app = app.layer(guard(outers.clone()).profile(Profile::stripe()));
+        let refused = send(&app, pay("order-1")).await;
+        assert!(refused.status >= 400 || refused.status == 202, "{name}: {refused:?}");
+        let outer = state(&outers, "order-1").await;
+        // A mismatch is final: this request will never do better.
+        let expected: &[&str] =
+            if name == "mismatch" { &["completed"] } else { &["failed_retryable", "unknown"] };
+        assert!(expected.contains(&outer), "{name}: {outer}");
+        assert_eq!(runs.count(), 0);
+    }
+}
+
 // R13
 #[tokio::test]
 async fn a_header_that_cannot_be_kept_is_logged_by_its_name() {
@@ -275,4 +349,32 @@ async fn a_key_that_no_guard_looks_at_is_told_of_once_a_method() {
     told.retain(|line| line.text.contains("passes unguarded"));
     assert_eq!(told.iter().map(|line| line.level()).collect::<Vec<_>>(), ["WARN", "WARN"]);
     assert!(told[0].text.contains("PUT") && told[1].text.contains("DELETE"));
+}
+
+// R16: the key is not free before it is written that nothing began, and a corrected request would be refused.
+#[tokio::test]
+async fn a_refusal_that_cannot_be_written_down_leads_nobody_to_a_corrected_request() {
+    let guarded = Guarded::through(embedded::endpoint(), |connect| connect.max_attempts(1)).await;
+    let faults = guarded.faults.clone();
+    let guard = guard_of(guarded.store(), Operation::new(PAY).patience(Duration::ZERO));
+    let app = api(guard, move |_, _| {
+        faults.for_all(ANY, Fault::DropRequest);
+        async { NotBegun((StatusCode::BAD_REQUEST, "correct it")) }
+    });
+    let refused = send(&app, pay("order-1")).await;
+    refused.assert_problem(503, "store-unavailable");
+    assert!(refused.header("retry-after").is_some());
+}
+
+// T23: a replay is an answer, whatever its status.
+#[tokio::test]
+async fn a_replay_of_an_inner_guard_is_kept_by_the_outer() {
+    let outers = MemoryStore::new();
+    let handler = post(async || (StatusCode::FORBIDDEN, Extension(Outcome::Completed)));
+    let inner = Router::new()
+        .route("/payments", handler.route_layer(guard_of(MemoryStore::new(), Operation::new("inner"))));
+    assert_eq!(send(&inner, pay("order-1")).await.status, 403);
+    let app = inner.layer(guard(outers.clone()));
+    let first = send(&app, pay("order-1")).await;
+    assert_eq!((first.status, first.replayed(), state(&outers, "order-1").await), (403, false, "completed"));
 }

@@ -102,7 +102,11 @@ async fn safe_headers_are_replayed_in_order_and_no_others(endpoint: &str) {
     let guard = guard_of(store, Operation::new(PAY).keep_header("X-Payment-Id"));
     let app = api(guard, |_, _| async {
         let mut headers = HeaderMap::new();
-        let forged = [("idempotent-replayed", "true")];
+        let forged = [
+            ("idempotent-replayed", "true"),
+            ("idempotent-replayed-body", "omitted"),
+            ("idempotency-expires", "Sat, 21 Nov 2026 10:00:00 GMT"),
+        ];
         for (name, value) in KEPT.into_iter().chain(NOT_KEPT).chain(forged) {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
@@ -112,7 +116,11 @@ async fn safe_headers_are_replayed_in_order_and_no_others(endpoint: &str) {
     for (name, _) in NOT_KEPT {
         assert!(first.headers.contains_key(name), "the first answer is the handler's own: {name}");
     }
-    assert_eq!(first.headers.get("idempotent-replayed"), None, "the first answer is no replay");
+    for name in ["idempotent-replayed", "idempotent-replayed-body"] {
+        assert_eq!(first.headers.get(name), None, "the first answer is no replay");
+    }
+    assert_ne!(first.header("idempotency-expires"), Some("Sat, 21 Nov 2026 10:00:00 GMT"));
+    assert_eq!(first.headers.get_all("idempotency-expires").iter().count(), 1);
     let replay = send(&app, pay("order-1")).await;
     for (name, _) in KEPT {
         let values = |headers: &HeaderMap| headers.get_all(name).iter().cloned().collect::<Vec<_>>();
@@ -124,6 +132,18 @@ async fn safe_headers_are_replayed_in_order_and_no_others(endpoint: &str) {
         let about_it = ["idempotent-replayed", "idempotency-expires", "content-length"].contains(&name);
         assert!(about_it || KEPT.iter().any(|(kept, _)| *kept == name), "{name} is replayed");
     }
+}
+
+// T26: what is not kept says nothing of when it expires, whoever stands behind the guard.
+#[tokio::test]
+async fn an_answer_that_is_not_kept_does_not_say_when_it_expires() {
+    let app = api(guard(MemoryStore::new()), |_, _| async {
+        let headers =
+            [("idempotency-expires", "Sat, 21 Nov 2026 10:00:00 GMT"), ("idempotent-replayed", "true")];
+        (axum::Extension(lambda_idempotency::http::Outcome::PerhapsExecuted), headers)
+    });
+    let first = send(&app, pay("order-1")).await;
+    assert!(!first.replayed() && first.headers.get("idempotency-expires").is_none(), "{first:?}");
 }
 
 // T26

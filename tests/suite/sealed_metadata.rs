@@ -23,7 +23,7 @@ use crate::support::{
 on_each_store!(
     the_webhook_finds_the_record_by_sealed_metadata,
     the_webhook_finds_the_record_by_metadata_in_clear,
-    forged_metadata_is_acknowledged_and_changes_nothing,
+    forged_metadata_changes_nothing_and_what_does_not_open_comes_again,
 );
 
 const TENANT: &str = "acme";
@@ -151,7 +151,7 @@ async fn the_webhook_finds_the_record_by_metadata_in_clear(endpoint: &str) {
 }
 
 // R29, R36
-async fn forged_metadata_is_acknowledged_and_changes_nothing(endpoint: &str) {
+async fn forged_metadata_changes_nothing_and_what_does_not_open_comes_again(endpoint: &str) {
     let logs = Logs::capture();
     let mark = Uuid::new_v4().simple().to_string();
     let lost = Lost::on(endpoint).await;
@@ -170,7 +170,7 @@ async fn forged_metadata_is_acknowledged_and_changes_nothing(endpoint: &str) {
         BASE64_URL_SAFE_NO_PAD.encode(&mark),
     ];
     for way_back in none {
-        assert_eq!(lost.told(&way_back).await, (200, json!("ignored")), "{way_back}");
+        assert_eq!(lost.told(&way_back).await, (503, json!("try again")), "{way_back}");
     }
     // Another record than the event's, whether there is one or not.
     for another in [record("order-2"), record("order-3"), record_key("globex", CREATE_PAYMENT, "order-1")] {
@@ -182,7 +182,7 @@ async fn forged_metadata_is_acknowledged_and_changes_nothing(endpoint: &str) {
         assert_eq!(lost.state(key).await, "unknown", "{key}");
     }
     assert_eq!(lost.api.get(TENANT, "/payments").await.json()["payments"], json!([]));
-    assert!(logs.contains("an event of the provider names no record"));
+    assert!(logs.contains("the metadata of an event opens with none of SEALING_KEYS"));
     for text in [&mark, &BASE64_URL_SAFE_NO_PAD.encode(&mark)] {
         assert!(!logs.contains(text), "what does not open is logged");
     }

@@ -5,10 +5,11 @@ use axum::{Router, body::Body, routing::get};
 use lambda_http::{Request, service_fn};
 use lambda_idempotency::{
     engine::Execution,
-    http::{Idempotency, Profile, SingleTenant, asked_about, operation_status},
+    http::{Idempotency, Profile, SingleTenant, operation_key, operation_status},
     key::{OperationName, Tenant},
     operation::{Operation, WhileInFlight},
     store::{Store, memory::MemoryStore},
+    time::Timestamp,
     world::{SystemWorld, World},
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -16,13 +17,16 @@ use serde_json::{Value, json};
 use tower::Layer;
 
 use crate::support::{
-    http::{Counter, Gate, PAY, dynamodb, record_key},
+    http::{Counter, Gate, PAY, clock, dynamodb, record_key},
     lambda::{Function, deliver, function},
     on_each_store,
     random::{Random, Seed},
 };
 
-on_each_store!(one_request_through_four_fronts_is_one_request);
+on_each_store!(
+    one_request_through_four_fronts_is_one_request,
+    keys_by_path_count_the_path_alike_through_every_front,
+);
 
 /// A request as its client means it.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,17 +47,20 @@ enum Front {
         custom_domain: bool,
     },
     /// In payload format 1.0.
-    HttpApiOne,
+    HttpApiOne {
+        stage: &'static str,
+    },
     FunctionUrl,
     LoadBalancer,
 }
 
-const FRONTS: [Front; 7] = [
+const FRONTS: [Front; 8] = [
     Front::RestApi,
     Front::HttpApi { stage: "$default", custom_domain: false },
     Front::HttpApi { stage: "prod", custom_domain: false },
     Front::HttpApi { stage: "prod", custom_domain: true },
-    Front::HttpApiOne,
+    Front::HttpApiOne { stage: "$default" },
+    Front::HttpApiOne { stage: "prod" },
     Front::FunctionUrl,
     Front::LoadBalancer,
 ];
@@ -85,7 +92,8 @@ impl Sent {
         if values.is_empty() { Value::Null } else { json!(values) }
     }
 
-    /// The event that this front makes of it, as captured from live services.
+    /// The event that this front makes of it. Those of REST APIs, HTTP APIs in format 2.0, function URLs and load balancers as
+    /// they were captured from live services; that in format 1.0 after AWS's documentation.
     fn event(&self, front: Front, key: &str) -> Value {
         let mut headers = json!({ "host": "api.example.com", "idempotency-key": key });
         if let Some(content_type) = self.content_type {
@@ -103,15 +111,19 @@ impl Sent {
                     "path": format!("/prod{}", self.encoded_path()), "identity": {}, "requestTimeEpoch": 0,
                 },
             }),
-            Front::HttpApiOne => json!({
-                "version": "1.0", "resource": "$default", "path": self.decoded_path(), "httpMethod": self.method,
-                "headers": headers, "multiValueHeaders": multi, "queryStringParameters": null,
-                "multiValueQueryStringParameters": self.multi_value(str::to_owned),
-                "requestContext": {
-                    "resourceId": null, "resourcePath": "$default", "stage": "$default", "httpMethod": self.method,
-                    "path": self.decoded_path(), "identity": {}, "requestTimeEpoch": 0,
-                },
-            }),
+            Front::HttpApiOne { stage } => {
+                let prefix = if stage == "$default" { String::new() } else { format!("/{stage}") };
+                let path = prefix + &self.decoded_path();
+                json!({
+                    "version": "1.0", "resource": "$default", "path": path, "httpMethod": self.method,
+                    "headers": headers, "multiValueHeaders": multi, "queryStringParameters": null,
+                    "multiValueQueryStringParameters": self.multi_value(str::to_owned),
+                    "requestContext": {
+                        "resourceId": null, "resourcePath": "$default", "stage": stage, "httpMethod": self.method,
+                        "path": path, "identity": {}, "requestTimeEpoch": 0,
+                    },
+                })
+            }
             Front::LoadBalancer => json!({
                 "path": self.encoded_path(), "httpMethod": self.method, "multiValueHeaders": multi,
                 "multiValueQueryStringParameters": match self.multi_value(encode) {
@@ -154,6 +166,10 @@ impl Sent {
 }
 
 fn guarded(store: &(impl Store + Clone)) -> (Function, Counter) {
+    guarded_by(Idempotency::new(store.clone(), Operation::new(PAY)))
+}
+
+fn guarded_by(guard: Idempotency) -> (Function, Counter) {
     let runs = Counter::default();
     let counter = runs.clone();
     let handler = move |request: Request| {
@@ -163,8 +179,7 @@ fn guarded(store: &(impl Store + Clone)) -> (Function, Counter) {
             Ok::<_, lambda_http::Error>(lambda_http::Response::new(execution.downstream_key("charge")))
         }
     };
-    let guard = Idempotency::new(store.clone(), Operation::new(PAY)).tenant(SingleTenant::new("all"));
-    (function(guard.layer(service_fn(handler))), runs)
+    (function(guard.tenant(SingleTenant::new("all")).layer(service_fn(handler))), runs)
 }
 
 /// A text of characters that mean something somewhere; never a `?`, at which HTTP APIs cut the path.
@@ -268,6 +283,59 @@ async fn what_stands_behind_a_decoded_fragment_counts() {
     }
 }
 
+// T45: what stands in a custom domain's path is no stage, whatever it is named; nor is `$default` ever one.
+#[tokio::test]
+async fn a_path_that_begins_like_the_stage_is_told_from_one_that_does_not() {
+    let custom = Front::HttpApi { stage: "prod", custom_domain: true };
+    for (front, first) in [
+        (custom, "prod"),
+        (Front::FunctionUrl, "$default"),
+        (FRONTS[1], "$default"),
+        (Front::RestApi, "prod"),
+    ] {
+        let (function, runs) = guarded(&MemoryStore::new());
+        assert_eq!(
+            deliver(&function, &order_to(&[first, "orders"], &[]).event(front, "k")).await.status(),
+            200
+        );
+        let other = deliver(&function, &order_to(&["orders"], &[]).event(front, "k")).await;
+        assert_eq!((other.status(), runs.count()), (422, 1), "{front:?}");
+    }
+    // An event that does not say by which domain it came: its route says it, if it is one.
+    for (route, path, same) in [
+        ("POST /prod/{id}", ["prod", "prod"], ["prod", "prod"].as_slice()),
+        ("POST /orders", ["prod", "orders"], &["orders"]),
+        ("POST /{proxy+}", ["prod", "orders"], &["orders"]),
+        ("$default", ["prod", "orders"], &["orders"]),
+    ] {
+        let (function, _) = guarded(&MemoryStore::new());
+        let mut event = order_to(&path, &[]).event(custom, "k");
+        event["requestContext"].as_object_mut().unwrap().remove("domainName");
+        event["requestContext"]["routeKey"] = route.into();
+        assert_eq!(deliver(&function, &event).await.status(), 200);
+        let replay = deliver(&function, &order_to(same, &[]).event(Front::FunctionUrl, "k")).await;
+        assert_eq!(replay.header("idempotent-replayed"), Some("true"), "{route}");
+    }
+}
+
+// T45, R3
+#[tokio::test]
+async fn queries_that_are_not_utf_8_are_not_taken_for_one_another() {
+    for front in [FRONTS[1], Front::FunctionUrl] {
+        let (function, runs) = guarded(&MemoryStore::new());
+        let named = |query: &str| {
+            let mut event = order_to(&["orders"], &[]).event(front, "k");
+            event["rawQueryString"] = query.into();
+            event
+        };
+        assert_eq!(deliver(&function, &named("name=M%FCller")).await.status(), 200);
+        let replay = deliver(&function, &named("name=M%FCller")).await;
+        assert_eq!(replay.header("idempotent-replayed"), Some("true"));
+        assert_eq!(deliver(&function, &named("name=M%F6ller")).await.status(), 422, "{front:?}");
+        assert_eq!(runs.count(), 1);
+    }
+}
+
 // T45
 #[tokio::test]
 async fn a_route_that_is_named_like_the_stage_is_not_taken_for_it() {
@@ -300,16 +368,16 @@ async fn a_route_that_is_named_like_the_stage_is_not_taken_for_it() {
 }
 
 /// A function that serves the states of operations, on a router as the sample has it.
-fn states(store: &MemoryStore) -> Function {
+fn states(store: &MemoryStore, now: Timestamp) -> Function {
     let store = store.clone();
     let show = move |request: axum::extract::Request| {
         let store = store.clone();
         async move {
             let (parts, _) = request.into_parts();
             let (all, pay) = (Tenant::parse("all").unwrap(), OperationName::parse(PAY).unwrap());
-            match asked_about(&parts, all, "/operations", &pay) {
+            match operation_key(&parts, all, "/operations", &pay) {
                 Some(key) => {
-                    let answer = operation_status(&store, &key, SystemWorld.now(), &Profile::default()).await;
+                    let answer = operation_status(&store, &key, now, &Profile::default()).await;
                     let mut answer = answer.map(Body::new);
                     let key = key.idempotency_key().as_str();
                     answer.headers_mut().insert("x-key", encode(key).parse().unwrap());
@@ -337,7 +405,7 @@ async fn the_status_of_one_key_never_shows_anothers() {
             200
         );
     }
-    let states = states(&store);
+    let states = states(&store, SystemWorld.now());
     let ask =
         |path: &[&str], query: &[(&str, &str)]| Sent { method: "GET", body: vec![], ..order_to(path, query) };
     let keys = [
@@ -382,7 +450,7 @@ async fn the_status_of_one_key_never_shows_anothers() {
 async fn a_duplicate_is_told_a_url_that_shows_its_own_status_through_every_front() {
     let key = "order-1?a=b&c#d/e+f%2Fg h";
     for front in FRONTS {
-        let (store, gate) = (MemoryStore::new(), Gate::closed());
+        let (store, gate, clock) = (MemoryStore::new(), Gate::closed(), clock());
         let held = gate.clone();
         let handler = move |_: Request| {
             let held = held.clone();
@@ -392,17 +460,21 @@ async fn a_duplicate_is_told_a_url_that_shows_its_own_status_through_every_front
             }
         };
         let operation = Operation::new(PAY).while_in_flight(WhileInFlight::Accept);
-        let guard = Idempotency::new(store.clone(), operation).tenant(SingleTenant::new("all"));
+        let guard =
+            Idempotency::new(store.clone(), operation).tenant(SingleTenant::new("all")).world(clock.clone());
         let function = function(guard.layer(service_fn(handler)));
         let event = order_to(&["orders"], &[]).event(front, &format!("\"{key}\""));
         let duplicate = async {
             gate.reached(1).await;
             let accepted = deliver(&function, &event).await;
             let url: axum::http::Uri = accepted.header("location").expect("a URL").parse().unwrap();
+            // As its client resolves it: the stage is a part of the API's own domain's paths.
+            let staged = [Front::RestApi, FRONTS[2], Front::HttpApiOne { stage: "prod" }].contains(&front);
+            let path = url.path().strip_prefix(if staged { "/prod" } else { "" }).expect("the stage");
             let query = form(url.query().unwrap());
             let query: Vec<_> = query.iter().map(|(name, value)| (&**name, &**value)).collect();
-            let asked = Sent { method: "GET", body: vec![], ..order_to(&[&url.path()[1..]], &query) };
-            let state = deliver(&states(&store), &asked.event(front, "k")).await;
+            let asked = Sent { method: "GET", body: vec![], ..order_to(&[&path[1..]], &query) };
+            let state = deliver(&states(&store, clock.now()), &asked.event(front, "k")).await;
             assert_eq!((state.status(), &state.json()["state"]), (200, &json!("in_progress")), "{front:?}");
             assert_eq!(state.header("retry-after"), Some("1"));
             gate.open();
@@ -421,4 +493,109 @@ fn form(query: &str) -> Vec<(String, String)> {
     };
     let pair = |pair: &str| pair.split_once('=').map(|(name, value)| (decoded(name), decoded(value)));
     query.split('&').filter_map(pair).collect()
+}
+
+// T45, R2: another path would be another execution.
+async fn keys_by_path_count_the_path_alike_through_every_front(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    let guard = Idempotency::new(store.clone(), Operation::new(PAY)).profile(Profile::acp());
+    let (function, runs) = guarded_by(guard);
+    let seed = Seed::find();
+    let mut random = Random::new(seed.0);
+    for number in 1..=20 {
+        let (sent, key) = (sent(&mut random), format!("order-{number}"));
+        for (turn, front) in FRONTS.into_iter().enumerate() {
+            let answer = deliver(&function, &sent.event(front, &key)).await;
+            let replayed = (turn > 0).then_some("true");
+            assert_eq!(answer.header("idempotent-replayed"), replayed, "{front:?}: {sent:?}");
+            assert_eq!(answer.header("idempotency-key"), Some(&*key));
+        }
+        assert_eq!(runs.count(), number);
+    }
+}
+
+// R3, T45: several lines of one header are joined by some fronts, and kept apart by others.
+#[tokio::test]
+async fn a_declared_header_in_two_lines_is_the_same_through_every_front_that_shows_both() {
+    let rule = lambda_idempotency::fingerprint::FingerprintRule::new().header("prefer");
+    let guard = Idempotency::new(MemoryStore::new(), Operation::new(PAY).fingerprint(rule));
+    let (function, runs) = guarded_by(guard);
+    let preferring = |lines: &[&str], front: Front| {
+        let mut event = order_to(&["orders"], &[]).event(front, "k");
+        if event["multiValueHeaders"].is_object() {
+            event["multiValueHeaders"]["prefer"] = json!(lines);
+        } else {
+            event["headers"]["prefer"] = lines.join(",").into();
+        }
+        event
+    };
+    let balancer = Front::LoadBalancer;
+    assert_eq!(deliver(&function, &preferring(&["a", " b "], balancer)).await.status(), 200);
+    for front in [balancer, Front::FunctionUrl, FRONTS[1]] {
+        let replay = deliver(&function, &preferring(&["a", "b"], front)).await;
+        assert_eq!(replay.header("idempotent-replayed"), Some("true"), "{front:?}");
+        for other in [&["a"][..], &["b"], &["a", "c"], &["b", "a"], &[]] {
+            assert_eq!(
+                deliver(&function, &preferring(other, front)).await.status(),
+                422,
+                "{front:?} {other:?}"
+            );
+        }
+    }
+    assert_eq!(runs.count(), 1);
+}
+
+// T45: a question mark in a path, where a front hands it over.
+#[tokio::test]
+async fn a_question_mark_in_a_path_begins_no_query() {
+    let (function, runs) = guarded(&MemoryStore::new());
+    let (path, query) = (order_to(&["a?b=1"], &[]), order_to(&["a"], &[("b", "1")]));
+    for front in FRONTS {
+        let answer = deliver(&function, &path.event(front, "path")).await;
+        assert_eq!((answer.status(), runs.count()), (200, 1), "{front:?}");
+        assert_eq!(deliver(&function, &query.event(front, "path")).await.status(), 422, "{front:?}");
+    }
+    // A plus is a space in every query.
+    for front in [FRONTS[1], Front::FunctionUrl] {
+        let mut event = order_to(&["a"], &[("x", "a b")]).event(front, "plus");
+        event["rawQueryString"] = "x=a+b".into();
+        assert_eq!(deliver(&function, &event).await.status(), 200);
+    }
+    let encoded = order_to(&["a"], &[("x", "a b")]).event(Front::RestApi, "plus");
+    assert_eq!(deliver(&function, &encoded).await.header("idempotent-replayed"), Some("true"));
+}
+
+// R1, T45
+#[tokio::test]
+async fn a_question_for_a_status_that_names_no_record_finds_none() {
+    let states = states(&MemoryStore::new(), SystemWorld.now());
+    let ask =
+        |path: &[&str], query: &[(&str, &str)]| Sent { method: "GET", body: vec![], ..order_to(path, query) };
+    let long = "k".repeat(256);
+    let scope = "0123456789abcdef0123456789abcdef";
+    for front in FRONTS {
+        for (query, found) in [
+            (vec![("key", "a"), ("operation", "pay")], true),
+            (vec![("key", "a"), ("scope", scope)], true),
+            (vec![("key", "a"), ("key", "b")], false),
+            (vec![("key", "a"), ("operation", "pay"), ("operation", "refund")], false),
+            (vec![("key", "")], false),
+            (vec![("key", &*long)], false),
+            (vec![("key", "a\u{7}")], false),
+            (vec![("key", "a"), ("operation", "")], false),
+            (vec![("key", "a"), ("operation", "a b")], false),
+            (vec![("key", "a"), ("operation", "pay@x")], false),
+            (vec![("key", "a"), ("scope", "")], false),
+            (vec![("key", "a"), ("scope", &scope[1..])], false),
+            (vec![("key", "a"), ("scope", "0123456789ABCDEF0123456789abcdef")], false),
+        ] {
+            let answer = deliver(&states, &ask(&["operations"], &query).event(front, "k")).await;
+            assert_eq!(answer.header("x-key").is_some(), found, "{front:?} {query:?}");
+        }
+    }
+    let (parts, ()) = axum::http::Request::get("/operations/%ff").body(()).unwrap().into_parts();
+    let pay = OperationName::parse(PAY).unwrap();
+    assert!(operation_key(&parts, Tenant::parse("all").unwrap(), "/operations", &pay).is_none());
+    let (parts, ()) = axum::http::Request::get("/operationsX/k").body(()).unwrap().into_parts();
+    assert!(operation_key(&parts, Tenant::parse("all").unwrap(), "/operations", &pay).is_none());
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use aws_sdk_dynamodb::types::{AttributeDefinition, KeySchemaElement};
 
-use crate::support::{client::client, embedded, tables::idempotency_table};
+use crate::support::{client::client, embedded, payments_api::PaymentsApi, tables::idempotency_table};
 
 const TEMPLATE: &str = include_str!("../../infra/template.yaml");
 
@@ -122,4 +122,34 @@ async fn the_template_defines_the_table_that_the_library_creates() {
 fn secrets_go_to_the_functions_that_need_them_alone() {
     assert_eq!(resources_with("SEALING_KEYS"), ["PaymentsFunction", "WebhookFunction"]);
     assert_eq!(resources_with("WEBHOOK_SECRETS"), ["WebhookFunction"]);
+}
+
+// R5, T45: what the gateway does not route nobody can call.
+#[tokio::test]
+async fn the_template_routes_what_the_payments_function_serves() {
+    let api = PaymentsApi::on(embedded::endpoint(), "http://127.0.0.1:1").await;
+    // The gateway writes `{key+}` for what the router calls `{*key}`.
+    let served = api
+        .routes()
+        .into_iter()
+        .map(|route| format!("{} {}", route.method, route.path.replace("{*key}", "{key+}")));
+    let function = TEMPLATE.lines().skip_while(|line| *line != "  PaymentsFunction:").skip(1);
+    let function =
+        function.take_while(|line| line.is_empty() || line.starts_with("   ") || line.starts_with("  #"));
+    let routed = function.filter_map(|line| {
+        let (_, rest) = line.trim().split_once("Method: ")?;
+        let (method, path) = rest.strip_suffix(" }")?.split_once(", Path: ")?;
+        Some(format!("{method} {}", path.trim_matches('"')))
+    });
+    assert_eq!(routed.collect::<BTreeSet<_>>(), served.collect::<BTreeSet<_>>());
+}
+
+// R36
+#[test]
+fn both_functions_seal_and_open_with_the_same_secret() {
+    let lines: Vec<_> =
+        TEMPLATE.lines().filter_map(|line| line.trim().strip_prefix("SEALING_KEYS: ")).collect();
+    let secret =
+        "!Sub \"{{resolve:secretsmanager:${SealingSecret}:SecretString:::${SealingSecretVersion}}}\"";
+    assert_eq!(lines, [secret, secret]);
 }

@@ -21,7 +21,7 @@ pub(crate) async fn create(
     execution: Execution,
     order: Result<Json<Order>, JsonRejection>,
 ) -> Result<Response, PaymentError> {
-    let order = parse(order)?;
+    let order = parse(&execution, order)?;
     #[cfg(feature = "test-cards")]
     crate::test_cards::before_charge(&order.source);
 
@@ -46,7 +46,15 @@ pub(crate) async fn create(
     Ok(answer::created(&payment).into_response())
 }
 
-fn parse(order: Result<Json<Order>, JsonRejection>) -> Result<NewPayment, PaymentError> {
+fn parse(
+    execution: &Execution,
+    order: Result<Json<Order>, JsonRejection>,
+) -> Result<NewPayment, PaymentError> {
+    // Of a retry, the order was taken before, and may have been paid.
+    let invalid = |status, detail| match execution.attempts() {
+        1 => PaymentError::Invalid(status, detail),
+        _ => PaymentError::NoLongerValid(status, detail),
+    };
     let Json(order) = order.map_err(|rejection| {
         // Not the rejection's own text: it can repeat what the client sent.
         let detail = match rejection {
@@ -61,15 +69,21 @@ fn parse(order: Result<Json<Order>, JsonRejection>) -> Result<NewPayment, Paymen
                  nothing else"
             }
         };
-        PaymentError::Invalid(rejection.status(), detail)
+        invalid(rejection.status(), detail)
     })?;
-    order.try_into().map_err(|detail| PaymentError::Invalid(StatusCode::UNPROCESSABLE_ENTITY, detail))
+    order.try_into().map_err(|detail| invalid(StatusCode::UNPROCESSABLE_ENTITY, detail))
 }
 
 fn failure(execution: &Execution, not_charged: NotCharged) -> PaymentError {
     let key = execution.record_key().hash();
     match not_charged {
         NotCharged::Declined => PaymentError::Declined,
+        // An earlier attempt may have been charged under this key, and a provider that compares requests refuses one that has
+        // changed, as the metadata does with the sealing key.
+        NotCharged::Rejected if execution.attempts() > 1 => {
+            tracing::error!(%key, "the payment provider rejects a retry: an earlier attempt was perhaps charged");
+            PaymentError::AnswerLost
+        }
         NotCharged::Rejected => PaymentError::Rejected,
         NotCharged::NeverSent => {
             tracing::warn!(%key, "the payment provider refuses connections: not charged");

@@ -13,6 +13,8 @@ use serde_json::json;
 pub(crate) enum PaymentError {
     /// The order makes no sense, and nothing was done: a corrected one may come under the same key.
     Invalid(StatusCode, &'static str),
+    /// The order makes no sense, and did when it came first: it may have been paid then.
+    NoLongerValid(StatusCode, &'static str),
     /// The card was declined. Final: a completed operation.
     Declined,
     /// The provider would not take the order. Final.
@@ -31,14 +33,14 @@ impl PaymentError {
         match self {
             Self::Invalid(..) => Outcome::NotBegun,
             Self::Declined | Self::Rejected => Outcome::Completed,
-            Self::ProviderAway => Outcome::NotExecuted,
+            Self::ProviderAway | Self::NoLongerValid(..) => Outcome::NotExecuted,
             Self::AnswerLost | Self::NotRecorded => Outcome::PerhapsExecuted,
         }
     }
 
     fn status(self) -> StatusCode {
         match self {
-            Self::Invalid(status, _) => status,
+            Self::Invalid(status, _) | Self::NoLongerValid(status, _) => status,
             Self::Declined => StatusCode::PAYMENT_REQUIRED,
             Self::Rejected => StatusCode::UNPROCESSABLE_ENTITY,
             Self::ProviderAway => StatusCode::SERVICE_UNAVAILABLE,
@@ -50,7 +52,9 @@ impl PaymentError {
     fn words(self) -> (&'static str, &'static str, &'static str) {
         let same_key = "Send the same request with the same key again.";
         match self {
-            Self::Invalid(_, detail) => ("invalid-order", "The order makes no sense", detail),
+            Self::Invalid(_, detail) | Self::NoLongerValid(_, detail) => {
+                ("invalid-order", "The order makes no sense", detail)
+            }
             Self::Declined => ("card-declined", "The card was declined", "Use another card, and a new key."),
             Self::Rejected => {
                 ("order-rejected", "The provider rejected the order", "Correct it, and use a new key.")
@@ -72,6 +76,9 @@ impl PaymentError {
             "status": self.status().as_u16(),
             "detail": match self {
                 Self::Invalid(..) => format!("{detail}. Correct it; the same key will do."),
+                Self::NoLongerValid(..) => {
+                    format!("{detail}. It was taken before: look the payment up before you use a new key.")
+                }
                 _ => detail.to_owned(),
             },
         });
@@ -88,7 +95,7 @@ pub fn declined() -> Answer {
 impl IntoResponse for PaymentError {
     fn into_response(self) -> Response {
         let mut response = (Extension(self.outcome()), self.answer()).into_response();
-        if matches!(self.outcome(), Outcome::NotExecuted | Outcome::PerhapsExecuted) {
+        if matches!(self, Self::ProviderAway | Self::AnswerLost | Self::NotRecorded) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use lambda_idempotency::{
-    http::{Problem, ProblemType, Profile, TenantResolver, asked_about, operation_status},
+    http::{Problem, ProblemType, Profile, TenantResolver, operation_key, operation_status},
     key::{OperationName, Tenant},
     store::Store,
     world::{SystemWorld, World},
@@ -79,7 +79,7 @@ pub(crate) async fn operation(
     let (parts, _) = request.into_parts();
     let key = OperationName::parse(CREATE_PAYMENT)
         .ok()
-        .and_then(|payment| asked_about(&parts, tenant, OPERATIONS, &payment));
+        .and_then(|payment| operation_key(&parts, tenant, OPERATIONS, &payment));
     // What can be no operation or key was never seen.
     let Some(key) = key else { return problem(ProblemType::OperationNotFound) };
     operation_status(&*store, &key, SystemWorld.now(), &Profile::default()).await.map(axum::body::Body::new)

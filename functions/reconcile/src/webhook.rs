@@ -2,7 +2,8 @@
 //!
 //! 1. A body whose signature does not verify, or is older than five minutes, is refused: 401.
 //! 2. What names no record of ours, or one that is settled, is acknowledged and changes nothing: 200.
-//! 3. What could not be written down is not acknowledged: 503, and the provider sends it again.
+//! 3. What could not be written down, or names a record in a way that no key opens, is not acknowledged: 503, and the provider
+//!    sends it again.
 //!
 //! An event that comes twice settles once: the second finds the record settled.
 
@@ -17,10 +18,7 @@ use axum::{
     routing::post,
 };
 use lambda_idempotency::{
-    key::{
-        RecordKey,
-        signature::{DEFAULT_TOLERANCE, Secrets},
-    },
+    key::signature::{DEFAULT_TOLERANCE, Secrets},
     reconcile::{ReconcileOutcome, Reconciliation},
 };
 use lambda_runtime::Error;
@@ -95,9 +93,19 @@ async fn receive(State(webhook): State<Arc<Webhook>>, headers: HeaderMap, body: 
         tracing::info!("an event of the provider says nothing of a charge");
         return answer(StatusCode::OK, "ignored");
     };
-    let Some(key) = event.record_key(&webhook.sealing_keys) else {
+    let Some(way_back) = event.metadata.get(RECORD) else {
         tracing::warn!("an event of the provider names no record");
         return answer(StatusCode::OK, "ignored");
+    };
+    let Some(key) = webhook.sealing_keys.open(way_back) else {
+        // The downstream key, by which the charge is found at the provider.
+        let charge = &event.key;
+        tracing::error!(
+            charge,
+            "the metadata of an event opens with none of SEALING_KEYS: do `payments` and `webhook` have the same ones?"
+        );
+        // It may be the only proof that a charge was made: the provider sends it again.
+        return answer(StatusCode::SERVICE_UNAVAILABLE, "try again");
     };
     let said = Said { key: event.key.clone(), found, ledger: webhook.ledger.clone() };
     let (hash, operation) = (key.hash(), key.operation());
@@ -127,10 +135,6 @@ impl Event {
             ("charge.declined", _) => Some(Found::Declined),
             _ => None,
         }
-    }
-
-    fn record_key(&self, sealing_keys: &SealingKeys) -> Option<RecordKey> {
-        sealing_keys.open(self.metadata.get(RECORD)?)
     }
 }
 
