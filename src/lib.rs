@@ -34,6 +34,10 @@
 //! | who may do what with a record | `record/decide.rs`, `record/own.rs`, `record/settle.rs` |
 //! | what a queue's message says | `stale/message.rs`, `reconcile/message.rs`, `engine/lost_ending.rs` |
 //! | an item's attributes | `store/item.rs` |
+//! | what one request is | `http/target.rs`, `fingerprint/body.rs`, `fingerprint/rule.rs` |
+//! | which statuses say nothing, what becomes of an answer | `http/guard.rs` |
+//! | which methods are guarded | `http/settings.rs` |
+//! | a contract's codes, and the shape of its problems | `http/profile.rs`, `http/shape.rs` |
 //!
 //! # Features
 //!

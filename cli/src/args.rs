@@ -156,6 +156,9 @@ pub struct Show {
     /// Show the kept body too
     #[arg(long)]
     pub body: bool,
+    /// Also the key that was handed on to the service that this phase calls; may be repeated
+    #[arg(long, value_name = "PHASE")]
+    pub phase: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -32,6 +32,11 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
     if context.screen.is_json() {
         let lines: Vec<_> = lines.iter().map(line_json).collect();
         let mut document = json!({ "record": RecordJson::from(&record), "audit": lines });
+        if !args.phase.is_empty() {
+            let keys =
+                args.phase.iter().map(|phase| (phase.clone(), Value::from(downstream_key(&record, phase))));
+            document["downstream_keys"] = Value::Object(keys.collect());
+        }
         if let Some(answer) = answer {
             document["body"] = body_json(&answer.body);
         }
@@ -40,6 +45,9 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
     }
     let now = context.now();
     let mut fields = fields(&record, now);
+    let handed_on =
+        |phase: &String| Cell::new(harmless(&format!("{phase}: {}", downstream_key(&record, phase))));
+    fields.extend(args.phase.iter().map(|phase| ("handed on", handed_on(phase))));
     fields.extend(lines.iter().map(|line| ("audit", Cell::new(line_text(line, now)))));
     context.screen.print_table(&context.screen.fields(fields))?;
     match answer {
@@ -62,6 +70,11 @@ async fn answer(context: &Context, record: &Record) -> Result<Answer, Failure> {
     }
     let gone = || Failure::Error(format!("the body is not where the record says, {}", answer.body_place()));
     context.operator.answer(record).await?.ok_or_else(gone)
+}
+
+/// What a downstream service has seen of this record: charges are found by it at their provider.
+fn downstream_key(record: &Record, phase: &str) -> String {
+    record.key.downstream_key(&record.fingerprint, phase)
 }
 
 fn body_json(body: &[u8]) -> Value {

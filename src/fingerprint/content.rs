@@ -9,7 +9,7 @@ use std::{borrow::Cow, fmt};
 pub struct Content<'a> {
     /// The method.
     pub method: &'a str,
-    /// The path without API Gateway's stage, percent-decoded once, as HTTP APIs hand it over: an encoded slash is a slash.
+    /// The path without the stage of an HTTP API's own domain, percent-decoded once: an encoded slash is a slash.
     pub path: &'a [u8],
     /// The query's parameters, decoded: in the order of their names, those of one name in their own.
     pub query: &'a [(Cow<'a, str>, Cow<'a, str>)],
@@ -47,7 +47,7 @@ impl<'a> Content<'a> {
         Self { header, ..self }
     }
 
-    /// The same, as a JSON document.
+    /// The same, as a JSON document, with no other header.
     #[must_use]
     pub fn json(self) -> Self {
         Self { header: &|name| (name == "content-type").then_some(Cow::Borrowed("application/json")), ..self }

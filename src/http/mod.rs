@@ -1,9 +1,9 @@
 //! The guard for HTTP: a `tower` layer for `lambda_http` services and `axum` routes alike.
 //!
-//! 1. `layer` builds the configuration and `settings` holds it; `service` lets requests in, `request` parses them, `guard`
-//!    answers them.
-//! 2. What is kept and replayed of a response is in `replay`; which words and codes an API speaks, in `profile` and
-//!    `problem`.
+//! 1. `layer` builds the configuration and `settings` holds it; `service` lets requests in, `request` and `target` parse them,
+//!    `guard` answers them.
+//! 2. What a response says of its effect is an `outcome` (or `not_begun`); what is kept and replayed of it is in `replay`; which
+//!    words, codes and shapes an API speaks, in `profile`, `problem` and `shape`; what pollers are told, in `status`.
 //! 3. A tenant comes from what verified the caller, and from nothing that a client can set.
 
 mod body;
@@ -55,7 +55,7 @@ use http::HeaderName;
 /// The longest body that is read, of a request and of a response: what a Lambda invocation can carry (6 MB).
 const LONGEST_BODY: usize = 6 * 1024 * 1024;
 
-/// The request header with the client's key
+/// The request header with the client's key, which ACP's answers echo
 /// ([draft-ietf-httpapi-idempotency-key-header](https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/)).
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 

@@ -279,7 +279,7 @@ impl RecordKey {
     ///
     /// The same in every attempt, so that a provider that honours idempotency keys acts once, even after this record
     /// has expired or the table was restored to an earlier time, for as long as the operation's fingerprint rule
-    /// stays. Another phase, and another request under the same key, get another one.
+    /// stays, and this crate's form of it. Another phase, and another request under the same key, get another one.
     pub fn downstream_key(&self, fingerprint: &Fingerprint, phase: &str) -> String {
         let mut hash = Sha256::new_with_prefix(b"lambda-idempotency downstream key\0");
         for part in [self.partition_key().as_bytes(), fingerprint.digest(), phase.as_bytes()] {

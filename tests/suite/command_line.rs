@@ -8,8 +8,10 @@ use std::fs;
 
 use axum::{Router, body::Bytes, http::HeaderMap, response::IntoResponse};
 use lambda_idempotency::{
+    key::Scope,
     record::State,
-    store::{Store, WriteOutcome},
+    store::{Store, WriteOutcome, conformance::samples},
+    world::{SystemWorld, World},
 };
 use serde_json::{Value, json};
 use tempfile::tempdir;
@@ -17,7 +19,7 @@ use tempfile::tempdir;
 use crate::support::{
     command::CommandLine,
     embedded,
-    guarded::{fresh, random, record_key},
+    guarded::{RETENTION, fresh, random, record_key},
     http::Gate,
 };
 use table::{OperatorsTable, TENANT};
@@ -389,4 +391,51 @@ async fn a_settled_record_is_kept_as_long_as_it_says_itself() {
             None => table.cli.run(&arguments).await.assert_refused(2, "say `--retain`"),
         }
     }
+}
+
+// R2, R31: an API that counts keys by path has several records of one key.
+#[tokio::test]
+async fn a_record_of_a_path_is_named_by_its_path_or_as_it_is_listed() {
+    let table = table().await;
+    let path = "/sessions/1";
+    let plain = table.unknown("k-1").await;
+    let mut scoped = table.unknown("k-2").await;
+    scoped.key = plain.key.clone().within(Scope::of(path.as_bytes()));
+    (scoped.revision, scoped.attempt) = (fresh(), fresh());
+    table.store.insert(&scoped, &[]).await.unwrap();
+    let names = ["-t", TENANT, "-o", "create-payment", "k-1"];
+    let shown =
+        table.cli.json(&[&["show"], &names[..], &["--path", path, "--phase", "charge"]].concat()).await;
+    let scope = Scope::of(path.as_bytes()).to_string();
+    assert_eq!((&shown["record"]["scope"], &shown["record"]["key"]), (&json!(scope), &json!("k-1")));
+    let charge = scoped.key.downstream_key(&scoped.fingerprint, "charge");
+    assert_eq!(shown["downstream_keys"], json!({ "charge": charge }));
+    let listed = table.cli.run(&["list", "--state", "unknown"]).await;
+    let name = scoped.key.partition_key();
+    assert!(listed.stdout.contains(&name), "{listed:?}");
+    assert_eq!(table.cli.json(&["show", &name]).await["record"], shown["record"]);
+    assert!(table.cli.json(&[&["show"], &names[..]].concat()).await["record"].get("scope").is_none());
+    let other = [&["show"], &names[..], &["--path", "/sessions/2"]].concat();
+    table.cli.run(&other).await.assert_refused(3, "in the scope");
+    assert_eq!(
+        table.cli.run(&["show", "k-1", "--path", path]).await.code,
+        Some(2),
+        "it says nothing by itself"
+    );
+}
+
+// R4, R31
+#[tokio::test]
+async fn a_record_whose_request_did_not_begin_is_shown_as_what_it_is() {
+    let table = table().await;
+    let record = table.in_progress("k-1").await;
+    let mut refused = samples::released(&record, SystemWorld.now(), RETENTION);
+    let State::FailedRetryable { expires_at, .. } = &mut refused.state else { panic!("{refused:?}") };
+    *expires_at = SystemWorld.now().minus(RETENTION);
+    refused.revision = fresh();
+    table.store.swap(record.revision, &refused, &[]).await.unwrap();
+    let name = table.name("k-1");
+    assert_eq!(table.cli.json(&["show", &name]).await["record"]["not_begun"], json!(true));
+    let shown = table.cli.run(&["show", &name]).await.stdout;
+    assert!(shown.contains("the key is free") && !shown.contains("expires"), "{shown}");
 }
