@@ -2,7 +2,7 @@
 
 use super::{
     DoubleExecution, Executor, LostEnding, MalformedError, Start, codec,
-    finish::{Finished, Kept, People},
+    finish::{Finished, Kept, People, is_same_request},
 };
 use crate::{
     record::{Answer, KeptAnswer, KeptBody, Record, SettledBy, State, UnknownCause},
@@ -70,6 +70,10 @@ impl Executor {
                 Err(_) => return Ok(Delivered::Unwritten),
             };
             let (key, operation, state) = (there.key.hash(), self.operation().name(), there.state.name());
+            // The key is another request's: nobody will be told of this one by its record.
+            if !kept.did_nothing() && !is_same_request(&base, &there) {
+                return Ok(Delivered::Gone);
+            }
             let double = self.is_double(&base, &kept, &there);
             if double && matches!(there.state, State::InProgress { .. }) {
                 // What it says may be the only proof that the operation was executed.

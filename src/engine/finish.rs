@@ -37,7 +37,8 @@ pub enum FinishOutcome {
     /// Another execution owns the record, or its answer cannot be read now: whoever asks again hears of it. The caller's own
     /// answer would be a second one.
     AnsweredElsewhere,
-    /// The record is settled, and has no answer for anybody: a retry runs. The caller's own is the best there is.
+    /// The record is settled, and has no answer for anybody: a retry runs. Or it is another request's. The caller's own answer is
+    /// the best there is.
     Fenced,
     /// The store could not be reached in time, and the ending went to the queue of lost endings, from which it is applied.
     HandedOver,
@@ -123,9 +124,15 @@ impl Executor {
                 FinishOutcome::AnsweredElsewhere
             }
             Ok(Finished::Written(record)) => FinishOutcome::Written { expires_at: kept_until(&record) },
-            // It did nothing, and what there is answers another request: its own refusal is the truth for its caller.
-            Ok(Finished::Refused(there, _)) if kept.did_nothing() && !is_same_request(&seen, &there) => {
-                FinishOutcome::Fenced
+            // The key is another request's now. What that one got is nobody's answer here: the caller's own is the truth, and what
+            // was, or perhaps was, done goes to people, as if there were no record.
+            Ok(Finished::Refused(there, fenced)) if !is_same_request(&seen, &there) => {
+                let (key, operation) = (execution.record_key().hash(), self.operation().name());
+                tracing::error!(%key, %operation, %fenced, "the key belongs to another request now");
+                match kept.did_nothing() {
+                    true => FinishOutcome::Fenced,
+                    false => self.hand_over(&execution, &seen, &ending, &kept).await,
+                }
             }
             Ok(Finished::Refused(there, _)) if self.is_double(&seen, &kept, &there) => {
                 self.finish_double(&execution, &seen, &ending, &kept, there, give_up_at).await
@@ -277,7 +284,7 @@ fn elsewhere(there: &Record, replay: Option<Replay>) -> FinishOutcome {
 }
 
 /// Whether two records may be of one request. Fingerprints by different rules do not compare.
-fn is_same_request(a: &Record, b: &Record) -> bool {
+pub(super) fn is_same_request(a: &Record, b: &Record) -> bool {
     a.fingerprint == b.fingerprint || a.fingerprint.rule() != b.fingerprint.rule()
 }
 

@@ -17,9 +17,19 @@ pub struct Content<'a> {
     pub header: &'a (dyn Fn(&str) -> Option<Cow<'a, str>> + Sync),
     /// The body as it came.
     pub body: &'a [u8],
-    /// What is addressed, as the first version of fingerprints had it.
+    /// What the first version of fingerprints took it for.
     #[doc(hidden)]
-    pub earlier_target: &'a str,
+    pub earlier: Earlier<'a>,
+}
+
+/// What the first version of fingerprints took a request for.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Earlier<'a> {
+    /// What is addressed.
+    pub target: &'a str,
+    /// Whether the body is JSON.
+    pub json: bool,
 }
 
 impl fmt::Debug for Content<'_> {
@@ -32,7 +42,8 @@ impl fmt::Debug for Content<'_> {
 impl<'a> Content<'a> {
     /// This method, path and body; no query, and no headers.
     pub fn new(method: &'a str, path: &'a str, body: &'a [u8]) -> Self {
-        Self { method, path: path.as_bytes(), query: &[], header: &|_| None, body, earlier_target: "" }
+        let earlier = Earlier { target: "", json: false };
+        Self { method, path: path.as_bytes(), query: &[], header: &|_| None, body, earlier }
     }
 
     /// The same, with these parameters of the query.
@@ -50,14 +61,16 @@ impl<'a> Content<'a> {
     /// The same, as a JSON document, with no other header.
     #[must_use]
     pub fn json(self) -> Self {
-        Self { header: &|name| (name == "content-type").then_some(Cow::Borrowed("application/json")), ..self }
+        let earlier = Earlier { json: true, ..self.earlier };
+        let header = &|name: &str| (name == "content-type").then_some(Cow::Borrowed("application/json"));
+        Self { earlier, header, ..self }
     }
 
     /// The same, addressed like this in the first version of fingerprints.
     #[doc(hidden)]
     #[must_use]
-    pub fn earlier_target(self, earlier_target: &'a str) -> Self {
-        Self { earlier_target, ..self }
+    pub fn earlier_target(self, target: &'a str) -> Self {
+        Self { earlier: Earlier { target, ..self.earlier }, ..self }
     }
 
     /// The media type in lower case, without its parameters; empty if there is none.

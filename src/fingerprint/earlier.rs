@@ -5,6 +5,7 @@ use sha2::{Digest, Sha256};
 use super::{
     Content, Fingerprint, FingerprintRule,
     body::{Form, Unpacked},
+    canonical::canonical_json,
     rule::{number, part},
 };
 
@@ -19,13 +20,18 @@ pub(super) fn fingerprint(
     form: &Form<'_>,
 ) -> Option<Fingerprint> {
     let id = id(rule)?;
+    // It took no content coding into account, and one line of the media type.
+    let own;
     let (form, body) = match form {
-        // It took no content coding into account: what is packed was no JSON.
+        _ if !content.earlier.json => (b'b', content.body),
         Form::Json(canonical) if !body.was_packed() => (b'j', canonical.as_slice()),
-        _ => (b'b', content.body),
+        _ => {
+            own = canonical_json(content.body, rule.left_out()?);
+            own.as_deref().map_or((b'b', content.body), |canonical| (b'j', canonical))
+        }
     };
     let mut hash = Sha256::new_with_prefix([FORM, form]);
-    for bytes in [operation.as_bytes(), content.earlier_target.as_bytes(), body] {
+    for bytes in [operation.as_bytes(), content.earlier.target.as_bytes(), body] {
         part(&mut hash, bytes);
     }
     Some(Fingerprint { rule: id, digest: hash.finalize().into() })

@@ -16,7 +16,7 @@ mod rule;
 
 use std::fmt;
 
-pub use content::Content;
+pub use content::{Content, Earlier};
 pub use rule::FingerprintRule;
 
 use body::{Form, Unpacked};

@@ -224,6 +224,18 @@ fn a_record_of_the_first_version_is_compared_as_that_version_did() {
     let custom = FingerprintRule::custom(1, |_| Vec::new());
     assert_eq!(Fingerprints::of("pay", &content, &custom, &[]).matches(&kept), None);
     assert_eq!(Fingerprints::of("pay", &content, &custom, &[plain]).matches(&kept), Some(true));
+    // It looked at one line of the media type, and at ASCII alone.
+    let (list, plain) = (|_: &str| Some(Cow::Borrowed("a/b,c/d")), |_: &str| Some(Cow::Borrowed(JSON)));
+    for (content, json, form) in
+        [(content.headers(&list), true, b'j'), (content.headers(&plain), false, b'b')]
+    {
+        let content = Content { earlier: Earlier { json, ..content.earlier }, ..content };
+        let kept = first_version(&[], form, [b"pay", target, body]);
+        assert_eq!(
+            Fingerprints::of("pay", &content, &FingerprintRule::new(), &[]).matches(&kept),
+            Some(true)
+        );
+    }
     // Packed, it counted by its bytes.
     let packed = gzip(1, body);
     let header = |name: &str| Some(if name == "content-type" { JSON.into() } else { Cow::Borrowed("gzip") });

@@ -41,9 +41,16 @@ impl Guard {
         handler: impl FnOnce(Execution, Request<B>) -> BoxFuture<'static, Handled> + Send,
     ) -> HttpAnswer {
         let (mut parts, body) = request.into_parts();
-        let understood = match request::understand(&self, &parts, body).await {
-            Ok(understood) => understood,
-            Err(problem) => return self.say(problem, Outcome::NotExecuted),
+        // A rule or a resolver of the user's own may panic. Nothing is reserved yet.
+        let understood = AssertUnwindSafe(request::understand(&self, &parts, body)).catch_unwind().await;
+        let understood = match understood {
+            Ok(Ok(understood)) => understood,
+            Ok(Err(problem)) => return self.say(problem, Outcome::NotExecuted),
+            Err(_) => {
+                let operation = self.operation().name();
+                tracing::error!(%operation, "the tenant resolver or the fingerprint rule panicked: nothing was done");
+                return self.say(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted);
+            }
         };
         let Understood { request, body, refusal, mount } = understood;
         if parts.extensions.get::<Execution>().is_some_and(|outer| *outer.record_key() == request.key) {

@@ -1,10 +1,11 @@
 //! What a handler says of its effect.
 
-/// What a response says of the operation's effect. Put it into the response's extensions; without it the status counts:
+/// What a response says of the operation's effect. Put it into the response's extensions, where a guard around another one finds
+/// it too: whoever does something between two guards says what that means. Without it the status counts:
 ///
 /// | status | counts as |
 /// | --- | --- |
-/// | 401, 403, 405, 407, 408, 421, 425, 429, and 404 without a body | [`PerhapsExecuted`](Self::PerhapsExecuted): it speaks of the caller, the moment or the route, and no status frees a key |
+/// | 401, 403, 407, 408, 421, 425, 429, and 404 or 405 without a body | [`PerhapsExecuted`](Self::PerhapsExecuted): it speaks of the caller, the moment or the route, and no status frees a key |
 /// | 5xx | as [`Operation::server_errors`](crate::operation::Operation::server_errors) or the profile says |
 /// | any other | [`Completed`](Self::Completed) |
 ///

@@ -11,7 +11,8 @@ use crate::operation::ServerErrors;
 ///
 /// | | IETF draft | Stripe v1 | ACP |
 /// | --- | --- | --- | --- |
-/// | key missing or malformed | 400 | 400 | 400 `idempotency_key_required` |
+/// | key missing | 400 | 400 | 400 `idempotency_key_required` |
+/// | key malformed | 400 | 400 | 400 |
 /// | key too old | 400 | 400 `idempotency_key_too_old` | 400 `idempotency_key_too_old` |
 /// | same key, other request | 422 | 400 `idempotency_error` | 422 `idempotency_conflict` |
 /// | in flight | 409 | 409 `idempotency_key_in_use` | 409 `idempotency_in_flight` |

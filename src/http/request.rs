@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, HeaderValue, request::Parts};
+use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     engine::Request,
-    fingerprint::{Content, Fingerprints},
+    fingerprint::{Content, Earlier, Fingerprints},
     key::{
         RecordKey, Scope,
         age::{KeyAgeError, OldestKey},
@@ -61,7 +61,7 @@ pub(super) async fn understand<B: GuardedBody>(
             query: &target.query,
             header: &header,
             body,
-            earlier_target: &target.earlier,
+            earlier: Earlier { target: &target.earlier, json: was_json(&parts.headers) },
         };
         Fingerprints::of(operation.name().as_str(), &content, operation.rule(), operation.former_rules())
     };
@@ -90,6 +90,13 @@ fn of_age(error: &KeyAgeError) -> Problem {
     Problem::new(problem).detail(error.to_string()).reason(error.reason()).advice_of(ProblemType::KeyTooOld)
 }
 
+/// Whether the first version took a body for JSON: by the first line alone, if that is ASCII.
+fn was_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    media_type == "application/json" || media_type.ends_with("+json")
+}
+
 /// A header's lines, joined as gateways join them.
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
     let text = |line: &'a HeaderValue| match std::str::from_utf8(line.as_bytes().trim_ascii()) {
@@ -98,7 +105,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
         Err(_) => line
             .as_bytes()
             .iter()
-            .fold("\u{FFFD}".to_owned(), |text, byte| text + char::from(*byte).encode_utf8(&mut [0; 4]))
+            .fold("\0".to_owned(), |text, byte| text + char::from(*byte).encode_utf8(&mut [0; 4]))
             .into(),
     };
     let mut lines = headers.get_all(name).iter().map(text);

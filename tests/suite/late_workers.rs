@@ -45,6 +45,7 @@ on_each_store!(
     a_late_worker_whose_record_was_deleted_still_says_what_it_did,
     a_refusal_that_did_not_begin_hides_nothing_that_an_earlier_worker_did,
     a_refusal_is_not_answered_with_the_answer_to_another_request,
+    what_was_done_under_a_key_that_is_anothers_now_goes_to_people,
     a_double_execution_across_two_forms_of_fingerprints_is_told,
     completion_and_expiry_at_one_moment_end_in_one_state,
     completion_and_take_over_at_one_moment_have_one_winner,
@@ -679,4 +680,37 @@ async fn a_double_execution_across_two_forms_of_fingerprints_is_told(endpoint: &
     let (_, counted) = counting(executor.finish(late, completed("late"))).await;
     assert_eq!(counted.get(DOUBLE), Some(&1));
     assert_eq!(deliver(&guarded, &queue).await.len(), 1);
+}
+
+// T14, T29: its record was deleted, and its key has gone to another request. Nobody's answer is anybody else's, and nothing is
+// lost.
+async fn what_was_done_under_a_key_that_is_anothers_now_goes_to_people(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let queue = MemoryQueue::new();
+    let executor = guarded.executor().lost_endings_to(queue.clone());
+    for other_ends in [None, Some(completed("theirs")), Some(Ending::NotExecuted)] {
+        for ending in [completed("ours"), Ending::PerhapsExecuted(UnknownCause::Panicked)] {
+            let request = request();
+            let late = owned(executor.reserve(&request).await);
+            guarded.delete(&request.key).await;
+            // Another life of the key.
+            guarded.clock.advance(Duration::from_millis(1));
+            let others = Request { fingerprints: fingerprints("another"), ..request.clone() };
+            let other = owned(executor.reserve(&others).await);
+            let open = match &other_ends {
+                Some(ending) => {
+                    written(executor.finish(other, ending.clone()).await);
+                    None
+                }
+                None => Some(other),
+            };
+            let before = guarded.item(&request.key).await;
+            // Its caller gets its own answer.
+            assert_eq!(ended_as(&executor.finish(late, ending).await), "handed over");
+            let letters = deliver(&guarded, &queue).await;
+            assert_eq!((letters.len(), &letters[0]["kind"]), (1, &json!("forgotten")));
+            assert_eq!(guarded.item(&request.key).await, before);
+            drop(open);
+        }
+    }
 }

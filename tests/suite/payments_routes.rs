@@ -229,3 +229,20 @@ async fn a_method_that_is_not_there_leaves_no_record() {
     assert_eq!(api.send("acme", request.body(Body::from(order("tok"))).unwrap()).await.status, 405);
     assert_eq!(api.get("acme", "/operations?key=order-1").await.status, 404);
 }
+
+// R15, T43: a provider that compares requests rejects one that was changed, and may have charged the first.
+#[tokio::test]
+async fn a_rejected_order_is_final_only_if_the_provider_knows_of_no_charge() {
+    let provider = TestProvider::start().await;
+    let api = PaymentsApi::on(crate::support::embedded::endpoint(), &provider.url).await;
+    let paid = api.pay("acme", "changed", order("changed")).await;
+    assert_eq!((paid.status, &paid.json()["chargeId"]), (201, &json!("ch_earlier")));
+    for (card, status, told) in [
+        ("refused", 402, "card-declined"),
+        ("rejected", 422, "order-rejected"),
+        ("unsure", 504, "charge-unknown"),
+    ] {
+        let first = api.pay("acme", card, order(card)).await;
+        assert_eq!(problem(&first), (status, told.to_owned()));
+    }
+}

@@ -378,3 +378,15 @@ async fn a_replay_of_an_inner_guard_is_kept_by_the_outer() {
     let first = send(&app, pay("order-1")).await;
     assert_eq!((first.status, first.replayed(), state(&outers, "order-1").await), (403, false, "completed"));
 }
+
+// R16: nothing is reserved yet, and nobody is told that something may have been done.
+#[tokio::test]
+async fn a_rule_that_panics_does_nothing_and_says_so() {
+    let store = MemoryStore::new();
+    let rule =
+        lambda_idempotency::fingerprint::FingerprintRule::custom(1, |content| content.body[..1].to_vec());
+    let app = api(guard_of(store.clone(), Operation::new(PAY).fingerprint(rule)), |_, _| async {});
+    send(&app, of("order-1", "")).await.assert_problem(500, "not-guarded");
+    assert_eq!(record(&store, "order-1").await, None);
+    assert_eq!(send(&app, of("order-1", "1")).await.status, 200);
+}

@@ -1,13 +1,16 @@
 //! The metadata of a charge leads the webhook back to the record, and tells the provider nothing of it.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use axum::http::Request;
 use base64::{
     Engine,
     prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
 };
-use lambda_idempotency::key::{RecordKey, signature::Secrets};
+use lambda_idempotency::{
+    key::{RecordKey, signature::Secrets},
+    time::Timestamp,
+};
 use payments::{SealingKeys, policy::CREATE_PAYMENT};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -17,7 +20,7 @@ use crate::support::{
     http::{Answer, record_key, send},
     logs::Logs,
     on_each_store,
-    payments_api::{CHARGED_AT, PaymentsApi, TestProvider, order, sealing_keys},
+    payments_api::{PaymentsApi, TestProvider, order, sealing_keys},
 };
 
 on_each_store!(
@@ -60,12 +63,18 @@ impl Lost {
 
     /// What the webhook answers when the provider says that it made the first order's charge, with this metadata.
     async fn told(&self, way_back: &str) -> (u16, Value) {
+        self.told_of(way_back, SystemTime::now().into()).await
+    }
+
+    /// The same about a charge that was made then.
+    async fn told_of(&self, way_back: &str, made_at: Timestamp) -> (u16, Value) {
         let metadata = json!({ "record": way_back, "customerId": "c-1" });
         let event = json!({
             "type": "charge.succeeded",
             "key": self.provider.orders()[0].0,
             "charge": {
-                "id": "ch_1", "amountCents": 1999, "currency": "EUR", "createdAt": CHARGED_AT, "metadata": metadata,
+                "id": "ch_1", "amountCents": 1999, "currency": "EUR", "createdAt": made_at.as_millis(),
+                "metadata": metadata,
             },
             "metadata": metadata,
         });
@@ -171,6 +180,10 @@ async fn forged_metadata_changes_nothing_and_what_does_not_open_comes_again(endp
     ];
     for way_back in none {
         assert_eq!(lost.told(&way_back).await, (503, json!("try again")), "{way_back}");
+        let days_ago =
+            |days: u64| Timestamp::from(SystemTime::now()).minus(Duration::from_secs(days * 24 * 3600));
+        assert_eq!(lost.told_of(&way_back, days_ago(2)).await.0, 503);
+        assert_eq!(lost.told_of(&way_back, days_ago(4)).await, (200, json!("ignored")));
     }
     // Another record than the event's, whether there is one or not.
     for another in [record("order-2"), record("order-3"), record_key("globex", CREATE_PAYMENT, "order-1")] {

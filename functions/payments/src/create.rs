@@ -78,12 +78,6 @@ fn failure(execution: &Execution, not_charged: NotCharged) -> PaymentError {
     let key = execution.record_key().hash();
     match not_charged {
         NotCharged::Declined => PaymentError::Declined,
-        // An earlier attempt may have been charged under this key, and a provider that compares requests refuses one that has
-        // changed, as the metadata does with the sealing key.
-        NotCharged::Rejected if execution.attempts() > 1 => {
-            tracing::error!(%key, "the payment provider rejects a retry: an earlier attempt was perhaps charged");
-            PaymentError::AnswerLost
-        }
         NotCharged::Rejected => PaymentError::Rejected,
         NotCharged::NeverSent => {
             tracing::warn!(%key, "the payment provider refuses connections: not charged");

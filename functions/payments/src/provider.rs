@@ -117,7 +117,7 @@ struct Refusal {
 pub(crate) enum NotCharged {
     /// The bank said no. Final.
     Declined,
-    /// The provider said that the request makes no sense. Final.
+    /// The provider said that the request makes no sense, and knows of no charge. Final.
     Rejected,
     /// No connection was made: certainly not charged.
     NeverSent,
@@ -169,8 +169,19 @@ impl Provider {
                 response.json().await.map_err(|error| NotCharged::Perhaps(causes(&error)))
             }
             StatusCode::PAYMENT_REQUIRED => Err(NotCharged::Declined),
-            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Err(NotCharged::Rejected),
+            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => self.rejected(key).await,
             other => Err(NotCharged::Perhaps(format!("the provider answered {other}"))),
+        }
+    }
+
+    /// A request that the provider rejects may repeat one that it took: of an attempt before, and changed since, as the metadata
+    /// is with the sealing key. What it knows under the key tells.
+    async fn rejected(&self, key: &str) -> Result<Charge, NotCharged> {
+        match self.find(key).await {
+            Ok(Some(Found::Charged(charge))) => Ok(charge),
+            Ok(Some(Found::Declined)) => Err(NotCharged::Declined),
+            Ok(None) => Err(NotCharged::Rejected),
+            Err(error) => Err(NotCharged::Perhaps(error.to_string())),
         }
     }
 

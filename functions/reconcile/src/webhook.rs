@@ -2,12 +2,12 @@
 //!
 //! 1. A body whose signature does not verify, or is older than five minutes, is refused: 401.
 //! 2. What names no record of ours, or one that is settled, is acknowledged and changes nothing: 200.
-//! 3. What could not be written down, or names a record in a way that no key opens, is not acknowledged: 503, and the provider
-//!    sends it again.
+//! 3. What could not be written down is not acknowledged: 503, and the provider sends it again; likewise, for three days, what
+//!    names a record in a way that no key opens.
 //!
 //! An event that comes twice settles once: the second finds the record settled.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -30,6 +30,10 @@ use crate::payment::Said;
 
 /// The header with time stamp and signatures.
 const SIGNATURE: &str = "provider-signature";
+
+/// For how long an event about a charge whose record cannot be made out is sent again: providers give up an endpoint that keeps
+/// failing, and with it the events that could be read.
+const SENT_AGAIN: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
 /// The metadata that leads from an event back to the record.
 const RECORD: &str = "record";
@@ -104,8 +108,12 @@ async fn receive(State(webhook): State<Arc<Webhook>>, headers: HeaderMap, body: 
             charge,
             "the metadata of an event opens with none of SEALING_KEYS: do `payments` and `webhook` have the same ones?"
         );
-        // It may be the only proof that a charge was made: the provider sends it again.
-        return answer(StatusCode::SERVICE_UNAVAILABLE, "try again");
+        // It may be the only proof that a charge was made: the provider sends it again, and not for ever.
+        let made_at = event.charge.as_ref().map(|charge| charge.created_at);
+        return match made_at.is_some_and(|made_at| now < made_at.plus(SENT_AGAIN)) {
+            true => answer(StatusCode::SERVICE_UNAVAILABLE, "try again"),
+            false => answer(StatusCode::OK, "ignored"),
+        };
     };
     let said = Said { key: event.key.clone(), found, ledger: webhook.ledger.clone() };
     let (hash, operation) = (key.hash(), key.operation());

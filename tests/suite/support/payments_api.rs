@@ -9,10 +9,10 @@ use std::{
 use axum::{
     Json, Router,
     body::Body,
-    extract::State,
+    extract::{Path, State},
     http::{HeaderMap, Request, StatusCode},
     response::{IntoResponse, Response},
-    routing::post,
+    routing::{get, post},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use lambda_http::{RequestExt, request::RequestContext};
@@ -166,7 +166,10 @@ impl TestProvider {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let books = Books::default();
-        let app = Router::new().route("/charges", post(charge)).with_state(books.clone());
+        let app = Router::new()
+            .route("/charges", post(charge))
+            .route("/charges/{key}", get(known))
+            .with_state(books.clone());
         tokio::spawn(async move { axum::serve(listener, app).await });
         Self { url, books }
     }
@@ -193,7 +196,7 @@ async fn charge(State(books): State<Books>, headers: HeaderMap, Json(order): Jso
     };
     match source.rsplit('-').next().expect("a word") {
         "declined" => StatusCode::PAYMENT_REQUIRED.into_response(),
-        "rejected" => StatusCode::UNPROCESSABLE_ENTITY.into_response(),
+        "rejected" | "changed" | "refused" | "unsure" => StatusCode::UNPROCESSABLE_ENTITY.into_response(),
         "500" => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         "hang" => std::future::pending().await,
         "echo" => (StatusCode::CREATED, Json(json!(source))).into_response(),
@@ -207,5 +210,24 @@ async fn charge(State(books): State<Books>, headers: HeaderMap, Json(order): Jso
             });
             (StatusCode::CREATED, Json(charge)).into_response()
         }
+    }
+}
+
+/// What the provider knows under a key.
+async fn known(State(books): State<Books>, Path(key): Path<String>) -> Response {
+    let book = books.lock().unwrap();
+    let order = book.orders.iter().rev().find(|(known, _)| *known == key).map(|(_, order)| order);
+    let word = order.and_then(|order| order["source"].as_str()?.rsplit('-').next()).unwrap_or_default();
+    match (word, order) {
+        ("changed", Some(order)) => {
+            let charge = json!({
+                "id": "ch_earlier", "amountCents": order["amountCents"], "currency": order["currency"],
+                "createdAt": CHARGED_AT, "metadata": order["metadata"],
+            });
+            Json(json!({ "status": "succeeded", "charge": charge })).into_response()
+        }
+        ("refused", _) => Json(json!({ "status": "declined" })).into_response(),
+        ("unsure", _) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        _ => (StatusCode::NOT_FOUND, Json(json!({ "error": "no_such_charge" }))).into_response(),
     }
 }
