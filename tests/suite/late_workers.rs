@@ -624,6 +624,8 @@ async fn a_refusal_that_did_not_begin_hides_nothing_that_an_earlier_worker_did(e
         let request = request();
         let late = owned(executor.reserve(&request).await);
         guarded.delete(&request.key).await;
+        // Another life of the key.
+        guarded.clock.advance(Duration::from_millis(1));
         let refused = Request { fingerprints: fingerprints("refused"), ..request.clone() };
         let other = owned(executor.reserve(&refused).await);
         written(executor.finish(other, Ending::NotBegun).await);
@@ -634,6 +636,7 @@ async fn a_refusal_that_did_not_begin_hides_nothing_that_an_earlier_worker_did(e
     let request = request();
     let late = owned(executor.reserve(&request).await);
     guarded.delete(&request.key).await;
+    guarded.clock.advance(Duration::from_millis(1));
     let other = owned(executor.reserve(&request).await);
     written(executor.finish(other, Ending::NotBegun).await);
     let before = guarded.item(&request.key).await;
