@@ -36,7 +36,7 @@
 //! | an item's attributes | `store/item.rs` |
 //! | what one request is | `http/target.rs`, `fingerprint/body.rs`, `fingerprint/rule.rs` |
 //! | which statuses say nothing, what becomes of an answer | `http/guard.rs` |
-//! | which methods are guarded | `http/settings.rs` |
+//! | which methods are guarded | `http/unguarded.rs` |
 //! | a contract's codes, and the shape of its problems | `http/profile.rs`, `http/shape.rs` |
 //!
 //! # Features

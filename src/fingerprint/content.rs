@@ -32,6 +32,13 @@ pub struct Earlier<'a> {
     pub json: bool,
 }
 
+impl<'a> Earlier<'a> {
+    /// What was sent to `target` with this `Content-Type`.
+    pub fn new(target: &'a str, content_type: &str) -> Self {
+        Self { target, json: is_json(&media_type(content_type)) }
+    }
+}
+
 impl fmt::Debug for Content<'_> {
     /// Without what the caller sent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,9 +82,19 @@ impl<'a> Content<'a> {
 
     /// The media type in lower case, without its parameters; empty if there is none.
     pub fn media_type(&self) -> String {
-        let value = (self.header)("content-type").unwrap_or_default();
-        value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+        media_type(&(self.header)("content-type").unwrap_or_default())
     }
+}
+
+/// The media type of a `Content-Type`, in lower case and without its parameters.
+fn media_type(content_type: &str) -> String {
+    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Whether this can be the name of a header: a token of RFC 9110, section 5.6.2.
+pub(crate) fn is_header_name(name: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_token)
 }
 
 /// Whether bodies of this media type are JSON.

@@ -16,6 +16,7 @@ mod rule;
 
 use std::fmt;
 
+pub(crate) use content::is_header_name;
 pub use content::{Content, Earlier};
 pub use rule::FingerprintRule;
 

@@ -8,6 +8,7 @@ use super::{
     Content, Fingerprint,
     body::{Form, Unpacked},
     canonical::JsonPointer,
+    content::is_header_name,
 };
 
 /// The version of what is hashed below. A change to it, to `body` or to `canonical` needs a new number here, and the old form
@@ -17,8 +18,8 @@ const FORM: u8 = 2;
 /// How requests become fingerprints: what of a request is not the caller's intent.
 ///
 /// JSON bodies count by what they say (RFC 8785, with numbers compared by their exact decimal value), multipart bodies by their
-/// parts, gzip by what is packed, everything else by its bytes and its content coding. Members like client timestamps and trace ids can be left out;
-/// headers that your API declares to be intent can be counted in.
+/// parts, gzip by what is packed, everything else by its bytes and its content coding. Members like client timestamps and trace
+/// ids can be left out; headers that your API declares to be intent can be counted in.
 ///
 /// ```
 /// use lambda_idempotency::fingerprint::FingerprintRule;
@@ -107,10 +108,8 @@ impl FingerprintRule {
     /// If `name` is not a valid header name, or the rule is [your own](Self::custom): a mistake in the program, found at start-up.
     #[must_use]
     pub fn header(mut self, name: &str) -> Self {
-        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        let fits = !name.is_empty() && name.bytes().all(is_token);
         match &mut self.0 {
-            Kind::Request { headers, .. } if fits => headers.push(name.to_ascii_lowercase()),
+            Kind::Request { headers, .. } if is_header_name(name) => headers.push(name.to_ascii_lowercase()),
             Kind::Request { .. } => panic!("header({name:?}): this is not a valid header name"),
             Kind::Custom { .. } => panic!("header({name:?}): the rule is a function of your own"),
         }

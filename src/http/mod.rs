@@ -1,7 +1,7 @@
 //! The guard for HTTP: a `tower` layer for `lambda_http` services and `axum` routes alike.
 //!
-//! 1. `layer` builds the configuration and `settings` holds it; `service` lets requests in, `request` and `target` parse them,
-//!    `guard` answers them.
+//! 1. `layer` builds the configuration and `settings` holds it; `service` lets requests in (`unguarded`: which ones pass),
+//!    `request` and `target` parse them, `guard` answers them.
 //! 2. What a response says of its effect is an `outcome` (or `not_begun`); what is kept and replayed of it is in `replay`; which
 //!    words, codes and shapes an API speaks, in `profile`, `problem` and `shape`; what pollers are told, in `status`.
 //! 3. A tenant comes from what verified the caller, and from nothing that a client can set.
@@ -26,6 +26,7 @@ mod shape;
 mod status;
 mod target;
 mod tenant;
+mod unguarded;
 
 pub use crate::record::SAFE_HEADERS;
 pub use body::GuardedBody;

@@ -53,6 +53,9 @@ pub(super) async fn understand<B: GuardedBody>(
         None => operation.oldest_key().and_then(admit).map(|error| of_age(&error)),
     };
     let target = Target::of(parts);
+    // The first version looked at one line, if that is ASCII.
+    let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let earlier = Earlier::new(&target.earlier, content_type.unwrap_or_default());
     let look = |body: &[u8]| {
         let header = |name: &str| header(&parts.headers, name);
         let content = Content {
@@ -61,7 +64,7 @@ pub(super) async fn understand<B: GuardedBody>(
             query: &target.query,
             header: &header,
             body,
-            earlier: Earlier { target: &target.earlier, json: was_json(&parts.headers) },
+            earlier,
         };
         Fingerprints::of(operation.name().as_str(), &content, operation.rule(), operation.former_rules())
     };
@@ -88,13 +91,6 @@ fn of_age(error: &KeyAgeError) -> Problem {
         _ => ProblemType::KeyMalformed,
     };
     Problem::new(problem).detail(error.to_string()).reason(error.reason()).advice_of(ProblemType::KeyTooOld)
-}
-
-/// Whether the first version took a body for JSON: by the first line alone, if that is ASCII.
-fn was_json(headers: &HeaderMap) -> bool {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media_type = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    media_type == "application/json" || media_type.ends_with("+json")
 }
 
 /// A header's lines, joined as gateways join them.

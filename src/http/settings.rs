@@ -2,22 +2,16 @@
 
 use std::sync::{Arc, OnceLock};
 
-use http::{HeaderMap, Method};
+use http::Method;
 
-use super::{IDEMPOTENCY_KEY, Profile, TenantResolver};
-use crate::{engine::Executor, operation::Operation, telemetry::Count, world::World};
-
-/// The methods that are idempotent by themselves ([RFC 9110, section
-/// 9.2.2](https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2)), the safe ones among them. Every other one is guarded, also
-/// one that nobody knows.
-const IDEMPOTENT: [Method; 6] =
-    [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::PUT, Method::DELETE];
+use super::{Profile, TenantResolver, unguarded::IDEMPOTENT};
+use crate::{engine::Executor, operation::Operation, world::World};
 
 /// What is logged once, and not with every request.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     no_documentation: OnceLock<()>,
-    passing: [OnceLock<()>; IDEMPOTENT.len()],
+    pub(super) passing: [OnceLock<()>; IDEMPOTENT.len()],
     no_context: OnceLock<()>,
 }
 
@@ -58,31 +52,6 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Whether a request runs unguarded: by its method, or without a key if the contract leaves that to clients.
-    pub(super) fn lets_pass(&self, method: &Method, headers: &HeaderMap) -> bool {
-        let keyed = headers.contains_key(IDEMPOTENCY_KEY);
-        let idempotent = IDEMPOTENT.iter().position(|idempotent| idempotent == method);
-        match idempotent.filter(|_| !self.settings.also.contains(method)) {
-            Some(number) => {
-                if keyed {
-                    self.settings.told.passing[number].get_or_init(|| {
-                        let operation = self.operation().name();
-                        tracing::warn!(
-                            %method, %operation,
-                            "a request with an Idempotency-Key passes unguarded, because of its method: see Idempotency::guard_also"
-                        );
-                    });
-                }
-                true
-            }
-            None if !keyed && self.settings.profile.key_is_optional() => {
-                Count::Unguarded.add(self.operation().name());
-                true
-            }
-            None => false,
-        }
-    }
-
     /// Says why everybody is refused, if no request says who its caller is.
     pub(super) fn no_context(&self) {
         self.settings.told.no_context.get_or_init(|| {

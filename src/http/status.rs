@@ -39,7 +39,7 @@ struct Status<'a> {
 ///
 /// `path` is where your API serves statuses, as in [`Idempotency::status_path`](super::Idempotency::status_path). Takes the key
 /// from the event, so that no key's status is another's: HTTP APIs decode `%23` and `%2F`, and a router then sees the path end at
-/// the `#`. They cut it at an encoded `?`; so the guard hands out the first form, and hand-made URLs should have it too.
+/// the `#`. They are reported to cut it at an encoded `?`; so the guard hands out the first form, and hand-made URLs should have it too.
 ///
 /// ```
 /// use http::Request;
@@ -85,8 +85,8 @@ pub fn operation_key(
 
 /// Answers a client that asks how far an operation is: see [`operation_key`].
 ///
-/// 200 with the state, and when to ask again if it may change; 404 for an operation never seen (and for another tenant's, which is as unknown); 410 for one past
-/// its time; 503 if the store does not answer. Costs one consistent read.
+/// 200 with the state, and when to ask again if it may change; 404 for an operation never seen (and for another tenant's, which is
+/// as unknown), or refused before it began; 410 for one past its time; 503 if the store does not answer. Costs one consistent read.
 pub async fn operation_status(
     store: &dyn Store,
     key: &RecordKey,

@@ -2,7 +2,8 @@
 //!
 //! 1. The path comes from the event and not from the URI, which ends at a `#` that an HTTP API has decoded.
 //! 2. HTTP APIs hand paths over decoded, the other fronts as the client wrote them. So it is decoded once, whoever does it,
-//!    and an encoded slash counts as a slash. An HTTP API cuts a path at an encoded `?`; nobody behind it sees the rest.
+//!    and an encoded slash counts as a slash. An HTTP API is reported to cut a path at an encoded `?`; then nobody
+//!    behind it sees the rest.
 //! 3. HTTP APIs put a named stage before the path at their own domain, and none at a custom one. It does not count.
 //! 4. The query's parameters count decoded, in the order of their names: REST APIs and load balancers hand them over in no
 //!    order. Those of one name keep theirs.
@@ -81,7 +82,7 @@ fn decoded(parts: &Parts) -> Option<(&str, Stage<'_>)> {
     }
 }
 
-/// The path as the client wrote it.
+/// The path as the front hands it over.
 fn encoded(parts: &Parts) -> &str {
     Some(parts.raw_http_path()).filter(|path| !path.is_empty()).unwrap_or_else(|| original_uri(parts).path())
 }
@@ -140,10 +141,10 @@ pub(super) fn query(parts: &Parts) -> Query<'_> {
     query
 }
 
+/// Method, path and query as the first version of fingerprints had them.
 fn earlier(parts: &Parts) -> String {
-    let uri = original_uri(parts);
-    let path = Some(parts.raw_http_path()).filter(|path| !path.is_empty()).unwrap_or_else(|| uri.path());
-    let mut parameters: Vec<&str> = uri.query().unwrap_or_default().split('&').collect();
+    let path = encoded(parts);
+    let mut parameters: Vec<&str> = original_uri(parts).query().unwrap_or_default().split('&').collect();
     parameters.sort_by_key(|parameter| parameter.split('=').next());
     format!("{} {path}?{}", parts.method, parameters.join("&"))
 }

@@ -1,6 +1,7 @@
 //! Which headers of an answer are kept. One list, whoever gives the answer.
 
 use super::Head;
+use crate::fingerprint::is_header_name;
 
 /// The headers that are kept with an answer, and no others: they describe the content and where it is. What belongs to one
 /// connection, one moment or one caller (`Set-Cookie`, `Authorization`, `Date`, hop-by-hop headers) is not replayed. Add
@@ -55,8 +56,7 @@ const NEVER_KEPT: [&str; 20] = [
 
 /// Whether a header, by its name in lower case, may be kept at all.
 pub(crate) fn may_be_kept(name: &str) -> bool {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !name.is_empty() && name.bytes().all(is_token) && !NEVER_KEPT.contains(&name)
+    is_header_name(name) && !NEVER_KEPT.contains(&name)
 }
 
 /// Whether this header is kept, if the operation keeps `also`.
