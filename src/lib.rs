@@ -15,6 +15,7 @@
 //! | [`stale`] | finds records whose worker died: netting of stream records, checks, a sweep |
 //! | [`reconcile`] | finds out what is unknown, and settles it |
 //! | [`operator`] | what operators do with records, each change with its audit line |
+//! | [`event`] | what a function that no client calls has around it |
 //! | [`config`] | what can be wrong with the configuration |
 //! | [`queue`] | where work goes that is to be done later: SQS, memory |
 //! | [`key`], [`fingerprint`] | who asks for what; how old a key may be; signatures |
@@ -44,6 +45,7 @@
 //! - `dynamodb` (default): keeps records in DynamoDB.
 //! - `http`: guards HTTP services, those of `lambda_http` among them.
 //! - `axum` (default): guards axum routes too, and gives handlers their [`Execution`](engine::Execution) as an argument.
+//! - `lambda`: what a function that no client calls has around it: triggers, log, environment variables.
 //! - `s3`: keeps response bodies beyond 400 KB in S3.
 //! - `sqs`: queues in SQS.
 //! - `conformance`: the suite that every store must pass, for stores of your own.
@@ -63,6 +65,8 @@ struct Readme;
 #[cfg(any(feature = "dynamodb", feature = "sqs"))]
 pub mod config;
 pub mod engine;
+#[cfg(feature = "lambda")]
+pub mod event;
 pub mod fingerprint;
 #[cfg(feature = "http")]
 pub mod http;

@@ -13,7 +13,7 @@ mod reports;
 use std::env;
 
 use futures_util::FutureExt;
-use lambda_idempotency::world::SystemWorld;
+use lambda_idempotency::{event, world::SystemWorld};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use payments::{Config, ConfigError, Ledger, Provider};
 use serde_json::Value;
@@ -27,8 +27,8 @@ pub use reports::Reports;
 /// # Errors
 /// If the configuration is wrong, by the name of what is wrong.
 pub async fn run() -> Result<(), Error> {
-    shell::logs();
-    let comparison = from_env().await.inspect_err(shell::report)?;
+    event::logs();
+    let comparison = from_env().await.inspect_err(event::report)?;
     // Boxed: the compiler does not follow a comparison's type through the layers of the runtime.
     let run = |event: LambdaEvent<Value>| comparison.run(event.payload).boxed_local();
     lambda_runtime::run(service_fn(run)).await

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use shell::VariableError;
+use lambda_idempotency::event::VariableError;
 use tempfile::NamedTempFile;
 
 use crate::Failure;

@@ -23,7 +23,7 @@ mod way_back;
 
 use aws_config::BehaviorVersion;
 use lambda_http::Error;
-use lambda_idempotency::{queue::SqsQueue, store::dynamodb::DynamoDbStore};
+use lambda_idempotency::{event, queue::SqsQueue, store::dynamodb::DynamoDbStore};
 
 pub use answer::created;
 pub use config::{Config, ConfigError};
@@ -38,14 +38,14 @@ pub use way_back::SealingKeys;
 /// # Errors
 /// If the configuration is wrong, by the name of what is wrong.
 pub async fn run() -> Result<(), Error> {
-    shell::logs();
-    let config = Config::from_env().inspect_err(shell::report)?;
-    let sealing_keys = SealingKeys::from_env().inspect_err(shell::report)?;
-    let store = DynamoDbStore::from_env().await.inspect_err(shell::report)?;
+    event::logs();
+    let config = Config::from_env().inspect_err(event::report)?;
+    let sealing_keys = SealingKeys::from_env().inspect_err(event::report)?;
+    let store = DynamoDbStore::from_env().await.inspect_err(event::report)?;
     let ledger = Ledger::from_env(config.payments_table.clone()).await;
-    let provider = Provider::new(&config).inspect_err(shell::report)?;
+    let provider = Provider::new(&config).inspect_err(event::report)?;
     let payment = policy::create_payment().grace(config.lease_grace);
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
-    let lost_endings = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL").inspect_err(shell::report)?;
+    let lost_endings = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL").inspect_err(event::report)?;
     lambda_http::run(routes::router(store, ledger, provider, sealing_keys, payment, lost_endings)).await
 }

@@ -17,6 +17,7 @@ pub mod webhook;
 
 use aws_config::BehaviorVersion;
 use lambda_idempotency::{
+    event::{self, BatchFailures, Event, Trigger},
     queue::SqsQueue,
     reconcile::{Polled, Reconciliation},
     store::dynamodb::DynamoDbStore,
@@ -25,7 +26,6 @@ use lambda_idempotency::{
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
 use payments::{Config, Ledger, Provider};
 use serde::Serialize;
-use shell::{BatchFailures, Event, Trigger};
 
 pub use payment::{PaymentReconciler, Said};
 
@@ -44,8 +44,8 @@ pub enum Reply {
 /// # Errors
 /// If the configuration is wrong, by the name of what is wrong.
 pub async fn run() -> Result<(), Error> {
-    shell::logs();
-    let (reconciliation, _) = build().await.inspect_err(shell::report)?;
+    event::logs();
+    let (reconciliation, _) = build().await.inspect_err(event::report)?;
     let reconciliation = &reconciliation;
     let handle =
         async |event: LambdaEvent<Event>| handle(reconciliation, event.payload, &event.context).await;
@@ -63,12 +63,12 @@ pub async fn handle(
 ) -> Result<Reply, Error> {
     match event.into() {
         Trigger::Job(job) if job == "poll" => {
-            Ok(Reply::Polled(reconciliation.poll(shell::time(context)).await?))
+            Ok(Reply::Polled(reconciliation.poll(event::time(context)).await?))
         }
         Trigger::Job(job) => Err(Error::from(format!("no such job: {job}"))),
         Trigger::Messages(messages) | Trigger::Stream(messages) => {
             let work = async |body: &str| Ok(reconciliation.receive(body).await?);
-            Ok(Reply::Failures(shell::each_message(&messages, work).await))
+            Ok(Reply::Failures(event::each_message(&messages, work).await))
         }
     }
 }
@@ -77,10 +77,10 @@ pub async fn handle(
 pub(crate) async fn build() -> Result<(Reconciliation, Ledger), Error> {
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
     let config = Config::from_env()?;
-    let first = shell::millis("RECONCILE_FIRST_MS", DEFAULT_FIRST_PAUSE)?;
-    let longest = shell::millis("RECONCILE_LONGEST_MS", DEFAULT_LONGEST_PAUSE)?;
-    let most = shell::count("RECONCILE_ASKS", DEFAULT_QUESTIONS)?;
-    let grace = shell::millis("NOT_FOUND_GRACE_MS", DEFAULT_NOT_FOUND_GRACE)?;
+    let first = event::millis("RECONCILE_FIRST_MS", DEFAULT_FIRST_PAUSE)?;
+    let longest = event::millis("RECONCILE_LONGEST_MS", DEFAULT_LONGEST_PAUSE)?;
+    let most = event::count("RECONCILE_ASKS", DEFAULT_QUESTIONS)?;
+    let grace = event::millis("NOT_FOUND_GRACE_MS", DEFAULT_NOT_FOUND_GRACE)?;
     let dead_letters = SqsQueue::from_env(&aws, "DEAD_LETTERS_QUEUE_URL")?;
     let store = DynamoDbStore::from_env().await?;
     let ledger = Ledger::from_env(config.payments_table.clone()).await;

@@ -18,6 +18,7 @@ use axum::{
     routing::post,
 };
 use lambda_idempotency::{
+    event,
     key::signature::{DEFAULT_TOLERANCE, Secrets},
     reconcile::{ReconcileOutcome, Reconciliation},
 };
@@ -66,13 +67,13 @@ struct Event {
 /// # Errors
 /// If the configuration is wrong, by the name of what is wrong.
 pub async fn run() -> Result<(), Error> {
-    shell::logs();
-    let secrets = shell::text("WEBHOOK_SECRETS").inspect_err(shell::report)?;
+    event::logs();
+    let secrets = event::text("WEBHOOK_SECRETS").inspect_err(event::report)?;
     let secrets = Secrets::parse(&secrets)
         .map_err(|error| format!("the environment variable WEBHOOK_SECRETS: {error}"));
-    let secrets = secrets.inspect_err(shell::report)?;
-    let sealing_keys = SealingKeys::from_env().inspect_err(shell::report)?;
-    let (reconciliation, ledger) = crate::build().await.inspect_err(shell::report)?;
+    let secrets = secrets.inspect_err(event::report)?;
+    let sealing_keys = SealingKeys::from_env().inspect_err(event::report)?;
+    let (reconciliation, ledger) = crate::build().await.inspect_err(event::report)?;
     lambda_http::run(router(Webhook { reconciliation, ledger, secrets, sealing_keys })).await
 }
 

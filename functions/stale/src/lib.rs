@@ -15,23 +15,26 @@ use std::time::Instant;
 
 use aws_config::BehaviorVersion;
 use lambda_idempotency::{
-    queue::SqsQueue, stale::Stale, store::dynamodb::DynamoDbStore, time_budget::DEFAULT_PENDING_BOUND,
+    event::{self, BatchFailures, Event, Trigger},
+    queue::SqsQueue,
+    stale::Stale,
+    store::dynamodb::DynamoDbStore,
+    time_budget::DEFAULT_PENDING_BOUND,
 };
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
-use shell::{BatchFailures, Event, Trigger};
 
 /// Runs the function until Lambda ends it.
 ///
 /// # Errors
 /// If the configuration is wrong, by the name of what is wrong.
 pub async fn run() -> Result<(), Error> {
-    shell::logs();
+    event::logs();
     let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
-    let store = DynamoDbStore::from_env().await.inspect_err(shell::report)?;
+    let store = DynamoDbStore::from_env().await.inspect_err(event::report)?;
     let pending_bound =
-        shell::millis("PENDING_BOUND_MS", DEFAULT_PENDING_BOUND).inspect_err(shell::report)?;
-    let units = shell::count("SWEEP_UNITS_PER_SECOND", 50).inspect_err(shell::report)?;
-    let queue = |variable| SqsQueue::from_env(&config, variable).inspect_err(shell::report);
+        event::millis("PENDING_BOUND_MS", DEFAULT_PENDING_BOUND).inspect_err(event::report)?;
+    let units = event::count("SWEEP_UNITS_PER_SECOND", 50).inspect_err(event::report)?;
+    let queue = |variable| SqsQueue::from_env(&config, variable).inspect_err(event::report);
     let stale = Stale::new(store, queue("CHECKS_QUEUE_URL")?, queue("DEAD_LETTERS_QUEUE_URL")?)
         .pending_bound(pending_bound)
         .sweep_units_per_second(units.into());
@@ -45,7 +48,7 @@ pub async fn run() -> Result<(), Error> {
 /// # Errors
 /// If there is no such job, or a sweep fails.
 pub async fn handle(stale: &Stale, event: Event, context: &Context) -> Result<BatchFailures, Error> {
-    let time = shell::time(context);
+    let time = event::time(context);
     match event.into() {
         Trigger::Job(job) if job == "sweep" => {
             stale.sweep(time).await?;
@@ -56,7 +59,7 @@ pub async fn handle(stale: &Stale, event: Event, context: &Context) -> Result<Ba
             // One time for all of the batch.
             let began = Instant::now();
             let left = || time.saturating_sub(began.elapsed());
-            Ok(shell::each_message(&messages, async |body| Ok(stale.receive(body, left()).await?)).await)
+            Ok(event::each_message(&messages, async |body| Ok(stale.receive(body, left()).await?)).await)
         }
         Trigger::Stream(records) => Ok(stale.stream(&records).await.into_iter().collect()),
     }

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use lambda_idempotency::{
+use lambda_runtime::{Context, Error};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{
     time::Timestamp,
     time_budget::plausible_deadline,
     world::{SystemWorld, World},
 };
-use lambda_runtime::{Context, Error};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 /// How long before its deadline a function stops to take up work: half of its time, where that is less.
 const LAST_ORDERS: Duration = Duration::from_secs(3);

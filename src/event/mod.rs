@@ -1,15 +1,17 @@
-//! What the functions have around what they do: their log, their environment variables, and what triggers them.
+//! What a function that no client calls has around it: what triggers it, its log, its environment variables.
+//!
+//! 1. Each message and each stream record of a batch is read by itself: one that cannot be read holds no other up.
+//! 2. What fails is named, and delivered again; the rest is not.
+//! 3. A function takes up no work that it cannot end before its deadline.
 
-#![deny(missing_docs)]
-
-mod event;
+mod trigger;
 mod variables;
 
 use std::fmt;
 
 use tracing_subscriber::EnvFilter;
 
-pub use event::{BatchFailures, Event, Trigger, each_message, time};
+pub use trigger::{BatchFailures, Event, Trigger, each_message, time};
 pub use variables::{VariableError, count, millis, text};
 
 /// What these log below `info` holds whole requests: keys, bodies, tokens of cards.
