@@ -69,9 +69,9 @@ pub(crate) fn given_up(record: &Record, now: Timestamp) {
     Count::ZombieKey.add(operation);
 }
 
-/// How long ago the key was first seen.
+/// How long ago the execution began.
 pub(crate) fn age_ms(record: &Record, now: Timestamp) -> u64 {
-    u64::try_from(now.since(record.created_at).as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(now.since(record.began_at).as_millis()).unwrap_or(u64::MAX)
 }
 
 /// First executions.

@@ -77,6 +77,7 @@ fn by_executor(store: impl Store, body: Bytes) -> Guarded {
             fingerprints: fingerprints.clone(),
             may_begin: true,
             deadline: None,
+            origin: None,
         };
         Box::pin(async move {
             let call = async {

@@ -42,6 +42,7 @@ impl Executor {
         let base =
             Record { state: State::InProgress { lease_until: Timestamp::default() }, ..wanted.clone() };
         let not_begun = wanted.is_not_begun();
+        let because = wanted.last_failure;
         let kept = match wanted.state {
             State::Completed { answer, completed_at, .. } => {
                 match self.housed(&base, answer, completed_at).await? {
@@ -52,9 +53,9 @@ impl Executor {
             State::FailedRetryable { .. } if not_begun => Kept::NotBegun,
             // Contested: its worker did nothing, and its record said that another did.
             State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. } => {
-                Kept::NotExecuted
+                Kept::NotExecuted(because)
             }
-            State::Unknown { cause, .. } => Kept::PerhapsExecuted(cause),
+            State::Unknown { cause, .. } => Kept::PerhapsExecuted(cause, because),
             State::Pending | State::InProgress { .. } => return Err(MalformedError("state")),
         };
         // Its revision is the one that the worker saw: if that still stands, no read is needed.

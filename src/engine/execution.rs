@@ -201,9 +201,16 @@ pub struct Ownership {
     /// The record as this execution wrote it last. Behind a lock, because heartbeats write too.
     pub(super) record: Arc<Mutex<Record>>,
     pub(super) heartbeat: Option<Heartbeat>,
+    /// The status that its handler answered.
+    pub(super) status: Option<u16>,
 }
 
 impl Ownership {
+    /// Notes the status that its handler answered: if the execution fails, its record says it.
+    pub fn answered(&mut self, status: u16) {
+        self.status = Some(status);
+    }
+
     /// The execution, for the handler.
     pub fn execution(&self) -> &Execution {
         &self.execution

@@ -4,7 +4,9 @@ use super::{
     Applied, DoubleExecution, Effort, Execution, Executor, Moment, Ownership, Replay, Retries, Start, Step,
 };
 use crate::{
-    record::{Answer, FencedError, KeptAnswer, Record, Revision, State, UnknownCause, Worker},
+    record::{
+        Answer, FencedError, KeptAnswer, NOT_EXECUTED, Note, Record, Revision, State, UnknownCause, Worker,
+    },
     store::StoreError,
     time::{Instant, Timestamp},
     time_budget::{TimeBudget, WRITE_PAUSES},
@@ -50,15 +52,17 @@ pub enum FinishOutcome {
 #[derive(Clone)]
 pub(super) enum Kept {
     Completed(KeptAnswer),
-    NotExecuted,
+    /// With what its record is to say of that, if that is more than the word.
+    NotExecuted(Option<Note>),
     NotBegun,
-    PerhapsExecuted(UnknownCause),
+    /// Likewise, if it is more than the cause.
+    PerhapsExecuted(UnknownCause, Option<Note>),
 }
 
 impl Kept {
     /// Whether it says that nothing was done.
     pub(super) const fn did_nothing(&self) -> bool {
-        matches!(self, Self::NotExecuted | Self::NotBegun)
+        matches!(self, Self::NotExecuted(_) | Self::NotBegun)
     }
 
     /// What this ending makes of a record.
@@ -71,9 +75,13 @@ impl Kept {
     ) -> Result<Record, FencedError> {
         match self {
             Self::Completed(answer) => seen.complete(worker, revision, answer.clone(), now),
-            Self::NotExecuted => seen.release(worker.attempt, revision, now),
+            Self::NotExecuted(because) => {
+                Ok(seen.release(worker.attempt, revision, now)?.failed(because.clone()))
+            }
             Self::NotBegun => seen.not_begun(worker.attempt, revision, now),
-            Self::PerhapsExecuted(cause) => seen.doubt(worker, revision, *cause, now),
+            Self::PerhapsExecuted(cause, because) => {
+                Ok(seen.doubt(worker, revision, *cause, now)?.failed(because.clone()))
+            }
         }
     }
 }
@@ -99,7 +107,7 @@ pub(super) enum People {
 impl Executor {
     /// Writes down how an execution ended. Tries until the invocation's time, or the operation's patience, is up.
     pub async fn finish(&self, owned: Ownership, ending: Ending) -> FinishOutcome {
-        let Ownership { execution, record, heartbeat } = owned;
+        let Ownership { execution, record, heartbeat, status } = owned;
         // First, so that nobody else writes. A heartbeat under way may still land: then our write is refused, sees our
         // own attempt there, and goes on from that.
         drop(heartbeat);
@@ -113,9 +121,9 @@ impl Executor {
                 let also = self.operation().kept_headers();
                 Kept::Completed(self.engine.keep(&seen, answer.clone(), also, write).await)
             }
-            Ending::NotExecuted => Kept::NotExecuted,
+            Ending::NotExecuted => Kept::NotExecuted(because(NOT_EXECUTED, status)),
             Ending::NotBegun => Kept::NotBegun,
-            Ending::PerhapsExecuted(cause) => Kept::PerhapsExecuted(*cause),
+            Ending::PerhapsExecuted(cause) => Kept::PerhapsExecuted(*cause, because(cause.name(), status)),
         };
         let start = Start::Seen(Box::new(seen.clone()));
         match self.write(start, &seen, &kept, give_up_at, People::NotTold).await {
@@ -272,6 +280,11 @@ impl Executor {
         let others = there.attempt != base.attempt && same && (one_life || early);
         ours && theirs && others && !self.operation().may_run_again()
     }
+}
+
+/// Why an execution failed, with the status that its handler answered.
+fn because(name: &str, status: Option<u16>) -> Option<Note> {
+    Some(Note::new(&format!("{name}, status {}", status?)))
 }
 
 /// What the caller gets of an execution whose record is another's.

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use crate::{
         record::{
-            Encoding, Head, Revision, UnknownCause,
+            Encoding, Head, Note, Revision, UnknownCause,
             tests::{answer, bid},
         },
         time::Timestamp,
@@ -263,9 +263,9 @@ mod tests {
         for kept in [
             Kept::Completed(answer()),
             Kept::Completed(zlib),
-            Kept::NotExecuted,
+            Kept::NotExecuted(Some(Note::new("not_executed, status 503"))),
             Kept::NotBegun,
-            Kept::PerhapsExecuted(UnknownCause::Panicked),
+            Kept::PerhapsExecuted(UnknownCause::Panicked, None),
         ] {
             let ended = ended(&kept);
             assert_eq!(read(&message(ended.clone(), None).unwrap()), ended);
@@ -286,14 +286,14 @@ mod tests {
     // T36: what runs after a roll-back must not take it for something else; it ends as a dead letter, and waits there.
     #[test]
     fn a_version_before_this_form_refuses_it() {
-        let message = message(ended(&Kept::NotExecuted), None).unwrap();
+        let message = message(ended(&Kept::NotExecuted(None)), None).unwrap();
         assert!(serde_json::from_str::<Earlier>(&message).is_err());
     }
 
     // R31
     #[test]
     fn a_message_that_names_another_record_than_its_item_is_refused() {
-        let message = message(ended(&Kept::NotExecuted), None).unwrap();
+        let message = message(ended(&Kept::NotExecuted(None)), None).unwrap();
         let other = message.replacen(r#""key":"tenant#pay#k""#, r#""key":"tenant#pay#other""#, 1);
         assert_ne!(message, other);
         let lost: LostEnding = serde_json::from_str(&other).unwrap();
@@ -303,7 +303,7 @@ mod tests {
     // T36
     #[test]
     fn an_item_of_a_newer_version_is_refused_and_not_guessed() {
-        let message = message(ended(&Kept::NotExecuted), None).unwrap();
+        let message = message(ended(&Kept::NotExecuted(None)), None).unwrap();
         let newer = message.replace(r#""schema":{"N":"1"}"#, r#""schema":{"N":"2"}"#);
         assert_ne!(message, newer);
         let lost: LostEnding = serde_json::from_str(&newer).unwrap();

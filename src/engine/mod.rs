@@ -26,6 +26,7 @@ use crate::{
     key::RecordKey,
     operation::Operation,
     queue::Queue,
+    record::Note,
     store::Store,
     time::Timestamp,
     world::{SystemWorld, World},
@@ -77,6 +78,8 @@ pub struct Request {
     pub fingerprints: Fingerprints,
     /// Whether an execution may begin. An old key gets what there is, and begins nothing.
     pub may_begin: bool,
+    /// By which method and route it came, or from which source; for people.
+    pub origin: Option<Note>,
     /// When Lambda ends this invocation, as its context says it. See
     /// [`plausible_deadline`](crate::time_budget::plausible_deadline).
     pub deadline: Option<Timestamp>,

@@ -174,6 +174,7 @@ impl Executor {
                 lease_until: operation.lease_until(times.deadline(), now),
                 retention: operation.retention(),
                 may_begin: request.may_begin,
+                origin: request.origin.clone(),
             };
             let until = times.ends.unwrap_or_else(|| world.term(operation.lease_span()));
             let own = |record: Record| match world.left(until) {
@@ -295,7 +296,7 @@ impl Executor {
         let execution = Execution::new(&record, deadline, ends_at, until, world.clone());
         let record = Arc::new(Mutex::new(*record));
         let heartbeat = self.start_heartbeat(record.clone(), execution.clone());
-        ReserveOutcome::Owned(Ownership { execution, record, heartbeat })
+        ReserveOutcome::Owned(Ownership { execution, record, heartbeat, status: None })
     }
 
     fn failed(&self, request: &Request, error: &StoreError) -> ReserveOutcome {

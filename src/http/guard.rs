@@ -83,7 +83,7 @@ impl Guard {
     }
 
     /// Runs the handler, and writes down how it ended.
-    async fn execute(&self, owned: Ownership, handled: BoxFuture<'static, Handled>) -> HttpAnswer {
+    async fn execute(&self, mut owned: Ownership, handled: BoxFuture<'static, Handled>) -> HttpAnswer {
         let execution = owned.execution().clone();
         let (ending, answer) = match AssertUnwindSafe(handled).catch_unwind().await {
             Ok(Ok((mut parts, body))) => {
@@ -91,6 +91,7 @@ impl Guard {
                     // A service behind this one has said it of its own answer.
                     parts.headers.remove(name);
                 }
+                owned.answered(parts.status.as_u16());
                 let ending = self.ending(&execution, &parts, &body);
                 if let Some(outcome @ Outcome::NotBegun) = parts.extensions.get_mut() {
                     // To a guard around this one, whose operation may have begun.

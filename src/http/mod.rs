@@ -15,6 +15,7 @@ mod header;
 mod layer;
 #[cfg(feature = "axum")]
 mod not_begun;
+mod origin;
 mod outcome;
 mod problem;
 mod profile;

@@ -8,6 +8,7 @@ use lambda_http::RequestExt;
 use super::{
     GuardedBody, LONGEST_BODY, Problem, ProblemType,
     header::{self, KeyHeaderError},
+    origin,
     settings::Guard,
     target::{self, Target},
 };
@@ -73,7 +74,8 @@ pub(super) async fn understand<B: GuardedBody>(
     let key = RecordKey::new(tenant, operation.name().clone(), key);
     let key = if guard.settings.profile.scopes_by_path() { key.within(Scope::of(&target.path)) } else { key };
     let may_begin = refusal.is_none();
-    let request = Request { key, fingerprints, may_begin, deadline };
+    let origin = Some(origin::of(parts));
+    let request = Request { key, fingerprints, may_begin, deadline, origin };
     Ok(Understood { request, body, refusal, mount: target::mount(parts).to_owned() })
 }
 

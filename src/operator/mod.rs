@@ -21,7 +21,8 @@ use crate::{
     engine::{Applied, Change, Effort, Engine, Moment, Placed, Retries, Start, Step, Unapplied},
     key::RecordKey,
     record::{
-        Answer, BodyId, KeptAnswer, KeptBody, Place, Record, Revision, SettleError, SettledBy, State, Verdict,
+        Answer, BodyId, KeptAnswer, KeptBody, Note, Place, Record, Revision, SettleError, SettledBy, State,
+        Verdict,
     },
     stale::give_up,
     store::{AuditLine, Companion, Store, StoreError},
@@ -207,7 +208,10 @@ impl Operator {
                 return Step::Stop(Some(CorrectionError::Changed(there.state.name())));
             }
             match corrected(correction, answer.as_ref(), there, revision, now) {
-                Ok(next) => Step::Write(with_line(there, next, [who, correction.name(), reason], now), None),
+                Ok(next) => {
+                    let next = next.settled_because(Note::new(&format!("{who}: {reason}")));
+                    Step::Write(with_line(there, next, [who, correction.name(), reason], now), None)
+                }
                 Err(error) => Step::Stop(Some(error)),
             }
         };

@@ -9,6 +9,7 @@
 mod answer;
 mod decide;
 mod headers;
+mod note;
 mod own;
 mod settle;
 mod state;
@@ -29,7 +30,8 @@ pub use headers::SAFE_HEADERS;
 #[cfg(feature = "http")]
 pub(crate) use headers::is_kept;
 pub(crate) use headers::may_be_kept;
-pub(crate) use own::{FencedError, Worker};
+pub use note::Note;
+pub(crate) use own::{FencedError, NOT_EXECUTED, Worker};
 pub(crate) use settle::{SettleError, Verdict};
 pub use state::{SettledBy, State, UnknownCause};
 
@@ -104,6 +106,12 @@ pub struct Record {
     /// Whether another execution has said, while this one is in progress, that it did, or perhaps did, the operation: that
     /// this one did nothing is no leave to run it again.
     pub contested: bool,
+    /// By which method and route it came, as the front says; for people.
+    pub origin: Option<Note>,
+    /// Why an execution last failed: this one, or the one before it; for people.
+    pub last_failure: Option<Note>,
+    /// What whoever settled it, other than its worker, says of that: who, and why; for people.
+    pub settled_note: Option<Note>,
     /// How far it is.
     pub state: State,
 }
@@ -123,6 +131,8 @@ pub(crate) struct Bid {
     pub retention: Duration,
     /// Whether an execution may begin; an old key gets what there is, and begins nothing.
     pub may_begin: bool,
+    /// By which method and route it came.
+    pub origin: Option<Note>,
 }
 
 impl Record {
@@ -139,6 +149,24 @@ impl Record {
             State::InProgress { lease_until } => now.since(self.began_at).min(lease_until.since(now)),
             State::Unknown { reconcile_at, .. } => reconcile_at.since(now),
             State::Completed { .. } | State::FailedRetryable { .. } => Duration::ZERO,
+        }
+    }
+
+    /// The same record, with what an execution that failed says of it in more words than its cause.
+    pub(crate) fn failed(self, because: Option<Note>) -> Self {
+        match self.state {
+            State::Unknown { .. } | State::FailedRetryable { .. } if because.is_some() => {
+                Self { last_failure: because, ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// The same record, with who settled it, and why.
+    pub(crate) fn settled_because(self, note: Note) -> Self {
+        match self.state.settled_by() {
+            Some(_) => Self { settled_note: Some(note), ..self },
+            None => self,
         }
     }
 
@@ -193,6 +221,7 @@ pub(crate) mod tests {
             lease_until: Timestamp::from_secs(1_030),
             retention: RETAIN,
             may_begin: true,
+            origin: Some(Note::new("POST /payments")),
         }
     }
 

@@ -7,8 +7,11 @@
 
 use std::time::Duration;
 
-use super::{AttemptId, Bid, KeptAnswer, Record, Revision, SettledBy, State, UnknownCause, Verdict};
+use super::{AttemptId, Bid, KeptAnswer, Note, Record, Revision, SettledBy, State, UnknownCause, Verdict};
 use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
+
+/// Why an execution failed that certainly did nothing.
+pub(crate) const NOT_EXECUTED: &str = "not_executed";
 
 /// Who says how an execution ended.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +61,9 @@ impl Record {
             began_at: now,
             retention: Some(bid.retention),
             contested: false,
+            origin: bid.origin.clone(),
+            last_failure: None,
+            settled_note: None,
             state: State::InProgress { lease_until: bid.lease_until },
         }
     }
@@ -77,6 +83,8 @@ impl Record {
             began_at: now,
             retention: Some(bid.retention),
             contested: false,
+            origin: bid.origin.clone().or_else(|| self.origin.clone()),
+            settled_note: None,
             state: State::InProgress { lease_until: bid.lease_until },
             ..self.clone()
         }
@@ -140,7 +148,8 @@ impl Record {
         if self.contested {
             return Ok(self.unknown(revision, UnknownCause::Contested, now));
         }
-        Ok(self.settled(Verdict::NotExecuted, SettledBy::Worker, revision, now))
+        let released = self.settled(Verdict::NotExecuted, SettledBy::Worker, revision, now);
+        Ok(released.failed(Some(Note::new(NOT_EXECUTED))))
     }
 
     /// Refused before anything was done: as a [release](Self::release), and expired at once for every clock, so that the key is
@@ -216,7 +225,8 @@ impl Record {
             State::Unknown { reconcile_at, asked, .. } => {
                 let (reconcile_at, asked) = (*reconcile_at, *asked);
                 let state = State::Unknown { cause, since: now, reconcile_at, asked };
-                Ok(Self { revision, state, ..self.clone() })
+                let last_failure = Some(Note::new(cause.name()));
+                Ok(Self { revision, last_failure, state, ..self.clone() })
             }
             other => Err(FencedError::NotInProgress(other.name())),
         }
@@ -224,7 +234,8 @@ impl Record {
 
     pub(super) fn unknown(&self, revision: Revision, cause: UnknownCause, now: Timestamp) -> Self {
         let state = State::Unknown { cause, since: now, reconcile_at: now, asked: 0 };
-        Self { revision, state, ..self.clone() }
+        let last_failure = Some(Note::new(cause.name()));
+        Self { revision, last_failure, settled_note: None, state, ..self.clone() }
     }
 
     /// Whether the record is past its time, for a clock that is up to [`CLOCK_SKEW`] ahead too: to be read as absent,
@@ -291,6 +302,9 @@ mod tests {
             began_at: NOW,
             retention: Some(bid.retention),
             contested: false,
+            origin: bid.origin.clone(),
+            last_failure: None,
+            settled_note: None,
             state: State::InProgress { lease_until: bid.lease_until },
         };
         assert_eq!(Record::reserve(&bid, revision, NOW), expected);
@@ -397,7 +411,8 @@ mod tests {
                 SettledBy::Assumption => {
                     let (cause, since) = (UnknownCause::Panicked, LATER);
                     let state = State::Unknown { cause, since, reconcile_at: since, asked: 0 };
-                    Ok(Record { revision, state, ..released.clone() })
+                    let last_failure = Some(Note::new("panicked"));
+                    Ok(Record { revision, last_failure, state, ..released.clone() })
                 }
                 _ => Err(FencedError::NotInProgress("failed_retryable")),
             };
@@ -438,7 +453,8 @@ mod tests {
         let state =
             State::Unknown { cause: UnknownCause::Panicked, since: later, reconcile_at: later, asked: 0 };
         let (attempt, began_at) = (record.attempt, NOW);
-        assert_eq!(doubted, Record { revision, attempt, began_at, state, ..other.clone() });
+        let last_failure = Some(Note::new("panicked"));
+        assert_eq!(doubted, Record { revision, attempt, began_at, last_failure, state, ..other.clone() });
         assert_eq!(doubted.release(other.attempt, fresh(), later), Err(FencedError::OwnedByAnother));
         assert!(doubted.complete(Worker::of(&other), fresh(), answer(), later).is_ok());
     }
@@ -488,7 +504,10 @@ mod tests {
         let doubted = asked.doubt(Worker::of(&record), revision, UnknownCause::HandlerFailed, LATER).unwrap();
         let cause = UnknownCause::HandlerFailed;
         let state = State::Unknown { cause, since: LATER, reconcile_at: LATER.plus(RETAIN), asked: 3 };
-        assert_eq!(doubted, Record { revision, state, ..asked });
+        assert_eq!(
+            doubted,
+            Record { revision, last_failure: Some(Note::new("handler_failed")), state, ..asked }
+        );
     }
 
     #[test]
@@ -503,7 +522,8 @@ mod tests {
                 by: SettledBy::Worker,
                 expires_at: LATER.plus(RETAIN),
             };
-            assert_eq!(released, Record { revision, state, ..(*open).clone() });
+            let last_failure = Some(Note::new(NOT_EXECUTED));
+            assert_eq!(released, Record { revision, last_failure, state, ..(*open).clone() });
         }
         let late = released(SettledBy::Assumption);
         let again = late.release(late.attempt, fresh(), LATER);
@@ -591,5 +611,26 @@ mod tests {
             let beat = over.extend(over.attempt, fresh(), until);
             assert_eq!(beat, Err(FencedError::NotInProgress(name)));
         }
+    }
+
+    // R43
+    #[test]
+    fn why_an_execution_failed_and_where_it_came_from_outlives_the_next_attempt() {
+        let said = |record: &Record| record.last_failure.as_ref().map(Note::to_string);
+        let first = reserved();
+        assert_eq!((said(&first), first.origin.as_ref().map(Note::as_str)), (None, Some("POST /payments")));
+        let doubted = first.doubt(Worker::of(&first), fresh(), UnknownCause::HandlerFailed, NOW).unwrap();
+        assert_eq!(said(&doubted).as_deref(), Some("handler_failed"));
+        let doubted = doubted.failed(Some(Note::new("handler_failed, status 500")));
+        let settled = doubted.settle(Verdict::NotExecuted, SettledBy::Person, fresh(), LATER).unwrap();
+        let settled = settled.settled_because(Note::new("alex: asked the bank"));
+        assert_eq!(settled.settled_note.as_ref().map(Note::as_str), Some("alex: asked the bank"));
+        // A front that says nothing takes nothing away.
+        let again = settled.again(&Bid { origin: None, ..bid("k") }, fresh(), LATER);
+        assert_eq!(said(&again).as_deref(), Some("handler_failed, status 500"));
+        assert_eq!((again.origin.as_ref(), again.settled_note.as_ref()), (first.origin.as_ref(), None));
+        // Only a settled record says who settled it, and only one that failed why it did.
+        assert_eq!(first.clone().settled_because(Note::new("nobody")), first);
+        assert_eq!(first.clone().failed(Some(Note::new("nothing"))), first);
     }
 }

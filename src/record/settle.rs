@@ -114,7 +114,7 @@ impl Record {
             Verdict::Executed(answer) => State::Completed { answer, completed_at: now, by, expires_at },
             Verdict::NotExecuted => State::FailedRetryable { failed_at: now, by, expires_at },
         };
-        Self { revision, contested: false, state, ..self.clone() }
+        Self { revision, contested: false, settled_note: None, state, ..self.clone() }
     }
 }
 
@@ -122,7 +122,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::{
-        Head,
+        Head, Note,
         tests::{RETAIN, answer, bid},
     };
 
@@ -159,7 +159,8 @@ mod tests {
         let given_up = record.expire(revision, lease_over()).unwrap();
         let (cause, since) = (UnknownCause::LeaseOver, lease_over());
         let state = State::Unknown { cause, since, reconcile_at: since, asked: 0 };
-        assert_eq!(given_up, Record { revision, state, ..record });
+        let last_failure = Some(Note::new("lease_over"));
+        assert_eq!(given_up, Record { revision, last_failure, state, ..record });
         assert_eq!(given_up.expire(fresh(), Timestamp::MAX), None);
     }
 

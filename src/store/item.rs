@@ -12,6 +12,9 @@
 //! | `retention` | all | milliseconds that it is kept once it is settled |
 //! | `lease_until` | `in_progress` | milliseconds since 1970 |
 //! | `contested` | `in_progress`, `unknown` | that another execution did, or perhaps did, the operation |
+//! | `origin` | all | for people: by which method and route it came |
+//! | `last_failure` | all | for people: why an execution last failed |
+//! | `settled_note` | `completed`, `failed_retryable` | for people: who settled it, if not its worker, and why |
 //! | `completed_at`, `failed_at`, `since` | as they say | milliseconds since 1970 |
 //! | `settled_by` | `completed`, `failed_retryable` | `worker`, `provider`, `person`, `assumption` |
 //! | `expires_at` | `completed`, `failed_retryable` | **seconds** since 1970: the time-to-live attribute |
@@ -40,8 +43,8 @@ use crate::{
     fingerprint::Fingerprint,
     key::RecordKey,
     record::{
-        AttemptId, BodyId, Encoding, Head, KeptAnswer, KeptBody, Place, Record, Revision, SettledBy, State,
-        UnknownCause,
+        AttemptId, BodyId, Encoding, Head, KeptAnswer, KeptBody, Note, Place, Record, Revision, SettledBy,
+        State, UnknownCause,
     },
     time::Timestamp,
 };
@@ -122,6 +125,12 @@ pub struct Item {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     contested: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_failure: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    settled_note: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     lease_until: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     completed_at: Option<u64>,
@@ -184,6 +193,9 @@ impl From<&Record> for Item {
             began_at: Some(record.began_at.as_millis()),
             retention: record.retention.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
             contested: record.contested.then_some(true),
+            origin: record.origin.as_ref().map(Note::to_string),
+            last_failure: record.last_failure.as_ref().map(Note::to_string),
+            settled_note: record.settled_note.as_ref().map(Note::to_string),
             expires_at: record.state.expires_at().map(Timestamp::as_secs_rounded_up),
             ..Self::default()
         };
@@ -242,6 +254,9 @@ impl Item {
             began_at: Timestamp::from_millis(item.began_at.unwrap_or(item.created_at)),
             retention: item.retention.map(Duration::from_millis),
             contested: item.contested.unwrap_or_default(),
+            origin: item.origin.as_deref().map(Note::new),
+            last_failure: item.last_failure.as_deref().map(Note::new),
+            settled_note: item.settled_note.as_deref().map(Note::new),
             state: item.state()?,
         })
     }
@@ -459,7 +474,16 @@ mod tests {
             let whole = attributes(&record);
             assert_eq!(from_attributes(whole.clone()).unwrap(), record);
             // These came later, and older records do without.
-            let later = ["asked", "reconcile_shard", "began_at", "retention", "settled_by"];
+            let later = [
+                "asked",
+                "reconcile_shard",
+                "began_at",
+                "retention",
+                "settled_by",
+                "origin",
+                "last_failure",
+                "settled_note",
+            ];
             let needed = |name: &&String| !later.contains(&name.as_str());
             for name in whole.keys().filter(needed) {
                 let mut damaged = whole.clone();

@@ -151,8 +151,13 @@ async fn a_change_that_was_applied_unseen_is_recognised_even_after_the_next_one(
     let next = not_executed(&guarded, &seen, fresh());
     let (store, now) = (guarded.undisturbed_store(), guarded.now());
     assert_eq!(swap(&store, &seen, &next, now).await.unwrap(), WriteOutcome::Written);
-    let request =
-        Request { key: seen.key.clone(), fingerprints: fingerprints(BODY), may_begin: true, deadline: None };
+    let request = Request {
+        key: seen.key.clone(),
+        fingerprints: fingerprints(BODY),
+        may_begin: true,
+        deadline: None,
+        origin: None,
+    };
     let taken_over = owned(guarded.executor().reserve(&request).await);
     assert_eq!(swap(&store, &seen, &next, now).await.unwrap(), WriteOutcome::Written);
     drop(taken_over);
@@ -195,8 +200,13 @@ async fn a_change_that_is_sent_again_after_its_tokens_time_is_applied_once(endpo
     let next = not_executed(&guarded, &seen, fresh());
     let now = guarded.now();
     assert_eq!(swap(&guarded.store(), &seen, &next, now).await.unwrap(), WriteOutcome::Written);
-    let request =
-        Request { key: seen.key.clone(), fingerprints: fingerprints(BODY), may_begin: true, deadline: None };
+    let request = Request {
+        key: seen.key.clone(),
+        fingerprints: fingerprints(BODY),
+        may_begin: true,
+        deadline: None,
+        origin: None,
+    };
     let taken_over = owned(guarded.executor().reserve(&request).await);
     let before = guarded.item(&seen.key).await;
     guarded.faults.script("TransactWriteItems", [Fault::TwiceUnderAnotherToken]);

@@ -220,6 +220,7 @@ async fn what_is_printed_for_debugging_shows_nothing_that_belongs_to_a_caller() 
         fingerprints: Fingerprints::of(PAY, &content, &FingerprintRule::new(), &[]),
         may_begin: true,
         deadline: Some(clock.now()),
+        origin: None,
     };
     let mut printed = vec![format!("{request:?} {:?}", request.key.tenant())];
 

@@ -67,6 +67,9 @@ impl Earlier {
             began_at: created_at,
             retention: None,
             contested: false,
+            origin: None,
+            last_failure: None,
+            settled_note: None,
             state,
         })
     }

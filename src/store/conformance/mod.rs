@@ -24,7 +24,8 @@ use crate::{
     fingerprint::{Content, FingerprintRule, Fingerprints},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{
-        Bid, BodyId, Encoding, Head, KeptAnswer, KeptBody, Place, Record, Revision, UnknownCause, Worker,
+        Bid, BodyId, Encoding, Head, KeptAnswer, KeptBody, Note, Place, Record, Revision, UnknownCause,
+        Worker,
     },
     time::Timestamp,
     world::{SystemWorld, World},
@@ -275,6 +276,7 @@ fn bid(key: &str) -> Bid {
         lease_until: NOW.plus(Duration::from_secs(60)),
         retention: RETAIN,
         may_begin: true,
+        origin: Some(Note::new("POST /payments")),
     }
 }
 

@@ -8,7 +8,9 @@ use super::fresh;
 use crate::{
     fingerprint::Fingerprints,
     key::RecordKey,
-    record::{Answer, Bid, Encoding, KeptAnswer, KeptBody, Record, SettledBy, State, UnknownCause, Verdict},
+    record::{
+        Answer, Bid, Encoding, KeptAnswer, KeptBody, Note, Record, SettledBy, State, UnknownCause, Verdict,
+    },
     store::AuditLine,
     time::Timestamp,
     time_budget::DEFAULT_RETENTION,
@@ -59,7 +61,9 @@ pub fn audit_line(
 }
 
 fn bid(key: RecordKey, fingerprints: Fingerprints, lease_until: Timestamp) -> Bid {
-    Bid { key, fingerprints, attempt: fresh(), lease_until, retention: DEFAULT_RETENTION, may_begin: true }
+    let origin = Some(Note::new("POST /payments"));
+    let (attempt, retention) = (fresh(), DEFAULT_RETENTION);
+    Bid { key, fingerprints, attempt, lease_until, retention, may_begin: true, origin }
 }
 
 fn settled(record: &Record, verdict: Verdict, at: Timestamp, retain: Duration) -> Record {

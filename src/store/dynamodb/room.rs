@@ -1,7 +1,7 @@
 //! How much body a record's item has room for within one capacity unit: a duplicate of a record is billed by the size of
 //! the record.
 
-use crate::record::{Record, State};
+use crate::record::{Note, Record, State};
 
 /// A completed record's item without partition key, headers and body, in bytes as DynamoDB counts them: names and
 /// values. Measured by a test below.
@@ -19,7 +19,12 @@ pub(super) fn for_body(record: &Record) -> usize {
         }
         _ => 0,
     };
-    CAPACITY_UNIT.saturating_sub(FIXED_SIZE + record.key.partition_key().len() + headers)
+    let note =
+        |name: &str, note: &Option<Note>| note.as_ref().map_or(0, |note| name.len() + note.as_str().len());
+    let notes = note("origin", &record.origin)
+        + note("last_failure", &record.last_failure)
+        + note("settled_note", &record.settled_note);
+    CAPACITY_UNIT.saturating_sub(FIXED_SIZE + record.key.partition_key().len() + headers + notes)
 }
 
 #[cfg(test)]

@@ -86,8 +86,13 @@ impl OperatorsTable {
 
     /// What a client's retry of the request gets.
     pub async fn retry(&self, key: &str) -> &'static str {
-        let request =
-            Request { key: own(key), fingerprints: fingerprints(BODY), may_begin: true, deadline: None };
+        let request = Request {
+            key: own(key),
+            fingerprints: fingerprints(BODY),
+            may_begin: true,
+            deadline: None,
+            origin: None,
+        };
         told(&Executor::new(self.store.clone(), operation()).reserve(&request).await)
     }
 

@@ -1,0 +1,71 @@
+//! Short lines for people, kept in the record.
+
+use std::{fmt, sync::Arc};
+
+/// The longest note, in bytes: a record with all of them still has room for a body within one capacity unit.
+const LONGEST: usize = 120;
+
+/// One short line for people: at most 120 bytes, without control characters and without characters that change the
+/// direction of text. What is longer is cut.
+///
+/// ```
+/// use lambda_idempotency::record::Note;
+///
+/// assert_eq!(Note::new("POST\r\n /payments").as_str(), "POST /payments");
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Note(Arc<str>);
+
+impl Note {
+    /// The line that is left of `text`.
+    pub fn new(text: &str) -> Self {
+        let mut line: String = text.chars().filter(|char| !is_hidden(*char)).collect();
+        line.truncate(line.floor_char_boundary(LONGEST));
+        Self(line.into())
+    }
+
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Control characters, and those that change how what stands around them is shown
+/// ([UAX #9](https://www.unicode.org/reports/tr9/#Directional_Formatting_Characters)), or where a line ends.
+fn is_hidden(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_one_short_line_whatever_its_text() {
+        for (text, line) in [
+            ("POST /payments", "POST /payments"),
+            ("a\u{202e}b\u{2066}c\u{200f}", "abc"),
+            ("\u{1b}[31mred\u{1b}[0m\r\n\u{2028}", "[31mred[0m"),
+            ("\u{9b}31m", "31m"),
+            ("", ""),
+        ] {
+            assert_eq!(Note::new(text).as_str(), line);
+        }
+        let long = Note::new(&"ä".repeat(LONGEST));
+        assert_eq!(long.as_str(), "ä".repeat(LONGEST / 2));
+        assert_eq!(Note::new(&format!("x{}", "ä".repeat(LONGEST))).as_str().len(), LONGEST - 1);
+    }
+}
