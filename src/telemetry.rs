@@ -25,6 +25,7 @@ pub(crate) enum Count {
     ReconcileScheduled,
     ReconcileResolved,
     ReconcileFailed,
+    Contradicted,
 }
 
 impl Count {
@@ -49,6 +50,7 @@ impl Count {
             Self::ReconcileScheduled => RECONCILE_SCHEDULED,
             Self::ReconcileResolved => RECONCILE_RESOLVED,
             Self::ReconcileFailed => RECONCILE_FAILED,
+            Self::Contradicted => RECONCILE_CONTRADICTED,
         }
     }
 
@@ -127,6 +129,9 @@ pub const RECONCILE_RESOLVED: &str = "api.idempotency.reconcile.resolved.count";
 
 /// Unknown outcomes that nobody could settle: they are escalated.
 pub const RECONCILE_FAILED: &str = "api.idempotency.reconcile.failed.count";
+
+/// Words of a provider that a record contradicts, or that have no record. Each needs an operator.
+pub const RECONCILE_CONTRADICTED: &str = "api.idempotency.reconcile.contradicted.count";
 
 /// Outcomes that could not be written down in time; their callers got their answer.
 pub const COMPLETION_UNWRITTEN: &str = "api.idempotency.completion.unwritten.count";

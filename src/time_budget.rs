@@ -34,6 +34,8 @@
 //! | [`DEFAULT_NOT_FOUND_GRACE`] | 10 min | a request on its way (5 min), by clocks that are [`CLOCK_SKEW`] apart |
 //! | [`DEFAULT_FIRST_PAUSE`] | 10 s, doubled, to [`DEFAULT_LONGEST_PAUSE`] (1 h) | between two questions of reconciliation |
 //! | [`DEFAULT_QUESTIONS`] | 24 | about 15 hours: a night has passed, and somebody is at work |
+//! | [`DEFAULT_LONGEST_DOUBT`] | 24 h | nobody may have asked for a while: an operator hears of it after a day |
+//! | [`LEAST_QUESTION`] | 1 s | a question with less time than that is left to the next invocation |
 //! | [`DEFAULT_NOT_FOUND_WINDOW`] | 23 h | Stripe forgets a key after 24 h; by clocks that are apart |
 //! | [`BODY_OUTLIVES_RECORD`] | 24 h | DynamoDB deletes in no order: no replay is to meet a record whose body is gone |
 //! | `BODY_PATIENCE` | 4 min | an ending whose body the store does not take; then it goes without |
@@ -106,6 +108,12 @@ pub const DEFAULT_LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// How often reconciliation asks before an outcome is escalated: about 15 hours, after which a night has passed and
 /// somebody is at work.
 pub const DEFAULT_QUESTIONS: u32 = 24;
+
+/// How long an outcome is doubted before it is escalated, however few questions there were.
+pub const DEFAULT_LONGEST_DOUBT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The least time with which a function begins a question.
+pub const LEAST_QUESTION: Duration = Duration::from_secs(1);
 
 /// How long after an execution began "not found" is still proof that nothing was done. Stripe
 /// [removes keys](https://docs.stripe.com/api/idempotent_requests) once they are 24 hours old, and finds nothing then.
@@ -293,6 +301,8 @@ mod tests {
             (LONGEST_RETRY_AFTER, 300),
             (DEFAULT_PENDING_BOUND, 345_600),
             (DEFAULT_NOT_FOUND_GRACE, 600),
+            (DEFAULT_LONGEST_DOUBT, 86_400),
+            (LEAST_QUESTION, 1),
             (DEFAULT_NOT_FOUND_WINDOW, 82_800),
             (DEFAULT_FIRST_PAUSE, 10),
             (DEFAULT_LONGEST_PAUSE, 3_600),

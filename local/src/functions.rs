@@ -26,13 +26,8 @@ pub const FUNCTIONS: &[Definition] = &[
         run: || Box::pin(payments::run()),
     },
     Definition { name: "stale", paths: &[], most: FEW, run: || Box::pin(stale::run()) },
-    Definition { name: "reconcile", paths: &[], most: FEW, run: || Box::pin(reconcile::run()) },
-    Definition {
-        name: "webhook",
-        paths: &["webhooks"],
-        most: FEW,
-        run: || Box::pin(reconcile::webhook::run()),
-    },
+    Definition { name: "reconcile", paths: &[], most: FEW, run: || Box::pin(reconcile::reconcile()) },
+    Definition { name: "webhook", paths: &["webhooks"], most: FEW, run: || Box::pin(reconcile::webhook()) },
     Definition { name: "compare", paths: &[], most: FEW, run: || Box::pin(compare::run()) },
 ];
 

@@ -4,15 +4,20 @@
 //! 2. What fails is named, and delivered again; the rest is not.
 //! 3. A function takes up no work that it cannot end before its deadline.
 
+mod reconcile;
 mod trigger;
 mod variables;
+mod webhook;
 
 use std::fmt;
 
 use tracing_subscriber::EnvFilter;
 
+pub use lambda_runtime::Error;
+pub use reconcile::{Reconciled, reconcile, reconcile_event, reconciliation};
 pub use trigger::{BatchFailures, Event, Trigger, each_message, time};
-pub use variables::{VariableError, count, millis, text};
+pub use variables::{VariableError, count, millis, switch, text};
+pub use webhook::{Events, Notice, Webhook, webhook};
 
 /// What these log below `info` holds whole requests: keys, bodies, tokens of cards.
 const QUIET: [&str; 6] = [

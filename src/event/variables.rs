@@ -40,6 +40,13 @@ pub fn count(name: &'static str, default: u32) -> Result<u32, VariableError> {
     Ok(optional(name, "a number above 0", |count| *count > 0)?.unwrap_or(default))
 }
 
+/// `on` or `off`; `default` where the variable is not set.
+pub fn switch(name: &'static str, default: bool) -> Result<bool, VariableError> {
+    let word: Option<String> =
+        optional(name, "`on` or `off`", |word: &String| word == "on" || word == "off")?;
+    Ok(word.map_or(default, |word| word == "on"))
+}
+
 fn optional<T: FromStr>(
     name: &'static str,
     must_be: &'static str,

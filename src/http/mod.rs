@@ -55,7 +55,7 @@ pub use lambda_http;
 use http::HeaderName;
 
 /// The longest body that is read, of a request and of a response: what a Lambda invocation can carry (6 MB).
-const LONGEST_BODY: usize = 6 * 1024 * 1024;
+pub(crate) const LONGEST_BODY: usize = 6 * 1024 * 1024;
 
 /// The request header with the client's key, which ACP's answers echo
 /// ([draft-ietf-httpapi-idempotency-key-header](https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/)).

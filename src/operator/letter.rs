@@ -30,6 +30,9 @@ impl Letter {
             (_, Ok(Message::Ask { key, .. })) => (Some("reconcile"), RecordKey::from_partition_key(&key)),
             // Nobody can do these over: they are for people.
             (_, Ok(Message::DoubleExecution(double))) => (None, RecordKey::from_partition_key(&double.key)),
+            (_, Ok(Message::Contradiction(told))) => {
+                (None, told.key.as_deref().and_then(RecordKey::from_partition_key))
+            }
             (_, Ok(Message::Forgotten(ending))) => (None, ending.record_key()),
             (_, Ok(Message::Ending(ending))) => (Some("reconcile"), ending.record_key()),
             _ => (None, None),

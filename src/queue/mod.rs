@@ -76,6 +76,9 @@ pub enum WorkError {
     /// An ending could not be written in time. A retry may help.
     #[error("the ending could not be written in time")]
     Unwritten,
+    /// Too little of the function's time is left to begin.
+    #[error("too little time is left")]
+    NoTime,
     /// Others change the record at this moment.
     #[error("others change the record at this moment")]
     Busy,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     record::Revision,
-    time_budget::{DEFAULT_FIRST_PAUSE, DEFAULT_LONGEST_PAUSE, DEFAULT_QUESTIONS},
+    time_budget::{DEFAULT_FIRST_PAUSE, DEFAULT_LONGEST_DOUBT, DEFAULT_LONGEST_PAUSE, DEFAULT_QUESTIONS},
 };
 
 /// How questions about one unknown outcome are repeated: ever further apart, each a little off its time so that what
@@ -17,11 +17,18 @@ pub(super) struct BackOff {
     pub(super) longest: Duration,
     /// How many questions there are before the outcome is for people.
     pub(super) most: u32,
+    /// How long an outcome is doubted before it is for people, however few questions there were.
+    pub(super) longest_doubt: Duration,
 }
 
 impl Default for BackOff {
     fn default() -> Self {
-        Self { first: DEFAULT_FIRST_PAUSE, longest: DEFAULT_LONGEST_PAUSE, most: DEFAULT_QUESTIONS }
+        Self {
+            first: DEFAULT_FIRST_PAUSE,
+            longest: DEFAULT_LONGEST_PAUSE,
+            most: DEFAULT_QUESTIONS,
+            longest_doubt: DEFAULT_LONGEST_DOUBT,
+        }
     }
 }
 
@@ -47,7 +54,8 @@ mod tests {
     // R29
     #[test]
     fn pauses_double_up_to_the_longest_with_a_quarter_of_jitter_and_end() {
-        let back_off = BackOff { first: Duration::from_secs(10), longest: Duration::from_secs(100), most: 6 };
+        let (first, longest) = (Duration::from_secs(10), Duration::from_secs(100));
+        let back_off = BackOff { first, longest, most: 6, ..BackOff::default() };
         for (asked, full) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 100)] {
             let pauses: Vec<_> = (0..100).map(|_| back_off.after(asked, Revision::mint()).unwrap()).collect();
             let full = Duration::from_secs(full);

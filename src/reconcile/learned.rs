@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use super::{ReconcileOutcome, back_off::BackOff};
+use super::{
+    ReconcileOutcome,
+    back_off::BackOff,
+    told::{Meaning, Word},
+};
 use crate::{
     operation::Operation,
-    record::{KeptAnswer, Record, Revision, SettleError, SettledBy, State, Verdict},
+    record::{KeptAnswer, Note, Record, Revision, SettleError, SettledBy, State, Verdict},
     time::Timestamp,
     time_budget::{DEFAULT_NOT_FOUND_WINDOW, DEFAULT_RETENTION},
 };
@@ -32,6 +36,21 @@ pub(super) enum Learned {
     Nobody,
 }
 
+impl Learned {
+    /// What was learned, in short, and why the record that was settled meanwhile contradicts it, if it does.
+    pub(super) fn contradicted_by(&self, there: &Record, now: Timestamp) -> Option<(Word, &'static str)> {
+        let word = match self {
+            Self::Executed(answer) => Word::Executed(answer.head.status()?),
+            Self::NotExecuted => Word::NotExecuted,
+            _ => return None,
+        };
+        match word.beside(there, now) {
+            Meaning::Contradicts(reason) => Some((word, reason)),
+            _ => None,
+        }
+    }
+}
+
 /// What is done about an outcome that is not known yet.
 enum Then {
     /// Ask again after this span at least.
@@ -48,8 +67,17 @@ pub(super) struct Asked<'a> {
     /// When it was asked, and not when it was answered: what lands in between was not seen.
     pub(super) at: Timestamp,
     pub(super) operation: Option<&'a Operation>,
-    pub(super) not_found_grace: Duration,
+    pub(super) not_found: NotFound,
     pub(super) back_off: &'a BackOff,
+}
+
+/// What is made of an operation that is not to be found.
+#[derive(Clone, Copy)]
+pub(super) struct NotFound {
+    /// How long it is waited for.
+    pub(super) grace: Duration,
+    /// Whether it is released after that: not while its provider has an incident.
+    pub(super) releases: bool,
 }
 
 /// How many questions there were before this one; or why the record is not asked about now.
@@ -108,7 +136,10 @@ impl Asked<'_> {
         if (denies && there.revision != self.seen.revision) || (!same && !proof) {
             return Err(ReconcileOutcome::Busy);
         }
-        let settled = |verdict, by| self.settled(there, verdict, by, revision, now);
+        let settled = |verdict, by| {
+            let settled = self.settled(there, verdict, by, revision, now)?;
+            Ok(settled.settled_because(self.note(learned)))
+        };
         let then = match learned {
             Learned::Executed(answer) => {
                 return settled(Verdict::Executed(answer.clone()), SettledBy::Provider);
@@ -117,10 +148,11 @@ impl Asked<'_> {
             // Whoever is asked has perhaps forgotten what he knew (T40); or an execution knows better.
             Learned::NotFound if !self.is_remembered(there) || there.contested => Then::People,
             Learned::NotFound => match self.waited(there) {
-                waited if waited >= self.not_found_grace => {
-                    return settled(Verdict::NotExecuted, SettledBy::Assumption);
+                waited if waited < self.not_found.grace => {
+                    Then::AskAgain(Some(self.not_found.grace - waited))
                 }
-                waited => Then::AskAgain(Some(self.not_found_grace - waited)),
+                _ if !self.not_found.releases => Then::AskAgain(None),
+                _ => return settled(Verdict::NotExecuted, SettledBy::Assumption),
             },
             Learned::Later(after) => Then::AskAgain(*after),
             Learned::Nobody => Then::People,
@@ -131,6 +163,7 @@ impl Asked<'_> {
         }
         let (asked, at) = match then {
             Then::People => (asked, Timestamp::MAX),
+            Then::AskAgain(_) if self.is_old(there) => (asked.saturating_add(1), Timestamp::MAX),
             Then::AskAgain(later) => {
                 let asked = asked.saturating_add(1);
                 let pause = self.back_off.after(asked, revision);
@@ -150,8 +183,31 @@ impl Asked<'_> {
             Learned::NotFound if there.contested => {
                 "it is not found, and another execution says that it did, or perhaps did, it"
             }
+            _ if self.is_old(there) => "it has been doubted for too long",
             _ => "it was asked about often enough",
         }
+    }
+
+    /// Whether it has been doubted for so long that people hear of it however few questions there were: nobody may have
+    /// asked for a while (T50). Whoever asks anew knows that.
+    fn is_old(&self, there: &Record) -> bool {
+        self.why == Asks::IfDue && self.waited(there) > self.back_off.longest_doubt
+    }
+
+    /// Who settles it, and why.
+    fn note(&self, learned: &Learned) -> Note {
+        let asked = match self.why {
+            Asks::IfDue => "reconcile: the provider was asked",
+            Asks::Anew => "reconcile: the provider was asked anew",
+            Asks::Told => "told by the provider",
+        };
+        let said = match learned {
+            Learned::Executed(_) => "executed",
+            Learned::NotExecuted => "not executed",
+            Learned::NotFound => "not found, and waited for long enough",
+            Learned::Later(_) | Learned::Nobody => "nothing",
+        };
+        Note::new(&format!("{asked}: {said}"))
     }
 
     fn settled(
@@ -207,8 +263,13 @@ mod tests {
     const START: Timestamp = Timestamp::from_secs(10_000);
     const GRACE: Duration = Duration::from_secs(600);
     const NOW: Timestamp = Timestamp::from_secs(20_000);
-    const BACK_OFF: BackOff =
-        BackOff { first: Duration::from_secs(10), longest: Duration::from_secs(100), most: 3 };
+    const NOT_FOUND: NotFound = NotFound { grace: GRACE, releases: true };
+    const BACK_OFF: BackOff = BackOff {
+        first: Duration::from_secs(10),
+        longest: Duration::from_secs(100),
+        most: 3,
+        longest_doubt: Duration::from_secs(86_400),
+    };
 
     fn unknown() -> Record {
         let record = Record::reserve(&bid("k"), Revision::mint(), START);
@@ -226,13 +287,8 @@ mod tests {
     }
 
     fn next(seen: &Record, there: &Record, why: Asks, learned: &Learned) -> Result<Record, ReconcileOutcome> {
-        let (at, operation, not_found_grace, back_off) = (NOW, None, GRACE, &BACK_OFF);
-        Asked { seen, why, at, operation, not_found_grace, back_off }.next(
-            there,
-            learned,
-            Revision::mint(),
-            NOW,
-        )
+        let (at, operation, not_found, back_off) = (NOW, None, NOT_FOUND, &BACK_OFF);
+        Asked { seen, why, at, operation, not_found, back_off }.next(there, learned, Revision::mint(), NOW)
     }
 
     fn becomes(seen: &Record, there: &Record, why: Asks, learned: &Learned) -> &'static str {
@@ -329,7 +385,7 @@ mod tests {
                     why,
                     at: now,
                     operation: None,
-                    not_found_grace: GRACE,
+                    not_found: NOT_FOUND,
                     back_off: &BACK_OFF,
                 };
                 let next = asked.next(&seen, &Learned::NotFound, Revision::mint(), now).unwrap();

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::told::Word;
 use crate::engine::{DoubleExecution, LostEnding};
 
 /// What the reconcile function is asked to do.
@@ -15,6 +16,9 @@ pub(crate) enum Message {
         /// Why it is for people, if it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// What the provider said by itself while a worker had the record: to be held against what became of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        told: Option<Word>,
     },
     /// Write down how an execution ended.
     Ending(Box<LostEnding>),
@@ -22,6 +26,27 @@ pub(crate) enum Message {
     Forgotten(Box<LostEnding>),
     /// Tell people that an operation was executed twice.
     DoubleExecution(Box<DoubleExecution>),
+    /// Tell people of a provider's word that the record contradicts.
+    Contradiction(Box<Contradiction>),
+}
+
+/// A provider's word, and the record that contradicts it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Contradiction {
+    /// The record's partition key, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+    /// What is wrong.
+    pub(super) reason: String,
+    /// What the provider said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) told: Option<Word>,
+    /// The key that was handed on to it, by which the effect is found there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) downstream_key: Option<String>,
+    /// The record's state; none if there is no record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) state: Option<String>,
 }
 
 impl Message {

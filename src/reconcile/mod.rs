@@ -4,7 +4,9 @@
 //!    provider's answer to a question ([`poll`](Reconciliation::poll), when `reconcile_at` is due), and, after a bounded
 //!    number of questions, an operator.
 //! 2. Whoever comes first writes by compare-and-set; who comes second sees it settled.
-//! 3. What nobody can settle is escalated: a dead letter first, then the record, so that an operator hears of it twice
+//! 3. What a provider tells by itself is held against the record whatever its state ([`Told`]): nothing of it is forgotten, and
+//!    what the record contradicts is escalated.
+//! 4. What nobody can settle is escalated: a dead letter first, then the record, so that an operator hears of it twice
 //!    rather than never.
 //!
 //! ```
@@ -28,10 +30,12 @@
 
 mod back_off;
 mod learned;
+mod listen;
 mod message;
 mod outcome;
 mod poll;
 mod reconciliation;
+mod told;
 
 use std::error::Error;
 
@@ -46,6 +50,7 @@ pub(crate) use message::Message;
 pub use outcome::ReconcileOutcome;
 pub use poll::Polled;
 pub use reconciliation::Reconciliation;
+pub use told::Told;
 
 /// Knows where to ask what became of an operation. One for each operation.
 #[async_trait]

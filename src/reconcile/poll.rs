@@ -6,7 +6,11 @@ use futures_util::{StreamExt, stream};
 use serde::Serialize;
 
 use super::{ReconcileOutcome, Reconciliation};
-use crate::{key::RecordKey, store::StoreError};
+use crate::{
+    key::RecordKey,
+    store::StoreError,
+    time_budget::{ASK_TIMEOUT, LEAST_QUESTION},
+};
 
 /// How many questions of each partition of the index are due in one round, and how many are asked at once: a provider that
 /// was down is not to be brought down again.
@@ -44,11 +48,12 @@ impl Reconciliation {
         loop {
             let mut due = self.records.due(world.now(), ROUND + left.len()).await?;
             due.retain(|key| !left.contains(key));
-            if due.is_empty() || world.instant() >= until {
+            if due.is_empty() || until.since(world.instant()) < LEAST_QUESTION {
                 break;
             }
-            let mut asked = stream::iter(due.iter().take_while(|_| world.instant() < until))
-                .map(|key| async move { (key, self.ask_if_due(key).await) })
+            let time = || until.since(world.instant());
+            let mut asked = stream::iter(due.iter().take_while(|_| time() >= LEAST_QUESTION))
+                .map(|key| async move { (key, self.ask_if_due_within(key, time().min(ASK_TIMEOUT)).await) })
                 .buffer_unordered(AT_ONCE);
             while let Some((key, answer)) = asked.next().await {
                 polled.due += 1;

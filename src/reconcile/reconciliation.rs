@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use super::{
     Finding, Question, ReconcileOutcome, Reconciler,
     back_off::BackOff,
-    learned::{Asked, Asks, Learned, escalates, questions},
+    learned::{Asked, Asks, Learned, NotFound, escalates, questions},
     message::Message,
 };
 use crate::{
@@ -22,16 +22,16 @@ use crate::{
     store::{StoreErrorKind, Unsettled},
     telemetry::{self, Count},
     time::Timestamp,
-    time_budget::{ASK_TIMEOUT, DEFAULT_NOT_FOUND_GRACE, OFFLINE_PATIENCE, WRITE_PAUSES},
+    time_budget::{ASK_TIMEOUT, DEFAULT_NOT_FOUND_GRACE, LEAST_QUESTION, OFFLINE_PATIENCE, WRITE_PAUSES},
     world::{SystemWorld, World},
 };
 
 /// What went wrong with a question.
 type AskError = Box<dyn Error + Send + Sync>;
 
-struct Known {
-    operation: Operation,
-    reconciler: Arc<dyn Reconciler>,
+pub(super) struct Known {
+    pub(super) operation: Operation,
+    pub(super) reconciler: Arc<dyn Reconciler>,
 }
 
 /// Settles records whose outcome is unknown.
@@ -39,8 +39,9 @@ pub struct Reconciliation {
     pub(super) engine: Engine,
     pub(super) records: Arc<dyn Unsettled>,
     dead_letters: Arc<dyn Queue>,
+    pub(super) questions: Option<Arc<dyn Queue>>,
     back_off: BackOff,
-    not_found_grace: Duration,
+    not_found: NotFound,
     operations: HashMap<OperationName, Known>,
 }
 
@@ -58,8 +59,9 @@ impl Reconciliation {
             engine: Engine { store: records.clone(), world: Arc::new(SystemWorld) },
             records,
             dead_letters: Arc::new(dead_letters),
+            questions: None,
             back_off: BackOff::default(),
-            not_found_grace: DEFAULT_NOT_FOUND_GRACE,
+            not_found: NotFound { grace: DEFAULT_NOT_FOUND_GRACE, releases: true },
             operations: HashMap::new(),
         }
     }
@@ -77,7 +79,24 @@ impl Reconciliation {
     /// somebody is at work).
     #[must_use]
     pub fn back_off(mut self, first: Duration, longest: Duration, most: u32) -> Self {
-        self.back_off = BackOff { first, longest, most };
+        self.back_off = BackOff { first, longest, most, ..self.back_off };
+        self
+    }
+
+    /// How long an outcome is doubted before it is escalated, however few questions there were: nobody may have asked for a
+    /// while. It is asked about once more before that. Default: [`DEFAULT_LONGEST_DOUBT`].
+    #[must_use]
+    pub fn longest_doubt(mut self, span: Duration) -> Self {
+        self.back_off.longest_doubt = span;
+        self
+    }
+
+    /// Sends what has to be asked later to this queue, whose messages come back to [`receive`](Self::receive): what a
+    /// provider says by itself while a worker has the record. Without it that is [in flight](ReconcileOutcome::InFlight), and
+    /// has to be told again.
+    #[must_use]
+    pub fn questions_to(mut self, queue: impl Queue) -> Self {
+        self.questions = Some(Arc::new(queue));
         self
     }
 
@@ -86,7 +105,15 @@ impl Reconciliation {
     /// [`DEFAULT_NOT_FOUND_GRACE`].
     #[must_use]
     pub fn not_found_grace(mut self, grace: Duration) -> Self {
-        self.not_found_grace = grace;
+        self.not_found.grace = grace;
+        self
+    }
+
+    /// Whether what is not found counts as not executed at all. `false` while a provider has an incident and may have lost
+    /// sight of what it did: then it is asked again until it says more, and escalated in the end. Default: `true`.
+    #[must_use]
+    pub fn not_found_releases(mut self, releases: bool) -> Self {
+        self.not_found.releases = releases;
         self
     }
 
@@ -108,24 +135,27 @@ impl Reconciliation {
     ///
     /// If no reconciler knows its operation, it is escalated at once.
     pub async fn ask_if_due(&self, key: &RecordKey) -> Result<ReconcileOutcome, WorkError> {
-        match self.known(key) {
-            Ok(known) => self.reconcile(key, Some((known, &*known.reconciler)), Asks::IfDue).await,
-            Err(_) => self.reconcile(key, None, Asks::IfDue).await,
-        }
+        self.ask_if_due_within(key, ASK_TIMEOUT).await
+    }
+
+    /// The same, with this time for the reconciler's answer.
+    pub(super) async fn ask_if_due_within(
+        &self,
+        key: &RecordKey,
+        time: Duration,
+    ) -> Result<ReconcileOutcome, WorkError> {
+        let source = self.known(key).ok().map(|known| (known, &*known.reconciler));
+        self.reconcile(key, source, Asks::IfDue, time).await
     }
 
     /// Asks about a record now, and counts its questions anew: for an operator who knows that the provider can answer.
     pub async fn ask(&self, key: &RecordKey) -> Result<ReconcileOutcome, WorkError> {
-        let known = self.known(key)?;
-        self.reconcile(key, Some((known, &*known.reconciler)), Asks::Anew).await
+        self.ask_within(key, ASK_TIMEOUT).await
     }
 
-    /// Settles a record by what somebody says who knows, such as a provider's webhook.
-    ///
-    /// If a live worker has the record, nothing is done: the worker knows it too, and if it dies the record becomes
-    /// unknown and is asked about.
-    pub async fn told(&self, key: &RecordKey, by: &dyn Reconciler) -> Result<ReconcileOutcome, WorkError> {
-        self.reconcile(key, Some((self.known(key)?, by)), Asks::Told).await
+    async fn ask_within(&self, key: &RecordKey, time: Duration) -> Result<ReconcileOutcome, WorkError> {
+        let known = self.known(key)?;
+        self.reconcile(key, Some((known, &*known.reconciler)), Asks::Anew, time).await
     }
 
     /// Does what one message of the reconcile function's queue says: asks about a record, or writes an ending that its
@@ -134,17 +164,34 @@ impl Reconciliation {
     /// # Errors
     /// If it could not be done: the message is to be delivered again.
     pub async fn receive(&self, body: &str) -> Result<(), WorkError> {
+        self.receive_within(body, ASK_TIMEOUT).await
+    }
+
+    /// The same, in a function that has about this much time left. Nothing is begun with less than a second.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub async fn receive_within(&self, body: &str, time: Duration) -> Result<(), WorkError> {
+        if time < LEAST_QUESTION {
+            return Err(WorkError::NoTime);
+        }
+        let time = time.min(ASK_TIMEOUT);
         // Not the parser's own words: they may repeat what the message says.
         let message: Message = serde_json::from_str(body)
             .map_err(|_| WorkError::Malformed("it says nothing that can be done"))?;
         match &message {
             Message::Ending(lost) => self.apply(lost).await,
             // Counted and logged where it was found.
-            Message::DoubleExecution(_) | Message::Forgotten(_) => self.escalate(&message).await,
-            Message::Ask { key, .. } => {
+            Message::DoubleExecution(_) | Message::Forgotten(_) | Message::Contradiction(_) => {
+                self.escalate(&message).await
+            }
+            Message::Ask { key, told, .. } => {
                 let key =
                     RecordKey::from_partition_key(key).ok_or(WorkError::Malformed("it names no record"))?;
-                match self.ask(&key).await? {
+                if let Some(word) = told {
+                    return self.told_before(&key, *word, time).await;
+                }
+                match self.ask_within(&key, time).await? {
                     ReconcileOutcome::Busy => Err(WorkError::Busy),
                     _ => Ok(()),
                 }
@@ -180,22 +227,23 @@ impl Reconciliation {
         }
     }
 
-    async fn escalate(&self, message: &Message) -> Result<(), WorkError> {
+    pub(super) async fn escalate(&self, message: &Message) -> Result<(), WorkError> {
         self.dead_letters.send(&message.to_json(), Duration::ZERO).await.map_err(WorkError::Queue)
     }
 
-    fn known(&self, key: &RecordKey) -> Result<&Known, WorkError> {
+    pub(super) fn known(&self, key: &RecordKey) -> Result<&Known, WorkError> {
         self.operations
             .get(key.operation())
             .ok_or_else(|| WorkError::UnknownOperation(key.operation().clone()))
     }
 
-    /// Asks about the record as it stands, and writes what was learned.
-    async fn reconcile(
+    /// Asks about the record as it stands, for at most `time`, and writes what was learned.
+    pub(super) async fn reconcile(
         &self,
         key: &RecordKey,
         source: Option<(&Known, &dyn Reconciler)>,
         why: Asks,
+        time: Duration,
     ) -> Result<ReconcileOutcome, WorkError> {
         let world = &self.engine.world;
         let loaded = self.engine.bounded(None, self.engine.store.load(key)).await?;
@@ -205,7 +253,7 @@ impl Reconciliation {
             return Ok(outcome);
         }
         let learned = match source {
-            Some((known, reconciler)) => match (self.finding(&seen, reconciler).await, why) {
+            Some((known, reconciler)) => match (self.finding(&seen, reconciler, time).await, why) {
                 // To be told again: nobody asks by himself.
                 (Err(error), Asks::Told) => return Err(WorkError::Source(error)),
                 (finding, _) => self.learned(&seen, known, finding).await,
@@ -220,7 +268,7 @@ impl Reconciliation {
             why,
             at,
             operation: source.map(|(known, _)| &known.operation),
-            not_found_grace: self.not_found_grace,
+            not_found: self.not_found,
             back_off: &self.back_off,
         };
         let planned = asked.next(&seen, &learned, world.nonce().into(), world.now());
@@ -229,8 +277,12 @@ impl Reconciliation {
             // First, so that an operator hears of it twice rather than never.
             let reason = asked.reason(&seen, &learned);
             tracing::error!(key = %key.hash(), operation = %key.operation(), reason, "an unknown outcome is escalated");
-            self.escalate(&Message::Ask { key: key.partition_key(), reason: Some(reason.to_owned()) })
-                .await?;
+            self.escalate(&Message::Ask {
+                key: key.partition_key(),
+                reason: Some(reason.to_owned()),
+                told: None,
+            })
+            .await?;
         }
         self.write(&asked, &learned, escalated).await
     }
@@ -259,6 +311,11 @@ impl Reconciliation {
                 }
                 Ok(self.tell(&record))
             }
+            Ok(Applied::Stopped(Err(ReconcileOutcome::Settled), Some(there)))
+                if let Some((word, reason)) = learned.contradicted_by(&there, self.now()) =>
+            {
+                self.contradicted(&there.key, word, None, Some(&there), reason).await
+            }
             Ok(Applied::Stopped(outcome, _)) => Ok(outcome.err().unwrap_or(ReconcileOutcome::Busy)),
             Err(unapplied) if unapplied.error.kind() == StoreErrorKind::Contended => {
                 Ok(ReconcileOutcome::Busy)
@@ -267,7 +324,12 @@ impl Reconciliation {
         }
     }
 
-    async fn finding(&self, seen: &Record, source: &dyn Reconciler) -> Result<Finding, AskError> {
+    async fn finding(
+        &self,
+        seen: &Record,
+        source: &dyn Reconciler,
+        time: Duration,
+    ) -> Result<Finding, AskError> {
         let question = Question { record: seen.clone() };
         tokio::select! {
             biased;
@@ -275,7 +337,7 @@ impl Reconciliation {
             finding = AssertUnwindSafe(source.ask(&question)).catch_unwind() => {
                 finding.unwrap_or_else(|_| Err("the reconciler panicked".into()))
             }
-            () = self.engine.world.sleep(ASK_TIMEOUT) => Err("no answer in time".into()),
+            () = self.engine.world.sleep(time) => Err("no answer in time".into()),
         }
     }
 

@@ -49,5 +49,7 @@ mod table_away;
 mod targets;
 mod template;
 mod together;
+mod told;
 mod unreadable;
 mod virtual_time;
+mod webhook;

@@ -16,10 +16,11 @@ use lambda_idempotency::{
     operation::Operation,
     operator::{Correction, CorrectionError, Operator},
     queue::{MemoryQueue, Queue, QueueError, WorkError},
-    reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
+    reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation, Told},
     record::{Answer, State, UnknownCause},
     store::{Store, Unsettled, conformance::samples, dynamodb::DynamoDbStore},
     time::Timestamp,
+    time_budget::DEFAULT_LONGEST_DOUBT,
 };
 use serde_json::{Value, json};
 
@@ -60,6 +61,9 @@ on_each_store!(
     what_a_reconciler_or_a_person_answers_keeps_the_headers_of_a_handlers_answer,
     a_status_that_no_response_has_is_not_written,
     what_is_not_found_counts_from_when_it_was_asked,
+    what_nobody_asked_about_for_a_day_is_for_people_after_one_question,
+    nothing_is_released_while_a_provider_has_an_incident,
+    a_poll_begins_no_question_that_its_time_is_too_short_for,
 );
 
 const NOT_FOUND_GRACE: Duration = Duration::from_secs(300);
@@ -132,6 +136,11 @@ impl Reconciling {
             other => panic!("{} is not unknown", other.name()),
         }
     }
+}
+
+/// What a webhook says of a charge; `webhook` gives the answer.
+fn charged(webhook: &Provider) -> Told {
+    Told::executed(201, webhook.clone())
 }
 
 fn executed() -> Found {
@@ -271,9 +280,10 @@ async fn webhook_and_poller_at_one_moment_settle_once(endpoint: &str) {
         let reconciling = Reconciling::on(endpoint, [executed()]).await;
         let request = reconciling.unknown().await;
         let webhook = Provider::says([Ok(Finding::Executed(Answer::json(201, "webhook")))]);
+        let word = charged(&webhook);
         let (polled, told) = tokio::join!(
             reconciling.reconciliation.ask_if_due(&request.key),
-            reconciling.reconciliation.told(&request.key, &webhook)
+            reconciling.reconciliation.told(&request.key, &word)
         );
         let outcomes = [polled.unwrap(), told.unwrap()];
         let won =
@@ -292,14 +302,12 @@ async fn the_providers_word_wins_over_a_release(endpoint: &str) {
     let request = reconciling.unknown().await;
     reconciling.poll(&request).await;
     let webhook = Provider::says([executed(), executed()]);
-    let told = reconciling.reconciliation.told(&request.key, &webhook).await.unwrap();
+    let told = reconciling.reconciliation.told(&request.key, &charged(&webhook)).await.unwrap();
     assert_eq!(told, ReconcileOutcome::Resolved("completed"));
     // Again, as webhooks come; and a denial that is late changes nothing.
-    let again = reconciling.reconciliation.told(&request.key, &webhook).await.unwrap();
+    let again = reconciling.reconciliation.told(&request.key, &charged(&webhook)).await.unwrap();
     assert_eq!(again, ReconcileOutcome::Settled);
     assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
-    let nobody = reconciling.reconciliation.told(&self::request().key, &webhook).await.unwrap();
-    assert_eq!(nobody, ReconcileOutcome::Gone);
 }
 
 // T7
@@ -309,7 +317,7 @@ async fn a_live_workers_record_is_not_settled_over(endpoint: &str) {
     let ours = owned(reconciling.reserve(&request).await);
     let until = reconciling.guarded.now().plus(LEASE + GRACE);
     let webhook = Provider::says([]);
-    let told = reconciling.reconciliation.told(&request.key, &webhook).await.unwrap();
+    let told = reconciling.reconciliation.told(&request.key, &charged(&webhook)).await.unwrap();
     assert_eq!((told, webhook.asked()), (ReconcileOutcome::InFlight(until), 0));
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::InFlight(until));
     written(reconciling.guarded.executor().finish(ours, completed("mine")).await);
@@ -322,7 +330,7 @@ async fn a_dead_worker_is_settled_by_the_providers_word_before_anybody_gave_it_u
     drop(owned(reconciling.reserve(&request).await));
     reconciling.guarded.clock.advance(LEASE + GRACE);
     let webhook = Provider::says([executed()]);
-    let told = reconciling.reconciliation.told(&request.key, &webhook).await.unwrap();
+    let told = reconciling.reconciliation.told(&request.key, &charged(&webhook)).await.unwrap();
     assert_eq!(told, ReconcileOutcome::Resolved("completed"));
 }
 
@@ -349,8 +357,10 @@ async fn a_worker_that_comes_back_during_a_question_is_believed(endpoint: &str) 
     reconciling.guarded.clock.advance(LEASE + GRACE);
     assert_eq!(told(&reconciling.reserve(&request).await), "unknown");
     let meanwhile = Meanwhile { worker: reconciling.guarded.executor(), late: Mutex::new(Some(late)) };
-    let outcome = reconciling.reconciliation.told(&request.key, &meanwhile).await.unwrap();
-    assert_eq!(outcome, ReconcileOutcome::Settled);
+    let outcome =
+        reconciling.reconciliation.told(&request.key, &Told::executed(201, meanwhile)).await.unwrap();
+    // One of the two is wrong, and nobody here can say which.
+    assert_eq!((outcome, reconciling.letters.take().len()), (ReconcileOutcome::Escalated, 1));
     assert_eq!(replayed_text(reconciling.reserve(&request).await), "late");
 }
 
@@ -700,4 +710,53 @@ async fn what_is_not_found_counts_from_when_it_was_asked(endpoint: &str) {
     written(executor.finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     let asked = reconciliation.ask(&request.key).await.expect("an answer");
     assert!(matches!(asked, ReconcileOutcome::Scheduled(_)), "{asked:?}");
+}
+
+// T50: the poller was dead.
+async fn what_nobody_asked_about_for_a_day_is_for_people_after_one_question(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [Err("away"), Err("away"), executed()]).await;
+    let request = reconciling.unknown().await;
+    reconciling.guarded.clock.advance(DEFAULT_LONGEST_DOUBT);
+    let ReconcileOutcome::Scheduled(at) = reconciling.poll(&request).await else { panic!("not scheduled") };
+    reconciling.guarded.clock.set(at);
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Escalated);
+    let [(letter, _)] = &reconciling.letters.take()[..] else { panic!("not one letter") };
+    assert!(letter.contains("doubted for too long"), "{letter}");
+    assert_eq!(reconciling.provider.asked(), 2);
+    // A person's question is asked all the same.
+    let asked = reconciling.reconciliation.ask(&request.key).await.unwrap();
+    assert_eq!(asked, ReconcileOutcome::Resolved("completed"));
+}
+
+// T50, T40
+async fn nothing_is_released_while_a_provider_has_an_incident(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let provider = Provider::says((0..3).map(|_| Ok(Finding::NotFound)));
+    let during = |releases| {
+        Reconciliation::new(reconciling.guarded.store(), reconciling.letters.clone())
+            .world(reconciling.guarded.clock.clone())
+            .not_found_grace(NOT_FOUND_GRACE)
+            .not_found_releases(releases)
+            .operation(operation(), provider.clone())
+    };
+    reconciling.guarded.clock.advance(NOT_FOUND_GRACE);
+    let outcome = during(false).ask_if_due(&request.key).await.unwrap();
+    assert!(matches!(outcome, ReconcileOutcome::Scheduled(_)), "{outcome:?}");
+    reconciling.guarded.clock.set(reconciling.next(&request).await.0);
+    let outcome = during(true).ask_if_due(&request.key).await.unwrap();
+    assert_eq!(outcome, ReconcileOutcome::Resolved("failed_retryable"));
+    let released = reconciling.guarded.record(&request.key).await.expect("there is a record");
+    assert!(released.settled_note.is_some_and(|note| note.as_str().contains("not found")));
+}
+
+async fn a_poll_begins_no_question_that_its_time_is_too_short_for(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let polled = reconciling.reconciliation.poll(Duration::from_millis(999)).await.unwrap();
+    assert_eq!((polled.due, reconciling.provider.asked()), (0, 0));
+    assert_eq!(reconciling.next(&request).await.1, 0);
+    let message = r#"{"kind":"ask","key":"KEY"}"#.replace("KEY", &request.key.partition_key());
+    let received = reconciling.reconciliation.receive_within(&message, Duration::from_millis(999)).await;
+    assert!(matches!(received, Err(WorkError::NoTime)), "{received:?}");
 }

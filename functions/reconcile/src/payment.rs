@@ -23,6 +23,11 @@ impl PaymentReconciler {
     pub fn new(provider: Provider, ledger: Ledger) -> Self {
         Self { provider, ledger }
     }
+
+    /// Where payments are written down.
+    pub(crate) const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
 }
 
 #[async_trait]
@@ -38,8 +43,6 @@ impl Reconciler for PaymentReconciler {
 /// What the provider said by itself, by webhook.
 #[derive(Debug)]
 pub struct Said {
-    /// The idempotency key, as the provider has it.
-    pub key: String,
     /// What it decided.
     pub found: Found,
     /// Where payments are written down.
@@ -49,12 +52,6 @@ pub struct Said {
 #[async_trait]
 impl Reconciler for Said {
     async fn ask(&self, question: &Question) -> Result<Finding, AskError> {
-        // The way back to the record is metadata, which anybody can have set; the key is made of the record.
-        if self.key != question.downstream_key(CHARGE_PHASE) {
-            let key = question.record_key().hash();
-            tracing::error!(%key, "an event's key is not that of the record which it names: nothing is settled");
-            return Ok(Finding::AskAgain(None));
-        }
         finding(&self.ledger, question, &self.found).await
     }
 }

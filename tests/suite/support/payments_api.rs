@@ -17,14 +17,11 @@ use axum::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use lambda_http::{RequestExt, request::RequestContext};
 use lambda_idempotency::{
-    http::IDEMPOTENCY_KEY, key::signature::Secrets, queue::MemoryQueue, reconcile::Reconciliation,
-    store::dynamodb::DynamoDbStore,
+    event::Webhook, http::IDEMPOTENCY_KEY, key::signature::Secrets, queue::MemoryQueue,
+    reconcile::Reconciliation, store::dynamodb::DynamoDbStore,
 };
 use payments::{Config, Ledger, Provider, SealingKeys, policy::create_payment, routes};
-use reconcile::{
-    PaymentReconciler,
-    webhook::{self, Webhook},
-};
+use reconcile::{PaymentEvents, PaymentReconciler};
 use serde_json::{Value, json};
 
 use super::{
@@ -75,6 +72,11 @@ impl PaymentsApi {
         Self::of(self.store.clone(), self.ledger.clone(), provider_url)
     }
 
+    /// The store of its records.
+    pub fn store(&self) -> DynamoDbStore {
+        self.store.clone()
+    }
+
     /// Every route.
     pub fn routes(&self) -> Vec<routes::Route> {
         let provider = provider("http://127.0.0.1:1");
@@ -90,14 +92,15 @@ impl PaymentsApi {
 
     /// The webhook over the same tables, told by a provider that signs with these secrets. Nobody is asked.
     pub fn webhook(&self, secrets: Secrets) -> Router {
+        self.webhook_of(Reconciliation::new(self.store.clone(), MemoryQueue::new()), secrets)
+    }
+
+    /// The same, with a reconciliation that knows no operation yet.
+    pub fn webhook_of(&self, reconciliation: Reconciliation, secrets: Secrets) -> Router {
         let payments = PaymentReconciler::new(provider("http://127.0.0.1:1"), self.ledger.clone());
-        let reconciliation = Reconciliation::new(self.store.clone(), MemoryQueue::new());
-        webhook::router(Webhook {
-            reconciliation: reconciliation.operation(create_payment(), payments),
-            ledger: self.ledger.clone(),
-            secrets,
-            sealing_keys: sealing_keys(),
-        })
+        let reconciliation = reconciliation.operation(create_payment(), payments);
+        let events = PaymentEvents { secrets, sealing_keys: sealing_keys(), ledger: self.ledger.clone() };
+        Router::new().route_service("/webhooks/provider", Webhook::new(reconciliation, events))
     }
 
     pub async fn pay(&self, tenant: &str, key: &str, order: impl Into<Body>) -> Answer {

@@ -1,6 +1,6 @@
 //! The Lambda function: see the library.
 
 #[tokio::main]
-async fn main() -> Result<(), lambda_runtime::Error> {
-    reconcile::webhook::run().await
+async fn main() -> Result<(), lambda_idempotency::event::Error> {
+    reconcile::webhook().await
 }

@@ -1,0 +1,114 @@
+//! The payment provider's events.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use http::HeaderMap;
+use lambda_idempotency::{
+    event::{self, Events, Notice},
+    key::signature::{DEFAULT_TOLERANCE, Secrets},
+    reconcile::Told,
+    time::Timestamp,
+};
+use payments::{Charge, Found, Ledger, SealingKeys, policy::CHARGE_PHASE};
+use serde::Deserialize;
+
+use crate::payment::Said;
+
+/// The header with time stamp and signatures.
+const SIGNATURE: &str = "provider-signature";
+
+/// For how long an event about a charge whose record cannot be made out is sent again, so that keys can be mended: providers
+/// give up an endpoint that keeps failing, and with it the events that could be read.
+const SENT_AGAIN: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+
+/// The metadata that leads from an event back to the record.
+const RECORD: &str = "record";
+
+/// Understands the provider's events about charges.
+#[derive(Debug)]
+pub struct PaymentEvents {
+    /// What the provider signs with; several while they are changed.
+    pub secrets: Secrets,
+    /// What opens the way from a charge back to its record.
+    pub sealing_keys: SealingKeys,
+    /// Where payments are written down.
+    pub ledger: Ledger,
+}
+
+/// What every event of the provider has.
+#[derive(Deserialize)]
+struct Envelope {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+/// An event about a charge.
+#[derive(Deserialize)]
+struct Event {
+    key: String,
+    charge: Option<Charge>,
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
+}
+
+/// The secrets of `WEBHOOK_SECRETS`.
+pub(crate) fn secrets() -> Result<Secrets, event::Error> {
+    let secrets = event::text("WEBHOOK_SECRETS")?;
+    Ok(Secrets::parse(&secrets)
+        .map_err(|error| format!("the environment variable WEBHOOK_SECRETS: {error}"))?)
+}
+
+impl Events for PaymentEvents {
+    fn read(&self, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Notice {
+        let signature = headers.get(SIGNATURE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if let Err(error) = self.secrets.verify(signature, body, now, DEFAULT_TOLERANCE) {
+            return Notice::Refused(error.to_string());
+        }
+        let Ok(Envelope { kind }) = serde_json::from_slice(body) else { return Notice::Unreadable };
+        let charged = match &*kind {
+            "charge.succeeded" => true,
+            "charge.declined" => false,
+            // Whatever else it holds.
+            _ => return Notice::Ignored,
+        };
+        let Ok(event) = serde_json::from_slice::<Event>(body) else { return Notice::Unreadable };
+        let found = match (charged, &event.charge) {
+            (true, Some(charge)) => Found::Charged(charge.clone()),
+            (true, None) => return Notice::Unreadable,
+            (false, _) => Found::Declined,
+        };
+        self.notice(event, found, now)
+    }
+}
+
+impl PaymentEvents {
+    fn notice(&self, event: Event, found: Found, now: Timestamp) -> Notice {
+        let Event { key, charge, metadata } = event;
+        let unclaimed = |downstream_key, reason| match found {
+            Found::Charged(_) => Notice::Unclaimed { downstream_key, reason },
+            // A card that was not charged is missed by nobody.
+            Found::Declined => Notice::Ignored,
+        };
+        let Some(way_back) = metadata.get(RECORD) else {
+            return unclaimed(key, "the charge has no metadata that leads to a record");
+        };
+        let Some(record) = self.sealing_keys.open(way_back) else {
+            // It may be the only proof that a charge was made: the provider sends it again, and not for ever.
+            let made_at = charge.as_ref().map(|charge| charge.created_at);
+            return match made_at.is_some_and(|made_at| now < made_at.plus(SENT_AGAIN)) {
+                true => Notice::Again(
+                    "a charge's metadata opens with none of SEALING_KEYS: do `payments` and `webhook` have the same ones?",
+                ),
+                false => unclaimed(key, "the charge's metadata opens with none of SEALING_KEYS"),
+            };
+        };
+        let status = match found {
+            Found::Charged(_) => 201,
+            Found::Declined => 402,
+        };
+        let told = Told::executed(status, Said { found, ledger: self.ledger.clone() });
+        // The way back to the record is metadata, which anybody can have set; the key is made of the record.
+        let told = told.under(CHARGE_PHASE, &key);
+        Notice::Told(record, charge.into_iter().fold(told, |told, charge| told.made_at(charge.created_at)))
+    }
+}

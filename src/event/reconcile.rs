@@ -1,0 +1,119 @@
+//! The function that finds out what is unknown: it takes a reconciler for each operation, and the rest is the library's.
+//!
+//! ```no_run
+//! use lambda_idempotency::{async_trait, event, operation::Operation, reconcile::{Finding, Question, Reconciler}};
+//!
+//! struct Payments;
+//!
+//! #[async_trait]
+//! impl Reconciler for Payments {
+//!     async fn ask(&self, _: &Question) -> Result<Finding, Box<dyn std::error::Error + Send + Sync>> {
+//!         Ok(Finding::NotFound) // Ask your provider.
+//!     }
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), event::Error> {
+//!     event::logs();
+//!     let reconciliation = event::reconciliation().await?;
+//!     event::reconcile(reconciliation.operation(Operation::new("create-payment"), Payments)).await
+//! }
+//! ```
+//!
+//! | trigger | what |
+//! | --- | --- |
+//! | a schedule, `{"job":"poll"}` | asks about what is due |
+//! | its queue | writes endings that their workers could not, and asks at once |
+
+use aws_config::BehaviorVersion;
+use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
+use serde::Serialize;
+
+use super::{BatchFailures, Event, Trigger, each_message, variables};
+use crate::{
+    queue::SqsQueue,
+    reconcile::{Polled, Reconciliation},
+    store::dynamodb::DynamoDbStore,
+    time_budget::{
+        DEFAULT_FIRST_PAUSE, DEFAULT_LONGEST_DOUBT, DEFAULT_LONGEST_PAUSE, DEFAULT_NOT_FOUND_GRACE,
+        DEFAULT_QUESTIONS,
+    },
+    world::{SystemWorld, World},
+};
+
+/// What the reconcile function answers.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum Reconciled {
+    /// To a queue.
+    Failures(BatchFailures),
+    /// To a schedule.
+    Polled(Polled),
+}
+
+/// A reconciliation as the environment says, which knows no operation yet.
+///
+/// `IDEMPOTENCY_TABLE`, `DEAD_LETTERS_QUEUE_URL`, `RECONCILE_QUEUE_URL`; `RECONCILE_FIRST_MS`, `RECONCILE_LONGEST_MS`,
+/// `RECONCILE_ASKS` and `LONGEST_DOUBT_MS` (how questions are repeated, and for how long), `NOT_FOUND_GRACE_MS` (how long
+/// what is not found is waited for), `NOT_FOUND_RELEASES` (`on`, or `off` while a provider has an incident).
+///
+/// # Errors
+/// If the configuration is wrong, by the name of what is wrong.
+pub async fn reconciliation() -> Result<Reconciliation, Error> {
+    configured().await.inspect_err(super::report)
+}
+
+async fn configured() -> Result<Reconciliation, Error> {
+    let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
+    let first = variables::millis("RECONCILE_FIRST_MS", DEFAULT_FIRST_PAUSE)?;
+    let longest = variables::millis("RECONCILE_LONGEST_MS", DEFAULT_LONGEST_PAUSE)?;
+    let most = variables::count("RECONCILE_ASKS", DEFAULT_QUESTIONS)?;
+    let doubt = variables::millis("LONGEST_DOUBT_MS", DEFAULT_LONGEST_DOUBT)?;
+    let grace = variables::millis("NOT_FOUND_GRACE_MS", DEFAULT_NOT_FOUND_GRACE)?;
+    let releases = variables::switch("NOT_FOUND_RELEASES", true)?;
+    let dead_letters = SqsQueue::from_env(&aws, "DEAD_LETTERS_QUEUE_URL")?;
+    let questions = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL")?;
+    let store = DynamoDbStore::from_env().await?;
+    Ok(Reconciliation::new(store, dead_letters)
+        .questions_to(questions)
+        .back_off(first, longest, most)
+        .longest_doubt(doubt)
+        .not_found_grace(grace)
+        .not_found_releases(releases))
+}
+
+/// Runs the function until Lambda ends it.
+///
+/// # Errors
+/// If the runtime fails.
+pub async fn reconcile(reconciliation: Reconciliation) -> Result<(), Error> {
+    let reconciliation = &reconciliation;
+    let handle = async |event: LambdaEvent<Event>| {
+        reconcile_event(reconciliation, event.payload, &event.context).await
+    };
+    lambda_runtime::run(service_fn(handle)).await
+}
+
+/// Does what one event asks for.
+///
+/// # Errors
+/// If there is no such job, or the table does not say what is due.
+pub async fn reconcile_event(
+    reconciliation: &Reconciliation,
+    event: Event,
+    context: &Context,
+) -> Result<Reconciled, Error> {
+    let time = super::time(context);
+    match event.into() {
+        Trigger::Job(job) if job == "poll" => Ok(Reconciled::Polled(reconciliation.poll(time).await?)),
+        Trigger::Job(job) => Err(Error::from(format!("no such job: {job}"))),
+        Trigger::Messages(messages) | Trigger::Stream(messages) => {
+            // One time for all of the batch.
+            let until = SystemWorld.running() + time;
+            let left = || until.saturating_sub(SystemWorld.running());
+            let work = async |body: &str| Ok(reconciliation.receive_within(body, left()).await?);
+            Ok(Reconciled::Failures(each_message(&messages, work).await))
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The function that a provider calls: it takes somebody who understands the provider's events, and the rest is the
+//! library's.
+//!
+//! | the event | answer |
+//! | --- | --- |
+//! | is not the provider's | 401, and nothing is done |
+//! | is the provider's, and cannot be read | 400 |
+//! | tells nothing of an operation | 200 |
+//! | settles a record, agrees with it, or will be held against it later | 200 |
+//! | contradicts a record, or has none | 200: it is escalated |
+//! | could not be taken up | 503: the provider sends it again |
+//!
+//! An event that comes twice settles once: the second finds the record settled.
+
+use std::{
+    convert::Infallible,
+    error::Error as _,
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body::Body;
+use http_body_util::{BodyExt, Full, Limited};
+use lambda_runtime::Error;
+
+use crate::{
+    http::LONGEST_BODY,
+    key::RecordKey,
+    reconcile::{ReconcileOutcome, Reconciliation, Told},
+    time::Timestamp,
+};
+
+/// Understands a provider's events. One for each webhook.
+pub trait Events: Send + Sync + 'static {
+    /// Checks that the provider sent this, and says what it tells. `now` is the time by which a signature's age counts.
+    fn read(&self, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Notice;
+}
+
+/// What a request to the webhook tells.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Notice {
+    /// It is not the provider's, for this reason.
+    Refused(String),
+    /// It is the provider's, and cannot be read: the provider has changed its events.
+    Unreadable,
+    /// It tells nothing of an operation.
+    Ignored,
+    /// It tells of an effect, and its way back cannot be read now: the provider is to send it again.
+    Again(&'static str),
+    /// It tells of an effect that leads to no record.
+    Unclaimed {
+        /// The key under which the provider has it.
+        downstream_key: String,
+        /// Why it leads to none.
+        reason: &'static str,
+    },
+    /// It tells what became of this operation.
+    Told(RecordKey, Told),
+}
+
+/// A provider's webhook, as a `tower` service. Clones are one.
+#[derive(Clone)]
+pub struct Webhook(Arc<Parts>);
+
+struct Parts {
+    reconciliation: Reconciliation,
+    events: Box<dyn Events>,
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Webhook").finish_non_exhaustive()
+    }
+}
+
+impl Webhook {
+    /// Takes up what `events` understands.
+    pub fn new(reconciliation: Reconciliation, events: impl Events) -> Self {
+        Self(Arc::new(Parts { reconciliation, events: Box::new(events) }))
+    }
+
+    async fn answer<B>(&self, request: Request<B>) -> (StatusCode, &'static str)
+    where
+        B: Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        if parts.method != Method::POST {
+            return (StatusCode::METHOD_NOT_ALLOWED, "events are posted");
+        }
+        let Ok(body) = Limited::new(body, LONGEST_BODY).collect().await else {
+            return (StatusCode::PAYLOAD_TOO_LARGE, "too large");
+        };
+        self.receive(&parts.headers, &body.to_bytes()).await
+    }
+
+    async fn receive(&self, headers: &HeaderMap, body: &[u8]) -> (StatusCode, &'static str) {
+        let Parts { reconciliation, events } = &*self.0;
+        match events.read(headers, body, reconciliation.now()) {
+            Notice::Refused(reason) => {
+                tracing::warn!(reason, "a webhook is refused");
+                (StatusCode::UNAUTHORIZED, "refused")
+            }
+            Notice::Unreadable => {
+                tracing::error!(bytes = body.len(), "an event of the provider cannot be read");
+                (StatusCode::BAD_REQUEST, "unreadable")
+            }
+            Notice::Ignored => (StatusCode::OK, "ignored"),
+            Notice::Again(reason) => {
+                tracing::error!(reason, "an event of the provider cannot be taken up now");
+                TRY_AGAIN
+            }
+            Notice::Unclaimed { downstream_key, reason } => {
+                match reconciliation.unclaimed(&downstream_key, reason).await {
+                    Ok(()) => ESCALATED,
+                    Err(error) => {
+                        tracing::error!(%error, cause = error.source(), "an effect could not be escalated");
+                        TRY_AGAIN
+                    }
+                }
+            }
+            Notice::Told(key, told) => self.told(&key, &told).await,
+        }
+    }
+
+    async fn told(&self, key: &RecordKey, told: &Told) -> (StatusCode, &'static str) {
+        let (hash, operation) = (key.hash(), key.operation());
+        match self.0.reconciliation.told(key, told).await {
+            Ok(ReconcileOutcome::Resolved(state)) => {
+                tracing::info!(key = %hash, %operation, state, "the provider's word settles a record");
+                (StatusCode::OK, "settled")
+            }
+            // Logged where it was found.
+            Ok(ReconcileOutcome::Escalated) => ESCALATED,
+            Ok(ReconcileOutcome::Scheduled(_)) => (StatusCode::OK, "taken up later"),
+            Ok(outcome @ (ReconcileOutcome::Settled | ReconcileOutcome::Gone)) => {
+                tracing::info!(key = %hash, %operation, ?outcome, "the provider's word changes nothing");
+                (StatusCode::OK, "nothing to settle")
+            }
+            Ok(
+                outcome @ (ReconcileOutcome::InFlight(_) | ReconcileOutcome::NotDue | ReconcileOutcome::Busy),
+            ) => {
+                tracing::info!(key = %hash, %operation, ?outcome, "the provider is to say it again");
+                TRY_AGAIN
+            }
+            Err(error) => {
+                let cause = error.source();
+                tracing::error!(key = %hash, %operation, %error, cause, "the provider's word could not be taken up");
+                TRY_AGAIN
+            }
+        }
+    }
+}
+
+const TRY_AGAIN: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "try again");
+const ESCALATED: (StatusCode, &str) = (StatusCode::OK, "escalated");
+
+impl<B> tower_service::Service<Request<B>> for Webhook
+where
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let webhook = self.clone();
+        Box::pin(async move {
+            let (status, outcome) = webhook.answer(request).await;
+            let body = format!("{{\"outcome\":\"{outcome}\"}}");
+            let mut response = Response::new(Full::from(body));
+            *response.status_mut() = status;
+            response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+            Ok(response)
+        })
+    }
+}
+
+/// Runs the webhook until Lambda ends it.
+///
+/// # Errors
+/// If the runtime fails.
+pub async fn webhook(reconciliation: Reconciliation, events: impl Events) -> Result<(), Error> {
+    lambda_http::run(Webhook::new(reconciliation, events)).await
+}

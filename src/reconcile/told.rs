@@ -1,0 +1,149 @@
+//! What a provider says by itself, and what that means beside the record that is there (T46): a pure function.
+//!
+//! | the record | what is done |
+//! | --- | --- |
+//! | unknown, released, or its lease is over | the word settles it |
+//! | in progress, or waiting for a worker | asked about once that is over, with the word in hand |
+//! | completed, and the word says the same | nothing |
+//! | completed, and the word says otherwise | escalated: a completed record never changes |
+//! | none, or another request's | escalated if it tells of an effect; not if that is so long ago that its record may have expired |
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Question, Reconciler};
+use crate::{
+    record::{Head, Record, State},
+    time::Timestamp,
+    time_budget::CLOCK_SKEW,
+};
+
+/// What a provider says by itself of one operation, by a webhook for example.
+pub struct Told {
+    pub(super) by: Box<dyn Reconciler>,
+    pub(super) word: Word,
+    /// The phase, and the key that it handed on.
+    under: Option<(String, String)>,
+    made_at: Option<Timestamp>,
+}
+
+/// What is said of the effect, as short as it goes through a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Word {
+    /// It was executed, and this is the status that its client is to get.
+    Executed(u16),
+    /// It was not executed.
+    NotExecuted,
+}
+
+/// What a word means beside the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// It settles the record, as far as was seen.
+    Settles,
+    /// The record says the same, or knows better.
+    Nothing,
+    /// The record is somebody's until then.
+    Later(Timestamp),
+    /// Nobody can say what it belongs to any more: its record may have expired.
+    TooLate,
+    /// One of the two is wrong, for this reason.
+    Contradicts(&'static str),
+}
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Told").field("word", &self.word).finish_non_exhaustive()
+    }
+}
+
+impl Told {
+    /// It was executed, and this is the status that its client is to get. `by` gives the whole answer if it is needed.
+    pub fn executed(status: u16, by: impl Reconciler) -> Self {
+        Self { by: Box::new(by), word: Word::Executed(status), under: None, made_at: None }
+    }
+
+    /// It was not executed, and will not be. `by` says so if it is asked.
+    pub fn not_executed(by: impl Reconciler) -> Self {
+        Self { by: Box::new(by), word: Word::NotExecuted, under: None, made_at: None }
+    }
+
+    /// It was asked for under this [downstream key](crate::engine::Execution::downstream_key) of this phase. What leads to a
+    /// record is often metadata that anybody can set; the key proves that it is about this very request.
+    #[must_use]
+    pub fn under(self, phase: &str, downstream_key: &str) -> Self {
+        Self { under: Some((phase.to_owned(), downstream_key.to_owned())), ..self }
+    }
+
+    /// When the effect was made, by the provider's clock: one that is older than its operation's retention has perhaps no
+    /// record any more.
+    #[must_use]
+    pub fn made_at(self, at: Timestamp) -> Self {
+        Self { made_at: Some(at), ..self }
+    }
+
+    /// The downstream key, for people.
+    pub(super) fn downstream_key(&self) -> Option<&str> {
+        self.under.as_ref().map(|(_, key)| &**key)
+    }
+
+    /// What this means beside the record that is there.
+    pub(super) fn beside(&self, there: Option<&Record>, retention: Duration, now: Timestamp) -> Meaning {
+        // By the provider's clock.
+        let too_late = self.made_at.is_some_and(|at| at.plus(retention).plus(CLOCK_SKEW) < now);
+        let lost = |reason| match self.word.is_effect() {
+            false => Meaning::Nothing,
+            true if too_late => Meaning::TooLate,
+            true => Meaning::Contradicts(reason),
+        };
+        let Some(there) = there else {
+            return lost("it tells of an effect that has no record");
+        };
+        if let Some((phase, key)) = &self.under
+            && *key != (Question { record: there.clone() }).downstream_key(phase)
+        {
+            return lost("it tells of an effect under the key of another request");
+        }
+        self.word.beside(there, now)
+    }
+}
+
+impl Word {
+    /// Whether it tells of an effect, and not of a refusal.
+    const fn is_effect(self) -> bool {
+        matches!(self, Self::Executed(200..=399))
+    }
+
+    /// What this means beside the record of the same request.
+    pub(super) fn beside(self, there: &Record, now: Timestamp) -> Meaning {
+        match (&there.state, self) {
+            (State::InProgress { lease_until }, _) if now < *lease_until => Meaning::Later(*lease_until),
+            (State::Pending, Self::Executed(_)) => {
+                Meaning::Contradicts("it tells of an effect of work that nobody has begun")
+            }
+            (State::Pending, Self::NotExecuted) => Meaning::Nothing,
+            (State::Completed { answer, .. }, _) => {
+                let kept = match &answer.head {
+                    Head::Http { status, .. } => Self::Executed(*status).is_effect(),
+                    Head::Payload => true,
+                    Head::Abandoned => false,
+                };
+                match (kept, self.is_effect()) {
+                    (true, false) => {
+                        Meaning::Contradicts("it denies an effect that the record says was made")
+                    }
+                    (false, true) => {
+                        Meaning::Contradicts("it tells of an effect that the record says was refused")
+                    }
+                    _ => Meaning::Nothing,
+                }
+            }
+            (State::FailedRetryable { .. }, Self::NotExecuted) => Meaning::Nothing,
+            (State::FailedRetryable { .. } | State::InProgress { .. } | State::Unknown { .. }, _) => {
+                Meaning::Settles
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! What a provider tells by itself is held against the record whatever its state (T46).
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use lambda_idempotency::{
+    async_trait,
+    engine::{Ending, Executor, Ownership, Request, ReserveOutcome},
+    operator::Letter,
+    queue::{MemoryQueue, WorkError},
+    reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation, Told},
+    record::{Answer, UnknownCause},
+    time::Timestamp,
+};
+
+use crate::support::{
+    BoxError,
+    guarded::{
+        GRACE, Guarded, LEASE, RETENTION, completed, operation, owned, replayed, request, told, written,
+    },
+    on_each_store,
+};
+
+on_each_store!(
+    a_word_during_a_live_lease_is_held_against_what_becomes_of_it,
+    a_word_during_a_live_lease_settles_the_record_of_a_worker_that_died,
+    a_word_during_a_live_lease_overturns_the_workers_release,
+    a_word_that_waits_follows_a_lease_that_grows,
+    a_word_that_nobody_can_confirm_is_not_dropped,
+    a_word_that_contradicts_a_completed_record_is_escalated,
+    a_word_that_agrees_with_the_record_changes_nothing,
+    an_effect_without_a_record_is_escalated_unless_it_is_old,
+    a_word_under_another_requests_key_settles_nothing_and_is_escalated,
+    a_question_whose_answer_contradicts_what_was_completed_meanwhile_is_escalated,
+);
+
+const PHASE: &str = "charge";
+
+/// Says one thing, and counts how often it is asked.
+#[derive(Clone)]
+struct Says(Result<Finding, &'static str>, Arc<AtomicUsize>);
+
+impl Says {
+    fn this(finding: Result<Finding, &'static str>) -> Self {
+        Self(finding, Arc::default())
+    }
+
+    fn asked(&self) -> usize {
+        self.1.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Reconciler for Says {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        Ok(self.0.clone()?)
+    }
+}
+
+fn charged() -> Says {
+    Says::this(Ok(Finding::Executed(Answer::json(201, r#"{"id":"pay_1"}"#))))
+}
+
+struct Listening {
+    guarded: Guarded,
+    letters: MemoryQueue,
+    questions: MemoryQueue,
+    provider: Says,
+    reconciliation: Reconciliation,
+}
+
+impl Listening {
+    /// With a provider that says this when it is asked.
+    async fn on(endpoint: &str, provider: Says) -> Self {
+        let guarded = Guarded::on(endpoint).await;
+        let (letters, questions) = (MemoryQueue::new(), MemoryQueue::new());
+        let reconciliation = Reconciliation::new(guarded.store(), letters.clone())
+            .world(guarded.clock.clone())
+            .questions_to(questions.clone())
+            .operation(operation(), provider.clone());
+        Self { guarded, letters, questions, provider, reconciliation }
+    }
+
+    async fn reserve(&self, request: &Request) -> ReserveOutcome {
+        self.guarded.executor().reserve(request).await
+    }
+
+    /// A record that its worker ended so.
+    async fn ended(&self, ending: Ending) -> Request {
+        let request = request();
+        let ours = owned(self.reserve(&request).await);
+        written(self.guarded.executor().finish(ours, ending).await);
+        request
+    }
+
+    async fn tell(&self, request: &Request, told: Told) -> ReconcileOutcome {
+        self.reconciliation.told(&request.key, &told).await.expect("store and queue answer")
+    }
+
+    /// The message that waits, and for how long.
+    fn waiting(&self) -> (String, Duration) {
+        let [waiting] = &self.questions.take()[..] else { panic!("not one question") };
+        waiting.clone()
+    }
+
+    /// The dead letters, by their reasons, each of which an operator can read.
+    fn reasons(&self) -> Vec<String> {
+        let reason = |(letter, _): (String, Duration)| {
+            assert_eq!(Letter::read(&letter).kind.as_deref(), Some("contradiction"), "{letter}");
+            let letter: serde_json::Value = serde_json::from_str(&letter).unwrap();
+            letter["reason"].as_str().expect("a reason").to_owned()
+        };
+        self.letters.take().into_iter().map(reason).collect()
+    }
+
+    async fn state(&self, request: &Request) -> &'static str {
+        self.guarded.record(&request.key).await.expect("there is a record").state.name()
+    }
+}
+
+fn refusal() -> Ending {
+    Ending::Completed(Answer::json(402, "{}"))
+}
+
+// T46
+async fn a_word_during_a_live_lease_is_held_against_what_becomes_of_it(endpoint: &str) {
+    for (ending, letters) in [(completed("mine"), 0), (refusal(), 1)] {
+        let listening = Listening::on(endpoint, charged()).await;
+        let request = request();
+        let ours = owned(listening.reserve(&request).await);
+        let until = listening.guarded.now().plus(LEASE + GRACE);
+        let outcome = listening.tell(&request, Told::executed(201, charged())).await;
+        assert_eq!(outcome, ReconcileOutcome::Scheduled(until));
+        let (message, delay) = listening.waiting();
+        assert_eq!(delay, LEASE + GRACE);
+        written(listening.guarded.executor().finish(ours, ending).await);
+        listening.reconciliation.receive(&message).await.unwrap();
+        assert_eq!((listening.reasons().len(), listening.provider.asked()), (letters, 0));
+        assert_eq!(listening.state(&request).await, "completed");
+    }
+}
+
+// T46
+async fn a_word_during_a_live_lease_settles_the_record_of_a_worker_that_died(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = request();
+    drop(owned(listening.reserve(&request).await));
+    listening.tell(&request, Told::executed(201, charged())).await;
+    let (message, delay) = listening.waiting();
+    listening.guarded.clock.advance(delay);
+    listening.reconciliation.receive(&message).await.unwrap();
+    assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
+    // It comes twice.
+    listening.reconciliation.receive(&message).await.unwrap();
+    assert_eq!((listening.reasons().len(), listening.provider.asked()), (0, 1));
+}
+
+// T46
+async fn a_word_during_a_live_lease_overturns_the_workers_release(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = request();
+    let ours = owned(listening.reserve(&request).await);
+    listening.tell(&request, Told::executed(201, charged())).await;
+    written(listening.guarded.executor().finish(ours, Ending::NotExecuted).await);
+    listening.reconciliation.receive(&listening.waiting().0).await.unwrap();
+    assert_eq!(told(&listening.reserve(&request).await), "replay");
+}
+
+// T46, R18
+async fn a_word_that_waits_follows_a_lease_that_grows(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = request();
+    let ours = owned(listening.reserve(&request).await);
+    listening.tell(&request, Told::executed(201, charged())).await;
+    let (message, _) = listening.waiting();
+    // The queue delivers it too early, or a heartbeat has made the lease longer.
+    listening.guarded.clock.advance(LEASE);
+    listening.reconciliation.receive(&message).await.unwrap();
+    assert_eq!(listening.waiting(), (message, GRACE));
+    assert_eq!(listening.provider.asked(), 0);
+    drop(ours);
+}
+
+// T46
+async fn a_word_that_nobody_can_confirm_is_not_dropped(endpoint: &str) {
+    for provider in [Says::this(Ok(Finding::NotFound)), Says::this(Err("away"))] {
+        let listening = Listening::on(endpoint, provider).await;
+        let request = request();
+        let ours = owned(listening.reserve(&request).await);
+        listening.tell(&request, Told::executed(201, charged())).await;
+        written(listening.guarded.executor().finish(ours, Ending::NotExecuted).await);
+        let received = listening.reconciliation.receive(&listening.waiting().0).await;
+        assert!(matches!(received, Err(WorkError::Busy | WorkError::Source(_))), "{received:?}");
+        assert_eq!(listening.state(&request).await, "failed_retryable");
+    }
+}
+
+// T46
+async fn a_word_that_contradicts_a_completed_record_is_escalated(endpoint: &str) {
+    for (ending, told) in [
+        (refusal(), Told::executed(201, charged())),
+        (completed("mine"), Told::executed(402, charged())),
+        (completed("mine"), Told::not_executed(charged())),
+    ] {
+        let listening = Listening::on(endpoint, charged()).await;
+        let request = listening.ended(ending).await;
+        let before = listening.guarded.record(&request.key).await;
+        assert_eq!(listening.tell(&request, told).await, ReconcileOutcome::Escalated);
+        assert_eq!(listening.reasons().len(), 1);
+        assert_eq!(listening.guarded.record(&request.key).await, before);
+    }
+}
+
+async fn a_word_that_agrees_with_the_record_changes_nothing(endpoint: &str) {
+    for (ending, told) in [
+        (completed("mine"), Told::executed(201, charged())),
+        (refusal(), Told::executed(402, charged())),
+        (refusal(), Told::not_executed(charged())),
+        (Ending::NotExecuted, Told::not_executed(charged())),
+    ] {
+        let listening = Listening::on(endpoint, charged()).await;
+        let request = listening.ended(ending).await;
+        let before = listening.guarded.record(&request.key).await;
+        assert_eq!(listening.tell(&request, told).await, ReconcileOutcome::Settled);
+        assert_eq!(listening.guarded.record(&request.key).await, before);
+        assert_eq!(listening.reasons().len(), 0);
+    }
+}
+
+// T46
+async fn an_effect_without_a_record_is_escalated_unless_it_is_old(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let skew = Duration::from_secs(5 * 60);
+    let now = listening.guarded.now();
+    let old = now.minus(RETENTION + skew + Duration::from_millis(1));
+    let tell = async |told| listening.tell(&request(), told).await;
+    let effect = || Told::executed(201, charged());
+    assert_eq!(tell(effect()).await, ReconcileOutcome::Escalated);
+    assert_eq!(tell(effect().made_at(now.minus(RETENTION + skew))).await, ReconcileOutcome::Escalated);
+    assert_eq!(tell(effect().made_at(Timestamp::MAX)).await, ReconcileOutcome::Escalated);
+    assert_eq!(listening.reasons().len(), 3);
+    // Its record may have expired; and of what was refused there need not be one.
+    assert_eq!(tell(effect().made_at(old)).await, ReconcileOutcome::Gone);
+    assert_eq!(tell(Told::executed(402, charged())).await, ReconcileOutcome::Settled);
+    assert_eq!(tell(Told::not_executed(charged())).await, ReconcileOutcome::Settled);
+    assert_eq!(listening.reasons().len(), 0);
+    listening.reconciliation.unclaimed("idk_1", "it leads to no record").await.unwrap();
+    assert_eq!(listening.reasons(), ["it leads to no record"]);
+}
+
+// T46, R2: what leads to a record is metadata, which anybody can have set.
+async fn a_word_under_another_requests_key_settles_nothing_and_is_escalated(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let (doubt, source) = (UnknownCause::HandlerFailed, charged());
+    let request = listening.ended(Ending::PerhapsExecuted(doubt)).await;
+    let told = || Told::executed(201, source.clone());
+    assert_eq!(listening.tell(&request, told().under(PHASE, "forged")).await, ReconcileOutcome::Escalated);
+    assert_eq!((listening.reasons().len(), source.asked()), (1, 0));
+    let refused = Told::executed(402, source.clone()).under(PHASE, "forged");
+    assert_eq!(listening.tell(&request, refused).await, ReconcileOutcome::Settled);
+    assert_eq!((listening.state(&request).await, source.asked()), ("unknown", 0));
+    let key = request.key.downstream_key(&request.fingerprints.current(), PHASE);
+    let settled = listening.tell(&request, told().under(PHASE, &key)).await;
+    assert_eq!(settled, ReconcileOutcome::Resolved("completed"));
+}
+
+/// Says that it was charged, and lets the worker say the opposite before anybody hears of it.
+struct Meanwhile {
+    worker: Executor,
+    late: Mutex<Option<Ownership>>,
+}
+
+#[async_trait]
+impl Reconciler for Meanwhile {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        let late = self.late.lock().unwrap().take();
+        if let Some(late) = late {
+            written(self.worker.finish(late, refusal()).await);
+        }
+        Ok(Finding::Executed(Answer::json(201, "{}")))
+    }
+}
+
+// T46, T5
+async fn a_question_whose_answer_contradicts_what_was_completed_meanwhile_is_escalated(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = request();
+    let late = owned(listening.reserve(&request).await);
+    listening.guarded.clock.advance(LEASE + GRACE);
+    assert_eq!(told(&listening.reserve(&request).await), "unknown");
+    let meanwhile = Meanwhile { worker: listening.guarded.executor(), late: Mutex::new(Some(late)) };
+    let polling = Reconciliation::new(listening.guarded.store(), listening.letters.clone())
+        .world(listening.guarded.clock.clone())
+        .operation(operation(), meanwhile);
+    assert_eq!(polling.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Escalated);
+    assert_eq!(listening.reasons().len(), 1);
+    assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(402));
+}
