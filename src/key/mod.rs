@@ -309,7 +309,8 @@ fn push_tenant(text: &mut String, tenant: &Tenant) {
 pub(crate) struct KeyHash([u8; 8]);
 
 impl KeyHash {
-    fn of(text: &str) -> Self {
+    /// The hash of a partition key, or of what stands in its place.
+    pub(crate) fn of(text: &str) -> Self {
         let digest = Sha256::digest(text.as_bytes());
         let mut short = [0; 8];
         short.copy_from_slice(&digest[..8]);

@@ -82,13 +82,25 @@ pub(crate) enum UnreadableItemError {
     Attribute(&'static str),
 }
 
-/// How many partitions the index of unknown outcomes has: one takes 1,000 writes a second, and an index that lags would
-/// throttle the table while a provider is down and everything becomes unknown.
-pub(super) const SHARDS: u8 = 8;
+/// How many partitions of each kind the index of unknown outcomes has: one takes 1,000 writes a second, and an index that
+/// lags would throttle the table while a provider is down and everything becomes unknown.
+const SHARDS: usize = 8;
+
+/// The partitions of outcomes that reconciliation asks about.
+pub(super) const ASKED_SHARDS: [&str; SHARDS] = ["0", "1", "2", "3", "4", "5", "6", "7"];
+
+/// The partitions of outcomes that nobody asks about any more: an operator finds them without reading the others, and they
+/// stand in front of no question.
+///
+/// Earlier versions kept them in [`ASKED_SHARDS`], so both are read for what is unknown. Those versions do not list what is
+/// here: the command line is to be no older than the functions.
+pub(super) const PEOPLE_SHARDS: [&str; SHARDS] =
+    ["people-0", "people-1", "people-2", "people-3", "people-4", "people-5", "people-6", "people-7"];
 
 /// The partition of the index in which an unknown outcome is found.
-fn shard(key: &RecordKey) -> u8 {
-    key.short_hash().first_byte() % SHARDS
+fn shard(key: &RecordKey, reconcile_at: Timestamp) -> &'static str {
+    let shards = if reconcile_at == Timestamp::MAX { PEOPLE_SHARDS } else { ASKED_SHARDS };
+    shards[usize::from(key.short_hash().first_byte()) % SHARDS]
 }
 
 /// A record in the form in which it is stored; serde takes it to whatever a store keeps.
@@ -217,7 +229,7 @@ impl From<&Record> for Item {
                 item.cause = Some(known.name().to_owned());
                 item.since = Some(since.as_millis());
                 item.reconcile_at = Some(reconcile_at.as_millis());
-                item.reconcile_shard = Some(shard(&record.key).to_string());
+                item.reconcile_shard = Some(shard(&record.key, *reconcile_at).to_owned());
                 item.asked = Some(*asked);
             }
         }

@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{AuditLine, Companion, Cursor, Page, Store, StoreError, Unsettled, WriteOutcome};
+use super::{AuditLine, Companion, Cursor, Page, Store, StoreError, Survey, Unsettled, WriteOutcome};
 use crate::{
     key::{RecordKey, Tenant},
     record::{BodyId, Place, Record, Revision, State},
@@ -50,9 +50,10 @@ impl Tables {
         }
     }
 
-    fn unknown(&self) -> impl Iterator<Item = (&Record, Timestamp)> {
+    /// Each unknown outcome: the record, since when, and when to ask.
+    fn unknown(&self) -> impl Iterator<Item = (&Record, Timestamp, Timestamp)> {
         self.records.values().filter_map(|record| match record.state {
-            State::Unknown { reconcile_at, .. } => Some((record, reconcile_at)),
+            State::Unknown { since, reconcile_at, .. } => Some((record, since, reconcile_at)),
             _ => None,
         })
     }
@@ -146,9 +147,10 @@ impl Store for MemoryStore {
 impl Unsettled for MemoryStore {
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>, StoreError> {
         let tables = self.tables();
-        let mut due: Vec<_> = tables.unknown().filter(|(_, reconcile_at)| *reconcile_at <= now).collect();
-        due.sort_by_key(|(_, reconcile_at)| *reconcile_at);
-        Ok(due.into_iter().take(limit).map(|(record, _)| record.key.clone()).collect())
+        let is_due = |at: Timestamp| at <= now && at != Timestamp::MAX;
+        let mut due: Vec<_> = tables.unknown().filter(|(_, _, at)| is_due(*at)).collect();
+        due.sort_by_key(|(_, _, at)| *at);
+        Ok(due.into_iter().take(limit).map(|(record, ..)| record.key.clone()).collect())
     }
 
     async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page, StoreError> {
@@ -158,10 +160,16 @@ impl Unsettled for MemoryStore {
         };
         let ours = |record: &Record| tenant.is_none_or(|tenant| record.key.tenant() == tenant);
         let unknown =
-            tables.unknown().map(|(record, _)| record).filter(|record| ours(record) && after(record));
+            tables.unknown().map(|(record, ..)| record).filter(|record| ours(record) && after(record));
         let records: Vec<_> = unknown.take(PAGE).cloned().collect();
         let next = records.last().filter(|_| records.len() == PAGE).map(cursor);
         Ok(Page { scanned: records.len() as u64, records, next, ..Page::default() })
+    }
+
+    async fn survey(&self) -> Result<Survey, StoreError> {
+        let mut survey = Survey::NOTHING;
+        self.tables().unknown().for_each(|(_, since, at)| survey.count(since, at));
+        Ok(survey)
     }
 
     async fn scan(

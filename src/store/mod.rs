@@ -35,7 +35,7 @@ pub use audit::AuditLine;
 pub use error::{StoreError, StoreErrorKind};
 pub use item::Item;
 pub(crate) use item::from_attributes;
-pub use unsettled::{Cursor, Page, Unsettled};
+pub use unsettled::{Cursor, Page, Survey, Unsettled};
 
 /// What became of a conditional write.
 #[derive(Clone, Debug, PartialEq, Eq)]

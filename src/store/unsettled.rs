@@ -18,11 +18,16 @@ use crate::{
 #[async_trait]
 pub trait Unsettled: Store {
     /// The keys of unknown outcomes that reconciliation is to ask about by `now`: up to `limit` of each partition of the
-    /// index, the longest overdue first. So `limit` of them at least, if so many are due.
+    /// index, the longest overdue first. So `limit` of them at least, if so many are due. A key that cannot be read is
+    /// logged, and takes no place of those.
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>, StoreError>;
 
-    /// Unknown outcomes, of one tenant or of all, page by page.
+    /// Unknown outcomes, of one tenant or of all, page by page, in no order of their age.
     async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page, StoreError>;
+
+    /// How many outcomes are unknown, and since when: a figure to watch. Looks at no more than one page of each partition of
+    /// the index.
+    async fn survey(&self) -> Result<Survey, StoreError>;
 
     /// Looks at up to `limit` items of part `segment.0` of `segment.1` of the whole store, and returns the records among
     /// them that are pending, or in progress with a lease that is over by `now`, or unknown and not in the index.
@@ -49,6 +54,32 @@ pub struct Page {
     pub units: f64,
     /// Where the next page begins; `None` after the last.
     pub next: Option<Cursor>,
+}
+
+/// How many outcomes are unknown, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Survey {
+    /// How many outcomes are unknown.
+    pub unknown: u64,
+    /// How many of them nobody asks about any more: they wait for an operator.
+    pub people: u64,
+    /// Since when the oldest of them is unknown; `None` if there is none.
+    pub oldest: Option<Timestamp>,
+    /// Whether everything was looked at and understood. If not, there may be more, and older ones.
+    pub whole: bool,
+}
+
+impl Survey {
+    /// Of a store in which nothing is unknown.
+    pub const NOTHING: Self = Self { unknown: 0, people: 0, oldest: None, whole: true };
+
+    /// With one more outcome, unknown since then and to be asked about at this time.
+    pub fn count(&mut self, since: Timestamp, reconcile_at: Timestamp) {
+        self.unknown += 1;
+        self.people += u64::from(reconcile_at == Timestamp::MAX);
+        self.oldest = Some(self.oldest.map_or(since, |oldest| oldest.min(since)));
+    }
 }
 
 /// Where a page begins. Only its own store knows what it says.

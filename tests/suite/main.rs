@@ -16,6 +16,7 @@ mod failures;
 mod fronts;
 mod heartbeats;
 mod in_flight;
+mod index;
 mod keys;
 mod large_bodies;
 mod late_reservations;

@@ -18,6 +18,8 @@ pub async fn unsettled(store: &dyn Unsettled) {
     due_are_the_unknown_outcomes_whose_time_has_come(store).await;
     a_swap_brings_a_record_into_the_index_and_out_of_it(store).await;
     a_limit_leaves_out_those_that_became_due_last(store).await;
+    those_for_people_are_listed_and_never_due(store).await;
+    a_survey_counts_what_is_unknown_and_knows_the_oldest(store).await;
     unknown_outcomes_are_listed_page_by_page(store).await;
     a_scan_finds_what_waits_and_what_is_dead(store).await;
     a_limit_holds_for_each_page_and_hides_nothing(store).await;
@@ -92,6 +94,47 @@ pub async fn a_limit_leaves_out_those_that_became_due_last(store: &dyn Unsettled
     }
 }
 
+/// An outcome that nobody asks about any more is listed, and not due; one that is asked about again is due again.
+pub async fn those_for_people_are_listed_and_never_due(store: &dyn Unsettled) {
+    let name = unique();
+    let tenant = Tenant::parse(&name).expect("a tenant");
+    let record = unknown(&name, "for people");
+    let escalated = record.ask_again(fresh(), 7, Timestamp::MAX).expect("unknown");
+    insert(store, &record).await;
+    swap(store, record.revision, &escalated).await;
+    assert_eq!(due_of(store, &name, NOW.plus(RETAIN)).await, [] as [&str; 0]);
+    let again = escalated.ask_again(fresh(), 0, NOW).expect("unknown");
+    let seen = escalated.revision;
+    assert_eq!(unknown_of_tenant(store, &tenant).await, [escalated]);
+
+    swap(store, seen, &again).await;
+    assert_eq!(due_of(store, &name, NOW).await, ["for people"]);
+    assert_eq!(unknown_of_tenant(store, &tenant).await, [again]);
+}
+
+/// [`Unsettled::survey`] counts these at least: there may be others' in the store.
+pub async fn a_survey_counts_what_is_unknown_and_knows_the_oldest(store: &dyn Unsettled) {
+    const PEOPLE: u64 = 20;
+    let tenant = unique();
+    let long_ago = Timestamp::from_millis(7);
+    let for_people = |number: u64| {
+        let record = in_progress(&tenant, &number.to_string(), NOW);
+        let unknown = record.doubt(Worker::of(&record), fresh(), UnknownCause::Panicked, long_ago);
+        unknown.expect("in progress").ask_again(fresh(), 7, Timestamp::MAX).expect("unknown")
+    };
+    let records: Vec<_> = (0..PEOPLE).map(for_people).chain([unknown(&tenant, "asked about")]).collect();
+    for record in &records {
+        insert(store, record).await;
+    }
+    let survey = store.survey().await.expect("an answer");
+    assert!(survey.people >= PEOPLE && survey.unknown > survey.people, "{survey:?}");
+    assert!(survey.oldest.is_some_and(|oldest| oldest <= long_ago), "{survey:?}");
+    for record in &records {
+        let settled = record.release(record.attempt, fresh(), NOW).expect("unknown");
+        swap(store, record.revision, &settled).await;
+    }
+}
+
 /// The tenant's keys that are due, in an order.
 async fn due_of(store: &dyn Unsettled, tenant: &str, now: Timestamp) -> Vec<String> {
     let keys = store.due(now, 10_000).await.expect("an answer");
@@ -110,20 +153,24 @@ pub async fn unknown_outcomes_are_listed_page_by_page(store: &dyn Unsettled) {
     }
     insert(store, &in_progress(&name, "in progress", NOW)).await;
     let tenant = Tenant::parse(&name).expect("a tenant");
-    let (mut found, mut from) = (Vec::new(), None::<Cursor>);
-    loop {
-        let page = store.unknown(Some(&tenant), from.as_ref()).await.expect("an answer");
-        found.extend(page.records);
-        from = page.next;
-        if from.is_none() {
-            break;
-        }
-    }
+    let found = unknown_of_tenant(store, &tenant).await;
     assert_eq!(distinct(&found), MANY);
     assert_eq!(found.len(), MANY, "each once");
     for record in found {
         assert_eq!(record.key.tenant(), &tenant);
         assert_eq!(load(store, &record.key).await, Some(record));
+    }
+}
+
+async fn unknown_of_tenant(store: &dyn Unsettled, tenant: &Tenant) -> Vec<Record> {
+    let (mut found, mut from) = (Vec::new(), None::<Cursor>);
+    loop {
+        let page = store.unknown(Some(tenant), from.as_ref()).await.expect("an answer");
+        found.extend(page.records);
+        from = page.next;
+        if from.is_none() {
+            return found;
+        }
     }
 }
 

@@ -1,9 +1,16 @@
 //! Finds records that are not settled: unknown outcomes by the sparse index, everything else by a scan.
+//!
+//! The index has two kinds of partitions: `0` to `7` for outcomes that reconciliation asks about, by the time of the next
+//! question, and `people-0` to `people-7` for those that nobody asks about any more. Versions before there were the second
+//! leave all of them in the first, until somebody writes them again: they are never due there, and found all the same.
 
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity};
+use aws_sdk_dynamodb::{
+    operation::query::builders::QueryFluentBuilder,
+    types::{AttributeValue, ReturnConsumedCapacity},
+};
 
 use super::{
     DynamoDbStore, StoreError, StoreErrorKind,
@@ -13,11 +20,11 @@ use super::{
     table::{INDEX, RECONCILE_AT, RECONCILE_SHARD},
 };
 use crate::{
-    key::{RecordKey, Tenant},
+    key::{KeyHash, RecordKey, Tenant},
     record::{Record, State},
     store::{
-        Cursor, Page, Unsettled,
-        item::{PK, RECORD, SHARDS, SK},
+        Cursor, Page, Survey, Unsettled,
+        item::{ASKED_SHARDS, PEOPLE_SHARDS, PK, RECORD, SK},
     },
     time::Timestamp,
 };
@@ -25,30 +32,33 @@ use crate::{
 /// How many unknown outcomes one page lists.
 const PAGE: i32 = 100;
 
+/// Every partition of the index, those for people first.
+const SHARDS: [&str; ASKED_SHARDS.len() + PEOPLE_SHARDS.len()] = {
+    let mut all = [""; ASKED_SHARDS.len() + PEOPLE_SHARDS.len()];
+    let (people, asked) = all.split_at_mut(PEOPLE_SHARDS.len());
+    people.copy_from_slice(&PEOPLE_SHARDS);
+    asked.copy_from_slice(&ASKED_SHARDS);
+    all
+};
+
+const IN_SHARD: &str = "reconcile_shard = :shard";
+
+/// The attribute that says since when an outcome is unknown.
+const SINCE: &str = "since";
+
 #[async_trait]
 impl Unsettled for DynamoDbStore {
     /// Needs `dynamodb:Query` on the index.
     async fn due(&self, now: Timestamp, limit: usize) -> Read<Vec<RecordKey>> {
-        let each = i32::try_from(limit).unwrap_or(i32::MAX);
-        let shards = (0..SHARDS).map(|shard| async move {
-            let query = self
-                .in_shard(shard)
-                .key_condition_expression("reconcile_shard = :shard AND reconcile_at <= :now");
-            let now = AttributeValue::N(now.as_millis().to_string());
-            let query = query.expression_attribute_values(":now", now).projection_expression(PK).limit(each);
-            let items = query.send().await?.items.unwrap_or_default();
-            let keys =
-                items.iter().filter_map(|item| RecordKey::from_partition_key(item.get(PK)?.as_s().ok()?));
-            Ok::<_, StoreError>(keys.collect::<Vec<_>>())
-        });
+        let shards = ASKED_SHARDS.map(|shard| self.due_in_shard(shard, now, limit));
         Ok(futures_util::future::try_join_all(shards).await?.into_iter().flatten().collect())
     }
 
-    /// Partition after partition of the index. Needs `dynamodb:Query` on it.
+    /// Partition after partition of the index, those for people first. Needs `dynamodb:Query` on it.
     async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Read<Page> {
-        let (shard, after) = from.map_or(Ok((0, None)), place_in_index)?;
-        let query = self.in_shard(shard).key_condition_expression("reconcile_shard = :shard");
-        let mut query = query.set_exclusive_start_key(after).limit(PAGE);
+        let (place, after) = from.map_or(Ok((0, None)), place_in_index)?;
+        let query = self.in_shard(SHARDS[place]).set_exclusive_start_key(after).limit(PAGE);
+        let mut query = query.key_condition_expression(IN_SHARD);
         if let Some(tenant) = tenant {
             let prefix = AttributeValue::S(RecordKey::partition_key_prefix(tenant));
             query = query
@@ -57,12 +67,34 @@ impl Unsettled for DynamoDbStore {
         }
         let page = query.send().await?;
         let next = match &page.last_evaluated_key {
-            Some(last) => Some(cursor(shard, last)?),
-            None if shard + 1 < SHARDS => Some(Cursor::new([(shard + 1).to_string()])),
-            None => None,
+            Some(last) => Some(cursor(SHARDS[place], last)?),
+            None => SHARDS.get(place + 1).map(|shard| Cursor::new([(*shard).to_owned()])),
         };
         let items = page.items.unwrap_or_default();
         Ok(Page { next, scanned: u64::try_from(page.scanned_count).unwrap_or_default(), ..readable(items) })
+    }
+
+    /// One query for each of the sixteen partitions: eight read units while nothing is unknown, and one more for each 8 KB
+    /// of records that are, up to 2,048. Needs `dynamodb:Query` on the index.
+    async fn survey(&self) -> Read<Survey> {
+        let shards = SHARDS.map(|shard| async move {
+            let query = self.in_shard(shard).key_condition_expression(IN_SHARD);
+            let query = query.projection_expression("#since, reconcile_at");
+            let page = query.expression_attribute_names("#since", SINCE).send().await?;
+            Ok::<_, StoreError>((page.items.unwrap_or_default(), page.last_evaluated_key.is_none()))
+        });
+        let mut survey = Survey::NOTHING;
+        for (items, whole) in futures_util::future::try_join_all(shards).await? {
+            survey.whole &= whole;
+            for item in items {
+                let at = |name| item.get(name)?.as_n().ok()?.parse().ok().map(Timestamp::from_millis);
+                match (at(SINCE), at(RECONCILE_AT)) {
+                    (Some(since), Some(reconcile_at)) => survey.count(since, reconcile_at),
+                    _ => survey.whole = false,
+                }
+            }
+        }
+        Ok(survey)
     }
 
     /// At half the price of a consistent read: what a scan finds is read again before it is changed. Needs
@@ -114,17 +146,39 @@ impl Unsettled for DynamoDbStore {
 }
 
 impl DynamoDbStore {
-    fn in_shard(&self, shard: u8) -> aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder {
+    fn in_shard(&self, shard: &str) -> QueryFluentBuilder {
         let query = self.client.query().table_name(&*self.table).index_name(INDEX);
-        query.expression_attribute_values(":shard", AttributeValue::S(shard.to_string()))
+        query.expression_attribute_values(":shard", AttributeValue::S(shard.to_owned()))
+    }
+
+    /// Goes on behind keys that cannot be read: they stay due for ever, and others are behind them.
+    async fn due_in_shard(&self, shard: &str, now: Timestamp, limit: usize) -> Read<Vec<RecordKey>> {
+        let mut keys = Vec::new();
+        let (mut page_size, mut after) = (i32::try_from(limit).unwrap_or(i32::MAX), None);
+        while keys.len() < limit {
+            let now = AttributeValue::N(now.as_millis().to_string());
+            let query = self
+                .in_shard(shard)
+                .key_condition_expression("reconcile_shard = :shard AND reconcile_at <= :now")
+                .expression_attribute_values(":now", now)
+                .projection_expression(PK);
+            let page = query.set_exclusive_start_key(after).limit(page_size).send().await?;
+            keys.extend(page.items.unwrap_or_default().iter().filter_map(key_or_log));
+            (page_size, after) = (PAGE, page.last_evaluated_key);
+            if after.is_none() {
+                break;
+            }
+        }
+        keys.truncate(limit);
+        Ok(keys)
     }
 }
 
 /// Where a page of the index begins: in which partition, and after which item.
-fn place_in_index(from: &Cursor) -> Read<(u8, Option<Attributes>)> {
-    let shard = |text: &str| text.parse().ok().filter(|shard| *shard < SHARDS).ok_or_else(no_cursor);
+fn place_in_index(from: &Cursor) -> Read<(usize, Option<Attributes>)> {
+    let place = |text: &str| SHARDS.iter().position(|shard| *shard == text).ok_or_else(no_cursor);
     match from.parts() {
-        [first] => Ok((shard(first)?, None)),
+        [first] => Ok((place(first)?, None)),
         [first, pk, sk, reconcile_at] => {
             let text = |text: &str| AttributeValue::S(text.to_owned());
             let after = [
@@ -134,21 +188,30 @@ fn place_in_index(from: &Cursor) -> Read<(u8, Option<Attributes>)> {
                 (RECONCILE_AT, AttributeValue::N(reconcile_at.clone())),
             ];
             let after = after.into_iter().map(|(name, value)| (name.to_owned(), value));
-            Ok((shard(first)?, Some(after.collect())))
+            Ok((place(first)?, Some(after.collect())))
         }
         _ => Err(no_cursor()),
     }
 }
 
-fn cursor(shard: u8, last: &Attributes) -> Read<Cursor> {
+fn cursor(shard: &str, last: &Attributes) -> Read<Cursor> {
     let text = |name| last.get(name).and_then(|value: &AttributeValue| value.as_s().ok()).cloned();
     let reconcile_at = last.get(RECONCILE_AT).and_then(|value| value.as_n().ok()).cloned();
-    let parts = [Some(shard.to_string()), text(PK), text(SK), reconcile_at];
+    let parts = [Some(shard.to_owned()), text(PK), text(SK), reconcile_at];
     parts.into_iter().collect::<Option<Vec<_>>>().map(Cursor::new).ok_or_else(no_cursor)
 }
 
 fn no_cursor() -> StoreError {
     StoreError::new(StoreErrorKind::Refused, "the cursor is none of this store's")
+}
+
+fn key_or_log(item: &Attributes) -> Option<RecordKey> {
+    let pk = item.get(PK).and_then(|pk| pk.as_s().ok()).map_or("", String::as_str);
+    let key = RecordKey::from_partition_key(pk);
+    if key.is_none() {
+        tracing::error!(key = %KeyHash::of(pk), "a key in the index cannot be read");
+    }
+    key
 }
 
 /// The records among these items. One that cannot be read does not hide the others.
@@ -162,9 +225,8 @@ fn read_or_log(item: Attributes) -> Option<Record> {
     let pk = item.get(PK).and_then(|pk| pk.as_s().ok()).cloned().unwrap_or_default();
     read(item)
         .inspect_err(|error| {
-            let key = RecordKey::from_partition_key(&pk).map(|key| key.hash());
             let cause = std::error::Error::source(error).map(ToString::to_string);
-            tracing::error!(key = key.map(tracing::field::display), cause, "a record cannot be read");
+            tracing::error!(key = %KeyHash::of(&pk), cause, "a record cannot be read");
         })
         .ok()
 }

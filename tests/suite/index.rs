@@ -1,0 +1,133 @@
+//! The index of unknown outcomes, past what every store promises: what other versions, and others than we, put into it.
+
+use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
+use lambda_idempotency::{
+    engine::Ending,
+    key::RecordKey,
+    record::{Revision, UnknownCause},
+    store::{Survey, Unsettled},
+    time::Timestamp,
+};
+use sha2::{Digest, Sha256};
+
+use crate::support::{
+    guarded::{Guarded, Item, fresh, owned, request, written},
+    logs::Logs,
+    on_each_store,
+};
+
+on_each_store!(
+    keys_that_cannot_be_read_stand_in_nobodys_way,
+    what_an_older_version_left_for_people_is_found,
+    a_survey_counts_all_and_says_if_there_is_more,
+);
+
+fn text(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
+}
+
+fn number(number: u64) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+/// An unknown outcome as this version writes it.
+async fn unknown(guarded: &Guarded) -> (RecordKey, Item) {
+    let (executor, request) = (guarded.executor(), request());
+    let ours = owned(executor.reserve(&request).await);
+    written(executor.finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    let item = guarded.item(&request.key).await.expect("a record");
+    (request.key, item)
+}
+
+async fn place(guarded: &Guarded, item: &Item, shard: &str, reconcile_at: u64) {
+    let mut item = item.clone();
+    item.insert("reconcile_shard".to_owned(), text(shard));
+    item.insert("reconcile_at".to_owned(), number(reconcile_at));
+    guarded.write_raw(item).await;
+}
+
+async fn listed(guarded: &Guarded) -> Vec<RecordKey> {
+    let (store, mut keys, mut from) = (guarded.undisturbed_store(), Vec::new(), None);
+    loop {
+        let page = store.unknown(None, from.as_ref()).await.expect("the store answers");
+        keys.extend(page.records.into_iter().map(|record| record.key));
+        from = page.next;
+        if from.is_none() {
+            return keys;
+        }
+    }
+}
+
+// R29, R36: they are due for ever, and the longest overdue.
+async fn keys_that_cannot_be_read_stand_in_nobodys_way(endpoint: &str) {
+    const LIMIT: usize = 5;
+    let guarded = Guarded::on(endpoint).await;
+    let (key, item) = unknown(&guarded).await;
+    let now = guarded.now();
+    place(&guarded, &item, "3", now.as_millis()).await;
+    let foreign: Vec<_> = (0..12).map(|_| fresh::<Revision>().to_string()).collect();
+    for (at, pk) in foreign.iter().enumerate() {
+        let mut item = item.clone();
+        item.insert("pk".to_owned(), text(pk));
+        place(&guarded, &item, "3", at as u64).await;
+    }
+    let logs = Logs::capture();
+    let due = guarded.undisturbed_store().due(now, LIMIT).await.expect("the store answers");
+    assert_eq!(due, [key]);
+    for pk in [&foreign[0], &foreign[11]] {
+        let hash: String = Sha256::digest(pk)[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let lines = logs.lines_with(&hash);
+        let [line] = &lines[..] else { panic!("each once: {lines:?}") };
+        assert!(line.text.contains("a key in the index cannot be read") && !line.text.contains(pk));
+    }
+}
+
+// T36, R29: it had no partitions for those that wait for an operator.
+async fn what_an_older_version_left_for_people_is_found(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (key, item) = unknown(&guarded).await;
+    assert!(item["reconcile_shard"].as_s().is_ok_and(|shard| !shard.contains("people")));
+    place(&guarded, &item, "3", u64::MAX).await;
+    assert_eq!(listed(&guarded).await, [key]);
+    let store = guarded.undisturbed_store();
+    assert_eq!(store.due(guarded.now(), 100).await.expect("the store answers"), []);
+    let survey = store.survey().await.expect("the store answers");
+    assert_eq!((survey.unknown, survey.people), (1, 1));
+}
+
+// T50
+async fn a_survey_counts_all_and_says_if_there_is_more(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let store = guarded.undisturbed_store();
+    let survey = async || store.survey().await.expect("the store answers");
+    assert_eq!(survey().await, Survey::NOTHING);
+
+    let (first, item) = unknown(&guarded).await;
+    let since = guarded.now();
+    guarded.clock.advance(std::time::Duration::from_secs(60));
+    unknown(&guarded).await;
+    let seen = survey().await;
+    assert_eq!((seen.unknown, seen.people, seen.oldest, seen.whole), (2, 0, Some(since), true));
+    place(&guarded, &item, "people-0", u64::MAX).await;
+    let seen = survey().await;
+    assert_eq!((seen.unknown, seen.people, seen.oldest, seen.whole), (2, 1, Some(since), true));
+
+    // Its age cannot be read: there may be an older one than those that can.
+    let mut damaged = item.clone();
+    damaged.insert("since".to_owned(), text("long ago"));
+    place(&guarded, &damaged, "people-0", u64::MAX).await;
+    let seen = survey().await;
+    assert_eq!((seen.unknown, seen.whole), (1, false));
+    guarded.delete(&first).await;
+    assert!(survey().await.whole);
+
+    // More than one page of a partition.
+    for large in 0..5 {
+        let mut item = item.clone();
+        item.insert("pk".to_owned(), text(&format!("a#b#{large}")));
+        item.insert("padding".to_owned(), AttributeValue::B(Blob::new(vec![0; 300_000])));
+        place(&guarded, &item, "people-7", Timestamp::MAX.as_millis()).await;
+    }
+    let seen = survey().await;
+    assert!(!seen.whole && seen.people < 5 && seen.people > 0, "{seen:?}");
+}
