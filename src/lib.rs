@@ -15,7 +15,7 @@
 //! | [`stale`] | finds records whose worker died: netting of stream records, checks, a sweep |
 //! | [`reconcile`] | finds out what is unknown, and settles it |
 //! | [`operator`] | what operators do with records, each change with its audit line |
-//! | [`event`] | what a function that no client calls has around it |
+//! | [`event`] | what functions have around them, and those that take a reconciler of yours |
 //! | [`config`] | what can be wrong with the configuration |
 //! | [`queue`] | where work goes that is to be done later: SQS, memory |
 //! | [`key`], [`fingerprint`] | who asks for what; how old a key may be; signatures |
@@ -45,7 +45,7 @@
 //! - `dynamodb` (default): keeps records in DynamoDB.
 //! - `http`: guards HTTP services, those of `lambda_http` among them.
 //! - `axum` (default): guards axum routes too, and gives handlers their [`Execution`](engine::Execution) as an argument.
-//! - `lambda`: what a function that no client calls has around it: triggers, log, environment variables.
+//! - `lambda`: what functions have around them (triggers, log, environment variables), and the functions `reconcile` and `webhook`.
 //! - `s3`: keeps response bodies beyond 400 KB in S3.
 //! - `sqs`: queues in SQS.
 //! - `conformance`: the suite that every store must pass, for stores of your own.
@@ -58,7 +58,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 /// The README's examples, compiled.
-#[cfg(all(doctest, feature = "axum", feature = "dynamodb"))]
+#[cfg(all(doctest, feature = "axum", feature = "dynamodb", feature = "lambda"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
