@@ -7,7 +7,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | `settings` | the environment variables that configure a run |
-//! | `store`, `tables` | DynamoDB, embedded or elsewhere, and its tables |
+//! | `store`, `embedded`, `tables` | DynamoDB, embedded or elsewhere, and its tables |
 //! | `queues` | SQS |
 //! | `provider` | the simulated payment provider: charges, queries, webhooks |
 //! | `functions` | the table of functions, and how invocations find an environment |
@@ -18,6 +18,7 @@
 //!
 //! A child process is this program again, with `LOCAL_FUNCTION` naming the function that it is.
 
+mod embedded;
 mod environment;
 mod front;
 mod functions;

@@ -1,18 +1,15 @@
 //! DynamoDB: embedded in this process, or wherever `DYNAMODB_ENDPOINT` points.
 
 use crate::{
+    embedded,
     settings::Settings,
     tables::{self, REACH},
 };
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::config::{Credentials, retry::RetryConfig, timeout::TimeoutConfig};
 use aws_sdk_dynamodbstreams as streams;
-use dynoxide::Database;
-use std::{env, future, time::Duration};
-use tokio::{net::TcpListener, time};
+use std::env;
 
-/// DynamoDB promises days; a developer who watches wants seconds.
-const TTL_SWEEP: Duration = Duration::from_secs(5);
 /// A DynamoDB with its tables.
 pub struct Store {
     pub endpoint: String,
@@ -43,7 +40,7 @@ impl Store {
         };
         store.endpoint = match &settings.dynamodb_endpoint {
             Some(endpoint) => endpoint.clone(),
-            None => embed().await.map_err(|error| format!("embedded DynamoDB: {error}"))?,
+            None => embedded::start().await.map_err(|error| format!("embedded DynamoDB: {error}"))?,
         };
         store.stream = store.create_tables().await.map_err(|error| match &settings.dynamodb_endpoint {
             Some(endpoint) => format!("DYNAMODB_ENDPOINT={endpoint}: {error}"),
@@ -101,29 +98,5 @@ impl Store {
             config = config.credentials_provider(local);
         }
         config.load().await
-    }
-}
-
-/// Serves an empty database on a loopback port of its own.
-async fn embed() -> Result<String, String> {
-    let database = Database::memory().map_err(|error| error.to_string())?;
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| error.to_string())?;
-    let address = listener.local_addr().map_err(|error| error.to_string())?;
-    tokio::spawn(sweep(database.clone()));
-    tokio::spawn(dynoxide::server::serve_with_shutdown(listener, database, future::pending()));
-    Ok(format!("http://{address}"))
-}
-
-async fn sweep(database: Database) {
-    let mut ticks = time::interval(TTL_SWEEP);
-    loop {
-        ticks.tick().await;
-        let database = database.clone();
-        match tokio::task::spawn_blocking(move || database.sweep_ttl()).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => eprintln!("embedded DynamoDB: cannot delete what has expired: {error}"),
-            // The process is ending.
-            Err(_) => return,
-        }
     }
 }

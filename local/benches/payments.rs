@@ -1,0 +1,118 @@
+//! Whether the local cloud keeps its pace: the rate of payments 1,000 to 2,000, that of payments 19,000 to 20,000, and the
+//! second over the first, which fails below 0.9. `cargo bench -p local --bench payments`, and `-- PROGRAM` behind it for
+//! another build. Linux only: it reads the processor time of the local cloud itself, which says more than the rate on a
+//! machine with other work, from `/proc`.
+
+use futures_util::{StreamExt, stream};
+use serde_json::json;
+use std::{
+    env,
+    error::Error,
+    fs,
+    io::{BufRead, BufReader},
+    process::{Child, Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// The payments whose rate counts.
+const EARLY: (usize, usize) = (1_000, 2_000);
+const LATE: (usize, usize) = (19_000, 20_000);
+/// What the late rate must reach of the early one.
+const LEAST: f64 = 0.9;
+/// Payments at once: as many as `payments` has environments.
+const AT_ONCE: usize = 4;
+/// A line on the way, to be watched.
+const SHOWN: usize = 1_000;
+/// Linux counts processor time in hundredths of a second.
+const TICK: Duration = Duration::from_millis(10);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Outcome<ExitCode> {
+    let program = env::args().skip(1).find(|argument| !argument.starts_with("--"));
+    let mut cloud = Cloud(
+        Command::new(program.as_deref().unwrap_or(env!("CARGO_BIN_EXE_local")))
+            .env("PORT", "0")
+            // A busy machine is slow, which is no time-out.
+            .env("FUNCTION_TIMEOUT_MS", "60000")
+            .env("PROVIDER_TIMEOUT_MS", "50000")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?,
+    );
+    let mut output = BufReader::new(cloud.0.stdout.take().ok_or("no standard output")?);
+    let mut line = String::new();
+    output.read_line(&mut line)?;
+    let url = line.trim().strip_prefix("listening on ").ok_or("the local cloud does not start")?;
+    let (url, http) = (&format!("{url}/payments"), &reqwest::Client::new());
+
+    let payments = stream::iter(0..LATE.1).map(async |number| pay(http, url, number).await);
+    let payments = payments.buffer_unordered(AT_ONCE);
+    futures_util::pin_mut!(payments);
+    println!("| payments | a second | processor time of the local cloud itself, a payment |");
+    println!("| --- | --- | --- |");
+    let (mut marks, mut done) = (vec![Mark::now(&cloud)?], 0);
+    while let Some(paid) = payments.next().await {
+        paid?;
+        done += 1;
+        if done % SHOWN == 0 {
+            let mark = Mark::now(&cloud)?;
+            let (rate, cpu) = mark.since(&marks[marks.len() - 1], SHOWN);
+            println!("| {} to {done} | {rate:.0} | {:.2} ms |", done - SHOWN, cpu.as_secs_f64() * 1e3);
+            marks.push(mark);
+        }
+    }
+    let of = |(from, to): (usize, usize)| marks[to / SHOWN].since(&marks[from / SHOWN], to - from);
+    let ((early, early_cpu), (late, late_cpu)) = (of(EARLY), of(LATE));
+    let ratio = late / early;
+    println!(
+        "\nrate {late:.0}/s of {early:.0}/s: {ratio:.2}; processor time a payment: {:.2}",
+        late_cpu.as_secs_f64() / early_cpu.as_secs_f64()
+    );
+    if ratio < LEAST {
+        eprintln!("the local cloud slows down: {ratio:.2} is less than {LEAST}");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn pay(http: &reqwest::Client, url: &str, number: usize) -> Outcome<()> {
+    let order = json!({ "customerId": "c-1", "amountCents": 1999, "currency": "EUR", "source": "tok_ok" });
+    let request = http.post(url).bearer_auth("acme").header("Idempotency-Key", format!("order-{number}"));
+    let status = request.json(&order).send().await?.status();
+    if status == 201 { Ok(()) } else { Err(format!("payment {number}: {status}").into()) }
+}
+
+/// Ended with this value; its own processes end with it.
+struct Cloud(Child);
+
+impl Drop for Cloud {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A point in the run.
+struct Mark {
+    time: Instant,
+    cpu: Duration,
+}
+
+impl Mark {
+    fn now(cloud: &Cloud) -> Outcome<Self> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", cloud.0.id()))?;
+        // Behind the program's name, which may hold anything: state and ten numbers, then the times in user and system.
+        let behind = stat.rsplit_once(')').ok_or("no such process")?.1;
+        let ticks = behind.split_whitespace().skip(11).take(2).map(str::parse::<u32>);
+        let ticks = ticks.sum::<Result<u32, _>>()?;
+        Ok(Self { time: Instant::now(), cpu: TICK * ticks })
+    }
+
+    /// Payments a second, and processor time a payment.
+    fn since(&self, earlier: &Self, payments: usize) -> (f64, Duration) {
+        let rate = payments as f64 / (self.time - earlier.time).as_secs_f64();
+        (rate, (self.cpu - earlier.cpu) / payments as u32)
+    }
+}

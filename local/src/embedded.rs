@@ -1,0 +1,100 @@
+//! The embedded DynamoDB: dynoxide, on SQLite in this process's memory.
+//!
+//! At each write to a table with a stream, dynoxide looks for the largest sequence number among all records of the
+//! stream, and it keeps those for good: without an index, each write takes longer than the one before. So the database
+//! begins as the copy of a file to which the index was added. That takes dynoxide's public interface, the name of one
+//! table and three of its columns, and if they change, the start fails. To take delivered records away instead would take
+//! a second connection to a database that is in use, and other readers of the stream would miss them.
+
+use dynoxide::{Database, storage::Storage};
+use std::{future, path::Path, time::Duration};
+use tokio::{net::TcpListener, time};
+
+/// DynamoDB promises days; a developer who watches wants seconds.
+const TTL_SWEEP: Duration = Duration::from_secs(5);
+
+/// Holds all that finding the newest record, the bounds of a shard and the next records to read look at.
+const INDEX: &str = "CREATE INDEX local_stream_places
+    ON _stream_records (table_name, CAST(sequence_number AS INTEGER), shard_id)";
+
+/// Serves an empty database on a loopback port of its own, and returns its URL.
+pub async fn start() -> Result<String, String> {
+    let database = empty()?;
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| error.to_string())?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    tokio::spawn(sweep(database.clone()));
+    tokio::spawn(dynoxide::server::serve_with_shutdown(listener, database, future::pending()));
+    Ok(format!("http://{address}"))
+}
+
+fn empty() -> Result<Database, String> {
+    let folder = tempfile::tempdir().map_err(|error| format!("no folder for temporary files: {error}"))?;
+    let file = folder.path().join("indexed");
+    let database = indexed(&file).and_then(|file| {
+        let database = Database::memory()?;
+        database.restore_from(file)?;
+        Ok(database)
+    });
+    database.map_err(|error| error.to_string())
+}
+
+/// Writes an empty database with the index.
+fn indexed(file: &Path) -> dynoxide::Result<&str> {
+    let path = file.to_str().expect("a temporary folder's path is text");
+    Storage::new(path)?.conn().execute_batch(INDEX)?;
+    Ok(path)
+}
+
+async fn sweep(database: Database) {
+    let mut ticks = time::interval(TTL_SWEEP);
+    loop {
+        ticks.tick().await;
+        let database = database.clone();
+        match tokio::task::spawn_blocking(move || database.sweep_ttl()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => eprintln!("embedded DynamoDB: cannot delete what has expired: {error}"),
+            // The process is ending.
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As dynoxide writes them.
+    const STATEMENTS: [&str; 3] = [
+        "SELECT COALESCE(MAX(CAST(sequence_number AS INTEGER)), 0) + 1 FROM _stream_records WHERE table_name = ?1",
+        "SELECT MIN(CAST(sequence_number AS INTEGER)), MAX(CAST(sequence_number AS INTEGER)) FROM _stream_records \
+         WHERE table_name = ?1 AND shard_id = ?2",
+        "SELECT event_name, keys_json, new_image, old_image, sequence_number, created_at, user_identity, event_id \
+         FROM _stream_records \
+         WHERE table_name = ?1 AND shard_id = ?2 AND CAST(sequence_number AS INTEGER) > ?3 \
+         ORDER BY CAST(sequence_number AS INTEGER) ASC LIMIT ?4",
+    ];
+
+    #[test]
+    fn a_stream_is_written_and_read_by_an_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("copy");
+        let copy = copy.to_str().unwrap();
+        empty().unwrap().vacuum_into(copy).unwrap();
+        let copy = Storage::new(copy).unwrap();
+        let plans = STATEMENTS.map(|statement| {
+            let mut plan = copy.conn().prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
+            let mut lines = plan.raw_query();
+            let mut shown = String::new();
+            while let Some(line) = lines.next().unwrap() {
+                shown.push_str(&line.get::<_, String>(3).unwrap());
+            }
+            shown
+        });
+        println!("{plans:#?}");
+        let [newest, bounds, next] = plans;
+        assert!(newest.contains("USING COVERING INDEX local_stream_places (table_name=?)"), "{newest}");
+        assert!(bounds.contains("USING COVERING INDEX local_stream_places (table_name=?)"), "{bounds}");
+        assert!(next.contains("USING INDEX local_stream_places (table_name=? AND <expr>>?)"), "{next}");
+        assert!(!next.contains("TEMP B-TREE"), "{next}");
+    }
+}
