@@ -1,6 +1,7 @@
 //! The functions of this cloud, and how their invocations are spread over execution environments.
 
 use crate::{
+    WRONG_USAGE,
     environment::{Environment, Outcome},
     process::Launcher,
     settings::Settings,
@@ -58,8 +59,8 @@ type Run = Pin<Box<dyn Future<Output = Result<(), lambda_http::Error>>>>;
 /// Runs this process as the function of that name, for as long as its parent lives.
 pub fn run_as(name: &str) -> ExitCode {
     let Some(definition) = FUNCTIONS.iter().find(|definition| definition.name == name) else {
-        eprintln!("LOCAL_FUNCTION={name}: no such function");
-        return ExitCode::FAILURE;
+        eprintln!("error: LOCAL_FUNCTION={name}: no such function");
+        return ExitCode::from(WRONG_USAGE);
     };
     thread::spawn(|| {
         // The parent writes nothing: this returns when the parent has gone, however it went.

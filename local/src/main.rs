@@ -6,7 +6,7 @@
 //!
 //! | module | what |
 //! | --- | --- |
-//! | `settings` | the environment variables that configure a run |
+//! | `settings` | arguments and environment variables that configure a run |
 //! | `store`, `embedded`, `tables` | DynamoDB, embedded or elsewhere, and its tables |
 //! | `queues` | SQS |
 //! | `provider` | the simulated payment provider: charges, queries, webhooks |
@@ -40,7 +40,7 @@ use crate::{
     functions::{FUNCTIONS, Function},
     process::Launcher,
     queues::Queues,
-    settings::Settings,
+    settings::{Settings, Wrong},
     store::Store,
 };
 use futures_util::future::try_join_all;
@@ -56,13 +56,24 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
+/// The exit code for arguments and variables that cannot work.
+const WRONG_USAGE: u8 = 2;
+
 fn main() -> ExitCode {
     if let Ok(name) = env::var("LOCAL_FUNCTION") {
         return functions::run_as(&name);
     }
     bypass_proxies();
+    let settings = match Settings::read() {
+        Ok(settings) => settings,
+        Err(Wrong::Asked(text)) => text.exit(),
+        Err(wrong) => {
+            eprintln!("error: {wrong}");
+            return ExitCode::from(WRONG_USAGE);
+        }
+    };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
-    match runtime.block_on(run()) {
+    match runtime.block_on(run(&settings)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -85,13 +96,12 @@ fn bypass_proxies() {
 }
 
 /// Starts everything, serves until a signal comes, and ends every process that it started.
-async fn run() -> Result<(), String> {
-    let settings = Settings::from_env()?;
+async fn run(settings: &Settings) -> Result<(), String> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let mut launcher = None;
     let served = select! {
-        served = serve(&settings, &mut launcher) => served,
+        served = serve(settings, &mut launcher) => served,
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),
     };

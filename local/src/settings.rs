@@ -1,88 +1,146 @@
-//! What can be set from outside, all of it through environment variables.
+//! What can be set from outside: by an argument, or by its environment variable.
 
 use aws_smithy_types::base64;
+use clap::{
+    CommandFactory, FromArgMatches, Parser,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use payments::SealingKeys;
-use std::{env, fmt::Display, ops::RangeInclusive, str::FromStr, time::Duration};
+use std::{
+    env,
+    error::Error,
+    ffi::{OsStr, OsString},
+    fmt::{self, Display},
+    ops::RangeInclusive,
+    str::FromStr,
+    time::Duration,
+};
 use uuid::Uuid;
 
-/// The configuration of one run.
-#[derive(Debug, Clone)]
+const QUARTER_HOUR: u64 = 900_000;
+const DAY: u64 = 86_400_000;
+
+/// Starts the sample functions with everything around them: DynamoDB, queues, an HTTP API, a payment provider.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "local", version, after_help = "Exit codes: 0 after Ctrl-C; 1 an error; 2 wrong usage.")]
 pub struct Settings {
-    /// `PORT`: where the gateway listens; 0 takes any free port.
+    /// Where the gateway listens on 127.0.0.1; 0 takes any free port
+    #[arg(long, env, default_value = "9000", value_name = "PORT", value_parser = number(0..=u16::MAX))]
     pub port: u16,
-    /// `DYNAMODB_ENDPOINT`: a DynamoDB to use instead of the embedded one.
+    /// Logs one JSON object a line; without this, a terminal gets lines for people
+    #[arg(long)]
+    pub json: bool,
+
+    /// A DynamoDB to use instead of the embedded one
+    #[arg(long, env, value_name = "URL", value_parser = url, help_heading = "Store")]
     pub dynamodb_endpoint: Option<String>,
-    /// `TABLE_PREFIX`: keeps runs apart that share one DynamoDB.
+    /// Keeps runs apart that share one DynamoDB
+    #[arg(long, env, default_value = "local-", value_name = "TEXT", help_heading = "Store")]
     pub table_prefix: String,
-    /// `ENVIRONMENTS`: how many execution environments a function may have at once.
+
+    /// How many execution environments a function may have at once
+    #[arg(long, env, default_value = "4")]
+    #[arg(value_name = "COUNT", value_parser = number(1..=64_usize), help_heading = "Functions")]
     pub environments: usize,
-    /// `FUNCTION_TIMEOUT_MS`: a function's time for one invocation.
+    /// A function's time for one invocation
+    // Lambda's own bound, except for the lower end: tests want it short.
+    #[arg(long = "function-timeout-ms", env = "FUNCTION_TIMEOUT_MS", default_value = "10000")]
+    #[arg(value_name = "MS", value_parser = span(QUARTER_HOUR), help_heading = "Functions")]
     pub function_timeout: Duration,
-    /// `LEASE_GRACE_MS`: how long after its deadline a function is still taken for alive; short here, to be watched.
+    /// How long after its deadline a function is still taken to be alive; short here, to be watched
+    #[arg(long = "lease-grace-ms", env = "LEASE_GRACE_MS", default_value = "2000")]
+    #[arg(value_name = "MS", value_parser = span(QUARTER_HOUR), help_heading = "Functions")]
     pub lease_grace: Duration,
-    /// `GATEWAY_TIMEOUT_MS`: how long the gateway waits for a function.
+    /// How long the gateway waits for a function, as API Gateway does
+    #[arg(long = "gateway-timeout-ms", env = "GATEWAY_TIMEOUT_MS", default_value = "29000")]
+    #[arg(value_name = "MS", value_parser = span(QUARTER_HOUR), help_heading = "Functions")]
     pub gateway_timeout: Duration,
-    /// `PROVIDER_TIMEOUT_MS`: how long a function waits for the provider.
-    pub provider_timeout: Duration,
-    /// `WINDOW_MS`: how long records of the table's stream are gathered before they go to the function `stale`.
-    pub window: Duration,
-    /// `POLL_MS`: how often `reconcile` looks for outcomes to ask about, the first time after so long.
-    pub poll: Duration,
-    /// `SWEEP_MS`: how often `stale` sweeps the table, the first time after so long.
-    pub sweep: Duration,
-    /// `RECONCILE_FIRST_MS`: how long after an outcome became unknown it is asked about.
-    pub reconcile_first: Duration,
-    /// `RECONCILE_LONGEST_MS`: the longest span between two questions.
-    pub reconcile_longest: Duration,
-    /// `RECONCILE_ASKS`: how often is asked before an outcome goes to people.
-    pub reconcile_asks: u32,
-    /// `NOT_FOUND_GRACE_MS`: for how long a charge that the provider does not know may still be on its way.
-    pub not_found_grace: Duration,
-    /// `WEBHOOK_SECRETS`: separated by commas. The provider signs with the first, and any of them verifies. A fresh one
-    /// by default.
-    pub webhook_secrets: String,
-    /// `SEALING_KEYS`: separated by commas. The first seals what charges carry of their records, and any of them opens it.
-    /// A fresh one by default.
-    pub sealing_keys: String,
-    /// `REPORTS`: where `compare` puts its reports, a folder or `s3://bucket/prefix`. Below the system's folder for
-    /// temporary files by default.
-    pub reports: String,
-    /// `FUNCTION_DYNAMODB_ENDPOINT`: what functions take for DynamoDB's address, for a proxy in between. Everything else
-    /// here goes to DynamoDB itself.
+    /// DynamoDB's address as functions see it, for a proxy in between; everything else goes to DynamoDB itself
+    #[arg(long, env, value_name = "URL", value_parser = url, help_heading = "Functions")]
     pub function_dynamodb_endpoint: Option<String>,
-    /// `FUNCTION_PROVIDER_URL`: what functions take for the provider's address, likewise.
+    /// The provider's address as functions see it, likewise
+    #[arg(long, env, value_name = "URL", value_parser = url, help_heading = "Functions")]
     pub function_provider_url: Option<String>,
+
+    /// How long records of the table's stream are gathered before they go to the function `stale`
+    // Lambda's own bound.
+    #[arg(long = "window-ms", env = "WINDOW_MS", default_value = "1000")]
+    #[arg(value_name = "MS", value_parser = span(300_000), help_heading = "Finding dead workers")]
+    pub window: Duration,
+    /// How often `stale` sweeps the table, the first time after so long
+    #[arg(long = "sweep-ms", env = "SWEEP_MS", default_value = "30000")]
+    #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Finding dead workers")]
+    pub sweep: Duration,
+
+    /// How often `reconcile` looks for outcomes to ask about, the first time after so long
+    #[arg(long = "poll-ms", env = "POLL_MS", default_value = "1000")]
+    #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Asking the provider")]
+    pub poll: Duration,
+    /// How long after an outcome became unknown the provider is first asked
+    #[arg(long = "reconcile-first-ms", env = "RECONCILE_FIRST_MS", default_value = "1000")]
+    #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Asking the provider")]
+    pub reconcile_first: Duration,
+    /// The longest time between two questions
+    #[arg(long = "reconcile-longest-ms", env = "RECONCILE_LONGEST_MS", default_value = "5000")]
+    #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Asking the provider")]
+    pub reconcile_longest: Duration,
+    /// How many questions are asked before an outcome is escalated
+    #[arg(long, env, default_value = "20")]
+    #[arg(value_name = "COUNT", value_parser = number(1..=1_000_u32), help_heading = "Asking the provider")]
+    pub reconcile_asks: u32,
+    /// For how long a charge that the provider does not know may still be on its way
+    #[arg(long = "not-found-grace-ms", env = "NOT_FOUND_GRACE_MS", default_value = "5000")]
+    #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Asking the provider")]
+    pub not_found_grace: Duration,
+
+    /// How long a function waits for the provider
+    #[arg(long = "provider-timeout-ms", env = "PROVIDER_TIMEOUT_MS", default_value = "5000")]
+    #[arg(value_name = "MS", value_parser = span(QUARTER_HOUR), help_heading = "Provider")]
+    pub provider_timeout: Duration,
+    /// Separated by commas: the provider signs with the first, any of them verifies [default: a fresh one]
+    #[arg(long, env, value_name = "SECRETS")]
+    #[arg(hide_env_values = true, hide_default_value = true, default_value_t = fresh_secret())]
+    #[arg(value_parser = secrets, help_heading = "Provider")]
+    pub webhook_secrets: String,
+    /// Separated by commas: the first seals charges' metadata, any of them opens it [default: a fresh one]
+    #[arg(long, env, value_name = "KEYS")]
+    #[arg(hide_env_values = true, hide_default_value = true, default_value_t = fresh_key())]
+    #[arg(value_parser = sealing_keys, help_heading = "Provider")]
+    pub sealing_keys: String,
+    /// Where `compare` puts its reports: a folder or `s3://bucket/prefix`
+    #[arg(long, env, value_name = "PLACE", default_value_t = reports_folder(), help_heading = "Provider")]
+    pub reports: String,
+}
+
+/// Why a run cannot begin.
+pub enum Wrong {
+    /// One line that names what is wrong.
+    Setting(String),
+    /// Nothing is wrong: help, or the version, was asked for.
+    Asked(clap::Error),
 }
 
 impl Settings {
-    /// Reads the environment; an error is one line that names the variable.
-    pub fn from_env() -> Result<Self, String> {
-        Ok(Self {
-            port: number("PORT", 9000, 0..=u16::MAX)?,
-            dynamodb_endpoint: url("DYNAMODB_ENDPOINT")?,
-            table_prefix: text("TABLE_PREFIX")?.unwrap_or_else(|| "local-".to_owned()),
-            environments: number("ENVIRONMENTS", 4, 1..=64)?,
-            // Lambda's own bound, but for the lower end: tests want it short.
-            function_timeout: span("FUNCTION_TIMEOUT_MS", 10_000, QUARTER_HOUR)?,
-            lease_grace: span("LEASE_GRACE_MS", 2_000, QUARTER_HOUR)?,
-            // API Gateway gives up after 29 seconds.
-            gateway_timeout: span("GATEWAY_TIMEOUT_MS", 29_000, QUARTER_HOUR)?,
-            provider_timeout: span("PROVIDER_TIMEOUT_MS", 5_000, QUARTER_HOUR)?,
-            // Lambda's own bound.
-            window: span("WINDOW_MS", 1_000, 300_000)?,
-            poll: span("POLL_MS", 1_000, DAY)?,
-            sweep: span("SWEEP_MS", 30_000, DAY)?,
-            reconcile_first: span("RECONCILE_FIRST_MS", 1_000, DAY)?,
-            reconcile_longest: span("RECONCILE_LONGEST_MS", 5_000, DAY)?,
-            reconcile_asks: number("RECONCILE_ASKS", 20, 1..=1_000)?,
-            not_found_grace: span("NOT_FOUND_GRACE_MS", 5_000, DAY)?,
-            webhook_secrets: secrets("WEBHOOK_SECRETS")?,
-            sealing_keys: sealing_keys("SEALING_KEYS")?,
-            reports: text("REPORTS")?.unwrap_or_else(|| {
-                env::temp_dir().join("lambda-idempotency-reports").to_string_lossy().into_owned()
-            }),
-            function_dynamodb_endpoint: url("FUNCTION_DYNAMODB_ENDPOINT")?,
-            function_provider_url: url("FUNCTION_PROVIDER_URL")?,
+    /// Reads arguments and environment. Call it before there are threads: a variable that is empty is taken away.
+    pub fn read() -> Result<Self, Wrong> {
+        for variable in variables() {
+            match env::var_os(&variable) {
+                // SAFETY: no other thread runs yet.
+                Some(value) if value.is_empty() => unsafe { env::remove_var(&variable) },
+                Some(value) if value.to_str().is_none() => {
+                    return Err(Wrong::Setting(format!("{}: must be text", variable.display())));
+                }
+                _ => {}
+            }
+        }
+        Self::parse_from(env::args_os())
+    }
+
+    fn parse_from(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Wrong> {
+        let matches = Self::command().try_get_matches_from(arguments);
+        matches.and_then(|matches| Self::from_arg_matches(&matches)).map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Wrong::Asked(error),
+            _ => Wrong::Setting(one_line(&error)),
         })
     }
 
@@ -103,56 +161,98 @@ impl Settings {
     }
 }
 
-const QUARTER_HOUR: u64 = 900_000;
-const DAY: u64 = 86_400_000;
-
-/// Milliseconds, from 1 on.
-fn span(variable: &str, default: u64, longest: u64) -> Result<Duration, String> {
-    number(variable, default, 1..=longest).map(Duration::from_millis)
+impl Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setting(line) => f.write_str(line),
+            Self::Asked(text) => text.fmt(f),
+        }
+    }
 }
 
-/// What is wrong is not shown: it may be most of a secret.
-fn secrets(variable: &str) -> Result<String, String> {
-    let Some(value) = text(variable)? else { return Ok(format!("whsec_{}", Uuid::new_v4().simple())) };
+fn variables() -> Vec<OsString> {
+    let command = Settings::command();
+    command.get_arguments().filter_map(|argument| argument.get_env().map(ToOwned::to_owned)).collect()
+}
+
+/// Names a setting as its user wrote it, and says what it must be; of anything else, what clap says first.
+fn one_line(error: &clap::Error) -> String {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(&**text),
+        _ => None,
+    };
+    let command = Settings::command();
+    let flag = context(ContextKind::InvalidArg).and_then(|text| text.split_whitespace().next());
+    let argument = flag.and_then(|flag| {
+        command.get_arguments().find(|argument| argument.get_long() == flag.strip_prefix("--"))
+    });
+    if let (Some(flag), Some(argument), Some(must)) = (flag, argument, error.source()) {
+        let given = env::args().any(|given| given.split('=').next() == Some(flag));
+        let variable = argument.get_env().filter(|_| !given).map(OsStr::to_string_lossy);
+        let name = variable.as_deref().unwrap_or(flag);
+        let value = context(ContextKind::InvalidValue).unwrap_or_default();
+        // What is wrong with a secret may be most of the secret.
+        return match argument.is_hide_env_values_set() {
+            true => format!("{name}: {must}"),
+            false => format!("{name}={value}: {must}"),
+        };
+    }
+    let text = error.to_string();
+    let first = text.lines().find(|line| !line.is_empty()).unwrap_or_default();
+    first.trim_start_matches("error: ").to_owned()
+}
+
+/// Milliseconds, from 1 on.
+fn span(longest: u64) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    move |value| number(1..=longest)(value).map(Duration::from_millis)
+}
+
+fn number<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr + PartialOrd + Display + Clone,
+{
+    move |value| {
+        value
+            .parse()
+            .ok()
+            .filter(|number| range.contains(number))
+            .ok_or_else(|| format!("must be a whole number from {} to {}", range.start(), range.end()))
+    }
+}
+
+fn url(value: &str) -> Result<String, String> {
+    if value.starts_with("http://") || value.starts_with("https://") {
+        return Ok(value.to_owned());
+    }
+    Err("must be a URL, as http://127.0.0.1:8000".to_owned())
+}
+
+fn secrets(value: &str) -> Result<String, String> {
     let secrets: Vec<_> = value.split(',').map(str::trim).collect();
     if secrets.contains(&"") {
-        return Err(format!("{variable}: must be secrets separated by single commas"));
+        return Err("must be secrets separated by single commas".to_owned());
     }
     Ok(secrets.join(","))
 }
 
-/// Checked as the functions check it, and not shown either.
-fn sealing_keys(variable: &str) -> Result<String, String> {
-    let fresh = || base64::encode([(); 4].map(|()| Uuid::new_v4().into_bytes()).concat());
-    let keys = text(variable)?.unwrap_or_else(fresh);
-    SealingKeys::parse(&keys).map_err(|error| error.to_string())?;
-    Ok(keys)
-}
-
-fn number<T>(variable: &str, default: T, range: RangeInclusive<T>) -> Result<T, String>
-where
-    T: FromStr + PartialOrd + Display,
-{
-    let Some(value) = text(variable)? else { return Ok(default) };
-    value.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
-        format!("{variable}={value}: must be a whole number from {} to {}", range.start(), range.end())
-    })
-}
-
-fn url(variable: &str) -> Result<Option<String>, String> {
-    match text(variable)? {
-        Some(value) if !value.starts_with("http://") && !value.starts_with("https://") => {
-            Err(format!("{variable}={value}: must be a URL, as http://127.0.0.1:8000"))
+/// Checked as the functions check it.
+fn sealing_keys(value: &str) -> Result<String, String> {
+    match SealingKeys::parse(value) {
+        Ok(_) => Ok(value.to_owned()),
+        Err(_) => {
+            Err("must be keys of 64 bytes each, in padded standard base64, separated by commas".to_owned())
         }
-        value => Ok(value),
     }
 }
 
-/// An empty variable counts as one that is not set.
-fn text(variable: &str) -> Result<Option<String>, String> {
-    match env::var(variable) {
-        Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
-        Err(env::VarError::NotPresent) => Ok(None),
-        Err(env::VarError::NotUnicode(_)) => Err(format!("{variable}: must be text")),
-    }
+fn fresh_secret() -> String {
+    format!("whsec_{}", Uuid::new_v4().simple())
+}
+
+fn fresh_key() -> String {
+    base64::encode([(); 4].map(|()| Uuid::new_v4().into_bytes()).concat())
+}
+
+fn reports_folder() -> String {
+    env::temp_dir().join("lambda-idempotency-reports").to_string_lossy().into_owned()
 }

@@ -3,11 +3,14 @@
 
 use std::process::{Command, Output};
 
-/// Starts the program on any free port, with this variable besides.
-fn local(variable: &str, value: &str) -> Output {
+/// Runs the program on any free port, with this variable and these arguments besides; it must end with an error of one line.
+fn refused(variable: (&str, &str), arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_local"));
-    command.env("PORT", "0").env(variable, value);
-    command.output().expect("the program can be run")
+    let ended = command.env("PORT", "0").env(variable.0, variable.1).args(arguments).output();
+    let Output { status, stdout, stderr } = ended.expect("the program can be run");
+    let said = String::from_utf8(stderr).expect("text");
+    assert_eq!((status.code(), said.lines().count(), &*stdout), (Some(2), 1, &b""[..]), "{said}");
+    said
 }
 
 #[test]
@@ -20,13 +23,20 @@ fn a_setting_that_cannot_work_ends_the_start_in_one_line_that_names_it() {
         ("FUNCTION_PROVIDER_URL", "nowhere", "FUNCTION_PROVIDER_URL=nowhere: must be a URL"),
         ("LOCAL_FUNCTION", "none", "LOCAL_FUNCTION=none: no such function"),
     ] {
-        let ended = local(variable, value);
-        let said = String::from_utf8(ended.stderr).expect("text");
-        assert_eq!(
-            (ended.status.code(), said.lines().count(), &*ended.stdout),
-            (Some(1), 1, &b""[..]),
-            "{said}"
-        );
+        let said = refused((variable, value), &[]);
+        assert!(said.contains(told), "{said}");
+    }
+}
+
+#[test]
+fn an_argument_that_cannot_work_is_named_as_it_was_written() {
+    for (arguments, told) in [
+        (&["--port", "65536"][..], "--port=65536: must be a whole number from 0 to 65535"),
+        (&["--window-ms=0"], "--window-ms=0: must be a whole number from 1 to 300000"),
+        (&["--prot", "9000"], "unexpected argument '--prot' found"),
+        (&["9000"], "unexpected argument '9000' found"),
+    ] {
+        let said = refused(("TABLE_PREFIX", ""), arguments);
         assert!(said.contains(told), "{said}");
     }
 }
@@ -35,11 +45,50 @@ fn a_setting_that_cannot_work_ends_the_start_in_one_line_that_names_it() {
 fn secrets_that_cannot_work_are_not_shown() {
     for (variable, told) in [
         ("WEBHOOK_SECRETS", "WEBHOOK_SECRETS: must be"),
-        ("SEALING_KEYS", "the environment variable SEALING_KEYS must be keys of 64 bytes each"),
+        ("SEALING_KEYS", "SEALING_KEYS: must be keys of 64"),
     ] {
-        let ended = local(variable, "one,,two");
-        let said = String::from_utf8(ended.stderr).expect("text");
-        assert_eq!((ended.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-        assert!(said.contains(told) && !said.contains("one") && !said.contains("two"), "{said}");
+        let flag = format!("--{}=one,,two", variable.to_lowercase().replace('_', "-"));
+        for said in [refused((variable, "one,,two"), &[]), refused(("TABLE_PREFIX", ""), &[&flag])] {
+            let told =
+                if said.contains("--") { told.to_lowercase().replace('_', "-") } else { told.to_owned() };
+            assert!(said.contains(&told) && !said.contains("one") && !said.contains("two"), "{said}");
+        }
     }
+}
+
+#[test]
+fn help_lists_every_variable_and_shows_no_secret() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_local"));
+    let ended =
+        command.arg("--help").env("WEBHOOK_SECRETS", "whsec_1").env("WINDOW_MS", "").output().unwrap();
+    let help = String::from_utf8(ended.stdout).expect("text");
+    assert_eq!((ended.status.code(), &*ended.stderr), (Some(0), &b""[..]));
+    for variable in [
+        "PORT",
+        "DYNAMODB_ENDPOINT",
+        "TABLE_PREFIX",
+        "ENVIRONMENTS",
+        "FUNCTION_TIMEOUT_MS",
+        "LEASE_GRACE_MS",
+        "GATEWAY_TIMEOUT_MS",
+        "FUNCTION_DYNAMODB_ENDPOINT",
+        "FUNCTION_PROVIDER_URL",
+        "WINDOW_MS",
+        "SWEEP_MS",
+        "POLL_MS",
+        "RECONCILE_FIRST_MS",
+        "RECONCILE_LONGEST_MS",
+        "RECONCILE_ASKS",
+        "NOT_FOUND_GRACE_MS",
+        "PROVIDER_TIMEOUT_MS",
+        "WEBHOOK_SECRETS",
+        "SEALING_KEYS",
+        "REPORTS",
+    ] {
+        assert!(help.contains(&format!("[env: {variable}")), "{variable}: {help}");
+    }
+    for default in ["9000", "local-", "29000", "30000", "lambda-idempotency-reports"] {
+        assert!(help.contains(&format!("{default}]")), "{default}: {help}");
+    }
+    assert!(!help.contains("whsec_"), "{help}");
 }

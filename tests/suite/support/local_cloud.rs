@@ -50,8 +50,8 @@ pub struct Charge {
 }
 
 impl LocalCloud {
-    /// Starts one on a free port, with these variables; `local/src/settings.rs` says which there are. Returns when
-    /// it is healthy.
+    /// Starts one on a free port, with these variables; `local --help` says which there are. Returns when it is
+    /// healthy.
     pub async fn start(variables: &[(&str, &str)]) -> Self {
         let program = program();
         assert!(
