@@ -26,6 +26,7 @@ pub(crate) enum Count {
     ReconcileResolved,
     ReconcileFailed,
     Contradicted,
+    SweepCompleted,
 }
 
 impl Count {
@@ -51,11 +52,17 @@ impl Count {
             Self::ReconcileResolved => RECONCILE_RESOLVED,
             Self::ReconcileFailed => RECONCILE_FAILED,
             Self::Contradicted => RECONCILE_CONTRADICTED,
+            Self::SweepCompleted => SWEEP_COMPLETED,
         }
     }
 
     pub(crate) fn add(self, operation: &OperationName) {
         self.add_many(operation, 1);
+    }
+
+    /// Counts what is of all operations, under the name of the job that did it.
+    pub(crate) fn add_of_job(self, job: &'static str) {
+        metrics::counter!(self.name(), "operation" => job).increment(1);
     }
 
     pub(crate) fn add_many(self, operation: &OperationName, number: u64) {
@@ -135,3 +142,6 @@ pub const RECONCILE_CONTRADICTED: &str = "api.idempotency.reconcile.contradicted
 
 /// Outcomes that could not be written down in time; their callers got their answer.
 pub const COMPLETION_UNWRITTEN: &str = "api.idempotency.completion.unwritten.count";
+
+/// Sweeps that have looked at every record. The operation is `sweep`.
+pub const SWEEP_COMPLETED: &str = "api.idempotency.sweep.completed.count";

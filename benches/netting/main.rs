@@ -116,8 +116,9 @@ fn open_after(rate: u64, window: u64) -> usize {
 /// How many executions a batch leaves open: each is a message.
 fn open(batch: &[Box<RawValue>]) -> usize {
     let (checks, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
-    let stale = Stale::new(MemoryStore::new(), checks.clone(), dead_letters.clone());
-    let failed = stale.stream(batch).now_or_never().expect("nothing to wait for in memory");
+    let stale = Stale::new(MemoryStore::new(), checks.clone(), MemoryQueue::new(), dead_letters.clone());
+    let failed =
+        stale.stream(batch).now_or_never().expect("nothing to wait for in memory");
     assert!(failed.is_empty() && dead_letters.take().is_empty(), "every record can be read");
     checks.take().len()
 }

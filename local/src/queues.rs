@@ -1,4 +1,4 @@
-//! SQS: the three queues, in this process's memory, at an address of their own.
+//! SQS: the four queues, in this process's memory, at an address of their own.
 //!
 //! `rustack-sqs-core` keeps the messages: delays, visibility, receive counts, dead letters. Added here is what it lacks:
 //! it takes any delay, where SQS refuses one beyond 15 minutes.
@@ -33,6 +33,7 @@ pub struct Queues {
     pub endpoint: String,
     pub client: Client,
     pub checks: Queue,
+    pub sweeps: Queue,
     pub reconcile: Queue,
     pub dead_letters: Queue,
 }
@@ -68,8 +69,9 @@ impl Queues {
         };
         let dead_letters = create("dead-letters", None).await?;
         let checks = create("checks", Some(&dead_letters)).await?;
+        let sweeps = create("sweeps", Some(&dead_letters)).await?;
         let reconcile = create("reconcile", Some(&dead_letters)).await?;
-        Ok(Self { endpoint, client, checks, reconcile, dead_letters })
+        Ok(Self { endpoint, client, checks, sweeps, reconcile, dead_letters })
     }
 
     /// What a function's environment must say for it to find these queues.
@@ -77,6 +79,7 @@ impl Queues {
         vec![
             ("AWS_ENDPOINT_URL_SQS", self.endpoint.clone()),
             ("CHECKS_QUEUE_URL", self.checks.url.clone()),
+            ("SWEEP_QUEUE_URL", self.sweeps.url.clone()),
             ("RECONCILE_QUEUE_URL", self.reconcile.url.clone()),
             ("DEAD_LETTERS_QUEUE_URL", self.dead_letters.url.clone()),
         ]

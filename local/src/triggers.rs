@@ -38,7 +38,8 @@ pub async fn start(
         queues: queues.clone(),
     };
     triggers.spawn(stream::run(Arc::new(stream)));
-    for (queue, name) in [(&queues.checks, "stale"), (&queues.reconcile, "reconcile")] {
+    let mappings = [(&queues.checks, "stale"), (&queues.sweeps, "stale"), (&queues.reconcile, "reconcile")];
+    for (queue, name) in mappings {
         for _ in 0..POLLERS {
             let (client, region) = (queues.client.clone(), store.region.clone());
             let hidden = settings.function_timeout * HIDDEN;

@@ -1,4 +1,4 @@
-//! The messages of the queue of checks.
+//! The messages of the queues of checks and of sweeps.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +15,11 @@ pub(crate) enum Check {
         /// When, in milliseconds since 1970.
         look_at: u64,
     },
-    /// Go on with a sweep that ran out of time.
+    /// Go on with the sweep under way.
     Sweep {
-        /// How far it is.
-        progress: SweepProgress,
+        /// How far it is, as earlier versions say here, in the queue of checks. This one keeps it in the store.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        progress: Option<SweepProgress>,
     },
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! stream records ─▶ net: insertions that no completion of the same batch cancels
 //!                     └─▶ queue, with the delay that the lease asks for ─▶ check: load, swap
-//! table ─▶ sweep: a slow scan, for the day on which the stream was down ───┘
+//! table ─▶ sweep: a slow scan, one at a time, for the day on which the stream was down ───┘
 //! ```
 //!
 //! 1. A healthy operation costs nothing here: its insertion and its completion meet in one batch.
@@ -15,6 +15,7 @@ mod message;
 mod net;
 mod stream;
 mod sweep;
+mod turns;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -60,6 +61,7 @@ pub struct Stale {
     engine: Engine,
     records: Arc<dyn Unsettled>,
     checks: Arc<dyn Queue>,
+    sweeps: Arc<dyn Queue>,
     dead_letters: Arc<dyn Queue>,
     pending_bound: Duration,
     sweep_units: f64,
@@ -72,14 +74,21 @@ impl fmt::Debug for Stale {
 }
 
 impl Stale {
-    /// Looks at the records of `store`. What is to be looked at later goes to `checks`, whose messages come back to
-    /// [`receive`](Self::receive); what cannot be read goes to `dead_letters`.
-    pub fn new(store: impl Unsettled, checks: impl Queue, dead_letters: impl Queue) -> Self {
+    /// Looks at the records of `store`. What is to be looked at later goes to `checks`, and a sweep that goes on to `sweeps`, so
+    /// that it holds no check up; the messages of both come back to [`receive`](Self::receive). What cannot be read goes to
+    /// `dead_letters`.
+    pub fn new(
+        store: impl Unsettled,
+        checks: impl Queue,
+        sweeps: impl Queue,
+        dead_letters: impl Queue,
+    ) -> Self {
         let records: Arc<dyn Unsettled> = Arc::new(store);
         Self {
             engine: Engine { store: records.clone(), world: Arc::new(SystemWorld) },
             records,
             checks: Arc::new(checks),
+            sweeps: Arc::new(sweeps),
             dead_letters: Arc::new(dead_letters),
             pending_bound: DEFAULT_PENDING_BOUND,
             sweep_units: DEFAULT_SWEEP_UNITS,
@@ -107,7 +116,7 @@ impl Stale {
         self
     }
 
-    /// Does what one message of the queue of checks says, for about as long as `time`.
+    /// Does what one message of the queues of checks and of sweeps says, for about as long as `time`.
     ///
     /// # Errors
     /// If it could not be done: the message is to be delivered again.
@@ -115,7 +124,8 @@ impl Stale {
         // Not the parser's own words: they may repeat what the message says.
         let check = serde_json::from_str(body).map_err(|_| WorkError::Malformed("it is no check"))?;
         match check {
-            Check::Sweep { progress } => self.go_on(progress, time).await,
+            Check::Sweep { progress: None } => self.go_on(time).await,
+            Check::Sweep { progress: Some(progress) } => self.adopt(&progress).await,
             Check::Check { key, look_at } => {
                 let record =
                     RecordKey::from_partition_key(&key).ok_or(WorkError::Malformed("it names no record"))?;

@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{AuditLine, Companion, Cursor, Page, Store, StoreError, Survey, Unsettled, WriteOutcome};
+use super::{AuditLine, Companion, Cursor, Mark, Page, Store, StoreError, Survey, Unsettled, WriteOutcome};
 use crate::{
     key::{RecordKey, Tenant},
     record::{BodyId, Place, Record, Revision, State},
@@ -38,6 +38,7 @@ struct Tables {
     records: BTreeMap<String, Record>,
     bodies: HashMap<(RecordKey, BodyId), Bytes>,
     lines: HashMap<RecordKey, Vec<AuditLine>>,
+    marks: HashMap<String, Mark>,
 }
 
 impl Tables {
@@ -201,6 +202,19 @@ impl Unsettled for MemoryStore {
             records: looked_at.into_iter().filter(|record| unsettled(record)).cloned().collect(),
             ..Page::default()
         })
+    }
+
+    async fn load_mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
+        Ok(self.tables().marks.get(name).cloned())
+    }
+
+    async fn write_mark(&self, seen: Option<Revision>, mark: &Mark) -> Result<bool, StoreError> {
+        let mut tables = self.tables();
+        let there = tables.marks.get(&mark.name).map(|there| there.revision);
+        if there == seen {
+            tables.marks.insert(mark.name.clone(), mark.clone());
+        }
+        Ok(there == seen || there == Some(mark.revision))
     }
 }
 

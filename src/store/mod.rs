@@ -3,7 +3,7 @@
 //! 1. A [`Store`] promises three primitives, and a place for bodies that are too large for their record. Everything else
 //!    is done above it, the same on every store.
 //! 2. A write may have [companions](Companion): what is written in the same transaction, or not at all.
-//! 3. [`Unsettled`] finds the records that somebody has to look at.
+//! 3. [`Unsettled`] finds the records that somebody has to look at, and keeps the [`Mark`] of whoever goes through all of them.
 //! 4. A record is stored as an [`Item`], in every store and in every queue: one form, with one version number.
 //!
 //! Stores are trait objects, as queues, worlds and reconcilers are: a call of a store takes a network's time, so that the
@@ -16,6 +16,7 @@ pub mod conformance;
 pub mod dynamodb;
 mod error;
 mod item;
+mod mark;
 pub mod memory;
 #[cfg(feature = "s3")]
 pub mod s3;
@@ -35,6 +36,7 @@ pub use audit::AuditLine;
 pub use error::{StoreError, StoreErrorKind};
 pub use item::Item;
 pub(crate) use item::from_attributes;
+pub use mark::Mark;
 pub use unsettled::{Cursor, Page, Survey, Unsettled};
 
 /// What became of a conditional write.

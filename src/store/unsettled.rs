@@ -5,10 +5,10 @@ use std::fmt;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Store, StoreError};
+use super::{Mark, Store, StoreError};
 use crate::{
     key::{RecordKey, Tenant},
-    record::Record,
+    record::{Record, Revision},
     time::Timestamp,
 };
 
@@ -38,6 +38,13 @@ pub trait Unsettled: Store {
         now: Timestamp,
         limit: u32,
     ) -> Result<Page, StoreError>;
+
+    /// Reads the mark of the job of this name, strongly consistent.
+    async fn load_mark(&self, name: &str) -> Result<Option<Mark>, StoreError>;
+
+    /// Writes `mark` if the revision of what stands there is still `seen`, or if nothing does and `seen` is `None`, in one
+    /// atomic step. Returns whether `mark` stands: also if it was written before, and its answer was lost.
+    async fn write_mark(&self, seen: Option<Revision>, mark: &Mark) -> Result<bool, StoreError>;
 }
 
 /// One page of records.

@@ -369,13 +369,19 @@ async fn letters_of_an_earlier_version_say_what_they_are_about() {
 async fn checks_and_sweeps_of_an_earlier_version_are_done() {
     let messages: Vec<_> = messages().into_iter().filter(|message| message["queue"] == "checks").collect();
     for fixture in &messages {
-        let (checks, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
-        let stale = Stale::new(MemoryStore::new(), checks.clone(), dead_letters.clone())
+        let (checks, sweeps, dead_letters) = (MemoryQueue::new(), MemoryQueue::new(), MemoryQueue::new());
+        let stale = Stale::new(MemoryStore::new(), checks.clone(), sweeps.clone(), dead_letters.clone())
             .world(ManualWorld::at(Timestamp::MAX));
         let done = stale.receive(fixture["body"].as_str().unwrap(), Duration::from_secs(10)).await;
         assert!(done.is_ok(), "{}: {done:?}", fixture["name"]);
+        // A sweep goes on in the queue of its own.
+        for (message, _) in sweeps.take() {
+            let done = stale.receive(&message, Duration::from_secs(10)).await;
+            assert!(done.is_ok(), "{}: {done:?}", fixture["name"]);
+        }
         // The store is empty, and all of it is looked at: nothing is left to do.
-        assert!(checks.take().is_empty() && dead_letters.take().is_empty(), "{}", fixture["name"]);
+        let left = [checks.take(), sweeps.take(), dead_letters.take()].concat();
+        assert_eq!(left, [], "{}", fixture["name"]);
     }
     assert_eq!(messages.len(), 5);
 }
@@ -387,7 +393,7 @@ async fn stream_events_of_an_earlier_version_are_netted_as_then() {
     for fixture in &events {
         let (name, expect) = (&fixture["name"], &fixture["expect"]);
         let (checks, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
-        let stale = Stale::new(MemoryStore::new(), checks.clone(), dead_letters.clone())
+        let stale = Stale::new(MemoryStore::new(), checks.clone(), MemoryQueue::new(), dead_letters.clone())
             .world(ManualWorld::at(NOW))
             .pending_bound(Duration::from_secs(100));
         let records = fixture["event"]["Records"].as_array().expect("records");

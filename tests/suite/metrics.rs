@@ -227,7 +227,8 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
 
     // Found dead, asked about, settled; another is for people.
     let stale =
-        Stale::new(guarded.undisturbed_store(), MemoryQueue::new(), MemoryQueue::new()).world(clock.clone());
+        Stale::new(guarded.undisturbed_store(), MemoryQueue::new(), MemoryQueue::new(), MemoryQueue::new())
+            .world(clock.clone());
     let answers = [Err("away"), Ok(Finding::NotExecuted), Err("away")].into_iter().rev().collect();
     let reconciliation = Reconciliation::new(guarded.undisturbed_store(), letters)
         .world(clock.clone())

@@ -1,33 +1,31 @@
 //! Records whose worker died: found by the stream, by a check, by a sweep.
 
+mod sweeps;
+
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use lambda_http::Context;
 use lambda_idempotency::{
-    engine::{Ending, Request},
+    engine::Request,
     fingerprint::{Content, FingerprintRule, Fingerprints},
     http::{ProblemType, Profile, operation_status},
     key::RecordKey,
     operation::LeaseOver,
     queue::MemoryQueue,
-    record::{Head, State, UnknownCause},
+    record::Head,
     stale::{CheckOutcome, Stale},
-    store::{Store, Unsettled, WriteOutcome, conformance::samples},
+    store::{Store, WriteOutcome, conformance::samples},
     time::Timestamp,
-    world::World,
 };
 use serde_json::{Value, json, value::RawValue};
-use uuid::Uuid;
 
 use crate::support::{
     guarded::{
-        BODY, GRACE, Guarded, Item, LEASE, completed, fingerprints, operation, owned, random, replayed,
-        request, told, written,
+        BODY, GRACE, Guarded, Item, LEASE, completed, fingerprints, operation, owned, replayed, request,
+        told, written,
     },
-    http,
-    logs::Logs,
-    on_each_store,
+    http, on_each_store,
 };
 
 on_each_store!(
@@ -39,9 +37,6 @@ on_each_store!(
     an_operation_that_may_run_again_runs_again_after_the_check,
     a_batch_of_the_stream_leaves_a_check_for_what_it_does_not_end,
     a_poison_record_goes_to_the_dead_letters_and_the_rest_goes_on,
-    a_sweep_finds_what_the_stream_did_not_and_goes_on_where_it_stopped,
-    one_unreadable_record_does_not_stop_a_sweep,
-    a_sweep_brings_unknown_outcomes_into_the_index_that_are_not_in_it,
 );
 
 const BOUND: Duration = Duration::from_secs(3600);
@@ -49,6 +44,7 @@ const BOUND: Duration = Duration::from_secs(3600);
 struct Found {
     guarded: Guarded,
     checks: MemoryQueue,
+    sweeps: MemoryQueue,
     dead_letters: MemoryQueue,
     stale: Stale,
 }
@@ -56,12 +52,13 @@ struct Found {
 impl Found {
     async fn on(endpoint: &str) -> Self {
         let guarded = Guarded::on(endpoint).await;
-        let (checks, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
-        let stale = Stale::new(guarded.undisturbed_store(), checks.clone(), dead_letters.clone())
+        let [checks, sweeps, dead_letters] = [(); 3].map(|()| MemoryQueue::new());
+        let queues = (checks.clone(), sweeps.clone(), dead_letters.clone());
+        let stale = Stale::new(guarded.undisturbed_store(), queues.0, queues.1, queues.2)
             .pending_bound(BOUND)
             .sweep_units_per_second(1e9)
             .world(guarded.clock.clone());
-        Self { guarded, checks, dead_letters, stale }
+        Self { guarded, checks, sweeps, dead_letters, stale }
     }
 
     /// A worker that reserved and was never heard of again.
@@ -258,85 +255,6 @@ async fn a_poison_record_goes_to_the_dead_letters_and_the_rest_goes_on(endpoint:
     let letter: Value = serde_json::from_str(&letters[0].0).unwrap();
     assert_eq!((letters.len(), &letter["kind"]), (1, &json!("poison")));
     assert_eq!(letter["record"]["dynamodb"]["SequenceNumber"], "1", "nothing of it is lost");
-}
-
-// R19
-async fn a_sweep_finds_what_the_stream_did_not_and_goes_on_where_it_stopped(endpoint: &str) {
-    let found = Found::on(endpoint).await;
-    let executor = found.guarded.executor();
-    let mut dead = Vec::new();
-    for _ in 0..5 {
-        dead.push(found.dead().await);
-        let request = request();
-        let ours = owned(executor.reserve(&request).await);
-        written(executor.finish(ours, completed(random(20_000))).await);
-    }
-    found.guarded.clock.advance(LEASE + GRACE);
-    let live = found.dead().await;
-    // Without time nothing is done, and nothing lost.
-    found.stale.sweep(Duration::ZERO).await.unwrap();
-    // What the message carries is enough to go on with. It counts on from what it is told: here from a number by which
-    // the line in the log is known.
-    let (mut message, delay) = found.check();
-    assert_eq!((&message["kind"], delay), (&json!("sweep"), Duration::ZERO));
-    assert_eq!(message["progress"]["segments"], json!(["begin", "begin", "begin", "begin"]));
-    assert_eq!(message["progress"]["scanned"], json!(0));
-    let (logs, so_far) = (Logs::capture(), u64::from(Uuid::new_v4().as_fields().0) + 1_000_000);
-    message["progress"]["scanned"] = json!(so_far);
-    found.receive(&message).await;
-    assert_eq!(found.checks.take().len(), 0, "it is done");
-    let scanned = so_far + 5 + 5 + 5 + 1;
-    let lines = logs.lines_with(&format!("\"scanned\":{scanned},"));
-    let [line] = &lines[..] else { panic!("records, and bodies beside them: {lines:?}") };
-    let swept: Value = serde_json::from_str(&line.text).unwrap();
-    let count = |name: &str| swept["fields"][name].as_u64();
-    assert_eq!(count("done"), count("segments"));
-    assert_eq!((count("given_up"), count("abandoned"), count("unreadable")), (Some(5), Some(0), Some(0)));
-    for request in dead {
-        assert_eq!(found.guarded.state(&request).await, "unknown");
-    }
-    assert_eq!(found.guarded.state(&live).await, "in_progress");
-}
-
-// R28, R29: an outcome that became unknown before there was the index, or that lost its place in it, is asked about by
-// nobody.
-async fn a_sweep_brings_unknown_outcomes_into_the_index_that_are_not_in_it(endpoint: &str) {
-    let found = Found::on(endpoint).await;
-    let (executor, request) = (found.guarded.executor(), request());
-    let ours = owned(executor.reserve(&request).await);
-    written(executor.finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
-    let mut item = found.guarded.item(&request.key).await.unwrap();
-    item.remove("reconcile_shard");
-    item.remove("asked");
-    found.guarded.write_raw(item).await;
-    let store = found.guarded.undisturbed_store();
-    assert_eq!(store.due(found.guarded.now(), 100).await.unwrap(), []);
-    found.stale.sweep(BOUND).await.unwrap();
-    assert_eq!(store.due(found.guarded.now(), 100).await.unwrap(), std::slice::from_ref(&request.key));
-    assert_eq!(found.guarded.state(&request).await, "unknown");
-}
-
-async fn one_unreadable_record_does_not_stop_a_sweep(endpoint: &str) {
-    let found = Found::on(endpoint).await;
-    let (dead, damaged) = (found.dead().await, found.dead().await);
-    let mut item = found.guarded.item(&damaged.key).await.unwrap();
-    item.remove("attempt");
-    found.guarded.write_raw(item).await;
-    found.guarded.clock.advance(LEASE + GRACE);
-    let (logs, so_far) = (Logs::capture(), u64::from(Uuid::new_v4().as_fields().0) + 1_000_000);
-    found.stale.sweep(Duration::ZERO).await.unwrap();
-    let (mut message, _) = found.check();
-    message["progress"]["scanned"] = json!(so_far);
-    found.receive(&message).await;
-    let lines = logs.lines_with(&format!("\"scanned\":{},", so_far + 2));
-    let [line] = &lines[..] else { panic!("{lines:?}") };
-    let swept: Value = serde_json::from_str(&line.text).unwrap();
-    let count = |name: &str| swept["fields"][name].as_u64();
-    assert_eq!((count("given_up"), count("unreadable")), (Some(1), Some(1)));
-    let State::Unknown { since, .. } = found.guarded.record(&dead.key).await.unwrap().state else {
-        panic!("not unknown")
-    };
-    assert_eq!(since, found.guarded.clock.now());
 }
 
 /// A stream record with this image, as Lambda hands it over.

@@ -68,7 +68,8 @@ async fn story(seed: u64) -> Vec<String> {
     let api = Router::new().route("/payments", post(handler).layer(guard));
     let request = || order("key-1").body(Body::from(ORDER)).expect("a request");
     let (checks, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
-    let stale = Stale::new(store.clone(), checks.clone(), dead_letters.clone()).world(world.clone());
+    let stale = Stale::new(store.clone(), checks.clone(), MemoryQueue::new(), dead_letters.clone())
+        .world(world.clone());
     let reconciliation = Reconciliation::new(store.clone(), dead_letters.clone())
         .world(world.clone())
         .operation(Operation::new(PAY), Provider(charges.clone(), world.clone()));

@@ -3,11 +3,12 @@
 //! | trigger | what |
 //! | --- | --- |
 //! | the table's stream | what a batch leaves open goes to the queue of checks |
-//! | the queue of checks | looks at records, or goes on with a sweep |
-//! | a schedule, `{"job":"sweep"}` | begins a sweep |
+//! | the queue of checks | looks at records |
+//! | a schedule, `{"job":"sweep"}` | begins a sweep, or goes on with one that died |
+//! | the queue of sweeps | goes on with the sweep |
 //!
-//! Environment: `IDEMPOTENCY_TABLE`, `CHECKS_QUEUE_URL`, `DEAD_LETTERS_QUEUE_URL`; `PENDING_BOUND_MS` (how long accepted work
-//! may wait for a worker), `SWEEP_UNITS_PER_SECOND` (what a sweep may read).
+//! Environment: `IDEMPOTENCY_TABLE`, `CHECKS_QUEUE_URL`, `SWEEP_QUEUE_URL`, `DEAD_LETTERS_QUEUE_URL`; `PENDING_BOUND_MS` (how
+//! long accepted work may wait for a worker), `SWEEP_UNITS_PER_SECOND` (what a sweep may read).
 
 #![deny(missing_docs)]
 
@@ -35,7 +36,8 @@ pub async fn run() -> Result<(), Error> {
         event::millis("PENDING_BOUND_MS", DEFAULT_PENDING_BOUND).inspect_err(event::report)?;
     let units = event::count("SWEEP_UNITS_PER_SECOND", 50).inspect_err(event::report)?;
     let queue = |variable| SqsQueue::from_env(&config, variable).inspect_err(event::report);
-    let stale = Stale::new(store, queue("CHECKS_QUEUE_URL")?, queue("DEAD_LETTERS_QUEUE_URL")?)
+    let (checks, sweeps) = (queue("CHECKS_QUEUE_URL")?, queue("SWEEP_QUEUE_URL")?);
+    let stale = Stale::new(store, checks, sweeps, queue("DEAD_LETTERS_QUEUE_URL")?)
         .pending_bound(pending_bound)
         .sweep_units_per_second(units.into());
     let stale = &stale;

@@ -14,6 +14,7 @@
 //! # }
 //! ```
 
+mod marks;
 pub mod samples;
 mod unsettled;
 

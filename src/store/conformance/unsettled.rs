@@ -23,6 +23,7 @@ pub async fn unsettled(store: &dyn Unsettled) {
     unknown_outcomes_are_listed_page_by_page(store).await;
     a_scan_finds_what_waits_and_what_is_dead(store).await;
     a_limit_holds_for_each_page_and_hides_nothing(store).await;
+    super::marks::all(store).await;
 }
 
 /// [`Unsettled::due`] lists an unknown outcome from its time on, until it is settled.

@@ -21,9 +21,9 @@ use super::{
 };
 use crate::{
     key::{KeyHash, RecordKey, Tenant},
-    record::{Record, State},
+    record::{Record, Revision, State},
     store::{
-        Cursor, Page, Survey, Unsettled,
+        Cursor, Mark, Page, Survey, Unsettled,
         item::{ASKED_SHARDS, PEOPLE_SHARDS, PK, RECORD, SK},
     },
     time::Timestamp,
@@ -142,6 +142,14 @@ impl Unsettled for DynamoDbStore {
         // If the store does not say: half a unit for each 4 KB, and no item is smaller than a tenth of that.
         let units = units.unwrap_or(scanned as f64 / 20.0);
         Ok(Page { scanned, units, next, ..readable(page.items.unwrap_or_default()) })
+    }
+
+    async fn load_mark(&self, name: &str) -> Read<Option<Mark>> {
+        self.read_mark(name).await
+    }
+
+    async fn write_mark(&self, seen: Option<Revision>, mark: &Mark) -> Read<bool> {
+        self.put_mark(seen, mark).await
     }
 }
 

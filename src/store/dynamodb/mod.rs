@@ -5,6 +5,7 @@ mod beside;
 mod conditions;
 mod error;
 mod index;
+mod mark;
 mod room;
 pub mod table;
 mod transaction;

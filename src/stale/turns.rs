@@ -1,0 +1,134 @@
+//! One sweep at a time, in turns: each turn is one invocation's.
+//!
+//! ```text
+//! schedule ─▶ take the mark ─▶ sweep until the time is up ─▶ give it back, with the progress ─▶ queue of sweeps ─┐
+//!                  ▲                                                                                             │
+//!                  └─────────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! 1. The [`Mark`] in the store says how far the sweep is; a message says only *go on*. So a turn that dies is made up for by
+//!    whoever comes next (the message again, the next schedule), from where it began.
+//! 2. Whoever comes while a turn's lease lasts stops. A turn whose lease was over finds another revision when it gives the
+//!    mark back, and stops too. Both may have looked at the same records: each look is a compare-and-set.
+//! 3. Between two turns nobody holds the lease: a message that is lost or comes twice holds nobody up.
+
+use std::time::Duration;
+
+use super::{Stale, message::Check, sweep::SweepProgress};
+use crate::{
+    queue::WorkError,
+    record::Revision,
+    store::{Mark, StoreError, StoreErrorKind},
+    telemetry::Count,
+    time::Timestamp,
+    time_budget::DEFAULT_GRACE,
+};
+
+/// The name of the mark.
+const SWEEP: &str = "sweep";
+
+impl Stale {
+    /// Begins a sweep, which looks at every record of the store, or goes on with the one under way. If the `time` is up
+    /// before it is done, a message to the queue of sweeps has it go on.
+    ///
+    /// What it finds is read again, consistently, before it is changed. While another is at it, nothing is done.
+    ///
+    /// # Errors
+    /// If the store or the queue fails.
+    pub async fn sweep(&self, time: Duration) -> Result<(), WorkError> {
+        let there = self.load_mark().await?;
+        let progress = there.as_ref().and_then(under_way).unwrap_or_default();
+        self.turn(there, progress, time).await
+    }
+
+    /// Goes on with the sweep under way, if there is one.
+    pub(super) async fn go_on(&self, time: Duration) -> Result<(), WorkError> {
+        let there = self.load_mark().await?;
+        let Some(progress) = there.as_ref().and_then(under_way) else {
+            tracing::info!("no sweep is under way: there is none to go on with");
+            return Ok(());
+        };
+        self.turn(there, progress, time).await
+    }
+
+    /// Takes over a sweep that an earlier version has begun, unless there is one of this version.
+    pub(super) async fn adopt(&self, progress: &SweepProgress) -> Result<(), WorkError> {
+        let there = self.load_mark().await?;
+        if there.as_ref().and_then(under_way).is_none() {
+            let mark = self.mark(Some(progress), self.engine.world.now());
+            // If another has begun one meanwhile, that one looks at everything.
+            self.write_mark(seen(there.as_ref()), &mark).await?;
+        }
+        self.send_go_on().await
+    }
+
+    async fn turn(
+        &self,
+        there: Option<Mark>,
+        mut progress: SweepProgress,
+        time: Duration,
+    ) -> Result<(), WorkError> {
+        let now = self.engine.world.now();
+        if let Some(mark) = &there
+            && mark.progress.is_some()
+            && now < mark.lease_until
+        {
+            let for_ms = u64::try_from(mark.lease_until.since(now).as_millis()).unwrap_or(u64::MAX);
+            tracing::info!(for_ms, "another sweep is under way: this one stops");
+            return Ok(());
+        }
+        let ours = self.mark(Some(&progress), now.plus(time).plus(DEFAULT_GRACE));
+        if !self.write_mark(seen(there.as_ref()), &ours).await? {
+            tracing::info!("another sweep has just begun: this one stops");
+            return Ok(());
+        }
+        let swept = self.steps(&mut progress, time).await;
+        progress.log();
+        if swept.as_ref().is_err_and(|error| error.kind() == StoreErrorKind::Refused) {
+            // It may refuse the place to go on from: the next one begins at the beginning.
+            progress = SweepProgress::default();
+        }
+        let done = progress.is_done();
+        let mark = self.mark(Some(&progress).filter(|_| !done), self.engine.world.now());
+        let given_back = self.write_mark(Some(ours.revision), &mark).await;
+        // What failed first. The lease of a mark that could not be given back runs out.
+        swept?;
+        if !given_back? {
+            tracing::warn!("a sweep's lease was over before its turn was: another goes on");
+            return Ok(());
+        }
+        if done {
+            Count::SweepCompleted.add_of_job(SWEEP);
+            return Ok(());
+        }
+        self.send_go_on().await
+    }
+
+    async fn send_go_on(&self) -> Result<(), WorkError> {
+        let go_on = Check::Sweep { progress: None };
+        Ok(self.sweeps.send(&go_on.to_json(), Duration::ZERO).await?)
+    }
+
+    fn mark(&self, progress: Option<&SweepProgress>, lease_until: Timestamp) -> Mark {
+        let revision = self.engine.world.nonce().into();
+        Mark { name: SWEEP.to_owned(), revision, lease_until, progress: progress.map(SweepProgress::to_json) }
+    }
+
+    async fn load_mark(&self) -> Result<Option<Mark>, StoreError> {
+        self.engine.bounded(None, self.records.load_mark(SWEEP)).await
+    }
+
+    async fn write_mark(&self, seen: Option<Revision>, mark: &Mark) -> Result<bool, StoreError> {
+        self.engine.bounded(None, self.records.write_mark(seen, mark)).await
+    }
+}
+
+fn seen(there: Option<&Mark>) -> Option<Revision> {
+    there.map(|mark| mark.revision)
+}
+
+/// How far the sweep under way is; `None` if there is none. What cannot be read begins anew.
+fn under_way(mark: &Mark) -> Option<SweepProgress> {
+    let progress = mark.progress.as_deref()?;
+    Some(serde_json::from_str(progress).unwrap_or_default())
+}

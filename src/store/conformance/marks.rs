@@ -1,0 +1,56 @@
+//! What a store promises of the marks of jobs.
+
+use futures_util::future::join_all;
+
+use super::{NOW, RACERS, RETAIN, fresh, unique};
+use crate::{
+    record::Revision,
+    store::{Mark, Unsettled},
+};
+
+/// Every check of marks.
+pub(super) async fn all(store: &dyn Unsettled) {
+    a_mark_is_written_over_the_one_that_was_seen_and_no_other(store).await;
+    of_a_hundred_racing_marks_one_is_applied(store).await;
+}
+
+async fn a_mark_is_written_over_the_one_that_was_seen_and_no_other(store: &dyn Unsettled) {
+    let name = unique();
+    let [first, second, late] = [Some("1/4"), None, Some("2/4")].map(|progress| mark(&name, progress));
+    assert_eq!(load(store, &name).await, None);
+    assert!(!write(store, Some(first.revision), &second).await, "there is none to write over");
+    assert_eq!(load(store, &name).await, None);
+    assert!(write(store, None, &first).await);
+    assert!(!write(store, None, &late).await, "there is one");
+    assert_eq!(load(store, &name).await, Some(first.clone()));
+    assert!(write(store, Some(first.revision), &second).await);
+    assert!(!write(store, Some(first.revision), &late).await, "another stands there");
+    // What makes a lost answer harmless: a write that is sent again finds that it stands.
+    assert!(write(store, Some(first.revision), &second).await);
+    assert_eq!(load(store, &name).await, Some(second));
+    assert_eq!(load(store, &unique()).await, None, "another job has its own");
+}
+
+async fn of_a_hundred_racing_marks_one_is_applied(store: &dyn Unsettled) {
+    let name = unique();
+    let first = mark(&name, None);
+    assert!(write(store, None, &first).await);
+    let marks: Vec<_> = (0..RACERS).map(|number| mark(&name, Some(&number.to_string()))).collect();
+    let written = join_all(marks.iter().map(|mark| write(store, Some(first.revision), mark))).await;
+    let mut winners = marks.iter().zip(written).filter(|(_, written)| *written).map(|(mark, _)| mark);
+    assert_eq!(load(store, &name).await.as_ref(), winners.next());
+    assert_eq!(winners.next(), None, "one");
+}
+
+fn mark(name: &str, progress: Option<&str>) -> Mark {
+    let lease_until = NOW.plus(RETAIN);
+    Mark { name: name.to_owned(), revision: fresh(), lease_until, progress: progress.map(str::to_owned) }
+}
+
+async fn load(store: &dyn Unsettled, name: &str) -> Option<Mark> {
+    store.load_mark(name).await.expect("an answer")
+}
+
+async fn write(store: &dyn Unsettled, seen: Option<Revision>, mark: &Mark) -> bool {
+    store.write_mark(seen, mark).await.expect("an answer")
+}

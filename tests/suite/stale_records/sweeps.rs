@@ -1,0 +1,365 @@
+//! The sweep: what it finds, and that one at a time goes through all of the table.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures_util::FutureExt;
+use lambda_idempotency::{
+    engine::Ending,
+    queue::MemoryQueue,
+    record::{State, UnknownCause},
+    stale::Stale,
+    store::{Mark, Unsettled, memory::MemoryStore},
+    time::Timestamp,
+    world::{ManualWorld, World},
+};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{BOUND, Found};
+use crate::support::{
+    clock::STORE_TIMEOUT,
+    faults::{Fault, Late},
+    guarded::{GRACE, LEASE, completed, fresh, owned, random, request, written},
+    logs::Logs,
+    on_each_store,
+};
+
+on_each_store!(
+    a_sweep_finds_what_the_stream_did_not_and_goes_on_where_it_stopped,
+    a_sweep_goes_on_through_pages_that_the_store_cuts,
+    of_two_sweeps_at_once_one_stops,
+    a_sweep_that_died_is_gone_on_with_by_the_next_schedule,
+    a_lost_answer_about_the_mark_stops_no_sweep,
+    one_unreadable_record_does_not_stop_a_sweep,
+    a_sweep_brings_unknown_outcomes_into_the_index_that_are_not_in_it,
+);
+
+const SECOND: Duration = Duration::from_secs(1);
+
+impl Found {
+    async fn sweep(&self, time: Duration) {
+        self.stale.sweep(time).await.expect("store and queue answer");
+    }
+
+    async fn go_on(&self, time: Duration) {
+        self.stale.receive(GO_ON, time).await.expect("store and queue answer");
+    }
+
+    /// Whether there was a message that has the sweep go on.
+    fn goes_on(&self) -> bool {
+        let messages = self.sweeps.take();
+        assert!(
+            messages.iter().all(|message| *message == (GO_ON.to_owned(), Duration::ZERO)),
+            "{messages:?}"
+        );
+        assert_eq!(self.checks.take(), [], "it takes no place from checks");
+        assert!(messages.len() <= 1, "{messages:?}");
+        messages.len() == 1
+    }
+
+    async fn mark(&self) -> Option<Mark> {
+        self.guarded.undisturbed_store().load_mark("sweep").await.expect("the store answers")
+    }
+
+    async fn progress(&self) -> Option<Value> {
+        Some(serde_json::from_str(&self.mark().await?.progress?).expect("the progress is JSON"))
+    }
+
+    /// Lets the sweep count on from a number by which its line in the log is known.
+    async fn count_on_from(&self, scanned: u64) {
+        let (mark, mut progress) = (self.mark().await.unwrap(), self.progress().await.unwrap());
+        progress["scanned"] = json!(scanned);
+        let next = Mark { revision: fresh(), progress: Some(progress.to_string()), ..mark.clone() };
+        assert!(self.guarded.undisturbed_store().write_mark(Some(mark.revision), &next).await.unwrap());
+    }
+}
+
+const GO_ON: &str = r#"{"kind":"sweep"}"#;
+
+fn a_number() -> u64 {
+    u64::from(Uuid::new_v4().as_fields().0) + 1_000_000
+}
+
+/// What the one line says in which a sweep has looked at so many items.
+fn line(logs: Logs, scanned: u64) -> Value {
+    let lines = logs.lines_with(&format!("\"scanned\":{scanned},"));
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    serde_json::from_str(&line.text).unwrap()
+}
+
+// R19
+async fn a_sweep_finds_what_the_stream_did_not_and_goes_on_where_it_stopped(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let executor = found.guarded.executor();
+    let mut dead = Vec::new();
+    for _ in 0..5 {
+        dead.push(found.dead().await);
+        let request = request();
+        let ours = owned(executor.reserve(&request).await);
+        written(executor.finish(ours, completed(random(20_000))).await);
+    }
+    found.guarded.clock.advance(LEASE + GRACE);
+    let live = found.dead().await;
+    // Without time nothing is done, and nothing lost.
+    found.sweep(Duration::ZERO).await;
+    assert!(found.goes_on());
+    let progress = found.progress().await.unwrap();
+    assert_eq!(progress["segments"], json!(["begin", "begin", "begin", "begin"]));
+    assert_eq!(progress["scanned"], json!(0));
+    let (logs, so_far) = (Logs::capture(), a_number());
+    found.count_on_from(so_far).await;
+    found.go_on(BOUND).await;
+    assert!(!found.goes_on(), "it is done");
+    // Records, bodies beside them, and the sweep's own mark.
+    let swept = line(logs, so_far + 5 + 5 + 5 + 1 + 1);
+    let count = |name: &str| swept["fields"][name].as_u64();
+    assert_eq!(count("done"), count("segments"));
+    assert_eq!((count("given_up"), count("abandoned"), count("unreadable")), (Some(5), Some(0), Some(0)));
+    for request in dead {
+        assert_eq!(found.guarded.state(&request).await, "unknown");
+    }
+    assert_eq!(found.guarded.state(&live).await, "in_progress");
+    assert_eq!(found.progress().await, None);
+    found.go_on(BOUND).await;
+    assert_eq!((found.goes_on(), found.progress().await), (false, None), "there is none to go on with");
+}
+
+// R19, T50: DynamoDB ends a page at 1 MB, and so the sweep's place is a record that it has chosen.
+async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
+    const DEAD: usize = 24;
+    let found = Found::on(endpoint).await;
+    let mut dead = Vec::new();
+    for number in 0..DEAD {
+        dead.push(found.dead().await);
+        // Beside a record, as a large answer is. Two to three pages in each of the sweep's four parts.
+        let mut body = found.guarded.item(&dead[number].key).await.unwrap();
+        body.insert("sk".into(), AttributeValue::S("body#0".into()));
+        body.insert("body".into(), AttributeValue::B(random(390_000).to_vec().into()));
+        found.guarded.write_raw(body).await;
+    }
+    found.guarded.clock.advance(LEASE + GRACE);
+    let store = found.guarded.undisturbed_store();
+    let page = store.scan((0, 4), None, found.guarded.now(), 250).await.unwrap();
+    assert!(page.next.is_some() && page.scanned < 250, "the store cuts the page: {page:?}");
+
+    // So slow that each turn looks at one page of each part, and then waits for its time to be up.
+    let stale = || {
+        let (checks, sweeps) = (found.checks.clone(), found.sweeps.clone());
+        Stale::new(store.clone(), checks, sweeps, found.dead_letters.clone())
+            .sweep_units_per_second(0.1)
+            .world(found.guarded.clock.clone())
+    };
+    let mut turns = 0;
+    loop {
+        // Another process each time: all that it goes on with is in the store.
+        let stale = stale();
+        let turn = async {
+            match turns {
+                0 => stale.sweep(8 * SECOND).await,
+                _ => stale.receive(GO_ON, 8 * SECOND).await,
+            }
+        };
+        // A page may take half of the time, and so none is begun in that half.
+        let its_time_is_up = async {
+            found.guarded.clock.slept(4 * SECOND, turns + 1).await;
+            found.guarded.clock.advance(4 * SECOND);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            done = turn => done.unwrap(),
+            () = its_time_is_up => unreachable!(),
+        }
+        turns += 1;
+        if !found.goes_on() {
+            break;
+        }
+        let progress = found.progress().await.unwrap();
+        let places = progress["segments"].as_array().unwrap();
+        assert!(places.iter().any(|place| place["after"].is_array()), "{progress}");
+        assert!(turns < 20, "{progress}");
+    }
+    assert!(turns > 1, "it was resumed");
+    for request in &dead {
+        assert_eq!(found.guarded.state(request).await, "unknown");
+    }
+}
+
+// T50
+async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let dead = found.dead().await;
+    found.guarded.clock.advance(LEASE + GRACE);
+    // Both begin at one moment, and again.
+    for round in 0..5 {
+        let race = tokio::join!(found.stale.sweep(BOUND), found.stale.sweep(BOUND));
+        assert!(race.0.is_ok() && race.1.is_ok(), "{race:?}");
+        assert!(!found.goes_on(), "round {round}");
+    }
+    assert_eq!(found.guarded.state(&dead).await, "unknown");
+
+    // One is at it, for as long as its lease says: schedule and messages leave it alone.
+    let (logs, store) = (Logs::capture(), found.guarded.undisturbed_store());
+    let for_ms = a_number();
+    let theirs = Mark {
+        name: "sweep".into(),
+        revision: fresh(),
+        lease_until: found.guarded.now().plus(Duration::from_millis(for_ms)),
+        progress: Some("{}".into()),
+    };
+    let there = found.mark().await.map(|mark| mark.revision);
+    assert!(store.write_mark(there, &theirs).await.unwrap());
+    found.sweep(BOUND).await;
+    found.go_on(BOUND).await;
+    assert_eq!((found.goes_on(), found.mark().await), (false, Some(theirs)));
+    let lines = logs.lines_with(&format!("\"for_ms\":{for_ms}"));
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines.iter().all(|line| line.text.contains("another sweep is under way")), "{lines:?}");
+}
+
+// T50
+async fn a_sweep_that_died_is_gone_on_with_by_the_next_schedule(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let (before, after) = (found.dead().await, found.dead().await);
+    found.guarded.clock.advance(LEASE + GRACE);
+    // It dies in its turn: nothing of it is written but that it has begun.
+    let faults = &found.guarded.faults;
+    faults.for_all("Scan", Fault::BlackHole);
+    let stale = |store| {
+        Stale::new(store, MemoryQueue::new(), found.sweeps.clone(), MemoryQueue::new())
+            .sweep_units_per_second(1e9)
+            .world(found.guarded.clock.clone())
+    };
+    let dying = stale(found.guarded.store());
+    assert!(tokio::time::timeout(SECOND / 5, dying.sweep(10 * SECOND)).await.is_err(), "it hangs");
+    let lease = found.mark().await.unwrap().lease_until.since(found.guarded.now());
+    assert_eq!(lease, 10 * SECOND + GRACE);
+
+    found.guarded.clock.advance(lease - Duration::from_millis(1));
+    found.sweep(BOUND).await;
+    assert_eq!(found.guarded.state(&before).await, "in_progress", "its lease is not over");
+    found.guarded.clock.advance(Duration::from_millis(1));
+    found.sweep(BOUND).await;
+    for request in [&before, &after] {
+        assert_eq!(found.guarded.state(request).await, "unknown");
+    }
+    assert_eq!((found.goes_on(), found.progress().await), (false, None));
+
+    // One whose lease was over and that goes on all the same gives back what is not its own any more, and stops.
+    faults.clear();
+    let (first, second) = (stale(found.guarded.store()), stale(found.guarded.undisturbed_store()));
+    let held = Late::hanging();
+    faults.script("Scan", [held.fault()]);
+    let late = async {
+        held.held(1).await;
+        // The wall clock alone: the first one still waits for its page.
+        found.guarded.clock.set(found.guarded.now().plus(10 * SECOND + GRACE));
+        second.sweep(Duration::ZERO).await.unwrap();
+        let theirs = found.mark().await;
+        found.guarded.clock.advance(STORE_TIMEOUT);
+        theirs
+    };
+    let (ended, theirs) = tokio::join!(first.sweep(10 * SECOND), late);
+    assert_eq!((ended.is_err(), found.mark().await), (true, theirs));
+    assert!(found.goes_on(), "the second one's message, and no other");
+}
+
+// T50
+async fn a_lost_answer_about_the_mark_stops_no_sweep(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let dead = found.dead().await;
+    found.guarded.clock.advance(LEASE + GRACE);
+    let faults = &found.guarded.faults;
+    // The first and the last write of the mark are applied, and sent again.
+    faults.script("PutItem", [Fault::DropAnswer, Fault::Pass, Fault::Pass, Fault::DropAnswer]);
+    let queues = [(); 3].map(|()| MemoryQueue::new());
+    let [checks, sweeps, dead_letters] = queues;
+    let stale = Stale::new(found.guarded.store(), checks, sweeps.clone(), dead_letters)
+        .sweep_units_per_second(1e9)
+        .world(found.guarded.clock.clone());
+    stale.sweep(BOUND).await.unwrap();
+    assert_eq!((faults.left(), sweeps.take().len(), found.progress().await), (0, 0, None));
+    assert_eq!(found.guarded.state(&dead).await, "unknown");
+}
+
+// R28, R29: an outcome that became unknown before there was the index, or that lost its place in it, is asked about by
+// nobody.
+async fn a_sweep_brings_unknown_outcomes_into_the_index_that_are_not_in_it(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let (executor, request) = (found.guarded.executor(), request());
+    let ours = owned(executor.reserve(&request).await);
+    written(executor.finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    let mut item = found.guarded.item(&request.key).await.unwrap();
+    item.remove("reconcile_shard");
+    item.remove("asked");
+    found.guarded.write_raw(item).await;
+    let store = found.guarded.undisturbed_store();
+    assert_eq!(store.due(found.guarded.now(), 100).await.unwrap(), []);
+    found.sweep(BOUND).await;
+    assert_eq!(store.due(found.guarded.now(), 100).await.unwrap(), std::slice::from_ref(&request.key));
+    assert_eq!(found.guarded.state(&request).await, "unknown");
+}
+
+async fn one_unreadable_record_does_not_stop_a_sweep(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let (dead, damaged) = (found.dead().await, found.dead().await);
+    let mut item = found.guarded.item(&damaged.key).await.unwrap();
+    item.remove("attempt");
+    found.guarded.write_raw(item).await;
+    found.guarded.clock.advance(LEASE + GRACE);
+    let (logs, so_far) = (Logs::capture(), a_number());
+    found.sweep(Duration::ZERO).await;
+    found.count_on_from(so_far).await;
+    found.go_on(BOUND).await;
+    let swept = line(logs, so_far + 2 + 1);
+    let count = |name: &str| swept["fields"][name].as_u64();
+    assert_eq!((count("given_up"), count("unreadable")), (Some(1), Some(1)));
+    let State::Unknown { since, .. } = found.guarded.record(&dead.key).await.unwrap().state else {
+        panic!("not unknown")
+    };
+    assert_eq!(since, found.guarded.clock.now());
+}
+
+// T36: its message, in the queue of checks, says how far it is.
+#[tokio::test]
+async fn a_sweep_of_an_earlier_version_goes_on_in_its_own_queue() {
+    let (checks, sweeps) = (MemoryQueue::new(), MemoryQueue::new());
+    let (store, world) = (MemoryStore::new(), ManualWorld::at(Timestamp::from_secs(2_000_000_000)));
+    let stale = Stale::new(store.clone(), checks.clone(), sweeps.clone(), MemoryQueue::new()).world(world);
+    let theirs = json!({
+        "segments": ["done", { "after": ["t#pay#k"] }, "done"],
+        "scanned": 255, "units": 4.0, "given_up": 3, "abandoned": 1, "unreadable": 1,
+    });
+    let message = json!({ "kind": "sweep", "progress": theirs }).to_string();
+    stale.receive(&message, SECOND).await.unwrap();
+    assert_eq!((checks.take(), sweeps.take()), (vec![], vec![(GO_ON.to_owned(), Duration::ZERO)]));
+    let mark = store.load_mark("sweep").await.unwrap().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&mark.progress.clone().unwrap()).unwrap(), theirs);
+
+    // One of this version that is under way looks at everything: it is not set back, and theirs has it go on.
+    let ours = Mark { revision: fresh(), progress: Some("{\"segments\":[]}".into()), ..mark.clone() };
+    assert!(store.write_mark(Some(mark.revision), &ours).await.unwrap());
+    stale.receive(&message, SECOND).await.unwrap();
+    assert_eq!((store.load_mark("sweep").await.unwrap(), sweeps.take().len()), (Some(ours), 1));
+}
+
+// R34
+#[test]
+fn a_whole_sweep_is_counted_and_a_turn_is_not() {
+    let recorder = DebuggingRecorder::new();
+    let queues = [(); 3].map(|()| MemoryQueue::new());
+    let [checks, sweeps, dead_letters] = queues;
+    let world = ManualWorld::at(Timestamp::from_secs(2_000_000_000));
+    let stale = Stale::new(MemoryStore::new(), checks, sweeps, dead_letters).world(world);
+    for time in [Duration::ZERO, BOUND] {
+        // Here at once: the store is this process's memory.
+        let swept = metrics::with_local_recorder(&recorder, || stale.sweep(time).now_or_never());
+        swept.expect("nothing to wait for").expect("the store answers");
+        let counted = recorder.snapshotter().snapshot().into_vec();
+        let counted = counted.iter().map(|(key, _, _, value)| (key.key().name(), value));
+        let name = "api.idempotency.sweep.completed.count";
+        let expected: &[_] = if time.is_zero() { &[] } else { &[(name, &DebugValue::Counter(1))] };
+        assert_eq!(counted.collect::<Vec<_>>(), expected);
+    }
+}
