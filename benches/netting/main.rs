@@ -118,7 +118,7 @@ fn open(batch: &[Box<RawValue>]) -> usize {
     let (checks, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
     let stale = Stale::new(MemoryStore::new(), checks.clone(), MemoryQueue::new(), dead_letters.clone());
     let failed =
-        stale.stream(batch).now_or_never().expect("nothing to wait for in memory");
+        stale.stream(batch, Duration::from_secs(60)).now_or_never().expect("nothing to wait for in memory");
     assert!(failed.is_empty() && dead_letters.take().is_empty(), "every record can be read");
     checks.take().len()
 }

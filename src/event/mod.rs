@@ -15,7 +15,7 @@ use tracing_subscriber::EnvFilter;
 
 pub use lambda_runtime::Error;
 pub use reconcile::{Reconciled, reconcile, reconcile_event, reconciliation};
-pub use trigger::{BatchFailures, Event, Trigger, each_message, time};
+pub use trigger::{BatchFailures, Event, Trigger, each_message, refuse, time};
 pub use variables::{VariableError, count, millis, switch, text};
 pub use webhook::{Events, Notice, Webhook, webhook};
 

@@ -29,22 +29,20 @@ use aws_config::BehaviorVersion;
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
 use serde::Serialize;
 
-use super::{BatchFailures, Event, Trigger, each_message, variables};
+use super::{BatchFailures, Event, Trigger, each_message, refuse, variables};
 use crate::{
     queue::SqsQueue,
-    reconcile::{Polled, Reconciliation},
+    reconcile::{LONGEST_QUESTION, Polled, Reconciliation},
     store::dynamodb::DynamoDbStore,
     time_budget::{
         DEFAULT_FIRST_PAUSE, DEFAULT_LONGEST_DOUBT, DEFAULT_LONGEST_PAUSE, DEFAULT_NOT_FOUND_GRACE,
         DEFAULT_QUESTIONS,
     },
-    world::{SystemWorld, World},
 };
 
 /// What the reconcile function answers.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-#[non_exhaustive]
 pub enum Reconciled {
     /// To a queue.
     Failures(BatchFailures),
@@ -98,22 +96,20 @@ pub async fn reconcile(reconciliation: Reconciliation) -> Result<(), Error> {
 /// Does what one event asks for.
 ///
 /// # Errors
-/// If there is no such job, or the table does not say what is due.
+/// If the event is none of this function's, or the table does not say what is due.
 pub async fn reconcile_event(
     reconciliation: &Reconciliation,
     event: Event,
     context: &Context,
 ) -> Result<Reconciled, Error> {
     let time = super::time(context);
-    match event.into() {
+    match event.trigger()? {
         Trigger::Job(job) if job == "poll" => Ok(Reconciled::Polled(reconciliation.poll(time).await?)),
-        Trigger::Job(job) => Err(Error::from(format!("no such job: {job}"))),
-        Trigger::Messages(messages) | Trigger::Stream(messages) => {
-            // One time for all of the batch.
-            let until = SystemWorld.running() + time;
-            let left = || until.saturating_sub(SystemWorld.running());
-            let work = async |body: &str| Ok(reconciliation.receive_within(body, left()).await?);
-            Ok(Reconciled::Failures(each_message(&messages, work).await))
+        Trigger::Job(_) => Err(refuse("there is no such job")),
+        Trigger::Stream(_) => Err(refuse("no change of a table is anything to this function")),
+        Trigger::Messages(messages) => {
+            let work = async |body: &str, left| Ok(reconciliation.receive_within(body, left).await?);
+            Ok(Reconciled::Failures(each_message(&messages, time, LONGEST_QUESTION, work).await))
         }
     }
 }

@@ -1,6 +1,10 @@
 //! What triggers functions that no client calls: a stream, a queue, a schedule.
 
-use std::time::Duration;
+use std::{
+    cell::Cell,
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
 
 use futures_util::{StreamExt, stream};
 use lambda_runtime::{Context, Error};
@@ -19,20 +23,21 @@ const LAST_ORDERS: Duration = Duration::from_secs(3);
 /// How long a function works whose deadline is not known.
 const WITHOUT_DEADLINE: Duration = Duration::from_secs(10);
 
+/// What Lambda calls the sources of events.
+const QUEUE: &str = "aws:sqs";
+const TABLE: &str = "aws:dynamodb";
+
 /// How many messages are worked on at once.
 const AT_ONCE: usize = 10;
 
-/// An event as Lambda hands it over. Records stay as they are: each is read by itself, so that one which cannot be read
-/// holds no other up.
+/// An event as Lambda hands it over, whatever it is: one that makes no sense is to leave a line in the log, and the runtime leaves
+/// none.
 #[derive(Debug, Deserialize)]
-pub struct Event {
-    #[serde(rename = "Records", default)]
-    records: Vec<Box<RawValue>>,
-    #[serde(default)]
-    job: Option<String>,
-}
+#[serde(transparent)]
+pub struct Event(Box<RawValue>);
 
-/// What triggered the function.
+/// What triggered the function. Records stay as they are: each is read by itself, so that one which cannot be read holds no
+/// other up.
 #[derive(Debug)]
 pub enum Trigger {
     /// A schedule, with the name of its job.
@@ -43,23 +48,52 @@ pub enum Trigger {
     Stream(Vec<Box<RawValue>>),
 }
 
-impl From<Event> for Trigger {
-    fn from(event: Event) -> Self {
-        match (event.job, event.records.first()) {
-            (Some(job), _) => Self::Job(job),
-            (None, Some(first)) if is_message(first) => Self::Messages(event.records),
-            (None, _) => Self::Stream(event.records),
+impl Event {
+    /// What triggered the function.
+    ///
+    /// # Errors
+    /// If it is no job, and neither a queue's nor a stream's batch. It is logged. Lambda delivers it again, and in the end hands it
+    /// to the failure destination.
+    pub fn trigger(&self) -> Result<Trigger, Error> {
+        #[derive(Deserialize)]
+        struct Parts<'a> {
+            #[serde(rename = "Records", borrow)]
+            records: Option<&'a RawValue>,
+            #[serde(borrow)]
+            job: Option<&'a RawValue>,
+        }
+        let parts: Parts<'_> = serde_json::from_str(self.0.get())
+            .map_err(|_| refuse("it is no object with Records or a job"))?;
+        match (parts.records, parts.job) {
+            (None, None) => Err(refuse("it has neither Records nor a job")),
+            (Some(_), Some(_)) => Err(refuse("it has both Records and a job")),
+            (None, Some(job)) => {
+                serde_json::from_str(job.get()).map(Trigger::Job).map_err(|_| refuse("its job is no text"))
+            }
+            (Some(records), None) => {
+                let records: Vec<Box<RawValue>> =
+                    serde_json::from_str(records.get()).map_err(|_| refuse("its Records are no list"))?;
+                // By the first that names a source: the one before it may be damaged.
+                match records.iter().find_map(|record| field(record, "eventSource")).as_deref() {
+                    Some(QUEUE) => Ok(Trigger::Messages(records)),
+                    Some(TABLE) => Ok(Trigger::Stream(records)),
+                    _ => Err(refuse("its Records are neither messages nor changes of a table")),
+                }
+            }
         }
     }
 }
 
-fn is_message(record: &RawValue) -> bool {
-    #[derive(Deserialize)]
-    struct Source {
-        #[serde(rename = "eventSource")]
-        event_source: String,
-    }
-    serde_json::from_str(record.get()).is_ok_and(|source: Source| source.event_source == "aws:sqs")
+/// The error of an event that the function cannot do anything with, and its line in the log.
+pub fn refuse(why: &str) -> Error {
+    tracing::error!(why, "an event is refused");
+    format!("the event is refused: {why}").into()
+}
+
+/// A member of a record that is a text, whatever the others are.
+fn field(record: &RawValue, name: &str) -> Option<String> {
+    let fields: HashMap<String, &RawValue> = serde_json::from_str(record.get()).ok()?;
+    serde_json::from_str(fields.get(name)?.get()).ok()
 }
 
 /// Which records of a batch are to be delivered again
@@ -80,6 +114,7 @@ struct Failure {
 impl FromIterator<String> for BatchFailures {
     /// Each record by its sequence number or message id; an empty one stands for the whole batch.
     fn from_iter<I: IntoIterator<Item = String>>(identifiers: I) -> Self {
+        let identifiers: BTreeSet<_> = identifiers.into_iter().collect();
         let failure = |item_identifier| Failure { item_identifier };
         Self { batch_item_failures: identifiers.into_iter().map(failure).collect() }
     }
@@ -92,30 +127,73 @@ impl BatchFailures {
     }
 }
 
-/// Has `work` done for the body of each message. What fails is delivered again, and after some deliveries goes to the dead
-/// letters.
+/// Has `work` done for the body of each message, and tells it for how long. What fails is delivered again, and after some
+/// deliveries goes to the dead letters.
+///
+/// `time` is what the function has, and `longest` what one message may take: none is begun with less than that, or half of the
+/// function's time, left. Those too are delivered again.
 pub async fn each_message(
     messages: &[Box<RawValue>],
-    work: impl AsyncFn(&str) -> Result<(), Error>,
+    time: Duration,
+    longest: Duration,
+    work: impl AsyncFn(&str, Duration) -> Result<(), Error>,
 ) -> BatchFailures {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Message {
-        message_id: String,
-        body: String,
-    }
-    let worked = stream::iter(messages).map(async |raw| {
-        let Ok(message) = serde_json::from_str::<Message>(raw.get()) else {
-            tracing::error!("a message has no id or no body");
-            return Some(String::new());
+    each_message_in(&SystemWorld, messages, time, longest, work).await
+}
+
+async fn each_message_in(
+    world: &dyn World,
+    messages: &[Box<RawValue>],
+    time: Duration,
+    longest: Duration,
+    work: impl AsyncFn(&str, Duration) -> Result<(), Error>,
+) -> BatchFailures {
+    let (until, least) = (world.instant().plus(time), longest.min(time / 2));
+    let too_late = Cell::new(0);
+    let worked = stream::iter(messages.iter().enumerate()).map(async |(place, raw)| {
+        let left = until.since(world.instant());
+        let id = field(raw, "messageId");
+        let done = if left < least {
+            too_late.update(|number| number + 1);
+            false
+        } else {
+            match body(raw) {
+                Ok(body) => match work(&body, left).await {
+                    Ok(()) => true,
+                    Err(error) => {
+                        let cause = error.source().map(ToString::to_string);
+                        tracing::error!(message = id, place, %error, cause, "a message failed: it is delivered again");
+                        false
+                    }
+                },
+                Err(why) => {
+                    let queue = field(raw, "eventSourceARN");
+                    tracing::error!(message = id, place, queue, why, "a message cannot be read: it is delivered again");
+                    false
+                }
+            }
         };
-        let error = work(&message.body).await.err()?;
-        let cause = error.source().map(ToString::to_string);
-        tracing::error!(message = message.message_id, %error, cause, "a message failed: it is delivered again");
-        Some(message.message_id)
+        if done {
+            return None;
+        }
+        if id.is_none() {
+            tracing::error!(place, "a message has no id to name it by: the whole batch is delivered again");
+        }
+        Some(id.unwrap_or_default())
     });
     let failed: Vec<_> = worked.buffer_unordered(AT_ONCE).filter_map(async |failed| failed).collect().await;
+    if too_late.get() > 0 {
+        let number = too_late.get();
+        tracing::warn!(number, "too little time is left to begin these messages: they are delivered again");
+    }
     failed.into_iter().collect()
+}
+
+fn body(message: &RawValue) -> Result<String, &'static str> {
+    match field(message, "eventSource").as_deref() {
+        Some(QUEUE) => field(message, "body").ok_or("it has no body"),
+        _ => Err("it is no message of a queue"),
+    }
 }
 
 /// For how long a function takes up work: until shortly before its deadline.
@@ -124,4 +202,54 @@ pub fn time(context: &Context) -> Duration {
     let deadline = plausible_deadline(Timestamp::from_millis(context.deadline), now);
     let Some(left) = deadline.map(|deadline| deadline.since(now)) else { return WITHOUT_DEADLINE };
     left - LAST_ORDERS.min(left / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures_util::FutureExt;
+    use serde_json::json;
+
+    use super::*;
+    use crate::world::ManualWorld;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// What is delivered again, and what was begun, of a batch of which each message takes a second, ten at once.
+    fn batch(number: usize, time: Duration, longest: Duration) -> (usize, usize) {
+        let world = ManualWorld::at(Timestamp::from_secs(1_800_000_000));
+        let record =
+            |id: usize| json!({ "eventSource": "aws:sqs", "messageId": id.to_string(), "body": "{}" });
+        let messages: Vec<_> =
+            (0..number).map(|id| serde_json::value::to_raw_value(&record(id)).unwrap()).collect();
+        let begun = Mutex::new(0);
+        let work = async |_: &str, left: Duration| {
+            assert!(left <= time);
+            let place = {
+                let mut begun = begun.lock().unwrap();
+                *begun += 1;
+                *begun
+            };
+            if place % AT_ONCE == 0 {
+                world.advance(SECOND);
+            }
+            Ok(())
+        };
+        let failures = each_message_in(&world, &messages, time, longest, work).now_or_never();
+        let begun = *begun.lock().unwrap();
+        (failures.expect("nothing to wait for").identifiers().len(), begun)
+    }
+
+    // T50
+    #[test]
+    fn no_message_is_begun_that_may_outlast_the_function() {
+        assert_eq!(batch(100, 60 * SECOND, 12 * SECOND), (0, 100));
+        // After nine seconds too little is left of twenty, and the tenth ten were begun before.
+        assert_eq!(batch(200, 20 * SECOND, 12 * SECOND), (90, 110));
+        assert_eq!(batch(200, 20 * SECOND, 8 * SECOND), (70, 130));
+        // A function that has less time than a message may take does some of its work all the same.
+        assert_eq!(batch(100, 7 * SECOND, 24 * SECOND), (60, 40));
+        assert_eq!(batch(20, SECOND, 24 * SECOND), (10, 10));
+    }
 }

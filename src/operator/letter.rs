@@ -22,8 +22,9 @@ impl Letter {
         #[derive(Default, Deserialize)]
         struct Envelope {
             kind: Option<String>,
+            key: Option<String>,
         }
-        let Envelope { kind } = serde_json::from_str(body).unwrap_or_default();
+        let Envelope { kind, key } = serde_json::from_str(body).unwrap_or_default();
         let (queue, record) = match (serde_json::from_str(body), serde_json::from_str(body)) {
             (Ok(Check::Check { key, .. }), _) => (Some("checks"), RecordKey::from_partition_key(&key)),
             (Ok(Check::Sweep { .. }), _) => (Some("checks"), None),
@@ -35,7 +36,7 @@ impl Letter {
             }
             (_, Ok(Message::Forgotten(ending))) => (None, ending.record_key()),
             (_, Ok(Message::Ending(ending))) => (Some("reconcile"), ending.record_key()),
-            _ => (None, None),
+            _ => (None, key.as_deref().and_then(RecordKey::from_partition_key)),
         };
         Self { kind, record, queue }
     }

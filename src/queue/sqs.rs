@@ -54,7 +54,29 @@ impl Queue for SqsQueue {
     async fn send(&self, message: &str, delay: Duration) -> Result<(), QueueError> {
         // Rounded up: a message that comes too early is sent once more.
         let seconds = delay.min(LONGEST_DELAY).as_millis().div_ceil(1000) as i32;
-        let request = self.client.send_message().queue_url(&*self.url).message_body(message);
+        let request = self.client.send_message().queue_url(&*self.url).message_body(acceptable(message));
         request.delay_seconds(seconds).send().await.map(|_| ()).map_err(QueueError::new)
+    }
+}
+
+/// The message without the two characters of JSON that SQS refuses in their own shape
+/// ([SendMessage](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html)). A key may have
+/// them. In JSON they stand in strings only, where an escape means the same.
+fn acceptable(message: &str) -> String {
+    message.replace('\u{FFFE}', "\\ufffe").replace('\u{FFFF}', "\\uffff")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_says_the_same_without_what_sqs_refuses() {
+        let said = "\\\u{FFFF}\"\u{FFFE}\u{1F600}\n";
+        let message = serde_json::to_string(said).unwrap();
+        let sent = acceptable(&message);
+        assert!(!sent.contains(['\u{FFFE}', '\u{FFFF}']), "{sent}");
+        assert_eq!(serde_json::from_str::<String>(&sent).unwrap(), said);
+        assert_eq!(acceptable("{\"kind\":\"sweep\"}"), "{\"kind\":\"sweep\"}");
     }
 }

@@ -37,13 +37,14 @@ mod poll;
 mod reconciliation;
 mod told;
 
-use std::error::Error;
+use std::{error::Error, time::Duration};
 
 use async_trait::async_trait;
 
 use crate::{
     key::{RecordKey, Tenant},
     record::{Answer, Record},
+    time_budget::{ASK_TIMEOUT, OFFLINE_PATIENCE, STORE_TIMEOUT},
 };
 
 pub(crate) use message::Message;
@@ -51,6 +52,10 @@ pub use outcome::ReconcileOutcome;
 pub use poll::Polled;
 pub use reconciliation::Reconciliation;
 pub use told::Told;
+
+/// How long the work of one message takes at most: a read, a question, its answer's body, and a write.
+pub const LONGEST_QUESTION: Duration =
+    ASK_TIMEOUT.saturating_add(OFFLINE_PATIENCE).saturating_add(STORE_TIMEOUT.saturating_mul(2));
 
 /// Knows where to ask what became of an operation. One for each operation.
 #[async_trait]

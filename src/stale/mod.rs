@@ -11,6 +11,7 @@
 //!    twice, late or in any order end the same.
 //! 3. Unreadable stream records become dead letters, and block nothing.
 
+mod letter;
 mod message;
 mod net;
 mod stream;
@@ -27,7 +28,7 @@ use crate::{
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry,
     time::{Instant, Timestamp},
-    time_budget::{DEFAULT_PENDING_BOUND, WRITE_PAUSES},
+    time_budget::{DEFAULT_PENDING_BOUND, STORE_TIMEOUT, WRITE_PAUSES},
     world::{SystemWorld, World},
 };
 pub(crate) use message::Check;
@@ -36,6 +37,9 @@ pub(crate) use sweep::SweepProgress;
 
 /// How many read units a second a sweep takes: a million records in about 12 minutes, for a fraction of a cent.
 const DEFAULT_SWEEP_UNITS: f64 = 50.0;
+
+/// How long the work of one message of the queue of checks takes at most: a read, a write, and a message.
+pub const LONGEST_CHECK: Duration = STORE_TIMEOUT.saturating_mul(2).saturating_add(Duration::from_secs(2));
 
 /// What a look at a record found.
 #[doc(hidden)]

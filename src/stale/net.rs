@@ -96,7 +96,7 @@ pub(super) fn net(records: &[Box<RawValue>]) -> Netted {
                 }
             }
             Err(reason) => {
-                let sequence_number = stream::sequence_number(raw.get());
+                let sequence_number = stream::named(raw.get()).sequence_number;
                 netted.poison.push(Poison { sequence_number, reason, index });
             }
         }
@@ -107,6 +107,8 @@ pub(super) fn net(records: &[Box<RawValue>]) -> Netted {
     // Work that was taken, or that ended, since it was accepted.
     waiting.retain(|key, open| taken.get(key).is_none_or(|created_at| *created_at < open.created_at));
     netted.open = began.into_values().chain(waiting.into_values()).collect();
+    // In the order of the stream, so that what there is no time for comes again, and not all of the batch.
+    netted.open.sort_by(|one, other| order(&one.sequence_number).cmp(&order(&other.sequence_number)));
     netted
 }
 

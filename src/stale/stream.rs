@@ -3,10 +3,10 @@
 use std::{error::Error, time::Duration};
 
 use futures_util::{StreamExt, stream};
-use serde_json::{json, value::RawValue};
+use serde_json::value::RawValue;
 
 use super::{
-    Stale,
+    Stale, letter,
     message::Check,
     net::{Open, Poison, net},
 };
@@ -18,12 +18,26 @@ impl Stale {
     /// Sends what a batch of stream records leaves open to the queue of checks, and what cannot be read to the dead letters.
     ///
     /// Returns the sequence numbers of stream records whose messages could not be sent: Lambda is to deliver the batch
-    /// again from there, from its beginning if one is empty. A record that is sent twice so is looked at twice.
-    pub async fn stream(&self, records: &[Box<RawValue>]) -> Vec<String> {
+    /// again from there, from its beginning if one is empty. A record that is sent twice so is looked at twice. Nothing is sent
+    /// once the `time` is up.
+    pub async fn stream(&self, records: &[Box<RawValue>], time: Duration) -> Vec<String> {
+        let until = self.until(time);
         let netted = net(records);
-        let checks = stream::iter(&netted.open).map(|open| self.send_check(open)).buffer_unordered(AT_ONCE);
+        let late = |sequence_number: Option<&String>| {
+            let late = self.engine.world.instant() >= until;
+            late.then(|| sequence_number.cloned().unwrap_or_default())
+        };
+        let checks = stream::iter(&netted.open)
+            .map(async |open| match late(Some(&open.sequence_number)) {
+                None => self.send_check(open).await,
+                late => late,
+            })
+            .buffer_unordered(AT_ONCE);
         let poison = stream::iter(&netted.poison)
-            .map(|poison| self.send_poison(poison, &records[poison.index]))
+            .map(async |poison| match late(poison.sequence_number.as_ref()) {
+                None => self.send_poison(poison, &records[poison.index]).await,
+                late => late,
+            })
             .buffer_unordered(AT_ONCE);
         let failed: Vec<_> = checks.chain(poison).filter_map(async |failed| failed).collect().await;
         if failed.is_empty() {
@@ -47,7 +61,7 @@ impl Stale {
     async fn send_poison(&self, poison: &Poison, record: &RawValue) -> Option<String> {
         let (sequence_number, reason) = (poison.sequence_number.as_deref(), poison.reason);
         tracing::error!(sequence_number, reason, "a stream record cannot be read: it is for people");
-        let letter = json!({ "kind": "poison", "reason": reason, "record": record }).to_string();
+        let letter = letter::poison(poison, record);
         let error: &dyn Error = &self.dead_letters.send(&letter, Duration::ZERO).await.err()?;
         tracing::error!(error, cause = error.source(), "a dead letter could not be sent");
         // Without a number there is no place to go on from: the whole batch is delivered again, from its beginning.

@@ -1,6 +1,8 @@
 //! The table's stream, as Lambda hands it over: what one change of an item says of an execution.
 
-use serde::Deserialize;
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
 use serde_dynamo::AttributeValue;
 use serde_json::value::RawValue;
 
@@ -121,16 +123,51 @@ fn millis(attribute: &AttributeValue) -> Option<Timestamp> {
     }
 }
 
-/// The sequence number of a stream record of which nothing else can be read.
-pub(crate) fn sequence_number(record: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Least {
-        dynamodb: Numbered,
+/// The longest name of a stream record: that of a key, in bytes.
+const LONGEST_NAME: usize = 2_048;
+
+/// What names a stream record, as far as it can be read.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Named {
+    /// The partition key of its item.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+    /// The sort key of its item.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sk: Option<String>,
+    /// Its place in the stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sequence_number: Option<String>,
+    /// What Lambda calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) event_id: Option<String>,
+    /// The stream, which names the table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stream: Option<String>,
+}
+
+/// What names a stream record that cannot be read: each part by itself.
+pub(crate) fn named(record: &str) -> Named {
+    let record = parts_of(Some(record));
+    let change = parts_of(record.get("dynamodb").map(|change| change.get()));
+    let keys = parts_of(change.get("Keys").map(|keys| keys.get()));
+    let key = |name| text(&parts_of(keys.get(name).map(|key| key.get())), "S");
+    Named {
+        key: key("pk"),
+        sk: key("sk"),
+        sequence_number: text(&change, "SequenceNumber"),
+        event_id: text(&record, "eventID"),
+        stream: text(&record, "eventSourceARN"),
     }
-    #[derive(Deserialize)]
-    struct Numbered {
-        #[serde(rename = "SequenceNumber")]
-        sequence_number: String,
-    }
-    serde_json::from_str(record).ok().map(|least: Least| least.dynamodb.sequence_number)
+}
+
+/// The members of an object; none, if it is no object.
+fn parts_of(object: Option<&str>) -> HashMap<String, &RawValue> {
+    object.and_then(|object| serde_json::from_str(object).ok()).unwrap_or_default()
+}
+
+/// A member that is a text, of a length that a name may have.
+fn text(parts: &HashMap<String, &RawValue>, name: &str) -> Option<String> {
+    let text: String = serde_json::from_str(parts.get(name)?.get()).ok()?;
+    (text.len() <= LONGEST_NAME).then_some(text)
 }

@@ -399,7 +399,7 @@ async fn stream_events_of_an_earlier_version_are_netted_as_then() {
         let records = fixture["event"]["Records"].as_array().expect("records");
         let records: Vec<Box<RawValue>> =
             records.iter().map(|record| RawValue::from_string(record.to_string()).unwrap()).collect();
-        assert!(stale.stream(&records).await.is_empty(), "{name}");
+        assert!(stale.stream(&records, Duration::from_secs(10)).await.is_empty(), "{name}");
         let sent: Vec<Value> =
             checks.take().iter().map(|(check, _)| serde_json::from_str(check).unwrap()).collect();
         let open = expect["open"].as_array().unwrap().iter().map(|open| {

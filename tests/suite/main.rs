@@ -11,6 +11,7 @@ mod costs;
 mod crashes;
 mod dropped;
 mod earlier_versions;
+mod entrances;
 mod expiry;
 mod failures;
 mod fronts;

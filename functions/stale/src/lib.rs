@@ -12,13 +12,13 @@
 
 #![deny(missing_docs)]
 
-use std::time::Instant;
+use std::error::Error as _;
 
 use aws_config::BehaviorVersion;
 use lambda_idempotency::{
     event::{self, BatchFailures, Event, Trigger},
     queue::SqsQueue,
-    stale::Stale,
+    stale::{LONGEST_CHECK, Stale},
     store::dynamodb::DynamoDbStore,
     time_budget::DEFAULT_PENDING_BOUND,
 };
@@ -48,21 +48,22 @@ pub async fn run() -> Result<(), Error> {
 /// Does what one event asks for.
 ///
 /// # Errors
-/// If there is no such job, or a sweep fails.
+/// If it is none of this function's, or a sweep fails. Either leaves a line in the log.
 pub async fn handle(stale: &Stale, event: Event, context: &Context) -> Result<BatchFailures, Error> {
     let time = event::time(context);
-    match event.into() {
+    match event.trigger()? {
         Trigger::Job(job) if job == "sweep" => {
-            stale.sweep(time).await?;
+            stale.sweep(time).await.inspect_err(|error| {
+                let cause = error.source().map(ToString::to_string);
+                tracing::error!(%error, cause, "the sweep failed");
+            })?;
             Ok(BatchFailures::default())
         }
-        Trigger::Job(other) => Err(format!("no such job: {other}").into()),
+        Trigger::Job(_) => Err(event::refuse("there is no such job")),
         Trigger::Messages(messages) => {
-            // One time for all of the batch.
-            let began = Instant::now();
-            let left = || time.saturating_sub(began.elapsed());
-            Ok(event::each_message(&messages, async |body| Ok(stale.receive(body, left()).await?)).await)
+            let work = async |body: &str, left| Ok(stale.receive(body, left).await?);
+            Ok(event::each_message(&messages, time, LONGEST_CHECK, work).await)
         }
-        Trigger::Stream(records) => Ok(stale.stream(&records).await.into_iter().collect()),
+        Trigger::Stream(records) => Ok(stale.stream(&records, time).await.into_iter().collect()),
     }
 }

@@ -1,0 +1,125 @@
+//! Dead letters about stream records that cannot be read.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::net::Poison;
+use crate::store::stream::{self, Named};
+
+/// The longest stream record that goes into its letter whole: SQS takes messages of 1 MiB, and of 256 KiB before August 2025.
+const LONGEST_RECORD: usize = 200_000;
+
+/// How much of a longer one goes into the letter, in characters: each is six bytes at most.
+const BEGINNING: usize = 10_000;
+
+#[derive(Serialize)]
+struct Letter<'a> {
+    kind: &'static str,
+    reason: &'static str,
+    #[serde(flatten)]
+    named: Named,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut: Option<Cut>,
+}
+
+/// What is left of a record that is too long for a letter.
+#[derive(Serialize)]
+struct Cut {
+    bytes: usize,
+    begins: String,
+}
+
+/// The letter about this stream record: why it cannot be read, which one it is, as far as it says so, and the record itself, or
+/// its beginning.
+pub(super) fn poison(poison: &Poison, record: &RawValue) -> String {
+    let text = record.get();
+    let whole = text.len() <= LONGEST_RECORD;
+    let letter = Letter {
+        kind: "poison",
+        reason: poison.reason,
+        named: stream::named(text),
+        record: whole.then_some(record),
+        cut: (!whole).then(|| Cut { bytes: text.len(), begins: text.chars().take(BEGINNING).collect() }),
+    };
+    // Texts, numbers, and JSON as it came: this cannot fail.
+    serde_json::to_string(&letter).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// What SQS took of a message before it took 1 MiB.
+    const OLDER_LIMIT: usize = 256 * 1024;
+
+    fn letter(record: &str) -> Value {
+        let record = RawValue::from_string(record.to_owned()).unwrap();
+        let reason = "it is no change of this table";
+        let poisoned = Poison { sequence_number: None, reason, index: 0 };
+        let letter = poison(&poisoned, &record);
+        assert!(letter.len() <= OLDER_LIMIT, "{} bytes of {}", letter.len(), record.get().len());
+        let letter: Value = serde_json::from_str(&letter).unwrap();
+        assert_eq!((&letter["kind"], &letter["reason"]), (&json!("poison"), &json!(reason)));
+        letter
+    }
+
+    fn change(image: Value) -> Value {
+        json!({
+            "eventID": "f07f8ca4b0b26cb9c4e5e77e69f274ee",
+            "eventSourceARN": "arn:aws:dynamodb:eu-central-1:123456789012:table/idempotency/stream/2026",
+            "dynamodb": {
+                "Keys": { "pk": { "S": "acme#pay#order-1" }, "sk": { "S": "record" } },
+                "SequenceNumber": "400000000000000000499660",
+                "NewImage": image,
+            },
+        })
+    }
+
+    // T19
+    #[test]
+    fn a_letter_has_the_whole_record_and_says_which_it_is() {
+        let change = change(json!({ "state": { "S": "a_state_of_tomorrow" } }));
+        let letter = letter(&change.to_string());
+        assert_eq!(letter["record"], change);
+        assert_eq!((&letter["key"], &letter["sk"]), (&json!("acme#pay#order-1"), &json!("record")));
+        assert_eq!(letter["sequence_number"], "400000000000000000499660");
+        assert_eq!(letter["event_id"], "f07f8ca4b0b26cb9c4e5e77e69f274ee");
+        assert!(letter["stream"].as_str().unwrap().contains("table/idempotency"));
+    }
+
+    // T19
+    #[test]
+    fn a_letter_is_bounded_and_still_says_which_record_it_is() {
+        for text in ["x".repeat(390_000), "\u{1}".repeat(400_000), "\u{1F600}".repeat(100_000)] {
+            let change = change(json!({ "state": { "S": text } }));
+            let letter = letter(&change.to_string());
+            assert_eq!(letter["record"], Value::Null);
+            assert_eq!(letter["key"], "acme#pay#order-1");
+            assert_eq!(letter["sequence_number"], "400000000000000000499660");
+            assert_eq!(letter["cut"]["bytes"], change.to_string().len());
+            assert!(change.to_string().starts_with(letter["cut"]["begins"].as_str().unwrap()));
+        }
+    }
+
+    // T19
+    #[test]
+    fn a_letter_is_made_of_anything() {
+        let long = "\u{1}".repeat(300_000);
+        let anything = [
+            json!(null),
+            json!(long),
+            json!([long]),
+            json!({ "dynamodb": long, "eventID": long }),
+            json!({ "dynamodb": { "Keys": { "pk": { "S": long }, "sk": { "N": "1" } }, "SequenceNumber": long } }),
+            json!({ "eventID": 1, "eventSourceARN": [], "dynamodb": { "Keys": [], "SequenceNumber": 7 } }),
+        ];
+        for record in anything {
+            let letter = letter(&record.to_string());
+            assert!(letter["event_id"].as_str().is_none_or(|id| id.len() < 1_000), "{letter}");
+        }
+    }
+}
