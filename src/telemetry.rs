@@ -1,7 +1,19 @@
-//! What is counted and logged, through the facades of the crates `metrics` and `tracing`: install the recorder of your choice. Each counter has
-//! the label `operation`.
+//! What is counted and logged, through the facades of the crates `metrics` and `tracing`: install the recorder of your choice.
+//! A function that `event::run` runs has one, for CloudWatch.
+//!
+//! What is counted of an operation has the label `operation`. Tenants and keys are no labels: they are too many, and logs name a
+//! key by its hash.
 
-use crate::{key::OperationName, record::Record, time::Timestamp};
+use std::time::Duration;
+
+use tracing::{Span, field::Empty};
+
+use crate::{
+    key::{OperationName, RecordKey},
+    record::Record,
+    store::Survey,
+    time::Timestamp,
+};
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +38,6 @@ pub(crate) enum Count {
     ReconcileResolved,
     ReconcileFailed,
     Contradicted,
-    SweepCompleted,
 }
 
 impl Count {
@@ -52,7 +63,6 @@ impl Count {
             Self::ReconcileResolved => RECONCILE_RESOLVED,
             Self::ReconcileFailed => RECONCILE_FAILED,
             Self::Contradicted => RECONCILE_CONTRADICTED,
-            Self::SweepCompleted => SWEEP_COMPLETED,
         }
     }
 
@@ -60,14 +70,81 @@ impl Count {
         self.add_many(operation, 1);
     }
 
-    /// Counts what is of all operations, under the name of the job that did it.
-    pub(crate) fn add_of_job(self, job: &'static str) {
-        metrics::counter!(self.name(), "operation" => job).increment(1);
-    }
-
     pub(crate) fn add_many(self, operation: &OperationName, number: u64) {
         metrics::counter!(self.name(), "operation" => operation.shared()).increment(number);
     }
+}
+
+/// Counts what is no operation's.
+pub(crate) fn count(name: &'static str) {
+    metrics::counter!(name).increment(1);
+}
+
+/// Records how long something took.
+pub(crate) fn took(name: &'static str, operation: &OperationName, span: Duration) {
+    // In whole microseconds: what is beyond them is noise.
+    let millis = u32::try_from(span.as_micros()).map_or(f64::MAX, f64::from) / 1e3;
+    metrics::histogram!(name, "operation" => operation.shared()).record(millis);
+}
+
+/// Records what a look at all unknown outcomes saw: how many there are, how long the oldest has been in doubt, and how many need
+/// an operator.
+///
+/// As samples and not as gauges: a gauge lasts until it is set anew, and a process that looks no more would go on telling of
+/// outcomes that were settled long ago.
+pub(crate) fn surveyed(survey: &Survey, now: Timestamp) {
+    let number = |number: u64| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
+    let oldest = survey.oldest.map_or(Duration::ZERO, |since| now.since(since));
+    metrics::histogram!(UNKNOWN_COUNT).record(number(survey.unknown));
+    metrics::histogram!(UNKNOWN_OLDEST).record(oldest);
+    metrics::histogram!(UNKNOWN_PEOPLE).record(number(survey.people));
+    if survey.people > 0 {
+        // Again and again, until somebody has settled them: a dead letter is deleted in the end.
+        let (people, oldest_s) = (survey.people, oldest.as_secs());
+        tracing::warn!(
+            people,
+            oldest_s,
+            "outcomes wait for an operator: `idempotency list --people` names them"
+        );
+    }
+    if !survey.whole {
+        tracing::warn!(
+            "not every unknown outcome was looked at: there are more than are counted, or some cannot be read"
+        );
+    }
+}
+
+/// Tells the recorder the units of what is not counted in numbers.
+#[cfg(feature = "lambda")]
+pub(crate) fn describe() {
+    for latency in [RESERVE_LATENCY, HANDLER_LATENCY, COMPLETE_LATENCY] {
+        metrics::describe_histogram!(latency, metrics::Unit::Milliseconds, "");
+    }
+    metrics::describe_histogram!(UNKNOWN_OLDEST, metrics::Unit::Seconds, "");
+}
+
+/// The span of one request, for the front that serves it. Whatever is logged in it is found by the key's hash.
+pub(crate) fn span(key: &RecordKey) -> Span {
+    let operation = key.operation();
+    tracing::info_span!("idempotency", %operation, key = %key.hash(), outcome = Empty, attempts = Empty)
+}
+
+/// Notes in the request's span how it ended.
+pub(crate) fn ended(outcome: &'static str) {
+    Span::current().record("outcome", outcome);
+}
+
+/// Logs that an execution ended, and notes it in the request's span.
+pub(crate) fn executed(key: &RecordKey, attempts: u32, outcome: &'static str) {
+    tracing::info!(key = %key.hash(), operation = %key.operation(), attempts, outcome, "executed");
+    Span::current().record("attempts", attempts);
+    ended(outcome);
+}
+
+/// Logs that a duplicate gets the kept answer.
+pub(crate) fn replayed(key: &RecordKey, attempts: u32) {
+    tracing::info!(key = %key.hash(), operation = %key.operation(), attempts, "replayed");
+    Span::current().record("attempts", attempts);
 }
 
 /// Logs and counts a worker that was given up, whoever found it dead: each stands for a crash.
@@ -143,5 +220,32 @@ pub const RECONCILE_CONTRADICTED: &str = "api.idempotency.reconcile.contradicted
 /// Outcomes that could not be written down in time; their callers got their answer.
 pub const COMPLETION_UNWRITTEN: &str = "api.idempotency.completion.unwritten.count";
 
-/// Sweeps that have looked at every record. The operation is `sweep`.
+/// How long reservations took, in milliseconds: until it was known whether the handler runs.
+pub const RESERVE_LATENCY: &str = "api.idempotency.reserve.latency";
+
+/// How long handlers took, in milliseconds.
+pub const HANDLER_LATENCY: &str = "api.idempotency.handler.latency";
+
+/// How long it took to write down how executions ended, in milliseconds.
+pub const COMPLETE_LATENCY: &str = "api.idempotency.complete.latency";
+
+/// Polls for what is due that came to their end. None for a while: nobody asks about unknown outcomes. Without label.
+pub const RECONCILE_POLL: &str = "api.idempotency.reconcile.poll.count";
+
+/// Sweeps that came to their end. Without label.
 pub const SWEEP_COMPLETED: &str = "api.idempotency.sweep.completed.count";
+
+/// Batches of the table's stream of which nothing has to come again. Without label.
+pub const STREAM_BATCH: &str = "api.idempotency.stream.batch.count";
+
+/// Letters written for people. Without label: some name no operation.
+pub const DEAD_LETTER: &str = "api.idempotency.dead_letter.count";
+
+/// How long the oldest unknown outcome has been in doubt, in seconds. Without label.
+pub const UNKNOWN_OLDEST: &str = "api.idempotency.unknown.oldest.seconds";
+
+/// How many outcomes are unknown. Without label.
+pub const UNKNOWN_COUNT: &str = "api.idempotency.unknown.outcomes";
+
+/// How many of them need an operator. Without label.
+pub const UNKNOWN_PEOPLE: &str = "api.idempotency.unknown.people";

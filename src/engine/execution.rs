@@ -31,6 +31,7 @@ struct Facts {
     attempt: AttemptId,
     attempts: u32,
     created_at: Timestamp,
+    began: Instant,
     deadline: Option<Timestamp>,
     ends_at: Option<Instant>,
     world: Arc<dyn World>,
@@ -67,6 +68,7 @@ impl Execution {
             attempt: record.attempt,
             attempts: record.attempts,
             created_at: record.created_at,
+            began: world.instant(),
             deadline,
             ends_at,
             world,
@@ -183,6 +185,11 @@ impl Execution {
     /// Somebody else has the record.
     pub(super) fn lose(&self) {
         self.change(|hold| hold.lost = true);
+    }
+
+    /// When it came to own the record: its handler runs from then on.
+    pub(super) fn began(&self) -> Instant {
+        self.0.began
     }
 
     /// The [`deadline`](Self::deadline), by a clock that nobody sets.

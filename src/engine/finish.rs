@@ -8,6 +8,7 @@ use crate::{
         Answer, FencedError, KeptAnswer, NOT_EXECUTED, Note, Record, Revision, State, UnknownCause, Worker,
     },
     store::StoreError,
+    telemetry::{self, COMPLETE_LATENCY, HANDLER_LATENCY},
     time::{Instant, Timestamp},
     time_budget::{TimeBudget, WRITE_PAUSES},
 };
@@ -23,6 +24,18 @@ pub enum Ending {
     NotBegun,
     /// Perhaps something was done.
     PerhapsExecuted(UnknownCause),
+}
+
+impl Ending {
+    /// As logs name it.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Completed(_) => "completed",
+            Self::NotExecuted => "not_executed",
+            Self::NotBegun => "not_begun",
+            Self::PerhapsExecuted(_) => "perhaps_executed",
+        }
+    }
 }
 
 /// What became of writing an ending down.
@@ -46,6 +59,20 @@ pub enum FinishOutcome {
     HandedOver,
     /// The store could not be reached in time, nor a queue. The record becomes `unknown` when its lease is over.
     Unwritten,
+}
+
+impl FinishOutcome {
+    /// As logs name it: by what the execution `said`, if that is written.
+    const fn name(&self, said: &'static str) -> &'static str {
+        match self {
+            Self::Written { .. } => said,
+            Self::Superseded(_) => "superseded",
+            Self::AnsweredElsewhere => "answered_elsewhere",
+            Self::Fenced => "fenced",
+            Self::HandedOver => "handed_over",
+            Self::Unwritten => "unwritten",
+        }
+    }
 }
 
 /// An ending whose body has its place.
@@ -107,6 +134,17 @@ pub(super) enum People {
 impl Executor {
     /// Writes down how an execution ended. Tries until the invocation's time, or the operation's patience, is up.
     pub async fn finish(&self, owned: Ownership, ending: Ending) -> FinishOutcome {
+        let (world, operation) = (&self.engine.world, self.operation().name());
+        let (execution, started) = (owned.execution.clone(), world.instant());
+        telemetry::took(HANDLER_LATENCY, operation, started.since(execution.began()));
+        let said = ending.name();
+        let finished = self.write_down(owned, ending).await;
+        telemetry::took(COMPLETE_LATENCY, operation, world.instant().since(started));
+        telemetry::executed(execution.record_key(), execution.attempts(), finished.name(said));
+        finished
+    }
+
+    async fn write_down(&self, owned: Ownership, ending: Ending) -> FinishOutcome {
         let Ownership { execution, record, heartbeat, status } = owned;
         // First, so that nobody else writes. A heartbeat under way may still land: then our write is refused, sees our
         // own attempt there, and goes on from that.

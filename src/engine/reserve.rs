@@ -12,7 +12,7 @@ use crate::{
     operation::WhileInFlight,
     record::{Answer, AttemptId, Bid, Decision, Record, decide},
     store::{StoreError, StoreErrorKind},
-    telemetry::{self, Count},
+    telemetry::{self, Count, RESERVE_LATENCY},
     time::{Instant, Timestamp},
     time_budget::{ANSWER_TIME, POLL_PAUSES, TimeBudget, plausible_deadline},
     world::Term,
@@ -105,6 +105,7 @@ impl Executor {
     /// operation waits for the one in flight.
     pub async fn reserve(&self, request: &Request) -> ReserveOutcome {
         let world = &self.engine.world;
+        let started = world.instant();
         let reserved = if self.shared.breaker.admits(world.instant()) {
             let times = self.times(request);
             let met = self.meet(request, times).await;
@@ -128,18 +129,24 @@ impl Executor {
         } else {
             ReserveOutcome::Unavailable
         };
-        let count = match &reserved {
-            ReserveOutcome::Owned(owned) if owned.execution().attempts() > 1 => Count::FailedRetry,
-            ReserveOutcome::Owned(_) => Count::Created,
-            ReserveOutcome::Replay(_) => Count::Replay,
-            ReserveOutcome::InFlight { .. } => Count::InProgress,
-            ReserveOutcome::Mismatch => Count::KeyMisuse,
-            ReserveOutcome::Unknown { .. } => Count::Unknown,
-            ReserveOutcome::MayNotBegin => Count::TooOld,
-            ReserveOutcome::TooLate => Count::TooLate,
-            ReserveOutcome::Unavailable | ReserveOutcome::Unreadable => Count::StoreError,
+        let (count, outcome) = match &reserved {
+            ReserveOutcome::Owned(owned) if owned.execution().attempts() > 1 => (Count::FailedRetry, None),
+            ReserveOutcome::Owned(_) => (Count::Created, None),
+            ReserveOutcome::Replay(_) => (Count::Replay, Some("replay")),
+            ReserveOutcome::InFlight { .. } => (Count::InProgress, Some("in_flight")),
+            ReserveOutcome::Mismatch => (Count::KeyMisuse, Some("mismatch")),
+            ReserveOutcome::Unknown { .. } => (Count::Unknown, Some("unknown")),
+            ReserveOutcome::MayNotBegin => (Count::TooOld, Some("too_old")),
+            ReserveOutcome::TooLate => (Count::TooLate, Some("too_late")),
+            ReserveOutcome::Unavailable => (Count::StoreError, Some("unavailable")),
+            ReserveOutcome::Unreadable => (Count::StoreError, Some("unreadable")),
         };
         count.add(self.operation().name());
+        telemetry::took(RESERVE_LATENCY, self.operation().name(), world.instant().since(started));
+        // What is ours ends later.
+        if let Some(outcome) = outcome {
+            telemetry::ended(outcome);
+        }
         reserved
     }
 
@@ -255,6 +262,9 @@ impl Executor {
                 let replay = self.engine.replay(&record);
                 let replay = self.engine.bounded(times.answer_by, replay).await?;
                 let in_flight = ReserveOutcome::InFlight { wait: Duration::ZERO };
+                if replay.is_some() {
+                    telemetry::replayed(&record.key, record.attempts);
+                }
                 replay.map_or(in_flight, ReserveOutcome::Replay)
             }
             (Met::Mismatch, Some(record)) => {

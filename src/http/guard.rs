@@ -10,6 +10,7 @@ use http::{
     response,
 };
 use http_body_util::Full;
+use tracing::Instrument;
 
 use super::{
     GuardedBody, IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, Outcome, Problem,
@@ -25,7 +26,7 @@ use crate::{
     key::RecordKey,
     operation::{ServerErrors, WhileInFlight},
     record::{Answer, UnknownCause},
-    telemetry::Count,
+    telemetry::{self, Count},
 };
 
 /// A handler's response with its body, or why it is not known what the handler did.
@@ -40,7 +41,7 @@ impl Guard {
         request: Request<B>,
         handler: impl FnOnce(Execution, Request<B>) -> BoxFuture<'static, Handled> + Send,
     ) -> HttpAnswer {
-        let (mut parts, body) = request.into_parts();
+        let (parts, body) = request.into_parts();
         // A rule or a resolver of the user's own may panic. Nothing is reserved yet.
         let understood = AssertUnwindSafe(request::understand(&self, &parts, body)).catch_unwind().await;
         let understood = match understood {
@@ -52,12 +53,23 @@ impl Guard {
                 return self.say(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted);
             }
         };
-        let Understood { request, body, refusal, mount } = understood;
-        if parts.extensions.get::<Execution>().is_some_and(|outer| *outer.record_key() == request.key) {
+        let key = &understood.request.key;
+        if parts.extensions.get::<Execution>().is_some_and(|outer| outer.record_key() == key) {
             let operation = self.operation().name();
             tracing::error!(%operation, "two guards of one operation stand in each other: take one away");
             return self.say(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted);
         }
+        let span = telemetry::span(key);
+        self.answer_once(parts, understood, handler).instrument(span).await
+    }
+
+    /// Answers a request whose key is known.
+    async fn answer_once<B: GuardedBody>(
+        &self,
+        mut parts: http::request::Parts,
+        Understood { request, body, refusal, mount }: Understood<B>,
+        handler: impl FnOnce(Execution, Request<B>) -> BoxFuture<'static, Handled> + Send,
+    ) -> HttpAnswer {
         match self.settings.executor.reserve(&request).await {
             ReserveOutcome::Owned(owned) => {
                 let execution = owned.execution().clone();

@@ -9,6 +9,7 @@ use super::{ReconcileOutcome, Reconciliation};
 use crate::{
     key::RecordKey,
     store::StoreError,
+    telemetry::{self, RECONCILE_POLL},
     time_budget::{ASK_TIMEOUT, LEAST_QUESTION},
 };
 
@@ -34,10 +35,11 @@ pub struct Polled {
 }
 
 impl Reconciliation {
-    /// Asks about everything that is due, round after round, until nothing is or the `time` is up.
+    /// Asks about everything that is due, round after round, until nothing is or the `time` is up. Then counts what is still
+    /// unknown, and what an operator has to settle: that is told at each poll, until it is settled.
     ///
     /// # Errors
-    /// If the store cannot say what is due.
+    /// If the store cannot say what is due, or what is left. What was asked by then is written.
     pub async fn poll(&self, time: Duration) -> Result<Polled, StoreError> {
         let world = &self.engine.world;
         let until = world.instant().plus(time);
@@ -78,6 +80,8 @@ impl Reconciliation {
             let Polled { due, resolved, scheduled, escalated, failed } = polled;
             tracing::info!(due, resolved, scheduled, escalated, failed, "poll");
         }
+        telemetry::surveyed(&self.records.survey().await?, world.now());
+        telemetry::count(RECONCILE_POLL);
         Ok(polled)
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     queue::{Queue, WorkError},
     record::{Record, State},
     store::{StoreErrorKind, Unsettled},
-    telemetry::{self, Count},
+    telemetry::{self, Count, DEAD_LETTER},
     time::Timestamp,
     time_budget::{ASK_TIMEOUT, DEFAULT_NOT_FOUND_GRACE, LEAST_QUESTION, OFFLINE_PATIENCE, WRITE_PAUSES},
     world::{SystemWorld, World},
@@ -228,7 +228,9 @@ impl Reconciliation {
     }
 
     pub(super) async fn escalate(&self, message: &Message) -> Result<(), WorkError> {
-        self.dead_letters.send(&message.to_json(), Duration::ZERO).await.map_err(WorkError::Queue)
+        self.dead_letters.send(&message.to_json(), Duration::ZERO).await.map_err(WorkError::Queue)?;
+        telemetry::count(DEAD_LETTER);
+        Ok(())
     }
 
     pub(super) fn known(&self, key: &RecordKey) -> Result<&Known, WorkError> {

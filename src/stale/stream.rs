@@ -10,6 +10,7 @@ use super::{
     message::Check,
     net::{Open, Poison, net},
 };
+use crate::telemetry::{self, DEAD_LETTER, STREAM_BATCH};
 
 /// How many messages are sent at once.
 const AT_ONCE: usize = 16;
@@ -43,6 +44,7 @@ impl Stale {
         if failed.is_empty() {
             // Otherwise the batch comes again.
             netted.count_pruned();
+            telemetry::count(STREAM_BATCH);
         }
         let (open, poison, failures) = (netted.open.len(), netted.poison.len(), failed.len());
         tracing::info!(records = records.len(), open, poison, failed = failures, "stream");
@@ -62,7 +64,11 @@ impl Stale {
         let (sequence_number, reason) = (poison.sequence_number.as_deref(), poison.reason);
         tracing::error!(sequence_number, reason, "a stream record cannot be read: it is for people");
         let letter = letter::poison(poison, record);
-        let error: &dyn Error = &self.dead_letters.send(&letter, Duration::ZERO).await.err()?;
+        let Err(error) = self.dead_letters.send(&letter, Duration::ZERO).await else {
+            telemetry::count(DEAD_LETTER);
+            return None;
+        };
+        let error: &dyn Error = &error;
         tracing::error!(error, cause = error.source(), "a dead letter could not be sent");
         // Without a number there is no place to go on from: the whole batch is delivered again, from its beginning.
         Some(poison.sequence_number.clone().unwrap_or_default())

@@ -19,7 +19,7 @@ use crate::{
     queue::WorkError,
     record::Revision,
     store::{Mark, StoreError, StoreErrorKind},
-    telemetry::Count,
+    telemetry::{self, SWEEP_COMPLETED},
     time::Timestamp,
     time_budget::DEFAULT_GRACE,
 };
@@ -98,7 +98,7 @@ impl Stale {
             return Ok(());
         }
         if done {
-            Count::SweepCompleted.add_of_job(SWEEP);
+            telemetry::count(SWEEP_COMPLETED);
             return Ok(());
         }
         self.send_go_on().await

@@ -58,7 +58,12 @@ fn counts(operation: &str) -> Counts {
         let name = key.key().name();
         if let (true, DebugValue::Counter(count)) = (name.starts_with("api.idempotency."), value) {
             let labels: Vec<_> = key.key().labels().map(|label| (label.key(), label.value())).collect();
-            let [("operation", of)] = labels[..] else { panic!("{name} has the labels {labels:?}") };
+            let of = match labels[..] {
+                [("operation", of)] => of,
+                // No operation's.
+                [] => continue,
+                _ => panic!("{name} has the labels {labels:?}"),
+            };
             *seen.entry(of.to_owned()).or_default().entry(name.to_owned()).or_default() += count;
         }
     }

@@ -4,9 +4,10 @@ use lambda_idempotency::key::OperationName;
 
 use crate::Summary;
 
-/// Counts a comparison's differences. Zeros too: an alarm can tell a comparison that found nothing from none.
+/// Counts a comparison and its differences. Zeros too: a recorder that passes them on shows that none was found.
 pub(crate) fn compared(operation: &OperationName, summary: &Summary) {
     for (name, count) in [
+        (COMPARE_COMPLETED, 1),
         (COMPARE_ONLY_OURS, summary.only_ours),
         (COMPARE_ONLY_THEIRS, summary.only_theirs),
         (COMPARE_DIFFERS, summary.differs),
@@ -15,6 +16,9 @@ pub(crate) fn compared(operation: &OperationName, summary: &Summary) {
         ::metrics::counter!(name, "operation" => operation.as_str().to_owned()).increment(count);
     }
 }
+
+/// Comparisons that came to their end.
+pub const COMPARE_COMPLETED: &str = "api.idempotency.compare.completed.count";
 
 /// Entries that only our ledger has.
 pub const COMPARE_ONLY_OURS: &str = "api.idempotency.compare.only_ours.count";
