@@ -15,7 +15,7 @@
 //! | [`stale`] | finds records whose worker died: netting of stream records, checks, a sweep |
 //! | [`reconcile`] | finds out what is unknown, and settles it |
 //! | [`operator`] | what operators do with records, each change with its audit line |
-//! | [`event`] | what functions have around them, and those that take a reconciler of yours |
+//! | [`event`] | what functions have around them (triggers, log, metrics), and those that take a reconciler of yours |
 //! | [`config`] | what can be wrong with the configuration |
 //! | [`queue`] | where work goes that is to be done later: SQS, memory |
 //! | [`key`], [`fingerprint`] | who asks for what; how old a key may be; signatures |
@@ -45,7 +45,8 @@
 //! - `dynamodb` (default): keeps records in DynamoDB.
 //! - `http`: guards HTTP services, those of `lambda_http` among them.
 //! - `axum` (default): guards axum routes too, and gives handlers their [`Execution`](engine::Execution) as an argument.
-//! - `lambda`: what functions have around them (triggers, log, environment variables), and the functions `reconcile` and `webhook`.
+//! - `lambda`: what functions have around them (triggers, log, metrics, environment variables), and the functions `reconcile` and
+//!   `webhook`, which take a reconciler of yours.
 //! - `s3`: keeps response bodies beyond 400 KB in S3.
 //! - `sqs`: queues in SQS.
 //! - `conformance`: the suite that every store must pass, for stores of your own.

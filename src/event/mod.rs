@@ -1,10 +1,13 @@
-//! What a function that no client calls has around it: what triggers it, its log, its environment variables.
+//! What a function has around it: what triggers it, its log, its metrics, its environment variables.
 //!
 //! 1. Each message and each stream record of a batch is read by itself: one that cannot be read holds no other up.
 //! 2. What fails is named, and delivered again; the rest is not.
 //! 3. A function takes up no work that it cannot end before its deadline.
+//! 4. What an invocation counted is written when it ends, however it ends.
 
+mod metrics;
 mod reconcile;
+mod run;
 mod trigger;
 mod variables;
 mod webhook;
@@ -15,6 +18,7 @@ use tracing_subscriber::EnvFilter;
 
 pub use lambda_runtime::Error;
 pub use reconcile::{Reconciled, reconcile, reconcile_event, reconciliation};
+pub use run::run;
 pub use trigger::{BatchFailures, Event, Trigger, each_message, refuse, time};
 pub use variables::{VariableError, count, millis, switch, text};
 pub use webhook::{Events, Notice, Webhook, webhook};
@@ -35,7 +39,8 @@ pub fn logs() {
     let filter = QUIET.iter().filter_map(|quiet| quiet.parse().ok()).fold(filter, EnvFilter::add_directive);
     tracing_subscriber::fmt()
         .json()
-        .with_span_list(false)
+        // All of them: the outer one has the request id, the inner one the key's hash.
+        .with_current_span(false)
         .with_env_filter(filter)
         .without_time()
         .with_writer(std::io::stderr)

@@ -90,7 +90,7 @@ pub async fn reconcile(reconciliation: Reconciliation) -> Result<(), Error> {
     let handle = async |event: LambdaEvent<Event>| {
         reconcile_event(reconciliation, event.payload, &event.context).await
     };
-    lambda_runtime::run(service_fn(handle)).await
+    super::run(service_fn(handle)).await
 }
 
 /// Does what one event asks for.

@@ -192,5 +192,5 @@ where
 /// # Errors
 /// If the runtime fails.
 pub async fn webhook(reconciliation: Reconciliation, events: impl Events) -> Result<(), Error> {
-    lambda_http::run(Webhook::new(reconciliation, events)).await
+    super::run(lambda_http::Adapter::from(Webhook::new(reconciliation, events))).await
 }

@@ -1,7 +1,7 @@
 //! Our ledger against the provider's (R30).
 
 mod places;
-mod provider;
+pub mod provider;
 mod way_back;
 
 use std::{fs, path::Path, time::Duration};
@@ -296,7 +296,7 @@ async fn an_input_that_makes_no_sense_has_an_error_with_a_name() {
 }
 
 /// A table of payments as the template deploys it.
-async fn payments_table(endpoint: &str) -> String {
+pub async fn payments_table(endpoint: &str) -> String {
     let name = format!("payments-{}", Uuid::new_v4());
     let text = |name| {
         let text = AttributeDefinition::builder().attribute_name(name);

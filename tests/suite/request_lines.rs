@@ -76,7 +76,8 @@ async fn what_a_handler_logs_is_in_the_span_of_its_request() {
     let [line] = &lines(logs, &mark)[..] else { panic!("not one line") };
     let hash = record_key(TENANT, PAY, &key).hash().to_string();
     let around = line["spans"].as_array().unwrap().iter().any(|span| {
-        (&span["name"], &span["operation"], &span["key"]) == (&json!("idempotency"), &json!(PAY), &json!(hash))
+        (&span["name"], &span["operation"], &span["key"])
+            == (&json!("idempotency"), &json!(PAY), &json!(hash))
     });
     assert!(around, "{line}");
 }

@@ -14,16 +14,21 @@ use lambda_idempotency::{
     store::{Store, dynamodb::DynamoDbStore, memory::MemoryStore},
     world::{ManualWorld, World},
 };
+use payments::policy::CREATE_PAYMENT;
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::ledger_comparison::payments_table;
 use crate::support::{
     client::{client, connect},
+    embedded,
     faults::{Fault, Faults},
+    function::Function,
     http::{Gate, PAY, api, clock, guard_of, order, record_key, send, tenant, until},
     logs::Logs,
     on_each_store,
     payments_api::{PaymentsApi, TestProvider},
+    sample::{self, Sample},
     tables,
 };
 
@@ -205,6 +210,91 @@ async fn the_payments_function_logs_nothing_that_belongs_to_a_caller(endpoint: &
         let hash = secrets.record_key(flow).hash().to_string();
         assert!(logs.contains(&hash), "nothing is said of `{flow}` by its hash");
     }
+}
+
+// R36, R34: as they are deployed, with everything of ours at its most talkative.
+#[tokio::test]
+async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
+    const LEVELS: &str = "info,lambda_idempotency=trace,lambda_runtime=trace,lambda_http=trace,payments=trace,reconcile=trace,\
+                          stale=trace,compare=trace,ledgers=trace";
+    let secrets = Secrets::new();
+    let (mark, tenant) = (&secrets.mark, &secrets.tenant);
+    let provider = TestProvider::start().await;
+    let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
+    let start = async |name: &str| sample.start(name, &[("RUST_LOG", LEVELS)]).await;
+    let partition_key = record_key(tenant, CREATE_PAYMENT, &secrets.key("lost")).partition_key();
+    let lost = record_key(tenant, CREATE_PAYMENT, &secrets.key("lost")).hash().to_string();
+    let quiet = |function: &Function| {
+        let said = function.said();
+        let line = said.lines().find(|line| line.contains(mark));
+        assert_eq!(line, None, "a secret leaves the function");
+    };
+
+    let mut payments = start("payments").await;
+    let pay = |flow: &str, card: &str| {
+        let mut order: serde_json::Value = serde_json::from_str(&secrets.order(1)).unwrap();
+        order["source"] = format!("{}-{card}", secrets.card).into();
+        sample::payment(tenant, &secrets.key(flow), &order.to_string())
+    };
+    for (flow, card, status) in [
+        ("ok", "ok", 201),
+        ("ok", "ok", 201),
+        ("ok", "other", 422),
+        ("no", "declined", 402),
+        ("lost", "500", 504),
+    ] {
+        assert_eq!(sample::status(&payments.invoke(&pay(flow, card)).await), status, "{flow}");
+    }
+    let broken = sample::payment(tenant, &secrets.key("bad"), &format!("{{\"{mark}\":"));
+    assert_eq!(sample::status(&payments.invoke(&broken).await), 400);
+    quiet(&payments);
+    let written = payments.documents();
+    assert!(written.len() >= 5 && payments.log().contains(&lost), "{written:?}");
+
+    let mut webhook = start("webhook").await;
+    let orders = provider.orders();
+    let order = orders.iter().rfind(|(_, order)| order["source"].as_str().unwrap().ends_with("500"));
+    let mut forged = sample::told(mark);
+    forged["headers"]["provider-signature"] = format!("t=1,v1={mark}").into();
+    for (event, status) in [
+        (sample::charged(order.unwrap()), 200),
+        (sample::told(mark), 400),
+        (
+            sample::told(&json!({ "type": mark, "key": mark, "metadata": { "record": mark } }).to_string()),
+            200,
+        ),
+        (forged, 401),
+    ] {
+        assert_eq!(sample::status(&webhook.invoke(&event).await), status);
+    }
+    quiet(&webhook);
+    assert!(webhook.log().contains(&lost) && !webhook.documents().is_empty());
+
+    let work = |kind: &str| {
+        let unknown = record_key(tenant, PAY, &secrets.key("lost")).partition_key();
+        let known = json!({ "kind": kind, "key": partition_key, "look_at": 0 });
+        let other = json!({ "kind": kind, "key": unknown, "look_at": 0 });
+        let unread = json!({ "kind": mark, "key": mark });
+        let bodies = [known.to_string(), other.to_string(), unread.to_string(), mark.to_owned()];
+        sample::messages(&bodies)
+    };
+    let mut stale = start("stale").await;
+    let poison = json!({ "dynamodb": { "Keys": mark, "SequenceNumber": "2" } });
+    stale.invoke(&json!({ "Records": [sample::pruned(&partition_key, 1), poison] })).await.unwrap();
+    stale.invoke(&work("check")).await.unwrap();
+    stale.invoke(&json!({ "job": "sweep" })).await.unwrap();
+    quiet(&stale);
+    assert!(!stale.documents().is_empty());
+
+    let mut reconcile = start("reconcile").await;
+    reconcile.invoke(&work("ask")).await.unwrap();
+    reconcile.invoke(&json!({ "job": "poll" })).await.unwrap();
+    quiet(&reconcile);
+    assert!(!reconcile.documents().is_empty());
+
+    let mut compare = start("compare").await;
+    compare.invoke(&json!({ "job": "compare", "day": mark })).await.unwrap_err();
+    quiet(&compare);
 }
 
 // R36

@@ -31,7 +31,7 @@ pub async fn run() -> Result<(), Error> {
     let comparison = from_env().await.inspect_err(event::report)?;
     // Boxed: the compiler does not follow a comparison's type through the layers of the runtime.
     let run = |event: LambdaEvent<Value>| comparison.run(event.payload).boxed_local();
-    lambda_runtime::run(service_fn(run)).await
+    event::run(service_fn(run)).await
 }
 
 async fn from_env() -> Result<Comparison, ConfigError> {

@@ -22,7 +22,7 @@ mod test_cards;
 mod way_back;
 
 use aws_config::BehaviorVersion;
-use lambda_http::Error;
+use lambda_http::{Adapter, Error};
 use lambda_idempotency::{event, queue::SqsQueue, store::dynamodb::DynamoDbStore};
 
 pub use answer::created;
@@ -47,5 +47,6 @@ pub async fn run() -> Result<(), Error> {
     let payment = policy::create_payment().grace(config.lease_grace);
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
     let lost_endings = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL").inspect_err(event::report)?;
-    lambda_http::run(routes::router(store, ledger, provider, sealing_keys, payment, lost_endings)).await
+    let router = routes::router(store, ledger, provider, sealing_keys, payment, lost_endings);
+    event::run(Adapter::from(router)).await
 }

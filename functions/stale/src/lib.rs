@@ -42,7 +42,7 @@ pub async fn run() -> Result<(), Error> {
         .sweep_units_per_second(units.into());
     let stale = &stale;
     let handle = async |event: LambdaEvent<Event>| handle(stale, event.payload, &event.context).await;
-    lambda_runtime::run(service_fn(handle)).await
+    event::run(service_fn(handle)).await
 }
 
 /// Does what one event asks for.

@@ -1,5 +1,5 @@
 //! What the tests stand on: real stores, clients whose network misbehaves on demand, and meters at the wire.
-//! Only [`clock`], [`guarded`], [`http`] and [`payments_api`] know the library's own types.
+//! Only [`clock`], [`guarded`], [`http`], [`payments_api`] and [`sample`] know the library's own types.
 
 pub mod books;
 pub mod client;
@@ -9,6 +9,7 @@ pub mod counts;
 pub mod dynamodb_local;
 pub mod embedded;
 pub mod faults;
+pub mod function;
 pub mod guarded;
 pub mod http;
 pub mod lambda;
@@ -21,6 +22,7 @@ pub mod process;
 pub mod proxy;
 pub mod random;
 pub mod s3;
+pub mod sample;
 pub mod seeded_world;
 pub mod tables;
 

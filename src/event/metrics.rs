@@ -1,0 +1,139 @@
+//! Writes what was counted in CloudWatch's [embedded metric format], as lines of the log: no request is made for it.
+//!
+//! 1. Once an invocation, when it has ended, however it ended. What ends later counts into the next one.
+//! 2. Once more shortly before its deadline: whoever is still at work then may be killed.
+//! 3. An invocation that counted nothing writes nothing.
+//! 4. What is an operation's is there by `operation`, and over all operations, for alarms.
+//!
+//! [embedded metric format]: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+
+use std::{
+    env,
+    io::{self, Write},
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use lambda_runtime::LambdaInvocation;
+use metrics_cloudwatch_embedded::{Builder, Collector};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::{
+    telemetry,
+    time::Timestamp,
+    time_budget::plausible_deadline,
+    world::{SystemWorld, World},
+};
+
+/// The namespace of the metrics; two stacks of an account choose two.
+const NAMESPACE: &str = "METRICS_NAMESPACE";
+
+const DEFAULT_NAMESPACE: &str = "lambda-idempotency";
+
+/// How long before the deadline the metrics are written of an invocation that has not ended: a multiple of what it takes.
+const BEFORE_DEADLINE: Duration = Duration::from_millis(200);
+
+/// The metrics of this process.
+#[derive(Clone, Copy)]
+pub(super) struct Metrics(Option<&'static Collector>);
+
+impl Metrics {
+    /// Installs the recorder, unless there is one: whoever installed it sees to its metrics.
+    pub(super) fn install() -> Self {
+        let namespace = env::var(NAMESPACE).ok().filter(|namespace| !namespace.trim().is_empty());
+        let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+        let installed = Builder::new().cloudwatch_namespace(namespace).init();
+        telemetry::describe();
+        Self(installed.inspect_err(|_| tracing::info!("another recorder has the metrics")).ok())
+    }
+
+    fn write(self) {
+        let Some(collector) = self.0 else { return };
+        let mut lines = Vec::new();
+        let written = collector.flush(&mut lines).and_then(|()| {
+            // Nothing counted, nothing written. Else in one piece, so that nobody else's line comes between.
+            if lines.is_empty() { Ok(()) } else { io::stdout().lock().write_all(&with_totals(lines)) }
+        });
+        if let Err(error) = written {
+            tracing::error!(%error, "the metrics could not be written");
+        }
+    }
+}
+
+/// The documents, with a second set of dimensions, the empty one, if the first is `operation`. A value in a document cannot hold
+/// these quotes, which JSON escapes.
+fn with_totals(documents: Vec<u8>) -> Vec<u8> {
+    const BY_OPERATION: &str = r#""Dimensions":[["operation"]]"#;
+    const AND_IN_TOTAL: &str = r#""Dimensions":[["operation"],[]]"#;
+    match String::from_utf8(documents) {
+        Ok(documents) => documents.replace(BY_OPERATION, AND_IN_TOTAL).into_bytes(),
+        Err(other) => other.into_bytes(),
+    }
+}
+
+impl<S> Layer<S> for Metrics {
+    type Service = Metered<S>;
+
+    fn layer(&self, inner: S) -> Metered<S> {
+        Metered { metrics: *self, inner }
+    }
+}
+
+/// A function whose metrics are written.
+#[derive(Clone)]
+pub(super) struct Metered<S> {
+    metrics: Metrics,
+    inner: S,
+}
+
+impl<S: Service<LambdaInvocation>> Service<LambdaInvocation> for Metered<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Invocation<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, invocation: LambdaInvocation) -> Invocation<S::Future> {
+        let end = End(self.metrics);
+        let now = SystemWorld.now();
+        let deadline = plausible_deadline(Timestamp::from_millis(invocation.context.deadline), now);
+        let left = deadline.and_then(|deadline| deadline.since(now).checked_sub(BEFORE_DEADLINE));
+        let nearly_over = left.map(|left| SystemWorld.sleep(left));
+        Invocation { inner: Box::pin(self.inner.call(invocation)), nearly_over, end }
+    }
+}
+
+/// An invocation under way.
+pub(super) struct Invocation<F> {
+    inner: Pin<Box<F>>,
+    nearly_over: Option<BoxFuture<'static, ()>>,
+    end: End,
+}
+
+impl<F: Future> Future for Invocation<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let answer = self.inner.as_mut().poll(cx);
+        if answer.is_pending() && self.nearly_over.as_mut().is_some_and(|over| over.poll_unpin(cx).is_ready())
+        {
+            self.nearly_over = None;
+            self.end.0.write();
+        }
+        answer
+    }
+}
+
+/// Writes the metrics when the invocation is over: it has answered, or panicked, or is dropped.
+struct End(Metrics);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.write();
+    }
+}

@@ -1,0 +1,199 @@
+//! What functions write of what they count: documents of CloudWatch's embedded metric format on standard output, read where
+//! Lambda reads them.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::{
+    ledger_comparison::{payments_table, provider::Provider},
+    support::{
+        embedded,
+        function::{Document, Function},
+        payments_api::{TestProvider, order},
+        sample::{Sample, charged, messages, payment, pruned, request, status},
+    },
+};
+
+const OPERATION: &str = "create-payment";
+
+/// What was written since the last look.
+struct Written(usize);
+
+impl Written {
+    fn by(&mut self, function: &Function) -> Vec<Document> {
+        let documents = function.documents();
+        let new = documents[self.0..].to_vec();
+        self.0 = documents.len();
+        new
+    }
+
+    /// The one document since the last look, which is one of an operation, and there in total too.
+    #[track_caller]
+    fn of_operation(&mut self, function: &Function) -> Document {
+        let documents = self.by(function);
+        let [document] = &documents[..] else { panic!("not one document: {documents:?}") };
+        assert_eq!(document.dimensions, json!([["operation"], []]));
+        assert_eq!(document.operation.as_deref(), Some(OPERATION));
+        document.clone()
+    }
+
+    /// The one document since the last look, which is no operation's.
+    #[track_caller]
+    fn of_none(&mut self, function: &Function) -> Document {
+        let documents = self.by(function);
+        let [document] = &documents[..] else { panic!("not one document: {documents:?}") };
+        assert_eq!((&document.dimensions, &document.operation), (&json!([[]]), &None));
+        document.clone()
+    }
+}
+
+fn counted<const N: usize>(counts: [(&'static str, u64); N]) -> BTreeMap<&'static str, u64> {
+    counts.into()
+}
+
+/// The names of what was timed, each once and in milliseconds.
+#[track_caller]
+fn timed(document: &Document) -> Vec<&str> {
+    let latencies = document.metrics.iter().filter(|(name, _)| name.ends_with(".latency"));
+    latencies
+        .map(|(name, (values, unit))| {
+            let [value] = &values.as_array().expect("a list")[..] else { panic!("{name}: {values}") };
+            assert!(value.as_f64().expect("a number") >= 0.0, "{name}: {value}");
+            assert_eq!(unit.as_deref(), Some("Milliseconds"), "{name}");
+            name.as_str()
+        })
+        .collect()
+}
+
+async fn sample() -> (Sample, TestProvider) {
+    let provider = TestProvider::start().await;
+    (Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await, provider)
+}
+
+// R34
+#[tokio::test]
+async fn each_request_writes_what_it_counted_once() {
+    let (sample, _provider) = sample().await;
+    let mut payments = sample.start("payments", &[("METRICS_NAMESPACE", "a-stack")]).await;
+    let mut written = Written(0);
+    assert_eq!(status(&payments.invoke(&payment("acme", "order-1", &order("tok_ok"))).await), 201);
+    let first = written.of_operation(&payments);
+    assert_eq!((&*first.namespace, first.counts()), ("a-stack", counted([("reserve.created", 1)])));
+    let all = ["complete", "handler", "reserve"].map(|name| format!("api.idempotency.{name}.latency"));
+    assert_eq!(timed(&first), all);
+    assert_eq!(first.metrics.len(), 4);
+
+    assert_eq!(status(&payments.invoke(&payment("acme", "order-1", &order("tok_ok"))).await), 201);
+    let replay = written.of_operation(&payments);
+    assert_eq!(replay.counts(), counted([("reserve.replay", 1)]));
+    assert_eq!(timed(&replay), ["api.idempotency.reserve.latency"]);
+
+    // Nothing is guarded, and nothing counted.
+    assert_eq!(status(&payments.invoke(&request("GET", "/payments", "acme", &[], "")).await), 200);
+    assert_eq!(written.by(&payments), []);
+
+    // The handler panics.
+    let panics = payment("acme", "order-2", &order("tok_panic_before"));
+    assert_eq!(status(&payments.invoke(&panics).await), 500);
+    assert_eq!(written.of_operation(&payments).counts(), counted([("reserve.created", 1)]));
+}
+
+// R34
+#[tokio::test]
+async fn what_a_time_out_would_kill_is_written_before() {
+    let (sample, _provider) = sample().await;
+    let mut payments = sample.start("payments", &[("PROVIDER_TIMEOUT_MS", "600000")]).await;
+    payments.begin(&payment("acme", "order-1", &order("hang")), Duration::from_secs(2));
+    while payments.documents().is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(!payments.has_answered());
+    assert_eq!(Written(0).of_operation(&payments).counts(), counted([("reserve.created", 1)]));
+}
+
+// R34, R29
+#[tokio::test]
+async fn every_function_writes_what_it_counts() {
+    let (sample, provider) = sample().await;
+    let mut payments = sample.start("payments", &[]).await;
+    assert_eq!(status(&payments.invoke(&payment("acme", "order-1", &order("500"))).await), 504);
+    let first = Written(0).of_operation(&payments);
+    assert_eq!(
+        (&*first.namespace, first.counts()),
+        ("lambda-idempotency", counted([("reserve.created", 1)]))
+    );
+
+    let mut webhook = sample.start("webhook", &[]).await;
+    let mut written = Written(0);
+    for resolved in [1, 0] {
+        assert_eq!(status(&webhook.invoke(&charged(&provider.orders()[0])).await), 200);
+        let documents = written.by(&webhook);
+        let counts: Vec<_> = documents.iter().map(Document::counts).collect();
+        assert_eq!(counts, vec![counted([("reconcile.resolved", 1)]); resolved]);
+    }
+
+    let mut reconcile = sample.start("reconcile", &[]).await;
+    let mut written = Written(0);
+    for _ in 0..2 {
+        reconcile.invoke(&json!({ "job": "poll" })).await.unwrap();
+        assert_eq!(written.of_none(&reconcile).counts(), counted([("reconcile.poll", 1)]));
+    }
+    // What no reconciler knows goes to people.
+    let double = json!({ "kind": "ask", "key": "acme#create-payment#order-1" });
+    reconcile.invoke(&messages(&[double.to_string()])).await.unwrap();
+    assert_eq!(written.by(&reconcile), []);
+
+    let mut compare = sample.start("compare", &[]).await;
+    assert!(compare.invoke(&json!({ "job": "nothing" })).await.is_err());
+    assert_eq!(compare.documents(), []);
+}
+
+// R34, T19
+#[tokio::test]
+async fn a_batch_of_the_stream_writes_what_time_to_live_deleted() {
+    let (sample, _provider) = sample().await;
+    let mut stale = sample.start("stale", &[]).await;
+    let batch = json!({ "Records": [
+        pruned("acme#create-payment#order-1", 1), pruned("acme#create-payment#order-2", 2), { "poison": true },
+    ] });
+    let answer = stale.invoke(&batch).await.unwrap();
+    assert_eq!(answer, json!({ "batchItemFailures": [] }));
+    let mut documents = stale.documents();
+    documents.sort_by_key(|document| document.operation.clone());
+    let [of_none, of_operation] = &documents[..] else { panic!("{documents:?}") };
+    assert_eq!(of_none.dimensions, json!([[]]));
+    assert_eq!(of_none.counts(), counted([("stream.batch", 1), ("dead_letter", 1)]));
+    assert_eq!(of_operation.dimensions, json!([["operation"], []]));
+    assert_eq!(of_operation.operation.as_deref(), Some(OPERATION));
+    assert_eq!(of_operation.counts(), counted([("ttl_pruned", 2)]));
+    assert_eq!(sample.queues.messages().len(), 1);
+
+    let mut written = Written(documents.len());
+    assert!(stale.invoke(&json!({ "job": "nothing" })).await.is_err());
+    assert_eq!(written.by(&stale), []);
+    stale.invoke(&json!({ "job": "sweep" })).await.unwrap();
+    assert_eq!(written.of_none(&stale).counts(), counted([("sweep.completed", 1)]));
+}
+
+// R34, R30
+#[tokio::test]
+async fn an_invocation_that_fails_writes_its_metrics_too() {
+    let provider = Provider::start().await;
+    provider.list(json!({ "id": "ch_1", "amountCents": 1999, "currency": "EUR", "state": "succeeded" }));
+    let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
+    let mut compare = sample.start("compare", &[]).await;
+    let job = json!({ "job": "compare", "day": "2026-11-20" });
+    let found = counted([("compare.completed", 1), ("compare.only_theirs", 1)]);
+    let mut written = Written(0);
+    let compared: Value = compare.invoke(&job).await.unwrap();
+    assert_eq!(compared["only_theirs"], 1);
+    assert_eq!(written.of_operation(&compare).counts(), found);
+
+    let report = sample.reports.path().join("2026-11-20.jsonl");
+    fs::remove_file(&report).unwrap();
+    fs::create_dir_all(report.join(Uuid::new_v4().to_string())).unwrap();
+    compare.invoke(&job).await.expect_err("a folder stands where the report belongs");
+    assert_eq!(written.of_operation(&compare).counts(), found);
+}

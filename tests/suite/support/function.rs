@@ -1,0 +1,260 @@
+//! A function as Lambda runs it: a process of its own on the Runtime API, whose standard output and log are kept.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    process::Stdio,
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    net::TcpListener,
+    process::{Child, Command},
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+use uuid::Uuid;
+
+use super::local_cloud;
+
+/// Only a function that hangs takes as long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long an invocation has, unless a test says otherwise.
+const TIME: Duration = Duration::from_secs(60);
+
+/// A function that waits for invocations. It ends with this value, or with the test process.
+pub struct Function {
+    api: Api,
+    /// The function's call for the next invocation.
+    next: Option<Next>,
+    folder: TempDir,
+    // Its standard input says that we are there.
+    _process: Child,
+}
+
+struct Api {
+    address: String,
+    nexts: mpsc::UnboundedReceiver<Next>,
+    answers: mpsc::UnboundedReceiver<Answer>,
+}
+
+type Next = oneshot::Sender<(Bytes, SystemTime)>;
+
+/// What an invocation ends with: an answer, or an error.
+pub type Answer = Result<Value, Value>;
+
+impl Function {
+    /// Starts the function of the sample that has this name, in the program that the local cloud starts it in.
+    pub async fn start(name: &str, variables: &[(&str, &str)]) -> Self {
+        let program = local_cloud::program();
+        assert!(
+            program.exists(),
+            "{} is missing: run `cargo build -p local`, or plain `cargo test --workspace`",
+            program.display()
+        );
+        let (api, folder) = (Api::listen().await, tempfile::tempdir().expect("a folder"));
+        let file = |name| Stdio::from(File::create(folder.path().join(name)).expect("a file"));
+        let process = Command::new(program)
+            .env_clear()
+            .envs([
+                ("LOCAL_FUNCTION", name),
+                ("AWS_LAMBDA_RUNTIME_API", &api.address),
+                ("AWS_LAMBDA_FUNCTION_NAME", name),
+                ("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST"),
+                ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "256"),
+                ("AWS_REGION", "eu-central-1"),
+                ("AWS_ACCESS_KEY_ID", "tests"),
+                ("AWS_SECRET_ACCESS_KEY", "tests"),
+                ("AWS_EC2_METADATA_DISABLED", "true"),
+            ])
+            .envs(variables.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(file("out"))
+            .stderr(file("log"))
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the function can be run");
+        let mut function = Self { api, next: None, folder, _process: process };
+        function.ready().await;
+        function
+    }
+
+    /// Waits until the function asks for the next invocation: the last one is over then, with all that belongs to it.
+    async fn ready(&mut self) {
+        let next = timeout(PATIENCE, self.api.nexts.recv()).await;
+        let next = next.unwrap_or_else(|_| panic!("the function does not ask for work:\n{}", self.log()));
+        self.next = next;
+    }
+
+    /// Invokes it, and waits until it is ready for the next invocation.
+    pub async fn invoke(&mut self, event: &Value) -> Answer {
+        self.begin(event, TIME);
+        let answer = timeout(PATIENCE, self.api.answers.recv()).await;
+        let answer = answer.unwrap_or_else(|_| panic!("no answer:\n{}", self.log()));
+        self.ready().await;
+        answer.expect("the Runtime API is up")
+    }
+
+    /// Invokes it with so much time, and waits for nothing.
+    pub fn begin(&mut self, event: &Value, time: Duration) {
+        let next = self.next.take().expect("it is ready");
+        next.send((event.to_string().into(), SystemTime::now() + time)).expect("it still asks");
+    }
+
+    /// Whether it has answered an invocation that was only begun.
+    pub fn has_answered(&mut self) -> bool {
+        self.api.answers.try_recv().is_ok()
+    }
+
+    /// The lines of its standard output: each is a document of metrics.
+    pub fn documents(&self) -> Vec<Document> {
+        let text = self.read("out");
+        text.lines().map(|line| Document::parse(line).unwrap_or_else(|| panic!("{line}"))).collect()
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        self.read("log")
+    }
+
+    /// What it has said at all.
+    pub fn said(&self) -> String {
+        self.read("out") + &self.log()
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(name)).expect("what the function said")
+    }
+}
+
+/// A document of CloudWatch's embedded metric format.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    pub namespace: String,
+    pub dimensions: Value,
+    pub operation: Option<String>,
+    /// By name: the value, or the values, and the unit.
+    pub metrics: BTreeMap<String, (Value, Option<String>)>,
+}
+
+impl Document {
+    /// Reads one, and nothing that is not wholly one.
+    fn parse(line: &str) -> Option<Self> {
+        let Value::Object(mut whole) = serde_json::from_str(line).ok()? else { return None };
+        let aws = whole.remove("_aws")?;
+        aws["Timestamp"].as_u64()?;
+        let [directive] = &aws["CloudWatchMetrics"].as_array()?[..] else { return None };
+        let mut metrics = BTreeMap::new();
+        for metric in directive["Metrics"].as_array()? {
+            let name = metric["Name"].as_str()?;
+            let unit = metric.get("Unit").map(|unit| unit.as_str().expect("a unit is text").to_owned());
+            metrics.insert(name.to_owned(), (whole.remove(name)?, unit));
+        }
+        let operation = whole.remove("operation").map(|name| name.as_str().expect("a name").to_owned());
+        let document = Self {
+            namespace: directive["Namespace"].as_str()?.to_owned(),
+            dimensions: directive["Dimensions"].clone(),
+            operation,
+            metrics,
+        };
+        whole.is_empty().then_some(document)
+    }
+
+    /// Its counters, without `api.idempotency.` and `.count`.
+    pub fn counts(&self) -> BTreeMap<&str, u64> {
+        let counter = |name: &'_ String, value: &Value| -> Option<u64> {
+            name.ends_with(".count").then(|| value.as_u64().expect("a count"))
+        };
+        let counts = self.metrics.iter().filter_map(|(name, (value, _))| {
+            let count = counter(name, value)?;
+            Some((name.strip_prefix("api.idempotency.")?.strip_suffix(".count")?, count))
+        });
+        counts.collect()
+    }
+}
+
+impl Api {
+    async fn listen() -> Self {
+        let (next, nexts) = mpsc::unbounded_channel();
+        let (answer, answers) = mpsc::unbounded_channel();
+        let app = Router::new()
+            .route("/2018-06-01/runtime/invocation/next", get(hand_over))
+            .route("/2018-06-01/runtime/invocation/{id}/{answer}", post(answered))
+            .with_state((next, answer));
+        Self { address: serve(app).await, nexts, answers }
+    }
+}
+
+type Ends = (mpsc::UnboundedSender<Next>, mpsc::UnboundedSender<Answer>);
+
+async fn hand_over(State((nexts, _)): State<Ends>) -> Response {
+    let (next, invocation) = oneshot::channel();
+    let given = nexts.send(next);
+    let (Ok(()), Ok((event, deadline))) = (given, invocation.await) else {
+        // The test is over.
+        return std::future::pending().await;
+    };
+    let deadline = deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
+    let headers = [
+        ("lambda-runtime-aws-request-id", Uuid::new_v4().to_string()),
+        ("lambda-runtime-deadline-ms", deadline.to_string()),
+        (
+            "lambda-runtime-invoked-function-arn",
+            "arn:aws:lambda:eu-central-1:123456789012:function:f".to_owned(),
+        ),
+    ];
+    (headers, event).into_response()
+}
+
+async fn answered(
+    State((_, answers)): State<Ends>,
+    Path((_, answer)): Path<(String, String)>,
+    body: Bytes,
+) -> Response {
+    let body = serde_json::from_slice(&body).expect("an answer is JSON");
+    let answer = if answer == "response" { Ok(body) } else { Err(body) };
+    // Nobody listens once the test is over.
+    let _ = answers.send(answer);
+    axum::http::StatusCode::ACCEPTED.into_response()
+}
+
+/// Queues of SQS that take every message, and keep it.
+#[derive(Clone, Default)]
+pub struct Queues(Arc<Mutex<Vec<Value>>>);
+
+impl Queues {
+    /// The address at which they are.
+    pub async fn start(&self) -> String {
+        let kept = self.0.clone();
+        let take = move |body: Bytes| async move {
+            let message: Value = serde_json::from_slice(&body).expect("a call of SQS");
+            kept.lock().unwrap().push(message);
+            Json(json!({ "MessageId": "1", "MD5OfMessageBody": "" }))
+        };
+        format!("http://{}", serve(Router::new().fallback(take)).await)
+    }
+
+    /// The bodies of all messages.
+    pub fn messages(&self) -> Vec<String> {
+        let kept = self.0.lock().unwrap();
+        kept.iter().map(|call| call["MessageBody"].as_str().expect("a body").to_owned()).collect()
+    }
+}
+
+async fn serve(app: Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("an address").to_string();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
+}

@@ -1,0 +1,130 @@
+//! The sample's functions as processes, on tables, queues and a provider of the test's own.
+
+use std::time::SystemTime;
+
+use axum::http::StatusCode;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use lambda_idempotency::key::signature::Secrets;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{
+    client::client,
+    embedded,
+    function::{Function, Queues},
+    tables,
+};
+
+/// What the provider signs with.
+const WEBHOOK_SECRET: &str = "a-secret-of-the-provider";
+
+/// What the functions work on.
+pub struct Sample {
+    pub queues: Queues,
+    pub reports: TempDir,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Sample {
+    /// With payments in this table, and the provider at this URL.
+    pub async fn new(payments: &str, provider: &str) -> Self {
+        let (endpoint, queues) = (embedded::endpoint(), Queues::default());
+        let reports = tempfile::tempdir().expect("a folder for reports");
+        let sqs = queues.start().await;
+        let queue = |name| format!("{sqs}/123456789012/{name}");
+        let variables = vec![
+            ("AWS_ENDPOINT_URL_DYNAMODB", endpoint.to_owned()),
+            ("AWS_ENDPOINT_URL_SQS", sqs.clone()),
+            ("IDEMPOTENCY_TABLE", tables::idempotency_table(&client(endpoint)).await),
+            ("PAYMENTS_TABLE", payments.to_owned()),
+            ("PROVIDER_URL", provider.to_owned()),
+            ("CHECKS_QUEUE_URL", queue("checks")),
+            ("SWEEP_QUEUE_URL", queue("sweep")),
+            ("RECONCILE_QUEUE_URL", queue("reconcile")),
+            ("DEAD_LETTERS_QUEUE_URL", queue("dead-letters")),
+            ("WEBHOOK_SECRETS", WEBHOOK_SECRET.to_owned()),
+            ("SEALING_KEYS", BASE64_STANDARD.encode([7; 64])),
+            ("REPORTS", reports.path().to_str().expect("a path").to_owned()),
+        ];
+        Self { queues, reports, variables }
+    }
+
+    /// Starts a function, with these variables besides.
+    pub async fn start(&self, function: &str, more: &[(&str, &str)]) -> Function {
+        let variables = self.variables.iter().map(|(name, value)| (*name, &**value));
+        let variables: Vec<_> = variables.chain(more.iter().copied()).collect();
+        Function::start(function, &variables).await
+    }
+}
+
+/// A request as an HTTP API hands it over, once its authorizer has verified the tenant.
+pub fn request(method: &str, path: &str, tenant: &str, headers: &[(&str, &str)], body: &str) -> Value {
+    let mut event: Value = serde_json::from_str(include_str!("../fixtures/http_api_jwt.json")).unwrap();
+    event["rawPath"] = path.into();
+    event["requestContext"]["http"]["path"] = path.into();
+    event["requestContext"]["http"]["method"] = method.into();
+    event["requestContext"]["authorizer"]["jwt"]["claims"]["sub"] = tenant.into();
+    event["headers"] = json!({ "content-type": "application/json" });
+    for (name, value) in headers {
+        event["headers"][*name] = (*value).into();
+    }
+    event["body"] = body.into();
+    event
+}
+
+/// An order of this tenant, under this key.
+pub fn payment(tenant: &str, key: &str, order: &str) -> Value {
+    request("POST", "/payments", tenant, &[("idempotency-key", key)], order)
+}
+
+/// The provider's word on a charge, which it made for this order, and signed.
+pub fn charged((key, order): &(String, Value)) -> Value {
+    let now = lambda_idempotency::time::Timestamp::from(SystemTime::now());
+    let event = json!({
+        "type": "charge.succeeded",
+        "key": key,
+        "charge": {
+            "id": "ch_1", "amountCents": order["amountCents"], "currency": order["currency"],
+            "createdAt": now.as_millis(), "metadata": order["metadata"],
+        },
+        "metadata": order["metadata"],
+    });
+    told(&event.to_string())
+}
+
+/// A body that the provider has signed.
+pub fn told(body: &str) -> Value {
+    let secrets = Secrets::new([WEBHOOK_SECRET]).unwrap();
+    let signature = secrets.sign(SystemTime::now().into(), body.as_bytes());
+    request("POST", "/webhooks/provider", "nobody", &[("provider-signature", &signature)], body)
+}
+
+/// A batch of messages of a queue.
+pub fn messages(bodies: &[String]) -> Value {
+    let messages: Vec<_> = bodies
+        .iter()
+        .enumerate()
+        .map(|(id, body)| json!({ "eventSource": "aws:sqs", "messageId": id.to_string(), "body": body }))
+        .collect();
+    json!({ "Records": messages })
+}
+
+/// A record that time to live has deleted, as the table's stream shows it.
+pub fn pruned(partition_key: &str, number: u64) -> Value {
+    json!({
+        "eventName": "REMOVE",
+        "eventSource": "aws:dynamodb",
+        "userIdentity": { "type": "Service", "principalId": "dynamodb.amazonaws.com" },
+        "dynamodb": {
+            "Keys": { "pk": { "S": partition_key }, "sk": { "S": "record" } },
+            "SequenceNumber": number.to_string(),
+        },
+    })
+}
+
+/// The status that an HTTP function answered.
+#[track_caller]
+pub fn status(answer: &Result<Value, Value>) -> StatusCode {
+    let status = answer.as_ref().expect("an answer")["statusCode"].as_u64().expect("a status");
+    StatusCode::from_u16(status.try_into().expect("a small number")).expect("a status")
+}
