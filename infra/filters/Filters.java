@@ -8,7 +8,7 @@ import software.amazon.event.ruler.Machine;
 
 /**
  * Shows which changes of the table of records the template's filters deliver, by AWS's own matcher of event patterns:
- * {@code java -cp 'folder-of-jars/*' infra/filters/Filters.java infra/template.yaml}.
+ * {@code java -cp 'folder-of-jars/*' infra/filters/Filters.java infra/idempotency.yaml}.
  */
 class Filters {
     /** A change, and whether the stale function must see it. */

@@ -1,0 +1,225 @@
+//! Each alarm looks at what is there, and leads somewhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lambda_idempotency::telemetry;
+use serde_json::{Value, json};
+
+use super::{ALARM, FUNCTION, QUEUE, Resource, list, referred, resource, resources};
+
+/// What the functions count and measure, as their telemetry names it, and the statistic that says how much there was: without dimensions, it
+/// is of all operations.
+const OURS: &[(&str, &str)] = &[
+    (telemetry::ZOMBIE_KEY, "Sum"),
+    ("api.idempotency.unknown.oldest.seconds", "Maximum"),
+    ("api.idempotency.unknown.people", "Maximum"),
+    (telemetry::STORE_ERROR, "Sum"),
+    (telemetry::RESERVE_KEY_MISUSE, "Sum"),
+    (telemetry::RESERVE_CREATED, "Sum"),
+    (telemetry::DOUBLE_EXECUTION, "Sum"),
+    (telemetry::COMPLETION_UNWRITTEN, "Sum"),
+    ("api.idempotency.stream.batch.count", "Sum"),
+    ("api.idempotency.sweep.completed.count", "Sum"),
+    ("api.idempotency.reconcile.poll.count", "Sum"),
+    ("api.idempotency.compare.completed.count", "Sum"),
+    (ledgers::metrics::COMPARE_ONLY_OURS, "Sum"),
+    (ledgers::metrics::COMPARE_ONLY_THEIRS, "Sum"),
+    (ledgers::metrics::COMPARE_DIFFERS, "Sum"),
+    (ledgers::metrics::COMPARE_DUPLICATES, "Sum"),
+];
+
+/// What AWS measures: namespace, metric, statistic, the one dimension, and the type of resource that it names.
+///
+/// - <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html>
+/// - <https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html>
+const OF_AWS: &[(&str, &str, &str, &str, &str)] = &[
+    ("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "QueueName", QUEUE),
+    ("AWS/SQS", "ApproximateAgeOfOldestMessage", "Maximum", "QueueName", QUEUE),
+    // Messages that a redrive policy moves are not counted, what a service sends is.
+    ("AWS/SQS", "NumberOfMessagesSent", "Sum", "QueueName", QUEUE),
+    ("AWS/Lambda", "IteratorAge", "Maximum", "FunctionName", FUNCTION),
+    ("AWS/Lambda", "Errors", "Sum", "FunctionName", FUNCTION),
+    ("AWS/Lambda", "Throttles", "Sum", "FunctionName", FUNCTION),
+];
+
+/// What must not happen unheard, and what must happen: an alarm, and the metrics that it looks at.
+const ALARMS: &[(&str, &[&str])] = &[
+    ("DeadWorkers", &[telemetry::ZOMBIE_KEY]),
+    ("OldestUnknown", &["api.idempotency.unknown.oldest.seconds"]),
+    ("OutcomesForPeople", &["api.idempotency.unknown.people"]),
+    ("DeadLettersWaiting", &["ApproximateNumberOfMessagesVisible DeadLettersQueue"]),
+    ("DeadLettersOld", &["ApproximateAgeOfOldestMessage DeadLettersQueue"]),
+    ("EndingsLate", &["ApproximateAgeOfOldestMessage ReconcileQueue"]),
+    ("ChecksLate", &["ApproximateAgeOfOldestMessage ChecksQueue"]),
+    ("SweepLate", &["ApproximateAgeOfOldestMessage SweepQueue"]),
+    ("SweepMissing", &["api.idempotency.sweep.completed.count"]),
+    ("StreamLate", &["IteratorAge StaleFunction"]),
+    ("StreamSilent", &[telemetry::RESERVE_CREATED, "api.idempotency.stream.batch.count"]),
+    ("StaleErrors", &["Errors StaleFunction"]),
+    ("StaleThrottled", &["Throttles StaleFunction"]),
+    ("RunsFailed", &["NumberOfMessagesSent FailedRunsQueue"]),
+    ("StoreErrors", &[telemetry::STORE_ERROR]),
+    ("KeyMisuse", &[telemetry::RESERVE_KEY_MISUSE]),
+    ("DoubleExecutions", &[telemetry::DOUBLE_EXECUTION]),
+    ("EndingsUnwritten", &[telemetry::COMPLETION_UNWRITTEN]),
+    ("PollMissing", &["api.idempotency.reconcile.poll.count"]),
+    ("CompareMissing", &["api.idempotency.compare.completed.count"]),
+    (
+        "LedgersDiffer",
+        &[
+            ledgers::metrics::COMPARE_ONLY_OURS,
+            ledgers::metrics::COMPARE_ONLY_THEIRS,
+            ledgers::metrics::COMPARE_DIFFERS,
+            ledgers::metrics::COMPARE_DUPLICATES,
+        ],
+    ),
+];
+
+/// A metric that an alarm looks at.
+struct Metric {
+    namespace: Value,
+    name: String,
+    dimensions: Vec<Value>,
+    statistic: String,
+    period: u64,
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+fn metrics(alarm: &Value) -> Vec<Metric> {
+    let metric = |of: &Value, statistic: &Value, period: &Value| Metric {
+        namespace: of["Namespace"].clone(),
+        name: text(&of["MetricName"]),
+        dimensions: list(&of["Dimensions"]).into_iter().cloned().collect(),
+        statistic: text(statistic),
+        period: number(period),
+    };
+    if alarm["Metrics"].is_null() {
+        return vec![metric(alarm, &alarm["Statistic"], &alarm["Period"])];
+    }
+    let stats =
+        list(&alarm["Metrics"]).into_iter().map(|of| &of["MetricStat"]).filter(|stat| !stat.is_null());
+    stats.map(|stat| metric(&stat["Metric"], &stat["Stat"], &stat["Period"])).collect()
+}
+
+/// Its name; of one of AWS, with the resource that it is measured at. Panics if nobody emits such a metric.
+fn emitted(metric: &Metric) -> String {
+    if let Value::String(namespace) = &metric.namespace {
+        let found = OF_AWS.iter().find(|(of, name, ..)| of == namespace && *name == metric.name);
+        let (_, name, statistic, dimension, kind) = found.unwrap_or_else(|| panic!("{}", metric.name));
+        assert_eq!(metric.statistic, *statistic);
+        let [only] = &metric.dimensions[..] else { panic!("{name}: {:?}", metric.dimensions) };
+        assert_eq!(only["Name"], *dimension);
+        let named = referred(&only["Value"]);
+        let _ = resource(kind, &named);
+        return format!("{name} {named}");
+    }
+    assert_eq!(referred(&metric.namespace), "MetricsNamespace");
+    assert!(metric.dimensions.is_empty(), "{}: {:?}", metric.name, metric.dimensions);
+    let found = OURS.iter().find(|(name, _)| *name == metric.name);
+    let (name, statistic) = found.unwrap_or_else(|| panic!("nothing counts {}", metric.name));
+    assert_eq!(metric.statistic, *statistic);
+    (*name).to_owned()
+}
+
+// R34, T50
+#[test]
+fn every_alarm_looks_at_a_metric_that_is_emitted() {
+    let looked_at = resources(ALARM).into_iter().map(|alarm| {
+        let names: BTreeSet<_> = metrics(&alarm.properties).iter().map(emitted).collect();
+        (alarm.name, names)
+    });
+    let expected = ALARMS.iter().map(|(alarm, metrics)| {
+        ((*alarm).to_owned(), metrics.iter().map(|&metric| metric.to_owned()).collect())
+    });
+    assert_eq!(looked_at.collect::<BTreeMap<_, _>>(), expected.collect::<BTreeMap<_, BTreeSet<_>>>());
+}
+
+// R34: the alarms of one stack hear of no other.
+#[test]
+fn every_function_counts_where_the_alarms_look() {
+    for function in resources(FUNCTION) {
+        let globals = &super::template(function.template)["Globals"]["Function"]["Environment"]["Variables"];
+        assert_eq!(referred(&globals["METRICS_NAMESPACE"]), "MetricsNamespace", "{}", function.name);
+        assert!(function.properties["Environment"]["Variables"]["METRICS_NAMESPACE"].is_null());
+    }
+    let nested = &super::template(super::SAMPLE)["Resources"][super::NESTED]["Properties"]["Parameters"];
+    assert_eq!(nested["MetricsNamespace"], json!({ "Fn::Sub": "lambda-idempotency/${AWS::StackName}" }));
+}
+
+#[test]
+fn every_alarm_tells_somebody_when_it_begins_and_ends() {
+    let topic = json!({ "Fn::If": ["Notifies", [{ "Ref": "AlarmTopicArn" }], { "Ref": "AWS::NoValue" }] });
+    for Resource { name, properties, .. } in resources(ALARM) {
+        assert_eq!(properties["AlarmActions"], topic, "{name}");
+        assert_eq!(properties["OKActions"], topic, "{name}");
+        assert!(text(&properties["AlarmDescription"]).contains(" Begin with "), "{name}");
+    }
+}
+
+// T50: who is dead counts nothing.
+#[test]
+fn missing_data_alarm_only_if_something_must_happen() {
+    for Resource { name, properties, .. } in resources(ALARM) {
+        let must_happen = properties["ComparisonOperator"] == "LessThanThreshold";
+        let reported = ["OldestUnknown", "OutcomesForPeople", "DeadLettersWaiting"].contains(&&*name);
+        let expected = match (must_happen, reported) {
+            (true, _) => "breaching",
+            (_, true) => "ignore",
+            _ => "notBreaching",
+        };
+        assert_eq!(properties["TreatMissingData"], expected, "{name}");
+    }
+}
+
+#[test]
+fn no_alarm_looks_back_further_than_cloudwatch_does() {
+    for Resource { name, properties, .. } in resources(ALARM) {
+        let periods = number(&properties["EvaluationPeriods"]);
+        for metric in metrics(&properties) {
+            // https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
+            let most = if metric.period < 3600 { 86_400 } else { 604_800 };
+            assert!(metric.period * periods <= most, "{name}");
+            assert!(metric.period.is_multiple_of(60), "{name}");
+        }
+    }
+}
+
+// T50
+#[test]
+fn a_schedule_that_does_not_run_is_heard_of_in_time() {
+    let window = |name| {
+        let alarm = resource(ALARM, name);
+        metrics(&alarm)[0].period * number(&alarm["EvaluationPeriods"])
+    };
+    assert_eq!(window("PollMissing"), 5 * 60);
+    for daily in ["SweepMissing", "CompareMissing"] {
+        // Longer than from one run to the next, shorter than to the one after that.
+        assert!((24 * 3600 + 1..48 * 3600).contains(&window(daily)), "{daily}");
+    }
+}
+
+/// The rows of the page about alarms: an alarm, what it means, what to do.
+fn rows() -> Vec<Vec<String>> {
+    let page = super::text("docs/alarms.md");
+    let rows =
+        page.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |").map(str::to_owned));
+    rows.map(|row| row.split(" | ").map(|cell| cell.trim_matches('`').to_owned()).collect()).collect()
+}
+
+#[test]
+fn the_page_about_alarms_has_each_alarm_once() {
+    let written: Vec<_> = rows().into_iter().map(|row| row[0].clone()).collect();
+    let unique: BTreeSet<_> = written.iter().cloned().collect();
+    assert_eq!(unique.len(), written.len());
+    assert_eq!(unique, resources(ALARM).into_iter().map(|alarm| alarm.name).collect());
+    for row in rows() {
+        assert_eq!(row.len(), 3, "{row:?}");
+    }
+}

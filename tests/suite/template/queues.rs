@@ -1,0 +1,124 @@
+//! What fails is kept where somebody finds it, and what is looked at late is not looked at twice.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{FUNCTION, QUEUE, Resource, list, members, referred, resource, resources};
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+/// The events of this type, of all functions.
+fn events(kind: &str) -> Vec<(Resource, Value)> {
+    let functions = resources(FUNCTION).into_iter();
+    let events = functions.flat_map(|function| {
+        let of_kind = members(&function.properties["Events"]).filter(|(_, event)| event["Type"] == kind);
+        let found: Vec<_> = of_kind.map(|(_, event)| event["Properties"].clone()).collect();
+        found
+            .into_iter()
+            .map(move |event| {
+                let Resource { template, name, properties } = &function;
+                (Resource { template, name: name.clone(), properties: properties.clone() }, event)
+            })
+            .collect::<Vec<_>>()
+    });
+    events.collect()
+}
+
+// T50
+#[test]
+fn what_a_schedule_begins_leaves_word_when_it_fails() {
+    let scheduled = events("ScheduleV2");
+    assert_eq!(scheduled.len(), 3);
+    for (function, event) in scheduled {
+        let failed = "FailedRunsQueue";
+        let config = &function.properties["EventInvokeConfig"];
+        assert_eq!(
+            referred(&config["DestinationConfig"]["OnFailure"]["Destination"]),
+            failed,
+            "{}",
+            function.name
+        );
+        assert_eq!(referred(&event["DeadLetterConfig"]["Arn"]), failed, "{}", function.name);
+        // The schedule is in time, or the next one is: a job must not begin hours late.
+        assert!(number(&config["MaximumEventAgeInSeconds"]) <= 6 * 3600);
+        assert!(number(&event["RetryPolicy"]["MaximumEventAgeInSeconds"]) <= 3600);
+    }
+}
+
+// T19
+#[test]
+fn a_batch_of_changes_that_cannot_be_read_becomes_a_dead_letter() {
+    let [(function, event)] = &events("DynamoDB")[..] else { panic!("one reader of the stream") };
+    assert_eq!(function.name, "StaleFunction");
+    assert_eq!(event["BisectBatchOnFunctionError"], true);
+    assert!(number(&event["MaximumRetryAttempts"]) > 0);
+    assert_eq!(event["FunctionResponseTypes"], json!(["ReportBatchItemFailures"]));
+    assert_eq!(referred(&event["DestinationConfig"]["OnFailure"]["Destination"]), "DeadLettersQueue");
+}
+
+#[test]
+fn messages_that_are_worked_on_are_delivered_to_nobody_else() {
+    let events = events("SQS");
+    assert_eq!(events.len(), 3);
+    for (function, event) in events {
+        assert_eq!(event["FunctionResponseTypes"], json!(["ReportBatchItemFailures"]));
+        let queue = resource(QUEUE, &referred(&event["Queue"]));
+        // As Lambda advises, so that throttled polls do not use up the receives:
+        // https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
+        assert_eq!(number(&queue["VisibilityTimeout"]), 6 * number(&function.properties["Timeout"]));
+        assert_eq!(referred(&queue["RedrivePolicy"]["deadLetterTargetArn"]), "DeadLettersQueue");
+        assert_eq!(number(&queue["RedrivePolicy"]["maxReceiveCount"]), 5);
+    }
+}
+
+#[test]
+fn dead_letters_come_from_every_queue_and_stay_longest() {
+    let dead_letters = resource(QUEUE, "DeadLettersQueue");
+    assert_eq!(number(&dead_letters["MessageRetentionPeriod"]), 14 * 24 * 3600);
+    let allowed = list(&dead_letters["RedriveAllowPolicy"]["sourceQueueArns"]);
+    let allowed: Vec<_> = allowed.iter().map(|arn| arn["Fn::Sub"].as_str().expect("an ARN")).collect();
+    let mut sources = 0;
+    for queue in resources(QUEUE) {
+        // Without a RedrivePolicy a queue sends none.
+        if !queue.properties["RedrivePolicy"].is_null() {
+            let name = queue.properties["QueueName"]["Fn::Sub"].as_str().expect("a name");
+            assert!(allowed.iter().any(|arn| arn.ends_with(&format!(":{name}"))), "{name}");
+            sources += 1;
+        }
+    }
+    assert_eq!(sources, allowed.len());
+}
+
+// T50: a sweep takes no turn from checks.
+#[test]
+fn each_reader_of_a_queue_has_turns_of_its_own() {
+    let mut turns = BTreeMap::<String, u64>::new();
+    for (function, event) in events("SQS") {
+        *turns.entry(function.name).or_default() += number(&event["ScalingConfig"]["MaximumConcurrency"]);
+    }
+    // One more for what the schedule begins, and for `stale` one for a shard of the stream at the least.
+    let reserved = |name| resource(FUNCTION, name)["ReservedConcurrentExecutions"].clone();
+    assert_eq!(number(&reserved("ReconcileFunction")), turns["ReconcileFunction"] + 1);
+    assert_eq!(reserved("StaleFunction"), json!({ "Ref": "StaleConcurrency" }));
+    let parameter = &super::template(super::IDEMPOTENCY)["Parameters"]["StaleConcurrency"];
+    assert_eq!(number(&parameter["MinValue"]), turns["StaleFunction"] + 1 + 1);
+    assert!(number(&parameter["Default"]) >= turns["StaleFunction"] + 1 + 4);
+}
+
+#[test]
+fn queues_are_encrypted_and_take_nothing_unencrypted() {
+    let policies = resources("AWS::SQS::QueuePolicy");
+    for queue in resources(QUEUE) {
+        assert_eq!(queue.properties["SqsManagedSseEnabled"], true, "{}", queue.name);
+        let policy = policies.iter().find(|policy| referred(&policy.properties["Queues"][0]) == queue.name);
+        let policy = policy.unwrap_or_else(|| panic!("{} has no policy", queue.name));
+        let [statement] = list(&policy.properties["PolicyDocument"]["Statement"])[..] else { panic!() };
+        assert_eq!(statement["Effect"], "Deny");
+        assert_eq!(statement["Action"], "sqs:*");
+        assert_eq!(referred(&statement["Resource"]), queue.name);
+        assert_eq!(statement["Condition"], json!({ "Bool": { "aws:SecureTransport": "false" } }));
+    }
+}
