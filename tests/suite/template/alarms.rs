@@ -7,21 +7,21 @@ use serde_json::{Value, json};
 
 use super::{ALARM, FUNCTION, QUEUE, Resource, list, referred, resource, resources};
 
-/// What the functions count and measure, as their telemetry names it, and the statistic that says how much there was: without dimensions, it
-/// is of all operations.
+/// What the functions count and measure, and the statistic that says how much there was. Without dimensions a metric is of
+/// all operations: see `event`.
 const OURS: &[(&str, &str)] = &[
     (telemetry::ZOMBIE_KEY, "Sum"),
-    ("api.idempotency.unknown.oldest.seconds", "Maximum"),
-    ("api.idempotency.unknown.people", "Maximum"),
+    (telemetry::UNKNOWN_OLDEST, "Maximum"),
+    (telemetry::UNKNOWN_PEOPLE, "Maximum"),
     (telemetry::STORE_ERROR, "Sum"),
     (telemetry::RESERVE_KEY_MISUSE, "Sum"),
     (telemetry::RESERVE_CREATED, "Sum"),
     (telemetry::DOUBLE_EXECUTION, "Sum"),
     (telemetry::COMPLETION_UNWRITTEN, "Sum"),
-    ("api.idempotency.stream.batch.count", "Sum"),
-    ("api.idempotency.sweep.completed.count", "Sum"),
-    ("api.idempotency.reconcile.poll.count", "Sum"),
-    ("api.idempotency.compare.completed.count", "Sum"),
+    (telemetry::STREAM_BATCH, "Sum"),
+    (telemetry::SWEEP_COMPLETED, "Sum"),
+    (telemetry::RECONCILE_POLL, "Sum"),
+    (ledgers::metrics::COMPARE_COMPLETED, "Sum"),
     (ledgers::metrics::COMPARE_ONLY_OURS, "Sum"),
     (ledgers::metrics::COMPARE_ONLY_THEIRS, "Sum"),
     (ledgers::metrics::COMPARE_DIFFERS, "Sum"),
@@ -45,16 +45,16 @@ const OF_AWS: &[(&str, &str, &str, &str, &str)] = &[
 /// What must not happen unheard, and what must happen: an alarm, and the metrics that it looks at.
 const ALARMS: &[(&str, &[&str])] = &[
     ("DeadWorkers", &[telemetry::ZOMBIE_KEY]),
-    ("OldestUnknown", &["api.idempotency.unknown.oldest.seconds"]),
-    ("OutcomesForPeople", &["api.idempotency.unknown.people"]),
+    ("OldestUnknown", &[telemetry::UNKNOWN_OLDEST]),
+    ("OutcomesForPeople", &[telemetry::UNKNOWN_PEOPLE]),
     ("DeadLettersWaiting", &["ApproximateNumberOfMessagesVisible DeadLettersQueue"]),
     ("DeadLettersOld", &["ApproximateAgeOfOldestMessage DeadLettersQueue"]),
     ("EndingsLate", &["ApproximateAgeOfOldestMessage ReconcileQueue"]),
     ("ChecksLate", &["ApproximateAgeOfOldestMessage ChecksQueue"]),
     ("SweepLate", &["ApproximateAgeOfOldestMessage SweepQueue"]),
-    ("SweepMissing", &["api.idempotency.sweep.completed.count"]),
+    ("SweepMissing", &[telemetry::SWEEP_COMPLETED]),
     ("StreamLate", &["IteratorAge StaleFunction"]),
-    ("StreamSilent", &[telemetry::RESERVE_CREATED, "api.idempotency.stream.batch.count"]),
+    ("StreamSilent", &[telemetry::RESERVE_CREATED, telemetry::STREAM_BATCH]),
     ("StaleErrors", &["Errors StaleFunction"]),
     ("StaleThrottled", &["Throttles StaleFunction"]),
     ("RunsFailed", &["NumberOfMessagesSent FailedRunsQueue"]),
@@ -62,8 +62,8 @@ const ALARMS: &[(&str, &[&str])] = &[
     ("KeyMisuse", &[telemetry::RESERVE_KEY_MISUSE]),
     ("DoubleExecutions", &[telemetry::DOUBLE_EXECUTION]),
     ("EndingsUnwritten", &[telemetry::COMPLETION_UNWRITTEN]),
-    ("PollMissing", &["api.idempotency.reconcile.poll.count"]),
-    ("CompareMissing", &["api.idempotency.compare.completed.count"]),
+    ("PollMissing", &[telemetry::RECONCILE_POLL]),
+    ("CompareMissing", &[ledgers::metrics::COMPARE_COMPLETED]),
     (
         "LedgersDiffer",
         &[
