@@ -1,7 +1,7 @@
 //! What comes in at the functions that no client calls: whatever it is, nothing is lost, the rest goes on, and one line says
 //! what and where.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lambda_http::Context;
 use lambda_idempotency::{
@@ -12,6 +12,7 @@ use lambda_idempotency::{
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     stale::Stale,
     store::memory::MemoryStore,
+    time::Timestamp,
 };
 
 use serde_json::{Value, json};
@@ -53,7 +54,10 @@ impl Functions {
 
     /// What each of them is to be delivered again, or its error.
     async fn deliver(&self, event: &Value) -> [Result<Vec<String>, String>; 2] {
-        let context = &Context::default();
+        // Time enough for the largest batch on the slowest machine.
+        let mut context = Context::default();
+        context.deadline = Timestamp::from(SystemTime::now()).plus(Duration::from_secs(900)).as_millis();
+        let context = &context;
         // As the runtime reads it.
         let read = || serde_json::from_str(&event.to_string()).expect("every event reaches the function");
         let stale = stale::handle(&self.stale, read(), context).await.map_err(|error| error.to_string());
