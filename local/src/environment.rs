@@ -1,9 +1,10 @@
 //! An execution environment: one process at a time, one invocation at a time, and a new process after the old one died.
 
 use crate::{
-    process::{self, InitFailure, Launcher, Process},
+    process::{InitFailure, Launcher, Process, describe},
     runtime_api::{Answer, Invocation},
-    status::{State, Status},
+    status::Status,
+    work::Work,
 };
 use bytes::Bytes;
 use serde_json::json;
@@ -37,7 +38,7 @@ impl Environment {
     }
 
     pub fn is_warm(&self) -> bool {
-        self.status.figures().state == State::Idle
+        self.status.is_warm()
     }
 
     /// Starts the process ahead of the first invocation; the error says why it cannot work.
@@ -46,29 +47,30 @@ impl Environment {
     }
 
     pub async fn invoke(&mut self, request_id: String, payload: Bytes) -> Outcome {
+        let work = Work::new(request_id.clone(), payload.clone());
         // A process that died while idle never saw the invocation, so one more may try.
         for _ in 0..2 {
             let timeout = self.timeout;
             let function = self.status.function;
             let process = match self.ready().await {
                 Ok(process) => process,
-                Err(failure) => return self.init_failed(&request_id, failure),
+                Err(failure) => return self.init_failed(&work, failure),
             };
             let ends = time::Instant::now() + timeout;
             let deadline = SystemTime::now() + timeout;
             let invocation =
                 Invocation { request_id: request_id.clone(), function, deadline, payload: payload.clone() };
             if let Ok(answer) = process.hand_over(invocation) {
-                self.status.change(State::Idle, State::Busy);
-                return self.finish(&request_id, answer, ends).await;
+                self.status.took(&work);
+                return self.finish(&work, answer, ends).await;
             }
         }
-        self.fail(&request_id, "Runtime.ExitError", "Runtime exited before it took the invocation")
+        self.fail(&work, "Runtime.ExitError", "Runtime exited before it took the invocation")
     }
 
     async fn finish(
         &mut self,
-        request_id: &str,
+        work: &Work,
         answer: tokio::sync::oneshot::Receiver<Answer>,
         ends: time::Instant,
     ) -> Outcome {
@@ -76,19 +78,21 @@ impl Environment {
         select! {
             biased;
             Ok(answer) = answer => {
-                self.status.change(State::Busy, State::Idle);
+                self.status.answered();
                 match answer {
                     Answer::Response(payload) => Outcome::Response(payload),
                     Answer::Error(payload) => Outcome::Error(payload),
                 }
             }
-            status = process.exited() => self.fail(request_id, "Runtime.ExitError", &process::describe(status)),
+            status = process.exited() => {
+                self.status.lost(work);
+                self.fail(work, "Runtime.ExitError", &describe(status))
+            }
             () = time::sleep_until(ends) => {
                 process.kill().await;
-                self.status.timed_out();
                 let message = format!("Task timed out after {:.2} seconds", self.timeout.as_secs_f64());
-                self.status.say(&format!("RequestId: {request_id} {message}"));
-                self.fail(request_id, "Sandbox.Timedout", &message)
+                self.status.timed_out(work, &message);
+                self.fail(work, "Sandbox.Timedout", &message)
             }
         }
     }
@@ -103,25 +107,25 @@ impl Environment {
         if self.process.is_none() {
             let mut process = self.launcher.start(&self.status).await.map_err(InitFailure::NotStarted)?;
             process.ready().await?;
-            self.status.change(State::Starting, State::Idle);
+            self.status.ready();
             self.process = Some(process);
         }
         Ok(self.process.as_mut().expect("it has just been put there"))
     }
 
-    fn init_failed(&self, request_id: &str, failure: InitFailure) -> Outcome {
-        self.status.say(&format!("cannot start: {}", failure.message()));
+    fn init_failed(&self, work: &Work, failure: InitFailure) -> Outcome {
+        self.status.not_started(work, &failure.message());
         match failure {
             InitFailure::Reported(payload) => Outcome::Error(payload),
-            InitFailure::TimedOut => self.fail(request_id, "Sandbox.Timedout", &failure.message()),
-            _ => self.fail(request_id, "Runtime.ExitError", &failure.message()),
+            InitFailure::TimedOut => self.fail(work, "Sandbox.Timedout", &failure.message()),
+            _ => self.fail(work, "Runtime.ExitError", &failure.message()),
         }
     }
 
-    fn fail(&self, request_id: &str, error_type: &str, message: &str) -> Outcome {
+    fn fail(&self, work: &Work, error_type: &str, message: &str) -> Outcome {
         let payload = json!({
             "errorType": error_type,
-            "errorMessage": format!("RequestId: {request_id} Error: {message}"),
+            "errorMessage": format!("RequestId: {} Error: {message}", work.request_id),
         });
         Outcome::Error(payload.to_string().into())
     }

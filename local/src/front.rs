@@ -4,13 +4,15 @@ use crate::{
     environment::Outcome,
     functions::Function,
     gateway,
+    log::{self, Level},
+    metrics::Metrics,
     runtime_api::{PAYLOAD_LIMIT, read},
 };
 use axum::{
     Json, Router,
     body::Body,
     extract::{Path, Request, State},
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -18,7 +20,8 @@ use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::time;
+use tokio::time::{self, Instant};
+use uuid::Uuid;
 
 /// API Gateway's bound on a request body. Lambda's bound on the event is narrower, and checked after it.
 const BODY_LIMIT: usize = 10 * 1024 * 1024;
@@ -29,6 +32,7 @@ pub struct Cloud {
     pub provider: String,
     pub http: reqwest::Client,
     pub gateway_timeout: Duration,
+    pub metrics: Arc<Metrics>,
     /// What the operators' command line needs to know, as a shell reads it.
     pub operate: String,
 }
@@ -37,6 +41,7 @@ pub fn router(cloud: Cloud) -> Router {
     Router::new()
         .route("/health", get(|| async { Json(json!({ "status": "ok" })) }))
         .route("/environments", get(environments))
+        .route("/metrics", get(metrics))
         .route("/operate", get(operate))
         .route("/provider/charges", get(provider_charges))
         .route("/provider/deliver", post(provider_deliver))
@@ -45,9 +50,25 @@ pub fn router(cloud: Cloud) -> Router {
         .with_state(Arc::new(cloud))
 }
 
-/// API Gateway: finds the function by the path's first segment, and translates both ways.
+/// API Gateway: every answer says which request it is to. The invocation has the same id, where AWS has two, so that
+/// who has an answer finds it in the log.
 async fn proxy(State(cloud): State<Arc<Cloud>>, request: Request) -> Response {
+    let (request_id, begun) = (Uuid::new_v4(), Instant::now());
     let (parts, body) = request.into_parts();
+    let mut response = forward(&cloud, &parts, body, request_id).await;
+    let id = request_id.to_string();
+    let header = HeaderValue::from_str(&id).expect("an id is plain ASCII");
+    response.headers_mut().insert(HeaderName::from_static("apigw-requestid"), header);
+    let status = response.status();
+    let (method, path, millis) = (&parts.method, parts.uri.path(), begun.elapsed().as_millis());
+    let message = format!("{method} {path} → {}, {millis} ms", status.as_u16());
+    let level = if status.is_server_error() { Level::Warn } else { Level::Info };
+    log::note("gateway", level, &message, &[("request", &id)]);
+    response
+}
+
+/// Finds the function by the path's first segment, and translates both ways.
+async fn forward(cloud: &Cloud, parts: &Parts, body: Body, request_id: Uuid) -> Response {
     let segment = parts.uri.path().split('/').nth(1).unwrap_or_default();
     let Some(function) = cloud.functions.iter().find(|function| function.definition.paths.contains(&segment))
     else {
@@ -59,11 +80,11 @@ async fn proxy(State(cloud): State<Arc<Cloud>>, request: Request) -> Response {
         Err(StatusCode::PAYLOAD_TOO_LARGE) => return too_large(),
         Err(status) => return gateway::message(status, "Bad Request"),
     };
-    let event = gateway::event(&parts, &body);
+    let event = gateway::event(parts, &body, request_id);
     if event.len() > PAYLOAD_LIMIT {
         return too_large();
     }
-    let outcome = match time::timeout(cloud.gateway_timeout, function.invoke(event)).await {
+    let outcome = match time::timeout(cloud.gateway_timeout, function.invoke_as(request_id, event)).await {
         Ok(outcome) => outcome,
         // The function runs on; only its caller has gone.
         Err(_) => return gateway::message(StatusCode::GATEWAY_TIMEOUT, "Endpoint request timed out"),
@@ -129,6 +150,10 @@ async fn invoke(
 async fn environments(State(cloud): State<Arc<Cloud>>) -> Response {
     let rows: Vec<_> = cloud.functions.iter().flat_map(|function| function.environments()).collect();
     Json(BTreeMap::from([("environments", rows)])).into_response()
+}
+
+async fn metrics(State(cloud): State<Arc<Cloud>>) -> Response {
+    Json(cloud.metrics.shown()).into_response()
 }
 
 async fn operate(State(cloud): State<Arc<Cloud>>) -> String {

@@ -29,7 +29,7 @@ const HOP_BY_HOP: [HeaderName; 7] = [
 ];
 
 /// The event that the function sees.
-pub fn event(parts: &Parts, body: &Bytes) -> Bytes {
+pub fn event(parts: &Parts, body: &Bytes, request_id: Uuid) -> Bytes {
     let now = SystemTime::now();
     // HTTP APIs hand the path over decoded, and the query as it was sent.
     let path = percent_encoding::percent_decode_str(parts.uri.path()).decode_utf8_lossy();
@@ -46,7 +46,7 @@ pub fn event(parts: &Parts, body: &Bytes) -> Bytes {
             "sourceIp": "127.0.0.1",
             "userAgent": user_agent,
         },
-        "requestId": Uuid::new_v4().to_string(),
+        "requestId": request_id.to_string(),
         "routeKey": "$default",
         "stage": "$default",
         "time": common_log_time(now),

@@ -12,6 +12,8 @@
 //! | `provider` | the simulated payment provider: charges, queries, webhooks |
 //! | `functions` | the table of functions, and how invocations find an environment |
 //! | `environment`, `process`, `runtime_api` | execution environments: child processes on the Lambda Runtime API |
+//! | `status`, `work` | what is known of an environment: its process, its invocation, its last end |
+//! | `log`, `metrics` | CloudWatch's place: lines for people or programs, metrics summed up |
 //! | `mapping` | event source mappings: the table's stream and the queues to their functions |
 //! | `schedules` | functions invoked again and again |
 //! | `front`, `gateway` | the HTTP address: API Gateway, Lambda's Invoke API, the provider's ledger |
@@ -23,7 +25,9 @@ mod environment;
 mod front;
 mod functions;
 mod gateway;
+mod log;
 mod mapping;
+mod metrics;
 mod process;
 mod provider;
 mod queues;
@@ -34,16 +38,20 @@ mod status;
 mod store;
 mod tables;
 mod triggers;
+mod work;
 
 use crate::{
     front::Cloud,
     functions::{FUNCTIONS, Function},
+    log::harmless,
+    metrics::Metrics,
     process::Launcher,
     queues::Queues,
     settings::{Settings, Wrong},
     store::Store,
 };
 use futures_util::future::try_join_all;
+use serde_json::json;
 use std::{
     env,
     io::{self, IsTerminal, Write},
@@ -68,15 +76,16 @@ fn main() -> ExitCode {
         Ok(settings) => settings,
         Err(Wrong::Asked(text)) => text.exit(),
         Err(wrong) => {
-            eprintln!("error: {wrong}");
+            eprintln!("error: {}", harmless(&wrong.to_string()));
             return ExitCode::from(WRONG_USAGE);
         }
     };
+    log::begin(settings.json);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
     match runtime.block_on(run(&settings)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", harmless(&error));
             ExitCode::FAILURE
         }
     }
@@ -132,7 +141,9 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     variables.push(("PROVIDER_URL", provider_url.clone()));
     let most = FUNCTIONS.iter().map(|definition| definition.environments(settings)).sum::<usize>();
     let most = u32::try_from(most).expect("there are few functions");
-    let launcher = Launcher::new(variables, most).map_err(|error| format!("own executable: {error}"))?;
+    let metrics = Arc::<Metrics>::default();
+    let launcher = Launcher::new(variables, most, metrics.clone())
+        .map_err(|error| format!("own executable: {error}"))?;
     let launcher = running.insert(Arc::new(launcher));
     let functions: Vec<_> =
         FUNCTIONS.iter().map(|definition| Arc::new(Function::new(definition, launcher, settings))).collect();
@@ -147,6 +158,7 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         provider,
         http: reqwest::Client::new(),
         gateway_timeout: settings.gateway_timeout,
+        metrics,
         operate,
     };
     axum::serve(listener, front::router(cloud)).await.map_err(|error| error.to_string())
@@ -162,6 +174,11 @@ fn operate(store: &Store, queues: &Queues) -> String {
 
 /// The first line is for programs, the rest for people.
 fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings: &Settings) {
+    if log::is_json() {
+        let addresses = json!({ "listening": url, "dynamodb": store.endpoint, "provider": provider, "queues": queues.endpoint });
+        let _ = writeln!(io::stdout(), "{addresses}");
+        return;
+    }
     let (strong, faint, plain) =
         if io::stdout().is_terminal() { ("\x1b[1;32m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
     let kind = if store.embedded { "embedded" } else { "DYNAMODB_ENDPOINT" };
@@ -178,7 +195,7 @@ fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings:
          {faint}queues     {plain} {}\n\
          {faint}reports    {plain} {}\n\
          {faint}functions  {plain} {}; at most {} environments each, {} ms an invocation\n\
-         {faint}watch      {plain} {url}/provider/charges  {url}/environments\n\n\
+         {faint}watch      {plain} {url}/provider/charges  {url}/environments  {url}/metrics\n\n\
          {strong}Create a payment:{plain}\n\n  {payment}\n\n\
          {strong}The same again, which charges nothing and gets the same answer:{plain}\n\n  {payment}\n\n\
          {strong}Look at what is unknown or stale, as an operator, in another terminal:{plain}\n\n  \

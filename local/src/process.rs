@@ -4,12 +4,14 @@
 //! parent dies without a word, the pipe on the child's standard input closes, and the child ends itself.
 
 use crate::{
+    log::{self, Source},
+    metrics::{Document, Metrics},
     runtime_api::{Answer, Invocation, Poll, RuntimeApi},
     status::Status,
 };
 use bytes::Bytes;
 use std::{
-    io::{self, Write},
+    io,
     os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{ExitStatus, Stdio},
@@ -39,6 +41,8 @@ pub struct Launcher {
     permits: Arc<Semaphore>,
     most: u32,
     stop: watch::Sender<bool>,
+    /// What functions write to standard output.
+    metrics: Arc<Metrics>,
 }
 
 /// A function's process.
@@ -60,13 +64,14 @@ pub enum InitFailure {
 
 impl Launcher {
     /// For at most `most` processes at once, which find `variables` in their environment.
-    pub fn new(variables: Vec<(&'static str, String)>, most: u32) -> io::Result<Self> {
+    pub fn new(variables: Vec<(&'static str, String)>, most: u32, metrics: Arc<Metrics>) -> io::Result<Self> {
         Ok(Self {
             executable: std::env::current_exe()?,
             variables,
             permits: Arc::new(Semaphore::new(most as usize)),
             most,
             stop: watch::Sender::new(false),
+            metrics,
         })
     }
 
@@ -89,9 +94,14 @@ impl Launcher {
         let mut child = self.command(status, &api).spawn()?;
         let id = child.id().expect("a process that nobody has waited for has an id");
         status.started(id);
+        let metrics = self.metrics.clone();
         let logs = [
-            tokio::spawn(log(child.stdout.take().expect("stdout is piped"), status.prefix(id))),
-            tokio::spawn(log(child.stderr.take().expect("stderr is piped"), status.prefix(id))),
+            tokio::spawn(copy(
+                child.stdout.take().expect("stdout is piped"),
+                status.source(id),
+                Some(metrics),
+            )),
+            tokio::spawn(copy(child.stderr.take().expect("stderr is piped"), status.source(id), None)),
         ];
         let kill = Arc::new(Notify::new());
         let (sender, exit) = watch::channel(None);
@@ -225,10 +235,7 @@ impl Guard {
             }
         })
         .await;
-        if crashed {
-            self.status.say(&describe(ended));
-        }
-        self.status.ended(crashed);
+        self.status.ended(crashed.then(|| describe(ended)));
         // First the permit: whoever sees the exit may start the next process at once.
         drop(self.permit);
         exit.send_replace(Some(ended));
@@ -245,14 +252,19 @@ async fn end(child: &mut Child) -> io::Result<ExitStatus> {
     child.wait().await
 }
 
-/// Copies a child's lines to standard error, each with the environment it comes from.
-async fn log(output: impl AsyncRead + Unpin, prefix: String) {
+/// Copies a child's lines to the log, and metrics to where they are kept.
+async fn copy(output: impl AsyncRead + Unpin, source: Source, metrics: Option<Arc<Metrics>>) {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     while output.read_until(b'\n', &mut line).await.is_ok_and(|length| length > 0) {
-        // In one write, so that lines of different processes do not mix; with nobody to read it there is no one to tell.
-        let _ = io::stderr()
-            .write_all(format!("{prefix} {}\n", String::from_utf8_lossy(&line).trim_end()).as_bytes());
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end();
+        let document = metrics.as_ref().and_then(|metrics| {
+            let document = Document::parse(text)?;
+            metrics.add(&document);
+            Some(document)
+        });
+        log::line(&source, text, document.as_ref());
         line.clear();
     }
 }

@@ -1,16 +1,26 @@
 //! What is known of an environment from outside.
+//!
+//! A process that ends during an invocation is told of by whoever waits for the invocation's answer, and so can name it;
+//! one that ends at any other time is told of at once.
 
-use serde::Serialize;
-use std::{
-    io::{self, Write},
-    sync::{Mutex, MutexGuard, PoisonError},
+use crate::{
+    log::{self, Level, Source},
+    work::Work,
 };
+use serde::Serialize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One environment.
 pub struct Status {
     pub function: &'static str,
     pub number: usize,
-    figures: Mutex<Figures>,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    figures: Figures,
+    /// Why the process ended by itself, until it is told of with its work.
+    untold: Option<String>,
 }
 
 #[derive(Clone, Serialize)]
@@ -25,6 +35,20 @@ pub struct Figures {
     pub crashes: u64,
     /// Processes killed at an invocation's deadline.
     pub timeouts: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    working_on: Option<Work>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_end: Option<End>,
+}
+
+/// How the last process ended that crashed or was killed at a deadline.
+#[derive(Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct End {
+    at: String,
+    reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    working_on: Option<Work>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
@@ -46,51 +70,121 @@ impl Status {
             starts: 0,
             crashes: 0,
             timeouts: 0,
+            working_on: None,
+            last_end: None,
         };
-        Self { function, number, figures: Mutex::new(figures) }
+        Self { function, number, inner: Mutex::new(Inner { figures, untold: None }) }
     }
 
     pub fn figures(&self) -> Figures {
-        self.lock().clone()
+        self.lock().figures.clone()
+    }
+
+    pub fn is_warm(&self) -> bool {
+        self.lock().figures.state == State::Idle
     }
 
     pub fn started(&self, pid: u32) {
-        let mut figures = self.lock();
+        let mut inner = self.lock();
+        inner.untold = None;
+        let figures = &mut inner.figures;
         figures.pid = Some(pid);
         figures.state = State::Starting;
         figures.starts += 1;
+        drop(inner);
+        log::note(&self.name(), Level::Info, "started", &[("pid", &pid.to_string())]);
     }
 
-    pub fn ended(&self, crashed: bool) {
-        let mut figures = self.lock();
-        figures.pid = None;
-        figures.state = State::Dead;
-        figures.crashes += u64::from(crashed);
+    /// It asks for work.
+    pub fn ready(&self) {
+        self.change(State::Starting, State::Idle);
     }
 
-    pub fn timed_out(&self) {
-        self.lock().timeouts += 1;
-    }
-
-    /// Where lines come from: function, environment, process.
-    pub fn prefix(&self, pid: u32) -> String {
-        format!("[{}#{} {pid}]", self.function, self.number)
-    }
-
-    /// A line of the environment itself, in the log.
-    pub fn say(&self, message: &str) {
-        let _ = io::stderr().write_all(format!("[{}#{}] {message}\n", self.function, self.number).as_bytes());
-    }
-
-    /// Only from the expected state: the process may have died in between.
-    pub fn change(&self, from: State, to: State) {
-        let mut figures = self.lock();
-        if figures.state == from {
-            figures.state = to;
+    /// It has been given this.
+    pub fn took(&self, work: &Work) {
+        if self.change(State::Idle, State::Busy) {
+            self.lock().figures.working_on = Some(work.clone());
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Figures> {
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    /// It has answered. It may have ended since.
+    pub fn answered(&self) {
+        self.change(State::Busy, State::Idle);
+        let mut inner = self.lock();
+        inner.figures.working_on = None;
+        let untold = inner.untold.take();
+        drop(inner);
+        if let Some(reason) = untold {
+            self.tell(&reason, None);
+        }
+    }
+
+    /// The process has ended, for this reason if nobody had told it to.
+    pub fn ended(&self, crash: Option<String>) {
+        let mut inner = self.lock();
+        let busy = inner.figures.state == State::Busy;
+        inner.figures.pid = None;
+        inner.figures.state = State::Dead;
+        inner.figures.crashes += u64::from(crash.is_some());
+        inner.untold.clone_from(&crash);
+        drop(inner);
+        if let (false, Some(reason)) = (busy, crash) {
+            self.tell(&reason, None);
+        }
+    }
+
+    /// It will not answer: it has ended during this.
+    pub fn lost(&self, work: &Work) {
+        let mut inner = self.lock();
+        inner.figures.working_on = None;
+        let untold = inner.untold.take();
+        drop(inner);
+        if let Some(reason) = untold {
+            self.tell(&reason, Some(work));
+        }
+    }
+
+    /// It was killed at this work's deadline.
+    pub fn timed_out(&self, work: &Work, message: &str) {
+        let mut inner = self.lock();
+        inner.figures.timeouts += 1;
+        inner.figures.working_on = None;
+        drop(inner);
+        self.tell(message, Some(work));
+    }
+
+    /// It could not be started for this.
+    pub fn not_started(&self, work: &Work, message: &str) {
+        self.tell(&format!("cannot start: {message}"), Some(work));
+    }
+
+    pub fn source(&self, pid: u32) -> Source {
+        Source { function: self.function, environment: self.number, pid }
+    }
+
+    fn tell(&self, reason: &str, work: Option<&Work>) {
+        let (id, what) = work.map(|work| (work.request_id.clone(), work.what())).unwrap_or_default();
+        let fields = [("request", &*id), ("on", &what)];
+        log::say(&self.name(), Level::Error, reason, if work.is_some() { &fields } else { &[] });
+        let (reason, working_on) = (reason.to_owned(), work.cloned());
+        self.lock().figures.last_end = Some(End { at: log::time(), reason, working_on });
+    }
+
+    fn name(&self) -> String {
+        format!("{}#{}", self.function, self.number)
+    }
+
+    /// Only from the expected state: the process may have died in between.
+    fn change(&self, from: State, to: State) -> bool {
+        let figures = &mut self.lock().figures;
+        let changes = figures.state == from;
+        if changes {
+            figures.state = to;
+        }
+        changes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

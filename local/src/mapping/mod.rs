@@ -7,16 +7,15 @@ pub mod queue;
 mod record;
 pub mod stream;
 
-use crate::{environment::Outcome, functions::Function};
+use crate::{
+    environment::Outcome,
+    functions::Function,
+    log::{self, Level},
+};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
-use std::{
-    collections::BTreeSet,
-    fmt,
-    io::{self, Write},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 use tokio::task::JoinError;
 use uuid::Uuid;
 
@@ -54,9 +53,7 @@ impl fmt::Display for Failure {
 
 /// A line of a trigger in the log.
 pub fn say(function: &Function, message: &str) {
-    let line = format!("[{}] {message}\n", function.definition.name);
-    // With nobody to read it there is no one to tell.
-    let _ = io::stderr().write_all(line.as_bytes());
+    log::say(function.definition.name, Level::Warn, message, &[]);
 }
 
 /// Invokes the function with a batch whose items have these ids, and says which of them failed, by their places.

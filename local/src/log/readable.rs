@@ -1,0 +1,181 @@
+//! One line an event, for people: time, source, level, message, fields.
+
+use super::{Level, harmless};
+use crate::metrics::Document;
+use serde_json::{Map, Value};
+
+/// Fields that stand before others.
+const FIRST: [&str; 5] = ["key", "operation", "state", "outcome", "attempts"];
+const SHORT_ID: usize = 8;
+/// The longest name of a source, so that messages stand below each other.
+const SOURCE: usize = 11;
+
+const RED: &str = "\x1b[31m";
+const YELLOW: &str = "\x1b[33m";
+const GREEN: &str = "\x1b[32m";
+const CYAN: &str = "\x1b[36m";
+const FAINT: &str = "\x1b[2m";
+const PLAIN: &str = "\x1b[0m";
+
+/// A line without its time and source.
+#[derive(Debug, PartialEq)]
+pub struct Line {
+    level: String,
+    message: String,
+    fields: Vec<(String, String)>,
+}
+
+impl Line {
+    /// Of the local cloud itself.
+    pub fn own(level: Level, message: &str, fields: &[(&str, &str)]) -> Self {
+        let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self { level: level.name().to_owned(), message: message.to_owned(), fields }
+    }
+
+    /// What a function wrote: a line of its log, or any other text. None if there is nothing to see.
+    pub fn logged(text: &str) -> Option<Self> {
+        let plain = || Self { level: String::new(), message: text.to_owned(), fields: Vec::new() };
+        let Ok(Value::Object(mut line)) = serde_json::from_str(text) else {
+            return (!text.trim().is_empty()).then(plain);
+        };
+        let (Some(Value::String(level)), Some(Value::Object(mut own))) =
+            (line.remove("level"), line.remove("fields"))
+        else {
+            return Some(plain());
+        };
+        let message = own.remove("message").map(|message| shown(&message)).unwrap_or_default();
+        let mut fields: Vec<_> = own.iter().map(|(name, value)| (name.clone(), shown(value))).collect();
+        if let Some(Value::Object(span)) = line.remove("span") {
+            fields.extend(of_span(&span, &own));
+        }
+        // Stable: beside these, fields keep their order.
+        fields.sort_by_key(|(name, _)| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
+        Some(Self { level, message, fields })
+    }
+
+    /// Metrics: name, value and unit of each, and by what they are counted.
+    pub fn metrics(document: &Document) -> Option<Self> {
+        let values = document.metrics.iter().map(|metric| {
+            let unit = if metric.unit == "None" { "" } else { &*metric.unit };
+            let times = if metric.count() > 1 { format!(" ({})", metric.count()) } else { String::new() };
+            format!("{} {} {unit}", metric.name, metric.sum()).trim_end().to_owned() + &times
+        });
+        let message = values.collect::<Vec<_>>().join(", ");
+        let fields = document.dimensions.iter().max_by_key(|dimensions| dimensions.len());
+        let fields =
+            fields.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect();
+        (!message.is_empty()).then(|| Self { level: "METRIC".to_owned(), message, fields })
+    }
+
+    /// As the terminal gets it; nothing of it steers the terminal except our own colours.
+    pub fn shown(&self, time: &str, source: &str, colours: bool) -> String {
+        let paint = |colour: &str, text: &str| match colours && !colour.is_empty() && !text.is_empty() {
+            true => format!("{colour}{text}{PLAIN}"),
+            false => text.to_owned(),
+        };
+        let clock = time.get(11..23).unwrap_or(time);
+        let colour = match &*self.level {
+            "ERROR" => RED,
+            "WARN" => YELLOW,
+            "INFO" => GREEN,
+            "METRIC" => CYAN,
+            _ => FAINT,
+        };
+        let fields: Vec<_> = self.fields.iter().map(|(name, value)| field(name, value)).collect();
+        let text = [
+            paint(FAINT, clock),
+            format!("{:SOURCE$}", harmless(source)),
+            paint(colour, &format!("{:6}", harmless(&self.level))),
+            harmless(&self.message),
+            paint(FAINT, &harmless(&fields.join(" "))),
+        ];
+        text.join(" ").trim_end().to_owned()
+    }
+}
+
+/// In quotes if it is several words.
+pub fn field(name: &str, value: &str) -> String {
+    if value.contains(' ') { format!("{name}={value:?}") } else { format!("{name}={value}") }
+}
+
+/// What the line itself does not say: the request by a short id, and no ids of traces.
+fn of_span(span: &Map<String, Value>, own: &Map<String, Value>) -> Vec<(String, String)> {
+    let told = span.iter().filter(|(name, _)| !own.contains_key(*name));
+    let told = told.filter_map(|(name, value)| match name.as_str() {
+        "name" | "xrayTraceId" => None,
+        "requestId" => Some(("request".to_owned(), short(&shown(value)))),
+        _ => Some((name.clone(), shown(value))),
+    });
+    told.collect()
+}
+
+/// As much of an id as tells it from its neighbours.
+fn short(id: &str) -> String {
+    id.chars().take(SHORT_ID).collect()
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIME: &str = "2026-11-21T13:44:14.162Z";
+
+    fn logged(text: &str) -> String {
+        Line::logged(text).unwrap().shown(TIME, "payments#1", false)
+    }
+
+    #[test]
+    fn a_log_line_is_time_source_level_message_and_fields() {
+        let line = r#"{"level":"ERROR","fields":{"message":"the handler panicked","attempts":2,"cause":"time out","key":"05f5"},
+            "target":"lambda_idempotency::http::guard","span":{"operation":"create-payment","name":"idempotency",
+            "requestId":"f610e3f7-25c9-46ec","xrayTraceId":"Root=1"}}"#;
+        let shown = "13:44:14.162 payments#1  ERROR  the handler panicked key=05f5 operation=create-payment \
+                     attempts=2 cause=\"time out\" request=f610e3f7";
+        assert_eq!(logged(line), shown);
+    }
+
+    #[test]
+    fn other_text_stays_as_it_is_and_empty_lines_go() {
+        assert_eq!(logged("  at src/main.rs:1"), "13:44:14.162 payments#1           at src/main.rs:1");
+        assert_eq!(logged(r#"{"a":1}"#), r#"13:44:14.162 payments#1         {"a":1}"#);
+        assert_eq!(Line::logged(" "), None);
+    }
+
+    #[test]
+    fn nothing_of_a_line_steers_the_terminal() {
+        let line = r#"{"level":"\u001b[8m","fields":{"message":"a\r\u009b2J","\u202ek":"v\u2066\n"}}"#;
+        for (line, source) in [(line, "payments#1"), ("\u{1b}]0;x\u{7}", "\u{202e}#1")] {
+            let shown = Line::logged(line).unwrap().shown(TIME, source, true);
+            let text = [RED, YELLOW, GREEN, CYAN, FAINT, PLAIN]
+                .iter()
+                .fold(shown, |text, colour| text.replace(colour, ""));
+            assert_eq!(harmless(&text), text);
+        }
+    }
+
+    #[test]
+    fn a_level_has_its_colour() {
+        let line = Line::own(Level::Warn, "killed", &[("request", "r")]);
+        let shown =
+            "\x1b[2m13:44:14.162\x1b[0m payments#1  \x1b[33mWARN  \x1b[0m killed \x1b[2mrequest=r\x1b[0m";
+        assert_eq!(line.shown(TIME, "payments#1", true), shown);
+    }
+
+    #[test]
+    fn metrics_are_one_short_line() {
+        let text = r#"{"_aws":{"Timestamp":1,"CloudWatchMetrics":[{"Namespace":"n","Dimensions":[["operation"],[]],
+            "Metrics":[{"Name":"zombie_key","Unit":"Count"},{"Name":"latency","Unit":"Milliseconds"}]}]},
+            "operation":"create-payment","tenant":"acme","zombie_key":1,"latency":{"Values":[2,3.5],"Counts":[2,1]}}"#;
+        let line = Line::metrics(&Document::parse(text).unwrap()).unwrap();
+        let shown = "13:44:14.162 stale#1     METRIC zombie_key 1 Count, latency 7.5 Milliseconds (3) \
+                     operation=create-payment";
+        assert_eq!(line.shown(TIME, "stale#1", false), shown);
+    }
+}
