@@ -23,6 +23,9 @@ const LATE: (usize, usize) = (19_000, 20_000);
 const LEAST: f64 = 0.9;
 /// Payments at once: as many as `payments` has environments.
 const AT_ONCE: usize = 4;
+const ATTEMPTS: u32 = 100;
+/// Between two of them.
+const PAUSE: Duration = Duration::from_millis(500);
 /// A line on the way, to be watched.
 const SHOWN: usize = 1_000;
 /// Linux counts processor time in hundredths of a second.
@@ -77,11 +80,18 @@ async fn main() -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Sends the payment until it is made, as a client of a machine that is too busy does.
 async fn pay(http: &reqwest::Client, url: &str, number: usize) -> Outcome<()> {
     let order = json!({ "customerId": "c-1", "amountCents": 1999, "currency": "EUR", "source": "tok_ok" });
-    let request = http.post(url).bearer_auth("acme").header("Idempotency-Key", format!("order-{number}"));
-    let status = request.json(&order).send().await?.status();
-    if status == 201 { Ok(()) } else { Err(format!("payment {number}: {status}").into()) }
+    for _ in 0..ATTEMPTS {
+        let request = http.post(url).bearer_auth("acme").header("Idempotency-Key", format!("order-{number}"));
+        match request.json(&order).send().await?.status().as_u16() {
+            201 => return Ok(()),
+            409 | 500.. => tokio::time::sleep(PAUSE).await,
+            status => return Err(format!("payment {number}: {status}").into()),
+        }
+    }
+    Err(format!("payment {number} is not made after {ATTEMPTS} attempts").into())
 }
 
 /// Ended with this value; its own processes end with it.

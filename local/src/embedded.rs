@@ -6,12 +6,18 @@
 //! table and three of its columns, and if they change, the start fails. To take delivered records away instead would take
 //! a second connection to a database that is in use, and other readers of the stream would miss them.
 
+use crate::log::{self, Level};
 use dynoxide::{Database, storage::Storage};
 use std::{future, path::Path, time::Duration};
-use tokio::{net::TcpListener, time};
+use tokio::{
+    net::TcpListener,
+    time::{self, Instant},
+};
 
 /// DynamoDB promises days; a developer who watches wants seconds.
 const TTL_SWEEP: Duration = Duration::from_secs(5);
+/// A sweep reads whole tables. After one that took its time, the next waits for this many times as long.
+const TTL_REST: u32 = 50;
 
 /// Holds all that finding the newest record, the bounds of a shard and the next records to read look at.
 const INDEX: &str = "CREATE INDEX local_stream_places
@@ -46,16 +52,19 @@ fn indexed(file: &Path) -> dynoxide::Result<&str> {
 }
 
 async fn sweep(database: Database) {
-    let mut ticks = time::interval(TTL_SWEEP);
     loop {
-        ticks.tick().await;
+        let begun = Instant::now();
         let database = database.clone();
         match tokio::task::spawn_blocking(move || database.sweep_ttl()).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => eprintln!("embedded DynamoDB: cannot delete what has expired: {error}"),
+            Ok(Err(error)) => {
+                let message = format!("cannot delete what has expired: {error}");
+                log::say("embedded DynamoDB", Level::Error, &message, &[]);
+            }
             // The process is ending.
             Err(_) => return,
         }
+        time::sleep(TTL_SWEEP.max(begun.elapsed() * TTL_REST)).await;
     }
 }
 
@@ -90,7 +99,6 @@ mod tests {
             }
             shown
         });
-        println!("{plans:#?}");
         let [newest, bounds, next] = plans;
         assert!(newest.contains("USING COVERING INDEX local_stream_places (table_name=?)"), "{newest}");
         assert!(bounds.contains("USING COVERING INDEX local_stream_places (table_name=?)"), "{bounds}");

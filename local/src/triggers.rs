@@ -16,6 +16,8 @@ use tokio::task::JoinSet;
 const POLLERS: usize = 2;
 /// AWS advises to hide a message for so many time-outs of its function.
 const HIDDEN: u32 = 6;
+/// A sweep reads the whole table: on AWS once a day, here a twentieth of the time at most.
+const SWEEP_REST: u32 = 19;
 
 /// Runs until this is dropped. `compare` has a schedule on AWS, of a day; here it is invoked by hand.
 pub async fn start(
@@ -46,7 +48,7 @@ pub async fn start(
             triggers.spawn(queue::run(client, queue.clone(), region, function(name), hidden));
         }
     }
-    triggers.spawn(schedules::run(function("reconcile"), json!({ "job": "poll" }), settings.poll));
-    triggers.spawn(schedules::run(function("stale"), json!({ "job": "sweep" }), settings.sweep));
+    triggers.spawn(schedules::run(function("reconcile"), json!({ "job": "poll" }), settings.poll, 0));
+    triggers.spawn(schedules::run(function("stale"), json!({ "job": "sweep" }), settings.sweep, SWEEP_REST));
     triggers
 }
