@@ -4,11 +4,12 @@ use axum::{
     body::Body,
     http::{Method, Request},
 };
-use lambda_idempotency::http::IDEMPOTENCY_KEY;
+use lambda_idempotency::{http::IDEMPOTENCY_KEY, record::Note, store::Store};
+use payments::policy::CREATE_PAYMENT;
 use serde_json::{Value, json};
 
 use crate::support::{
-    http::Answer,
+    http::{Answer, record_key},
     on_each_store,
     payments_api::{PaymentsApi, TestProvider, order},
 };
@@ -245,4 +246,32 @@ async fn a_rejected_order_is_final_only_if_the_provider_knows_of_no_charge() {
         let first = api.pay("acme", card, order(card)).await;
         assert_eq!(problem(&first), (status, told.to_owned()));
     }
+}
+
+// R43
+#[tokio::test]
+async fn the_record_tells_an_operator_its_route_and_why_it_failed() {
+    let provider = TestProvider::start().await;
+    let api = PaymentsApi::on(crate::support::embedded::endpoint(), &provider.url).await;
+    for (card, status, why) in
+        [("tok", 201, None), ("500", 504, Some("handler_failed, status 504")), ("declined", 402, None)]
+    {
+        assert_eq!(api.pay("acme", card, order(card)).await.status, status);
+        let record =
+            api.store().load(&record_key("acme", CREATE_PAYMENT, card)).await.unwrap().expect("a record");
+        assert_eq!(record.origin.as_ref().map(Note::as_str), Some("POST /payments"), "{card}");
+        assert_eq!(record.last_failure.as_ref().map(Note::as_str), why, "{card}");
+    }
+    let away = api.behind(NOBODY);
+    assert_eq!(away.pay("acme", "away", order("tok")).await.status, 503);
+    let record =
+        api.store().load(&record_key("acme", CREATE_PAYMENT, "away")).await.unwrap().expect("a record");
+    assert_eq!(record.last_failure.as_ref().map(Note::as_str), Some("not_executed, status 503"));
+    // The next attempt keeps it.
+    assert_eq!(api.pay("acme", "away", order("tok")).await.status, 201);
+    let record =
+        api.store().load(&record_key("acme", CREATE_PAYMENT, "away")).await.unwrap().expect("a record");
+    assert_eq!((record.attempts, record.state.name()), (2, "completed"));
+    assert_eq!(record.last_failure.as_ref().map(Note::as_str), Some("not_executed, status 503"));
+    assert!(record.began_at >= record.created_at);
 }

@@ -19,6 +19,7 @@ use lambda_idempotency::{
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation, Told},
     record::{Answer, State, UnknownCause},
     store::{Store, Unsettled, conformance::samples, dynamodb::DynamoDbStore},
+    telemetry::{RECONCILE_POLL, UNKNOWN_COUNT, UNKNOWN_OLDEST, UNKNOWN_PEOPLE},
     time::Timestamp,
     time_budget::DEFAULT_LONGEST_DOUBT,
 };
@@ -27,6 +28,7 @@ use serde_json::{Value, json};
 use crate::support::{
     BoxError,
     clock::WatchedClock,
+    counts::recording,
     faults::Fault,
     guarded::{
         GRACE, Guarded, LEASE, RETENTION, body_of, completed, fresh, operation, owned, random, replayed,
@@ -62,6 +64,7 @@ on_each_store!(
     a_status_that_no_response_has_is_not_written,
     what_is_not_found_counts_from_when_it_was_asked,
     what_nobody_asked_about_for_a_day_is_for_people_after_one_question,
+    each_poll_tells_of_what_waits_for_an_operator_until_it_is_settled,
     nothing_is_released_while_a_provider_has_an_incident,
     a_poll_begins_no_question_that_its_time_is_too_short_for,
 );
@@ -759,4 +762,34 @@ async fn a_poll_begins_no_question_that_its_time_is_too_short_for(endpoint: &str
     let message = r#"{"kind":"ask","key":"KEY"}"#.replace("KEY", &request.key.partition_key());
     let received = reconciling.reconciliation.receive_within(&message, Duration::from_millis(999)).await;
     assert!(matches!(received, Err(WorkError::NoTime)), "{received:?}");
+}
+
+// T50
+async fn each_poll_tells_of_what_waits_for_an_operator_until_it_is_settled(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotFound)]).await;
+    let request = reconciling.unknown().await;
+    // Too late for "not found" to be proof.
+    reconciling.guarded.clock.advance(Duration::from_secs(24 * 60 * 60));
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Escalated);
+    let polled = async || {
+        let (polled, figures) = recording(reconciling.reconciliation.poll(Duration::from_secs(50))).await;
+        polled.expect("the store answers");
+        let last = |name: &str| figures.get(name).and_then(|values| values.last().copied());
+        (last(UNKNOWN_PEOPLE), last(UNKNOWN_COUNT), last(UNKNOWN_OLDEST), last(RECONCILE_POLL))
+    };
+    for day in 1..=3 {
+        assert_eq!(polled().await, (Some(1.0), Some(1.0), Some(f64::from(day) * 86_400.0), Some(1.0)));
+        reconciling.guarded.clock.advance(Duration::from_secs(24 * 60 * 60));
+    }
+    let unknown = reconciling.guarded.record(&request.key).await.expect("there is a record");
+    let settled = Operator::new(reconciling.guarded.store())
+        .world(reconciling.guarded.clock.clone())
+        .correct(&unknown, &Correction::NotExecuted { retain: None }, "alex", "the bank has no charge")
+        .await
+        .unwrap();
+    assert_eq!(
+        settled.settled_note.as_ref().map(ToString::to_string).as_deref(),
+        Some("alex: the bank has no charge")
+    );
+    assert_eq!(polled().await, (Some(0.0), Some(0.0), Some(0.0), Some(1.0)));
 }
