@@ -16,7 +16,7 @@ use lambda_idempotency::{
     time::Timestamp,
     world::{SystemWorld, World},
 };
-use payments::{Ledger, Payment};
+use payments::{Ledger, Payment, policy::CREATE_PAYMENT};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use crate::support::{
     client::client,
-    embedded,
+    embedded, http,
     logs::Logs,
     on_each_store,
     payments_api::{self, CHARGED_AT},
@@ -35,6 +35,7 @@ on_each_store!(
     ledgers_that_say_the_same_agree,
     each_kind_of_difference_is_in_the_report_the_log_and_the_answer,
     our_side_is_read_to_the_end_where_it_has_more_than_a_page,
+    a_day_is_compared_again_when_its_questions_are_over,
 );
 
 const DAY: &str = "2026-11-20";
@@ -86,8 +87,17 @@ impl Ledgers {
     }
 
     async fn compare_into(&self, reports: Reports, input: Value) -> Result<Compared, Failure> {
-        let provider = payments_api::provider(&self.theirs.url);
-        let comparison = Comparison { ledger: self.ours.clone(), provider, reports, world: Box::new(Hasty) };
+        self.compare_days(reports, input).await.map(|mut compared| compared.remove(0))
+    }
+
+    async fn compare_days(&self, reports: Reports, input: Value) -> Result<Vec<Compared>, Failure> {
+        let comparison = Comparison {
+            ledger: self.ours.clone(),
+            provider: payments_api::provider(&self.theirs.url),
+            sealing_keys: payments_api::sealing_keys(),
+            reports,
+            world: Box::new(Hasty),
+        };
         timeout(PATIENCE, comparison.run(input)).await.expect("a comparison comes to its end")
     }
 
@@ -145,7 +155,9 @@ async fn ledgers_that_say_the_same_agree(endpoint: &str) {
         "equal": 5, "only_ours": 0, "only_theirs": 0, "differs": 0, "duplicates": 0,
     });
     assert_eq!(lines(&compared.report), [json!({ "summary": all })]);
-    assert_eq!(ledgers.files(), ["2026-11-20.jsonl"], "and no draft");
+    let mut files = ledgers.files();
+    files.sort();
+    assert_eq!(files, ["2026-11-19.jsonl", "2026-11-20.jsonl"], "the day before once more, and no draft");
     assert_eq!(ledgers.theirs.pages_of(DAY), 3, "two charges a page");
 
     let empty = ledgers.compare(job("2026-11-19")).await.unwrap();
@@ -162,11 +174,16 @@ async fn each_kind_of_difference_is_in_the_report_the_log_and_the_answer(endpoin
     let ledgers = Ledgers::on(endpoint).await;
     ledgers.both("ch_1").await;
     ledgers.only_ours(ours, 9_007_199_254_740_993).await;
-    ledgers.theirs.list(json!({ "id": theirs, "amountCents": 2, "currency": "EUR" }));
+    let record = http::record_key("acme", CREATE_PAYMENT, &format!("order-{}", Uuid::new_v4()));
+    let metadata = json!({ "record": payments_api::sealing_keys().seal(&record) });
+    ledgers.theirs.list(json!({ "id": theirs, "amountCents": 2, "currency": "EUR", "metadata": metadata }));
     ledgers.only_ours(amount, 9_007_199_254_740_993).await;
     ledgers.theirs.list(json!({ "id": amount, "amountCents": 9_007_199_254_740_992_u64, "currency": "EUR" }));
     ledgers.only_ours(state, 4).await;
-    ledgers.theirs.list(json!({ "id": state, "amountCents": 4, "currency": "EUR", "status": "refunded" }));
+    let nowhere = json!({ "record": "leads nowhere" });
+    ledgers.theirs.list(json!({
+        "id": state, "amountCents": 4, "currency": "EUR", "status": "refunded", "metadata": nowhere,
+    }));
     ledgers.both(twice).await;
     ledgers.only_ours(twice, 1999).await;
 
@@ -177,11 +194,28 @@ async fn each_kind_of_difference_is_in_the_report_the_log_and_the_answer(endpoin
 
     let mut report = lines(&compared.report);
     assert_eq!(report.pop().unwrap()["summary"]["only_theirs"], 1, "the summary is the last line");
+    // How ours names a charge. Its id is new each time.
+    for said in report.iter_mut().flat_map(|line| {
+        let ours = line["side"] == "ours";
+        line.as_object_mut()
+            .unwrap()
+            .iter_mut()
+            .filter_map(move |(name, said)| (name == "ours" || ours && name == "value").then_some(said))
+    }) {
+        let said = said.as_object_mut().unwrap();
+        assert_eq!(said.remove("tenant"), Some(json!("acme")));
+        let payment = said.remove("payment").unwrap();
+        assert!(payment.as_str().unwrap().starts_with("pay_"), "{payment}");
+    }
     let charged =
         |cents: u64, state: &str| json!({ "amountCents": cents, "currency": "EUR", "state": state });
+    let mut named = charged(2, "succeeded");
+    named["tenant"] = json!("acme");
+    named["key"] = json!(record.idempotency_key().as_str());
+    named["record"] = json!(record.hash().to_string());
     let expected = [
         json!({ "difference": "only_ours", "id": ours, "ours": charged(9_007_199_254_740_993, "succeeded") }),
-        json!({ "difference": "only_theirs", "id": theirs, "theirs": charged(2, "succeeded") }),
+        json!({ "difference": "only_theirs", "id": theirs, "theirs": named }),
         json!({
             "difference": "differs", "id": amount,
             "ours": charged(9_007_199_254_740_993, "succeeded"), "theirs": charged(9_007_199_254_740_992, "succeeded"),
@@ -202,6 +236,30 @@ async fn each_kind_of_difference_is_in_the_report_the_log_and_the_answer(endpoin
             logged.iter().filter(|line| line.target().starts_with("compare") && line.level() == "WARN");
         assert_eq!(told.count(), 1, "{id}");
     }
+    // The log names it by its hash, so that the operator finds its other lines.
+    assert!(logs.lines_with(theirs).iter().any(|line| line.text.contains(&record.hash().to_string())));
+    let key = logs.lines_with(record.idempotency_key().as_str());
+    assert!(key.iter().all(|line| !line.target().starts_with("compare")), "{key:?}");
+}
+
+// R30: a charge that is found out in the afternoon stands in one ledger at two o'clock in the night, and in both the night after.
+async fn a_day_is_compared_again_when_its_questions_are_over(endpoint: &str) {
+    let ledgers = Ledgers::on(endpoint).await;
+    let before = Timestamp::from_millis(CHARGED_AT - 24 * 60 * 60 * 1000);
+    ledgers.ours.add("acme", &payment("ch_before", 1), before).await.unwrap();
+    ledgers.both("ch_1").await;
+    let reports = || Reports::Folder(ledgers.reports.path().to_owned());
+    let compared = ledgers.compare_days(reports(), json!({ "job": "compare" })).await.unwrap();
+    let found: Vec<_> =
+        compared.iter().map(|day| (&*day.day, day.summary.equal, day.summary.only_ours)).collect();
+    assert_eq!(found, [(DAY, 1, 0), ("2026-11-19", 0, 1)]);
+
+    // A day that cannot be compared keeps the other one from nothing.
+    fs::remove_file(&compared[1].report).unwrap();
+    ledgers.theirs.fail_at(1, 5);
+    let failed = ledgers.compare_days(reports(), json!({ "job": "compare" })).await.unwrap_err();
+    assert!(matches!(failed, Failure::Provider(_)), "{failed:?}");
+    assert!(Path::new(&compared[1].report).exists());
 }
 
 // R30

@@ -43,7 +43,7 @@ async fn ledgers_agree(cloud: &LocalCloud, charges: usize) {
     let today = ledgers::Day::of(std::time::SystemTime::now().into());
     let compare = cloud.post("/2015-03-31/functions/compare/invocations");
     let answer = compare.json(&json!({ "job": "compare", "day": today.to_string() })).send().await.unwrap();
-    let summary: Value = answer.json().await.unwrap();
+    let [summary]: [Value; 1] = answer.json().await.unwrap();
     for (name, number) in [("only_ours", 0), ("only_theirs", 0), ("differs", 0)] {
         assert_eq!(summary[name], number, "{summary}");
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use lambda_idempotency::{key::OperationName, world::World};
 use ledgers::{Day, Difference, Summary, compare};
-use payments::{Ledger, Provider, policy::CREATE_PAYMENT};
+use payments::{Ledger, Provider, SealingKeys, policy::CREATE_PAYMENT};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -23,6 +23,8 @@ pub struct Comparison {
     pub ledger: Ledger,
     /// Theirs.
     pub provider: Provider,
+    /// What opens the way from a charge back to its record.
+    pub sealing_keys: SealingKeys,
     /// Where reports go.
     pub reports: Reports,
     /// What says which day yesterday was.
@@ -48,29 +50,39 @@ pub struct Compared {
 }
 
 impl Comparison {
-    /// Does what the input asks for.
+    /// Does what the input asks for: compares its day, or else yesterday and the day before.
     ///
     /// # Errors
-    /// If the input makes no sense, and where there is no whole report.
-    pub async fn run(&self, input: Value) -> Result<Compared, Failure> {
-        let compared = self.compare(input).await;
-        if let Err(error) = &compared {
-            tracing::error!(name = error.name(), error = error.causes(), "the ledgers are not compared");
+    /// If the input makes no sense, and where there is no whole report of a day. The other day has one all the same.
+    pub async fn run(&self, input: Value) -> Result<Vec<Compared>, Failure> {
+        let mut compared = Vec::new();
+        for day in self.days(input).inspect_err(log_failure)? {
+            compared.push(self.compare(day).await.inspect_err(log_failure));
         }
-        compared
+        compared.into_iter().collect()
     }
 
-    async fn compare(&self, input: Value) -> Result<Compared, Failure> {
+    /// Yesterday, some of whose charges may still be asked about, for a day at most; and the day before, of which all questions
+    /// are over.
+    fn days(&self, input: Value) -> Result<Vec<Day>, Failure> {
         let Job::Compare { day } = serde_json::from_value(input).map_err(|_| Failure::MalformedInput)?;
-        let day: Day = match day {
-            Some(day) => day.parse().map_err(|_| Failure::MalformedDay)?,
-            None => Day::of(self.world.now()).before(),
-        };
+        Ok(match day {
+            Some(day) => vec![day.parse().map_err(|_| Failure::MalformedDay)?],
+            None => {
+                let yesterday = Day::of(self.world.now()).before();
+                vec![yesterday, yesterday.before()]
+            }
+        })
+    }
+
+    async fn compare(&self, day: Day) -> Result<Compared, Failure> {
+        // What is found the second time is no question's business any more.
+        let again = day < Day::of(self.world.now()).before();
         let mut draft = self.reports.draft().map_err(Failure::report)?;
         let mut logged = 0;
         let operation = OperationName::parse(CREATE_PAYMENT).expect("a constant name");
-        let (ours, theirs) =
-            (ours(&self.ledger, day, &*self.world), theirs(&self.provider, day, &*self.world));
+        let ours = ours(&self.ledger, day, &*self.world);
+        let theirs = theirs(&self.provider, &self.sealing_keys, day, &*self.world);
         let summary = compare(&operation, ours, theirs, |difference| {
             if logged < LOGGED {
                 log(day, &difference);
@@ -87,21 +99,27 @@ impl Comparison {
         let compared = Compared { day, report, summary };
         let Compared { day, report, summary } = &compared;
         if summary.agrees() {
-            tracing::info!(day, report, ?summary, "the ledgers agree");
+            tracing::info!(day, again, report, ?summary, "the ledgers agree");
         } else {
-            tracing::warn!(day, report, ?summary, logged = logged.min(LOGGED), "the ledgers differ");
+            let logged = logged.min(LOGGED);
+            tracing::warn!(day, again, report, ?summary, logged, "the ledgers differ");
         }
         Ok(compared)
     }
 }
 
-/// By the charge's id alone: the report says the rest.
+fn log_failure(error: &Failure) {
+    tracing::error!(name = error.name(), error = error.causes(), "the ledgers are not compared");
+}
+
+/// By the charge's id and the hash of its record's key: the report says the rest.
 fn log(day: Day, difference: &Difference<'_, Charged>) {
-    let kind = match difference {
-        Difference::OnlyOurs { .. } => "only_ours",
-        Difference::OnlyTheirs { .. } => "only_theirs",
-        Difference::Differs { .. } => "differs",
-        Difference::Duplicate { .. } => "duplicate",
+    let (kind, said) = match difference {
+        Difference::OnlyOurs { ours, .. } => ("only_ours", ours),
+        Difference::OnlyTheirs { theirs, .. } => ("only_theirs", theirs),
+        Difference::Differs { theirs, .. } => ("differs", theirs),
+        Difference::Duplicate { value, .. } => ("duplicate", value),
     };
-    tracing::warn!(%day, difference = kind, charge = difference.id(), "the ledgers differ in a charge");
+    let (charge, key) = (difference.id(), said.names.record.as_deref());
+    tracing::warn!(%day, difference = kind, charge, key, "the ledgers differ in a charge");
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt, stream};
-use lambda_idempotency::world::World;
+use lambda_idempotency::{key::RecordKey, world::World};
 use ledgers::{Day, Entry};
-use payments::{Ledger, Provider};
+use payments::{Ledger, Provider, SealingKeys};
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
@@ -23,13 +23,49 @@ const LIMIT: u32 = 5_000;
 /// What a charge is where nothing else became of it: the only state that a payment of ours has.
 const SUCCEEDED: &str = "succeeded";
 
-/// What both ledgers say of a charge.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a ledger says of a charge, and how it names it: the names are for the report, and are not compared.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Charged {
     amount_cents: u64,
     currency: String,
     state: String,
+    #[serde(flatten)]
+    pub(crate) names: Names,
+}
+
+impl PartialEq for Charged {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { amount_cents, currency, state, names: _ } = self;
+        (*amount_cents, currency, state) == (other.amount_cents, &other.currency, &other.state)
+    }
+}
+
+/// Whose a charge is, and by which request, as far as its ledger says it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Names {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
+    /// The idempotency key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    /// The record's key as logs name it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) record: Option<String>,
+    /// Our payment's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payment: Option<String>,
+}
+
+impl From<RecordKey> for Names {
+    fn from(record: RecordKey) -> Self {
+        Self {
+            tenant: Some(record.tenant().as_str().to_owned()),
+            key: Some(record.idempotency_key().as_str().to_owned()),
+            record: Some(record.hash().to_string()),
+            payment: None,
+        }
+    }
 }
 
 struct Page<C> {
@@ -45,12 +81,13 @@ pub(crate) fn ours(
 ) -> impl Stream<Item = Result<Entry<Charged>, Failure>> {
     pages(world, async move |after| {
         let page = ledger.of_day(day, after).await.map_err(Failure::Ledger)?;
-        let entries = page.payments.into_iter().map(|payment| Entry {
+        let entries = page.payments.into_iter().map(|(tenant, payment)| Entry {
             id: payment.charge_id,
             value: Charged {
                 amount_cents: payment.amount_cents,
                 currency: payment.currency,
                 state: SUCCEEDED.to_owned(),
+                names: Names { tenant: Some(tenant), payment: Some(payment.id), ..Names::default() },
             },
         });
         Ok(Page { entries: entries.collect(), next: page.next })
@@ -60,6 +97,7 @@ pub(crate) fn ours(
 /// The provider's charges.
 pub(crate) fn theirs(
     provider: &Provider,
+    sealing_keys: &SealingKeys,
     day: Day,
     world: &dyn World,
 ) -> impl Stream<Item = Result<Entry<Charged>, Failure>> {
@@ -69,12 +107,13 @@ pub(crate) fn theirs(
             return Err(Failure::Endless);
         }
         let entries = page.charges.into_iter().map(|charge| Entry {
-            id: charge.id,
             value: Charged {
+                names: charge.record(sealing_keys).map(Names::from).unwrap_or_default(),
                 amount_cents: charge.amount_cents,
                 currency: charge.currency,
                 state: charge.status.unwrap_or_else(|| SUCCEEDED.to_owned()),
             },
+            id: charge.id,
         });
         Ok(Page { entries: entries.collect(), next: page.next })
     })

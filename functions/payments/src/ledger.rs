@@ -27,8 +27,8 @@ pub struct After(HashMap<String, AttributeValue>);
 /// A part of a day's payments.
 #[derive(Debug)]
 pub struct DayPage {
-    /// The payments.
-    pub payments: Vec<Payment>,
+    /// The payments, each with its tenant.
+    pub payments: Vec<(String, Payment)>,
     /// Where the next page begins, if there is one.
     pub next: Option<After>,
 }
@@ -120,6 +120,10 @@ impl Ledger {
         let query = query.expression_attribute_values(":day", AttributeValue::S(day.to_string()));
         let page = query.set_exclusive_start_key(after.map(|After(key)| key)).send().await?;
         let next = page.last_evaluated_key.filter(|key| !key.is_empty()).map(After);
-        Ok(DayPage { payments: serde_dynamo::from_items(page.items.unwrap_or_default())?, next })
+        let payments = page.items.unwrap_or_default().into_iter().map(|item| {
+            let tenant = item.get("pk").and_then(|pk| pk.as_s().ok()).cloned().unwrap_or_default();
+            Ok((tenant, serde_dynamo::from_item(item)?))
+        });
+        Ok(DayPage { payments: payments.collect::<Result<_, BoxError>>()?, next })
     }
 }

@@ -97,6 +97,16 @@ pub struct Listed {
     pub currency: String,
     /// What became of it, where that is something else than a plain charge.
     pub status: Option<String>,
+    /// What was said with the order.
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
+}
+
+impl Listed {
+    /// The record of the operation that made the charge, if its metadata leads to one.
+    pub fn record(&self, sealing_keys: &SealingKeys) -> Option<RecordKey> {
+        sealing_keys.open(self.metadata.get(RECORD)?)
+    }
 }
 
 /// A part of a day's charges.

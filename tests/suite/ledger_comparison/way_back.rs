@@ -31,7 +31,7 @@ async fn a_payment_is_written_down_once_under_the_day_of_its_charge(endpoint: &s
     assert_eq!(items[0]["day"], AttributeValue::S(DAY.to_owned()));
     assert_eq!(items[0]["charged_at"], AttributeValue::N(CHARGED_AT.to_string()));
     let page = ledger.of_day(DAY.parse().unwrap(), None).await.unwrap();
-    assert_eq!((page.payments, page.next.is_none()), (vec![first], true));
+    assert_eq!((page.payments, page.next.is_none()), (vec![("acme".to_owned(), first)], true));
 }
 
 // R14, R29

@@ -19,13 +19,16 @@ fn given(variable: &str) -> Vec<(String, serde_json::Value)> {
 #[test]
 fn secrets_go_to_the_functions_that_need_them_alone() {
     let names = |variable| given(variable).into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>();
-    assert_eq!(names("SEALING_KEYS"), ["PaymentsFunction", "WebhookFunction"].map(str::to_owned).into());
+    assert_eq!(
+        names("SEALING_KEYS"),
+        ["CompareFunction", "PaymentsFunction", "WebhookFunction"].map(str::to_owned).into()
+    );
     assert_eq!(names("WEBHOOK_SECRETS"), ["WebhookFunction".to_owned()].into());
 }
 
 // R36
 #[test]
-fn both_functions_seal_and_open_with_the_same_secret() {
+fn every_function_seals_and_opens_with_the_same_secret() {
     let secret = "{{resolve:secretsmanager:${SealingSecret}:SecretString:::${SealingSecretVersion}}}";
     for (function, value) in given("SEALING_KEYS") {
         assert_eq!(value, json!({ "Fn::Sub": secret }), "{function}");
