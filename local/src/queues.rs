@@ -69,7 +69,7 @@ impl Queues {
         };
         let dead_letters = create("dead-letters", None).await?;
         let checks = create("checks", Some(&dead_letters)).await?;
-        let sweeps = create("sweeps", Some(&dead_letters)).await?;
+        let sweeps = create("sweep", Some(&dead_letters)).await?;
         let reconcile = create("reconcile", Some(&dead_letters)).await?;
         Ok(Self { endpoint, client, checks, sweeps, reconcile, dead_letters })
     }

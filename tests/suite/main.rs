@@ -15,6 +15,7 @@ mod entrances;
 mod expiry;
 mod failures;
 mod fronts;
+mod given_up;
 mod heartbeats;
 mod in_flight;
 mod index;

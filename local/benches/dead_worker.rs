@@ -1,0 +1,106 @@
+//! How long after the end of its lease a worker that died is given up, in the local cloud: each payment's process is aborted
+//! right after the charge, and nobody retries. `cargo bench -p local --bench dead_worker`, and `-- PROGRAM` behind it for
+//! another build.
+
+use serde_json::{Value, json};
+use std::{
+    env,
+    error::Error,
+    io::{BufRead, BufReader},
+    process::{Child, Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const DEATHS: usize = 20;
+/// Less than the local cloud's own, so that a run is short.
+const LEASE: Duration = Duration::from_secs(3);
+const GRACE: Duration = Duration::from_secs(2);
+const WINDOW: Duration = Duration::from_secs(1);
+/// What the way through stream, queue and check may take on top.
+const MOST: Duration = Duration::from_secs(2);
+const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
+const LOOKS: Duration = Duration::from_millis(20);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Outcome<ExitCode> {
+    let program = env::args().skip(1).find(|argument| !argument.starts_with("--"));
+    let millis = |span: Duration| span.as_millis().to_string();
+    let mut cloud = Cloud(
+        Command::new(program.as_deref().unwrap_or(env!("CARGO_BIN_EXE_local")))
+            .env("PORT", "0")
+            .env("FUNCTION_TIMEOUT_MS", millis(LEASE))
+            .env("LEASE_GRACE_MS", millis(GRACE))
+            .env("WINDOW_MS", millis(WINDOW))
+            // Nothing else may find it, nor settle it.
+            .env("SWEEP_MS", millis(NEVER))
+            .env("POLL_MS", millis(NEVER))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?,
+    );
+    let mut output = BufReader::new(cloud.0.stdout.take().ok_or("no standard output")?);
+    let mut line = String::new();
+    output.read_line(&mut line)?;
+    let url = line.trim().strip_prefix("listening on ").ok_or("the local cloud does not start")?;
+    let http = reqwest::Client::new();
+
+    let mut all = Vec::new();
+    for number in 0..DEATHS {
+        let after = given_up_after(&http, url, &format!("order-{number}")).await?;
+        println!("{number}: unknown {:.2} s after the end of the lease", after.as_secs_f64());
+        all.push(after);
+    }
+    all.sort();
+    let (median, longest, most) = (all[all.len() / 2], all[all.len() - 1], GRACE + WINDOW + MOST);
+    println!(
+        "\nmedian {:.2} s, longest {:.2} s, of {:.0} s: grace {:.0} s, window {:.0} s, and {:.0} s",
+        median.as_secs_f64(),
+        longest.as_secs_f64(),
+        most.as_secs_f64(),
+        GRACE.as_secs_f64(),
+        WINDOW.as_secs_f64(),
+        MOST.as_secs_f64(),
+    );
+    if longest > most {
+        eprintln!("a worker was given up too late");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Has a worker die after the charge, and waits until its record is `unknown`.
+async fn given_up_after(http: &reqwest::Client, url: &str, key: &str) -> Outcome<Duration> {
+    let order =
+        json!({ "customerId": "c-1", "amountCents": 1999, "currency": "EUR", "source": "tok_crash_after" });
+    // The deadline, as far as the caller can tell: an environment that has to be started first makes it later.
+    let over = Instant::now() + LEASE;
+    let pay = http.post(format!("{url}/payments")).bearer_auth("acme").header("Idempotency-Key", key);
+    let status = pay.json(&order).send().await?.status();
+    if status != 502 {
+        return Err(format!("{key}: {status}, and no crash").into());
+    }
+    loop {
+        let state = http.get(format!("{url}/operations/{key}?operation=create-payment")).bearer_auth("acme");
+        let document: Value = state.send().await?.json().await?;
+        match document["state"].as_str() {
+            Some("in_progress") => tokio::time::sleep(LOOKS).await,
+            Some("unknown") => return Ok(Instant::now().saturating_duration_since(over)),
+            other => return Err(format!("{key}: {other:?}").into()),
+        }
+        if over.elapsed() > 10 * (GRACE + WINDOW + MOST) {
+            return Err(format!("{key}: never").into());
+        }
+    }
+}
+
+/// Ended with this value; its own processes end with it.
+struct Cloud(Child);
+
+impl Drop for Cloud {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
