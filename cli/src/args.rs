@@ -73,19 +73,23 @@ pub enum Output {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Show a record with its audit lines
+    /// Show a record with its audit lines: named, or by its hash in logs or the first digits of that
     Show(Show),
-    /// List records that are not settled
+    /// List records that are not settled: those for people first, then the oldest
     List(List),
     /// Keep a list of the records that are not settled, until Ctrl-C
     Watch(Watch),
+    /// Have the reconcile function ask the provider about a record now
+    Ask(Ask),
     /// Say what became of an operation whose outcome is unknown
     Settle(Settle),
     /// Drop the headers and the body that a completed record keeps; it stays completed, and nothing runs again
     ForgetResponse(Forget),
     /// Find records whose worker is dead now, and give those workers up
     Sweep(Sweep),
-    /// Move dead letters back to the queues that they came from
+    /// List dead letters
+    Letters(Letters),
+    /// Move dead letters back to the queues that they came from, or drop them
     Redrive(Redrive),
     /// Compare two ledgers, files of JSON lines with an `id` in each
     #[command(after_help = LEDGERS)]
@@ -106,11 +110,18 @@ pub struct RecordArgs {
     /// The path that was called, without a stage, if the API counts keys by path (ACP)
     #[arg(long, requires = "operation")]
     path: Option<String>,
-    /// The client's idempotency key, or the record's name as `list` prints it
+    /// The client's idempotency key, or the record's name as `list` prints it; for `show` also a hash, 4 digits or more
     key: String,
 }
 
 impl RecordArgs {
+    /// What stands in place of a name, if it may be the hash of one, or its beginning.
+    pub fn hash(&self) -> Option<String> {
+        let digits =
+            (4..=16).contains(&self.key.len()) && self.key.bytes().all(|byte| byte.is_ascii_hexdigit());
+        (digits && self.tenant.is_none()).then(|| self.key.to_ascii_lowercase())
+    }
+
     pub fn record_key(&self) -> Result<RecordKey, Failure> {
         let wrong = |what: &str, error| Failure::Usage(format!("this is no {what}: {error}"));
         match (&self.tenant, &self.operation) {
@@ -153,6 +164,11 @@ pub struct ChangeArgs {
 pub struct Show {
     #[command(flatten)]
     pub record: RecordArgs,
+    /// Look for a hash in the whole table, and not among unknown outcomes alone
+    #[arg(long)]
+    pub scan: bool,
+    #[command(flatten)]
+    pub pace: Pace,
     /// Show the kept body too
     #[arg(long)]
     pub body: bool,
@@ -172,11 +188,14 @@ pub enum Listed {
 #[derive(Args)]
 pub struct List {
     /// Which
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, default_value_t = Listed::Unknown)]
     pub state: Listed,
     /// Of this tenant only
     #[arg(short, long)]
     pub tenant: Option<String>,
+    /// Only outcomes that nobody asks about any more: they wait for an operator
+    #[arg(long)]
+    pub people: bool,
     /// How many at most; 1 or more
     #[arg(long, default_value_t = 1000, value_parser = count)]
     pub limit: usize,
@@ -205,12 +224,26 @@ pub struct Pace {
 }
 
 #[derive(Args)]
+pub struct Ask {
+    #[command(flatten)]
+    pub record: RecordArgs,
+    /// The queue of the reconcile function
+    #[arg(long, value_name = "URL", value_parser = url, env = "RECONCILE_QUEUE_URL")]
+    pub queue: String,
+    /// SQS's address, in place of the Region's
+    #[arg(long, value_name = "URL", value_parser = url)]
+    pub sqs_endpoint_url: Option<String>,
+    #[command(flatten)]
+    pub change: ChangeArgs,
+}
+
+#[derive(Args)]
 #[group(id = "outcome", required = true, multiple = false, args = ["completed", "not_executed"])]
 pub struct Settle {
     #[command(flatten)]
     pub record: RecordArgs,
     /// It was executed: every retry gets the answer in --response
-    #[arg(long, requires = "response")]
+    #[arg(long, visible_alias = "executed", requires = "response")]
     pub completed: bool,
     /// It was not executed, and will not be: the next retry runs it
     #[arg(long)]
@@ -219,6 +252,12 @@ pub struct Settle {
     /// but with status 204 or 304
     #[arg(long, value_name = "FILE", conflicts_with = "not_executed")]
     pub response: Option<PathBuf>,
+    /// One more header of the answer; may be repeated
+    #[arg(long, value_name = "NAME: VALUE", requires = "response")]
+    pub header: Vec<String>,
+    /// The operation's guard keeps this header too (Operation::keep_header); may be repeated
+    #[arg(long, value_name = "NAME", requires = "response")]
+    pub keep_header: Vec<String>,
     /// How long the settled record is kept, if longer than it says itself, or if it does not say: 90m, 1h30m, 24h, 7d
     #[arg(long, value_parser = span)]
     pub retain: Option<Duration>,
@@ -242,23 +281,53 @@ pub struct Sweep {
     pub pace: Pace,
 }
 
+/// Which dead letters.
 #[derive(Args)]
-pub struct Redrive {
+pub struct DeadLetters {
     /// The queue of dead letters
     #[arg(long, value_name = "URL", value_parser = url, env = "DEAD_LETTERS_QUEUE_URL")]
     pub queue: String,
-    /// Where checks go
-    #[arg(long, value_name = "URL", value_parser = url, env = "CHECKS_QUEUE_URL")]
-    pub to_checks: Option<String>,
-    /// Where questions and endings go
-    #[arg(long, value_name = "URL", value_parser = url, env = "RECONCILE_QUEUE_URL")]
-    pub to_reconcile: Option<String>,
+    /// Only the message with this id; may be repeated
+    #[arg(long, value_name = "MESSAGE")]
+    pub id: Vec<String>,
+    /// Only messages of this kind; may be repeated
+    #[arg(long)]
+    pub kind: Vec<String>,
+    /// Only messages about this record, as `list` prints it
+    #[arg(long, value_parser = record)]
+    pub record: Option<RecordKey>,
     /// How many messages to look at, at most; 1 or more
     #[arg(long, default_value_t = 100, value_parser = count)]
     pub limit: usize,
     /// SQS's address, in place of the Region's
     #[arg(long, value_name = "URL", value_parser = url)]
     pub sqs_endpoint_url: Option<String>,
+}
+
+fn record(text: &str) -> Result<RecordKey, String> {
+    let wrong = || "give tenant#operation#key, or tenant#operation@scope#key".to_owned();
+    RecordKey::from_partition_key(text).ok_or_else(wrong)
+}
+
+#[derive(Args)]
+pub struct Letters {
+    #[command(flatten)]
+    pub letters: DeadLetters,
+}
+
+#[derive(Args)]
+pub struct Redrive {
+    #[command(flatten)]
+    pub letters: DeadLetters,
+    /// Where checks go
+    #[arg(long, value_name = "URL", value_parser = url, env = "CHECKS_QUEUE_URL")]
+    pub to_checks: Option<String>,
+    /// Where questions and endings go
+    #[arg(long, value_name = "URL", value_parser = url, env = "RECONCILE_QUEUE_URL")]
+    pub to_reconcile: Option<String>,
+    /// Drop the messages for good, in place of moving them: whatever they are
+    #[arg(long)]
+    pub drop: bool,
     #[command(flatten)]
     pub change: ChangeArgs,
 }

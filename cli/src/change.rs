@@ -5,18 +5,25 @@ use std::{
     io::{self, BufRead, IsTerminal, Write},
 };
 
-use comfy_table::Cell;
-use lambda_idempotency::{key::RecordKey, operator::Correction, record::Record};
+use lambda_idempotency::{
+    key::RecordKey,
+    operator::Correction,
+    record::{Answer, Record},
+    time::Timestamp,
+};
 use serde_json::json;
 
 use crate::{
     args::ChangeArgs,
     context::Context,
     failure::Failure,
-    output::harmless,
+    output::{cell, harmless, harmless_text},
     record::{RecordJson, fields, state_fields},
     values::words,
 };
+
+/// How many characters of a body are shown before it is kept.
+const SHOWN_OF_BODY: usize = 4000;
 
 /// A change of one record.
 pub struct Change {
@@ -25,7 +32,7 @@ pub struct Change {
     pub question: String,
     pub correction: Correction,
     /// What else the operator should know about the change of this record.
-    pub remark: fn(&Record) -> Option<String>,
+    pub remark: fn(&Record, Timestamp) -> Option<String>,
 }
 
 impl Change {
@@ -33,8 +40,11 @@ impl Change {
     pub async fn make(&self, context: &Context, args: &ChangeArgs) -> Result<(), Failure> {
         let seen = context.load(&self.key).await?;
         let planned = context.operator.preview(&seen, &self.correction)?;
-        let remark = (self.remark)(&seen);
-        let plan = plan(context, &seen, &planned, remark.as_deref());
+        let remark = (self.remark)(&seen, context.now());
+        let mut plan = plan(context, &seen, &planned, remark.as_deref());
+        if let Correction::Executed { answer, .. } = &self.correction {
+            plan.push_str(&body(answer));
+        }
         if !context.screen.is_json() {
             context.screen.print(&plan)?;
         } else if !args.yes {
@@ -60,8 +70,23 @@ fn plan(context: &Context, seen: &Record, planned: &Record, remark: Option<&str>
     let (now, screen) = (context.now(), &context.screen);
     let before = screen.fields(fields(seen, now)).trim_fmt();
     let mut after = state_fields(planned, now);
-    after.extend(remark.map(|remark| ("remark", Cell::new(remark))));
+    after.extend(remark.map(|remark| ("remark", cell(remark))));
     format!("{before}\n\nis to become\n\n{}\n", screen.fields(after).trim_fmt())
+}
+
+/// The body that retries will get, or its beginning.
+fn body(answer: &Answer) -> String {
+    if answer.body.is_empty() {
+        return "\nEvery retry gets an empty body.\n".to_owned();
+    }
+    let text = String::from_utf8_lossy(&answer.body);
+    let shown: String = text.chars().take(SHOWN_OF_BODY).collect();
+    let rest = if shown.len() < text.len() { "\n…" } else { "" };
+    format!(
+        "\nEvery retry gets this body, of {} bytes:\n\n{}{rest}\n",
+        answer.body.len(),
+        harmless_text(&shown)
+    )
 }
 
 /// How a question names a record.

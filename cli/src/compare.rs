@@ -6,14 +6,18 @@ use std::{
     path::Path,
 };
 
-use comfy_table::Cell;
 use futures_util::stream;
 use lambda_idempotency::key::OperationName;
 use ledgers::{CompareError, Difference, Entry, Side, Summary, compare};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{args::Compare, failure::Failure, output::Screen, values::object};
+use crate::{
+    args::Compare,
+    failure::Failure,
+    output::{Screen, cell, harmless, harmless_json},
+    values::object,
+};
 
 type Fields = Map<String, Value>;
 
@@ -67,9 +71,9 @@ fn entry(line: &str) -> Result<Entry<Fields>, String> {
 fn print(screen: &Screen, difference: &Difference<'_, Fields>) -> io::Result<()> {
     let text = |fields: &Fields| serde_json::to_string(fields);
     let line = if screen.is_json() {
-        serde_json::to_string(difference)?
+        harmless_json(&serde_json::to_string(difference)?)
     } else {
-        match difference {
+        let line = match difference {
             Difference::OnlyOurs { id, ours } => format!("only ours    {id}  {}", text(ours)?),
             Difference::OnlyTheirs { id, theirs } => format!("only theirs  {id}  {}", text(theirs)?),
             Difference::Differs { id, ours, theirs } => {
@@ -79,7 +83,8 @@ fn print(screen: &Screen, difference: &Difference<'_, Fields>) -> io::Result<()>
                 let side = if *side == Side::Ours { "ours" } else { "theirs" };
                 format!("twice        {id}  {side} {}", text(value)?)
             }
-        }
+        };
+        harmless(&line)
     };
     screen.print(&line).map_err(io::Error::other)
 }
@@ -89,13 +94,13 @@ fn print_summary(screen: &Screen, summary: &Summary) -> Result<(), Failure> {
         return screen.print_json(&json!({ "summary": summary }), true);
     }
     screen.print_table(&screen.fields(vec![
-        ("ours", Cell::new(summary.ours)),
-        ("theirs", Cell::new(summary.theirs)),
-        ("equal", Cell::new(summary.equal)),
-        ("only ours", Cell::new(summary.only_ours)),
-        ("only theirs", Cell::new(summary.only_theirs)),
-        ("differ", Cell::new(summary.differs)),
-        ("twice", Cell::new(summary.duplicates)),
+        ("ours", cell(summary.ours)),
+        ("theirs", cell(summary.theirs)),
+        ("equal", cell(summary.equal)),
+        ("only ours", cell(summary.only_ours)),
+        ("only theirs", cell(summary.only_theirs)),
+        ("differ", cell(summary.differs)),
+        ("twice", cell(summary.duplicates)),
     ]))
 }
 

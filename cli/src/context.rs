@@ -6,7 +6,10 @@ use lambda_idempotency::{
     key::RecordKey,
     operator::Operator,
     record::Record,
-    store::{Store, dynamodb::DynamoDbStore},
+    store::{
+        Store, StoreError, StoreErrorKind,
+        dynamodb::{DynamoDbStore, table::INDEX},
+    },
     time::Timestamp,
     world::{SystemWorld, World},
 };
@@ -50,6 +53,20 @@ impl Context {
         })
     }
 
+    /// In words of the command line: a table may have been made without the index.
+    pub fn no_index(&self, error: StoreError) -> Failure {
+        let failure = Failure::from_error(&error);
+        // DynamoDB has one code for every request that cannot be meant so; only its words tell them apart.
+        if error.kind() == StoreErrorKind::Refused && failure.to_string().contains("index") {
+            return Failure::Error(format!(
+                "the table `{}` has no index `{INDEX}`, by which unknown outcomes are found: add it (partition key \
+                 `reconcile_shard`, a string, sort key `reconcile_at`, a number, all attributes), or deploy the template",
+                self.table
+            ));
+        }
+        failure
+    }
+
     pub fn now(&self) -> Timestamp {
         SystemWorld.now()
     }
@@ -59,7 +76,13 @@ impl Context {
 fn refused(error: ConfigError) -> Failure {
     let line = match &error {
         ConfigError::Refused { table, reason } => {
-            format!("DynamoDB refuses the idempotency table `{table}`: {reason}")
+            let hint = match reason.contains("key") && reason.contains("schema") {
+                true => {
+                    ". It is no table of idempotency records, with partition key `pk` and sort key `sk`: give --table"
+                }
+                false => "",
+            };
+            format!("DynamoDB refuses the idempotency table `{table}`: {reason}{hint}")
         }
         ConfigError::NoCredentials { reason, .. } => format!("no AWS credentials: {reason}"),
         _ => error.to_string(),

@@ -8,6 +8,8 @@ use lambda_idempotency::{
     store::{StoreError, StoreErrorKind},
 };
 
+use crate::output::harmless;
+
 /// A failed command.
 #[derive(Debug)]
 pub enum Failure {
@@ -58,7 +60,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Error(line) | Self::Usage(line) | Self::NotAsExpected(line)) = self;
         // One line, whatever a service has answered.
-        f.write_str(&line.split_whitespace().collect::<Vec<_>>().join(" "))
+        f.write_str(&harmless(&line.split_whitespace().collect::<Vec<_>>().join(" ")))
     }
 }
 

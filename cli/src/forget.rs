@@ -3,6 +3,7 @@
 use lambda_idempotency::{
     operator::Correction,
     record::{Place, Record, State},
+    time::Timestamp,
 };
 
 use crate::{
@@ -21,7 +22,7 @@ pub async fn run(global: &Global, args: &Forget) -> Result<(), Failure> {
 }
 
 /// A body beside the record is deleted with the change; an object in S3 is not.
-fn remark(seen: &Record) -> Option<String> {
+fn remark(seen: &Record, _: Timestamp) -> Option<String> {
     let State::Completed { answer, .. } = &seen.state else { return None };
     let id = answer.body_id().filter(|_| answer.body_place() == Place::S3.name())?;
     Some(format!("the object `…/{id}` stays in S3 until you, or a lifecycle rule, delete it"))

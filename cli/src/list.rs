@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use comfy_table::{Cell, Table};
+use comfy_table::Table;
+use indicatif::ProgressBar;
 use lambda_idempotency::{
     key::Tenant,
     operator::Correction,
@@ -16,17 +17,20 @@ use crate::{
     args::{List, Listed},
     context::Context,
     failure::Failure,
-    output::{Screen, span, state_cell},
-    record::{RecordJson, asks_next},
+    output::{Screen, cell, span, state_cell},
+    record::{RecordJson, asks_next, is_for_people},
 };
 
 /// How many items one step of a scan looks at.
 const STEP: u32 = 1000;
 
 pub async fn run(context: &Context, args: &List) -> Result<(), Failure> {
+    if args.people && args.state == Listed::Stale {
+        return Err(Failure::Usage("--people is about unknown outcomes: leave --state stale out".into()));
+    }
     let tenant = tenant(args.tenant.as_deref())?;
     let mut records = match args.state {
-        Listed::Unknown => unknown(context, tenant.as_ref(), args.limit).await?,
+        Listed::Unknown => unknown(context, tenant.as_ref(), args.people, args.limit).await?,
         Listed::Stale => stale(context, tenant.as_ref(), args.limit, None).await?,
     };
     let more = records.len() > args.limit;
@@ -51,24 +55,33 @@ pub fn tenant(text: Option<&str>) -> Result<Option<Tenant>, Failure> {
     text.map(parse).transpose()
 }
 
-/// Unknown outcomes, the oldest first; one more than `limit` where there are more.
+/// Unknown outcomes, those for people first, of each kind the oldest; one more than `limit` where there are more.
+///
+/// The index is in no order of age: all of it is read, however small the limit.
 pub async fn unknown(
     context: &Context,
     tenant: Option<&Tenant>,
+    people: bool,
     limit: usize,
 ) -> Result<Vec<Record>, Failure> {
-    let (mut records, mut from) = (Vec::new(), None);
+    // On a terminal only.
+    let spinner = ProgressBar::new_spinner();
+    let (mut records, mut from, mut scanned) = (Vec::new(), None, 0);
     loop {
-        let page = context.store.unknown(tenant, from.as_ref()).await?;
-        records.extend(page.records);
+        let page =
+            context.store.unknown(tenant, from.as_ref()).await.map_err(|error| context.no_index(error))?;
+        records.extend(page.records.into_iter().filter(|record| !people || is_for_people(record)));
+        records.sort_by_key(|record| (!is_for_people(record), since(record)));
+        records.truncate(limit.saturating_add(1));
+        scanned += page.scanned;
+        spinner.set_message(format!("{scanned} unknown outcomes looked at"));
+        spinner.tick();
         from = page.next;
-        if from.is_none() || records.len() > limit {
-            break;
+        if from.is_none() {
+            spinner.finish_and_clear();
+            return Ok(records);
         }
     }
-    records.sort_by_key(since);
-    records.truncate(limit.saturating_add(1));
-    Ok(records)
 }
 
 /// Records whose worker's lease is over, or that nobody took in time, by a scan of the whole table at no more than
@@ -112,25 +125,26 @@ fn since(record: &Record) -> Timestamp {
     }
 }
 
-/// A line for each record; its first column names the record for every other command.
+/// A line for each record; its first column names the record for every other command, the second in logs.
 pub fn table(screen: &Screen, records: &[Record], now: Timestamp) -> Table {
-    let header = ["record", "state", "for", "cause", "attempts", "asked", "asks next"];
-    let mut table = screen.table(header);
+    let mut table =
+        screen.table(["record", "in logs", "state", "for", "cause", "attempts", "asked", "asks next"]);
     for record in records {
         let (cause, asked, next) = match record.state {
             State::Unknown { cause, asked, reconcile_at, .. } => {
                 (cause.name(), asked.to_string(), asks_next(reconcile_at, now))
             }
-            State::Pending => ("taken by nobody", String::new(), Cell::new("")),
-            _ => ("lease over", String::new(), Cell::new("")),
+            State::Pending => ("taken by nobody", String::new(), cell("")),
+            _ => ("lease over", String::new(), cell("")),
         };
         table.add_row([
-            Cell::new(record.key.partition_key()),
+            cell(record.key.partition_key()),
+            cell(record.key.hash()),
             state_cell(record.state.name()),
-            Cell::new(span(now.since(since(record)))),
-            Cell::new(cause),
-            Cell::new(record.attempts),
-            Cell::new(asked),
+            cell(span(now.since(since(record)))),
+            cell(cause),
+            cell(record.attempts),
+            cell(asked),
             next,
         ]);
     }

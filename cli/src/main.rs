@@ -1,13 +1,18 @@
 //! The operators' command line: looks records up, settles what is unknown, and leaves an audit line for each change.
 
+#![deny(clippy::disallowed_methods)]
+
 mod args;
+mod ask;
 mod change;
 mod compare;
 mod context;
 mod failure;
+mod find;
 mod forget;
 mod list;
 mod output;
+mod queue;
 mod record;
 mod redrive;
 mod response;
@@ -25,11 +30,19 @@ use tracing_subscriber::EnvFilter;
 use args::{Cli, Command};
 use context::Context;
 use failure::Failure;
-use output::Screen;
+use output::{Screen, harmless_text};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // It quotes the arguments, which may have been pasted.
+        Err(error) if error.use_stderr() => {
+            eprint!("{}", harmless_text(&error.render().to_string()));
+            return ExitCode::from(2);
+        }
+        Err(help) => help.exit(),
+    };
     log_to_stderr(cli.global.debug);
     match run(cli).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -50,10 +63,12 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Show(args) => show::run(&Context::open(&global).await?, &args).await,
         Command::List(args) => list::run(&Context::open(&global).await?, &args).await,
         Command::Watch(args) => watch::run(&Context::open(&global).await?, &args).await,
+        Command::Ask(args) => ask::run(&global, &args).await,
         Command::Settle(args) => settle::run(&global, &args).await,
         Command::ForgetResponse(args) => forget::run(&global, &args).await,
         Command::Sweep(args) => sweep::run(&global, &args).await,
         Command::Compare(args) => compare::run(&Screen::new(global.output), &args).await,
+        Command::Letters(args) => redrive::list(&global, &args).await,
         Command::Redrive(args) => redrive::run(&global, &args).await,
     }
 }

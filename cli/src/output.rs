@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    fmt::Display,
     io::{self, IsTerminal, Write},
     time::Duration,
 };
@@ -54,7 +55,7 @@ impl Screen {
     pub fn fields(&self, fields: Vec<(&str, Cell)>) -> Table {
         let mut table = self.table(["", ""]);
         for (name, value) in fields {
-            table.add_row([Cell::new(name), value]);
+            table.add_row([cell(name), value]);
         }
         table
     }
@@ -69,9 +70,10 @@ impl Screen {
             true => serde_json::to_string(value),
             false => serde_json::to_string_pretty(value),
         };
-        self.print(&text.map_err(|error| Failure::from_error(&error))?)
+        self.print(&harmless_json(&text.map_err(|error| Failure::from_error(&error))?))
     }
 
+    /// Text that is harmless: others' words go through [`harmless`] or [`cell`] first.
     pub fn print(&self, text: &str) -> Result<(), Failure> {
         self.write(format!("{text}\n").as_bytes())
     }
@@ -99,7 +101,19 @@ pub fn state_cell(state: &str) -> Cell {
         "unknown" => Color::Red,
         _ => Color::Cyan,
     };
-    Cell::new(state).fg(colour)
+    cell(state).fg(colour)
+}
+
+/// A cell of a table with others' words in it.
+#[expect(clippy::disallowed_methods, reason = "the one way to a cell")]
+pub fn cell(text: impl Display) -> Cell {
+    Cell::new(harmless(&text.to_string()))
+}
+
+/// A cell of several lines.
+#[expect(clippy::disallowed_methods, reason = "each line is harmless")]
+pub fn cell_of_lines(lines: impl IntoIterator<Item = String>) -> Cell {
+    Cell::new(lines.into_iter().map(|line| harmless(&line)).collect::<Vec<_>>().join("\n"))
 }
 
 /// The instant in ISO 8601, UTC; `None` for the end of time.
@@ -130,15 +144,43 @@ pub fn span(span: Duration) -> String {
     }
 }
 
-/// Text of others: what would steer a terminal is shown as what it is.
+/// Others' words in one line: what would steer a terminal, or is shown as something else than it is (control characters,
+/// line ends, changes of direction, invisible characters), stands as `\u{202e}` instead.
 pub fn harmless(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| {
-            let escaped = (c.is_control() && !matches!(c, '\n' | '\t')).then(|| c.escape_default());
-            let plain = escaped.is_none().then_some(c);
-            escaped.into_iter().flatten().chain(plain)
-        })
-        .collect()
+    escaped(text, |_| false, |c| c.escape_unicode().collect())
+}
+
+/// The same for text of several lines.
+pub fn harmless_text(text: &str) -> String {
+    escaped(text, |c| matches!(c, '\n' | '\t'), |c| c.escape_unicode().collect())
+}
+
+/// The same for JSON, which stays the same JSON: such characters stand within its strings only.
+pub fn harmless_json(json: &str) -> String {
+    let escape = |c: char| {
+        let mut units = [0; 2];
+        c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+    };
+    escaped(json, |c| c == '\n', escape)
+}
+
+fn escaped(text: &str, keeps: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match keeps(c) || is_shown(c) {
+            true => shown.push(c),
+            false => shown.push_str(&escape(c)),
+        }
+    }
+    shown
+}
+
+/// Whether a character shows itself: Rust's own tables say so, but for quotes, and for marks on the letter before them.
+fn is_shown(c: char) -> bool {
+    let mut text = *b"a....";
+    let after_a_letter = c.encode_utf8(&mut text[1..]).len() + 1;
+    let text = std::str::from_utf8(&text[..after_a_letter]).unwrap_or_default();
+    matches!(c, '"' | '\'' | '\\') || text.escape_debug().count() == 2
 }
 
 #[cfg(test)]
@@ -162,8 +204,21 @@ mod tests {
         assert_eq!(when(Timestamp::MAX, at), "never");
     }
 
+    // R36: a key or a header of a client must not write on an operator's screen.
     #[test]
     fn what_would_steer_a_terminal_is_shown_as_what_it_is() {
-        assert_eq!(harmless("a\u{1b}[31m\n\tü"), "a\\u{1b}[31m\n\tü");
+        assert_eq!(harmless("a\u{1b}[31m\n\t\u{fc}"), "a\\u{1b}[31m\\u{a}\\u{9}\u{fc}");
+        assert_eq!(harmless_text("a\u{1b}\r\n\t\u{fc}"), "a\\u{1b}\\u{d}\n\t\u{fc}");
+        let plain = "plain \"text\" 'with' \\ \u{fc} e\u{301} \u{65e5} \u{1F600} # %";
+        assert_eq!(harmless(plain), plain);
+        let hidden = [0x00, 0x7f, 0x9b, 0x061c, 0x200b, 0x200e, 0x200f, 0x2028, 0x2029, 0xfeff, 0xe0041];
+        for code in hidden.into_iter().chain(0x202a..=0x202e).chain(0x2066..=0x2069) {
+            let text = char::from_u32(code).expect("a character").to_string();
+            assert_eq!(harmless(&text), format!("\\u{{{code:x}}}"));
+            let json = serde_json::to_string(&text).expect("JSON");
+            let escaped = harmless_json(&json);
+            assert!(escaped.is_ascii() && !escaped.contains('\u{7f}'), "{escaped}");
+            assert_eq!(serde_json::from_str::<String>(&escaped).expect("JSON"), text);
+        }
     }
 }

@@ -7,7 +7,7 @@ use lambda_idempotency::{
 };
 use serde::Serialize;
 
-use crate::output::{harmless, iso, span, state_cell, when};
+use crate::output::{cell, cell_of_lines, iso, span, state_cell, when};
 
 /// A record in JSON. Names are those of the table's attributes.
 #[derive(Debug, Serialize)]
@@ -25,6 +25,15 @@ pub struct RecordJson {
     attempts: u32,
     created_at: Option<String>,
     began_at: Option<String>,
+    /// By which method and route it came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
+    /// Why an execution last failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_failure: Option<String>,
+    /// Who settled it, if not its worker, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settled_note: Option<String>,
     /// Absent from records that were written before they said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     retention_seconds: Option<u64>,
@@ -87,6 +96,9 @@ impl From<&Record> for RecordJson {
             attempts: record.attempts,
             created_at: iso(record.created_at),
             began_at: iso(record.began_at),
+            origin: record.origin.as_ref().map(ToString::to_string),
+            last_failure: record.last_failure.as_ref().map(ToString::to_string),
+            settled_note: record.settled_note.as_ref().map(ToString::to_string),
             retention_seconds: record.retention.map(|span| span.as_secs()),
             contested: record.contested,
             not_begun: record.is_not_begun(),
@@ -129,52 +141,45 @@ impl From<&Record> for RecordJson {
 
 /// A record for people, a line for each field.
 pub fn fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
-    let text = |text: String| Cell::new(text);
-    let mut fields = vec![
-        ("tenant", text(record.key.tenant().as_str().to_owned())),
-        ("operation", text(record.key.operation().to_string())),
-    ];
-    fields.extend(record.key.scope().map(|scope| ("scope", text(scope.to_string()))));
-    fields.extend([
-        ("key", text(record.key.idempotency_key().as_str().to_owned())),
-        ("in logs", text(record.key.hash().to_string())),
-    ]);
+    let mut fields =
+        vec![("tenant", cell(record.key.tenant().as_str())), ("operation", cell(record.key.operation()))];
+    fields.extend(record.key.scope().map(|scope| ("scope", cell(scope))));
+    fields
+        .extend([("key", cell(record.key.idempotency_key().as_str())), ("in logs", cell(record.key.hash()))]);
+    fields.extend(record.origin.iter().map(|origin| ("came as", cell(origin))));
     fields.extend(state_fields(record, now));
-    fields.push((
-        "kept for",
-        record.retention.map_or_else(|| Cell::new("not said"), |kept| Cell::new(span(kept))),
-    ));
-    fields.push(("attempt", Cell::new(record.attempt)));
-    fields.push(("revision", Cell::new(record.revision)));
+    fields.push(("kept for", record.retention.map_or_else(|| cell("not said"), |kept| cell(span(kept)))));
+    fields.push(("attempt", cell(record.attempt)));
+    fields.push(("revision", cell(record.revision)));
     fields
 }
 
 /// The state, with what belongs to it. Not the revision: that of a planned record is not known yet.
 pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
-    let at = |time: Timestamp| Cell::new(when(time, now));
+    let at = |time: Timestamp| cell(when(time, now));
     let mut fields = vec![
         ("state", state_cell(record.state.name())),
-        ("attempts", Cell::new(record.attempts)),
+        ("attempts", cell(record.attempts)),
         ("created", at(record.created_at)),
     ];
     if record.began_at != record.created_at {
         fields.push(("began", at(record.began_at)));
     }
     if record.contested {
-        fields.push(("contested", Cell::new("another execution did, or perhaps did, it")));
+        fields.push(("contested", cell("another execution did, or perhaps did, it")));
     }
     match &record.state {
         State::InProgress { lease_until } => fields.push(("lease until", at(*lease_until))),
         State::FailedRetryable { failed_at, .. } => {
             fields.push(("failed", at(*failed_at)));
             if record.is_not_begun() {
-                fields.push(("not begun", Cell::new("refused before anything was done: the key is free")));
+                fields.push(("not begun", cell("refused before anything was done: the key is free")));
             }
         }
         State::Unknown { cause, since, reconcile_at, asked } => {
-            fields.push(("cause", Cell::new(cause.name())));
+            fields.push(("cause", cell(cause.name())));
             fields.push(("since", at(*since)));
-            fields.push(("asked", Cell::new(asked)));
+            fields.push(("asked", cell(asked)));
             fields.push(("asks next", asks_next(*reconcile_at, now)));
         }
         State::Completed { answer, completed_at, .. } => {
@@ -183,26 +188,33 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
         }
         _ => {}
     }
+    fields.extend(record.last_failure.iter().map(|why| ("last failure", cell(why))));
     if let Some(by) = record.state.settled_by() {
-        fields.push(("settled by", Cell::new(by.name())));
+        fields.push(("settled by", cell(by.name())));
     }
+    fields.extend(record.settled_note.iter().map(|note| ("settled as", cell(note))));
     if let Some(expires_at) = record.state.expires_at().filter(|_| !record.is_not_begun()) {
         fields.push(("expires", at(expires_at)));
     }
     fields
 }
 
+/// Whether nobody asks about it any more: an operator has to settle it.
+pub fn is_for_people(record: &Record) -> bool {
+    matches!(record.state, State::Unknown { reconcile_at: Timestamp::MAX, .. })
+}
+
 /// When reconciliation asks next.
 pub fn asks_next(reconcile_at: Timestamp, now: Timestamp) -> Cell {
     match reconcile_at {
-        Timestamp::MAX => Cell::new("never: it is for people"),
-        at => Cell::new(when(at, now)),
+        Timestamp::MAX => cell("never: it is for people"),
+        at => cell(when(at, now)),
     }
 }
 
 fn answer_fields(answer: &KeptAnswer) -> Vec<(&'static str, Cell)> {
     let headers: Vec<_> =
-        answer.head.headers().iter().map(|(name, value)| harmless(&format!("{name}: {value}"))).collect();
+        answer.head.headers().iter().map(|(name, value)| format!("{name}: {value}")).collect();
     let place = match answer.body_place() {
         "record" => "in the record",
         "beside" => "beside it",
@@ -212,12 +224,12 @@ fn answer_fields(answer: &KeptAnswer) -> Vec<(&'static str, Cell)> {
     };
     let body = format!("{} bytes, {place}", answer.body_length());
     let mut fields = Vec::new();
-    fields.extend(answer.head.status().map(|status| ("status", Cell::new(status))));
-    fields.extend(head(&answer.head).map(|head| ("answer", Cell::new(head))));
+    fields.extend(answer.head.status().map(|status| ("status", cell(status))));
+    fields.extend(head(&answer.head).map(|head| ("answer", cell(head))));
     if !headers.is_empty() {
-        fields.push(("headers", Cell::new(headers.join("\n"))));
+        fields.push(("headers", cell_of_lines(headers)));
     }
-    fields.push(("body", Cell::new(body)));
+    fields.push(("body", cell(body)));
     fields
 }
 

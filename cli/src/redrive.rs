@@ -1,22 +1,21 @@
-//! `redrive`: dead letters go back to the queues that they came from.
+//! `letters` and `redrive`: dead letters are listed, go back to the queues that they came from, or are dropped.
 //!
 //! A message is received, sent on and then deleted: what dies in between leaves it twice and never lost, and all of these
-//! messages are harmless twice.
+//! messages are harmless twice. What cannot be moved is reported, and the others are moved all the same.
 
-use std::{collections::HashSet, error::Error, time::Duration};
+use std::collections::{HashMap, HashSet};
 
-use aws_config::{SdkConfig, timeout::TimeoutConfig};
-use aws_sdk_sqs::{Client, config::Builder, types::Message};
-use comfy_table::Cell;
+use aws_sdk_sqs::{Client, types::Message};
 use lambda_idempotency::{key::RecordKey, operator::Letter};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Global, Redrive},
+    args::{DeadLetters, Global, Letters, Redrive},
     change,
     context::{self, Context},
     failure::Failure,
-    output::harmless,
+    output::{cell, harmless},
+    queue,
 };
 
 /// How long nobody else sees what was received: as long as a person may take to answer.
@@ -50,71 +49,151 @@ impl Queue {
     }
 }
 
+/// What is done with one letter.
+#[derive(Clone, Copy)]
+enum Act<'a> {
+    Move { key: &'a RecordKey, to: Queue, url: &'a str },
+    Drop,
+}
+
+/// What became of letters, by their id: `Ok` if one is gone from its queue.
+type Outcomes = HashMap<String, Result<(), Failure>>;
+
+/// Shows the letters, and leaves them.
+pub async fn list(global: &Global, args: &Letters) -> Result<(), Failure> {
+    let context = Context::open(global).await?;
+    let client = client(global, &args.letters).await?;
+    let letters = receive(&client, &args.letters).await?;
+    release(&client, &args.letters, letters.iter()).await;
+    let chosen: Vec<_> = letters.iter().filter(|letter| letter.is_chosen(&args.letters)).collect();
+    if context.screen.is_json() {
+        let letters: Vec<_> = chosen.iter().map(|letter| letter.json(true)).collect();
+        return context.screen.print_json(&json!(letters), false);
+    }
+    context.screen.print(&table(&context, chosen.into_iter(), false))
+}
+
 pub async fn run(global: &Global, args: &Redrive) -> Result<(), Failure> {
     change::check(&args.change)?;
     let context = Context::open(global).await?;
-    let client = client(&context::aws(global, args.sqs_endpoint_url.as_deref()).await?);
-    let letters = receive(&client, args).await?;
-    let mut moved = HashSet::new();
-    let outcome = redrive(&context, &client, args, &letters, &mut moved).await;
+    let client = client(global, &args.letters).await?;
+    let letters = receive(&client, &args.letters).await?;
+    let outcomes = redrive(&context, &client, args, &letters).await;
+    let gone = |letter: &&DeadLetter| {
+        outcomes.as_ref().is_ok_and(|all| all.get(&letter.id()).is_some_and(Result::is_ok))
+    };
     // What stays is to be seen again now, and not when its time is over.
-    for letter in letters.iter().filter(|letter| !moved.contains(&letter.id())) {
-        let release = client.change_message_visibility().queue_url(&args.queue).visibility_timeout(0);
-        let _ = release.set_receipt_handle(letter.message.receipt_handle.clone()).send().await;
+    release(&client, &args.letters, letters.iter().filter(|letter| !gone(letter))).await;
+    let (gone, left): (Vec<_>, Vec<_>) = letters.iter().partition(gone);
+    let outcomes = outcomes?;
+    print(&context, args, &gone, &left, &outcomes)?;
+    let failed: Vec<_> = outcomes.values().filter_map(|outcome| outcome.as_ref().err()).collect();
+    match failed[..] {
+        [] => Ok(()),
+        [first, ..] => Err(Failure::Error(format!("{} stayed that should not: {first}", failed.len()))),
     }
-    if context.screen.is_json() {
-        let (moved, left): (Vec<_>, Vec<_>) = letters.iter().partition(|letter| moved.contains(&letter.id()));
-        let json = |letters: Vec<&DeadLetter>| letters.into_iter().map(DeadLetter::json).collect::<Vec<_>>();
-        context.screen.print_json(&json!({ "moved": json(moved), "left": json(left) }), false)?;
-    } else if outcome.is_ok() {
-        let left = letters.len() - moved.len();
-        context.screen.print(&format!("{} moved, {left} left.", moved.len()))?;
-    }
-    outcome
 }
 
+/// Fails before anything was moved or dropped.
 async fn redrive(
     context: &Context,
     client: &Client,
     args: &Redrive,
     letters: &[DeadLetter],
-    moved: &mut HashSet<String>,
-) -> Result<(), Failure> {
-    let listed = table(context, letters);
+) -> Result<Outcomes, Failure> {
+    let chosen = letters.iter().filter(|letter| letter.is_chosen(&args.letters));
+    let listed = table(context, chosen.clone(), args.drop);
     if !context.screen.is_json() {
         context.screen.print(&listed)?;
     } else if !args.change.yes {
         // As for a record: who is asked must see what it is about.
         eprintln!("{listed}");
     }
-    let mut moves = Vec::new();
-    for letter in letters {
-        if let Some((key, queue)) = &letter.way {
-            moves.push((letter, key, *queue, url(args, *queue)?));
+    let mut acts = Vec::new();
+    for letter in chosen {
+        match &letter.way {
+            _ if args.drop => acts.push((letter, Act::Drop)),
+            Some((key, to)) => acts.push((letter, Act::Move { key, to: *to, url: url(args, *to)? })),
+            None => {}
         }
     }
-    if moves.is_empty() {
-        return Ok(());
+    if acts.is_empty() {
+        return Ok(Outcomes::new());
     }
-    let count = match moves.len() {
-        1 => "one message back to its queue".to_owned(),
-        count => format!("{count} messages back to their queues"),
+    let question = match (args.drop, acts.len()) {
+        (true, 1) => "Drop one message for good?".to_owned(),
+        (true, count) => format!("Drop {count} messages for good?"),
+        (false, 1) => "Move one message back to its queue?".to_owned(),
+        (false, count) => format!("Move {count} messages back to their queues?"),
     };
-    change::confirm(&args.change, &format!("Move {count}?"))?;
-    for (letter, key, queue, url) in moves {
-        tracing::debug!(key = %key.hash(), kind = letter.kind, "moves a message");
-        let what = format!("redrive-{} to {}", letter.kind, queue.name());
-        // The line first: no message is moved without it.
-        context.operator.note(key, &what, &change::who(&args.change)?, &args.change.reason).await?;
-        let body = letter.message.body().unwrap_or_default();
-        let sent = client.send_message().queue_url(url).message_body(body).send().await;
-        sent.map_err(|error| at_queue(url, &error))?;
-        let delete = client.delete_message().queue_url(&args.queue);
-        let deleted = delete.set_receipt_handle(letter.message.receipt_handle.clone()).send().await;
-        deleted.map_err(|error| at_queue(&args.queue, &error))?;
-        moved.insert(letter.id());
+    change::confirm(&args.change, &question)?;
+    let who = change::who(&args.change)?;
+    let mut outcomes = Outcomes::new();
+    for (letter, act) in acts {
+        let outcome = perform(context, client, args, letter, act, &who).await;
+        let named = |failure| Failure::Error(format!("message {}: {failure}", letter.id()));
+        outcomes.insert(letter.id(), outcome.map_err(named));
     }
-    Ok(())
+    Ok(outcomes)
+}
+
+async fn perform(
+    context: &Context,
+    client: &Client,
+    args: &Redrive,
+    letter: &DeadLetter,
+    act: Act<'_>,
+    who: &str,
+) -> Result<(), Failure> {
+    let reason = &args.change.reason;
+    // The line first: no message is moved or dropped without it.
+    match (act, &letter.record) {
+        (Act::Move { key, to, url }, _) => {
+            tracing::debug!(key = %key.hash(), kind = letter.kind, "moves a message");
+            let what = format!("redrive-{} to {}", letter.kind, to.name());
+            context.operator.note(key, &what, who, reason).await?;
+            queue::send(client, url, letter.body()).await?;
+        }
+        (Act::Drop, Some(key)) => {
+            tracing::debug!(key = %key.hash(), kind = letter.kind, "drops a message");
+            context.operator.note(key, &format!("drop-{}", letter.kind), who, reason).await?;
+        }
+        // There is no record to keep a line: what is printed is all that is left.
+        (Act::Drop, None) => {}
+    }
+    let delete = client.delete_message().queue_url(&args.letters.queue);
+    let deleted = delete.set_receipt_handle(letter.message.receipt_handle.clone()).send().await;
+    deleted.map(|_| ()).map_err(|error| queue::failed(&args.letters.queue, &error))
+}
+
+fn print(
+    context: &Context,
+    args: &Redrive,
+    gone: &[&DeadLetter],
+    left: &[&DeadLetter],
+    outcomes: &Outcomes,
+) -> Result<(), Failure> {
+    let why = |letter: &DeadLetter| Some(outcomes.get(&letter.id())?.as_ref().err()?.to_string());
+    if context.screen.is_json() {
+        let left = left.iter().map(|letter| {
+            let mut json = letter.json(false);
+            json["why"] = json!(why(letter));
+            json
+        });
+        let left: Vec<_> = left.collect();
+        let gone: Vec<_> = gone.iter().map(|letter| letter.json(args.drop)).collect();
+        let done = if args.drop { "dropped" } else { "moved" };
+        return context.screen.print_json(&json!({ done: gone, "left": left }), false);
+    }
+    for letter in gone.iter().filter(|letter| args.drop && letter.record.is_none()) {
+        let (id, body) = (letter.id(), letter.body());
+        context.screen.print(&harmless(&format!("Dropped without a record: {id} {body}")))?;
+    }
+    for why in left.iter().filter_map(|letter| why(letter)) {
+        context.screen.print(&harmless(&format!("Stays: {why}")))?;
+    }
+    let done = if args.drop { "dropped" } else { "moved" };
+    context.screen.print(&format!("{} {done}, {} left.", gone.len(), left.len()))
 }
 
 impl DeadLetter {
@@ -133,23 +212,34 @@ impl DeadLetter {
         self.message.message_id().unwrap_or_default().to_owned()
     }
 
-    fn json(&self) -> Value {
+    fn body(&self) -> &str {
+        self.message.body().unwrap_or_default()
+    }
+
+    /// Whether it has one of the ids, one of the kinds, and the record that were asked for; what was not asked for counts
+    /// for nothing.
+    fn is_chosen(&self, args: &DeadLetters) -> bool {
+        (args.id.is_empty() || args.id.contains(&self.id()))
+            && (args.kind.is_empty() || args.kind.contains(&self.kind))
+            && args.record.as_ref().is_none_or(|record| self.record.as_ref() == Some(record))
+    }
+
+    fn json(&self, whole: bool) -> Value {
         let key = self.record.as_ref().map(RecordKey::partition_key);
         let to = self.way.as_ref().map(|(_, queue)| queue.name());
-        json!({ "message_id": self.id(), "kind": self.kind, "record": key, "to": to })
+        let mut json = json!({ "message_id": self.id(), "kind": self.kind, "record": key, "to": to });
+        if whole {
+            json["body"] = json!(self.body());
+        }
+        json
     }
 }
 
-/// With time-outs: the SDK has none of its own.
-fn client(config: &SdkConfig) -> Client {
-    let timeouts = TimeoutConfig::builder()
-        .connect_timeout(Duration::from_secs(3))
-        .operation_attempt_timeout(Duration::from_secs(10))
-        .operation_timeout(Duration::from_secs(30));
-    Client::from_conf(Builder::from(config).timeout_config(timeouts.build()).build())
+async fn client(global: &Global, args: &DeadLetters) -> Result<Client, Failure> {
+    Ok(queue::client(&context::aws(global, args.sqs_endpoint_url.as_deref()).await?))
 }
 
-async fn receive(client: &Client, args: &Redrive) -> Result<Vec<DeadLetter>, Failure> {
+async fn receive(client: &Client, args: &DeadLetters) -> Result<Vec<DeadLetter>, Failure> {
     let (mut letters, mut seen, mut empty) = (Vec::new(), HashSet::new(), 0);
     while letters.len() < args.limit && empty < EMPTY_ANSWERS {
         let most = (args.limit - letters.len()).min(10);
@@ -161,7 +251,7 @@ async fn receive(client: &Client, args: &Redrive) -> Result<Vec<DeadLetter>, Fai
             .wait_time_seconds(1)
             .send()
             .await
-            .map_err(|error| at_queue(&args.queue, &error))?;
+            .map_err(|error| queue::failed(&args.queue, &error))?;
         let messages = received.messages.unwrap_or_default();
         if messages.is_empty() {
             empty += 1;
@@ -172,26 +262,30 @@ async fn receive(client: &Client, args: &Redrive) -> Result<Vec<DeadLetter>, Fai
     Ok(letters)
 }
 
-fn table(context: &Context, letters: &[DeadLetter]) -> String {
-    if letters.is_empty() {
+/// Lets others see them again. If it fails, they are seen when their time is over.
+async fn release(client: &Client, args: &DeadLetters, letters: impl Iterator<Item = &DeadLetter>) {
+    for letter in letters {
+        let release = client.change_message_visibility().queue_url(&args.queue).visibility_timeout(0);
+        let _ = release.set_receipt_handle(letter.message.receipt_handle.clone()).send().await;
+    }
+}
+
+fn table<'a>(context: &Context, letters: impl Iterator<Item = &'a DeadLetter>, drop: bool) -> String {
+    let mut letters = letters.peekable();
+    if letters.peek().is_none() {
         return "There are no dead letters.".to_owned();
     }
     let mut table = context.screen.table(["message", "kind", "to", "record"]);
     for letter in letters {
         let to = match &letter.way {
+            _ if drop => "(dropped)",
             Some((_, queue)) => queue.name(),
             None => "(stays)",
         };
         let key = letter.record.as_ref().map(RecordKey::partition_key).unwrap_or_default();
-        let kind = harmless(&letter.kind);
-        table.add_row([Cell::new(letter.id()), Cell::new(kind), Cell::new(to), Cell::new(key)]);
+        table.add_row([cell(letter.id()), cell(&letter.kind), cell(to), cell(key)]);
     }
     table.trim_fmt()
-}
-
-/// Which of three queues it is about.
-fn at_queue(url: &str, error: &(dyn Error + 'static)) -> Failure {
-    Failure::Error(format!("queue {url}: {}", Failure::from_error(error)))
 }
 
 fn url(args: &Redrive, queue: Queue) -> Result<&str, Failure> {
@@ -200,7 +294,7 @@ fn url(args: &Redrive, queue: Queue) -> Result<&str, Failure> {
         Queue::Reconcile => (&args.to_reconcile, "--to-reconcile"),
     };
     match url.as_deref() {
-        Some(url) if url == args.queue => {
+        Some(url) if url == args.letters.queue => {
             Err(Failure::Usage(format!("{option} is the queue of dead letters itself: nothing was moved")))
         }
         Some(url) => Ok(url),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
-use lambda_idempotency::{http::SAFE_HEADERS, record::Answer};
+use lambda_idempotency::record::{Answer, SAFE_HEADERS, may_be_kept};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
@@ -43,16 +43,31 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>,
     Deserialize::deserialize(value).map(Some)
 }
 
-/// An answer as every retry will get it.
-pub fn read(path: &Path) -> Result<Answer, Failure> {
+/// An answer as every retry will get it: from a file, with more `headers` (`name: value`), and with headers among them that
+/// the operation keeps `also`.
+pub fn read(path: &Path, headers: &[String], also: &[String]) -> Result<Answer, Failure> {
+    let headers = headers.iter().map(|header| name_and_value(header)).collect::<Result<Vec<_>, _>>();
+    let headers = headers.map_err(Failure::Usage)?;
+    let also: Vec<_> = also.iter().map(|name| name.to_ascii_lowercase()).collect();
+    if let Some(never) = also.iter().find(|name| !may_be_kept(name)) {
+        return Err(Failure::Usage(format!("--keep-header: no guard keeps the header {never:?}")));
+    }
+
     let wrong = |what: String| Failure::Usage(format!("{}: {what}", path.display()));
     let mut text = String::new();
     let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
     file.take(LONGEST_FILE).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
-    parse(&text).map_err(wrong)
+    parse(&text, headers, &also).map_err(wrong)
 }
 
-fn parse(text: &str) -> Result<Answer, String> {
+fn name_and_value(header: &str) -> Result<(String, String), String> {
+    match header.split_once(':') {
+        Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        None => Err(format!("--header: {header:?} is no `name: value`")),
+    }
+}
+
+fn parse(text: &str, more: Vec<(String, String)>, also: &[String]) -> Result<Answer, String> {
     let written: Written = object(text)?;
     let status: Option<u16> = value(written.status);
     let Some(status) = status.filter(|status| (200..=599).contains(status)) else {
@@ -78,7 +93,8 @@ fn parse(text: &str) -> Result<Answer, String> {
         return Err(format!("the body has {} bytes; {LONGEST_BODY} can be kept", body.len()));
     }
     let written = written.headers.map(|headers| value(headers).ok_or("`headers` is no object of strings"));
-    let headers = headers(written.transpose()?.unwrap_or_default(), content_type)?;
+    let written: BTreeMap<String, String> = written.transpose()?.unwrap_or_default();
+    let headers = headers(written.into_iter().chain(more), also, content_type)?;
     Ok(Answer::http(status, headers, body))
 }
 
@@ -88,16 +104,21 @@ fn value<T: DeserializeOwned>(json: &RawValue) -> Option<T> {
 
 /// The headers, where they may be replayed.
 fn headers(
-    written: BTreeMap<String, String>,
+    written: impl Iterator<Item = (String, String)>,
+    also: &[String],
     content_type: Option<&str>,
 ) -> Result<Vec<(String, String)>, String> {
     let mut names = HashSet::new();
     let mut headers = Vec::new();
     for (name, value) in written {
         let parsed = HeaderName::try_from(&name).map_err(|_| format!("{name:?} is no name of a header"))?;
-        if !SAFE_HEADERS.contains(&parsed.as_str()) {
+        if !SAFE_HEADERS.contains(&parsed.as_str()) && !also.iter().any(|kept| kept == parsed.as_str()) {
             let safe = SAFE_HEADERS.join(", ");
-            return Err(format!("the header `{parsed}` is not replayed; these are: {safe}"));
+            let hint = match may_be_kept(parsed.as_str()) {
+                true => ", and those that its operation keeps: say --keep-header if it does",
+                false => "",
+            };
+            return Err(format!("the header `{parsed}` is not replayed; these are: {safe}{hint}"));
         }
         if HeaderValue::try_from(&value).is_err() {
             return Err(format!("the header `{parsed}` has a value that no header can have"));
@@ -135,6 +156,10 @@ fn compact(json: &str) -> String {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Result<Answer, String> {
+        super::parse(text, Vec::new(), &[])
+    }
+
     fn body(text: &str) -> String {
         String::from_utf8(parse(text).unwrap().body.to_vec()).unwrap()
     }
@@ -163,6 +188,34 @@ mod tests {
             [header("content-type", "application/vnd.x+json"), header("location", "/1")]
         );
         assert_eq!(headers(r#"{"status":204}"#), []);
+    }
+
+    // T26
+    #[test]
+    fn headers_of_arguments_are_kept_if_the_guard_would_keep_them() {
+        let read = |more: &[&str], also: &[&str]| {
+            let also: Vec<_> = also.iter().map(|name| (*name).to_owned()).collect();
+            let more = more.iter().map(|header| name_and_value(header)).collect::<Result<Vec<_>, _>>()?;
+            let answer = super::parse(r#"{"status":204,"headers":{"etag":"1"}}"#, more, &also)?;
+            Ok::<_, String>(answer.head.headers().to_vec())
+        };
+        let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let location = read(&["Location: https://shop.example/1"], &[]);
+        assert_eq!(location, Ok(vec![header("etag", "1"), header("location", "https://shop.example/1")]));
+        let own = read(&["X-Request-Id:7"], &["x-request-id"]);
+        assert_eq!(own, Ok(vec![header("etag", "1"), header("x-request-id", "7")]));
+        for (wrong, why) in [
+            ("location", "no `name: value`"),
+            ("ETag: 2", "twice"),
+            ("x-request-id: 7", "say --keep-header"),
+            ("a b: c", "no name of a header"),
+            ("link: a\u{7}", "no header can have"),
+        ] {
+            let said = read(&[wrong], &[]).unwrap_err();
+            assert!(said.contains(why), "{said}");
+        }
+        let said = read(&["Set-Cookie: a=b"], &[]).unwrap_err();
+        assert!(said.contains("is not replayed") && !said.contains("--keep-header"), "{said}");
     }
 
     #[test]

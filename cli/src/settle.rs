@@ -1,26 +1,54 @@
 //! `settle`: somebody has found out what became of an unknown outcome.
 
-use lambda_idempotency::operator::Correction;
+use lambda_idempotency::{
+    operator::Correction,
+    record::{Record, State},
+    time::Timestamp,
+    time_budget::DEFAULT_NOT_FOUND_GRACE,
+};
 
 use crate::{
     args::{Global, Settle},
     change::{self, Change},
     context::Context,
     failure::Failure,
+    output::iso,
     response,
 };
 
 pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
     change::check(&args.change)?;
     let (key, retain) = (args.record.record_key()?, args.retain);
-    let (outcome, correction) = match &args.response {
+    let (outcome, correction, remark): (_, _, fn(&Record, Timestamp) -> Option<String>) = match &args.response
+    {
         Some(file) => {
-            let answer = response::read(file)?;
-            ("completed", Correction::Executed { answer, retain })
+            let answer = response::read(file, &args.header, &args.keep_header)?;
+            ("completed", Correction::Executed { answer, retain }, |_, _| None)
         }
-        None => ("not executed", Correction::NotExecuted { retain }),
+        None => ("not executed", Correction::NotExecuted { retain }, late_effect),
     };
-    let context = Context::open(global).await?;
+    let mut context = Context::open(global).await?;
+    for name in &args.keep_header {
+        context.operator = context.operator.keep_header(name);
+    }
     let question = format!("Settle {} as {outcome}?", change::name(&key));
-    Change { key, question, correction, remark: |_| None }.make(&context, &args.change).await
+    Change { key, question, correction, remark }.make(&context, &args.change).await
+}
+
+/// What follows from a release, and whether it may be too early: a request that the worker has sent can be on its way for as
+/// long as reconciliation waits before "not found" is proof.
+fn late_effect(seen: &Record, now: Timestamp) -> Option<String> {
+    let heard_of = match seen.state {
+        State::Unknown { since, .. } => since,
+        State::InProgress { lease_until } => lease_until,
+        _ => return None,
+    };
+    let over = heard_of.plus(DEFAULT_NOT_FOUND_GRACE);
+    let runs = "the next retry with this key runs the operation";
+    Some(match iso(over).filter(|_| over > now) {
+        Some(over) => format!(
+            "too early? Until {over} what the worker has sent may still take effect; {runs}, and it would happen twice"
+        ),
+        None => runs.to_owned(),
+    })
 }

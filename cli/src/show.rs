@@ -1,7 +1,6 @@
 //! `show`: one record, and what people have done to it.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use comfy_table::Cell;
 use lambda_idempotency::{
     record::{Answer, Record, State},
     store::{AuditLine, Store},
@@ -13,12 +12,16 @@ use crate::{
     args,
     context::Context,
     failure::Failure,
-    output::{harmless, iso, when},
+    find,
+    output::{cell, cell_of_lines, harmless_text, iso, when},
     record::{RecordJson, fields},
 };
 
 pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
-    let key = args.record.record_key()?;
+    let key = match args.record.hash() {
+        Some(hash) => find::by_hash(context, &hash, args).await?,
+        None => args.record.record_key()?,
+    };
     let record = context.load(&key).await?;
     let lines = context.store.audit_lines(&key).await?;
     let (answer, without) = match args.body {
@@ -45,14 +48,13 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
     }
     let now = context.now();
     let mut fields = fields(&record, now);
-    let handed_on =
-        |phase: &String| Cell::new(harmless(&format!("{phase}: {}", downstream_key(&record, phase))));
+    let handed_on = |phase: &String| cell(format!("{phase}: {}", downstream_key(&record, phase)));
     fields.extend(args.phase.iter().map(|phase| ("handed on", handed_on(phase))));
-    fields.extend(lines.iter().map(|line| ("audit", Cell::new(line_text(line, now)))));
+    fields.extend(lines.iter().map(|line| ("audit", cell_of_lines(line_text(line, now)))));
     context.screen.print_table(&context.screen.fields(fields))?;
     match answer {
         Some(Answer { body, .. }) if context.screen.is_terminal() => {
-            context.screen.print(&format!("\n{}", harmless(&String::from_utf8_lossy(&body))))
+            context.screen.print(&format!("\n{}", harmless_text(&String::from_utf8_lossy(&body))))
         }
         Some(Answer { body, .. }) => context.screen.write(&[b"\n", &body[..], b"\n"].concat()),
         None => without,
@@ -90,8 +92,8 @@ fn line_json(line: &AuditLine) -> Value {
     json
 }
 
-fn line_text(line: &AuditLine, now: Timestamp) -> String {
+fn line_text(line: &AuditLine, now: Timestamp) -> [String; 3] {
     let at = when(Timestamp::from_millis(line.at), now);
     let (before, after) = (line.before().unwrap_or("(absent)"), line.after().unwrap_or("(absent)"));
-    harmless(&format!("{at}\n{} by {}: {before} → {after}\n{}", line.what, line.who, line.reason))
+    [at, format!("{} by {}: {before} → {after}", line.what, line.who), line.reason.clone()]
 }

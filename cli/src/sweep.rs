@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
-use comfy_table::Cell;
 use indicatif::{ProgressBar, ProgressStyle};
 use lambda_idempotency::{
     operator::{Correction, CorrectionError},
@@ -17,7 +16,7 @@ use crate::{
     change,
     context::Context,
     failure::Failure,
-    output::span,
+    output::{cell, span},
     record::RecordJson,
 };
 
@@ -119,12 +118,12 @@ fn show(context: &Context, args: &ChangeArgs, found: &[(Record, &'static str)]) 
     let screen = &context.screen;
     let mut table = screen.table(["record", "is", "age", "becomes"]);
     for (record, becomes) in found {
-        let age = span(context.now().since(record.created_at));
+        let age = span(context.now().since(record.began_at));
         table.add_row([
-            Cell::new(record.key.partition_key()),
-            Cell::new(record.state.name()),
-            Cell::new(age),
-            Cell::new(becomes),
+            cell(record.key.partition_key()),
+            cell(record.state.name()),
+            cell(age),
+            cell(becomes),
         ]);
     }
     match (screen.is_json(), args.yes) {

@@ -44,7 +44,7 @@ async fn scan(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(), 
 async fn paint(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(), Failure> {
     let tenant = list::tenant(args.tenant.as_deref())?;
     loop {
-        let unknown = list::unknown(context, tenant.as_ref(), MOST_COUNTED).await?;
+        let unknown = list::unknown(context, tenant.as_ref(), false, MOST_COUNTED).await?;
         let now = context.now();
         // A copy: nothing is borrowed while something is waited for.
         let stale = scanned.borrow().clone();

@@ -17,6 +17,11 @@ pub struct Letter {
 }
 
 impl Letter {
+    /// The body of a message that has the reconcile function ask about this record now, and count its questions anew.
+    pub fn ask(record: &RecordKey) -> String {
+        Message::Ask { key: record.partition_key(), reason: None, told: None }.to_json()
+    }
+
     /// Reads the body of a message.
     pub fn read(body: &str) -> Self {
         #[derive(Default, Deserialize)]

@@ -22,7 +22,7 @@ use crate::{
     key::RecordKey,
     record::{
         Answer, BodyId, KeptAnswer, KeptBody, Note, Place, Record, Revision, SettleError, SettledBy, State,
-        Verdict,
+        Verdict, may_be_kept,
     },
     stale::give_up,
     store::{AuditLine, Companion, Store, StoreError},
@@ -129,6 +129,8 @@ impl From<SettleError> for CorrectionError {
 /// Corrects records by hand.
 pub struct Operator {
     engine: Engine,
+    /// Which headers of answers are kept beside the safe ones.
+    kept_headers: Vec<String>,
 }
 
 impl fmt::Debug for Operator {
@@ -140,7 +142,16 @@ impl fmt::Debug for Operator {
 impl Operator {
     /// Corrects records of `store`.
     pub fn new(store: impl Store) -> Self {
-        Self { engine: Engine { store: Arc::new(store), world: Arc::new(SystemWorld) } }
+        let engine = Engine { store: Arc::new(store), world: Arc::new(SystemWorld) };
+        Self { engine, kept_headers: Vec::new() }
+    }
+
+    /// Keeps one more header of answers, because the operation's guard does: see
+    /// [`Operation::keep_header`](crate::operation::Operation::keep_header). One that no guard keeps is left out all the same.
+    #[must_use]
+    pub fn keep_header(mut self, name: &str) -> Self {
+        self.kept_headers.extend(Some(name.to_ascii_lowercase()).filter(|name| may_be_kept(name)));
+        self
     }
 
     /// Lives in this world: for tests.
@@ -231,7 +242,7 @@ impl Operator {
     fn placed(&self, seen: &Record, correction: &Correction) -> Option<Placed> {
         match correction {
             Correction::Executed { answer, .. } => {
-                Some(self.engine.place(&kept_for(correction, seen), answer.clone(), &[]))
+                Some(self.engine.place(&kept_for(correction, seen), answer.clone(), &self.kept_headers))
             }
             _ => None,
         }

@@ -51,7 +51,7 @@ pub(crate) struct Contradiction {
 
 impl Message {
     /// The message as it goes through the queue.
-    pub(super) fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         // Strings and numbers: this cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }

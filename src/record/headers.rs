@@ -54,8 +54,8 @@ const NEVER_KEPT: [&str; 20] = [
     "www-authenticate",
 ];
 
-/// Whether a header, by its name in lower case, may be kept at all.
-pub(crate) fn may_be_kept(name: &str) -> bool {
+/// Whether a header, by its name in lower case, may be kept at all; by default [`SAFE_HEADERS`] alone are.
+pub fn may_be_kept(name: &str) -> bool {
     is_header_name(name) && !NEVER_KEPT.contains(&name)
 }
 

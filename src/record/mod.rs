@@ -26,10 +26,9 @@ use crate::{
 pub use answer::{Answer, BodyId, Head, KeptAnswer, Place};
 pub(crate) use answer::{Encoding, KeptBody};
 pub(crate) use decide::{Decision, decide};
-pub use headers::SAFE_HEADERS;
 #[cfg(feature = "http")]
 pub(crate) use headers::is_kept;
-pub(crate) use headers::may_be_kept;
+pub use headers::{SAFE_HEADERS, may_be_kept};
 pub use note::Note;
 pub(crate) use own::{FencedError, NOT_EXECUTED, Worker};
 pub(crate) use settle::{SettleError, Verdict};

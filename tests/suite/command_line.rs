@@ -1,7 +1,12 @@
 //! The operators' command line: what it shows, what it changes, and what an operator's mistake does.
 
+mod asking;
+mod finding;
+mod hostile;
+mod listing;
 mod open;
 mod redrive;
+mod settling;
 mod table;
 
 use std::fs;

@@ -13,7 +13,7 @@ use crate::support::command::Ran;
 
 /// SQS as far as moving messages needs it: queues of messages, each hidden or not.
 #[derive(Clone, Default)]
-struct Queues(Arc<Mutex<State>>);
+pub struct Queues(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -29,20 +29,22 @@ struct Message {
     hidden: bool,
 }
 
-const DEAD: &str = "http://queues/dead-letters";
-const CHECKS: &str = "http://queues/checks";
-const RECONCILE: &str = "http://queues/reconcile";
+pub const DEAD: &str = "http://queues/dead-letters";
+pub const CHECKS: &str = "http://queues/checks";
+pub const RECONCILE: &str = "http://queues/reconcile";
 
 impl Queues {
-    fn with_dead_letters(bodies: &[Value]) -> Self {
+    pub fn with_dead_letters(bodies: &[Value]) -> Self {
         let queues = Self::default();
         for body in bodies {
-            queues.0.lock().unwrap().put(DEAD, body.to_string());
+            // A string stands for a body that is no JSON.
+            let body = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
+            queues.0.lock().unwrap().put(DEAD, body);
         }
         queues
     }
 
-    async fn serve(&self) -> String {
+    pub async fn serve(&self) -> String {
         let queues = self.clone();
         let handle = async move |headers: HeaderMap, body: Bytes| {
             let target = headers["x-amz-target"].to_str().expect("a target").to_owned();
@@ -55,8 +57,13 @@ impl Queues {
         address
     }
 
+    /// From now on no queue takes anything.
+    pub fn refuse_sending(&self) {
+        self.0.lock().unwrap().refuse_sending = true;
+    }
+
     /// The bodies that a queue holds, and whether all of them can be received now.
-    fn of(&self, queue: &str) -> (Vec<String>, bool) {
+    pub fn of(&self, queue: &str) -> (Vec<String>, bool) {
         let state = self.0.lock().unwrap();
         let messages = state.queues.get(queue).cloned().unwrap_or_default();
         let visible = messages.iter().all(|message| !message.hidden);
@@ -206,4 +213,73 @@ async fn letters_that_no_function_can_do_stay_and_name_their_record() {
         ]
     );
     assert_eq!(queues.of(DEAD), (letters.map(|body| body.to_string()).to_vec(), true));
+}
+
+// R31: one that cannot be read stops no other, and is named.
+#[tokio::test]
+async fn a_letter_about_a_record_that_cannot_be_read_stays_and_the_rest_goes_on() {
+    let table = table().await;
+    let damaged = table.unknown("damaged").await;
+    let mut item = table.items().await[&("record".to_owned(), damaged.key.partition_key())].clone();
+    item.remove("attempt");
+    table.write_raw(item).await;
+    table.unknown("k-1").await;
+    let ask = |key: &str| json!({ "kind": "ask", "key": table.name(key) });
+    let queues = Queues::with_dead_letters(&[ask("damaged"), json!("no JSON {"), ask("k-1")]);
+    let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
+    assert_eq!((ran.code, ran.stderr.lines().count()), (Some(1), 1), "{ran:?}");
+    assert!(ran.stderr.contains("message-1") && ran.stderr.contains("cannot be read"), "{ran:?}");
+    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(said["moved"][0]["message_id"], "message-3");
+    let why = said["left"][0]["why"].as_str().unwrap();
+    assert!(why.contains("cannot be read") && said["left"][1]["why"].is_null(), "{said}");
+    assert_eq!(queues.of(RECONCILE).0, [ask("k-1").to_string()]);
+    assert_eq!(queues.of(DEAD), (vec![ask("damaged").to_string(), "no JSON {".to_owned()], true));
+}
+
+// R31
+#[tokio::test]
+async fn letters_are_listed_and_picked_and_dropped_with_a_line_each() {
+    let table = table().await;
+    for key in ["k-1", "k-2"] {
+        table.unknown(key).await;
+    }
+    let ask = |key: &str| json!({ "kind": "ask", "key": table.name(key) });
+    let double = json!({ "kind": "double_execution", "key": table.name("k-2"), "ours": {}, "theirs": {} });
+    let poison = json!({ "kind": "poison", "what": "a stream record" });
+    let all = [ask("k-1"), ask("k-2"), double, poison.clone()];
+    let queues = Queues::with_dead_letters(&all);
+    let address = queues.serve().await;
+    let letters = ["letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
+
+    // Listed, and left where they are.
+    let listed = table.cli.json(&letters).await;
+    assert_eq!(listed.as_array().unwrap().len(), 4);
+    assert_eq!(listed[3]["body"], poison.to_string());
+    let about = table.cli.json(&[&letters[..], &["--record", &table.name("k-2")]].concat()).await;
+    let asks = table.cli.json(&[&letters[..], &["--kind", "ask"]].concat()).await;
+    assert_eq!((about[0]["message_id"].as_str(), asks.as_array().unwrap().len()), (Some("message-2"), 2));
+    let none = table.cli.run(&[&letters[..], &["--id", "message-9"]].concat()).await;
+    assert!(none.stdout.contains("There are no dead letters."), "{none:?}");
+    assert_eq!(queues.of(DEAD), (all.iter().map(Value::to_string).collect(), true));
+
+    // Moved: the one that was picked alone.
+    let ran = redrive(&queues, &table, &[&TO[..], &WHY, &["--id", "message-2"]].concat()).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(queues.of(RECONCILE).0, [ask("k-2").to_string()]);
+    assert_eq!(queues.of(DEAD).0.len(), 3);
+
+    // Dropped: with a line beside its record, or, without one, in words.
+    let drop = ["--drop", "--id", "message-1", "--id", "message-4"];
+    let ran = redrive(&queues, &table, &[&drop[..], &["--yes"]].concat()).await;
+    assert_eq!(ran.code, Some(2), "a reason is missing: {ran:?}");
+    assert_eq!(queues.of(DEAD).0.len(), 3);
+    let ran = redrive(&queues, &table, &[&drop[..], &WHY].concat()).await;
+    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((said["dropped"].as_array().unwrap().len(), ran.code), (2, Some(0)), "{ran:?}");
+    assert_eq!(said["dropped"][1]["body"], poison.to_string());
+    assert_eq!(queues.of(DEAD).0, [all[2].to_string()]);
+    let lines = table.cli.json(&["show", &table.name("k-1")]).await["audit"].clone();
+    assert_eq!((&lines[0]["what"], &lines[0]["reason"]), (&json!("drop-ask"), &json!(WHY[2])));
+    assert_eq!(queues.of(RECONCILE).0.len(), 1, "nothing that is dropped is moved");
 }

@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::Client;
 use lambda_idempotency::{
     engine::{Executor, Request},
     key::RecordKey,
-    record::{Answer, Record, UnknownCause},
+    record::{Answer, Record, State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
     time::Timestamp,
     world::{SystemWorld, World},
@@ -57,6 +57,22 @@ impl OperatorsTable {
     pub async fn unknown(&self, key: &str) -> Record {
         let reserved = reserved(key, now().minus(MINUTE));
         self.insert(samples::unknown(&reserved, UnknownCause::LeaseOver, now())).await
+    }
+
+    /// An outcome that is unknown since `ago`, about which nobody asks any more if it is for people.
+    pub async fn doubted(&self, key: RecordKey, ago: Duration, for_people: bool) -> Record {
+        let since = now().minus(ago);
+        let began = samples::in_progress(key, fingerprints(BODY), since.minus(MINUTE), since);
+        let mut record = samples::unknown(&began, UnknownCause::LeaseOver, since);
+        let State::Unknown { reconcile_at, .. } = &mut record.state else { panic!("{record:?}") };
+        *reconcile_at = if for_people { Timestamp::MAX } else { now() };
+        self.insert(record).await
+    }
+
+    /// Writes an item as it is, past the library.
+    pub async fn write_raw(&self, item: Item) {
+        let put = self.client.put_item().table_name(&self.table).set_item(Some(item));
+        put.send().await.expect("the table takes the item");
     }
 
     pub async fn completed(&self, key: &str, body: &'static str) -> Record {

@@ -1,0 +1,63 @@
+//! `ask`: the reconcile function asks the provider now. The command line knows no provider, so it sends a message.
+
+use aws_sdk_sqs::Client;
+use lambda_idempotency::{
+    operator::Letter,
+    record::{Record, State},
+};
+use serde_json::json;
+
+use crate::{
+    args::{Ask, Global},
+    change,
+    context::{self, Context},
+    failure::Failure,
+    output::harmless,
+    queue,
+    record::{RecordJson, fields},
+};
+
+pub async fn run(global: &Global, args: &Ask) -> Result<(), Failure> {
+    change::check(&args.change)?;
+    let key = args.record.record_key()?;
+    let context = Context::open(global).await?;
+    let client: Client = queue::client(&context::aws(global, args.sqs_endpoint_url.as_deref()).await?);
+    let seen = context.load(&key).await?;
+    can_be_asked_about(&context, &seen)?;
+    let shown = context.screen.fields(fields(&seen, context.now())).trim_fmt();
+    if !context.screen.is_json() {
+        context.screen.print(&shown)?;
+    } else if !args.change.yes {
+        // Standard output is a program's; who is asked must see the record all the same.
+        eprintln!("{shown}");
+    }
+    change::confirm(&args.change, &format!("Have the provider asked about {}?", change::name(&key)))?;
+    // The line first: nobody is asked without it.
+    context.operator.note(&key, "ask", &change::who(&args.change)?, &args.change.reason).await?;
+    queue::send(&client, &args.queue, &Letter::ask(&key)).await?;
+    if context.screen.is_json() {
+        return context
+            .screen
+            .print_json(&json!({ "what": "ask", "record": RecordJson::from(&seen) }), false);
+    }
+    let name = harmless(&key.partition_key());
+    context.screen.print(&format!(
+        "Sent to the reconcile function, which asks within seconds and counts its questions anew. `idempotency show '{name}'` \
+         says what became of it: if it stays unknown, see `asks next`, and the function's log for {}.",
+        key.hash()
+    ))
+}
+
+fn can_be_asked_about(context: &Context, seen: &Record) -> Result<(), Failure> {
+    match seen.state {
+        State::Unknown { .. } => Ok(()),
+        State::InProgress { lease_until } if lease_until <= context.now() => Ok(()),
+        State::InProgress { .. } => Err(Failure::NotAsExpected(
+            "nobody was asked: the record is in progress, and its lease is not over".into(),
+        )),
+        _ => {
+            let state = seen.state.name();
+            Err(Failure::NotAsExpected(format!("nobody was asked: the record is {state}, and not unknown")))
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The provider is asked now.
+
+use serde_json::{Value, json};
+
+use super::{
+    WHY,
+    redrive::{Queues, RECONCILE},
+    table,
+};
+
+// R29, R31
+#[tokio::test]
+async fn ask_sends_the_question_and_leaves_a_line() {
+    let table = table().await;
+    for record in [table.unknown("k-1").await, table.dead("dead").await] {
+        let name = record.key.partition_key();
+        let queues = Queues::default();
+        let address = queues.serve().await;
+        let ask = ["ask", &name, "--queue", RECONCILE, "--sqs-endpoint-url", &address];
+        table.cli.run(&[&ask[..], &["--reason", "x"]].concat()).await.assert_refused(2, "--yes");
+        assert_eq!(queues.of(RECONCILE).0, [] as [&str; 0]);
+        let ran = table.cli.run(&[&ask[..], &WHY].concat()).await;
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+        assert!(
+            ran.stdout.contains("idempotency show") && ran.stdout.contains(&record.key.hash().to_string())
+        );
+        let sent: Vec<Value> =
+            queues.of(RECONCILE).0.iter().map(|body| serde_json::from_str(body).expect("JSON")).collect();
+        assert_eq!(sent, [json!({ "kind": "ask", "key": name })]);
+        let shown = table.cli.json(&["show", &name]).await;
+        assert_eq!(
+            (&shown["audit"][0]["what"], &shown["audit"][0]["reason"]),
+            (&json!("ask"), &json!(WHY[2]))
+        );
+
+        // The line says that somebody meant to.
+        queues.refuse_sending();
+        let ran = table.cli.run(&[&ask[..], &WHY, &["--output", "json"]].concat()).await;
+        ran.assert_refused(1, "no such queue");
+    }
+}
+
+// R31
+#[tokio::test]
+async fn nobody_is_asked_about_what_is_not_in_doubt() {
+    let table = table().await;
+    table.in_progress("live").await;
+    table.completed("done", "kept").await;
+    let queues = Queues::default();
+    let address = queues.serve().await;
+    for (key, why) in
+        [("live", "its lease is not over"), ("done", "is completed"), ("k-9", "there is no record")]
+    {
+        let name = table.name(key);
+        let ask = ["ask", &name, "--queue", RECONCILE, "--sqs-endpoint-url", &address];
+        table.cli.run(&[&ask[..], &WHY].concat()).await.assert_refused(3, why);
+    }
+    assert_eq!(queues.of(RECONCILE).0, [] as [&str; 0]);
+    assert!(table.sort_keys().await.iter().all(|sk| sk == "record"), "no line without a question");
+    assert_eq!(table.cli.run(&[&["ask", "a#b#c"][..], &WHY].concat()).await.code, Some(2), "which queue?");
+}

@@ -1,0 +1,49 @@
+//! From a hash in a log line to the record.
+
+use std::{collections::HashMap, time::Duration};
+
+use lambda_idempotency::key::RecordKey;
+use serde_json::json;
+
+use super::{table, table::own};
+
+/// Two keys whose hashes begin with the same four digits.
+fn alike() -> (RecordKey, RecordKey) {
+    let mut met = HashMap::new();
+    (0..)
+        .find_map(|number| {
+            let key = own(&format!("k-{number}"));
+            let other = met.insert(key.hash().to_string()[..4].to_owned(), key.clone())?;
+            Some((other, key))
+        })
+        .expect("there are 65,536 beginnings")
+}
+
+// R31, R36
+#[tokio::test]
+async fn a_hash_in_a_log_leads_to_its_record() {
+    let table = table().await;
+    let (one, other) = alike();
+    for key in [&one, &other] {
+        table.doubted(key.clone(), Duration::from_secs(60), false).await;
+    }
+    let (hash, beginning) = (one.hash().to_string(), one.hash().to_string()[..4].to_owned());
+    for hash in [&hash, &hash.to_uppercase(), &hash[..15]] {
+        let shown = table.cli.json(&["show", hash]).await;
+        assert_eq!(shown["record"]["key"], one.idempotency_key().as_str(), "{hash}");
+    }
+    for more in [&[][..], &["--scan"]] {
+        let ran = table.cli.run(&[&["show", &beginning][..], more].concat()).await;
+        ran.assert_refused(3, "2 records have a hash that begins so");
+        assert!(ran.stderr.contains(&hash) && ran.stderr.contains(&other.hash().to_string()), "{ran:?}");
+    }
+
+    // What is settled is found by a scan alone.
+    let settled = table.completed("settled", "kept").await.key.hash().to_string();
+    table.cli.run(&["show", &settled]).await.assert_refused(3, "--scan");
+    assert_eq!(table.cli.json(&["show", &settled, "--scan"]).await["record"]["state"], json!("completed"));
+    table.cli.run(&["show", "0123456789abcdef", "--scan"]).await.assert_refused(3, "in the whole table");
+    for no_hash in ["abc", "0123456789abcdef0", "wxyz"] {
+        table.cli.run(&["show", no_hash]).await.assert_refused(2, "tenant#operation#key");
+    }
+}
