@@ -52,8 +52,13 @@ impl Death {
         let executor = Executor::new(store.clone(), operation).world(world.clone());
         let key = record_key("acme", "order-1");
         let deadline = self.has_deadline.then(|| world.now().plus(self.lease));
-        let request =
-            Request { key: key.clone(), fingerprints: fingerprints(BODY), may_begin: true, deadline };
+        let request = Request {
+            key: key.clone(),
+            fingerprints: fingerprints(BODY),
+            may_begin: true,
+            deadline,
+            origin: None,
+        };
         drop(owned(executor.reserve(&request).await));
         world.crash();
         let over = world.now().plus(self.lease);
