@@ -4,7 +4,7 @@
 //! parent dies without a word, the pipe on the child's standard input closes, and the child ends itself.
 
 use crate::{
-    log::{self, Source},
+    log::{Lines, Source},
     metrics::{Document, Metrics},
     runtime_api::{Answer, Invocation, Poll, RuntimeApi},
     status::Status,
@@ -254,7 +254,7 @@ async fn end(child: &mut Child) -> io::Result<ExitStatus> {
 
 /// Copies a child's lines to the log, and metrics to where they are kept.
 async fn copy(output: impl AsyncRead + Unpin, source: Source, metrics: Option<Arc<Metrics>>) {
-    let mut output = BufReader::new(output);
+    let (mut output, mut lines) = (BufReader::new(output), Lines::of(source));
     let mut line = Vec::new();
     while output.read_until(b'\n', &mut line).await.is_ok_and(|length| length > 0) {
         let text = String::from_utf8_lossy(&line);
@@ -264,7 +264,7 @@ async fn copy(output: impl AsyncRead + Unpin, source: Source, metrics: Option<Ar
             metrics.add(&document);
             Some(document)
         });
-        log::line(&source, text, document.as_ref());
+        lines.write(text, document.as_ref());
         line.clear();
     }
 }

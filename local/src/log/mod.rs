@@ -67,23 +67,40 @@ pub fn begin(as_json: bool) {
     FORM.get_or_init(|| form);
 }
 
-/// A function's line, and the metrics that it holds if it does.
-pub fn line(source: &Source, text: &str, metrics: Option<&Document>) {
-    let Source { function, environment, pid } = source;
-    match form() {
-        Form::Plain => write(&format!("[{function}#{environment} {pid}] {text}")),
-        Form::Json if metrics.is_some() => write(&harmless::json(text)),
-        Form::Json => write(&harmless::json(&wrapped(source, &time(), text))),
-        Form::Readable { colours } => {
-            let line = match metrics {
-                Some(document) => Line::metrics(document),
-                None => Line::logged(text),
-            };
-            let source = format!("{function}#{environment}");
-            if let Some(line) = line {
-                write(&line.shown(&time(), &source, colours));
+/// The lines of one process.
+pub struct Lines {
+    source: Source,
+    /// The last line of metrics that people were shown.
+    shown: Option<Line>,
+}
+
+impl Lines {
+    pub fn of(source: Source) -> Self {
+        Self { source, shown: None }
+    }
+
+    /// Writes a line, and shows the metrics that it holds if it does.
+    pub fn write(&mut self, text: &str, metrics: Option<&Document>) {
+        let Source { function, environment, pid } = &self.source;
+        match form() {
+            Form::Plain => write(&format!("[{function}#{environment} {pid}] {text}")),
+            Form::Json if metrics.is_some() => write(&harmless::json(text)),
+            Form::Json => write(&harmless::json(&wrapped(&self.source, &time(), text))),
+            Form::Readable { colours } => {
+                let source = format!("{function}#{environment}");
+                if let Some(line) = self.readable(text, metrics) {
+                    write(&line.shown(&time(), &source, colours));
+                }
             }
         }
+    }
+
+    /// None for nothing to see, and for metrics that are the same again: a poll counts itself every second.
+    fn readable(&mut self, text: &str, metrics: Option<&Document>) -> Option<Line> {
+        let Some(document) = metrics else { return Line::logged(text) };
+        let line = Line::metrics(document).filter(|line| self.shown.as_ref() != Some(line))?;
+        self.shown = Some(line.clone());
+        Some(line)
     }
 }
 
@@ -170,6 +187,19 @@ mod tests {
             assert_eq!(shown, format!("{head}{line}}}"));
             serde_json::from_str::<Value>(&shown).unwrap();
         }
+    }
+
+    #[test]
+    fn metrics_that_are_the_same_again_are_shown_once() {
+        let mut lines = Lines::of(Source { function: "reconcile", environment: 1, pid: 7 });
+        let mut shown = |time: u64, value: u64| {
+            let text = format!(
+                r#"{{"_aws":{{"Timestamp":{time},"CloudWatchMetrics":[{{"Namespace":"n","Dimensions":[[]],
+                "Metrics":[{{"Name":"poll","Unit":"Count"}}]}}]}},"poll":{value}}}"#
+            );
+            lines.readable(&text, Document::parse(&text).as_ref()).is_some()
+        };
+        assert_eq!([shown(1, 1), shown(2, 1), shown(3, 2), shown(4, 1)], [true, false, true, true]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ const FAINT: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
 
 /// A line without its time and source.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     level: String,
     message: String,
@@ -45,8 +45,8 @@ impl Line {
         };
         let message = own.remove("message").map(|message| shown(&message)).unwrap_or_default();
         let mut fields: Vec<_> = own.iter().map(|(name, value)| (name.clone(), shown(value))).collect();
-        if let Some(Value::Object(span)) = line.remove("span") {
-            fields.extend(of_span(&span, &own));
+        for span in line.remove("spans").iter().filter_map(Value::as_array).flatten() {
+            fields.extend(of_span(span, &own));
         }
         // Stable: beside these, fields keep their order.
         fields.sort_by_key(|(name, _)| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
@@ -99,8 +99,8 @@ pub fn field(name: &str, value: &str) -> String {
 }
 
 /// What the line itself does not say: the request by a short id, and no ids of traces.
-fn of_span(span: &Map<String, Value>, own: &Map<String, Value>) -> Vec<(String, String)> {
-    let told = span.iter().filter(|(name, _)| !own.contains_key(*name));
+fn of_span(span: &Value, own: &Map<String, Value>) -> Vec<(String, String)> {
+    let told = span.as_object().into_iter().flatten().filter(|(name, _)| !own.contains_key(*name));
     let told = told.filter_map(|(name, value)| match name.as_str() {
         "name" | "xrayTraceId" => None,
         "requestId" => Some(("request".to_owned(), short(&shown(value)))),
@@ -134,8 +134,8 @@ mod tests {
     #[test]
     fn a_log_line_is_time_source_level_message_and_fields() {
         let line = r#"{"level":"ERROR","fields":{"message":"the handler panicked","attempts":2,"cause":"time out","key":"05f5"},
-            "target":"lambda_idempotency::http::guard","span":{"operation":"create-payment","name":"idempotency",
-            "requestId":"f610e3f7-25c9-46ec","xrayTraceId":"Root=1"}}"#;
+            "target":"lambda_idempotency::http::guard","spans":[{"requestId":"f610e3f7-25c9-46ec","name":"Lambda",
+            "xrayTraceId":"Root=1"},{"operation":"create-payment","key":"05f5","name":"idempotency"}]}"#;
         let shown = "13:44:14.162 payments#1  ERROR  the handler panicked key=05f5 operation=create-payment \
                      attempts=2 cause=\"time out\" request=f610e3f7";
         assert_eq!(logged(line), shown);
