@@ -26,6 +26,7 @@ mod late_workers;
 mod layers;
 mod leases;
 mod ledger_comparison;
+mod local_cloud_tells;
 mod local_cloud_works;
 mod lost_answers;
 mod lost_endings;

@@ -3,14 +3,16 @@
 use super::process::Process;
 use reqwest::{Client, RequestBuilder};
 use serde::Deserialize;
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
+const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Lines of its output that a failed test shows.
 const LAST_WORDS: usize = 60;
@@ -53,6 +55,11 @@ impl LocalCloud {
     /// Starts one on a free port, with these variables; `local --help` says which there are. Returns when it is
     /// healthy.
     pub async fn start(variables: &[(&str, &str)]) -> Self {
+        Self::configured(variables, |_| {}).await
+    }
+
+    /// Likewise, with what `configure` adds: arguments, or another place for standard error.
+    pub async fn configured(variables: &[(&str, &str)], configure: impl FnOnce(&mut Command)) -> Self {
         let program = program();
         assert!(
             program.exists(),
@@ -65,6 +72,7 @@ impl LocalCloud {
                 .envs(variables.iter().copied())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped());
+            configure(program);
         })
         .expect("the local cloud can be run");
         let output = Output::default();
@@ -107,6 +115,23 @@ impl LocalCloud {
     /// The process id of the local cloud itself.
     pub fn process_id(&self) -> u32 {
         self.process.id()
+    }
+
+    /// What it has printed up to now.
+    pub fn printed(&self) -> String {
+        self.output.text()
+    }
+
+    /// Waits until it ends by itself.
+    pub async fn ended(&mut self) -> ExitStatus {
+        let patience = Instant::now() + ENDS_WITHIN;
+        loop {
+            if let Some(status) = self.process.ended() {
+                return status;
+            }
+            assert!(Instant::now() < patience, "the local cloud does not end");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// A request to this path; `.bearer_auth("tenant")` makes it a tenant's.
@@ -153,11 +178,17 @@ impl Output {
         });
     }
 
-    /// The address in the line that begins so.
+    /// The address in the line that begins so, or by its first word in a line of JSON.
     fn address(&self, label: &str) -> Option<String> {
+        let name = label.split(' ').next().unwrap_or_default();
         let lines = self.lines.lock().unwrap();
-        let address = lines.iter().find_map(|line| line.strip_prefix(label)?.strip_prefix(' '))?;
-        Some(address.trim().to_owned())
+        lines.iter().find_map(|line| {
+            if let Some(address) = line.strip_prefix(label) {
+                return Some(address.strip_prefix(' ')?.trim().to_owned());
+            }
+            let told: Value = serde_json::from_str(line).ok()?;
+            told["listening"].as_str().and(told[name].as_str()).map(str::to_owned)
+        })
     }
 
     fn text(&self) -> String {
