@@ -140,10 +140,12 @@ async fn every_function_writes_what_it_counts() {
         reconcile.invoke(&json!({ "job": "poll" })).await.unwrap();
         assert_eq!(written.of_none(&reconcile).counts(), counted([("reconcile.poll", 1)]));
     }
-    // What no reconciler knows goes to people.
-    let double = json!({ "kind": "ask", "key": "acme#create-payment#order-1" });
+    let side = json!({ "attempt": "1", "state": "completed", "answer_sha256": null });
+    let key = "acme#create-payment#order-1";
+    let double = json!({ "kind": "double_execution", "key": key, "ours": side, "theirs": side });
     reconcile.invoke(&messages(&[double.to_string()])).await.unwrap();
-    assert_eq!(written.by(&reconcile), []);
+    assert_eq!(written.of_none(&reconcile).counts(), counted([("dead_letter", 1)]));
+    assert_eq!(sample.queues.messages().len(), 1);
 
     let mut compare = sample.start("compare", &[]).await;
     assert!(compare.invoke(&json!({ "job": "nothing" })).await.is_err());
