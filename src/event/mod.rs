@@ -24,12 +24,13 @@ pub use variables::{VariableError, count, millis, switch, text};
 pub use webhook::{Events, Notice, Webhook, webhook};
 
 /// What these log below `info` holds whole requests: keys, bodies, tokens of cards.
-const QUIET: [&str; 6] = [
+const QUIET: [&str; 7] = [
     "aws_smithy_runtime=info",
     "aws_sdk_dynamodb=info",
     "aws_sdk_sqs=info",
     "aws_sdk_s3=info",
     "hyper_util=info",
+    "lambda_runtime=info",
     "reqwest=info",
 ];
 

@@ -215,7 +215,7 @@ async fn the_payments_function_logs_nothing_that_belongs_to_a_caller(endpoint: &
 // R36, R34: as they are deployed, with everything of ours at its most talkative.
 #[tokio::test]
 async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
-    const LEVELS: &str = "info,lambda_idempotency=trace,lambda_http=trace,payments=trace,reconcile=trace,\
+    const LEVELS: &str = "info,lambda_idempotency=trace,lambda_runtime=trace,lambda_http=trace,payments=trace,reconcile=trace,\
                           stale=trace,compare=trace,ledgers=trace";
     let secrets = Secrets::new();
     let (mark, tenant) = (&secrets.mark, &secrets.tenant);
