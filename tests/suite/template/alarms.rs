@@ -6,6 +6,7 @@ use lambda_idempotency::telemetry;
 use serde_json::{Value, json};
 
 use super::{ALARM, FUNCTION, QUEUE, Resource, list, referred, resource, resources};
+use crate::support::command::program;
 
 /// What the functions count and measure, and the statistic that says how much there was. Without dimensions a metric is of
 /// all operations: see `event`.
@@ -221,5 +222,26 @@ fn the_page_about_alarms_has_each_alarm_once() {
     assert_eq!(unique, resources(ALARM).into_iter().map(|alarm| alarm.name).collect());
     for row in rows() {
         assert_eq!(row.len(), 3, "{row:?}");
+    }
+}
+
+/// What stands between backticks in a text, and is a command of the operators' command line.
+fn commands(text: &str) -> Vec<String> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    quoted.filter(|quoted| quoted.starts_with("idempotency ")).map(str::to_owned).collect()
+}
+
+// An operator types what the alarm says.
+#[tokio::test]
+async fn every_command_that_an_alarm_names_is_one() {
+    let described = resources(ALARM).into_iter().map(|alarm| text(&alarm.properties["AlarmDescription"]));
+    let named: BTreeSet<_> =
+        described.chain([super::text("docs/alarms.md")]).flat_map(|text| commands(&text)).collect();
+    assert!(named.len() > 4, "{named:?}");
+    for command in named {
+        // What comes before `--help` is parsed first.
+        let arguments = command.split(' ').skip(1).chain(["--help"]);
+        let ran = tokio::process::Command::new(program()).args(arguments).output().await;
+        assert!(ran.expect("the command line can be run").status.success(), "{command}");
     }
 }
