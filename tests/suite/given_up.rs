@@ -16,7 +16,7 @@ use lambda_idempotency::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    guarded::{BODY, OPERATION, fingerprints, owned, record_key},
+    guarded::{OPERATION, owned, record_key, request},
     seeded_world::SeededWorld,
 };
 
@@ -52,13 +52,7 @@ impl Death {
         let executor = Executor::new(store.clone(), operation).world(world.clone());
         let key = record_key("acme", "order-1");
         let deadline = self.has_deadline.then(|| world.now().plus(self.lease));
-        let request = Request {
-            key: key.clone(),
-            fingerprints: fingerprints(BODY),
-            may_begin: true,
-            deadline,
-            origin: None,
-        };
+        let request = Request { key: key.clone(), deadline, ..request() };
         drop(owned(executor.reserve(&request).await));
         world.crash();
         let over = world.now().plus(self.lease);
