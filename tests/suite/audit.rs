@@ -3,7 +3,7 @@
 use lambda_idempotency::{
     engine::Request,
     operator::{Correction, CorrectionError, Operator},
-    record::{Record, Revision, SettledBy, State},
+    record::{Note, Record, Revision, SettledBy, State},
     store::{
         Companion, Store, StoreError, StoreErrorKind, WriteOutcome, conformance::samples,
         dynamodb::DynamoDbStore,
@@ -96,7 +96,9 @@ async fn a_change_and_its_line_are_written_together(endpoint: &str) {
 
     let seen = unknown(&guarded).await;
     let corrected = correct(&guarded, &seen).await.unwrap();
-    assert_eq!(corrected, not_executed(&guarded, &seen, corrected.revision));
+    let mut expected = not_executed(&guarded, &seen, corrected.revision);
+    expected.settled_note = Some(Note::new("olga@bank: asked"));
+    assert_eq!(corrected, expected);
     assert_written_once(&guarded, &seen, &corrected, guarded.now()).await;
 }
 
