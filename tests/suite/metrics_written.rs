@@ -190,7 +190,7 @@ async fn an_invocation_that_fails_writes_its_metrics_too() {
     let found = counted([("compare.completed", 1), ("compare.only_theirs", 1)]);
     let mut written = Written(0);
     let compared: Value = compare.invoke(&job).await.unwrap();
-    assert_eq!(compared["only_theirs"], 1);
+    assert_eq!(compared[0]["only_theirs"], 1);
     assert_eq!(written.of_operation(&compare).counts(), found);
 
     let report = sample.reports.path().join("2026-11-20.jsonl");
