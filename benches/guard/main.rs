@@ -12,6 +12,7 @@ mod paired;
 mod random;
 mod raw;
 mod report;
+mod watched;
 
 use std::{env, time::Duration};
 
@@ -81,6 +82,11 @@ async fn tabulate(rounds: u64) {
             spent.push(guarded(number).await);
         }
         report::memory_row(front.name(), &answer.name, &spent);
+    }
+
+    report::watched_head(rounds);
+    for answer in rows().filter(|(front, _)| matches!(front, Front::Http)).map(|(_, answer)| answer).take(1) {
+        report::watched_row(&answer.name, &watched::measure(&answer, rounds).await);
     }
 
     report::paired_head(rounds);

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use crate::{meter::Spent, paired::Rounds};
+use crate::{meter::Spent, paired::Rounds, watched::Watched};
 
 /// What the guard may add to the raw calls that it makes (in per cent of their time).
 const GOAL: f64 = 3.0;
+
+/// What metrics, span and log lines may add to a request, in µs of CPU.
+const WATCHING_GOAL: f64 = 20.0;
 
 /// The middle of many values, and how far they spread.
 struct Spread {
@@ -48,6 +51,30 @@ fn each<'a>(a: &'a [Spent], b: &'a [Spent], of: impl Fn(&Spent, &Spent) -> f64 +
 /// In per cent, how much longer the first took.
 fn longer(a: &Spent, b: &Spent) -> f64 {
     (a.wall.as_secs_f64() / b.wall.as_secs_f64() - 1.0) * 100.0
+}
+
+pub fn watched_head(rounds: u64) {
+    println!(
+        "\nMetrics, span and log lines, on the store in memory: {rounds} calls of the HTTP layer of each kind, medians."
+    );
+    println!("bare: no recorder, no subscriber. Goal: + {WATCHING_GOAL} µs of CPU.\n");
+    println!(
+        "{:<13} {:>9} {:>12} {:>12} {:>9} {:>9}",
+        "answer", "bare µs", "counted µs", "watched µs", "+ µs", "+ allocs"
+    );
+}
+
+pub fn watched_row(answer: &str, watched: &Watched) {
+    let cpu = |spent: &[Spent]| median(spent, |spent| micros(spent.cpu));
+    let allocations = |spent: &[Spent]| median(spent, |spent| spent.allocations as f64);
+    println!(
+        "{answer:<13} {:>9.1} {:>12.1} {:>12.1} {:>+9.1} {:>+9.0}",
+        cpu(&watched.bare),
+        cpu(&watched.counted),
+        cpu(&watched.watched),
+        cpu(&watched.watched) - cpu(&watched.bare),
+        allocations(&watched.watched) - allocations(&watched.bare),
+    );
 }
 
 pub fn paired_head(rounds: u64) {
