@@ -162,13 +162,13 @@ async fn each_message_in(
                     Ok(()) => true,
                     Err(error) => {
                         let cause = error.source().map(ToString::to_string);
-                        tracing::error!(message = id, place, %error, cause, "a message failed: it is delivered again");
+                        tracing::error!(message_id = id, place, %error, cause, "a message failed: it is delivered again");
                         false
                     }
                 },
                 Err(why) => {
                     let queue = field(raw, "eventSourceARN");
-                    tracing::error!(message = id, place, queue, why, "a message cannot be read: it is delivered again");
+                    tracing::error!(message_id = id, place, queue, why, "a message cannot be read: it is delivered again");
                     false
                 }
             }

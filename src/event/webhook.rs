@@ -31,6 +31,7 @@ use crate::{
     http::LONGEST_BODY,
     key::RecordKey,
     reconcile::{ReconcileOutcome, Reconciliation, Told},
+    telemetry::{self, WEBHOOK_AGAIN, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE},
     time::Timestamp,
 };
 
@@ -178,6 +179,12 @@ where
         let webhook = self.clone();
         Box::pin(async move {
             let (status, outcome) = webhook.answer(request).await;
+            match status {
+                StatusCode::UNAUTHORIZED => telemetry::count(WEBHOOK_REFUSED),
+                StatusCode::BAD_REQUEST => telemetry::count(WEBHOOK_UNREADABLE),
+                StatusCode::SERVICE_UNAVAILABLE => telemetry::count(WEBHOOK_AGAIN),
+                _ => {}
+            }
             let body = format!("{{\"outcome\":\"{outcome}\"}}");
             let mut response = Response::new(Full::from(body));
             *response.status_mut() = status;

@@ -19,7 +19,7 @@ pub struct Letter {
 impl Letter {
     /// The body of a message that has the reconcile function ask about this record now, and count its questions anew.
     pub fn ask(record: &RecordKey) -> String {
-        Message::Ask { key: record.partition_key(), reason: None, told: None }.to_json()
+        Message::Ask { key: record.partition_key(), reason: None }.to_json()
     }
 
     /// Reads the body of a message.
@@ -33,7 +33,9 @@ impl Letter {
         let (queue, record) = match (serde_json::from_str(body), serde_json::from_str(body)) {
             (Ok(Check::Check { key, .. }), _) => (Some("checks"), RecordKey::from_partition_key(&key)),
             (Ok(Check::Sweep { .. }), _) => (Some("checks"), None),
-            (_, Ok(Message::Ask { key, .. })) => (Some("reconcile"), RecordKey::from_partition_key(&key)),
+            (_, Ok(Message::Ask { key, .. } | Message::Told { key, .. })) => {
+                (Some("reconcile"), RecordKey::from_partition_key(&key))
+            }
             // Nobody can do these over: they are for people.
             (_, Ok(Message::DoubleExecution(double))) => (None, RecordKey::from_partition_key(&double.key)),
             (_, Ok(Message::Contradiction(told))) => {

@@ -23,6 +23,9 @@ pub(super) enum Asks {
     Anew,
     /// Somebody tells it by himself.
     Told,
+    /// Somebody has told by himself, while a worker had the record, that it was executed: whatever is not proof of that is no leave
+    /// to run it again.
+    Claimed,
 }
 
 /// What was learned, with the answer's body in its place.
@@ -94,7 +97,7 @@ pub(super) fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u3
         // Found dead by us before the stale function came.
         State::InProgress { .. } => Ok(0),
         // A webhook may overturn a release; polling never asks about one.
-        State::FailedRetryable { .. } if why == Asks::Told => Ok(0),
+        State::FailedRetryable { .. } if matches!(why, Asks::Told | Asks::Claimed) => Ok(0),
         State::Pending | State::Completed { .. } | State::FailedRetryable { .. } => {
             Err(ReconcileOutcome::Settled)
         }
@@ -136,6 +139,9 @@ impl Asked<'_> {
         if (denies && there.revision != self.seen.revision) || (!same && !proof) {
             return Err(ReconcileOutcome::Busy);
         }
+        if self.why == Asks::Claimed && !proof {
+            return there.claim(revision, now).ok_or(ReconcileOutcome::Busy);
+        }
         let settled = |verdict, by| {
             let settled = self.settled(there, verdict, by, revision, now)?;
             Ok(settled.settled_because(self.note(learned)))
@@ -167,7 +173,9 @@ impl Asked<'_> {
             Then::AskAgain(later) => {
                 let asked = asked.saturating_add(1);
                 let pause = self.back_off.after(asked, revision);
-                (asked, pause.map_or(Timestamp::MAX, |pause| now.plus(later.unwrap_or_default().max(pause))))
+                let at =
+                    |pause| now.plus(later.unwrap_or_default().max(pause)).min(self.oldest(there).max(now));
+                (asked, pause.map_or(Timestamp::MAX, at))
             }
         };
         Ok(put_off(there, asked, at, revision, now))
@@ -177,6 +185,9 @@ impl Asked<'_> {
     pub(super) fn reason(&self, there: &Record, learned: &Learned) -> &'static str {
         match learned {
             Learned::Nobody => "no reconciler knows the operation",
+            _ if self.why == Asks::Claimed => {
+                "the provider told of an effect by itself, and does not confirm it"
+            }
             Learned::NotFound if !self.is_remembered(there) => {
                 "it is not found, and too late for that to be proof"
             }
@@ -200,6 +211,7 @@ impl Asked<'_> {
             Asks::IfDue => "reconcile: the provider was asked",
             Asks::Anew => "reconcile: the provider was asked anew",
             Asks::Told => "told by the provider",
+            Asks::Claimed => "told by the provider, and asked",
         };
         let said = match learned {
             Learned::Executed(_) => "executed",
@@ -233,12 +245,25 @@ impl Asked<'_> {
 
     /// How long the operation had been doubted when the question was asked.
     fn waited(&self, there: &Record) -> Duration {
-        let doubted_since = match there.state {
+        self.at.since(self.doubted_since(there))
+    }
+
+    /// When it has been doubted for too long; whoever asks anew knows that it is.
+    fn oldest(&self, there: &Record) -> Timestamp {
+        match self.why {
+            Asks::IfDue => {
+                self.doubted_since(there).plus(self.back_off.longest_doubt).plus(Duration::from_millis(1))
+            }
+            _ => Timestamp::MAX,
+        }
+    }
+
+    fn doubted_since(&self, there: &Record) -> Timestamp {
+        match there.state {
             State::Unknown { since, .. } => since,
             State::InProgress { lease_until } => lease_until,
             _ => self.at,
-        };
-        self.at.since(doubted_since)
+        }
     }
 }
 

@@ -6,10 +6,15 @@ use super::{
     ReconcileOutcome, Reconciliation, Told,
     learned::Asks,
     message::{Contradiction, Message},
-    told::{Meaning, Word},
+    told::{Meaning, Said},
 };
 use crate::{
-    key::RecordKey, queue::WorkError, record::Record, telemetry::Count, time::Timestamp,
+    key::RecordKey,
+    queue::WorkError,
+    record::{Note, Record},
+    store::StoreErrorKind,
+    telemetry::Count,
+    time::Timestamp,
     time_budget::ASK_TIMEOUT,
 };
 
@@ -22,20 +27,37 @@ impl Reconciliation {
     /// The word is taken up, and need not be told again, unless this fails, or says [`InFlight`](ReconcileOutcome::InFlight),
     /// [`Busy`](ReconcileOutcome::Busy) or [`NotDue`](ReconcileOutcome::NotDue).
     pub async fn told(&self, key: &RecordKey, told: &Told) -> Result<ReconcileOutcome, WorkError> {
-        let known = self.known(key)?;
+        let Ok(known) = self.known(key) else {
+            // What leads to a record is often metadata that anybody can set: to tell it again would not help.
+            let reason = "it is about an operation that is not known here";
+            return self.contradicted(key, &told.said, None, reason).await;
+        };
         for _ in 0..LOOKS {
-            let there = self.there(key).await?;
+            let there = match self.there(key).await {
+                // No retry mends that.
+                Err(WorkError::Store(error)) if error.kind() == StoreErrorKind::Unreadable => {
+                    return self.contradicted(key, &told.said, None, "its record cannot be read").await;
+                }
+                there => there?,
+            };
             let now = self.now();
-            match told.beside(there.as_ref(), known.operation.retention(), now) {
+            match told.said.beside(there.as_ref(), known.operation.retention(), now) {
                 Meaning::Nothing => return Ok(ReconcileOutcome::Settled),
                 Meaning::TooLate => return Ok(ReconcileOutcome::Gone),
-                Meaning::Later(until) => return self.ask_later(key, told.word, until).await,
+                Meaning::Later(until) => return self.ask_later(key, &told.said, until).await,
                 Meaning::Contradicts(reason) => {
-                    let downstream_key = told.downstream_key();
-                    return self.contradicted(key, told.word, downstream_key, there.as_ref(), reason).await;
+                    return self.contradicted(key, &told.said, there.as_ref(), reason).await;
+                }
+                // It may be late, and about an earlier attempt: they share a downstream key. The provider is asked.
+                Meaning::Settles
+                    if !told.said.word.is_effect() && there.is_some_and(|there| there.attempts > 1) =>
+                {
+                    let source = Some((known, &*known.reconciler));
+                    return self.reconcile(key, source, Asks::Anew, ASK_TIMEOUT, None).await;
                 }
                 Meaning::Settles => {
-                    match self.reconcile(key, Some((known, &*told.by)), Asks::Told, ASK_TIMEOUT).await? {
+                    let source = Some((known, &*told.by));
+                    match self.reconcile(key, source, Asks::Told, ASK_TIMEOUT, None).await? {
                         // It has changed since we looked: what that means is for the next look.
                         ReconcileOutcome::Settled
                         | ReconcileOutcome::InFlight(_)
@@ -52,23 +74,28 @@ impl Reconciliation {
     pub(super) async fn told_before(
         &self,
         key: &RecordKey,
-        word: Word,
+        said: &Said,
         time: Duration,
     ) -> Result<(), WorkError> {
         let known = self.known(key)?;
         let there = self.there(key).await?;
-        let lost = Meaning::Contradicts("it tells of an effect that has no record");
-        let outcome = match there.as_ref().map_or(lost, |there| word.beside(there, self.now())) {
+        let outcome = match said.beside(there.as_ref(), known.operation.retention(), self.now()) {
             Meaning::Nothing | Meaning::TooLate => return Ok(()),
-            Meaning::Later(until) => self.ask_later(key, word, until).await?,
-            Meaning::Contradicts(reason) => {
-                self.contradicted(key, word, None, there.as_ref(), reason).await?
+            Meaning::Later(until) => self.ask_later(key, said, until).await?,
+            Meaning::Contradicts(reason) => self.contradicted(key, said, there.as_ref(), reason).await?,
+            // The whole answer was not kept: the provider is asked for it. That it does not confirm now what it said is for
+            // people, and no leave to run it again.
+            Meaning::Settles if said.word.is_effect() => {
+                let source = Some((known, &*known.reconciler));
+                self.reconcile(key, source, Asks::Claimed, time, Some(said)).await?
             }
-            // The whole answer was not kept: the provider is asked for it.
             Meaning::Settles => {
-                let unknown = there.is_some_and(|there| there.state.settled_by().is_none());
-                let why = if unknown { Asks::Anew } else { Asks::Told };
-                self.reconcile(key, Some((known, &*known.reconciler)), why, time).await?
+                let source = Some((known, &*known.reconciler));
+                match self.reconcile(key, source, Asks::Anew, time, None).await? {
+                    // Of what was refused nothing is missed.
+                    ReconcileOutcome::Settled | ReconcileOutcome::Gone => return Ok(()),
+                    outcome => outcome,
+                }
             }
         };
         match outcome {
@@ -89,12 +116,13 @@ impl Reconciliation {
     /// # Errors
     /// If nobody could be told: it is to be told again.
     pub async fn unclaimed(&self, downstream_key: &str, reason: &'static str) -> Result<(), WorkError> {
-        tracing::error!(downstream_key, reason, "an effect that leads to no record: it is escalated");
+        let downstream_key = Note::new(downstream_key);
+        tracing::error!(%downstream_key, reason, "an effect that leads to no record: it is escalated");
         let contradiction = Contradiction {
             key: None,
             reason: reason.to_owned(),
             told: None,
-            downstream_key: Some(downstream_key.to_owned()),
+            downstream_key: Some(downstream_key.to_string()),
             state: None,
         };
         self.escalate(&Message::Contradiction(Box::new(contradiction))).await
@@ -108,11 +136,11 @@ impl Reconciliation {
     async fn ask_later(
         &self,
         key: &RecordKey,
-        word: Word,
+        said: &Said,
         until: Timestamp,
     ) -> Result<ReconcileOutcome, WorkError> {
         let Some(queue) = &self.questions else { return Ok(ReconcileOutcome::InFlight(until)) };
-        let message = Message::Ask { key: key.partition_key(), reason: None, told: Some(word) };
+        let message = Message::Told { key: key.partition_key(), said: said.clone() };
         queue.send(&message.to_json(), until.since(self.now())).await?;
         let (key, operation) = (key.hash(), key.operation());
         tracing::info!(%key, %operation, "the provider's word came while a worker has the record: it is taken up later");
@@ -122,22 +150,33 @@ impl Reconciliation {
     pub(super) async fn contradicted(
         &self,
         key: &RecordKey,
-        told: Word,
-        downstream_key: Option<&str>,
+        said: &Said,
         there: Option<&Record>,
         reason: &'static str,
     ) -> Result<ReconcileOutcome, WorkError> {
-        let contradiction = Contradiction {
-            key: Some(key.partition_key()),
-            reason: reason.to_owned(),
-            told: Some(told),
-            downstream_key: downstream_key.map(str::to_owned),
-            state: there.map(|there| there.state.name().to_owned()),
-        };
-        let operation = key.operation();
+        let (operation, told) = (key.operation(), said.word);
         tracing::error!(key = %key.hash(), %operation, ?told, reason, "the record contradicts the provider: it is escalated");
-        self.escalate(&Message::Contradiction(Box::new(contradiction))).await?;
+        self.escalate(&said.contradiction(key, there, reason)).await?;
         Count::Contradicted.add(operation);
         Ok(ReconcileOutcome::Escalated)
+    }
+}
+
+impl Said {
+    /// The letter that tells people of it.
+    pub(super) fn contradiction(
+        &self,
+        key: &RecordKey,
+        there: Option<&Record>,
+        reason: &'static str,
+    ) -> Message {
+        Message::Contradiction(Box::new(Contradiction {
+            key: Some(key.partition_key()),
+            reason: reason.to_owned(),
+            told: Some(self.word),
+            // Cut: it may be anything.
+            downstream_key: self.downstream_key().map(|key| Note::new(key).to_string()),
+            state: there.map(|there| there.state.name().to_owned()),
+        }))
     }
 }

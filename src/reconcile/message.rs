@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::told::Word;
+use super::told::{Said, Word};
 use crate::engine::{DoubleExecution, LostEnding};
 
 /// What the reconcile function is asked to do.
@@ -16,9 +16,14 @@ pub(crate) enum Message {
         /// Why it is for people, if it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// What the provider said by itself while a worker had the record: to be held against what became of it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        told: Option<Word>,
+    },
+    /// Hold what the provider said by itself while a worker had the record against what became of it. A kind of its own: a version
+    /// before it refuses what it would otherwise forget.
+    Told {
+        /// The record's partition key.
+        key: String,
+        /// What was said.
+        said: Said,
     },
     /// Write down how an execution ended.
     Ending(Box<LostEnding>),

@@ -9,6 +9,7 @@ use super::{
     back_off::BackOff,
     learned::{Asked, Asks, Learned, NotFound, escalates, questions},
     message::Message,
+    told::Said,
 };
 use crate::{
     engine::{
@@ -145,7 +146,7 @@ impl Reconciliation {
         time: Duration,
     ) -> Result<ReconcileOutcome, WorkError> {
         let source = self.known(key).ok().map(|known| (known, &*known.reconciler));
-        self.reconcile(key, source, Asks::IfDue, time).await
+        self.reconcile(key, source, Asks::IfDue, time, None).await
     }
 
     /// Asks about a record now, and counts its questions anew: for an operator who knows that the provider can answer.
@@ -155,7 +156,7 @@ impl Reconciliation {
 
     async fn ask_within(&self, key: &RecordKey, time: Duration) -> Result<ReconcileOutcome, WorkError> {
         let known = self.known(key)?;
-        self.reconcile(key, Some((known, &*known.reconciler)), Asks::Anew, time).await
+        self.reconcile(key, Some((known, &*known.reconciler)), Asks::Anew, time, None).await
     }
 
     /// Does what one message of the reconcile function's queue says: asks about a record, or writes an ending that its
@@ -185,12 +186,14 @@ impl Reconciliation {
             Message::DoubleExecution(_) | Message::Forgotten(_) | Message::Contradiction(_) => {
                 self.escalate(&message).await
             }
-            Message::Ask { key, told, .. } => {
+            Message::Told { key, said } => {
                 let key =
                     RecordKey::from_partition_key(key).ok_or(WorkError::Malformed("it names no record"))?;
-                if let Some(word) = told {
-                    return self.told_before(&key, *word, time).await;
-                }
+                self.told_before(&key, said, time).await
+            }
+            Message::Ask { key, .. } => {
+                let key =
+                    RecordKey::from_partition_key(key).ok_or(WorkError::Malformed("it names no record"))?;
                 match self.ask_within(&key, time).await? {
                     ReconcileOutcome::Busy => Err(WorkError::Busy),
                     _ => Ok(()),
@@ -239,13 +242,15 @@ impl Reconciliation {
             .ok_or_else(|| WorkError::UnknownOperation(key.operation().clone()))
     }
 
-    /// Asks about the record as it stands, for at most `time`, and writes what was learned.
+    /// Asks about the record as it stands, for at most `time`, and writes what was learned. `said` is what a provider has said by
+    /// itself before, for people.
     pub(super) async fn reconcile(
         &self,
         key: &RecordKey,
         source: Option<(&Known, &dyn Reconciler)>,
         why: Asks,
         time: Duration,
+        said: Option<&Said>,
     ) -> Result<ReconcileOutcome, WorkError> {
         let world = &self.engine.world;
         let loaded = self.engine.bounded(None, self.engine.store.load(key)).await?;
@@ -279,12 +284,11 @@ impl Reconciliation {
             // First, so that an operator hears of it twice rather than never.
             let reason = asked.reason(&seen, &learned);
             tracing::error!(key = %key.hash(), operation = %key.operation(), reason, "an unknown outcome is escalated");
-            self.escalate(&Message::Ask {
-                key: key.partition_key(),
-                reason: Some(reason.to_owned()),
-                told: None,
-            })
-            .await?;
+            let letter = match said {
+                Some(said) => said.contradiction(key, Some(&seen), reason),
+                None => Message::Ask { key: key.partition_key(), reason: Some(reason.to_owned()) },
+            };
+            self.escalate(&letter).await?;
         }
         self.write(&asked, &learned, escalated).await
     }
@@ -316,7 +320,7 @@ impl Reconciliation {
             Ok(Applied::Stopped(Err(ReconcileOutcome::Settled), Some(there)))
                 if let Some((word, reason)) = learned.contradicted_by(&there, self.now()) =>
             {
-                self.contradicted(&there.key, word, None, Some(&there), reason).await
+                self.contradicted(&there.key, &Said::of(word), Some(&there), reason).await
             }
             Ok(Applied::Stopped(outcome, _)) => Ok(outcome.err().unwrap_or(ReconcileOutcome::Busy)),
             Err(unapplied) if unapplied.error.kind() == StoreErrorKind::Contended => {

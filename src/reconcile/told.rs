@@ -2,11 +2,12 @@
 //!
 //! | the record | what is done |
 //! | --- | --- |
-//! | unknown, released, or its lease is over | the word settles it |
-//! | in progress, or waiting for a worker | asked about once that is over, with the word in hand |
+//! | unknown, released, or its lease is over | the word settles it; of a later attempt than the first, a refusal is confirmed first |
+//! | in progress | asked about once that is over; if the provider does not confirm an effect then, no retry runs, and it is escalated |
 //! | completed, and the word says the same | nothing |
 //! | completed, and the word says otherwise | escalated: a completed record never changes |
-//! | none, or another request's | escalated if it tells of an effect; not if that is so long ago that its record may have expired |
+//! | another request's | escalated if it tells of an effect |
+//! | none | likewise, unless that is two weeks ago or more, and the retention over |
 
 use std::{fmt, time::Duration};
 
@@ -22,11 +23,24 @@ use crate::{
 /// What a provider says by itself of one operation, by a webhook for example.
 pub struct Told {
     pub(super) by: Box<dyn Reconciler>,
+    pub(super) said: Said,
+}
+
+/// What is said, without who can say more: as it goes through a queue while a worker has the record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Said {
     pub(super) word: Word,
     /// The phase, and the key that it handed on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     under: Option<(String, String)>,
-    made_at: Option<Timestamp>,
+    /// In milliseconds since 1970, by the provider's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    made_at: Option<u64>,
 }
+
+/// How long ago an effect was made whose record may be gone without anybody missing it: providers send what is not acknowledged
+/// for days, and what is released may turn out to have been executed for as long.
+const OLD: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// What is said of the effect, as short as it goes through a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,33 +69,42 @@ pub(super) enum Meaning {
 
 impl fmt::Debug for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Told").field("word", &self.word).finish_non_exhaustive()
+        f.debug_struct("Told").field("word", &self.said.word).finish_non_exhaustive()
     }
 }
 
 impl Told {
     /// It was executed, and this is the status that its client is to get. `by` gives the whole answer if it is needed.
     pub fn executed(status: u16, by: impl Reconciler) -> Self {
-        Self { by: Box::new(by), word: Word::Executed(status), under: None, made_at: None }
+        Self { by: Box::new(by), said: Said::of(Word::Executed(status)) }
     }
 
     /// It was not executed, and will not be. `by` says so if it is asked.
     pub fn not_executed(by: impl Reconciler) -> Self {
-        Self { by: Box::new(by), word: Word::NotExecuted, under: None, made_at: None }
+        Self { by: Box::new(by), said: Said::of(Word::NotExecuted) }
     }
 
     /// It was asked for under this [downstream key](crate::engine::Execution::downstream_key) of this phase. What leads to a
     /// record is often metadata that anybody can set; the key proves that it is about this very request.
     #[must_use]
-    pub fn under(self, phase: &str, downstream_key: &str) -> Self {
-        Self { under: Some((phase.to_owned(), downstream_key.to_owned())), ..self }
+    pub fn under(mut self, phase: &str, downstream_key: &str) -> Self {
+        self.said.under = Some((phase.to_owned(), downstream_key.to_owned()));
+        self
     }
 
-    /// When the effect was made, by the provider's clock: one that is older than its operation's retention has perhaps no
-    /// record any more.
+    /// When the effect was made, by the provider's clock: one that is older than two weeks, and than its operation's retention, has
+    /// perhaps no record any more.
     #[must_use]
-    pub fn made_at(self, at: Timestamp) -> Self {
-        Self { made_at: Some(at), ..self }
+    pub fn made_at(mut self, at: Timestamp) -> Self {
+        self.said.made_at = Some(at.as_millis());
+        self
+    }
+}
+
+impl Said {
+    /// This word, and nothing that proves what it is about.
+    pub(super) const fn of(word: Word) -> Self {
+        Self { word, under: None, made_at: None }
     }
 
     /// The downstream key, for people.
@@ -91,20 +114,23 @@ impl Told {
 
     /// What this means beside the record that is there.
     pub(super) fn beside(&self, there: Option<&Record>, retention: Duration, now: Timestamp) -> Meaning {
-        // By the provider's clock.
-        let too_late = self.made_at.is_some_and(|at| at.plus(retention).plus(CLOCK_SKEW) < now);
-        let lost = |reason| match self.word.is_effect() {
-            false => Meaning::Nothing,
-            true if too_late => Meaning::TooLate,
-            true => Meaning::Contradicts(reason),
-        };
         let Some(there) = there else {
-            return lost("it tells of an effect that has no record");
+            let made_at = self.made_at.map(Timestamp::from_millis);
+            let kept = retention.max(OLD);
+            return match self.word.is_effect() {
+                false => Meaning::Nothing,
+                // By the provider's clock.
+                true if made_at.is_some_and(|at| at.plus(kept).plus(CLOCK_SKEW) < now) => Meaning::TooLate,
+                true => Meaning::Contradicts("it tells of an effect that has no record"),
+            };
         };
         if let Some((phase, key)) = &self.under
             && *key != (Question { record: there.clone() }).downstream_key(phase)
         {
-            return lost("it tells of an effect under the key of another request");
+            return match self.word.is_effect() {
+                false => Meaning::Nothing,
+                true => Meaning::Contradicts("it tells of an effect under the key of another request"),
+            };
         }
         self.word.beside(there, now)
     }
@@ -112,7 +138,7 @@ impl Told {
 
 impl Word {
     /// Whether it tells of an effect, and not of a refusal.
-    const fn is_effect(self) -> bool {
+    pub(super) const fn is_effect(self) -> bool {
         matches!(self, Self::Executed(200..=399))
     }
 

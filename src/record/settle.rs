@@ -85,6 +85,20 @@ impl Record {
         }
     }
 
+    /// Somebody who knows says that it was executed, and nobody can say with which answer: unknown, a release included, and for
+    /// people. That it is not found is no leave to run it again. `None` if it is completed, or a worker may still have it.
+    pub(crate) fn claim(&self, revision: Revision, now: Timestamp) -> Option<Self> {
+        let unknown = match &self.state {
+            State::Unknown { .. } => self.clone(),
+            State::FailedRetryable { .. } => self.unknown(revision, UnknownCause::Contested, now),
+            State::InProgress { .. } => self.expire(revision, now)?,
+            State::Pending | State::Completed { .. } => return None,
+        };
+        let State::Unknown { asked, .. } = unknown.state else { return None };
+        let claimed = unknown.ask_again(revision, asked, Timestamp::MAX)?;
+        Some(Self { contested: true, ..claimed })
+    }
+
     /// Drops the headers and the body that a completed record keeps; its status stays, and it stays completed, so that
     /// nothing runs again. `None` where the record is not completed.
     pub(crate) fn forget_answer(&self, revision: Revision) -> Option<Self> {
@@ -162,6 +176,24 @@ mod tests {
         let last_failure = Some(Note::new("lease_over"));
         assert_eq!(given_up, Record { revision, last_failure, state, ..record });
         assert_eq!(given_up.expire(fresh(), Timestamp::MAX), None);
+    }
+
+    // T46
+    #[test]
+    fn a_claim_keeps_every_retry_away_and_changes_nothing_that_is_completed_or_owned() {
+        let (record, late) = (reserved(), lease_over());
+        let released = |by| unknown().settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap();
+        for open in [unknown(), record.clone(), released(SettledBy::Assumption), released(SettledBy::Person)]
+        {
+            let claimed = open.claim(fresh(), late).unwrap();
+            assert!(
+                claimed.contested
+                    && matches!(claimed.state, State::Unknown { reconcile_at: Timestamp::MAX, .. })
+            );
+            assert_eq!(claimed.state.expires_at(), None);
+        }
+        let completed = record.settled(Verdict::Executed(answer()), SettledBy::Worker, fresh(), NOW);
+        assert_eq!((completed.claim(fresh(), late), record.claim(fresh(), NOW)), (None, None));
     }
 
     // R20

@@ -12,17 +12,16 @@ use lambda_idempotency::{
     async_trait,
     engine::{Ending, Executor, Ownership, Request, ReserveOutcome},
     operator::Letter,
-    queue::{MemoryQueue, WorkError},
+    queue::MemoryQueue,
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation, Told},
     record::{Answer, UnknownCause},
     time::Timestamp,
+    time_budget::DEFAULT_NOT_FOUND_GRACE,
 };
 
 use crate::support::{
     BoxError,
-    guarded::{
-        GRACE, Guarded, LEASE, RETENTION, completed, operation, owned, replayed, request, told, written,
-    },
+    guarded::{GRACE, Guarded, LEASE, completed, operation, owned, replayed, request, told, written},
     on_each_store,
 };
 
@@ -31,7 +30,8 @@ on_each_store!(
     a_word_during_a_live_lease_settles_the_record_of_a_worker_that_died,
     a_word_during_a_live_lease_overturns_the_workers_release,
     a_word_that_waits_follows_a_lease_that_grows,
-    a_word_that_nobody_can_confirm_is_not_dropped,
+    a_word_that_nobody_confirms_keeps_every_retry_away,
+    a_late_refusal_of_an_earlier_attempt_does_not_end_a_later_one,
     a_word_that_contradicts_a_completed_record_is_escalated,
     a_word_that_agrees_with_the_record_changes_nothing,
     an_effect_without_a_record_is_escalated_unless_it_is_old,
@@ -187,18 +187,82 @@ async fn a_word_that_waits_follows_a_lease_that_grows(endpoint: &str) {
     drop(ours);
 }
 
-// T46
-async fn a_word_that_nobody_can_confirm_is_not_dropped(endpoint: &str) {
-    for provider in [Says::this(Ok(Finding::NotFound)), Says::this(Err("away"))] {
-        let listening = Listening::on(endpoint, provider).await;
-        let request = request();
-        let ours = owned(listening.reserve(&request).await);
-        listening.tell(&request, Told::executed(201, charged())).await;
-        written(listening.guarded.executor().finish(ours, Ending::NotExecuted).await);
-        let received = listening.reconciliation.receive(&listening.waiting().0).await;
-        assert!(matches!(received, Err(WorkError::Busy | WorkError::Source(_))), "{received:?}");
-        assert_eq!(listening.state(&request).await, "failed_retryable");
+// T46: the provider has said that it charged. That it cannot be found now is no leave to charge again.
+async fn a_word_that_nobody_confirms_keeps_every_retry_away(endpoint: &str) {
+    let grace = DEFAULT_NOT_FOUND_GRACE;
+    for provider in
+        [Ok(Finding::NotFound), Ok(Finding::NotExecuted), Ok(Finding::AskAgain(None)), Err("away")]
+    {
+        for (ending, late) in [
+            (Some(Ending::NotExecuted), Duration::ZERO),
+            (Some(Ending::PerhapsExecuted(UnknownCause::Panicked)), Duration::ZERO),
+            (Some(Ending::PerhapsExecuted(UnknownCause::Panicked)), grace),
+            (None, Duration::ZERO),
+            (None, grace),
+        ] {
+            let listening = Listening::on(endpoint, Says::this(provider.clone())).await;
+            let request = request();
+            let ours = owned(listening.reserve(&request).await);
+            let key = request.key.downstream_key(&request.fingerprints.current(), PHASE);
+            let word = Told::executed(201, charged()).under(PHASE, &key);
+            listening.tell(&request, word).await;
+            let (message, delay) = listening.waiting();
+            match ending.clone() {
+                Some(ending) => written(listening.guarded.executor().finish(ours, ending).await),
+                None => drop(ours),
+            }
+            listening.guarded.clock.advance(delay + late);
+            listening.reconciliation.receive(&message).await.unwrap();
+            let [(letter, _)] = &listening.letters.take()[..] else { panic!("not one letter") };
+            assert!(letter.contains("does not confirm") && letter.contains(&key), "{letter}");
+            listening.guarded.clock.advance(grace);
+            let polled = listening.reconciliation.ask_if_due(&request.key).await.unwrap();
+            assert_eq!(polled, ReconcileOutcome::NotDue);
+            assert_eq!(told(&listening.reserve(&request).await), "unknown");
+            // A person who asks anew releases nothing by "not found" either.
+            if matches!(provider, Ok(Finding::NotFound)) {
+                listening.reconciliation.ask(&request.key).await.unwrap();
+                assert_eq!(listening.state(&request).await, "unknown");
+            }
+        }
     }
+}
+
+// T36: rolled back, or not rolled out yet.
+#[test]
+fn a_version_before_this_message_refuses_it() {
+    // The kinds that it knows.
+    for kind in ["ask", "ending", "forgotten", "double_execution"] {
+        assert!(!WAITING.contains(&format!("\"kind\":\"{kind}\"")));
+    }
+    assert_eq!(Letter::read(WAITING).queue, Some("reconcile"));
+    assert!(Letter::read(WAITING).record.is_some());
+}
+
+/// A word that waits, as it is written today.
+const WAITING: &str = r#"{"kind":"told","key":"acme#pay#k","said":{"word":{"executed":201},"under":["charge","key"],"made_at":1}}"#;
+
+// T46: events come in any order, and all attempts share one downstream key.
+async fn a_late_refusal_of_an_earlier_attempt_does_not_end_a_later_one(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = listening.ended(Ending::NotExecuted).await;
+    let again = owned(listening.reserve(&request).await);
+    let doubt = Ending::PerhapsExecuted(UnknownCause::HandlerFailed);
+    written(listening.guarded.executor().finish(again, doubt).await);
+    for told in [Told::not_executed(charged()), Told::executed(402, charged())] {
+        let outcome = listening.tell(&request, told).await;
+        assert!(
+            matches!(
+                outcome,
+                ReconcileOutcome::Resolved("completed")
+                    | ReconcileOutcome::Settled
+                    | ReconcileOutcome::Escalated
+            ),
+            "{outcome:?}"
+        );
+    }
+    assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
+    assert_eq!(listening.provider.asked(), 1);
 }
 
 // T46
@@ -236,13 +300,13 @@ async fn a_word_that_agrees_with_the_record_changes_nothing(endpoint: &str) {
 // T46
 async fn an_effect_without_a_record_is_escalated_unless_it_is_old(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
-    let skew = Duration::from_secs(5 * 60);
+    let bound = Duration::from_secs(14 * 24 * 60 * 60 + 5 * 60);
     let now = listening.guarded.now();
-    let old = now.minus(RETENTION + skew + Duration::from_millis(1));
+    let old = now.minus(bound + Duration::from_millis(1));
     let tell = async |told| listening.tell(&request(), told).await;
     let effect = || Told::executed(201, charged());
     assert_eq!(tell(effect()).await, ReconcileOutcome::Escalated);
-    assert_eq!(tell(effect().made_at(now.minus(RETENTION + skew))).await, ReconcileOutcome::Escalated);
+    assert_eq!(tell(effect().made_at(now.minus(bound))).await, ReconcileOutcome::Escalated);
     assert_eq!(tell(effect().made_at(Timestamp::MAX)).await, ReconcileOutcome::Escalated);
     assert_eq!(listening.reasons().len(), 3);
     // Its record may have expired; and of what was refused there need not be one.

@@ -8,13 +8,17 @@ use lambda_idempotency::{
     operator::Letter,
     queue::{MemoryQueue, Queue, QueueError},
     reconcile::Reconciliation,
+    store::{Store, conformance::samples},
+    telemetry::{WEBHOOK_AGAIN, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE},
     time::Timestamp,
 };
-use payments::policy::CREATE_PAYMENT;
+use payments::policy::{CHARGE_PHASE, CREATE_PAYMENT};
 use serde_json::{Value, json};
 
 use crate::support::{
+    counts::counting,
     embedded,
+    guarded::fingerprints,
     http::{record_key, send},
     payments_api::{PaymentsApi, TestProvider, order, sealing_keys},
 };
@@ -201,7 +205,7 @@ async fn a_charge_that_leads_to_no_record_of_its_own_is_escalated() {
         ("an unknown key's", sealed(&record_key(TENANT, CREATE_PAYMENT, "order-9")), None, "escalated"),
         ("without a way back", json!({}), None, "escalated"),
         ("under another downstream key", hook.event()["metadata"].clone(), Some("forged"), "escalated"),
-        ("an operation that nobody knows", sealed(&another_operation), None, "try again"),
+        ("an operation that nobody knows", sealed(&another_operation), None, "escalated"),
     ] {
         let mut event = hook.event();
         event["metadata"] = metadata;
@@ -259,4 +263,44 @@ async fn what_nobody_could_be_told_is_not_acknowledged() {
         assert_eq!(deaf.tell(&event).await, said(503, "try again"));
     }
     deaf.assert_untouched("not acknowledged").await;
+}
+
+// T46
+#[tokio::test]
+async fn a_charge_during_a_live_lease_is_taken_up_later_or_sent_again() {
+    let hook = Hook::new().await;
+    let (key, now) = (record_key(TENANT, CREATE_PAYMENT, "order-8"), now());
+    let live = samples::in_progress(key.clone(), fingerprints("{}"), now, now.plus(Duration::from_secs(60)));
+    hook.api.store().insert(&live, &[]).await.unwrap();
+    let mut event = hook.event();
+    event["metadata"]["record"] = sealing_keys().seal(&key).into();
+    event["key"] = key.downstream_key(&live.fingerprint, CHARGE_PHASE).into();
+
+    assert_eq!(hook.tell(&event).await, said(200, "taken up later"));
+    let [(question, delay)] = &hook.questions.take()[..] else { panic!("not one question") };
+    assert!(*delay <= Duration::from_secs(60) && question.contains("told"), "{question} {delay:?}");
+    // Whoever has no queue for it has it sent again.
+    let alone = hook.api.webhook_of(Reconciliation::new(hook.api.store(), hook.letters.clone()), secrets());
+    let alone = Hook { webhook: alone, ..hook };
+    assert_eq!(alone.tell(&event).await, said(503, "try again"));
+    assert_eq!(alone.api.store().load(&key).await.unwrap(), Some(live));
+    alone.assert_untouched("in progress").await;
+}
+
+// R34
+#[tokio::test]
+async fn what_the_webhook_does_not_take_is_counted() {
+    let hook = Hook::new().await;
+    let unreadable = secrets().sign(now(), b"{}");
+    let ((), counted) = counting(async {
+        hook.post(None, "{}").await;
+        hook.post(Some(&unreadable), "{}").await;
+        hook.tell(&json!({ "type": "payout.created" })).await;
+        let mut event = hook.event();
+        event["metadata"]["record"] = "opens with no key".into();
+        hook.tell(&event).await;
+    })
+    .await;
+    let expected = [WEBHOOK_AGAIN, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE].map(|name| (name.to_owned(), 1));
+    assert_eq!(counted, expected.into());
 }

@@ -18,8 +18,9 @@ use crate::payment::Said;
 const SIGNATURE: &str = "provider-signature";
 
 /// For how long an event about a charge whose record cannot be made out is sent again, so that keys can be mended: providers
-/// give up an endpoint that keeps failing, and with it the events that could be read.
-const SENT_AGAIN: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+/// give up an endpoint that keeps failing, and with it the events that could be read. Well below the three days after which
+/// many send it no more: a later one must come that is escalated.
+const SENT_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The metadata that leads from an event back to the record.
 const RECORD: &str = "record";

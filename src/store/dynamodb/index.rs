@@ -51,7 +51,7 @@ impl Unsettled for DynamoDbStore {
     /// Needs `dynamodb:Query` on the index.
     async fn due(&self, now: Timestamp, limit: usize) -> Read<Vec<RecordKey>> {
         let shards = ASKED_SHARDS.map(|shard| self.due_in_shard(shard, now, limit));
-        Ok(futures_util::future::try_join_all(shards).await?.into_iter().flatten().collect())
+        Ok(in_turn(futures_util::future::try_join_all(shards).await?))
     }
 
     /// Partition after partition of the index, those for people first. Needs `dynamodb:Query` on it.
@@ -182,6 +182,19 @@ impl DynamoDbStore {
     }
 }
 
+/// One of each partition in turn: whoever has time for some of them only leaves none of the partitions out.
+fn in_turn<T>(partitions: Vec<Vec<T>>) -> Vec<T> {
+    let mut partitions: Vec<_> = partitions.into_iter().map(Vec::into_iter).collect();
+    let mut all = Vec::new();
+    loop {
+        let before = all.len();
+        all.extend(partitions.iter_mut().filter_map(Iterator::next));
+        if all.len() == before {
+            return all;
+        }
+    }
+}
+
 /// Where a page of the index begins: in which partition, and after which item.
 fn place_in_index(from: &Cursor) -> Read<(usize, Option<Attributes>)> {
     let place = |text: &str| SHARDS.iter().position(|shard| *shard == text).ok_or_else(no_cursor);
@@ -237,4 +250,14 @@ fn read_or_log(item: Attributes) -> Option<Record> {
             tracing::error!(key = %KeyHash::of(&pk), cause, "a record cannot be read");
         })
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_partition_stands_behind_the_others() {
+        assert_eq!(in_turn(vec![vec![1, 4, 6], vec![], vec![2], vec![3, 5]]), [1, 2, 3, 4, 5, 6]);
+    }
 }
