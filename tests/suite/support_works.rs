@@ -182,6 +182,8 @@ async fn injected_errors_are_those_of_dynamodb() {
 
 #[tokio::test]
 async fn the_log_holds_what_was_logged_and_nothing_else() {
+    let (earlier, before) = (Logs::capture(), needle());
+    tracing::info!(field = %before, "an event before the capture");
     let logs = Logs::capture();
     let (logged, escaped, spanned, unlogged) = (needle(), needle(), needle(), needle());
     let _logged_in = tracing::trace_span!("outer", field = %spanned).entered();
@@ -195,6 +197,7 @@ async fn the_log_holds_what_was_logged_and_nothing_else() {
     assert!(logs.contains(&spanned));
     assert!(logs.contains(&format!("\"card\":\"{escaped}\"")));
     assert!(!logs.contains(&unlogged));
+    assert!(earlier.contains(&before) && !logs.contains(&before));
 }
 
 #[test]

@@ -4,22 +4,27 @@
 //! Events at every level and of every target are kept, and spans as they open and close. Records of the `log` crate
 //! are not.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
+
+use memchr::{memchr, memmem, memrchr};
 use tracing_subscriber::fmt::format::FmtSpan;
 
-/// The log of this process, from the first call of [`Logs::capture`] on.
+/// The log of this process, from the call of [`Logs::capture`] on that returned it.
 #[derive(Clone, Copy, Debug)]
 pub struct Logs {
     /// A file rather than memory: the SDK alone logs tens of kilobytes a request. It has no name, and so goes with
     /// the process.
     file: &'static Arc<File>,
+    /// The file's length at the capture. What stands before is other tests', and there may be hundreds of megabytes of it.
+    from: u64,
 }
 
 impl Logs {
-    /// Begins to capture, unless that was done before.
+    /// Begins to capture, unless another test did so before.
     pub fn capture() -> Self {
         static FILE: OnceLock<Arc<File>> = OnceLock::new();
         let file = FILE.get_or_init(|| {
@@ -33,7 +38,7 @@ impl Logs {
                 .expect("no other subscriber is installed in the test process");
             file
         });
-        Self { file }
+        Self { file, from: file.metadata().expect("the log has a length").len() }
     }
 
     /// Whether any line holds `needle`, as it stands or escaped as within JSON, once or (`{:?}` of a text) twice.
@@ -45,25 +50,30 @@ impl Logs {
     pub fn lines_with(&self, needle: &str) -> Vec<Line> {
         assert!(!needle.is_empty(), "every line holds the empty needle");
         let escaped = escape(needle);
-        let needles = [needle, &escaped, &escape(&escaped)];
-        let text = self.text().expect("the log can be read");
-        text.lines()
-            .filter(|line| needles.iter().any(|needle| line.contains(needle)))
-            .map(|line| Line {
-                fields: serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")),
-                text: line.to_owned(),
-            })
-            .collect()
+        let needles = BTreeSet::from([escape(&escaped), escaped, needle.to_owned()]);
+        let log = self.read().expect("the log can be read");
+        let mut lines = BTreeSet::new();
+        for at in needles.iter().flat_map(|needle| memmem::find_iter(&log, needle)) {
+            let begin = memrchr(b'\n', &log[..at]).map_or(0, |last| last + 1);
+            let end = at + memchr(b'\n', &log[at..]).expect("each line has an end");
+            lines.insert((begin, end));
+        }
+        let text = |(begin, end)| String::from_utf8(log[begin..end].to_vec()).expect("a line is text");
+        lines.into_iter().map(|line| Line::of(text(line))).collect()
     }
 
-    /// What was logged so far, whole lines only.
-    fn text(&self) -> io::Result<String> {
-        let mut bytes =
-            vec![0; usize::try_from(self.file.metadata()?.len()).expect("the log fits into memory")];
-        self.file.read_exact_at(&mut bytes, 0)?;
-        let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        bytes.truncate(end);
-        String::from_utf8(bytes).map_err(io::Error::other)
+    /// What was logged since the capture, whole lines only.
+    fn read(&self) -> io::Result<Vec<u8>> {
+        // With the byte before: a line of which a part was written by then is none of these.
+        let from = self.from.saturating_sub(1);
+        let length = self.file.metadata()?.len() - from;
+        let mut bytes = vec![0; usize::try_from(length).expect("the log fits into memory")];
+        self.file.read_exact_at(&mut bytes, from)?;
+        bytes.truncate(memrchr(b'\n', &bytes).map_or(0, |last| last + 1));
+        if self.from > 0 {
+            bytes.drain(..memchr(b'\n', &bytes).map_or(0, |first| first + 1));
+        }
+        Ok(bytes)
     }
 }
 
@@ -75,6 +85,11 @@ pub struct Line {
 }
 
 impl Line {
+    fn of(text: String) -> Self {
+        let fields = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        Self { text, fields }
+    }
+
     /// The module that logged it.
     pub fn target(&self) -> &str {
         self.fields["target"].as_str().expect("every line has a target")
