@@ -1,9 +1,15 @@
 //! What functions write of what they count: documents of CloudWatch's embedded metric format on standard output, read where
 //! Lambda reads them.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    time::{Duration, SystemTime},
+};
 
+use lambda_idempotency::time::Timestamp;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::{
@@ -17,6 +23,12 @@ use crate::{
 };
 
 const OPERATION: &str = "create-payment";
+
+/// How long an invocation has that does not end.
+const TIME: Duration = Duration::from_secs(20);
+
+/// Only a function that writes nothing takes as long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What was written since the last look.
 struct Written(usize);
@@ -105,12 +117,19 @@ async fn each_request_writes_what_it_counted_once() {
 async fn what_a_time_out_would_kill_is_written_before() {
     let (sample, _provider) = sample().await;
     let mut payments = sample.start("payments", &[("PROVIDER_TIMEOUT_MS", "600000")]).await;
-    payments.begin(&payment("acme", "order-1", &order("hang")), Duration::from_secs(2));
-    while payments.documents().is_empty() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    // Longer than it takes to reserve on a slow machine: what is not counted by then is not written.
+    let deadline = Timestamp::from(SystemTime::now() + TIME);
+    payments.begin(&payment("acme", "order-1", &order("hang")), TIME);
+    let written = async {
+        while payments.documents().is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, written).await.expect("a document is written");
     assert!(!payments.has_answered());
-    assert_eq!(Written(0).of_operation(&payments).counts(), counted([("reserve.created", 1)]));
+    let document = Written(0).of_operation(&payments);
+    assert!(document.at < deadline, "the function would have been dead");
+    assert_eq!(document.counts(), counted([("reserve.created", 1)]));
 }
 
 // R34, R29

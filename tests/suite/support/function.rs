@@ -15,6 +15,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use lambda_idempotency::time::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
@@ -141,6 +142,8 @@ impl Function {
 /// A document of CloudWatch's embedded metric format.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
+    /// When it was written.
+    pub at: Timestamp,
     pub namespace: String,
     pub dimensions: Value,
     pub operation: Option<String>,
@@ -153,7 +156,7 @@ impl Document {
     fn parse(line: &str) -> Option<Self> {
         let Value::Object(mut whole) = serde_json::from_str(line).ok()? else { return None };
         let aws = whole.remove("_aws")?;
-        aws["Timestamp"].as_u64()?;
+        let at = Timestamp::from_millis(aws["Timestamp"].as_u64()?);
         let [directive] = &aws["CloudWatchMetrics"].as_array()?[..] else { return None };
         let mut metrics = BTreeMap::new();
         for metric in directive["Metrics"].as_array()? {
@@ -163,6 +166,7 @@ impl Document {
         }
         let operation = whole.remove("operation").map(|name| name.as_str().expect("a name").to_owned());
         let document = Self {
+            at,
             namespace: directive["Namespace"].as_str()?.to_owned(),
             dimensions: directive["Dimensions"].clone(),
             operation,
