@@ -7,7 +7,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use lambda_idempotency::time::Timestamp;
+use lambda_idempotency::{
+    record::{State, UnknownCause},
+    store::{Store, WriteOutcome, conformance::samples},
+    telemetry::{UNKNOWN_OLDEST, UNKNOWN_PEOPLE},
+    time::Timestamp,
+};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -17,6 +22,8 @@ use crate::{
     support::{
         embedded,
         function::{Document, Function},
+        guarded::fingerprints,
+        http::record_key,
         payments_api::{TestProvider, order},
         sample::{Sample, charged, messages, payment, pruned, request, status},
     },
@@ -82,6 +89,17 @@ fn timed(document: &Document) -> Vec<&str> {
 async fn sample() -> (Sample, TestProvider) {
     let provider = TestProvider::start().await;
     (Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await, provider)
+}
+
+/// Leaves an outcome that is unknown since `ago`, and waits for an operator.
+async fn escalated(sample: &Sample, ago: Duration) {
+    let since = Timestamp::from(SystemTime::now()).minus(ago);
+    let key = record_key("acme", OPERATION, "order-2");
+    let began = samples::in_progress(key, fingerprints("{}"), since, since);
+    let mut record = samples::unknown(&began, UnknownCause::LeaseOver, since);
+    let State::Unknown { reconcile_at, .. } = &mut record.state else { panic!("{record:?}") };
+    *reconcile_at = Timestamp::MAX;
+    assert_eq!(sample.store().insert(&record, &[]).await.unwrap(), WriteOutcome::Written);
 }
 
 // R34
@@ -155,9 +173,19 @@ async fn every_function_writes_what_it_counts() {
 
     let mut reconcile = sample.start("reconcile", &[]).await;
     let mut written = Written(0);
-    for _ in 0..2 {
+    for people in [0, 1] {
+        if people == 1 {
+            escalated(&sample, Duration::from_secs(3600)).await;
+        }
         reconcile.invoke(&json!({ "job": "poll" })).await.unwrap();
-        assert_eq!(written.of_none(&reconcile).counts(), counted([("reconcile.poll", 1)]));
+        let polled = written.of_none(&reconcile);
+        assert_eq!(polled.counts(), counted([("reconcile.poll", 1)]));
+        assert_eq!(polled.metrics[UNKNOWN_PEOPLE], (json!([f64::from(people)]), None));
+        let (oldest, unit) = &polled.metrics[UNKNOWN_OLDEST];
+        let doubted = 3600.0 * f64::from(people);
+        let oldest = oldest[0].as_f64().expect("a number");
+        assert!((doubted..doubted + 3600.0).contains(&oldest), "{oldest} s");
+        assert_eq!(unit.as_deref(), Some("Seconds"));
     }
     let side = json!({ "attempt": "1", "state": "completed", "answer_sha256": null });
     let key = "acme#create-payment#order-1";

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use axum::http::StatusCode;
 use base64::{Engine, prelude::BASE64_STANDARD};
-use lambda_idempotency::key::signature::Secrets;
+use lambda_idempotency::{key::signature::Secrets, store::dynamodb::DynamoDbStore};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -47,6 +47,13 @@ impl Sample {
             ("REPORTS", reports.path().to_str().expect("a path").to_owned()),
         ];
         Self { queues, reports, variables }
+    }
+
+    /// The store of its records.
+    pub fn store(&self) -> DynamoDbStore {
+        let table = self.variables.iter().find(|(name, _)| *name == "IDEMPOTENCY_TABLE");
+        let (_, table) = table.expect("it has a table of records");
+        DynamoDbStore::from_client(client(embedded::endpoint()), table.as_str())
     }
 
     /// Starts a function, with these variables besides.
