@@ -230,7 +230,8 @@ async fn known(State(books): State<Books>, Path(key): Path<String>) -> Response 
             Json(json!({ "status": "succeeded", "charge": charge })).into_response()
         }
         ("refused", _) => Json(json!({ "status": "declined" })).into_response(),
-        ("unsure", _) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        ("echo", Some(order)) => Json(order["source"].clone()).into_response(),
+        ("unsure", _) => (StatusCode::INTERNAL_SERVER_ERROR, Json(order.cloned())).into_response(),
         _ => (StatusCode::NOT_FOUND, Json(json!({ "error": "no_such_charge" }))).into_response(),
     }
 }
