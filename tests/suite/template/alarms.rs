@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lambda_idempotency::telemetry;
+use lambda_idempotency::{telemetry, time_budget::DEFAULT_NOT_FOUND_GRACE};
 use serde_json::{Value, json};
 
 use super::{ALARM, FUNCTION, QUEUE, Resource, list, referred, resource, resources};
@@ -195,6 +195,14 @@ fn no_alarm_looks_back_further_than_cloudwatch_does() {
 // T50
 #[test]
 fn a_schedule_that_does_not_run_is_heard_of_in_time() {
+// While an ending waits, its effect is not to count as not found before somebody could have heard of it.
+#[test]
+fn endings_that_wait_are_heard_of_while_there_is_time() {
+    let alarm = resource(ALARM, "EndingsLate");
+    let after = number(&alarm["Threshold"]) + metrics(&alarm)[0].period * number(&alarm["EvaluationPeriods"]);
+    assert!(2 * after < DEFAULT_NOT_FOUND_GRACE.as_secs(), "{after}");
+}
+
     let window = |name| {
         let alarm = resource(ALARM, name);
         metrics(&alarm)[0].period * number(&alarm["EvaluationPeriods"])
