@@ -234,7 +234,7 @@ async fn an_invocation_that_fails_writes_its_metrics_too() {
     let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
     let mut compare = sample.start("compare", &[]).await;
     let job = json!({ "job": "compare", "day": "2026-11-20" });
-    let found = counted([("compare.completed", 1), ("compare.only_theirs", 1)]);
+    let found = counted([("compare.completed", 1), ("compare.differences", 1), ("compare.only_theirs", 1)]);
     let mut written = Written(0);
     let compared: Value = compare.invoke(&job).await.unwrap();
     assert_eq!(compared[0]["only_theirs"], 1);

@@ -6,8 +6,10 @@ use crate::Summary;
 
 /// Counts a comparison and its differences. Zeros too: a recorder that passes them on shows that none was found.
 pub(crate) fn compared(operation: &OperationName, summary: &Summary) {
+    let differences = summary.only_ours + summary.only_theirs + summary.differs + summary.duplicates;
     for (name, count) in [
         (COMPARE_COMPLETED, 1),
+        (COMPARE_DIFFERENCES, differences),
         (COMPARE_ONLY_OURS, summary.only_ours),
         (COMPARE_ONLY_THEIRS, summary.only_theirs),
         (COMPARE_DIFFERS, summary.differs),
@@ -19,6 +21,9 @@ pub(crate) fn compared(operation: &OperationName, summary: &Summary) {
 
 /// Comparisons that came to their end.
 pub const COMPARE_COMPLETED: &str = "api.idempotency.compare.completed.count";
+
+/// What the two ledgers do not agree on, of whatever kind: the sum of the other four, for an alarm.
+pub const COMPARE_DIFFERENCES: &str = "api.idempotency.compare.differences.count";
 
 /// Entries that only our ledger has.
 pub const COMPARE_ONLY_OURS: &str = "api.idempotency.compare.only_ours.count";

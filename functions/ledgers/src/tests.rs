@@ -136,8 +136,12 @@ fn what_differs_is_counted_and_so_is_that_nothing_does() {
     };
     let expected = |counts: [u64; 4]| {
         let names = ["only_ours", "only_theirs", "differs", "duplicates"];
-        let named = names.map(|name| format!("api.idempotency.compare.{name}.count"));
-        named.into_iter().zip(counts.map(DebugValue::Counter)).collect::<BTreeMap<_, _>>()
+        let sums = [("completed", 1), ("differences", counts.iter().sum())];
+        let all = names.into_iter().zip(counts).chain(sums);
+        let named = all.map(|(name, count)| {
+            (format!("api.idempotency.compare.{name}.count"), DebugValue::Counter(count))
+        });
+        named.collect::<BTreeMap<_, _>>()
     };
     run(vec![entry("a", 1)], vec![entry("a", 1)]);
     assert_eq!(counted(), expected([0; 4]));
