@@ -46,7 +46,7 @@ const ALARMS: &[(&str, &[&str])] = &[
     ("OldestUnknown", &[telemetry::UNKNOWN_OLDEST]),
     ("OutcomesForPeople", &[telemetry::UNKNOWN_PEOPLE]),
     ("DeadLettersWaiting", &["ApproximateNumberOfMessagesVisible DeadLettersQueue"]),
-    ("DeadLettersOld", &["ApproximateAgeOfOldestMessage DeadLettersQueue"]),
+    ("DeadLettersOld", &["ApproximateNumberOfMessagesVisible DeadLettersQueue"]),
     ("EndingsLate", &["ApproximateAgeOfOldestMessage ReconcileQueue"]),
     ("ChecksLate", &["ApproximateAgeOfOldestMessage ChecksQueue"]),
     ("SweepLate", &["ApproximateAgeOfOldestMessage SweepQueue"]),
@@ -158,7 +158,8 @@ fn every_alarm_tells_somebody_when_it_begins_and_ends() {
 fn missing_data_alarm_only_if_something_must_happen() {
     for Resource { name, properties, .. } in resources(ALARM) {
         let must_happen = properties["ComparisonOperator"] == "LessThanThreshold";
-        let reported = ["OldestUnknown", "OutcomesForPeople", "DeadLettersWaiting"].contains(&&*name);
+        let reported =
+            ["OldestUnknown", "OutcomesForPeople", "DeadLettersWaiting", "DeadLettersOld"].contains(&&*name);
         let expected = match (must_happen, reported) {
             (true, _) => "breaching",
             (_, true) => "ignore",
