@@ -250,11 +250,11 @@ pub const UNKNOWN_COUNT: &str = "api.idempotency.unknown.outcomes";
 /// How many of them need an operator. Without label.
 pub const UNKNOWN_PEOPLE: &str = "api.idempotency.unknown.people";
 
-/// Requests to the webhook that were not the provider's: 401. Without label.
+/// Requests to a webhook that were not its provider's (401). Without label.
 pub const WEBHOOK_REFUSED: &str = "api.idempotency.webhook.refused.count";
 
-/// Events of the provider that could not be read: 400. Without label.
+/// Events of a provider that could not be read (400). Without label.
 pub const WEBHOOK_UNREADABLE: &str = "api.idempotency.webhook.unreadable.count";
 
-/// Events that could not be taken up, and are to be sent again: 503. Without label.
+/// Events of a provider that could not be taken up, and are to be sent again (503). Without label.
 pub const WEBHOOK_AGAIN: &str = "api.idempotency.webhook.again.count";

@@ -22,6 +22,9 @@ const OURS: &[(&str, &str)] = &[
     (telemetry::STREAM_BATCH, "Sum"),
     (telemetry::SWEEP_COMPLETED, "Sum"),
     (telemetry::RECONCILE_POLL, "Sum"),
+    (telemetry::WEBHOOK_REFUSED, "Sum"),
+    (telemetry::WEBHOOK_UNREADABLE, "Sum"),
+    (telemetry::WEBHOOK_AGAIN, "Sum"),
     (ledgers::metrics::COMPARE_COMPLETED, "Sum"),
     (ledgers::metrics::COMPARE_DIFFERENCES, "Sum"),
 ];
@@ -61,6 +64,10 @@ const ALARMS: &[(&str, &[&str])] = &[
     ("DoubleExecutions", &[telemetry::DOUBLE_EXECUTION]),
     ("EndingsUnwritten", &[telemetry::COMPLETION_UNWRITTEN]),
     ("PollMissing", &[telemetry::RECONCILE_POLL]),
+    ("EventsRefused", &[telemetry::WEBHOOK_REFUSED]),
+    ("EventsUnreadable", &[telemetry::WEBHOOK_UNREADABLE]),
+    ("EventsNotTaken", &[telemetry::WEBHOOK_AGAIN]),
+    ("WebhookErrors", &["Errors WebhookFunction"]),
     ("CompareMissing", &[ledgers::metrics::COMPARE_COMPLETED]),
     ("LedgersDiffer", &[ledgers::metrics::COMPARE_DIFFERENCES]),
 ];
