@@ -296,7 +296,7 @@ pub struct DeadLetters {
     /// Only messages about this record, as `list` prints it
     #[arg(long, value_parser = record)]
     pub record: Option<RecordKey>,
-    /// How many messages to look at, at most; 1 or more
+    /// How many messages to look at, at most, in the queue's own order; 1 or more. --id, --kind and --record pick among these
     #[arg(long, default_value_t = 100, value_parser = count)]
     pub limit: usize,
     /// SQS's address, in place of the Region's

@@ -34,6 +34,13 @@ struct DeadLetter {
     way: Option<(RecordKey, Queue)>,
 }
 
+/// What was received. The queue answers in an order of its own, so that any letter may be among the others.
+struct Looked {
+    letters: Vec<DeadLetter>,
+    /// Whether the queue may hold others.
+    more: bool,
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Queue {
     Checks,
@@ -63,30 +70,29 @@ type Outcomes = HashMap<String, Result<(), Failure>>;
 pub async fn list(global: &Global, args: &Letters) -> Result<(), Failure> {
     let context = Context::open(global).await?;
     let client = client(global, &args.letters).await?;
-    let letters = receive(&client, &args.letters).await?;
-    release(&client, &args.letters, letters.iter()).await;
-    let chosen: Vec<_> = letters.iter().filter(|letter| letter.is_chosen(&args.letters)).collect();
+    let looked = receive(&client, &args.letters).await?;
+    release(&client, &args.letters, looked.letters.iter()).await;
     if context.screen.is_json() {
-        let letters: Vec<_> = chosen.iter().map(|letter| letter.json(true)).collect();
-        return context.screen.print_json(&json!(letters), false);
+        let letters: Vec<_> = looked.chosen(&args.letters).map(|letter| letter.json(true)).collect();
+        let looked = json!({ "letters": letters, "looked_at": looked.letters.len(), "more": looked.more });
+        return context.screen.print_json(&looked, false);
     }
-    context.screen.print(&table(&context, chosen.into_iter(), false))
+    context.screen.print(&table(&context, &looked, &args.letters, false))?;
+    looked.warn();
+    Ok(())
 }
 
 pub async fn run(global: &Global, args: &Redrive) -> Result<(), Failure> {
     change::check(&args.change)?;
     let context = Context::open(global).await?;
     let client = client(global, &args.letters).await?;
-    let letters = receive(&client, &args.letters).await?;
-    let outcomes = redrive(&context, &client, args, &letters).await;
-    let gone = |letter: &&DeadLetter| {
-        outcomes.as_ref().is_ok_and(|all| all.get(&letter.id()).is_some_and(Result::is_ok))
-    };
+    let looked = receive(&client, &args.letters).await?;
+    let outcomes = redrive(&context, &client, args, &looked).await;
+    let gone = |letter: &DeadLetter| outcomes.as_ref().is_ok_and(|outcomes| is_gone(outcomes, letter));
     // What stays is to be seen again now, and not when its time is over.
-    release(&client, &args.letters, letters.iter().filter(|letter| !gone(letter))).await;
-    let (gone, left): (Vec<_>, Vec<_>) = letters.iter().partition(gone);
+    release(&client, &args.letters, looked.letters.iter().filter(|letter| !gone(letter))).await;
     let outcomes = outcomes?;
-    print(&context, args, &gone, &left, &outcomes)?;
+    print(&context, args, &looked, &outcomes)?;
     let failed: Vec<_> = outcomes.values().filter_map(|outcome| outcome.as_ref().err()).collect();
     match failed[..] {
         [] => Ok(()),
@@ -99,18 +105,19 @@ async fn redrive(
     context: &Context,
     client: &Client,
     args: &Redrive,
-    letters: &[DeadLetter],
+    looked: &Looked,
 ) -> Result<Outcomes, Failure> {
-    let chosen = letters.iter().filter(|letter| letter.is_chosen(&args.letters));
-    let listed = table(context, chosen.clone(), args.drop);
+    let listed = table(context, looked, &args.letters, args.drop);
     if !context.screen.is_json() {
         context.screen.print(&listed)?;
+        looked.warn();
     } else if !args.change.yes {
         // As for a record: who is asked must see what it is about.
         eprintln!("{listed}");
+        looked.warn();
     }
     let mut acts = Vec::new();
-    for letter in chosen {
+    for letter in looked.chosen(&args.letters) {
         match &letter.way {
             _ if args.drop => acts.push((letter, Act::Drop)),
             Some((key, to)) => acts.push((letter, Act::Move { key, to: *to, url: url(args, *to)? })),
@@ -166,13 +173,12 @@ async fn perform(
     deleted.map(|_| ()).map_err(|error| queue::failed(&args.letters.queue, &error))
 }
 
-fn print(
-    context: &Context,
-    args: &Redrive,
-    gone: &[&DeadLetter],
-    left: &[&DeadLetter],
-    outcomes: &Outcomes,
-) -> Result<(), Failure> {
+fn is_gone(outcomes: &Outcomes, letter: &DeadLetter) -> bool {
+    outcomes.get(&letter.id()).is_some_and(Result::is_ok)
+}
+
+fn print(context: &Context, args: &Redrive, looked: &Looked, outcomes: &Outcomes) -> Result<(), Failure> {
+    let (gone, left): (Vec<_>, Vec<_>) = looked.letters.iter().partition(|letter| is_gone(outcomes, letter));
     let why = |letter: &DeadLetter| Some(outcomes.get(&letter.id())?.as_ref().err()?.to_string());
     if context.screen.is_json() {
         let left = left.iter().map(|letter| {
@@ -183,7 +189,9 @@ fn print(
         let left: Vec<_> = left.collect();
         let gone: Vec<_> = gone.iter().map(|letter| letter.json(args.drop)).collect();
         let done = if args.drop { "dropped" } else { "moved" };
-        return context.screen.print_json(&json!({ done: gone, "left": left }), false);
+        let said =
+            json!({ done: gone, "left": left, "looked_at": looked.letters.len(), "more": looked.more });
+        return context.screen.print_json(&said, false);
     }
     for letter in gone.iter().filter(|letter| args.drop && letter.record.is_none()) {
         let (id, body) = (letter.id(), letter.body());
@@ -194,6 +202,21 @@ fn print(
     }
     let done = if args.drop { "dropped" } else { "moved" };
     context.screen.print(&format!("{} {done}, {} left.", gone.len(), left.len()))
+}
+
+impl Looked {
+    fn chosen(&self, args: &DeadLetters) -> impl Iterator<Item = &DeadLetter> {
+        self.letters.iter().filter(|letter| letter.is_chosen(args))
+    }
+
+    /// Nobody is to take what was seen for all that there is.
+    fn warn(&self) {
+        match self.letters.len() {
+            _ if !self.more => {}
+            1 => eprintln!("looked at one letter, there may be more: raise --limit"),
+            count => eprintln!("looked at {count} letters, there may be more: raise --limit"),
+        }
+    }
 }
 
 impl DeadLetter {
@@ -239,7 +262,7 @@ async fn client(global: &Global, args: &DeadLetters) -> Result<Client, Failure> 
     Ok(queue::client(&context::aws(global, args.sqs_endpoint_url.as_deref()).await?))
 }
 
-async fn receive(client: &Client, args: &DeadLetters) -> Result<Vec<DeadLetter>, Failure> {
+async fn receive(client: &Client, args: &DeadLetters) -> Result<Looked, Failure> {
     let (mut letters, mut seen, mut empty) = (Vec::new(), HashSet::new(), 0);
     while letters.len() < args.limit && empty < EMPTY_ANSWERS {
         let most = (args.limit - letters.len()).min(10);
@@ -259,7 +282,8 @@ async fn receive(client: &Client, args: &DeadLetters) -> Result<Vec<DeadLetter>,
         let letter = messages.into_iter().map(DeadLetter::new).filter(|letter| seen.insert(letter.id()));
         letters.extend(letter);
     }
-    Ok(letters)
+    let more = letters.len() >= args.limit;
+    Ok(Looked { letters, more })
 }
 
 /// Lets others see them again. If it fails, they are seen when their time is over.
@@ -270,10 +294,14 @@ async fn release(client: &Client, args: &DeadLetters, letters: impl Iterator<Ite
     }
 }
 
-fn table<'a>(context: &Context, letters: impl Iterator<Item = &'a DeadLetter>, drop: bool) -> String {
-    let mut letters = letters.peekable();
+fn table(context: &Context, looked: &Looked, args: &DeadLetters, drop: bool) -> String {
+    let mut letters = looked.chosen(args).peekable();
     if letters.peek().is_none() {
-        return "There are no dead letters.".to_owned();
+        return match looked.letters.len() {
+            0 => "There are no dead letters.".to_owned(),
+            1 => "The one letter that was looked at is not meant.".to_owned(),
+            count => format!("None of the {count} letters that were looked at is meant."),
+        };
     }
     let mut table = context.screen.table(["message", "kind", "to", "record"]);
     for letter in letters {

@@ -254,13 +254,12 @@ async fn letters_are_listed_and_picked_and_dropped_with_a_line_each() {
 
     // Listed, and left where they are.
     let listed = table.cli.json(&letters).await;
-    assert_eq!(listed.as_array().unwrap().len(), 4);
-    assert_eq!(listed[3]["body"], poison.to_string());
+    assert_eq!((listed["letters"].as_array().unwrap().len(), &listed["more"]), (4, &json!(false)));
+    assert_eq!(listed["letters"][3]["body"], poison.to_string());
     let about = table.cli.json(&[&letters[..], &["--record", &table.name("k-2")]].concat()).await;
     let asks = table.cli.json(&[&letters[..], &["--kind", "ask"]].concat()).await;
-    assert_eq!((about[0]["message_id"].as_str(), asks.as_array().unwrap().len()), (Some("message-2"), 2));
-    let none = table.cli.run(&[&letters[..], &["--id", "message-9"]].concat()).await;
-    assert!(none.stdout.contains("There are no dead letters."), "{none:?}");
+    assert_eq!(about["letters"][0]["message_id"], "message-2");
+    assert_eq!(asks["letters"].as_array().unwrap().len(), 2);
     assert_eq!(queues.of(DEAD), (all.iter().map(Value::to_string).collect(), true));
 
     // Moved: the one that was picked alone.
@@ -282,4 +281,60 @@ async fn letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     let lines = table.cli.json(&["show", &table.name("k-1")]).await["audit"].clone();
     assert_eq!((&lines[0]["what"], &lines[0]["reason"]), (&json!("drop-ask"), &json!(WHY[2])));
     assert_eq!(queues.of(RECONCILE).0.len(), 1, "nothing that is dropped is moved");
+}
+
+// R31: what is said of the letters that were looked at is not said of all.
+#[tokio::test]
+async fn letters_behind_the_limit_are_not_said_to_be_none() {
+    const MORE: &str = "looked at 3 letters, there may be more: raise --limit\n";
+    const NONE_MEANT: &str = "None of the 3 letters that were looked at is meant.";
+    let table = table().await;
+    table.unknown("k-1").await;
+    let record = table.name("k-1");
+    let check = json!({ "kind": "check", "key": record, "look_at": 1 });
+    let double = json!({ "kind": "double_execution", "key": record, "ours": {}, "theirs": {} });
+    // An outage's checks come first, and the one that matters last.
+    let all = [check.clone(), check.clone(), check, double];
+    let queues = Queues::with_dead_letters(&all);
+    let before = (all.iter().map(Value::to_string).collect::<Vec<_>>(), true);
+    let address = queues.serve().await;
+    let letters = ["letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
+    let listed = async |more: &[&str]| table.cli.run(&[&letters[..], more].concat()).await;
+    let doubles = ["--kind", "double_execution"];
+
+    let ran = listed(&[&doubles[..], &["--limit", "3"]].concat()).await;
+    assert_eq!((ran.code, ran.stdout.trim_end(), &*ran.stderr), (Some(0), NONE_MEANT, MORE));
+    let ran = listed(&["--limit", "3"]).await;
+    assert_eq!((ran.stdout.lines().count(), &*ran.stderr), (4, MORE), "{ran:?}");
+    let ran = listed(&["--limit", "1", "--kind", "ask"]).await;
+    assert_eq!(ran.stdout.trim_end(), "The one letter that was looked at is not meant.");
+    assert_eq!(ran.stderr, "looked at one letter, there may be more: raise --limit\n");
+    let said = table.cli.json(&[&letters[..], &doubles, &["--limit", "3"]].concat()).await;
+    assert_eq!(said, json!({ "letters": [], "looked_at": 3, "more": true }));
+
+    // Looked at in whole.
+    let ran = listed(&["--limit", "5", "--id", "message-9"]).await;
+    assert_eq!(ran.stdout.trim_end(), "None of the 4 letters that were looked at is meant.");
+    assert_eq!(ran.stderr, "");
+    let ran = listed(&[&doubles[..], &["--limit", "5"]].concat()).await;
+    assert!(ran.stdout.contains("message-4") && ran.stderr.is_empty(), "{ran:?}");
+    assert_eq!(queues.of(DEAD), before);
+
+    // As for `redrive`, which moves none of them.
+    let again = ["redrive", "--queue", DEAD, "--sqs-endpoint-url", &address, "--limit", "3"];
+    let drop = [&again[..], &doubles, &["--drop"], &WHY].concat();
+    let ran = table.cli.run(&drop).await;
+    assert_eq!((ran.code, &*ran.stderr), (Some(0), MORE), "{ran:?}");
+    assert_eq!(ran.stdout, format!("{NONE_MEANT}\n0 dropped, 3 left.\n"));
+    let said = table.cli.json(&drop).await;
+    assert_eq!((&said["more"], &said["looked_at"], &said["dropped"]), (&json!(true), &json!(3), &json!([])));
+    assert_eq!(queues.of(DEAD), before);
+
+    // Only where there is nothing there are none.
+    let empty = Queues::default().serve().await;
+    let letters = ["letters", "--queue", DEAD, "--sqs-endpoint-url", &empty];
+    let ran = table.cli.run(&letters).await;
+    assert_eq!((&*ran.stdout, &*ran.stderr), ("There are no dead letters.\n", ""));
+    let said = table.cli.json(&letters).await;
+    assert_eq!(said, json!({ "letters": [], "looked_at": 0, "more": false }));
 }
