@@ -198,7 +198,11 @@ fn body(message: &RawValue) -> Result<String, &'static str> {
 
 /// For how long a function takes up work: until shortly before its deadline.
 pub fn time(context: &Context) -> Duration {
-    let now = SystemWorld.now();
+    time_in(&SystemWorld, context)
+}
+
+fn time_in(world: &dyn World, context: &Context) -> Duration {
+    let now = world.now();
     let deadline = plausible_deadline(Timestamp::from_millis(context.deadline), now);
     let Some(left) = deadline.map(|deadline| deadline.since(now)) else { return WITHOUT_DEADLINE };
     left - LAST_ORDERS.min(left / 2)
@@ -239,6 +243,28 @@ mod tests {
         let failures = each_message_in(&world, &messages, time, longest, work).now_or_never();
         let begun = *begun.lock().unwrap();
         (failures.expect("nothing to wait for").identifiers().len(), begun)
+    }
+
+    // T8, T50
+    #[test]
+    fn a_function_stops_to_take_up_work_shortly_before_its_deadline() {
+        let now = Timestamp::from_secs(1_800_000_000);
+        let world = ManualWorld::at(now);
+        let time = |deadline: Timestamp| {
+            let mut context = Context::default();
+            context.deadline = deadline.as_millis();
+            time_in(&world, &context)
+        };
+        for (left, expected) in
+            [(100, 50), (1_000, 500), (6_000, 3_000), (60_000, 57_000), (900_000, 897_000)]
+        {
+            let deadline = now.plus(Duration::from_millis(left));
+            assert_eq!(time(deadline), Duration::from_millis(expected), "{left} ms");
+        }
+        let in_1972 = Timestamp::from_secs(63_072_000);
+        for none in [Timestamp::from_millis(0), in_1972, now.minus(SECOND), now, now.plus(3_600 * SECOND)] {
+            assert_eq!(time(none), 10 * SECOND, "{none:?}");
+        }
     }
 
     // T50

@@ -10,7 +10,8 @@
 //!    whoever comes next (the message again, the next schedule), from where it began.
 //! 2. Whoever comes while a turn's lease lasts stops. A turn whose lease was over finds another revision when it gives the
 //!    mark back, and stops too. Both may have looked at the same records: each look is a compare-and-set.
-//! 3. Between two turns nobody holds the lease: a message that is lost or comes twice holds nobody up.
+//! 3. Between two turns nobody holds the lease: a message that is lost or comes twice holds nobody up. Whoever stops because of a
+//!    lease has a message come once that is over: its holder may be dead.
 
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ impl Stale {
             // If another has begun one meanwhile, that one looks at everything.
             self.write_mark(seen(there.as_ref()), &mark).await?;
         }
-        self.send_go_on().await
+        self.send_go_on(Duration::ZERO).await
     }
 
     async fn turn(
@@ -73,9 +74,11 @@ impl Stale {
             && mark.progress.is_some()
             && now < mark.lease_until
         {
-            let for_ms = u64::try_from(mark.lease_until.since(now).as_millis()).unwrap_or(u64::MAX);
+            let left = mark.lease_until.since(now);
+            let for_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
             tracing::info!(for_ms, "another sweep is under way: this one stops");
-            return Ok(());
+            // That one may be dead: whoever comes once its lease is over goes on, or finds nothing to go on with.
+            return self.send_go_on(left).await;
         }
         let ours = self.mark(Some(&progress), now.plus(time).plus(DEFAULT_GRACE));
         if !self.write_mark(seen(there.as_ref()), &ours).await? {
@@ -101,12 +104,12 @@ impl Stale {
             telemetry::count(SWEEP_COMPLETED);
             return Ok(());
         }
-        self.send_go_on().await
+        self.send_go_on(Duration::ZERO).await
     }
 
-    async fn send_go_on(&self) -> Result<(), WorkError> {
+    async fn send_go_on(&self, delay: Duration) -> Result<(), WorkError> {
         let go_on = Check::Sweep { progress: None };
-        Ok(self.sweeps.send(&go_on.to_json(), Duration::ZERO).await?)
+        Ok(self.sweeps.send(&go_on.to_json(), delay).await?)
     }
 
     fn mark(&self, progress: Option<&SweepProgress>, lease_until: Timestamp) -> Mark {

@@ -8,11 +8,12 @@ use lambda_idempotency::{
     async_trait,
     event::{Reconciled, reconcile_event},
     operation::Operation,
-    queue::MemoryQueue,
+    queue::{MemoryQueue, Queue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     stale::Stale,
     store::memory::MemoryStore,
     time::Timestamp,
+    world::ManualWorld,
 };
 
 use serde_json::{Value, json};
@@ -55,9 +56,7 @@ impl Functions {
     /// What each of them is to be delivered again, or its error.
     async fn deliver(&self, event: &Value) -> [Result<Vec<String>, String>; 2] {
         // Time enough for the largest batch on the slowest machine.
-        let mut context = Context::default();
-        context.deadline = Timestamp::from(SystemTime::now()).plus(Duration::from_secs(900)).as_millis();
-        let context = &context;
+        let context = &with_left(Duration::from_secs(900));
         // As the runtime reads it.
         let read = || serde_json::from_str(&event.to_string()).expect("every event reaches the function");
         let stale = stale::handle(&self.stale, read(), context).await.map_err(|error| error.to_string());
@@ -73,6 +72,24 @@ impl Functions {
 
     fn sent(&self) -> usize {
         self.checks.take().len() + self.dead_letters.take().len() + self.escalated.take().len()
+    }
+}
+
+/// The context of an invocation whose deadline is so far away.
+fn with_left(left: Duration) -> Context {
+    let mut context = Context::default();
+    context.deadline = Timestamp::from(SystemTime::now()).plus(left).as_millis();
+    context
+}
+
+/// A queue that takes this long to accept a message.
+struct Slow(MemoryQueue, ManualWorld, Duration);
+
+#[async_trait]
+impl Queue for Slow {
+    async fn send(&self, message: &str, delay: Duration) -> Result<(), QueueError> {
+        self.1.advance(self.2);
+        self.0.send(message, delay).await
     }
 }
 
@@ -150,11 +167,14 @@ async fn of_a_batch_only_what_failed_is_named() {
         message(unknown, r#"{"kind":"of tomorrow"}"#),
         message(no_key, &foreign("no key of ours")),
         message(huge, &"{".repeat(1_000_000)),
-        json!({ "eventSource": "aws:kinesis", "messageId": kinesis, "body": "{}" }),
     ];
     for (function, name) in ["stale", "reconcile"].into_iter().enumerate() {
+        // Its source alone is wrong.
+        let mut of_another_source = work(kinesis)[function].clone();
+        of_another_source["eventSource"] = json!("aws:kinesis");
         let healthy = ["a", "b", "c"].map(|id| work(id)[function].clone());
-        let batch: Vec<_> = healthy.iter().take(1).chain(&failing).chain(&healthy[1..]).collect();
+        let batch: Vec<_> =
+            healthy.iter().take(1).chain(&failing).chain([&of_another_source]).chain(&healthy[1..]).collect();
         let answers = functions.deliver(&json!({ "Records": batch })).await;
         let mut named = answers[function].clone().expect("a batch");
         named.sort();
@@ -248,6 +268,17 @@ async fn what_there_is_no_time_for_is_delivered_again() {
     let raw: Vec<_> = batch.iter().map(|record| serde_json::value::to_raw_value(record).unwrap()).collect();
     assert_eq!(functions.stale.stream(&raw, Duration::ZERO).await, ["0", "1", "2"]);
     assert_eq!(functions.sent(), 0);
-    assert_eq!(functions.deliver(&json!({ "Records": batch })).await[0], Ok(vec![]));
+    let event = json!({ "Records": batch });
+    assert_eq!(functions.deliver(&event).await[0], Ok(vec![]));
     assert_eq!(functions.sent(), 3);
+    // Through the handler: the first message takes all of the time. If this machine lets the nearer deadline pass before the
+    // handler reads it, the function has ten seconds.
+    for (left, takes) in [(Duration::from_millis(100), 10), (Duration::from_secs(60), 57)] {
+        let (checks, world) = (MemoryQueue::new(), ManualWorld::at(Timestamp::from_secs(2_000_000_000)));
+        let slow = Slow(checks.clone(), world.clone(), Duration::from_secs(takes));
+        let stale = Stale::new(MemoryStore::new(), slow, MemoryQueue::new(), MemoryQueue::new()).world(world);
+        let read = serde_json::from_str(&event.to_string()).unwrap();
+        let failures = stale::handle(&stale, read, &with_left(left)).await.unwrap();
+        assert_eq!((failures.identifiers().len(), checks.take().len()), (2, 1), "{left:?}");
+    }
 }

@@ -1,6 +1,6 @@
 //! The sweep: what it finds, and that one at a time goes through all of the table.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt;
@@ -9,12 +9,13 @@ use lambda_idempotency::{
     queue::MemoryQueue,
     record::{State, UnknownCause},
     stale::Stale,
-    store::{Mark, Unsettled, memory::MemoryStore},
+    store::{Mark, Unsettled, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
     world::{ManualWorld, World},
 };
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use serde_json::{Value, json};
+use tokio::sync::Barrier;
 use uuid::Uuid;
 
 use super::{BOUND, Found};
@@ -39,6 +40,13 @@ on_each_store!(
 const SECOND: Duration = Duration::from_secs(1);
 
 impl Found {
+    /// Another process.
+    fn another(&self, store: DynamoDbStore) -> Stale {
+        Stale::new(store, MemoryQueue::new(), self.sweeps.clone(), MemoryQueue::new())
+            .sweep_units_per_second(1e9)
+            .world(self.guarded.clock.clone())
+    }
+
     async fn sweep(&self, time: Duration) {
         self.stale.sweep(time).await.expect("store and queue answer");
     }
@@ -151,14 +159,16 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
             .sweep_units_per_second(0.1)
             .world(found.guarded.clock.clone())
     };
-    let mut turns = 0;
+    let (mut turns, mut scanned) = (0, 0);
     loop {
         // Another process each time: all that it goes on with is in the store.
         let stale = stale();
         let turn = async {
-            match turns {
-                0 => stale.sweep(8 * SECOND).await,
-                _ => stale.receive(GO_ON, 8 * SECOND).await,
+            // A schedule goes on with the sweep under way, as a message does.
+            if turns == 0 || turns % 2 == 1 {
+                stale.sweep(8 * SECOND).await
+            } else {
+                stale.receive(GO_ON, 8 * SECOND).await
             }
         };
         // A page may take half of the time, and so none is begun in that half.
@@ -178,9 +188,11 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
         let progress = found.progress().await.unwrap();
         let places = progress["segments"].as_array().unwrap();
         assert!(places.iter().any(|place| place["after"].is_array()), "{progress}");
+        let before = std::mem::replace(&mut scanned, progress["scanned"].as_u64().unwrap());
+        assert!(scanned > before, "turn {turns} went on from {before}: {progress}");
         assert!(turns < 20, "{progress}");
     }
-    assert!(turns > 1, "it was resumed");
+    assert!(turns > 2, "a schedule and a message resumed it");
     for request in &dead {
         assert_eq!(found.guarded.state(request).await, "unknown");
     }
@@ -191,10 +203,16 @@ async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let dead = found.dead().await;
     found.guarded.clock.advance(LEASE + GRACE);
-    // Both begin at one moment, and again.
-    for round in 0..5 {
-        let race = tokio::join!(found.stale.sweep(BOUND), found.stale.sweep(BOUND));
+    // Each has read the mark before either writes it: where there is none yet, and where there is one.
+    let (faults, [first, second]) =
+        (&found.guarded.faults, [(); 2].map(|()| found.another(found.guarded.store())));
+    for round in 0..2 {
+        let (scans, meet) = (faults.asked("Scan"), Fault::Meet(Arc::new(Barrier::new(2))));
+        faults.script("PutItem", [meet.clone(), meet]);
+        let race = tokio::join!(first.sweep(BOUND), second.sweep(BOUND));
         assert!(race.0.is_ok() && race.1.is_ok(), "{race:?}");
+        // One page of each of the table's four parts.
+        assert_eq!((faults.left(), faults.asked("Scan") - scans), (0, 4), "round {round}: one alone goes on");
         assert!(!found.goes_on(), "round {round}");
     }
     assert_eq!(found.guarded.state(&dead).await, "unknown");
@@ -212,7 +230,9 @@ async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
     assert!(store.write_mark(there, &theirs).await.unwrap());
     found.sweep(BOUND).await;
     found.go_on(BOUND).await;
-    assert_eq!((found.goes_on(), found.mark().await), (false, Some(theirs)));
+    // Each comes again once that is over, and finds out whether it was done.
+    let delays: Vec<_> = found.sweeps.take().into_iter().map(|(_, delay)| delay).collect();
+    assert_eq!((delays, found.mark().await), (vec![Duration::from_millis(for_ms); 2], Some(theirs)));
     let lines = logs.lines_with(&format!("\"for_ms\":{for_ms}"));
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines.iter().all(|line| line.text.contains("another sweep is under way")), "{lines:?}");
@@ -224,21 +244,22 @@ async fn a_sweep_that_died_is_gone_on_with_by_the_next_schedule(endpoint: &str) 
     let (before, after) = (found.dead().await, found.dead().await);
     found.guarded.clock.advance(LEASE + GRACE);
     // It dies in its turn: nothing of it is written but that it has begun.
-    let faults = &found.guarded.faults;
-    faults.for_all("Scan", Fault::BlackHole);
-    let stale = |store| {
-        Stale::new(store, MemoryQueue::new(), found.sweeps.clone(), MemoryQueue::new())
-            .sweep_units_per_second(1e9)
-            .world(found.guarded.clock.clone())
-    };
-    let dying = stale(found.guarded.store());
-    assert!(tokio::time::timeout(SECOND / 5, dying.sweep(10 * SECOND)).await.is_err(), "it hangs");
+    let (faults, page) = (&found.guarded.faults, Late::hanging());
+    faults.for_all("Scan", page.fault());
+    let dying = found.another(found.guarded.store());
+    tokio::select! {
+        ended = dying.sweep(10 * SECOND) => panic!("it waits for its page: {ended:?}"),
+        () = page.held(1) => {}
+    }
     let lease = found.mark().await.unwrap().lease_until.since(found.guarded.now());
     assert_eq!(lease, 10 * SECOND + GRACE);
 
     found.guarded.clock.advance(lease - Duration::from_millis(1));
     found.sweep(BOUND).await;
     assert_eq!(found.guarded.state(&before).await, "in_progress", "its lease is not over");
+    // Nobody else may come: a message does, once it is over.
+    let [(_, delay)] = &found.sweeps.take()[..] else { panic!("not one message") };
+    assert_eq!(*delay, Duration::from_millis(1));
     found.guarded.clock.advance(Duration::from_millis(1));
     found.sweep(BOUND).await;
     for request in [&before, &after] {
@@ -248,7 +269,8 @@ async fn a_sweep_that_died_is_gone_on_with_by_the_next_schedule(endpoint: &str) 
 
     // One whose lease was over and that goes on all the same gives back what is not its own any more, and stops.
     faults.clear();
-    let (first, second) = (stale(found.guarded.store()), stale(found.guarded.undisturbed_store()));
+    let (first, second) =
+        (found.another(found.guarded.store()), found.another(found.guarded.undisturbed_store()));
     let held = Late::hanging();
     faults.script("Scan", [held.fault()]);
     let late = async {

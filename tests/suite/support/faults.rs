@@ -18,7 +18,7 @@ use serde_json::json;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Barrier, watch};
 
 /// Every operation.
 pub const ANY: &str = "*";
@@ -42,6 +42,8 @@ pub enum Fault {
     TwiceUnderAnotherToken,
     /// Kept back until the test lets it go; see [`Late`].
     HoldBack(Late),
+    /// Kept back until as many requests as the barrier is for have come to it.
+    Meet(Arc<Barrier>),
     /// Never sent, never answered.
     BlackHole,
     /// Never sent; this status is the answer, 500 or 503.
@@ -260,6 +262,10 @@ async fn play(fault: Fault, request: HttpRequest, wire: Wire) -> Result<HttpResp
             wire.send(again).await
         }
         Fault::HoldBack(late) => late.hold(request, wire).await,
+        Fault::Meet(barrier) => {
+            barrier.wait().await;
+            wire.send(request).await
+        }
         Fault::BlackHole => std::future::pending().await,
         Fault::Status(status) => Ok(error(
             status,
