@@ -85,7 +85,7 @@ impl Reconciliation {
     }
 
     /// How long an outcome is doubted before it is escalated, however few questions there were: nobody may have asked for a
-    /// while. It is asked about once more before that. Default: [`DEFAULT_LONGEST_DOUBT`].
+    /// while. It is asked about once more before that. Default: [`DEFAULT_LONGEST_DOUBT`](crate::time_budget::DEFAULT_LONGEST_DOUBT).
     #[must_use]
     pub fn longest_doubt(mut self, span: Duration) -> Self {
         self.back_off.longest_doubt = span;

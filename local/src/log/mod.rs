@@ -1,6 +1,6 @@
 //! What the local cloud and its functions say, on standard error, in one of three forms.
 //!
-//! 1. On a terminal, a line for people ([`readable`]). Text of others never steers the terminal ([`harmless`]).
+//! 1. On a terminal, a line for people ([`readable`]). Text of others never steers the terminal ([`harmless()`]).
 //! 2. With `--json`, an object a line: the local cloud's own events, or a function's line under `line` with its source. A
 //!    line of metrics is what the function wrote, so that what reads CloudWatch's format reads it here too.
 //! 3. Elsewhere, lines as functions wrote them, behind their source.
