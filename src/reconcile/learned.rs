@@ -140,7 +140,16 @@ impl Asked<'_> {
             return Err(ReconcileOutcome::Busy);
         }
         if self.why == Asks::Claimed && !proof {
-            return there.claim(revision, now).ok_or(ReconcileOutcome::Busy);
+            let asked = asked.saturating_add(1);
+            let pause = match learned {
+                Learned::Later(after) => {
+                    self.back_off.after(asked, revision).map(|pause| after.unwrap_or_default().max(pause))
+                }
+                // It denies what it said: nobody but people can find out.
+                _ => None,
+            };
+            let at = pause.map_or(Timestamp::MAX, |pause| now.plus(pause));
+            return there.claim(revision, asked, at, now).ok_or(ReconcileOutcome::Busy);
         }
         let settled = |verdict, by| {
             let settled = self.settled(there, verdict, by, revision, now)?;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{KeptAnswer, KeptBody, Record, Revision, SettledBy, State, UnknownCause};
+use super::{KeptAnswer, KeptBody, Note, Record, Revision, SettledBy, State, UnknownCause};
 use crate::time::Timestamp;
 
 /// What somebody has found out who knows: the provider, or a person.
@@ -85,18 +85,25 @@ impl Record {
         }
     }
 
-    /// Somebody who knows says that it was executed, and nobody can say with which answer: unknown, a release included, and for
-    /// people. That it is not found is no leave to run it again. `None` if it is completed, or a worker may still have it.
-    pub(crate) fn claim(&self, revision: Revision, now: Timestamp) -> Option<Self> {
+    /// Somebody who knows says that it was executed, and nobody can say now with which answer: unknown, a release included, to be
+    /// asked about at this time. That it is not found is no leave to run it again. `None` if it is completed, or a worker may
+    /// still have it.
+    pub(crate) fn claim(
+        &self,
+        revision: Revision,
+        asked: u32,
+        at: Timestamp,
+        now: Timestamp,
+    ) -> Option<Self> {
         let unknown = match &self.state {
             State::Unknown { .. } => self.clone(),
             State::FailedRetryable { .. } => self.unknown(revision, UnknownCause::Contested, now),
             State::InProgress { .. } => self.expire(revision, now)?,
             State::Pending | State::Completed { .. } => return None,
         };
-        let State::Unknown { asked, .. } = unknown.state else { return None };
-        let claimed = unknown.ask_again(revision, asked, Timestamp::MAX)?;
-        Some(Self { contested: true, ..claimed })
+        let claimed = unknown.ask_again(revision, asked, at)?;
+        let last_failure = Some(Note::new("the provider told of an effect, and did not confirm it yet"));
+        Some(Self { contested: true, last_failure, ..claimed })
     }
 
     /// Drops the headers and the body that a completed record keeps; its status stays, and it stays completed, so that
@@ -136,7 +143,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::{
-        Head, Note,
+        Head,
         tests::{RETAIN, answer, bid},
     };
 
@@ -185,15 +192,18 @@ mod tests {
         let released = |by| unknown().settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap();
         for open in [unknown(), record.clone(), released(SettledBy::Assumption), released(SettledBy::Person)]
         {
-            let claimed = open.claim(fresh(), late).unwrap();
+            let claimed = open.claim(fresh(), 7, Timestamp::MAX, late).unwrap();
             assert!(
                 claimed.contested
-                    && matches!(claimed.state, State::Unknown { reconcile_at: Timestamp::MAX, .. })
+                    && matches!(claimed.state, State::Unknown { reconcile_at: Timestamp::MAX, asked: 7, .. })
             );
             assert_eq!(claimed.state.expires_at(), None);
         }
         let completed = record.settled(Verdict::Executed(answer()), SettledBy::Worker, fresh(), NOW);
-        assert_eq!((completed.claim(fresh(), late), record.claim(fresh(), NOW)), (None, None));
+        assert_eq!(
+            (completed.claim(fresh(), 7, late, late), record.claim(fresh(), 7, late, NOW)),
+            (None, None)
+        );
     }
 
     // R20

@@ -190,9 +190,12 @@ async fn a_word_that_waits_follows_a_lease_that_grows(endpoint: &str) {
 // T46: the provider has said that it charged. That it cannot be found now is no leave to charge again.
 async fn a_word_that_nobody_confirms_keeps_every_retry_away(endpoint: &str) {
     let grace = DEFAULT_NOT_FOUND_GRACE;
-    for provider in
-        [Ok(Finding::NotFound), Ok(Finding::NotExecuted), Ok(Finding::AskAgain(None)), Err("away")]
-    {
+    for (provider, denies) in [
+        (Ok(Finding::NotFound), true),
+        (Ok(Finding::NotExecuted), true),
+        (Ok(Finding::AskAgain(None)), false),
+        (Err("away"), false),
+    ] {
         for (ending, late) in [
             (Some(Ending::NotExecuted), Duration::ZERO),
             (Some(Ending::PerhapsExecuted(UnknownCause::Panicked)), Duration::ZERO),
@@ -213,11 +216,23 @@ async fn a_word_that_nobody_confirms_keeps_every_retry_away(endpoint: &str) {
             }
             listening.guarded.clock.advance(delay + late);
             listening.reconciliation.receive(&message).await.unwrap();
-            let [(letter, _)] = &listening.letters.take()[..] else { panic!("not one letter") };
-            assert!(letter.contains("does not confirm") && letter.contains(&key), "{letter}");
+            assert_eq!(told(&listening.reserve(&request).await), "unknown");
+            let letters = listening.letters.take();
             listening.guarded.clock.advance(grace);
-            let polled = listening.reconciliation.ask_if_due(&request.key).await.unwrap();
-            assert_eq!(polled, ReconcileOutcome::NotDue);
+            if denies {
+                let [(letter, _)] = &letters[..] else { panic!("not one letter") };
+                assert!(letter.contains("does not confirm") && letter.contains(&key), "{letter}");
+                let polled = listening.reconciliation.ask_if_due(&request.key).await.unwrap();
+                assert_eq!(polled, ReconcileOutcome::NotDue);
+            } else {
+                // It is asked again; and that it is not found then is for people.
+                assert!(letters.is_empty(), "{letters:?}");
+                let back = Reconciliation::new(listening.guarded.store(), listening.letters.clone())
+                    .world(listening.guarded.clock.clone())
+                    .operation(operation(), Says::this(Ok(Finding::NotFound)));
+                let polled = back.ask_if_due(&request.key).await.unwrap();
+                assert_eq!((polled, listening.letters.take().len()), (ReconcileOutcome::Escalated, 1));
+            }
             assert_eq!(told(&listening.reserve(&request).await), "unknown");
             // A person who asks anew releases nothing by "not found" either.
             if matches!(provider, Ok(Finding::NotFound)) {
