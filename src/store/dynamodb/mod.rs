@@ -47,6 +47,9 @@ const INITIAL_BACKOFF: Duration = Duration::from_millis(25);
 /// A store in a DynamoDB table with partition key `pk` and sort key `sk`, both strings, and time to live on
 /// `expires_at`.
 ///
+/// One Region: in a global table with asynchronous replication the last writer wins, and two Regions can both reserve a key
+/// (T30). Pin each key to one Region.
+///
 /// A guard needs `dynamodb:PutItem` and `dynamodb:GetItem` on the table, nothing else. What finds unsettled records needs
 /// `dynamodb:Query` on the index `reconcile`, and `dynamodb:Scan` to sweep; operators need `dynamodb:Query` and
 /// `dynamodb:DeleteItem` on the table too.
