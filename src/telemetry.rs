@@ -1,8 +1,8 @@
 //! What is counted and logged, through the facades of the crates `metrics` and `tracing`: install the recorder of your choice.
 //! A function that `event::run` runs has one, for CloudWatch.
 //!
-//! What is counted of an operation has the label `operation`. Tenants and keys are no labels: they are too many, and logs name a
-//! key by its hash.
+//! What is counted of an operation has the label `operation`. Tenants and keys are no labels: they are too many. Logs name a
+//! key by its hash; what `event::run` writes has the tenant beside its metrics, as a property.
 
 use std::time::Duration;
 
@@ -125,6 +125,8 @@ pub(crate) fn describe() {
 
 /// The span of one request, for the front that serves it. Whatever is logged in it is found by the key's hash.
 pub(crate) fn span(key: &RecordKey) -> Span {
+    #[cfg(feature = "lambda")]
+    callers::note(key.tenant());
     let operation = key.operation();
     tracing::info_span!("idempotency", %operation, key = %key.hash(), outcome = Empty, attempts = Empty)
 }
@@ -158,6 +160,49 @@ pub(crate) fn given_up(record: &Record, now: Timestamp) {
 /// How long ago the execution began.
 pub(crate) fn age_ms(record: &Record, now: Timestamp) -> u64 {
     u64::try_from(now.since(record.began_at).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whose requests an invocation serves: a function has one invocation at a time.
+#[cfg(feature = "lambda")]
+pub(crate) mod callers {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    use crate::key::Tenant;
+
+    enum Callers {
+        Nobody,
+        One(Tenant),
+        Several,
+    }
+
+    static CALLERS: Mutex<Callers> = Mutex::new(Callers::Nobody);
+
+    fn callers() -> MutexGuard<'static, Callers> {
+        // It is always whole.
+        CALLERS.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An invocation begins.
+    pub(crate) fn forget() {
+        *callers() = Callers::Nobody;
+    }
+
+    pub(super) fn note(tenant: &Tenant) {
+        let mut callers = callers();
+        match &*callers {
+            Callers::One(one) if one == tenant => {}
+            Callers::Nobody => *callers = Callers::One(tenant.clone()),
+            Callers::One(_) | Callers::Several => *callers = Callers::Several,
+        }
+    }
+
+    /// The one tenant whose requests were guarded since then, if it is one.
+    pub(crate) fn one() -> Option<Tenant> {
+        match &*callers() {
+            Callers::One(tenant) => Some(tenant.clone()),
+            Callers::Nobody | Callers::Several => None,
+        }
+    }
 }
 
 /// First executions.

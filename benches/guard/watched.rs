@@ -5,7 +5,12 @@ use std::io;
 use lambda_idempotency::store::memory::MemoryStore;
 use metrics_cloudwatch_embedded::Builder;
 use tracing::{Dispatch, subscriber::NoSubscriber};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt::layer,
+    layer::{Layer, SubscriberExt},
+    registry,
+};
 
 use crate::{body::Answer, guarded::Front, meter::Spent, meter::spent};
 
@@ -23,12 +28,14 @@ pub async fn measure(answer: &Answer, rounds: u64) -> Watched {
         bare.push(guarded(next()).await);
     }
     let collector = Builder::new().cloudwatch_namespace("bench").init().expect("there is no other recorder");
-    let lines = tracing_subscriber::fmt()
+    // As `event::logs` has it.
+    let lines = layer()
         .json()
+        .with_current_span(false)
         .without_time()
-        .with_env_filter(EnvFilter::new("info"))
         .with_writer(io::sink)
-        .finish();
+        .with_filter(Targets::new().with_default(LevelFilter::INFO));
+    let lines = registry().with(lines);
     let (watching, silent) = (Dispatch::new(lines), Dispatch::new(NoSubscriber::new()));
     let mut watched = Vec::new();
     let mut counted = Vec::new();

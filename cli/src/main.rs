@@ -25,7 +25,12 @@ mod watch;
 use std::{io, process::ExitCode};
 
 use clap::{CommandFactory, Parser};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt::layer,
+    layer::{Layer, SubscriberExt},
+    util::SubscriberInitExt,
+};
 
 use args::{Cli, Command};
 use context::Context;
@@ -76,10 +81,12 @@ async fn run(cli: Cli) -> Result<(), Failure> {
 /// Nothing but errors, or with `--debug` what is done. The SDK logs whole requests at its lowest level, with the keys in
 /// them, so it stays at `info`.
 fn log_to_stderr(debug: bool) {
-    let filter = if debug { "info,lambda_idempotency=debug,idempotency=debug" } else { "off" };
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(filter))
-        .with_ansi(false)
-        .with_writer(io::stderr)
-        .init();
+    let filter = if debug {
+        let ours = ["lambda_idempotency", "idempotency"].map(|target| (target, LevelFilter::DEBUG));
+        Targets::new().with_default(LevelFilter::INFO).with_targets(ours)
+    } else {
+        Targets::new()
+    };
+    let lines = layer().with_ansi(false).with_writer(io::stderr).with_filter(filter);
+    tracing_subscriber::registry().with(lines).init();
 }

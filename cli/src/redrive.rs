@@ -298,7 +298,8 @@ fn table(context: &Context, looked: &Looked, args: &DeadLetters, drop: bool) -> 
     let mut letters = looked.chosen(args).peekable();
     if letters.peek().is_none() {
         return match looked.letters.len() {
-            0 => "There are no dead letters.".to_owned(),
+            // Whoever has received one, hides it for a while.
+            0 => "No dead letters can be seen: there are none, or somebody looks at them now.".to_owned(),
             1 => "The one letter that was looked at is not meant.".to_owned(),
             count => format!("None of the {count} letters that were looked at is meant."),
         };

@@ -4,6 +4,8 @@
 //! 2. Once more shortly before its deadline: whoever is still at work then may be killed.
 //! 3. An invocation that counted nothing writes nothing.
 //! 4. What is an operation's is there by `operation`, and over all operations, for alarms.
+//! 5. If the invocation guarded requests of one tenant, it is the property `tenant`: there for whoever looks for it in the logs,
+//!    and no dimension, of which there would be too many.
 //!
 //! [embedded metric format]: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 
@@ -22,7 +24,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
-    telemetry,
+    telemetry::{self, callers},
     time::Timestamp,
     time_budget::plausible_deadline,
     world::{SystemWorld, World},
@@ -32,6 +34,9 @@ use crate::{
 const NAMESPACE: &str = "METRICS_NAMESPACE";
 
 const DEFAULT_NAMESPACE: &str = "lambda-idempotency";
+
+/// The property that names whose requests were counted.
+const TENANT: &str = "tenant";
 
 /// How long before the deadline the metrics are written of an invocation that has not ended: a multiple of what it takes.
 const BEFORE_DEADLINE: Duration = Duration::from_millis(200);
@@ -52,6 +57,10 @@ impl Metrics {
 
     fn write(self) {
         let Some(collector) = self.0 else { return };
+        match callers::one() {
+            Some(tenant) => collector.set_property(TENANT, tenant.as_str()),
+            None => collector.remove_property(TENANT),
+        };
         let mut lines = Vec::new();
         let written = collector.flush(&mut lines).and_then(|()| {
             // Nothing counted, nothing written. Else in one piece, so that nobody else's line comes between.
@@ -99,6 +108,7 @@ impl<S: Service<LambdaInvocation>> Service<LambdaInvocation> for Metered<S> {
     }
 
     fn call(&mut self, invocation: LambdaInvocation) -> Invocation<S::Future> {
+        callers::forget();
         let end = End(self.metrics);
         let now = SystemWorld.now();
         let deadline = plausible_deadline(Timestamp::from_millis(invocation.context.deadline), now);

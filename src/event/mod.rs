@@ -12,9 +12,14 @@ mod trigger;
 mod variables;
 mod webhook;
 
-use std::fmt;
+use std::{env, fmt, io};
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    filter::{FilterExt, LevelFilter, Targets},
+    fmt::layer,
+    layer::{Layer, SubscriberExt},
+    util::SubscriberInitExt,
+};
 
 pub use lambda_runtime::Error;
 pub use reconcile::{Reconciled, reconcile, reconcile_event, reconciliation};
@@ -25,27 +30,30 @@ pub use webhook::{Events, Notice, Webhook, webhook};
 
 /// What these log below `info` holds whole requests: keys, bodies, tokens of cards.
 const QUIET: [&str; 7] = [
-    "aws_smithy_runtime=info",
-    "aws_sdk_dynamodb=info",
-    "aws_sdk_sqs=info",
-    "aws_sdk_s3=info",
-    "hyper_util=info",
-    "lambda_runtime=info",
-    "reqwest=info",
+    "aws_smithy_runtime",
+    "aws_sdk_dynamodb",
+    "aws_sdk_sqs",
+    "aws_sdk_s3",
+    "hyper_util",
+    "lambda_runtime",
+    "reqwest",
 ];
 
-/// Logs JSON lines to standard error, as `RUST_LOG` says (default: `info`), without the time, which CloudWatch stamps.
+/// Logs JSON lines to standard error, as `RUST_LOG` says (default: `info`; [`Targets`] says how), without the time, which
+/// CloudWatch stamps. What would show whole requests stays at `info`, whatever it says.
 pub fn logs() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let filter = QUIET.iter().filter_map(|quiet| quiet.parse().ok()).fold(filter, EnvFilter::add_directive);
-    tracing_subscriber::fmt()
+    let said = env::var("RUST_LOG").ok().filter(|said| !said.trim().is_empty());
+    let wanted = said.and_then(|said| said.parse::<Targets>().ok());
+    let wanted = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    let quiet = Targets::new().with_targets(QUIET.map(|target| (target, LevelFilter::INFO)));
+    let lines = layer()
         .json()
         // All of them: the outer one has the request id, the inner one the key's hash.
         .with_current_span(false)
-        .with_env_filter(filter)
         .without_time()
-        .with_writer(std::io::stderr)
-        .init();
+        .with_writer(io::stderr)
+        .with_filter(wanted.and(quiet.with_default(LevelFilter::TRACE)));
+    tracing_subscriber::registry().with(lines).init();
 }
 
 /// Lambda shows an error of the start-up as one long line of debug output; the log gets a readable one.

@@ -30,3 +30,54 @@ fn route(parts: &Parts) -> Option<&str> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use lambda_http::aws_lambda_events::{
+        alb::AlbTargetGroupRequestContext,
+        apigw::{ApiGatewayProxyRequestContext, ApiGatewayV2httpRequestContext},
+    };
+
+    use super::*;
+
+    fn through(context: Option<RequestContext>) -> String {
+        let mut request = Request::post("https://api.example/payments/of-somebody").body(()).unwrap();
+        if let Some(context) = context {
+            request.extensions_mut().insert(context);
+        }
+        of(&request.into_parts().0).as_str().to_owned()
+    }
+
+    fn rest_api(resource: Option<&str>) -> Option<RequestContext> {
+        let mut context = ApiGatewayProxyRequestContext::default();
+        context.resource_path = resource.map(str::to_owned);
+        Some(RequestContext::ApiGatewayV1(context))
+    }
+
+    fn http_api(route_key: Option<&str>) -> Option<RequestContext> {
+        let mut context = ApiGatewayV2httpRequestContext::default();
+        context.route_key = route_key.map(str::to_owned);
+        Some(RequestContext::ApiGatewayV2(context))
+    }
+
+    // R43
+    #[test]
+    fn the_origin_is_the_method_and_the_route_and_never_the_path() {
+        let by_id = "POST /payments/{id}";
+        for (context, expected) in [
+            (rest_api(Some("/payments/{id}")), by_id),
+            (rest_api(Some("/{proxy+}")), "POST /{proxy+}"),
+            (rest_api(None), "POST"),
+            (http_api(Some("POST /payments/{id}")), by_id),
+            (http_api(Some("ANY /payments/{id}")), by_id),
+            (http_api(Some("$default")), "POST"),
+            (http_api(None), "POST"),
+            (Some(RequestContext::Alb(AlbTargetGroupRequestContext::default())), "POST"),
+            (None, "POST"),
+        ] {
+            let shown = format!("{context:?}");
+            assert_eq!(through(context), expected, "{shown}");
+        }
+    }
+}

@@ -1,14 +1,17 @@
 //! A message of the queues as operators see it: what it is about, and who can do something with it.
 
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 use crate::{key::RecordKey, reconcile::Message, stale::Check};
+
+const FAILED_RUN: &str = "failed_run";
 
 /// What a message is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Letter {
-    /// The message's kind, such as `ask`; `None` if it does not say.
+    /// The message's kind, such as `ask`; `failed_run` if it is Lambda's own word on an invocation that failed. `None` if it does
+    /// not say.
     pub kind: Option<String>,
     /// The record that it is about.
     pub record: Option<RecordKey>,
@@ -28,8 +31,12 @@ impl Letter {
         struct Envelope {
             kind: Option<String>,
             key: Option<String>,
+            /// Of an [invocation record](https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-retain-records.html).
+            #[serde(rename = "requestContext")]
+            invocation: Option<IgnoredAny>,
         }
-        let Envelope { kind, key } = serde_json::from_str(body).unwrap_or_default();
+        let Envelope { kind, key, invocation } = serde_json::from_str(body).unwrap_or_default();
+        let kind = kind.or_else(|| invocation.map(|_| FAILED_RUN.to_owned()));
         let (queue, record) = match (serde_json::from_str(body), serde_json::from_str(body)) {
             (Ok(Check::Check { key, .. }), _) => (Some("checks"), RecordKey::from_partition_key(&key)),
             (Ok(Check::Sweep { .. }), _) => (Some("checks"), None),

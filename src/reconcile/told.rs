@@ -173,3 +173,80 @@ impl Word {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{
+        KeptAnswer, Revision, SettledBy, Verdict, Worker,
+        tests::{answer, bid},
+    };
+
+    const START: Timestamp = Timestamp::from_secs(1_000);
+
+    fn begun() -> Record {
+        Record::reserve(&bid("k"), Revision::mint(), START)
+    }
+
+    fn completed(answer: KeptAnswer) -> Record {
+        let begun = begun();
+        begun.complete(Worker::of(&begun), Revision::mint(), answer, START).expect("it is its own")
+    }
+
+    fn with_status(status: u16) -> Record {
+        completed(KeptAnswer { head: Head::Http { status, headers: Vec::new() }, ..answer() })
+    }
+
+    /// In short: what a word that tells of an effect means beside the record, and what one that denies it does.
+    #[track_caller]
+    fn assert_means(there: &Record, at: Timestamp, told: &str, denied: &str) {
+        let short = |word: Word| match word.beside(there, at) {
+            Meaning::Settles => "settles",
+            Meaning::Nothing => "nothing",
+            Meaning::Later(_) => "later",
+            Meaning::TooLate => "too late",
+            Meaning::Contradicts(_) => "contradicts",
+        };
+        for status in [200, 201, 204, 302, 399] {
+            assert_eq!(short(Word::Executed(status)), told, "{status}: {there:?}");
+        }
+        for status in [100, 199, 400, 402, 500] {
+            assert_eq!(short(Word::Executed(status)), denied, "{status}: {there:?}");
+        }
+    }
+
+    // T46
+    #[test]
+    fn a_word_means_one_thing_beside_each_state() {
+        let lease_until = bid("k").lease_until;
+        assert_means(&begun(), lease_until.minus(Duration::from_millis(1)), "later", "later");
+        assert_means(&begun(), lease_until, "settles", "settles");
+        let doubt = begun().expire(Revision::mint(), lease_until).expect("its lease is over");
+        assert_means(&doubt, lease_until, "settles", "settles");
+        let released =
+            doubt.settle(Verdict::NotExecuted, SettledBy::Assumption, Revision::mint(), lease_until).unwrap();
+        assert_eq!(Word::NotExecuted.beside(&released, lease_until), Meaning::Nothing);
+        // An answer that tells of no effect is an answer all the same: a retry gets it.
+        assert_means(&released, lease_until, "settles", "settles");
+        for (word, meaning) in [(Word::Executed(201), false), (Word::NotExecuted, true)] {
+            let pending = Record::accept(&bid("k"), Revision::mint(), START);
+            assert_eq!(word.beside(&pending, START) == Meaning::Nothing, meaning);
+        }
+    }
+
+    // T46
+    #[test]
+    fn a_word_is_held_against_what_a_completed_record_says_of_the_effect() {
+        for status in [200, 201, 302, 399] {
+            assert_means(&with_status(status), START, "nothing", "contradicts");
+        }
+        for status in [400, 402, 404, 409] {
+            assert_means(&with_status(status), START, "contradicts", "nothing");
+        }
+        let payload = KeptAnswer { head: Head::Payload, ..answer() };
+        assert_means(&completed(payload), START, "nothing", "contradicts");
+        assert_means(&completed(KeptAnswer::abandoned()), START, "contradicts", "nothing");
+        assert!(matches!(Word::NotExecuted.beside(&with_status(201), START), Meaning::Contradicts(_)));
+        assert_eq!(Word::NotExecuted.beside(&with_status(402), START), Meaning::Nothing);
+    }
+}

@@ -64,6 +64,7 @@ impl Written {
         let documents = self.by(function);
         let [document] = &documents[..] else { panic!("not one document: {documents:?}") };
         assert_eq!((&document.dimensions, &document.operation), (&json!([[]]), &None));
+        assert_eq!(document.tenant, None);
         document.clone()
     }
 }
@@ -114,11 +115,17 @@ async fn each_request_writes_what_it_counted_once() {
     let all = ["complete", "handler", "reserve"].map(|name| format!("api.idempotency.{name}.latency"));
     assert_eq!(timed(&first), all);
     assert_eq!(first.metrics.len(), 4);
+    assert_eq!(first.tenant.as_deref(), Some("acme"));
 
     assert_eq!(status(&payments.invoke(&payment("acme", "order-1", &order("tok_ok"))).await), 201);
     let replay = written.of_operation(&payments);
     assert_eq!(replay.counts(), counted([("reserve.replay", 1)]));
     assert_eq!(timed(&replay), ["api.idempotency.reserve.latency"]);
+
+    // The tenant is the invocation's: beside the dimensions, which stay the same for all.
+    let others = payments.invoke(&payment("other \"tenant\"", "order-1", &order("tok_ok"))).await;
+    assert_eq!(status(&others), 201);
+    assert_eq!(written.of_operation(&payments).tenant.as_deref(), Some("other \"tenant\""));
 
     // Nothing is guarded, and nothing counted.
     assert_eq!(status(&payments.invoke(&request("GET", "/payments", "acme", &[], "")).await), 200);

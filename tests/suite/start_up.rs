@@ -1,6 +1,6 @@
 //! Start-up: what is wrong with the configuration is found then, by name; what may pass by itself is not.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use aws_credential_types::provider::{SharedCredentialsProvider, error::CredentialsError, future};
 use aws_sdk_dynamodb::{
@@ -10,16 +10,27 @@ use aws_sdk_dynamodb::{
 };
 use lambda_idempotency::{
     config::{ConfigError, TABLE_VARIABLE},
-    store::dynamodb::DynamoDbStore,
+    key::RecordKey,
+    record::{State, UnknownCause},
+    store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
+    time::Timestamp,
 };
 use payments::SealingKeys;
+use serde_json::json;
+use uuid::Uuid;
 
-use crate::support::{
-    client::connect,
-    embedded,
-    faults::{ANY, Fault},
-    guarded::Guarded,
-    on_each_store,
+use crate::{
+    ledger_comparison::payments_table,
+    support::{
+        client::connect,
+        embedded,
+        faults::{ANY, Fault},
+        guarded::{Guarded, fingerprints},
+        http::record_key,
+        on_each_store,
+        payments_api::TestProvider,
+        sample::Sample,
+    },
 };
 
 on_each_store!(
@@ -125,4 +136,71 @@ fn missing_sealing_keys_are_named() {
     assert!(std::env::var("SEALING_KEYS").is_err(), "these tests need an environment without SEALING_KEYS");
     let error = SealingKeys::from_env().expect_err("there are none");
     assert_eq!(error.to_string(), "the environment variable SEALING_KEYS must be set");
+}
+
+/// A record in doubt for so long, about which nobody has been asked.
+async fn doubted(sample: &Sample, for_so_long: Duration) -> RecordKey {
+    let since = Timestamp::from(SystemTime::now()).minus(for_so_long);
+    let key = record_key("acme", "create-payment", &Uuid::new_v4().to_string());
+    let began = samples::in_progress(key.clone(), fingerprints("{}"), since, since);
+    let record = samples::unknown(&began, UnknownCause::LeaseOver, since);
+    assert_eq!(sample.store().insert(&record, &[]).await.unwrap(), WriteOutcome::Written);
+    key
+}
+
+// T50: an operator turns releases off while the provider has an incident, and must be sure that they are.
+#[tokio::test]
+async fn what_the_environment_says_of_questions_is_done() {
+    let provider = TestProvider::start().await;
+    for (variables, for_so_long, becomes) in [
+        (&[][..], Duration::from_secs(3_600), "failed_retryable"),
+        (&[("NOT_FOUND_RELEASES", "on")], Duration::from_secs(3_600), "failed_retryable"),
+        (&[("NOT_FOUND_RELEASES", "")], Duration::from_secs(3_600), "failed_retryable"),
+        (&[("NOT_FOUND_RELEASES", "off")], Duration::from_secs(3_600), "asked again"),
+        (&[("NOT_FOUND_GRACE_MS", "7200000")], Duration::from_secs(3_600), "asked again"),
+        (&[("NOT_FOUND_RELEASES", "off")], Duration::from_secs(90_000), "for people"),
+        (
+            &[("NOT_FOUND_RELEASES", "off"), ("LONGEST_DOUBT_MS", "60000")],
+            Duration::from_secs(61),
+            "for people",
+        ),
+        (&[("NOT_FOUND_RELEASES", "off"), ("RECONCILE_ASKS", "1")], Duration::from_secs(3_600), "for people"),
+    ] {
+        let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
+        let key = doubted(&sample, for_so_long).await;
+        sample.start("reconcile", variables).await.invoke(&json!({ "job": "poll" })).await.unwrap();
+        let record = sample.store().load(&key).await.unwrap().expect("it is there");
+        let became = match record.state {
+            State::Unknown { reconcile_at: Timestamp::MAX, .. } => "for people",
+            State::Unknown { .. } => "asked again",
+            state => state.name(),
+        };
+        assert_eq!(became, becomes, "{variables:?}, {for_so_long:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_function_that_is_configured_wrongly_names_the_variable_and_ends() {
+    let sample = Sample::new("payments", "http://localhost:9").await;
+    let (millis, queue) = ("a number of milliseconds above 0", "the URL of an SQS queue");
+    for (function, name, value, must_be) in [
+        ("reconcile", "NOT_FOUND_RELEASES", "no", "`on` or `off`"),
+        ("reconcile", "NOT_FOUND_RELEASES", "OFF", "`on` or `off`"),
+        ("webhook", "NOT_FOUND_RELEASES", "false", "`on` or `off`"),
+        ("reconcile", "LONGEST_DOUBT_MS", "0", millis),
+        ("reconcile", "LONGEST_DOUBT_MS", "24h", millis),
+        ("reconcile", "NOT_FOUND_GRACE_MS", "-1", millis),
+        ("reconcile", "RECONCILE_FIRST_MS", "1.5", millis),
+        ("reconcile", "RECONCILE_ASKS", "0", "a number above 0"),
+        ("reconcile", "RECONCILE_ASKS", "4294967296", "a number above 0"),
+        ("reconcile", "DEAD_LETTERS_QUEUE_URL", "", queue),
+        ("reconcile", "RECONCILE_QUEUE_URL", "reconcile", queue),
+        ("webhook", "WEBHOOK_SECRETS", "", "set"),
+        ("stale", "SWEEP_QUEUE_URL", "", queue),
+        ("stale", "CHECKS_QUEUE_URL", "", queue),
+    ] {
+        let log = sample.refuses_to_start(function, &[(name, value)]).await;
+        let message = format!("the environment variable {name} must be {must_be}");
+        assert!(log.contains(&message), "{function}, {name}={value}: {log}");
+    }
 }

@@ -41,7 +41,7 @@ pub struct Function {
     next: Option<Next>,
     folder: TempDir,
     // Its standard input says that we are there.
-    _process: Child,
+    process: Child,
 }
 
 struct Api {
@@ -58,6 +58,23 @@ pub type Answer = Result<Value, Value>;
 impl Function {
     /// Starts the function of the sample that has this name, in the program that the local cloud starts it in.
     pub async fn start(name: &str, variables: &[(&str, &str)]) -> Self {
+        let mut function = Self::spawn(name, variables).await;
+        function.ready().await;
+        function
+    }
+
+    /// What a function logs that ends before it asks for work, because its configuration is wrong.
+    pub async fn refuses_to_start(name: &str, variables: &[(&str, &str)]) -> String {
+        let mut function = Self::spawn(name, variables).await;
+        // Waiting would close it, and end any function.
+        let _we_are_there = function.process.stdin.take();
+        let ended = timeout(PATIENCE, function.process.wait()).await;
+        let ended = ended.unwrap_or_else(|_| panic!("the function runs:\n{}", function.log()));
+        assert!(!ended.expect("the process can be waited for").success(), "{}", function.log());
+        function.log()
+    }
+
+    async fn spawn(name: &str, variables: &[(&str, &str)]) -> Self {
         let program = local_cloud::program();
         assert!(
             program.exists(),
@@ -86,9 +103,7 @@ impl Function {
             .kill_on_drop(true)
             .spawn()
             .expect("the function can be run");
-        let mut function = Self { api, next: None, folder, _process: process };
-        function.ready().await;
-        function
+        Self { api, next: None, folder, process }
     }
 
     /// Waits until the function asks for the next invocation: the last one is over then, with all that belongs to it.
@@ -129,9 +144,10 @@ impl Function {
         self.read("log")
     }
 
-    /// What it has said at all.
+    /// What it has said at all, but for the tenants whose requests it counted.
     pub fn said(&self) -> String {
-        self.read("out") + &self.log()
+        let documents = self.documents().into_iter().map(|document| Document { tenant: None, ..document });
+        format!("{:?}{}", documents.collect::<Vec<_>>(), self.log())
     }
 
     fn read(&self, name: &str) -> String {
@@ -147,6 +163,7 @@ pub struct Document {
     pub namespace: String,
     pub dimensions: Value,
     pub operation: Option<String>,
+    pub tenant: Option<String>,
     /// By name: the value, or the values, and the unit.
     pub metrics: BTreeMap<String, (Value, Option<String>)>,
 }
@@ -164,12 +181,14 @@ impl Document {
             let unit = metric.get("Unit").map(|unit| unit.as_str().expect("a unit is text").to_owned());
             metrics.insert(name.to_owned(), (whole.remove(name)?, unit));
         }
-        let operation = whole.remove("operation").map(|name| name.as_str().expect("a name").to_owned());
+        let mut named = |name| whole.remove(name).map(|name| name.as_str().expect("a name").to_owned());
+        let (operation, tenant) = (named("operation"), named("tenant"));
         let document = Self {
             at,
             namespace: directive["Namespace"].as_str()?.to_owned(),
             dimensions: directive["Dimensions"].clone(),
             operation,
+            tenant,
             metrics,
         };
         whole.is_empty().then_some(document)

@@ -58,9 +58,17 @@ impl Sample {
 
     /// Starts a function, with these variables besides.
     pub async fn start(&self, function: &str, more: &[(&str, &str)]) -> Function {
+        Function::start(function, &self.variables(more)).await
+    }
+
+    /// What a function logs that does not start with these variables besides.
+    pub async fn refuses_to_start(&self, function: &str, more: &[(&str, &str)]) -> String {
+        Function::refuses_to_start(function, &self.variables(more)).await
+    }
+
+    fn variables<'a>(&'a self, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
         let variables = self.variables.iter().map(|(name, value)| (*name, &**value));
-        let variables: Vec<_> = variables.chain(more.iter().copied()).collect();
-        Function::start(function, &variables).await
+        variables.chain(more.iter().copied()).collect()
     }
 }
 
