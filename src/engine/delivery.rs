@@ -18,6 +18,8 @@ pub(crate) enum Delivered {
     Overtaken,
     /// It says that something was executed, and so does another execution.
     Double(Box<DoubleExecution>),
+    /// It tells of an effect, and this record says that there was none.
+    Denied(Box<Record>),
     /// It says that something was, or perhaps was, executed, and its record is gone for so long that nobody can say whether
     /// it was settled.
     Gone,
@@ -88,6 +90,9 @@ impl Executor {
                 (start, people) = (Start::Seen(there), People::Told);
                 continue;
             }
+            if kept.is_denied_by(&there) {
+                return Ok(Delivered::Denied(there));
+            }
             tracing::warn!(%key, %operation, state, "an ending comes too late: the record went on without it");
             return Ok(Delivered::Overtaken);
         }
@@ -114,7 +119,6 @@ impl Executor {
         }
         let [ours, theirs] = &answers;
         let mut double = DoubleExecution::new(base.attempt, ours.as_ref(), there);
-        double.tell(there);
         double.theirs_answered(theirs.as_ref());
         double.ending = Some(Box::new(lost.clone()));
         Delivered::Double(Box::new(double))

@@ -5,6 +5,7 @@ use sha2::{Digest, Sha256};
 
 use super::LostEnding;
 use crate::{
+    key::RecordKey,
     record::{Answer, AttemptId, Record, State},
     telemetry::Count,
 };
@@ -67,9 +68,9 @@ impl DoubleExecution {
         serde_json::to_string(&Message { double: self }).unwrap_or_default()
     }
 
-    /// Logs and counts it.
-    pub(crate) fn tell(&self, there: &Record) {
-        let (key, operation) = (there.key.hash(), there.key.operation());
+    /// Logs and counts it, about this record.
+    pub(crate) fn tell(&self, key: &RecordKey) {
+        let (key, operation) = (key.hash(), key.operation());
         let (ours, theirs) = (&self.ours, &self.theirs);
         tracing::error!(
             %key, %operation, attempt = ours.attempt, answer_sha256 = ours.answer_sha256,

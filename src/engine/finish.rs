@@ -92,6 +92,16 @@ impl Kept {
         matches!(self, Self::NotExecuted(_) | Self::NotBegun)
     }
 
+    /// Whether it tells of an effect, and this record was settled meanwhile as if there had been none.
+    pub(super) fn is_denied_by(&self, there: &Record) -> bool {
+        match (self, &there.state) {
+            (Self::Completed(ours), State::Completed { answer: theirs, .. }) => {
+                ours.head.is_effect() && !theirs.head.is_effect()
+            }
+            _ => false,
+        }
+    }
+
     /// What this ending makes of a record.
     pub(super) fn of(
         &self,
@@ -184,6 +194,10 @@ impl Executor {
                 self.finish_double(&execution, &seen, &ending, &kept, there, give_up_at).await
             }
             Ok(Finished::Refused(there, fenced)) => {
+                if kept.is_denied_by(&there) {
+                    // Everybody gets what the record says; but what was done must not be forgotten.
+                    self.hand_over_contested(&execution, &seen, &ending, &kept, None).await;
+                }
                 let replay = self.fenced(&there, fenced, give_up_at).await;
                 elsewhere(&there, replay)
             }
@@ -212,7 +226,7 @@ impl Executor {
             Ending::NotExecuted | Ending::NotBegun | Ending::PerhapsExecuted(_) => None,
         };
         let mut double = DoubleExecution::new(seen.attempt, answer, &there);
-        double.tell(&there);
+        double.tell(&there.key);
         let replay = self.fenced(&there, FencedError::OwnedByAnother, give_up_at).await;
         let whole = replay.as_ref().filter(|replay| !replay.body_omitted);
         double.theirs_answered(whole.map(|replay| &replay.answer));

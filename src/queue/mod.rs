@@ -67,9 +67,6 @@ pub enum WorkError {
     /// A queue failed to which something had to be sent.
     #[error("a queue failed")]
     Queue(#[from] QueueError),
-    /// The reconciler that reported something failed.
-    #[error("what was told could not be taken up")]
-    Source(#[source] Box<dyn Error + Send + Sync>),
     /// The message says nothing that can be done; no retry helps.
     #[error("the message is malformed: {0}")]
     Malformed(&'static str),

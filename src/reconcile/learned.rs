@@ -19,12 +19,9 @@ use crate::{
 pub(super) enum Asks {
     /// Its question may be due.
     IfDue,
-    /// A person knows that the answer is there: questions are counted anew.
+    /// Somebody knows that the answer is there: questions are counted anew.
     Anew,
-    /// Somebody tells it by himself.
-    Told,
-    /// Somebody has told by himself, while a worker had the record, that it was executed: whatever is not proof of that is no leave
-    /// to run it again.
+    /// Somebody has told by himself that it was executed: whatever is not proof of that is no leave to run it again.
     Claimed,
 }
 
@@ -40,13 +37,34 @@ pub(super) enum Learned {
 }
 
 impl Learned {
-    /// What was learned, in short, and why the record that was settled meanwhile contradicts it, if it does.
-    pub(super) fn contradicted_by(&self, there: &Record, now: Timestamp) -> Option<(Word, &'static str)> {
+    /// Whether it proves an effect, whatever became of the record that was asked about. A refusal proves none: it is what that
+    /// record's execution ended with, and no other.
+    fn is_proof(&self) -> bool {
+        matches!(self, Self::Executed(answer) if answer.head.is_effect())
+    }
+
+    /// Whether it says that there was no effect.
+    fn denies(&self) -> bool {
+        matches!(self, Self::Executed(_) | Self::NotExecuted | Self::NotFound) && !self.is_proof()
+    }
+
+    /// What was learned of the record `seen`, in short, and why what is there now contradicts it, if it does.
+    pub(super) fn contradicted_by(
+        &self,
+        seen: &Record,
+        there: &Record,
+        now: Timestamp,
+    ) -> Option<(Word, &'static str)> {
         let word = match self {
             Self::Executed(answer) => Word::Executed(answer.head.status()?),
             Self::NotExecuted => Word::NotExecuted,
             _ => return None,
         };
+        if there.fingerprint != seen.fingerprint {
+            return self
+                .is_proof()
+                .then_some((word, "it tells of an effect whose key is another request's now"));
+        }
         match word.beside(there, now) {
             Meaning::Contradicts(reason) => Some((word, reason)),
             _ => None,
@@ -97,7 +115,7 @@ pub(super) fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u3
         // Found dead by us before the stale function came.
         State::InProgress { .. } => Ok(0),
         // A webhook may overturn a release; polling never asks about one.
-        State::FailedRetryable { .. } if matches!(why, Asks::Told | Asks::Claimed) => Ok(0),
+        State::FailedRetryable { .. } if why == Asks::Claimed => Ok(0),
         State::Pending | State::Completed { .. } | State::FailedRetryable { .. } => {
             Err(ReconcileOutcome::Settled)
         }
@@ -107,9 +125,9 @@ pub(super) fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u3
 impl Asked<'_> {
     /// The record to write in the place of `there`, or why there is none.
     ///
-    /// `there` may have changed since the question was asked. Proof that something was executed holds for the same request
-    /// whatever became of its record; "not executed" and "not found" hold for the record that was asked about alone: its
-    /// worker may have come back to life since.
+    /// `there` may have changed since the question was asked. Proof of an effect holds for the same request whatever became of
+    /// its record; a refusal, "not executed" and "not found" hold for the record that was asked about alone: its worker may have
+    /// come back to life since. And beside the word of somebody who tells of an effect they hold for nothing.
     pub(super) fn next(
         &self,
         there: &Record,
@@ -118,7 +136,7 @@ impl Asked<'_> {
         now: Timestamp,
     ) -> Result<Record, ReconcileOutcome> {
         let same = there.attempt == self.seen.attempt;
-        let proof = matches!(learned, Learned::Executed(_));
+        let proof = learned.is_proof();
         if proof && there.fingerprint != self.seen.fingerprint {
             // The key has expired meanwhile, and belongs to another request now.
             return Err(ReconcileOutcome::Busy);
@@ -131,51 +149,42 @@ impl Asked<'_> {
             Err(ReconcileOutcome::Settled) if contradicted => 0,
             // Somebody has put the next question off meanwhile.
             Err(ReconcileOutcome::NotDue) if proof => 0,
-            // Another execution has begun meanwhile: who told this tells it again.
-            Err(ReconcileOutcome::InFlight(_)) if proof && !same => return Err(ReconcileOutcome::Busy),
+            // Its worker has come back, or another execution has begun. Neither releases it now, whatever it says of itself.
+            Err(ReconcileOutcome::InFlight(until)) if proof && one_life => {
+                return there.claim(revision, 0, until, now).ok_or(ReconcileOutcome::InFlight(until));
+            }
             Err(outcome) => return Err(outcome),
         };
-        let denies = matches!(learned, Learned::NotExecuted | Learned::NotFound);
-        if (denies && there.revision != self.seen.revision) || (!same && !proof) {
+        if (learned.denies() && there.revision != self.seen.revision) || (!same && !proof) {
             return Err(ReconcileOutcome::Busy);
         }
-        if self.why == Asks::Claimed && !proof {
-            let asked = asked.saturating_add(1);
-            let pause = match learned {
-                Learned::Later(after) => {
-                    self.back_off.after(asked, revision).map(|pause| after.unwrap_or_default().max(pause))
-                }
-                // It denies what it said: nobody but people can find out.
-                _ => None,
-            };
-            let at = pause.map_or(Timestamp::MAX, |pause| now.plus(pause));
-            return there.claim(revision, asked, at, now).ok_or(ReconcileOutcome::Busy);
-        }
+        let claimed = self.is_claimed(there);
         let settled = |verdict, by| {
             let settled = self.settled(there, verdict, by, revision, now)?;
             Ok(settled.settled_because(self.note(learned)))
         };
         let then = match learned {
-            Learned::Executed(answer) => {
+            Learned::Executed(answer) if proof || !claimed => {
                 return settled(Verdict::Executed(answer.clone()), SettledBy::Provider);
             }
-            Learned::NotExecuted => return settled(Verdict::NotExecuted, SettledBy::Provider),
-            // Whoever is asked has perhaps forgotten what he knew (T40); or an execution knows better.
-            Learned::NotFound if !self.is_remembered(there) || there.contested => Then::People,
+            Learned::NotExecuted if !claimed => {
+                return settled(Verdict::NotExecuted, SettledBy::Provider);
+            }
+            // One of the two is wrong.
+            Learned::Executed(_) | Learned::NotExecuted => Then::People,
+            // Whoever is asked has perhaps forgotten what he knew (T40).
+            Learned::NotFound if !self.is_remembered(there) => Then::People,
             Learned::NotFound => match self.waited(there) {
                 waited if waited < self.not_found.grace => {
                     Then::AskAgain(Some(self.not_found.grace - waited))
                 }
+                _ if claimed => Then::People,
                 _ if !self.not_found.releases => Then::AskAgain(None),
                 _ => return settled(Verdict::NotExecuted, SettledBy::Assumption),
             },
             Learned::Later(after) => Then::AskAgain(*after),
             Learned::Nobody => Then::People,
         };
-        if self.why == Asks::Told {
-            // The reporter retries.
-            return Err(ReconcileOutcome::NotDue);
-        }
         let (asked, at) = match then {
             Then::People => (asked, Timestamp::MAX),
             Then::AskAgain(_) if self.is_old(there) => (asked.saturating_add(1), Timestamp::MAX),
@@ -187,21 +196,26 @@ impl Asked<'_> {
                 (asked, pause.map_or(Timestamp::MAX, at))
             }
         };
-        Ok(put_off(there, asked, at, revision, now))
+        match self.why {
+            Asks::Claimed => there.claim(revision, asked, at, now).ok_or(ReconcileOutcome::Busy),
+            Asks::IfDue | Asks::Anew => Ok(put_off(there, asked, at, revision, now)),
+        }
+    }
+
+    /// Whether somebody tells of an effect: by himself, or of an execution that was another's too.
+    fn is_claimed(&self, there: &Record) -> bool {
+        self.why == Asks::Claimed || there.contested
     }
 
     /// Why the record becomes one for people.
     pub(super) fn reason(&self, there: &Record, learned: &Learned) -> &'static str {
         match learned {
             Learned::Nobody => "no reconciler knows the operation",
-            _ if self.why == Asks::Claimed => {
-                "the provider told of an effect by itself, and does not confirm it"
+            _ if self.is_claimed(there) && learned.denies() => {
+                "the provider, or another execution, told of an effect, and the provider does not confirm it"
             }
             Learned::NotFound if !self.is_remembered(there) => {
                 "it is not found, and too late for that to be proof"
-            }
-            Learned::NotFound if there.contested => {
-                "it is not found, and another execution says that it did, or perhaps did, it"
             }
             _ if self.is_old(there) => "it has been doubted for too long",
             _ => "it was asked about often enough",
@@ -219,8 +233,7 @@ impl Asked<'_> {
         let asked = match self.why {
             Asks::IfDue => "reconcile: the provider was asked",
             Asks::Anew => "reconcile: the provider was asked anew",
-            Asks::Told => "told by the provider",
-            Asks::Claimed => "told by the provider, and asked",
+            Asks::Claimed => "told by the provider",
         };
         let said = match learned {
             Learned::Executed(_) => "executed",
@@ -290,7 +303,7 @@ pub(super) fn escalates(record: &Record) -> bool {
 mod tests {
     use super::*;
     use crate::record::{
-        Bid, UnknownCause, Worker,
+        Bid, Head, UnknownCause, Worker,
         tests::{answer, bid, bid_for},
     };
 
@@ -308,6 +321,10 @@ mod tests {
     fn unknown() -> Record {
         let record = Record::reserve(&bid("k"), Revision::mint(), START);
         record.doubt(Worker::of(&record), Revision::mint(), UnknownCause::LeaseOver, START).unwrap()
+    }
+
+    fn refusal() -> KeptAnswer {
+        KeptAnswer { head: Head::Http { status: 402, headers: Vec::new() }, ..answer() }
     }
 
     fn released(record: &Record) -> Record {
@@ -376,10 +393,66 @@ mod tests {
         let mut anew = another.clone();
         anew.created_at = NOW;
         assert_eq!(becomes(&seen, &anew, Asks::IfDue, &proof), "settled", "another life of the key");
-        assert_eq!(becomes(&seen, &another, Asks::Told, &proof), "completed");
-        let running =
-            released(&seen).again(&Bid { lease_until: NOW.plus(GRACE), ..bid("k") }, Revision::mint(), NOW);
-        assert_eq!(becomes(&seen, &running, Asks::Told, &proof), "busy");
+        assert_eq!(becomes(&seen, &another, Asks::Claimed, &proof), "completed");
+    }
+
+    // T5: whoever has the record now did perhaps nothing, and says so.
+    #[test]
+    fn proof_keeps_a_live_execution_from_releasing_the_record() {
+        let (seen, proof) = (unknown(), Learned::Executed(answer()));
+        let lease_until = NOW.plus(GRACE);
+        let another = released(&seen).again(&Bid { lease_until, ..bid("k") }, Revision::mint(), NOW);
+        let revived = seen.extend(seen.attempt, Revision::mint(), lease_until).unwrap();
+        for why in [Asks::IfDue, Asks::Anew, Asks::Claimed] {
+            for there in [&another, &revived] {
+                let claimed = next(&seen, there, why, &proof).unwrap();
+                assert_eq!(claimed.state, there.state);
+                let ended = claimed.release(there.attempt, Revision::mint(), NOW).unwrap();
+                assert_eq!(ended.state.name(), "unknown");
+                assert_eq!(becomes(&seen, &claimed, why, &proof), "in flight", "once is enough");
+                for learned in [Learned::NotExecuted, Learned::NotFound, Learned::Executed(refusal())] {
+                    assert_eq!(becomes(&seen, there, why, &learned), "in flight");
+                }
+            }
+            let mut anew = another.clone();
+            anew.created_at = NOW;
+            assert_eq!(becomes(&seen, &anew, why, &proof), "in flight", "another life of the key");
+        }
+    }
+
+    // T46, T5
+    #[test]
+    fn what_somebody_tells_of_an_effect_is_ended_by_proof_of_it_alone() {
+        let seen = unknown();
+        let contested = Record { contested: true, ..seen.clone() };
+        let just_now = Record::reserve(&Bid { lease_until: NOW, ..bid("k") }, Revision::mint(), START);
+        for (there, why) in [
+            (&contested, Asks::IfDue),
+            (&contested, Asks::Anew),
+            (&contested, Asks::Claimed),
+            (&seen, Asks::Claimed),
+        ] {
+            for learned in [Learned::NotExecuted, Learned::NotFound, Learned::Executed(refusal())] {
+                let next = next(there, there, why, &learned).unwrap();
+                assert!(escalates(&next) && next.contested, "{next:?}");
+            }
+            let next = next(there, there, why, &Learned::Later(None)).unwrap();
+            assert!(!escalates(&next) && next.contested, "{next:?}");
+            assert_eq!(becomes(there, there, why, &Learned::Executed(answer())), "completed");
+        }
+        // It may be too early to be found.
+        let next = next(&just_now, &just_now, Asks::Claimed, &Learned::NotFound).unwrap();
+        let State::Unknown { reconcile_at, .. } = next.state else { panic!("{next:?}") };
+        assert_eq!((reconcile_at, next.contested), (NOW.plus(GRACE), true));
+    }
+
+    // T5, T46: a refusal is what one execution ended with.
+    #[test]
+    fn a_refusal_ends_the_record_that_was_asked_about_alone() {
+        let (seen, refused) = (unknown(), Learned::Executed(refusal()));
+        assert_eq!(becomes(&seen, &seen, Asks::IfDue, &refused), "completed");
+        assert_eq!(becomes(&seen, &doubted_again(&seen), Asks::IfDue, &refused), "busy");
+        assert_eq!(becomes(&seen, &released(&seen), Asks::IfDue, &refused), "settled");
     }
 
     // T14
@@ -388,9 +461,13 @@ mod tests {
         let seen = unknown();
         let other = Record::reserve(&bid_for("k", "other"), Revision::mint(), START);
         let other = other.doubt(Worker::of(&other), Revision::mint(), UnknownCause::Panicked, START).unwrap();
-        for why in [Asks::IfDue, Asks::Anew, Asks::Told] {
-            assert_eq!(becomes(&seen, &other, why, &Learned::Executed(answer())), "busy");
+        let proof = Learned::Executed(answer());
+        for why in [Asks::IfDue, Asks::Anew, Asks::Claimed] {
+            assert_eq!(becomes(&seen, &other, why, &proof), "busy");
         }
+        // Nobody will be told of it by its record.
+        assert!(proof.contradicted_by(&seen, &other, NOW).is_some());
+        assert!(Learned::Executed(refusal()).contradicted_by(&seen, &other, NOW).is_none());
     }
 
     // T32
@@ -435,9 +512,9 @@ mod tests {
         let again = released(&first).again(&bid("k"), Revision::mint(), START);
         let contested = again.contest(Worker::of(&first), Revision::mint()).unwrap();
         let contested = contested.release(again.attempt, Revision::mint(), START).unwrap();
-        let next = next(&contested, &contested, Asks::IfDue, &Learned::NotFound).unwrap();
-        assert!(escalates(&next));
-        assert_eq!(becomes(&contested, &contested, Asks::IfDue, &Learned::NotExecuted), "failed_retryable");
+        for learned in [Learned::NotFound, Learned::NotExecuted] {
+            assert!(escalates(&next(&contested, &contested, Asks::IfDue, &learned).unwrap()));
+        }
         assert_eq!(becomes(&contested, &contested, Asks::IfDue, &Learned::Executed(answer())), "completed");
     }
 
@@ -470,16 +547,6 @@ mod tests {
         let alive =
             seen.doubt(Worker::of(&seen), Revision::mint(), UnknownCause::HandlerFailed, NOW).unwrap();
         assert_eq!(becomes(&seen, &alive, Asks::Anew, &Learned::Later(None)), "unknown");
-        // Its own worker has come back to life.
-        let running = seen.extend(seen.attempt, Revision::mint(), NOW.plus(GRACE)).unwrap();
-        assert_eq!(becomes(&seen, &running, Asks::IfDue, &Learned::Executed(answer())), "in flight");
-    }
-
-    // T32: what is told and proves nothing changes nothing.
-    #[test]
-    fn who_is_told_nothing_writes_nothing() {
-        let seen = unknown();
-        assert_eq!(becomes(&seen, &seen, Asks::Told, &Learned::Later(None)), "not due");
     }
 
     // T41

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::told::{Said, Word};
-use crate::engine::{DoubleExecution, LostEnding};
+use crate::{
+    engine::{DoubleExecution, LostEnding},
+    key::RecordKey,
+    record::Record,
+};
 
 /// What the reconcile function is asked to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,27 +35,42 @@ pub(crate) enum Message {
     Forgotten(Box<LostEnding>),
     /// Tell people that an operation was executed twice.
     DoubleExecution(Box<DoubleExecution>),
-    /// Tell people of a provider's word that the record contradicts.
+    /// Tell people of a provider's word, or a worker's, that the record contradicts.
     Contradiction(Box<Contradiction>),
 }
 
-/// A provider's word, and the record that contradicts it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// A provider's word, or a worker's, and the record that contradicts it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Contradiction {
     /// The record's partition key, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
     /// What is wrong.
     pub(super) reason: String,
-    /// What the provider said.
+    /// What was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) told: Option<Word>,
     /// The key that was handed on to it, by which the effect is found there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) downstream_key: Option<String>,
+    /// What a worker would have written, if it is the one who tells of an effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ending: Option<Box<LostEnding>>,
     /// The record's state; none if there is no record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) state: Option<String>,
+}
+
+impl Contradiction {
+    /// Beside this record; none if there is none.
+    pub(super) fn about(key: &RecordKey, there: Option<&Record>, reason: &str) -> Self {
+        Self {
+            key: Some(key.partition_key()),
+            reason: reason.to_owned(),
+            state: there.map(|there| there.state.name().to_owned()),
+            ..Self::default()
+        }
+    }
 }
 
 impl Message {

@@ -6,8 +6,9 @@
 //! 2. Whoever comes first writes by compare-and-set; who comes second sees it settled.
 //! 3. What a provider tells by itself is held against the record whatever its state ([`Told`]): nothing of it is forgotten, and
 //!    what the record contradicts is escalated.
-//! 4. What nobody can settle is escalated: a dead letter first, then the record, so that an operator hears of it twice
-//!    rather than never.
+//! 4. A record that tells of an effect, by the provider's own word or another execution's, is ended by proof of the effect alone, or
+//!    by a person.
+//! 5. What nobody can settle is escalated: the record first, of which each poll tells until it is settled, then a dead letter.
 //!
 //! ```
 //! use lambda_idempotency::{async_trait, reconcile::{Finding, Question, Reconciler}, record::Answer};

@@ -8,7 +8,7 @@ use super::{
     Finding, Question, ReconcileOutcome, Reconciler,
     back_off::BackOff,
     learned::{Asked, Asks, Learned, NotFound, escalates, questions},
-    message::Message,
+    message::{Contradiction, Message},
     told::Said,
 };
 use crate::{
@@ -146,7 +146,7 @@ impl Reconciliation {
         time: Duration,
     ) -> Result<ReconcileOutcome, WorkError> {
         let source = self.known(key).ok().map(|known| (known, &*known.reconciler));
-        self.reconcile(key, source, Asks::IfDue, time, None).await
+        self.ask_about_what_is_there(key, source, Asks::IfDue, time).await
     }
 
     /// Asks about a record now, and counts its questions anew: for an operator who knows that the provider can answer.
@@ -156,7 +156,20 @@ impl Reconciliation {
 
     async fn ask_within(&self, key: &RecordKey, time: Duration) -> Result<ReconcileOutcome, WorkError> {
         let known = self.known(key)?;
-        self.reconcile(key, Some((known, &*known.reconciler)), Asks::Anew, time, None).await
+        self.ask_about_what_is_there(key, Some((known, &*known.reconciler)), Asks::Anew, time).await
+    }
+
+    async fn ask_about_what_is_there(
+        &self,
+        key: &RecordKey,
+        source: Option<(&Known, &dyn Reconciler)>,
+        why: Asks,
+        time: Duration,
+    ) -> Result<ReconcileOutcome, WorkError> {
+        match self.engine.bounded(None, self.engine.store.load(key)).await? {
+            Some(seen) => self.ask_about(&seen, source, why, time, None).await,
+            None => Ok(ReconcileOutcome::Gone),
+        }
     }
 
     /// Does what one message of the reconcile function's queue says: asks about a record, or writes an ending that its
@@ -211,12 +224,19 @@ impl Reconciliation {
         let malformed = |error: MalformedError| WorkError::Malformed(error.0);
         let mut delivered = executor.apply(lost, false).await.map_err(malformed)?;
         if let Delivered::Double(double) = delivered {
-            // First, so that people hear of it twice rather than never.
-            self.escalate(&Message::DoubleExecution(double)).await?;
+            // First, so that people hear of it twice rather than never. Counted once they have.
+            self.escalate(&Message::DoubleExecution(double.clone())).await?;
+            double.tell(&key);
             delivered = executor.apply(lost, true).await.map_err(malformed)?;
         }
         match delivered {
             Delivered::Written | Delivered::Overtaken | Delivered::Double(_) => Ok(()),
+            Delivered::Denied(there) => {
+                let reason = "its worker tells of an effect that the record says was refused";
+                let mut letter = Contradiction::about(&key, Some(&there), reason);
+                letter.ending = Some(Box::new(lost.clone()));
+                self.contradicted(&key, letter).await.map(|_| ())
+            }
             Delivered::Gone => {
                 let (key, operation) = (key.hash(), key.operation());
                 tracing::error!(
@@ -242,89 +262,110 @@ impl Reconciliation {
             .ok_or_else(|| WorkError::UnknownOperation(key.operation().clone()))
     }
 
-    /// Asks about the record as it stands, for at most `time`, and writes what was learned. `said` is what a provider has said by
+    /// Asks about the record as it was `seen`, for at most `time`, and writes what was learned. `said` is what a provider has said by
     /// itself before, for people.
-    pub(super) async fn reconcile(
+    pub(super) async fn ask_about(
         &self,
-        key: &RecordKey,
+        seen: &Record,
         source: Option<(&Known, &dyn Reconciler)>,
         why: Asks,
         time: Duration,
         said: Option<&Said>,
     ) -> Result<ReconcileOutcome, WorkError> {
-        let world = &self.engine.world;
-        let loaded = self.engine.bounded(None, self.engine.store.load(key)).await?;
-        let Some(seen) = loaded else { return Ok(ReconcileOutcome::Gone) };
-        let at = world.now();
-        if let Err(outcome) = questions(&seen, why, at) {
+        let at = self.now();
+        if let Err(outcome) = questions(seen, why, at) {
             return Ok(outcome);
         }
         let learned = match source {
-            Some((known, reconciler)) => match (self.finding(&seen, reconciler, time).await, why) {
-                // To be told again: nobody asks by himself.
-                (Err(error), Asks::Told) => return Err(WorkError::Source(error)),
-                (finding, _) => self.learned(&seen, known, finding).await,
-            },
+            Some((known, reconciler)) => {
+                let finding = self.finding(seen, reconciler, time).await;
+                self.learned(seen, known, finding).await
+            }
             None => {
-                tracing::error!(key = %key.hash(), operation = %key.operation(), "no reconciler knows this operation");
+                let (key, operation) = (seen.key.hash(), seen.key.operation());
+                tracing::error!(%key, %operation, "no reconciler knows this operation");
                 Learned::Nobody
             }
         };
         let asked = Asked {
-            seen: &seen,
+            seen,
             why,
             at,
             operation: source.map(|(known, _)| &known.operation),
             not_found: self.not_found,
             back_off: &self.back_off,
         };
-        let planned = asked.next(&seen, &learned, world.nonce().into(), world.now());
-        let escalated = planned.as_ref().is_ok_and(escalates);
-        if escalated {
-            // First, so that an operator hears of it twice rather than never.
-            let reason = asked.reason(&seen, &learned);
-            tracing::error!(key = %key.hash(), operation = %key.operation(), reason, "an unknown outcome is escalated");
-            let letter = match said {
-                Some(said) => said.contradiction(key, Some(&seen), reason),
-                None => Message::Ask { key: key.partition_key(), reason: Some(reason.to_owned()) },
-            };
-            self.escalate(&letter).await?;
+        let (outcome, reason) = self.write(&asked, &learned).await?;
+        if outcome == ReconcileOutcome::Escalated
+            && let Some(reason) = reason
+        {
+            let told = self.tell_people(seen, said, reason).await;
+            match (told, why) {
+                // The record is among those for people by now, which each poll tells of until they are settled.
+                (Err(error), Asks::IfDue) => {
+                    let (key, operation) = (seen.key.hash(), seen.key.operation());
+                    let error: &dyn Error = &error;
+                    tracing::error!(%key, %operation, error, cause = error.source(), "no letter tells of an unknown outcome");
+                }
+                (told, _) => told?,
+            }
         }
-        self.write(&asked, &learned, escalated).await
+        Ok(outcome)
     }
 
+    /// Sends the letter about an outcome that people have to find out.
+    async fn tell_people(
+        &self,
+        seen: &Record,
+        said: Option<&Said>,
+        reason: &'static str,
+    ) -> Result<(), WorkError> {
+        let key = &seen.key;
+        tracing::error!(key = %key.hash(), operation = %key.operation(), reason, "an unknown outcome is escalated");
+        let letter = match said {
+            Some(said) => Message::Contradiction(Box::new(said.contradiction(key, Some(seen), reason))),
+            None => Message::Ask { key: key.partition_key(), reason: Some(reason.to_owned()) },
+        };
+        self.escalate(&letter).await
+    }
+
+    /// Writes what was learned. If the outcome is one for people, the reason is there.
     async fn write(
         &self,
         asked: &Asked<'_>,
         learned: &Learned,
-        escalated: bool,
-    ) -> Result<ReconcileOutcome, WorkError> {
+    ) -> Result<(ReconcileOutcome, Option<&'static str>), WorkError> {
         let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
             let Some(there) = there else { return Step::Stop(Err(ReconcileOutcome::Gone)) };
             match asked.next(there, learned, revision, now) {
-                // Nobody has been told of it.
-                Ok(next) if escalates(&next) && !escalated => Step::Stop(Err(ReconcileOutcome::Busy)),
-                Ok(next) => Step::Write(next.into(), Ok(matches!(there.state, State::InProgress { .. }))),
+                Ok(next) => {
+                    let live = matches!(next.state, State::InProgress { .. });
+                    let found_dead = !live && matches!(there.state, State::InProgress { .. });
+                    let reason = escalates(&next).then(|| asked.reason(there, learned));
+                    Step::Write(next.into(), Ok((found_dead, reason)))
+                }
                 Err(outcome) => Step::Stop(Err(outcome)),
             }
         };
         let effort = Effort { until: None, pauses: WRITE_PAUSES, retries: Retries::None };
         match self.engine.apply(Start::Seen(Box::new(asked.seen.clone())), effort, step).await {
-            Ok(Applied::Written(found_dead, record)) => {
-                if found_dead == Ok(true) {
+            Ok(Applied::Written(step, record)) => {
+                let (found_dead, reason) = step.unwrap_or_default();
+                if found_dead {
                     // Found dead here, before the stale function came.
                     telemetry::given_up(&record, self.now());
                 }
-                Ok(self.tell(&record))
+                Ok((self.tell(&record), reason))
             }
-            Ok(Applied::Stopped(Err(ReconcileOutcome::Settled), Some(there)))
-                if let Some((word, reason)) = learned.contradicted_by(&there, self.now()) =>
+            Ok(Applied::Stopped(Err(_), Some(there)))
+                if let Some((word, reason)) = learned.contradicted_by(asked.seen, &there, self.now()) =>
             {
-                self.contradicted(&there.key, &Said::of(word), Some(&there), reason).await
+                let letter = Said::of(word).contradiction(&there.key, Some(&there), reason);
+                Ok((self.contradicted(&there.key, letter).await?, None))
             }
-            Ok(Applied::Stopped(outcome, _)) => Ok(outcome.err().unwrap_or(ReconcileOutcome::Busy)),
+            Ok(Applied::Stopped(outcome, _)) => Ok((outcome.err().unwrap_or(ReconcileOutcome::Busy), None)),
             Err(unapplied) if unapplied.error.kind() == StoreErrorKind::Contended => {
-                Ok(ReconcileOutcome::Busy)
+                Ok((ReconcileOutcome::Busy, None))
             }
             Err(unapplied) => Err(unapplied.error.into()),
         }
@@ -384,6 +425,10 @@ impl Reconciliation {
                 tracing::info!(%key, %operation, asked, in_ms, "the outcome is not known yet: it is asked about again");
                 Count::ReconcileScheduled.add(operation);
                 ReconcileOutcome::Scheduled(*reconcile_at)
+            }
+            State::InProgress { lease_until } => {
+                tracing::warn!(%key, %operation, "an effect was proven while another execution has the record");
+                ReconcileOutcome::InFlight(*lease_until)
             }
             state => {
                 tracing::info!(%key, %operation, state = state.name(), "an unknown outcome is settled");

@@ -2,12 +2,16 @@
 //!
 //! | the record | what is done |
 //! | --- | --- |
-//! | unknown, released, or its lease is over | the word settles it; of a later attempt than the first, a refusal is confirmed first |
-//! | in progress | asked about once that is over; if the provider does not confirm an effect then, no retry runs, and it is escalated |
+//! | unknown, or its lease is over | an effect settles it; a refusal has the provider asked: it may be another attempt's |
+//! | released | an effect settles it; a refusal agrees |
+//! | in progress | likewise, once that is over; until then nothing that its worker says releases it from an effect |
 //! | completed, and the word says the same | nothing |
 //! | completed, and the word says otherwise | escalated: a completed record never changes |
-//! | another request's | escalated if it tells of an effect |
+//! | younger than the effect, or another request's | escalated if it tells of an effect |
 //! | none | likewise, unless that is two weeks ago or more, and the retention over |
+//!
+//! An effect that cannot be settled at once, because the answer is not at hand or the provider denies it now, is claimed: the record
+//! is unknown, no retry runs, and nothing but proof of the effect, or a person, ends it.
 
 use std::{fmt, time::Duration};
 
@@ -15,14 +19,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{Question, Reconciler};
 use crate::{
-    record::{Head, Record, State},
+    record::{Record, State},
     time::Timestamp,
     time_budget::CLOCK_SKEW,
 };
 
 /// What a provider says by itself of one operation, by a webhook for example.
 pub struct Told {
-    pub(super) by: Box<dyn Reconciler>,
+    /// Who gives the answer, if it tells of an effect.
+    pub(super) by: Option<Box<dyn Reconciler>>,
     pub(super) said: Said,
 }
 
@@ -54,13 +59,13 @@ pub(crate) enum Word {
 
 /// What a word means beside the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
-    /// It settles the record, as far as was seen.
-    Settles,
+pub(super) enum Meaning<'a> {
+    /// It settles this record, as far as was seen.
+    Settles(&'a Record),
     /// The record says the same, or knows better.
     Nothing,
-    /// The record is somebody's until then.
-    Later(Timestamp),
+    /// This record is somebody's until then.
+    Later(&'a Record, Timestamp),
     /// Nobody can say what it belongs to any more: its record may have expired.
     TooLate,
     /// One of the two is wrong, for this reason.
@@ -75,13 +80,16 @@ impl fmt::Debug for Told {
 
 impl Told {
     /// It was executed, and this is the status that its client is to get. `by` gives the whole answer if it is needed.
+    ///
+    /// With a status beyond 399 it is a refusal, as [`not_executed`](Self::not_executed) is.
     pub fn executed(status: u16, by: impl Reconciler) -> Self {
-        Self { by: Box::new(by), said: Said::of(Word::Executed(status)) }
+        Self { by: Some(Box::new(by)), said: Said::of(Word::Executed(status)) }
     }
 
-    /// It was not executed, and will not be. `by` says so if it is asked.
-    pub fn not_executed(by: impl Reconciler) -> Self {
-        Self { by: Box::new(by), said: Said::of(Word::NotExecuted) }
+    /// It was not executed, and will not be. The operation's own reconciler is asked before that counts: the word may be late, and
+    /// about an earlier attempt, which has the same downstream key.
+    pub fn not_executed() -> Self {
+        Self { by: None, said: Said::of(Word::NotExecuted) }
     }
 
     /// It was asked for under this [downstream key](crate::engine::Execution::downstream_key) of this phase. What leads to a
@@ -92,8 +100,8 @@ impl Told {
         self
     }
 
-    /// When the effect was made, by the provider's clock: one that is older than two weeks, and than its operation's retention, has
-    /// perhaps no record any more.
+    /// When the effect was made, by the provider's clock: one that is older than its record belongs to an earlier life of the key;
+    /// one that is older than two weeks, and than its operation's retention, has perhaps no record any more.
     #[must_use]
     pub fn made_at(mut self, at: Timestamp) -> Self {
         self.said.made_at = Some(at.as_millis());
@@ -113,9 +121,14 @@ impl Said {
     }
 
     /// What this means beside the record that is there.
-    pub(super) fn beside(&self, there: Option<&Record>, retention: Duration, now: Timestamp) -> Meaning {
+    pub(super) fn beside<'a>(
+        &self,
+        there: Option<&'a Record>,
+        retention: Duration,
+        now: Timestamp,
+    ) -> Meaning<'a> {
+        let made_at = self.made_at.map(Timestamp::from_millis);
         let Some(there) = there else {
-            let made_at = self.made_at.map(Timestamp::from_millis);
             let kept = retention.max(OLD);
             return match self.word.is_effect() {
                 false => Meaning::Nothing,
@@ -132,7 +145,15 @@ impl Said {
                 true => Meaning::Contradicts("it tells of an effect under the key of another request"),
             };
         }
-        self.word.beside(there, now)
+        match self.word.beside(there, now) {
+            Meaning::Settles(_) | Meaning::Later(..)
+                if self.word.is_effect()
+                    && made_at.is_some_and(|at| at.plus(CLOCK_SKEW) < there.created_at) =>
+            {
+                Meaning::Contradicts("it tells of an effect that is older than the record")
+            }
+            meaning => meaning,
+        }
     }
 }
 
@@ -143,32 +164,26 @@ impl Word {
     }
 
     /// What this means beside the record of the same request.
-    pub(super) fn beside(self, there: &Record, now: Timestamp) -> Meaning {
+    pub(super) fn beside(self, there: &Record, now: Timestamp) -> Meaning<'_> {
         match (&there.state, self) {
-            (State::InProgress { lease_until }, _) if now < *lease_until => Meaning::Later(*lease_until),
+            (State::InProgress { lease_until }, _) if now < *lease_until => {
+                Meaning::Later(there, *lease_until)
+            }
             (State::Pending, Self::Executed(_)) => {
                 Meaning::Contradicts("it tells of an effect of work that nobody has begun")
             }
             (State::Pending, Self::NotExecuted) => Meaning::Nothing,
-            (State::Completed { answer, .. }, _) => {
-                let kept = match &answer.head {
-                    Head::Http { status, .. } => Self::Executed(*status).is_effect(),
-                    Head::Payload => true,
-                    Head::Abandoned => false,
-                };
-                match (kept, self.is_effect()) {
-                    (true, false) => {
-                        Meaning::Contradicts("it denies an effect that the record says was made")
-                    }
-                    (false, true) => {
-                        Meaning::Contradicts("it tells of an effect that the record says was refused")
-                    }
-                    _ => Meaning::Nothing,
+            (State::Completed { answer, .. }, _) => match (answer.head.is_effect(), self.is_effect()) {
+                (true, false) => Meaning::Contradicts("it denies an effect that the record says was made"),
+                (false, true) => {
+                    Meaning::Contradicts("it tells of an effect that the record says was refused")
                 }
-            }
-            (State::FailedRetryable { .. }, Self::NotExecuted) => Meaning::Nothing,
+                _ => Meaning::Nothing,
+            },
+            // A retry gets its own answer.
+            (State::FailedRetryable { .. }, _) if !self.is_effect() => Meaning::Nothing,
             (State::FailedRetryable { .. } | State::InProgress { .. } | State::Unknown { .. }, _) => {
-                Meaning::Settles
+                Meaning::Settles(there)
             }
         }
     }
@@ -178,7 +193,7 @@ impl Word {
 mod tests {
     use super::*;
     use crate::record::{
-        KeptAnswer, Revision, SettledBy, Verdict, Worker,
+        Head, KeptAnswer, Revision, SettledBy, Verdict, Worker,
         tests::{answer, bid},
     };
 
@@ -201,9 +216,9 @@ mod tests {
     #[track_caller]
     fn assert_means(there: &Record, at: Timestamp, told: &str, denied: &str) {
         let short = |word: Word| match word.beside(there, at) {
-            Meaning::Settles => "settles",
+            Meaning::Settles(_) => "settles",
             Meaning::Nothing => "nothing",
-            Meaning::Later(_) => "later",
+            Meaning::Later(..) => "later",
             Meaning::TooLate => "too late",
             Meaning::Contradicts(_) => "contradicts",
         };
@@ -226,11 +241,39 @@ mod tests {
         let released =
             doubt.settle(Verdict::NotExecuted, SettledBy::Assumption, Revision::mint(), lease_until).unwrap();
         assert_eq!(Word::NotExecuted.beside(&released, lease_until), Meaning::Nothing);
-        // An answer that tells of no effect is an answer all the same: a retry gets it.
-        assert_means(&released, lease_until, "settles", "settles");
+        assert_means(&released, lease_until, "settles", "nothing");
         for (word, meaning) in [(Word::Executed(201), false), (Word::NotExecuted, true)] {
             let pending = Record::accept(&bid("k"), Revision::mint(), START);
             assert_eq!(word.beside(&pending, START) == Meaning::Nothing, meaning);
+        }
+    }
+
+    // T46, T37: the key had an earlier life, with the same downstream key.
+    #[test]
+    fn an_effect_that_is_older_than_its_record_is_for_people() {
+        let lease_until = bid("k").lease_until;
+        let doubt = begun().expire(Revision::mint(), lease_until).expect("its lease is over");
+        let eve = START.minus(CLOCK_SKEW).as_millis();
+        for (made_at, word, contradicts) in [
+            (Some(eve - 1), Word::Executed(201), true),
+            (Some(eve), Word::Executed(201), false),
+            (None, Word::Executed(201), false),
+            (Some(eve - 1), Word::Executed(402), false),
+        ] {
+            let said = Said { made_at, ..Said::of(word) };
+            for there in [&doubt, &begun()] {
+                let meaning = said.beside(Some(there), Duration::ZERO, START);
+                assert_eq!(matches!(meaning, Meaning::Contradicts(_)), contradicts, "{said:?}: {meaning:?}");
+            }
+            // What is kept says the same.
+            assert_eq!(
+                said.beside(
+                    Some(&with_status(if word.is_effect() { 201 } else { 402 })),
+                    Duration::ZERO,
+                    START
+                ),
+                Meaning::Nothing
+            );
         }
     }
 

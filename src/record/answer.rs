@@ -67,6 +67,15 @@ impl Head {
         }
     }
 
+    /// Whether it tells of an effect, and not of a refusal.
+    pub(crate) const fn is_effect(&self) -> bool {
+        match self {
+            Self::Http { status, .. } => matches!(status, 200..=399),
+            Self::Payload => true,
+            Self::Abandoned => false,
+        }
+    }
+
     /// The headers; none if the answer is no HTTP response.
     pub fn headers(&self) -> &[(String, String)] {
         match self {

@@ -86,8 +86,8 @@ impl Record {
     }
 
     /// Somebody who knows says that it was executed, and nobody can say now with which answer: unknown, a release included, to be
-    /// asked about at this time. That it is not found is no leave to run it again. `None` if it is completed, or a worker may
-    /// still have it.
+    /// asked about at this time. While a worker has it, it stays in progress. Nothing but proof of the effect ends such a record by
+    /// itself. `None` if it is completed, or says so already of what is in progress.
     pub(crate) fn claim(
         &self,
         revision: Revision,
@@ -98,6 +98,9 @@ impl Record {
         let unknown = match &self.state {
             State::Unknown { .. } => self.clone(),
             State::FailedRetryable { .. } => self.unknown(revision, UnknownCause::Contested, now),
+            State::InProgress { lease_until } if *lease_until > now => {
+                return (!self.contested).then(|| Self { revision, contested: true, ..self.clone() });
+            }
             State::InProgress { .. } => self.expire(revision, now)?,
             State::Pending | State::Completed { .. } => return None,
         };
@@ -187,7 +190,7 @@ mod tests {
 
     // T46
     #[test]
-    fn a_claim_keeps_every_retry_away_and_changes_nothing_that_is_completed_or_owned() {
+    fn a_claim_keeps_every_retry_away_and_leaves_what_is_completed_or_owned_so() {
         let (record, late) = (reserved(), lease_over());
         let released = |by| unknown().settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap();
         for open in [unknown(), record.clone(), released(SettledBy::Assumption), released(SettledBy::Person)]
@@ -200,10 +203,11 @@ mod tests {
             assert_eq!(claimed.state.expires_at(), None);
         }
         let completed = record.settled(Verdict::Executed(answer()), SettledBy::Worker, fresh(), NOW);
-        assert_eq!(
-            (completed.claim(fresh(), 7, late, late), record.claim(fresh(), 7, late, NOW)),
-            (None, None)
-        );
+        assert_eq!(completed.claim(fresh(), 7, late, late), None);
+        let revision = fresh();
+        let live = record.claim(revision, 7, late, NOW).unwrap();
+        assert_eq!(live, Record { revision, contested: true, ..record });
+        assert_eq!(live.claim(fresh(), 7, late, NOW), None, "once is enough");
     }
 
     // R20

@@ -10,7 +10,8 @@
 //!    whoever comes next (the message again, the next schedule), from where it began.
 //! 2. Whoever comes while a turn's lease lasts stops. A turn whose lease was over finds another revision when it gives the
 //!    mark back, and stops too. Both may have looked at the same records: each look is a compare-and-set.
-//! 3. Between two turns nobody holds the lease: a message that is lost or comes twice holds nobody up. Whoever stops because of a
+//! 3. A sweep that nobody has gone on with for an hour begins anew: what it has looked at was long ago.
+//! 4. Between two turns nobody holds the lease: a message that is lost or comes twice holds nobody up. Whoever stops because of a
 //!    lease has a message come once that is over: its holder may be dead.
 
 use std::time::Duration;
@@ -28,6 +29,9 @@ use crate::{
 /// The name of the mark.
 const SWEEP: &str = "sweep";
 
+/// For how long nobody goes on with a sweep before it begins anew.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
+
 impl Stale {
     /// Begins a sweep, which looks at every record of the store, or goes on with the one under way. If the `time` is up
     /// before it is done, a message to the queue of sweeps has it go on.
@@ -38,14 +42,14 @@ impl Stale {
     /// If the store or the queue fails.
     pub async fn sweep(&self, time: Duration) -> Result<(), WorkError> {
         let there = self.load_mark().await?;
-        let progress = there.as_ref().and_then(under_way).unwrap_or_default();
+        let progress = self.under_way(there.as_ref()).unwrap_or_default();
         self.turn(there, progress, time).await
     }
 
     /// Goes on with the sweep under way, if there is one.
     pub(super) async fn go_on(&self, time: Duration) -> Result<(), WorkError> {
         let there = self.load_mark().await?;
-        let Some(progress) = there.as_ref().and_then(under_way) else {
+        let Some(progress) = self.under_way(there.as_ref()) else {
             tracing::info!("no sweep is under way: there is none to go on with");
             return Ok(());
         };
@@ -55,7 +59,7 @@ impl Stale {
     /// Takes over a sweep that an earlier version has begun, unless there is one of this version.
     pub(super) async fn adopt(&self, progress: &SweepProgress) -> Result<(), WorkError> {
         let there = self.load_mark().await?;
-        if there.as_ref().and_then(under_way).is_none() {
+        if self.under_way(there.as_ref()).is_none() {
             let mark = self.mark(Some(progress), self.engine.world.now());
             // If another has begun one meanwhile, that one looks at everything.
             self.write_mark(seen(there.as_ref()), &mark).await?;
@@ -117,6 +121,18 @@ impl Stale {
         Mark { name: SWEEP.to_owned(), revision, lease_until, progress: progress.map(SweepProgress::to_json) }
     }
 
+    /// How far the sweep under way is; `None` if there is none. What cannot be read begins anew.
+    fn under_way(&self, mark: Option<&Mark>) -> Option<SweepProgress> {
+        let mark = mark?;
+        let progress = mark.progress.as_deref()?;
+        let forgotten = self.engine.world.now() > mark.lease_until.plus(LONGEST_PAUSE);
+        Some(if forgotten {
+            SweepProgress::default()
+        } else {
+            serde_json::from_str(progress).unwrap_or_default()
+        })
+    }
+
     async fn load_mark(&self) -> Result<Option<Mark>, StoreError> {
         self.engine.bounded(None, self.records.load_mark(SWEEP)).await
     }
@@ -128,10 +144,4 @@ impl Stale {
 
 fn seen(there: Option<&Mark>) -> Option<Revision> {
     there.map(|mark| mark.revision)
-}
-
-/// How far the sweep under way is; `None` if there is none. What cannot be read begins anew.
-fn under_way(mark: &Mark) -> Option<SweepProgress> {
-    let progress = mark.progress.as_deref()?;
-    Some(serde_json::from_str(progress).unwrap_or_default())
 }

@@ -14,6 +14,7 @@ use lambda_idempotency::{
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, Record, SettledBy, State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
+    telemetry::RECONCILE_CONTRADICTED,
 };
 use serde_json::{Value, json};
 
@@ -31,6 +32,7 @@ use crate::support::{
 on_each_store!(
     a_worker_that_ends_after_its_record_went_to_unknown_is_believed,
     a_worker_that_completes_after_reconciliation_gets_what_everybody_gets,
+    what_a_worker_did_after_its_refusal_was_written_goes_to_people,
     what_a_worker_did_takes_the_release_of_everybody,
     a_workers_doubt_takes_an_assumption_and_nothing_that_somebody_knew,
     what_a_worker_did_takes_the_release_of_the_execution_after_it,
@@ -107,6 +109,35 @@ async fn a_worker_that_completes_after_reconciliation_gets_what_everybody_gets(e
         let FinishOutcome::Superseded(replay) = ended else { panic!("{ended:?}") };
         assert_eq!(body_of(&replay).map(|body| &body[..]), Some(&b"reconciled"[..]));
         assert_eq!(guarded.item(&request.key).await, before);
+    }
+}
+
+// T5: a provider that lags behind has refused it; one of the two is wrong, and what was done must not be forgotten.
+async fn what_a_worker_did_after_its_refusal_was_written_goes_to_people(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    for (ending, letters) in
+        [(completed("late"), 1), (Ending::Completed(Answer::json(409, "{}")), 0), (Ending::NotExecuted, 0)]
+    {
+        let (request, queue) = (request(), MemoryQueue::new());
+        let late = given_up(&guarded, &request).await;
+        settle(&guarded, &request, |record| {
+            samples::completed(record, Answer::json(402, "{}"), guarded.now(), RETENTION)
+        })
+        .await;
+        let executor = guarded.executor().lost_endings_to(queue.clone());
+        let ended = executor.finish(late, ending).await;
+        let FinishOutcome::Superseded(replay) = ended else { panic!("{ended:?}") };
+        assert_eq!(replay.answer.head.status(), Some(402), "everybody gets one answer");
+        let (delivered, counted) = counting(deliver(&guarded, &queue)).await;
+        assert_eq!(
+            (delivered.len(), counted.get(RECONCILE_CONTRADICTED)),
+            (letters, (letters == 1).then_some(&1))
+        );
+        for letter in delivered {
+            assert_eq!((&letter["kind"], &letter["state"]), (&json!("contradiction"), &json!("completed")));
+            assert_eq!(letter["ending"]["item"]["status"], json!({ "N": "201" }));
+            assert_eq!(Letter::read(&letter.to_string()).record, Some(request.key.clone()));
+        }
     }
 }
 

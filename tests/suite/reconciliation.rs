@@ -12,9 +12,9 @@ use std::{
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
-    engine::{Ending, Executor, Ownership, Replay, Request, ReserveOutcome},
+    engine::{Ending, Executor, FinishOutcome, Ownership, Replay, Request, ReserveOutcome},
     operation::Operation,
-    operator::{Correction, CorrectionError, Operator},
+    operator::{Correction, CorrectionError, Letter, Operator},
     queue::{MemoryQueue, Queue, QueueError, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation, Told},
     record::{Answer, State, UnknownCause},
@@ -42,7 +42,9 @@ on_each_store!(
     after_not_executed_the_next_retry_runs_anew,
     what_is_not_found_counts_as_not_executed_only_after_the_grace,
     a_question_that_is_not_answered_is_asked_again_ever_later_and_at_last_is_for_people,
-    a_dead_letter_that_cannot_be_sent_leaves_the_question_due,
+    an_outcome_whose_letter_cannot_be_sent_is_told_at_each_poll,
+    a_record_that_cannot_be_written_is_no_letter,
+    proof_keeps_the_next_execution_from_releasing_the_key,
     what_a_person_sends_back_is_asked_about_anew,
     an_operation_that_no_reconciler_knows_is_for_people_at_once,
     webhook_and_poller_at_one_moment_settle_once,
@@ -56,7 +58,7 @@ on_each_store!(
     the_index_finds_what_is_due_and_nothing_else,
     a_large_answer_is_kept_as_a_handlers_is,
     records_that_cannot_be_read_do_not_stand_in_front_of_others,
-    what_would_escalate_untold_is_left_to_the_next_question,
+    what_a_race_escalates_is_told,
     what_is_not_found_too_late_is_no_proof_and_goes_to_people,
     a_sign_of_life_begins_the_grace_anew,
     whoever_settles_keeps_the_answer_as_long_as_the_record_says,
@@ -238,16 +240,48 @@ impl Queue for Closed {
     }
 }
 
-async fn a_dead_letter_that_cannot_be_sent_leaves_the_question_due(endpoint: &str) {
+// T50
+async fn an_outcome_whose_letter_cannot_be_sent_is_told_at_each_poll(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
-    let closed = Reconciliation::new(reconciling.guarded.store(), Closed)
-        .world(reconciling.guarded.clock.clone())
-        .back_off(FIRST_PAUSE, LONGEST_PAUSE, 1)
-        .operation(operation(), Provider::says([Err("away")]));
-    let error = closed.ask_if_due(&request.key).await.expect_err("nobody was told");
+    let asks_once = |reconciliation: Reconciliation| {
+        let provider = Provider::says([Err("away"), Err("away")]);
+        reconciliation
+            .world(reconciling.guarded.clock.clone())
+            .back_off(FIRST_PAUSE, LONGEST_PAUSE, 1)
+            .operation(operation(), provider)
+    };
+    let closed = asks_once(Reconciliation::new(reconciling.guarded.store(), Closed));
+    assert_eq!(closed.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Escalated);
+    assert_eq!(reconciling.next(&request).await, (Timestamp::MAX, 1));
+    let (polled, figures) = recording(closed.poll(Duration::from_secs(50))).await;
+    assert_eq!((polled.unwrap().due, figures[UNKNOWN_PEOPLE].last()), (0, Some(&1.0)));
+    // A message is delivered again, until its letter is written.
+    let message = Letter::ask(&request.key);
+    let error = closed.receive(&message).await.expect_err("nobody was told");
     assert!(matches!(error, WorkError::Queue(_)), "{error:?}");
-    assert_eq!(reconciling.next(&request).await, (reconciling.guarded.now(), 0));
+    let open = Reconciliation::new(reconciling.guarded.store(), reconciling.letters.clone());
+    asks_once(open).receive(&message).await.unwrap();
+    assert_eq!(reconciling.letters.take().len(), 1);
+}
+
+// T50: an incident of the store is no flood of letters.
+async fn a_record_that_cannot_be_written_is_no_letter(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let poller = Reconciliation::new(reconciling.guarded.store(), reconciling.letters.clone())
+        .world(reconciling.guarded.clock.clone())
+        .operation(operation(), Provider::says((0..3).map(|_| Ok(Finding::NotFound))));
+    // Too late to be proof.
+    reconciling.guarded.clock.advance(Duration::from_secs(24 * 3600));
+    for _ in 0..2 {
+        reconciling.guarded.faults.for_all("PutItem", Fault::Throttle);
+        assert!(poller.ask_if_due(&request.key).await.is_err());
+        assert_eq!(reconciling.letters.take().len(), 0);
+    }
+    reconciling.guarded.faults.clear();
+    assert_eq!(poller.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Escalated);
+    assert_eq!(reconciling.letters.take().len(), 1);
 }
 
 // R29, R31
@@ -396,6 +430,48 @@ async fn proof_that_comes_a_moment_after_a_release_is_not_dropped(endpoint: &str
     assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
 }
 
+/// Finds a charge, while the key is released, and taken over by another execution.
+struct TakenOverMeanwhile(DynamoDbStore, Executor, Timestamp, Arc<Mutex<Option<Ownership>>>);
+
+#[async_trait]
+impl Reconciler for TakenOverMeanwhile {
+    async fn ask(&self, question: &Question) -> Result<Finding, BoxError> {
+        let seen = question.record();
+        if seen.attempts == 1 {
+            let released = samples::released(seen, self.2, RETENTION);
+            self.0.swap(seen.revision, &released, &[]).await.unwrap();
+            let again = Request { key: seen.key.clone(), ..request() };
+            *self.3.lock().unwrap() = Some(owned(self.1.reserve(&again).await));
+        }
+        Ok(Finding::Executed(Answer::json(201, r#"{"id":"pay_1"}"#)))
+    }
+}
+
+// T5, R29: nobody asks about a release, so that this would be the last that is heard of it.
+async fn proof_keeps_the_next_execution_from_releasing_the_key(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let (guarded, second) = (&reconciling.guarded, Arc::default());
+    let executor = guarded.executor();
+    let source = TakenOverMeanwhile(
+        guarded.undisturbed_store(),
+        guarded.executor(),
+        guarded.now(),
+        Arc::clone(&second),
+    );
+    let poller = Reconciliation::new(guarded.store(), reconciling.letters.clone())
+        .world(guarded.clock.clone())
+        .operation(operation(), source);
+    let outcome = poller.ask_if_due(&request.key).await.unwrap();
+    assert!(matches!(outcome, ReconcileOutcome::InFlight(_)), "{outcome:?}");
+    let second = second.lock().unwrap().take().expect("the key was taken over");
+    let ended = executor.finish(second, Ending::NotExecuted).await;
+    assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
+    assert_eq!(told(&executor.reserve(&request).await), "unknown");
+    assert_eq!(poller.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Resolved("completed"));
+    assert_eq!(replayed_text(executor.reserve(&request).await), r#"{"id":"pay_1"}"#);
+}
+
 /// Stumbles over what it is asked.
 struct Stumbles;
 
@@ -510,7 +586,7 @@ impl Reconciler for AskedTwice {
 }
 
 // R29: nobody is given up on without anybody being told.
-async fn what_would_escalate_untold_is_left_to_the_next_question(endpoint: &str) {
+async fn what_a_race_escalates_is_told(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
     let (guarded, letters) = (&reconciling.guarded, MemoryQueue::new());
@@ -519,10 +595,6 @@ async fn what_would_escalate_untold_is_left_to_the_next_question(endpoint: &str)
         .world(guarded.clock.clone())
         .back_off(FIRST_PAUSE, LONGEST_PAUSE, 2)
         .operation(operation(), asked_twice);
-    let outcome = reconciliation.ask_if_due(&request.key).await.unwrap();
-    assert_eq!((outcome, letters.take().len()), (ReconcileOutcome::Busy, 0));
-    assert_eq!(reconciling.next(&request).await, (guarded.now(), 1));
-
     let outcome = reconciliation.ask_if_due(&request.key).await.unwrap();
     assert_eq!((outcome, letters.take().len()), (ReconcileOutcome::Escalated, 1));
 }

@@ -10,9 +10,9 @@ use std::{
 
 use lambda_idempotency::{
     async_trait,
-    engine::{Ending, Executor, Ownership, Request, ReserveOutcome},
+    engine::{Ending, Executor, FinishOutcome, Ownership, Request, ReserveOutcome},
     operator::Letter,
-    queue::MemoryQueue,
+    queue::{MemoryQueue, Queue, QueueError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation, Told},
     record::{Answer, UnknownCause},
     time::Timestamp,
@@ -21,6 +21,7 @@ use lambda_idempotency::{
 
 use crate::support::{
     BoxError,
+    faults::Fault,
     guarded::{GRACE, Guarded, LEASE, completed, operation, owned, replayed, request, told, written},
     on_each_store,
 };
@@ -30,7 +31,12 @@ on_each_store!(
     a_word_during_a_live_lease_settles_the_record_of_a_worker_that_died,
     a_word_during_a_live_lease_overturns_the_workers_release,
     a_word_that_waits_follows_a_lease_that_grows,
+    a_claim_outlasts_a_write_or_an_answer_that_is_lost,
+    a_word_that_meets_a_release_at_the_same_moment_overturns_it,
     a_word_that_nobody_confirms_keeps_every_retry_away,
+    a_word_whose_own_source_denies_it_releases_nothing,
+    a_refusal_is_confirmed_before_it_counts,
+    a_refusal_of_an_operation_that_nobody_knows_is_no_letter,
     a_late_refusal_of_an_earlier_attempt_does_not_end_a_later_one,
     a_word_that_contradicts_a_completed_record_is_escalated,
     a_word_that_agrees_with_the_record_changes_nothing,
@@ -167,9 +173,118 @@ async fn a_word_during_a_live_lease_overturns_the_workers_release(endpoint: &str
     let request = request();
     let ours = owned(listening.reserve(&request).await);
     listening.tell(&request, Told::executed(201, charged())).await;
-    written(listening.guarded.executor().finish(ours, Ending::NotExecuted).await);
+    let ended = listening.guarded.executor().finish(ours, Ending::NotExecuted).await;
+    assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
+    assert_eq!(
+        told(&listening.reserve(&request).await),
+        "unknown",
+        "no retry runs before the word is taken up"
+    );
     listening.reconciliation.receive(&listening.waiting().0).await.unwrap();
     assert_eq!(told(&listening.reserve(&request).await), "replay");
+}
+
+// T46, T2
+async fn a_claim_outlasts_a_write_or_an_answer_that_is_lost(endpoint: &str) {
+    for fault in [Fault::DropRequest, Fault::DropAnswer] {
+        let listening = Listening::on(endpoint, charged()).await;
+        let request = request();
+        let ours = owned(listening.reserve(&request).await);
+        listening.guarded.faults.script("PutItem", [fault]);
+        let outcome = listening.tell(&request, Told::executed(201, charged())).await;
+        assert!(matches!(outcome, ReconcileOutcome::Scheduled(_)), "{outcome:?}");
+        drop(listening.guarded.executor().finish(ours, Ending::NotExecuted).await);
+        assert_eq!(told(&listening.reserve(&request).await), "unknown");
+    }
+}
+
+/// A queue that takes so long to accept a message that the worker ends meanwhile.
+struct EndsMeanwhile(Executor, Mutex<Option<Ownership>>);
+
+#[async_trait]
+impl Queue for EndsMeanwhile {
+    async fn send(&self, _: &str, _: Duration) -> Result<(), QueueError> {
+        let ours = self.1.lock().unwrap().take().expect("one message");
+        written(self.0.finish(ours, Ending::NotExecuted).await);
+        Ok(())
+    }
+}
+
+// T46
+async fn a_word_that_meets_a_release_at_the_same_moment_overturns_it(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = request();
+    let ours = owned(listening.reserve(&request).await);
+    let ends = EndsMeanwhile(listening.guarded.executor(), Mutex::new(Some(ours)));
+    let outcome = Reconciliation::new(listening.guarded.store(), listening.letters.clone())
+        .world(listening.guarded.clock.clone())
+        .questions_to(ends)
+        .operation(operation(), charged())
+        .told(&request.key, &Told::executed(201, charged()))
+        .await;
+    assert_eq!(outcome.unwrap(), ReconcileOutcome::Resolved("completed"));
+    assert_eq!(told(&listening.reserve(&request).await), "replay");
+}
+
+// T46: whoever takes the word up asks somebody who lags behind, and what was seen is stronger than what is not found.
+async fn a_word_whose_own_source_denies_it_releases_nothing(endpoint: &str) {
+    let refused = Ok(Finding::Executed(Answer::json(402, "{}")));
+    for source in [Ok(Finding::NotFound), Ok(Finding::NotExecuted), refused, Err("away")] {
+        for ending in [Ending::NotExecuted, Ending::PerhapsExecuted(UnknownCause::Panicked)] {
+            let listening = Listening::on(endpoint, charged()).await;
+            let request = listening.ended(ending).await;
+            listening.guarded.clock.advance(DEFAULT_NOT_FOUND_GRACE);
+            let outcome = listening.tell(&request, Told::executed(201, Says::this(source.clone()))).await;
+            assert!(
+                matches!(outcome, ReconcileOutcome::Scheduled(_) | ReconcileOutcome::Escalated),
+                "{source:?}: {outcome:?}"
+            );
+            assert_eq!(told(&listening.reserve(&request).await), "unknown");
+            // Nor does a refusal that is told after it.
+            let provider = Says::this(Ok(Finding::Executed(Answer::json(402, "{}"))));
+            let later = Reconciliation::new(listening.guarded.store(), listening.letters.clone())
+                .world(listening.guarded.clock.clone())
+                .operation(operation(), provider);
+            let outcome = later.told(&request.key, &Told::executed(402, charged())).await.unwrap();
+            assert_eq!(outcome, ReconcileOutcome::Escalated);
+            assert_eq!(told(&listening.reserve(&request).await), "unknown");
+            // Proof does.
+            let outcome = listening.reconciliation.ask(&request.key).await.unwrap();
+            assert_eq!(outcome, ReconcileOutcome::Resolved("completed"));
+        }
+    }
+}
+
+// T46: it may be late, and of an earlier attempt, or of an earlier life of the key.
+async fn a_refusal_is_confirmed_before_it_counts(endpoint: &str) {
+    let refused = || Says::this(Ok(Finding::Executed(Answer::json(402, "{}"))));
+    for told in [Told::not_executed(), Told::executed(402, refused())] {
+        let listening = Listening::on(endpoint, refused()).await;
+        let request = listening.ended(Ending::PerhapsExecuted(UnknownCause::Panicked)).await;
+        assert_eq!(listening.tell(&request, told).await, ReconcileOutcome::Resolved("completed"));
+        assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(402));
+        assert_eq!((listening.provider.asked(), listening.reasons().len()), (1, 0));
+    }
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = listening.ended(Ending::PerhapsExecuted(UnknownCause::Panicked)).await;
+    listening.tell(&request, Told::not_executed()).await;
+    assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
+}
+
+// T46
+async fn a_refusal_of_an_operation_that_nobody_knows_is_no_letter(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = listening.ended(Ending::PerhapsExecuted(UnknownCause::Panicked)).await;
+    let knows_none = Reconciliation::new(listening.guarded.store(), listening.letters.clone())
+        .world(listening.guarded.clock.clone());
+    for (told, outcome, letters) in [
+        (Told::not_executed(), ReconcileOutcome::Settled, 0),
+        (Told::executed(402, charged()), ReconcileOutcome::Settled, 0),
+        (Told::executed(201, charged()), ReconcileOutcome::Escalated, 1),
+    ] {
+        assert_eq!(knows_none.told(&request.key, &told).await.unwrap(), outcome);
+        assert_eq!(listening.reasons().len(), letters);
+    }
 }
 
 // T46, R18
@@ -190,12 +305,9 @@ async fn a_word_that_waits_follows_a_lease_that_grows(endpoint: &str) {
 // T46: the provider has said that it charged. That it cannot be found now is no leave to charge again.
 async fn a_word_that_nobody_confirms_keeps_every_retry_away(endpoint: &str) {
     let grace = DEFAULT_NOT_FOUND_GRACE;
-    for (provider, denies) in [
-        (Ok(Finding::NotFound), true),
-        (Ok(Finding::NotExecuted), true),
-        (Ok(Finding::AskAgain(None)), false),
-        (Err("away"), false),
-    ] {
+    let refused = Ok(Finding::Executed(Answer::json(402, "{}")));
+    let (not_found, denied) = (Ok(Finding::NotFound), Ok(Finding::NotExecuted));
+    for provider in [not_found.clone(), denied.clone(), refused, Ok(Finding::AskAgain(None)), Err("away")] {
         for (ending, late) in [
             (Some(Ending::NotExecuted), Duration::ZERO),
             (Some(Ending::PerhapsExecuted(UnknownCause::Panicked)), Duration::ZERO),
@@ -211,7 +323,7 @@ async fn a_word_that_nobody_confirms_keeps_every_retry_away(endpoint: &str) {
             listening.tell(&request, word).await;
             let (message, delay) = listening.waiting();
             match ending.clone() {
-                Some(ending) => written(listening.guarded.executor().finish(ours, ending).await),
+                Some(ending) => drop(listening.guarded.executor().finish(ours, ending).await),
                 None => drop(ours),
             }
             listening.guarded.clock.advance(delay + late);
@@ -219,26 +331,31 @@ async fn a_word_that_nobody_confirms_keeps_every_retry_away(endpoint: &str) {
             assert_eq!(told(&listening.reserve(&request).await), "unknown");
             let letters = listening.letters.take();
             listening.guarded.clock.advance(grace);
+            // What is not found may be too early to be found.
+            let denies = match &provider {
+                Ok(Finding::NotFound) => late == grace,
+                Ok(finding) => !matches!(finding, Finding::AskAgain(_)),
+                Err(_) => false,
+            };
             if denies {
                 let [(letter, _)] = &letters[..] else { panic!("not one letter") };
                 assert!(letter.contains("does not confirm") && letter.contains(&key), "{letter}");
                 let polled = listening.reconciliation.ask_if_due(&request.key).await.unwrap();
                 assert_eq!(polled, ReconcileOutcome::NotDue);
             } else {
-                // It is asked again; and that it is not found then is for people.
+                // It is asked again; and that it denies it then is for people.
                 assert!(letters.is_empty(), "{letters:?}");
+                let says = if late == grace { not_found.clone() } else { denied.clone() };
                 let back = Reconciliation::new(listening.guarded.store(), listening.letters.clone())
                     .world(listening.guarded.clock.clone())
-                    .operation(operation(), Says::this(Ok(Finding::NotFound)));
+                    .operation(operation(), Says::this(says));
                 let polled = back.ask_if_due(&request.key).await.unwrap();
                 assert_eq!((polled, listening.letters.take().len()), (ReconcileOutcome::Escalated, 1));
             }
             assert_eq!(told(&listening.reserve(&request).await), "unknown");
-            // A person who asks anew releases nothing by "not found" either.
-            if matches!(provider, Ok(Finding::NotFound)) {
-                listening.reconciliation.ask(&request.key).await.unwrap();
-                assert_eq!(listening.state(&request).await, "unknown");
-            }
+            // A person who asks anew releases nothing by that either.
+            listening.reconciliation.ask(&request.key).await.unwrap();
+            assert_eq!(listening.state(&request).await, "unknown");
         }
     }
 }
@@ -264,7 +381,7 @@ async fn a_late_refusal_of_an_earlier_attempt_does_not_end_a_later_one(endpoint:
     let again = owned(listening.reserve(&request).await);
     let doubt = Ending::PerhapsExecuted(UnknownCause::HandlerFailed);
     written(listening.guarded.executor().finish(again, doubt).await);
-    for told in [Told::not_executed(charged()), Told::executed(402, charged())] {
+    for told in [Told::not_executed(), Told::executed(402, charged())] {
         let outcome = listening.tell(&request, told).await;
         assert!(
             matches!(
@@ -285,7 +402,7 @@ async fn a_word_that_contradicts_a_completed_record_is_escalated(endpoint: &str)
     for (ending, told) in [
         (refusal(), Told::executed(201, charged())),
         (completed("mine"), Told::executed(402, charged())),
-        (completed("mine"), Told::not_executed(charged())),
+        (completed("mine"), Told::not_executed()),
     ] {
         let listening = Listening::on(endpoint, charged()).await;
         let request = listening.ended(ending).await;
@@ -300,8 +417,8 @@ async fn a_word_that_agrees_with_the_record_changes_nothing(endpoint: &str) {
     for (ending, told) in [
         (completed("mine"), Told::executed(201, charged())),
         (refusal(), Told::executed(402, charged())),
-        (refusal(), Told::not_executed(charged())),
-        (Ending::NotExecuted, Told::not_executed(charged())),
+        (refusal(), Told::not_executed()),
+        (Ending::NotExecuted, Told::not_executed()),
     ] {
         let listening = Listening::on(endpoint, charged()).await;
         let request = listening.ended(ending).await;
@@ -327,7 +444,7 @@ async fn an_effect_without_a_record_is_escalated_unless_it_is_old(endpoint: &str
     // Its record may have expired; and of what was refused there need not be one.
     assert_eq!(tell(effect().made_at(old)).await, ReconcileOutcome::Gone);
     assert_eq!(tell(Told::executed(402, charged())).await, ReconcileOutcome::Settled);
-    assert_eq!(tell(Told::not_executed(charged())).await, ReconcileOutcome::Settled);
+    assert_eq!(tell(Told::not_executed()).await, ReconcileOutcome::Settled);
     assert_eq!(listening.reasons().len(), 0);
     listening.reconciliation.unclaimed("idk_1", "it leads to no record").await.unwrap();
     assert_eq!(listening.reasons(), ["it leads to no record"]);

@@ -29,6 +29,7 @@ use crate::support::{
 
 on_each_store!(
     a_sweep_finds_what_the_stream_did_not_and_goes_on_where_it_stopped,
+    a_sweep_that_nobody_went_on_with_begins_anew,
     a_sweep_goes_on_through_pages_that_the_store_cuts,
     of_two_sweeps_at_once_one_stops,
     a_sweep_that_died_is_gone_on_with_by_the_next_schedule,
@@ -38,6 +39,7 @@ on_each_store!(
 );
 
 const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
 
 impl Found {
     /// Another process.
@@ -95,6 +97,29 @@ fn line(logs: Logs, scanned: u64) -> Value {
     let lines = logs.lines_with(&format!("\"scanned\":{scanned},"));
     let [line] = &lines[..] else { panic!("{lines:?}") };
     serde_json::from_str(&line.text).unwrap()
+}
+
+// R19: what it looked at was long ago, and it is not to count as a look at everything.
+async fn a_sweep_that_nobody_went_on_with_begins_anew(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    for (by_schedule, pause, counts_on) in
+        [(true, HOUR, true), (true, HOUR + SECOND, false), (false, HOUR, true), (false, HOUR + SECOND, false)]
+    {
+        found.sweep(Duration::ZERO).await;
+        assert!(found.goes_on());
+        let (logs, so_far) = (Logs::capture(), a_number());
+        found.count_on_from(so_far).await;
+        found.guarded.clock.advance(pause);
+        if by_schedule {
+            found.sweep(BOUND).await;
+        } else {
+            found.go_on(BOUND).await;
+        }
+        assert_eq!((found.goes_on(), found.progress().await), (false, None));
+        // Its own mark.
+        let swept = logs.lines_with(&format!("\"scanned\":{},", so_far + 1));
+        assert_eq!(swept.len(), usize::from(counts_on), "{pause:?}");
+    }
 }
 
 // R19
