@@ -37,7 +37,7 @@ pub struct RecordJson {
     /// Absent from records that were written before they said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     retention_seconds: Option<u64>,
-    /// Whether another execution did, or perhaps did, what this one is at.
+    /// Whether another execution, or the provider, tells of an effect of it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     contested: bool,
     /// Whether its request was refused before anything was done: then it is as if there was no record.
@@ -166,7 +166,7 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
         fields.push(("began", at(record.began_at)));
     }
     if record.contested {
-        fields.push(("contested", cell("another execution did, or perhaps did, it")));
+        fields.push(("contested", cell("another execution, or the provider, tells of an effect")));
     }
     match &record.state {
         State::InProgress { lease_until } => fields.push(("lease until", at(*lease_until))),

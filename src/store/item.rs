@@ -11,7 +11,7 @@
 //! | `created_at`, `began_at` | all | milliseconds since 1970: when the key was first seen, and when this execution began |
 //! | `retention` | all | milliseconds that it is kept once it is settled |
 //! | `lease_until` | `in_progress` | milliseconds since 1970 |
-//! | `contested` | `in_progress`, `unknown` | that another execution did, or perhaps did, the operation |
+//! | `contested` | `in_progress`, `unknown` | that another execution did, or perhaps did, the operation, or that the provider tells of its effect |
 //! | `origin` | all | for people: by which method and route it came |
 //! | `last_failure` | all | for people: why an execution last failed |
 //! | `settled_note` | `completed`, `failed_retryable` | for people: who settled it, if not its worker, and why |
