@@ -37,9 +37,12 @@ pub struct RecordJson {
     /// Absent from records that were written before they said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     retention_seconds: Option<u64>,
-    /// Whether another execution, or the provider, tells of an effect of it.
+    /// Whether another execution did, or perhaps did, what this one is at.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     contested: bool,
+    /// Whether the provider has told of an effect.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    claimed: bool,
     /// Whether its request was refused before anything was done: then it is as if there was no record.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     not_begun: bool,
@@ -101,6 +104,7 @@ impl From<&Record> for RecordJson {
             settled_note: record.settled_note.as_ref().map(ToString::to_string),
             retention_seconds: record.retention.map(|span| span.as_secs()),
             contested: record.contested,
+            claimed: record.claimed,
             not_begun: record.is_not_begun(),
             settled_by: record.state.settled_by().map(SettledBy::name),
             lease_until: None,
@@ -166,7 +170,10 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
         fields.push(("began", at(record.began_at)));
     }
     if record.contested {
-        fields.push(("contested", cell("another execution, or the provider, tells of an effect")));
+        fields.push(("contested", cell("another execution did, or perhaps did, it")));
+    }
+    if record.claimed {
+        fields.push(("claimed", cell("the provider has told of an effect")));
     }
     match &record.state {
         State::InProgress { lease_until } => fields.push(("lease until", at(*lease_until))),

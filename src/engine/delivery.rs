@@ -90,7 +90,7 @@ impl Executor {
                 (start, people) = (Start::Seen(there), People::Told);
                 continue;
             }
-            if kept.is_denied_by(&there) {
+            if !double && kept.is_denied_by(&there) {
                 return Ok(Delivered::Denied(there));
             }
             tracing::warn!(%key, %operation, state, "an ending comes too late: the record went on without it");

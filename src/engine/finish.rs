@@ -8,7 +8,7 @@ use crate::{
         Answer, FencedError, KeptAnswer, NOT_EXECUTED, Note, Record, Revision, State, UnknownCause, Worker,
     },
     store::StoreError,
-    telemetry::{self, COMPLETE_LATENCY, HANDLER_LATENCY},
+    telemetry::{self, COMPLETE_LATENCY, Count, HANDLER_LATENCY},
     time::{Instant, Timestamp},
     time_budget::{TimeBudget, WRITE_PAUSES},
 };
@@ -90,6 +90,11 @@ impl Kept {
     /// Whether it says that nothing was done.
     pub(super) const fn did_nothing(&self) -> bool {
         matches!(self, Self::NotExecuted(_) | Self::NotBegun)
+    }
+
+    /// Whether its worker knows what it did.
+    const fn is_certain(&self) -> bool {
+        !matches!(self, Self::PerhapsExecuted(..))
     }
 
     /// Whether it tells of an effect, and this record was settled meanwhile as if there had been none.
@@ -175,8 +180,9 @@ impl Executor {
         };
         let start = Start::Seen(Box::new(seen.clone()));
         match self.write(start, &seen, &kept, give_up_at, People::NotTold).await {
-            // It did nothing, and another execution did, or perhaps did: to say that nothing was done would not be true.
-            Ok(Finished::Written(record)) if kept.did_nothing() && is_unknown(&record) => {
+            // It did nothing, or was refused, and another execution, or the provider, says otherwise: to say that nothing was done
+            // would not be true.
+            Ok(Finished::Written(record)) if kept.is_certain() && is_unknown(&record) => {
                 FinishOutcome::AnsweredElsewhere
             }
             Ok(Finished::Written(record)) => FinishOutcome::Written { expires_at: kept_until(&record) },
@@ -194,9 +200,13 @@ impl Executor {
                 self.finish_double(&execution, &seen, &ending, &kept, there, give_up_at).await
             }
             Ok(Finished::Refused(there, fenced)) => {
-                if kept.is_denied_by(&there) {
+                if kept.is_denied_by(&there)
+                    && !self.hand_over_contested(&execution, &seen, &ending, &kept, None).await
+                {
                     // Everybody gets what the record says; but what was done must not be forgotten.
-                    self.hand_over_contested(&execution, &seen, &ending, &kept, None).await;
+                    let (key, operation) = (execution.record_key().hash(), self.operation().name());
+                    tracing::error!(%key, %operation, "an effect that the record denies could not be handed to people");
+                    Count::Contradicted.add(operation);
                 }
                 let replay = self.fenced(&there, fenced, give_up_at).await;
                 elsewhere(&there, replay)
@@ -240,11 +250,15 @@ impl Executor {
                     }
                     Ok(Finished::Refused(there, _)) if matches!(there.state, State::Completed { .. }) => {}
                     // Claimed back, taken over, gone, or not to be reached.
-                    _ => self.hand_over_contested(execution, seen, ending, kept, told).await,
+                    _ => {
+                        self.hand_over_contested(execution, seen, ending, kept, told).await;
+                    }
                 }
             }
             // If that one turns out to have done nothing, this is what counts.
-            State::InProgress { .. } => self.hand_over_contested(execution, seen, ending, kept, told).await,
+            State::InProgress { .. } => {
+                self.hand_over_contested(execution, seen, ending, kept, told).await;
+            }
             _ => return elsewhere(&there, replay),
         }
         FinishOutcome::AnsweredElsewhere

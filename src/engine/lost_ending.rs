@@ -169,15 +169,17 @@ impl Executor {
         ending: &Ending,
         kept: &Kept,
         told: Option<AttemptId>,
-    ) {
-        let Some(queue) = &self.lost_endings else { return };
+    ) -> bool {
+        let Some(queue) = &self.lost_endings else { return false };
         let Some(Ok(message)) = self.wanted(seen, ending, kept).map(|ended| message(ended, told)) else {
-            return;
+            return false;
         };
-        if let Err(cause) = self.send(queue, execution, &message).await {
+        let sent = self.send(queue, execution, &message).await;
+        if let Err(cause) = &sent {
             let (key, operation) = (execution.record_key().hash(), self.operation().name());
             tracing::error!(%key, %operation, cause, "an ending could not be handed over");
         }
+        sent.is_ok()
     }
 
     async fn send(&self, queue: &Arc<dyn Queue>, execution: &Execution, message: &str) -> Result<(), String> {

@@ -21,8 +21,8 @@ pub(super) enum Asks {
     IfDue,
     /// Somebody knows that the answer is there: questions are counted anew.
     Anew,
-    /// Somebody has told by himself that it was executed: whatever is not proof of that is no leave to run it again.
-    Claimed,
+    /// The provider has told of it by itself.
+    Told,
 }
 
 /// What was learned, with the answer's body in its place.
@@ -56,7 +56,8 @@ impl Learned {
         now: Timestamp,
     ) -> Option<(Word, &'static str)> {
         let word = match self {
-            Self::Executed(answer) => Word::Executed(answer.head.status()?),
+            // A payload is an effect, with no status of its own.
+            Self::Executed(answer) => Word::Executed(answer.head.status().unwrap_or(200)),
             Self::NotExecuted => Word::NotExecuted,
             _ => return None,
         };
@@ -107,15 +108,13 @@ pub(super) fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u3
         State::Unknown { reconcile_at, .. } if why == Asks::IfDue && *reconcile_at > now => {
             Err(ReconcileOutcome::NotDue)
         }
-        State::Unknown { .. } if why == Asks::Anew => Ok(0),
+        State::Unknown { .. } if why != Asks::IfDue => Ok(0),
         State::Unknown { asked, .. } => Ok(*asked),
         State::InProgress { lease_until } if *lease_until > now => {
             Err(ReconcileOutcome::InFlight(*lease_until))
         }
         // Found dead by us before the stale function came.
         State::InProgress { .. } => Ok(0),
-        // A webhook may overturn a release; polling never asks about one.
-        State::FailedRetryable { .. } if why == Asks::Claimed => Ok(0),
         State::Pending | State::Completed { .. } | State::FailedRetryable { .. } => {
             Err(ReconcileOutcome::Settled)
         }
@@ -127,7 +126,7 @@ impl Asked<'_> {
     ///
     /// `there` may have changed since the question was asked. Proof of an effect holds for the same request whatever became of
     /// its record; a refusal, "not executed" and "not found" hold for the record that was asked about alone: its worker may have
-    /// come back to life since. And beside the word of somebody who tells of an effect they hold for nothing.
+    /// come back to life since. And if the provider has told of an effect, they hold for nothing.
     pub(super) fn next(
         &self,
         there: &Record,
@@ -151,23 +150,22 @@ impl Asked<'_> {
             Err(ReconcileOutcome::NotDue) if proof => 0,
             // Its worker has come back, or another execution has begun. Neither releases it now, whatever it says of itself.
             Err(ReconcileOutcome::InFlight(until)) if proof && one_life => {
-                return there.claim(revision, 0, until, now).ok_or(ReconcileOutcome::InFlight(until));
+                return there.claim(revision, until, now).ok_or(ReconcileOutcome::InFlight(until));
             }
             Err(outcome) => return Err(outcome),
         };
         if (learned.denies() && there.revision != self.seen.revision) || (!same && !proof) {
             return Err(ReconcileOutcome::Busy);
         }
-        let claimed = self.is_claimed(there);
         let settled = |verdict, by| {
             let settled = self.settled(there, verdict, by, revision, now)?;
             Ok(settled.settled_because(self.note(learned)))
         };
         let then = match learned {
-            Learned::Executed(answer) if proof || !claimed => {
+            Learned::Executed(answer) if proof || !there.claimed => {
                 return settled(Verdict::Executed(answer.clone()), SettledBy::Provider);
             }
-            Learned::NotExecuted if !claimed => {
+            Learned::NotExecuted if !there.claimed => {
                 return settled(Verdict::NotExecuted, SettledBy::Provider);
             }
             // One of the two is wrong.
@@ -178,7 +176,8 @@ impl Asked<'_> {
                 waited if waited < self.not_found.grace => {
                     Then::AskAgain(Some(self.not_found.grace - waited))
                 }
-                _ if claimed => Then::People,
+                // The provider, or an execution, knows better.
+                _ if there.claimed || there.contested => Then::People,
                 _ if !self.not_found.releases => Then::AskAgain(None),
                 _ => return settled(Verdict::NotExecuted, SettledBy::Assumption),
             },
@@ -196,26 +195,21 @@ impl Asked<'_> {
                 (asked, pause.map_or(Timestamp::MAX, at))
             }
         };
-        match self.why {
-            Asks::Claimed => there.claim(revision, asked, at, now).ok_or(ReconcileOutcome::Busy),
-            Asks::IfDue | Asks::Anew => Ok(put_off(there, asked, at, revision, now)),
-        }
-    }
-
-    /// Whether somebody tells of an effect: by himself, or of an execution that was another's too.
-    fn is_claimed(&self, there: &Record) -> bool {
-        self.why == Asks::Claimed || there.contested
+        Ok(put_off(there, asked, at, revision, now))
     }
 
     /// Why the record becomes one for people.
     pub(super) fn reason(&self, there: &Record, learned: &Learned) -> &'static str {
         match learned {
             Learned::Nobody => "no reconciler knows the operation",
-            _ if self.is_claimed(there) && learned.denies() => {
-                "the provider, or another execution, told of an effect, and the provider does not confirm it"
+            _ if there.claimed && learned.denies() => {
+                "the provider told of an effect by itself, and does not confirm it"
             }
             Learned::NotFound if !self.is_remembered(there) => {
                 "it is not found, and too late for that to be proof"
+            }
+            Learned::NotFound if there.contested => {
+                "it is not found, and another execution says that it did, or perhaps did, it"
             }
             _ if self.is_old(there) => "it has been doubted for too long",
             _ => "it was asked about often enough",
@@ -233,7 +227,7 @@ impl Asked<'_> {
         let asked = match self.why {
             Asks::IfDue => "reconcile: the provider was asked",
             Asks::Anew => "reconcile: the provider was asked anew",
-            Asks::Claimed => "told by the provider",
+            Asks::Told => "told by the provider",
         };
         let said = match learned {
             Learned::Executed(_) => "executed",
@@ -393,7 +387,7 @@ mod tests {
         let mut anew = another.clone();
         anew.created_at = NOW;
         assert_eq!(becomes(&seen, &anew, Asks::IfDue, &proof), "settled", "another life of the key");
-        assert_eq!(becomes(&seen, &another, Asks::Claimed, &proof), "completed");
+        assert_eq!(becomes(&seen, &another, Asks::Told, &proof), "completed");
     }
 
     // T5: whoever has the record now did perhaps nothing, and says so.
@@ -403,7 +397,7 @@ mod tests {
         let lease_until = NOW.plus(GRACE);
         let another = released(&seen).again(&Bid { lease_until, ..bid("k") }, Revision::mint(), NOW);
         let revived = seen.extend(seen.attempt, Revision::mint(), lease_until).unwrap();
-        for why in [Asks::IfDue, Asks::Anew, Asks::Claimed] {
+        for why in [Asks::IfDue, Asks::Anew, Asks::Told] {
             for there in [&another, &revived] {
                 let claimed = next(&seen, there, why, &proof).unwrap();
                 assert_eq!(claimed.state, there.state);
@@ -424,26 +418,21 @@ mod tests {
     #[test]
     fn what_somebody_tells_of_an_effect_is_ended_by_proof_of_it_alone() {
         let seen = unknown();
-        let contested = Record { contested: true, ..seen.clone() };
-        let just_now = Record::reserve(&Bid { lease_until: NOW, ..bid("k") }, Revision::mint(), START);
-        for (there, why) in [
-            (&contested, Asks::IfDue),
-            (&contested, Asks::Anew),
-            (&contested, Asks::Claimed),
-            (&seen, Asks::Claimed),
-        ] {
+        let claimed = seen.claim(Revision::mint(), START, START).unwrap();
+        let just_now = seen.claim(Revision::mint(), NOW, NOW).unwrap();
+        for why in [Asks::IfDue, Asks::Anew, Asks::Told] {
             for learned in [Learned::NotExecuted, Learned::NotFound, Learned::Executed(refusal())] {
-                let next = next(there, there, why, &learned).unwrap();
-                assert!(escalates(&next) && next.contested, "{next:?}");
+                let next = next(&claimed, &claimed, why, &learned).unwrap();
+                assert!(escalates(&next) && next.claimed, "{next:?}");
             }
-            let next = next(there, there, why, &Learned::Later(None)).unwrap();
-            assert!(!escalates(&next) && next.contested, "{next:?}");
-            assert_eq!(becomes(there, there, why, &Learned::Executed(answer())), "completed");
+            let later = next(&claimed, &claimed, why, &Learned::Later(None)).unwrap();
+            assert!(!escalates(&later) && later.claimed, "{later:?}");
+            assert_eq!(becomes(&claimed, &claimed, why, &Learned::Executed(answer())), "completed");
+            // It may be too early to be found.
+            let early = next(&just_now, &just_now, why, &Learned::NotFound).unwrap();
+            let State::Unknown { reconcile_at, .. } = early.state else { panic!("{early:?}") };
+            assert_eq!((reconcile_at, early.claimed), (NOW.plus(GRACE), true));
         }
-        // It may be too early to be found.
-        let next = next(&just_now, &just_now, Asks::Claimed, &Learned::NotFound).unwrap();
-        let State::Unknown { reconcile_at, .. } = next.state else { panic!("{next:?}") };
-        assert_eq!((reconcile_at, next.contested), (NOW.plus(GRACE), true));
     }
 
     // T5, T46: a refusal is what one execution ended with.
@@ -462,7 +451,7 @@ mod tests {
         let other = Record::reserve(&bid_for("k", "other"), Revision::mint(), START);
         let other = other.doubt(Worker::of(&other), Revision::mint(), UnknownCause::Panicked, START).unwrap();
         let proof = Learned::Executed(answer());
-        for why in [Asks::IfDue, Asks::Anew, Asks::Claimed] {
+        for why in [Asks::IfDue, Asks::Anew, Asks::Told] {
             assert_eq!(becomes(&seen, &other, why, &proof), "busy");
         }
         // Nobody will be told of it by its record.
@@ -512,9 +501,8 @@ mod tests {
         let again = released(&first).again(&bid("k"), Revision::mint(), START);
         let contested = again.contest(Worker::of(&first), Revision::mint()).unwrap();
         let contested = contested.release(again.attempt, Revision::mint(), START).unwrap();
-        for learned in [Learned::NotFound, Learned::NotExecuted] {
-            assert!(escalates(&next(&contested, &contested, Asks::IfDue, &learned).unwrap()));
-        }
+        assert!(escalates(&next(&contested, &contested, Asks::IfDue, &Learned::NotFound).unwrap()));
+        assert_eq!(becomes(&contested, &contested, Asks::IfDue, &Learned::NotExecuted), "failed_retryable");
         assert_eq!(becomes(&contested, &contested, Asks::IfDue, &Learned::Executed(answer())), "completed");
     }
 

@@ -15,9 +15,9 @@ use crate::{
     queue::WorkError,
     record::{Note, Record, State},
     store::StoreErrorKind,
-    telemetry::Count,
+    telemetry::{self, Count},
     time::Timestamp,
-    time_budget::{ASK_TIMEOUT, WRITE_PAUSES},
+    time_budget::{ASK_TIMEOUT, STORE_TIMEOUT, WRITE_PAUSES},
 };
 
 /// How often a word is held against a record that changes at the same moment.
@@ -26,8 +26,8 @@ const LOOKS: usize = 4;
 impl Reconciliation {
     /// Settles a record by what somebody says who knows, such as a provider's webhook; see [`Told`] for what is not settled so.
     ///
-    /// The word is taken up, and need not be told again, unless this fails, or says [`InFlight`](ReconcileOutcome::InFlight) or
-    /// [`Busy`](ReconcileOutcome::Busy).
+    /// The word is taken up, and need not be told again, unless this fails, or says [`InFlight`](ReconcileOutcome::InFlight),
+    /// [`Busy`](ReconcileOutcome::Busy) or [`NotDue`](ReconcileOutcome::NotDue).
     pub async fn told(&self, key: &RecordKey, told: &Told) -> Result<ReconcileOutcome, WorkError> {
         let Ok(known) = self.known(key) else {
             // What leads to a record is often metadata that anybody can set: to tell it again would not help.
@@ -53,18 +53,28 @@ impl Reconciliation {
                     let letter = told.said.contradiction(key, there.as_ref(), reason);
                     return self.contradicted(key, letter).await;
                 }
-                Meaning::Later(there, until) => self.ask_later(&told.said, there, until).await?,
-                Meaning::Settles(there) => {
-                    let by = told.by.as_deref().unwrap_or(&*known.reconciler);
-                    match self.settle_by(&told.said, there, known, by, ASK_TIMEOUT).await? {
-                        ReconcileOutcome::InFlight(_) => ReconcileOutcome::Busy,
-                        outcome => outcome,
+                Meaning::Later(there, until) => match self.claim(&told.said, there).await? {
+                    Some(claimed) => return self.ask_later(&told.said, &claimed, until).await,
+                    None => ReconcileOutcome::Busy,
+                },
+                Meaning::Settles(there) => match self.claim(&told.said, there).await? {
+                    Some(claimed) => {
+                        let by = told.by.as_deref().unwrap_or(&*known.reconciler);
+                        self.settle_by(&told.said, &claimed, known, by, ASK_TIMEOUT).await?
                     }
-                }
+                    None => ReconcileOutcome::Busy,
+                },
             };
             match outcome {
                 // It has changed since we looked: what that means is for the next look.
-                ReconcileOutcome::Settled | ReconcileOutcome::Busy | ReconcileOutcome::Gone => {}
+                ReconcileOutcome::Settled
+                | ReconcileOutcome::Busy
+                | ReconcileOutcome::Gone
+                | ReconcileOutcome::InFlight(_) => {}
+                // Who told it has the answer, which a question may not find.
+                ReconcileOutcome::Scheduled(_) if told.said.word.is_effect() => {
+                    return Ok(ReconcileOutcome::NotDue);
+                }
                 outcome => return Ok(outcome),
             }
         }
@@ -81,7 +91,7 @@ impl Reconciliation {
         time: Duration,
     ) -> Result<ReconcileOutcome, WorkError> {
         match said.word.is_effect() {
-            true => self.ask_about(there, Some((known, by)), Asks::Claimed, time, Some(said)).await,
+            true => self.ask_about(there, Some((known, by)), Asks::Told, time, Some(said)).await,
             false => self.ask_about(there, Some((known, &*known.reconciler)), Asks::Anew, time, None).await,
         }
     }
@@ -97,12 +107,18 @@ impl Reconciliation {
         let there = self.there(key).await?;
         let outcome = match said.beside(there.as_ref(), known.operation.retention(), self.now()) {
             Meaning::Nothing | Meaning::TooLate => return Ok(()),
-            Meaning::Later(there, until) => self.ask_later(said, there, until).await?,
+            Meaning::Later(there, until) => match self.claim(said, there).await? {
+                Some(claimed) => self.ask_later(said, &claimed, until).await?,
+                None => ReconcileOutcome::Busy,
+            },
             Meaning::Contradicts(reason) => {
                 self.contradicted(key, said.contradiction(key, there.as_ref(), reason)).await?
             }
             // The whole answer was not kept: the provider is asked for it.
-            Meaning::Settles(there) => self.settle_by(said, there, known, &*known.reconciler, time).await?,
+            Meaning::Settles(there) => match self.claim(said, there).await? {
+                Some(claimed) => self.settle_by(said, &claimed, known, &*known.reconciler, time).await?,
+                None => ReconcileOutcome::Busy,
+            },
         };
         match outcome {
             // Nobody was told, and nothing is planned: the message comes again.
@@ -136,42 +152,57 @@ impl Reconciliation {
         Ok(self.engine.bounded(None, self.engine.store.load(key)).await?)
     }
 
-    /// A worker has the record. It knows too; but if what it knows is something else, somebody must hear of it, and no retry may run
-    /// before that.
+    /// A worker has the record. It knows too; but if what it knows is something else, somebody must hear of it.
     async fn ask_later(
         &self,
         said: &Said,
         there: &Record,
         until: Timestamp,
     ) -> Result<ReconcileOutcome, WorkError> {
+        let Some(queue) = &self.questions else { return Ok(ReconcileOutcome::InFlight(until)) };
+        let message = Message::Told { key: there.key.partition_key(), said: said.clone() };
+        queue.send(&message.to_json(), until.since(self.now())).await?;
         let (key, operation) = (there.key.hash(), there.key.operation());
-        let mut outcome = ReconcileOutcome::InFlight(until);
-        if let Some(queue) = &self.questions {
-            let message = Message::Told { key: there.key.partition_key(), said: said.clone() };
-            queue.send(&message.to_json(), until.since(self.now())).await?;
-            tracing::info!(%key, %operation, "the provider's word came while a worker has the record: it is taken up later");
-            outcome = ReconcileOutcome::Scheduled(until);
-        }
-        if !said.word.is_effect() || there.contested || self.claim(there).await? {
-            return Ok(outcome);
-        }
-        Ok(ReconcileOutcome::Busy)
+        tracing::info!(%key, %operation, "the provider's word came while a worker has the record: it is taken up later");
+        Ok(ReconcileOutcome::Scheduled(until))
     }
 
-    /// Claims what a worker has. `false` if it has changed meanwhile.
-    async fn claim(&self, seen: &Record) -> Result<bool, WorkError> {
-        let step = |there: Option<&Record>, Moment { revision, now }: Moment| match there {
-            Some(there) if matches!(there.state, State::InProgress { lease_until } if lease_until > now) => {
-                match there.claim(revision, 0, now, now) {
-                    Some(claimed) => Step::Write(claimed.into(), true),
-                    None => Step::Stop(true),
+    /// Has the record say at once that the provider tells of an effect, if it does: what is asked, and sent, comes after that. `None`
+    /// if the record is another by now.
+    async fn claim(&self, said: &Said, there: &Record) -> Result<Option<Record>, WorkError> {
+        if there.claimed || !said.word.is_effect() {
+            return Ok(Some(there.clone()));
+        }
+        let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
+            let is_open = |there: &&Record| {
+                let meaning = said.beside(Some(*there), Duration::ZERO, now);
+                matches!(meaning, Meaning::Settles(_) | Meaning::Later(..))
+            };
+            match there
+                .filter(is_open)
+                .map(|there| (there, there.claim(revision, now.plus(ASK_TIMEOUT), now)))
+            {
+                Some((there, Some(claimed))) => {
+                    let found_dead = there.state.name() != claimed.state.name()
+                        && matches!(there.state, State::InProgress { .. });
+                    Step::Write(claimed.into(), Some(found_dead))
                 }
+                Some((_, None)) => Step::Stop(Some(false)),
+                None => Step::Stop(None),
             }
-            _ => Step::Stop(false),
         };
-        let effort = Effort { until: None, pauses: WRITE_PAUSES, retries: Retries::Unanswered };
-        match self.engine.apply(Start::Seen(Box::new(seen.clone())), effort, step).await {
-            Ok(Applied::Written(claimed, _) | Applied::Stopped(claimed, _)) => Ok(claimed),
+        let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));
+        let effort = Effort { until, pauses: WRITE_PAUSES, retries: Retries::Unanswered };
+        match self.engine.apply(Start::Seen(Box::new(there.clone())), effort, step).await {
+            Ok(Applied::Written(found_dead, claimed)) => {
+                if found_dead == Some(true) {
+                    // Before the stale function came.
+                    telemetry::given_up(&claimed, self.now());
+                }
+                Ok(Some(*claimed))
+            }
+            Ok(Applied::Stopped(Some(_), claimed)) => Ok(claimed.map(|claimed| *claimed)),
+            Ok(Applied::Stopped(None, _)) => Ok(None),
             Err(unapplied) => Err(unapplied.error.into()),
         }
     }

@@ -6,8 +6,7 @@
 //! 2. Whoever comes first writes by compare-and-set; who comes second sees it settled.
 //! 3. What a provider tells by itself is held against the record whatever its state ([`Told`]): nothing of it is forgotten, and
 //!    what the record contradicts is escalated.
-//! 4. A record that tells of an effect, by the provider's own word or another execution's, is ended by proof of the effect alone, or
-//!    by a person.
+//! 4. A record of which the provider has told an effect is ended by proof of that effect alone, or by a person.
 //! 5. What nobody can settle is escalated: the record first, of which each poll tells until it is settled, then a dead letter.
 //!
 //! ```
@@ -54,9 +53,9 @@ pub use poll::Polled;
 pub use reconciliation::Reconciliation;
 pub use told::Told;
 
-/// How long the work of one message takes at most: a read, a question, its answer's body, and a write.
+/// How long the work of one message takes at most: a read, a claim, a question, its answer's body, and a write.
 pub const LONGEST_QUESTION: Duration =
-    ASK_TIMEOUT.saturating_add(OFFLINE_PATIENCE).saturating_add(STORE_TIMEOUT.saturating_mul(2));
+    ASK_TIMEOUT.saturating_add(OFFLINE_PATIENCE).saturating_add(STORE_TIMEOUT.saturating_mul(3));
 
 /// Knows where to ask what became of an operation. One for each operation.
 #[async_trait]

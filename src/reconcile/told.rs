@@ -2,16 +2,16 @@
 //!
 //! | the record | what is done |
 //! | --- | --- |
-//! | unknown, or its lease is over | an effect settles it; a refusal has the provider asked: it may be another attempt's |
-//! | released | an effect settles it; a refusal agrees |
-//! | in progress | likewise, once that is over; until then nothing that its worker says releases it from an effect |
+//! | unknown, or its lease is over | an effect claims it and settles it; a refusal has the provider asked: it may be another attempt's |
+//! | released | an effect claims it and settles it; a refusal agrees |
+//! | in progress | an effect claims it; held against what becomes of it once that is over |
 //! | completed, and the word says the same | nothing |
 //! | completed, and the word says otherwise | escalated: a completed record never changes |
 //! | younger than the effect, or another request's | escalated if it tells of an effect |
 //! | none | likewise, unless that is two weeks ago or more, and the retention over |
 //!
-//! An effect that cannot be settled at once, because the answer is not at hand or the provider denies it now, is claimed: the record
-//! is unknown, no retry runs, and nothing but proof of the effect, or a person, ends it.
+//! A record that is claimed is ended by proof of the effect alone, or by a person: no retry runs, whatever its worker says, and
+//! whatever the provider does not find or denies.
 
 use std::{fmt, time::Duration};
 
@@ -81,7 +81,7 @@ impl fmt::Debug for Told {
 impl Told {
     /// It was executed, and this is the status that its client is to get. `by` gives the whole answer if it is needed.
     ///
-    /// With a status beyond 399 it is a refusal, as [`not_executed`](Self::not_executed) is.
+    /// With a status beyond 399 it is a refusal, as [`not_executed`](Self::not_executed) is, and `by` is not asked.
     pub fn executed(status: u16, by: impl Reconciler) -> Self {
         Self { by: Some(Box::new(by)), said: Said::of(Word::Executed(status)) }
     }
@@ -128,7 +128,8 @@ impl Said {
         now: Timestamp,
     ) -> Meaning<'a> {
         let made_at = self.made_at.map(Timestamp::from_millis);
-        let Some(there) = there else {
+        // A refusal that did not begin is as absent as none.
+        let Some(there) = there.filter(|there| !there.is_not_begun()) else {
             let kept = retention.max(OLD);
             return match self.word.is_effect() {
                 false => Meaning::Nothing,

@@ -30,7 +30,7 @@ pub(crate) enum Decision {
 /// 1. A settled record past its time is absent: the bid starts anew.
 /// 2. Another request under the same key is refused, in every state.
 /// 3. A completed operation is replayed; a released one is taken over.
-/// 4. A live lease is respected. One that is over is treated as the operation chose.
+/// 4. A live lease is respected. One that is over is treated as the operation chose, unless the provider has told of an effect.
 /// 5. A bid that may not begin an execution gets what there is (T43).
 ///
 /// `revision` marks the record to write, if there is one.
@@ -53,7 +53,7 @@ pub(crate) fn decide(
         Some(false) => return Decision::Mismatch,
         None => return Decision::Incomparable,
     }
-    let may_run_again = operation.may_run_again() && bid.may_begin;
+    let may_run_again = operation.may_run_again() && bid.may_begin && !existing.claimed;
     match &existing.state {
         State::Completed { .. } => Decision::Replay,
         State::FailedRetryable { .. } if bid.may_begin => {

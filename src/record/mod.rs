@@ -102,9 +102,12 @@ pub struct Record {
     /// How long it is kept once it is settled, as its guard has it, so that whoever settles it keeps it as long. `None` if
     /// it was written before records said so.
     pub retention: Option<Duration>,
-    /// Whether another execution has said that it did, or perhaps did, the operation, or the provider has told of an effect by
-    /// itself. That this one did nothing, or that the effect is denied or not found, is no leave to run it again then.
+    /// Whether another execution has said, while this one is in progress, that it did, or perhaps did, the operation: that
+    /// this one did nothing is no leave to run it again.
     pub contested: bool,
+    /// Whether the provider has told of an effect: nothing but proof of it, or a person, ends the record. A worker's refusal, and an
+    /// effect that is denied or not found, do not.
+    pub claimed: bool,
     /// By which method and route it came, as the front says; for people.
     pub origin: Option<Note>,
     /// Why an execution last failed: this one, or the one before it; for people.

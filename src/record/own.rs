@@ -61,6 +61,7 @@ impl Record {
             began_at: now,
             retention: Some(bid.retention),
             contested: false,
+            claimed: false,
             origin: bid.origin.clone(),
             last_failure: None,
             settled_note: None,
@@ -119,6 +120,9 @@ impl Record {
     /// Also from `unknown`, if this very execution was given up for dead and was only late; and from every release, because
     /// the next retry would do again what this worker did. Both also if they are another execution's: that it did nothing,
     /// or that nobody knows what it did, says nothing of this one. Not over one that is in progress or completed.
+    ///
+    /// If the provider has told of an effect, and the answer is a refusal: → unknown. One of the two is wrong, and its client must
+    /// not take another way while it is not known which.
     pub(crate) fn complete(
         &self,
         worker: Worker,
@@ -130,6 +134,10 @@ impl Record {
         if !(knows_less && self.created_at == worker.created_at) {
             self.open_for(worker.attempt)?;
         }
+        if self.claimed && !answer.head.is_effect() {
+            let refused = Note::new("it was refused, and the provider tells of an effect");
+            return Ok(self.unknown(revision, UnknownCause::Contested, now).failed(Some(refused)));
+        }
         // As long as its body: a person may have chosen another retention for what is undone here.
         let retention = worker.retention.or(self.retention);
         let completing = Self { attempt: worker.attempt, retention, ..self.clone() };
@@ -137,7 +145,7 @@ impl Record {
     }
 
     /// Certainly not executed: in progress (or unknown, as with [`complete`](Self::complete)) → failed, retryable; → unknown,
-    /// if another execution perhaps did it.
+    /// if another execution perhaps did it, or the provider has told of an effect.
     pub(crate) fn release(
         &self,
         attempt: AttemptId,
@@ -145,7 +153,7 @@ impl Record {
         now: Timestamp,
     ) -> Result<Self, FencedError> {
         self.open_for(attempt)?;
-        if self.contested {
+        if self.contested || self.claimed {
             return Ok(self.unknown(revision, UnknownCause::Contested, now));
         }
         let released = self.settled(Verdict::NotExecuted, SettledBy::Worker, revision, now);
@@ -217,7 +225,7 @@ impl Record {
             // Whoever is asked has to remember the earlier of the two.
             let began_at = self.began_at.min(worker.began_at);
             let unknown = self.unknown(revision, cause, now);
-            return Ok(Self { attempt: worker.attempt, began_at, ..unknown });
+            return Ok(Self { attempt: worker.attempt, began_at, contested: false, ..unknown });
         }
         self.owned_by(worker.attempt)?;
         match &self.state {
@@ -302,6 +310,7 @@ mod tests {
             began_at: NOW,
             retention: Some(bid.retention),
             contested: false,
+            claimed: false,
             origin: bid.origin.clone(),
             last_failure: None,
             settled_note: None,
@@ -474,10 +483,7 @@ mod tests {
         ));
         assert!(contested.extend(other.attempt, fresh(), LATER).unwrap().contested);
         let doubted = released.doubt(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER).unwrap();
-        assert!(
-            released.contested && doubted.contested,
-            "what contested it may be more than this worker's word"
-        );
+        assert!(released.contested && !doubted.contested, "what contested it is in the record now");
         assert!(contested.complete(Worker::of(&other), fresh(), answer(), LATER).is_ok());
         assert!(!again(&contested).contested);
         // Its own, or one that is not in progress, is not contested.

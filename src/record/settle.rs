@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{KeptAnswer, KeptBody, Note, Record, Revision, SettledBy, State, UnknownCause};
+use super::{KeptAnswer, KeptBody, Record, Revision, SettledBy, State, UnknownCause};
 use crate::time::Timestamp;
 
 /// What somebody has found out who knows: the provider, or a person.
@@ -85,28 +85,26 @@ impl Record {
         }
     }
 
-    /// Somebody who knows says that it was executed, and nobody can say now with which answer: unknown, a release included, to be
-    /// asked about at this time. While a worker has it, it stays in progress. Nothing but proof of the effect ends such a record by
-    /// itself. `None` if it is completed, or says so already of what is in progress.
-    pub(crate) fn claim(
-        &self,
-        revision: Revision,
-        asked: u32,
-        at: Timestamp,
-        now: Timestamp,
-    ) -> Option<Self> {
-        let unknown = match &self.state {
-            State::Unknown { .. } => self.clone(),
-            State::FailedRetryable { .. } => self.unknown(revision, UnknownCause::Contested, now),
-            State::InProgress { lease_until } if *lease_until > now => {
-                return (!self.contested).then(|| Self { revision, contested: true, ..self.clone() });
+    /// The provider tells of an effect, and it is not known yet with which answer: unknown, a release included, to be asked about at
+    /// this time; the doubt begins anew. While a worker has it, it stays in progress. `None` if it is completed or nobody has begun
+    /// it, or if it says so already.
+    pub(crate) fn claim(&self, revision: Revision, at: Timestamp, now: Timestamp) -> Option<Self> {
+        if self.claimed {
+            return None;
+        }
+        let open = match &self.state {
+            State::InProgress { lease_until } if *lease_until > now => Self { revision, ..self.clone() },
+            State::InProgress { .. } => self.expire(revision, now)?.ask_again(revision, 0, at)?,
+            State::FailedRetryable { .. } => {
+                self.unknown(revision, UnknownCause::Contested, now).ask_again(revision, 0, at)?
             }
-            State::InProgress { .. } => self.expire(revision, now)?,
+            State::Unknown { cause, .. } => {
+                let state = State::Unknown { cause: *cause, since: now, reconcile_at: at, asked: 0 };
+                Self { revision, state, ..self.clone() }
+            }
             State::Pending | State::Completed { .. } => return None,
         };
-        let claimed = unknown.ask_again(revision, asked, at)?;
-        let last_failure = Some(Note::new("the provider told of an effect, and did not confirm it yet"));
-        Some(Self { contested: true, last_failure, ..claimed })
+        Some(Self { claimed: true, ..open })
     }
 
     /// Drops the headers and the body that a completed record keeps; its status stays, and it stays completed, so that
@@ -138,7 +136,7 @@ impl Record {
             Verdict::Executed(answer) => State::Completed { answer, completed_at: now, by, expires_at },
             Verdict::NotExecuted => State::FailedRetryable { failed_at: now, by, expires_at },
         };
-        Self { revision, contested: false, settled_note: None, state, ..self.clone() }
+        Self { revision, contested: false, claimed: false, settled_note: None, state, ..self.clone() }
     }
 }
 
@@ -146,7 +144,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::{
-        Head,
+        Head, Note, Worker,
         tests::{RETAIN, answer, bid},
     };
 
@@ -190,24 +188,36 @@ mod tests {
 
     // T46
     #[test]
-    fn a_claim_keeps_every_retry_away_and_leaves_what_is_completed_or_owned_so() {
+    fn a_claim_is_ended_by_proof_alone() {
         let (record, late) = (reserved(), lease_over());
         let released = |by| unknown().settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap();
-        for open in [unknown(), record.clone(), released(SettledBy::Assumption), released(SettledBy::Person)]
+        let for_people = unknown().ask_again(fresh(), 7, Timestamp::MAX).unwrap();
+        for open in
+            [unknown(), for_people, record.clone(), released(SettledBy::Worker), released(SettledBy::Person)]
         {
-            let claimed = open.claim(fresh(), 7, Timestamp::MAX, late).unwrap();
-            assert!(
-                claimed.contested
-                    && matches!(claimed.state, State::Unknown { reconcile_at: Timestamp::MAX, asked: 7, .. })
-            );
-            assert_eq!(claimed.state.expires_at(), None);
+            let claimed = open.claim(fresh(), Timestamp::MAX, late).unwrap();
+            let State::Unknown { since, reconcile_at, asked, .. } = claimed.state else {
+                panic!("{claimed:?}")
+            };
+            assert_eq!((since, reconcile_at, asked, claimed.claimed), (late, Timestamp::MAX, 0, true));
+            assert_eq!(claimed.claim(fresh(), late, late), None, "once is enough");
+            // Its worker comes back.
+            let worker = Worker::of(&claimed);
+            assert_eq!(claimed.release(claimed.attempt, fresh(), late).unwrap().state.name(), "unknown");
+            let doubted = claimed.doubt(worker, fresh(), UnknownCause::Panicked, late).unwrap();
+            let refusal = KeptAnswer { head: Head::Http { status: 402, headers: Vec::new() }, ..answer() };
+            let refused = claimed.complete(worker, fresh(), refusal, late).unwrap();
+            assert_eq!((refused.state.name(), refused.claimed, doubted.claimed), ("unknown", true, true));
+            let completed = claimed.complete(worker, fresh(), answer(), late).unwrap();
+            assert_eq!((completed.state.name(), completed.claimed), ("completed", false));
         }
         let completed = record.settled(Verdict::Executed(answer()), SettledBy::Worker, fresh(), NOW);
-        assert_eq!(completed.claim(fresh(), 7, late, late), None);
+        assert_eq!(completed.claim(fresh(), late, late), None);
         let revision = fresh();
-        let live = record.claim(revision, 7, late, NOW).unwrap();
-        assert_eq!(live, Record { revision, contested: true, ..record });
-        assert_eq!(live.claim(fresh(), 7, late, NOW), None, "once is enough");
+        let live = record.claim(revision, late, NOW).unwrap();
+        assert_eq!(live, Record { revision, claimed: true, ..record });
+        assert!(live.extend(live.attempt, fresh(), late).unwrap().claimed);
+        assert!(live.expire(fresh(), late).unwrap().claimed);
     }
 
     // R20

@@ -11,7 +11,8 @@
 //! | `created_at`, `began_at` | all | milliseconds since 1970: when the key was first seen, and when this execution began |
 //! | `retention` | all | milliseconds that it is kept once it is settled |
 //! | `lease_until` | `in_progress` | milliseconds since 1970 |
-//! | `contested` | `in_progress`, `unknown` | that another execution did, or perhaps did, the operation, or that the provider tells of its effect |
+//! | `contested` | `in_progress`, `unknown` | that another execution did, or perhaps did, the operation |
+//! | `claimed` | `in_progress`, `unknown` | that the provider has told of its effect |
 //! | `origin` | all | for people: by which method and route it came |
 //! | `last_failure` | all | for people: why an execution last failed |
 //! | `settled_note` | `completed`, `failed_retryable` | for people: who settled it, if not its worker, and why |
@@ -26,8 +27,8 @@
 //!
 //! Records that were written before there were `began_at`, `retention` and `settled_by` are read as if their execution had
 //! begun when the key was first seen, as if they did not say how long they are kept, and, released, as an assumption:
-//! each is what believes them least. The exception is `contested`: an older version that writes such a record drops it, and
-//! with it the guard that it is.
+//! each is what believes them least. The exceptions are `contested` and `claimed`: an older version that writes such a record drops
+//! them, and with them the guard that they are.
 //!
 //! New attributes may be added under the same version: an older version ignores what it does not know. What it must not
 //! ignore needs a new version, which it leaves alone. An answer that is no HTTP response has a status all the same, for
@@ -137,6 +138,8 @@ pub struct Item {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     contested: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    claimed: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last_failure: Option<String>,
@@ -205,6 +208,7 @@ impl From<&Record> for Item {
             began_at: Some(record.began_at.as_millis()),
             retention: record.retention.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
             contested: record.contested.then_some(true),
+            claimed: record.claimed.then_some(true),
             origin: record.origin.as_ref().map(Note::to_string),
             last_failure: record.last_failure.as_ref().map(Note::to_string),
             settled_note: record.settled_note.as_ref().map(Note::to_string),
@@ -266,6 +270,7 @@ impl Item {
             began_at: Timestamp::from_millis(item.began_at.unwrap_or(item.created_at)),
             retention: item.retention.map(Duration::from_millis),
             contested: item.contested.unwrap_or_default(),
+            claimed: item.claimed.unwrap_or_default(),
             origin: item.origin.as_deref().map(Note::new),
             last_failure: item.last_failure.as_deref().map(Note::new),
             settled_note: item.settled_note.as_deref().map(Note::new),
@@ -451,6 +456,8 @@ mod tests {
         let reserved = Record { attempt: crate::record::AttemptId::mint(), ..other.clone() };
         let contested = reserved.contest(Worker::of(&other), Revision::mint()).unwrap();
         assert_eq!(from_attributes(attributes(&contested)).unwrap(), contested);
+        let claimed = contested.claim(Revision::mint(), NOW, NOW).unwrap();
+        assert_eq!(from_attributes(attributes(&claimed)).unwrap(), claimed);
         let unknown = contested.release(contested.attempt, Revision::mint(), NOW).unwrap();
         let item = attributes(&unknown);
         assert_eq!(item["cause"], AttributeValue::S("handler_failed".into()));

@@ -311,9 +311,11 @@ async fn what_a_worker_did_is_kept_until_the_next_execution_has_ended(endpoint: 
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     for through_the_queue in [false, true] {
-        for (second_ends, told_then, letters_then) in
-            [(Ending::NotExecuted, "replay", 0), (completed("second"), "replay", 1)]
-        {
+        for (second_ends, told_then, letters_then) in [
+            (Ending::NotExecuted, "replay", 0),
+            (completed("second"), "replay", 1),
+            (Ending::Completed(Answer::json(402, "second")), "replay", 1),
+        ] {
             let executor = guarded.executor().lost_endings_to(queue.clone());
             let (request, late, second) = overtaken(&guarded, &executor).await;
             let what = ended_as(&if through_the_queue {

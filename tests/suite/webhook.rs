@@ -284,7 +284,7 @@ async fn a_charge_during_a_live_lease_is_taken_up_later_or_sent_again() {
     let alone = Hook { webhook: alone, ..hook };
     assert_eq!(alone.tell(&event).await, said(503, "try again"));
     let there = alone.api.store().load(&key).await.unwrap().expect("a record");
-    assert_eq!((there.state, there.attempt, there.contested), (live.state, live.attempt, true));
+    assert_eq!((there.state, there.attempt, there.claimed), (live.state, live.attempt, true));
     alone.assert_untouched("in progress").await;
 }
 

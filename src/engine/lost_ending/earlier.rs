@@ -67,6 +67,7 @@ impl Earlier {
             began_at: created_at,
             retention: None,
             contested: false,
+            claimed: false,
             origin: None,
             last_failure: None,
             settled_note: None,
