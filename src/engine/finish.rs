@@ -49,6 +49,9 @@ pub enum FinishOutcome {
     },
     /// The record was completed before, by another execution or by reconciliation: this is what everybody gets.
     Superseded(Replay),
+    /// It did nothing, or was refused, and another execution, or the provider, says otherwise: nobody knows until somebody is asked.
+    /// The caller's own answer may not be true.
+    InDoubt,
     /// Another execution owns the record, or its answer cannot be read now: whoever asks again hears of it. The caller's own
     /// answer would be a second one.
     AnsweredElsewhere,
@@ -67,6 +70,7 @@ impl FinishOutcome {
         match self {
             Self::Written { .. } => said,
             Self::Superseded(_) => "superseded",
+            Self::InDoubt => "in_doubt",
             Self::AnsweredElsewhere => "answered_elsewhere",
             Self::Fenced => "fenced",
             Self::HandedOver => "handed_over",
@@ -97,14 +101,14 @@ impl Kept {
         !matches!(self, Self::PerhapsExecuted(..))
     }
 
+    fn tells_of_an_effect(&self) -> bool {
+        matches!(self, Self::Completed(answer) if answer.head.is_effect())
+    }
+
     /// Whether it tells of an effect, and this record was settled meanwhile as if there had been none.
     pub(super) fn is_denied_by(&self, there: &Record) -> bool {
-        match (self, &there.state) {
-            (Self::Completed(ours), State::Completed { answer: theirs, .. }) => {
-                ours.head.is_effect() && !theirs.head.is_effect()
-            }
-            _ => false,
-        }
+        let denied = matches!(&there.state, State::Completed { answer, .. } if !answer.head.is_effect());
+        denied && self.tells_of_an_effect()
     }
 
     /// What this ending makes of a record.
@@ -180,12 +184,7 @@ impl Executor {
         };
         let start = Start::Seen(Box::new(seen.clone()));
         match self.write(start, &seen, &kept, give_up_at, People::NotTold).await {
-            // It did nothing, or was refused, and another execution, or the provider, says otherwise: to say that nothing was done
-            // would not be true.
-            Ok(Finished::Written(record)) if kept.is_certain() && is_unknown(&record) => {
-                FinishOutcome::AnsweredElsewhere
-            }
-            Ok(Finished::Written(record)) => FinishOutcome::Written { expires_at: kept_until(&record) },
+            Ok(Finished::Written(record)) => is_written(&kept, &record),
             // The key is another request's now. What that one got is nobody's answer here: the caller's own is the truth, and what
             // was, or perhaps was, done goes to people, as if there were no record.
             Ok(Finished::Refused(there, fenced)) if !is_same_request(&seen, &there) => {
@@ -217,7 +216,11 @@ impl Executor {
                 // Who applies it finds the same, and hands it to people.
                 self.hand_over(&execution, &seen, &ending, &kept).await
             }
-            Err(_) => self.hand_over(&execution, &seen, &ending, &kept).await,
+            Err(_) => {
+                let handed_over = self.hand_over(&execution, &seen, &ending, &kept).await;
+                // As it would be if it was written.
+                if seen.claimed && !kept.tells_of_an_effect() { FinishOutcome::InDoubt } else { handed_over }
+            }
         }
     }
 
@@ -245,9 +248,7 @@ impl Executor {
             State::Unknown { .. } => {
                 let start = Start::Seen(there);
                 match self.write(start, seen, kept, give_up_at, People::Told).await {
-                    Ok(Finished::Written(record)) => {
-                        return FinishOutcome::Written { expires_at: kept_until(&record) };
-                    }
+                    Ok(Finished::Written(record)) => return is_written(kept, &record),
                     Ok(Finished::Refused(there, _)) if matches!(there.state, State::Completed { .. }) => {}
                     // Claimed back, taken over, gone, or not to be reached.
                     _ => {
@@ -367,8 +368,12 @@ pub(super) fn is_same_request(a: &Record, b: &Record) -> bool {
     a.fingerprint == b.fingerprint || a.fingerprint.rule() != b.fingerprint.rule()
 }
 
-fn is_unknown(record: &Record) -> bool {
-    matches!(record.state, State::Unknown { .. })
+/// What became of an ending that was written, and made this record.
+fn is_written(kept: &Kept, record: &Record) -> FinishOutcome {
+    match record.state {
+        State::Unknown { .. } if kept.is_certain() => FinishOutcome::InDoubt,
+        _ => FinishOutcome::Written { expires_at: kept_until(record) },
+    }
 }
 
 pub(super) fn kept_until(record: &Record) -> Option<Timestamp> {

@@ -223,7 +223,16 @@ impl Executor {
             }
             _ => kept.clone(),
         };
-        kept.of(seen, Worker::of(seen), seen.revision, self.engine.world.now()).ok()
+        let wants =
+            |seen: &Record| kept.of(seen, Worker::of(seen), seen.revision, self.engine.world.now()).ok();
+        match kept {
+            // Its own answer goes with it, and what makes it doubtful.
+            Kept::Completed(_) if seen.claimed => {
+                let ended = wants(&Record { claimed: false, ..seen.clone() })?;
+                Some(Record { claimed: true, ..ended })
+            }
+            _ => wants(seen),
+        }
     }
 }
 

@@ -122,6 +122,10 @@ impl Guard {
         let not_begun = matches!(ending, Ending::NotBegun);
         let expires_at = match self.settings.executor.finish(owned, ending).await {
             FinishOutcome::Superseded(kept) => return replay::response(kept, &self.settings.profile),
+            FinishOutcome::InDoubt => {
+                let problem = Problem::new(ProblemType::OutcomeUnknown);
+                return self.come_again(problem, Duration::ZERO, Outcome::PerhapsExecuted);
+            }
             FinishOutcome::AnsweredElsewhere => {
                 let problem = Problem::new(ProblemType::AnsweredElsewhere);
                 return self.come_again(problem, Duration::ZERO, Outcome::PerhapsExecuted);

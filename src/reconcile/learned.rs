@@ -108,7 +108,7 @@ pub(super) fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u3
         State::Unknown { reconcile_at, .. } if why == Asks::IfDue && *reconcile_at > now => {
             Err(ReconcileOutcome::NotDue)
         }
-        State::Unknown { .. } if why != Asks::IfDue => Ok(0),
+        State::Unknown { .. } if why == Asks::Anew => Ok(0),
         State::Unknown { asked, .. } => Ok(*asked),
         State::InProgress { lease_until } if *lease_until > now => {
             Err(ReconcileOutcome::InFlight(*lease_until))
@@ -176,14 +176,21 @@ impl Asked<'_> {
                 waited if waited < self.not_found.grace => {
                     Then::AskAgain(Some(self.not_found.grace - waited))
                 }
+                _ if !self.not_found.releases => Then::AskAgain(None),
                 // The provider, or an execution, knows better.
                 _ if there.claimed || there.contested => Then::People,
-                _ if !self.not_found.releases => Then::AskAgain(None),
                 _ => return settled(Verdict::NotExecuted, SettledBy::Assumption),
             },
             Learned::Later(after) => Then::AskAgain(*after),
             Learned::Nobody => Then::People,
         };
+        if self.why == Asks::Told && escalates(there) {
+            // People have heard of it, and are asked until they settle it.
+            return Err(match then {
+                Then::AskAgain(_) => ReconcileOutcome::Scheduled(Timestamp::MAX),
+                Then::People => ReconcileOutcome::Escalated,
+            });
+        }
         let (asked, at) = match then {
             Then::People => (asked, Timestamp::MAX),
             Then::AskAgain(_) if self.is_old(there) => (asked.saturating_add(1), Timestamp::MAX),
@@ -428,6 +435,12 @@ mod tests {
             let later = next(&claimed, &claimed, why, &Learned::Later(None)).unwrap();
             assert!(!escalates(&later) && later.claimed, "{later:?}");
             assert_eq!(becomes(&claimed, &claimed, why, &Learned::Executed(answer())), "completed");
+            // The provider has an incident.
+            let not_found = NotFound { releases: false, ..NOT_FOUND };
+            let asked =
+                Asked { seen: &claimed, why, at: NOW, operation: None, not_found, back_off: &BACK_OFF };
+            let later = asked.next(&claimed, &Learned::NotFound, Revision::mint(), NOW).unwrap();
+            assert!(!escalates(&later) && later.claimed, "{later:?}");
             // It may be too early to be found.
             let early = next(&just_now, &just_now, why, &Learned::NotFound).unwrap();
             let State::Unknown { reconcile_at, .. } = early.state else { panic!("{early:?}") };

@@ -11,18 +11,23 @@ use axum::{
 use futures_util::{StreamExt, stream};
 use lambda_http::{Context, RequestExt};
 use lambda_idempotency::{
+    async_trait,
     http::Outcome,
-    record::{State, UnknownCause},
+    operation::Operation,
+    queue::MemoryQueue,
+    reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation, Told},
+    record::{Answer, State, UnknownCause},
     store::{Store, memory::MemoryStore},
     world::{ManualWorld, World},
 };
 use tower::{Layer, service_fn};
 
 use crate::support::{
+    BoxError,
     guarded::fresh,
     http::{
-        Counter, TENANT, api, clock, dynamodb, execution, guard, order, pay, record, send, state, tenant,
-        until,
+        Counter, PAY, TENANT, api, clock, dynamodb, execution, guard, order, pay, record, send, state,
+        tenant, until,
     },
     on_each_store,
 };
@@ -34,7 +39,18 @@ on_each_store!(
     what_perhaps_was_done_is_an_unknown,
     a_body_that_breaks_off_or_is_too_long_leaves_an_unknown,
     a_handler_whose_record_another_has_answers_nothing_of_its_own,
+    a_refusal_of_what_the_provider_tells_of_is_answered_as_unknown,
 );
+
+/// Gives the answer of a charge.
+struct Charged;
+
+#[async_trait]
+impl Reconciler for Charged {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        Ok(Finding::Executed(Answer::json(201, r#"{"id":"pay_1"}"#)))
+    }
+}
 
 /// Fails unless the record is unknown for this cause, and a retry neither runs nor gets anything but that.
 async fn assert_unknown(store: &impl Store, app: &Router, key: &str, expected: UnknownCause) {
@@ -192,6 +208,38 @@ async fn one_tenants_failure_is_nothing_to_another() {
     send(&app, pay("order-1")).await.assert_problem(500, "outcome-unknown");
     let other = order("order-1").extension(tenant("globex")).body(Body::empty()).unwrap();
     assert_eq!(send(&app, other).await.status, 200);
+}
+
+// T46: a client that reads "declined" pays by another card.
+async fn a_refusal_of_what_the_provider_tells_of_is_answered_as_unknown(endpoint: &str) {
+    let store = dynamodb(endpoint).await;
+    let theirs = store.clone();
+    let reconciliation = |store| {
+        Reconciliation::new(store, MemoryQueue::new()).world(clock()).operation(Operation::new(PAY), Charged)
+    };
+    let app = api(guard(store.clone()), move |parts, _| {
+        let reconciliation = reconciliation(theirs.clone());
+        async move {
+            let key = execution(&parts).record_key().clone();
+            let told = reconciliation.told(&key, &Told::executed(201, Charged)).await.unwrap();
+            // Without a queue of questions the provider is to tell it again.
+            assert!(matches!(told, ReconcileOutcome::InFlight(_)), "{told:?}");
+            let refused = parts.headers["idempotency-key"] == "refused";
+            let status = if refused { StatusCode::PAYMENT_REQUIRED } else { StatusCode::CREATED };
+            (status, "its own answer")
+        }
+    });
+    let refused = send(&app, pay("refused")).await;
+    refused.assert_problem(409, "outcome-unknown");
+    assert!(refused.header("retry-after").is_some());
+    assert_unknown(&store, &app, "refused", UnknownCause::Contested).await;
+    let key = record(&store, "refused").await.expect("a record").key;
+    let asked = reconciliation(store.clone()).ask_if_due(&key).await.unwrap();
+    assert_eq!(asked, ReconcileOutcome::Resolved("completed"));
+    assert_eq!(send(&app, pay("refused")).await.status, 201);
+    // What agrees is as ever.
+    let agreed = send(&app, pay("agreed")).await;
+    assert_eq!((agreed.status, &agreed.body[..]), (201, &b"its own answer"[..]));
 }
 
 // T5: one key has one answer.

@@ -338,7 +338,7 @@ async fn what_a_worker_did_is_kept_until_the_next_execution_has_ended(endpoint: 
             let answered = matches!(second_ends, Ending::Completed(_));
             let ended = executor.finish(second, second_ends).await;
             // That nothing was done would not be true.
-            assert_eq!(ended_as(&ended), if answered { "written" } else { "answered elsewhere" });
+            assert_eq!(ended_as(&ended), if answered { "written" } else { "in doubt" });
             // Nobody runs it before the ending comes again.
             assert_eq!(told(&executor.reserve(&request).await), if answered { "replay" } else { "unknown" });
             let (letters, counted) = counting(deliver(&guarded, &queue)).await;
@@ -393,13 +393,13 @@ async fn a_doubt_about_what_another_execution_has_is_escalated(endpoint: &str) {
     assert_eq!(ended_as(&executor.finish(late, doubt()).await), "answered elsewhere");
     let letters = deliver(&guarded, &queue).await;
     assert_eq!((letters.len(), &letters[0]["ours"]["state"]), (1, &json!("unknown")));
-    assert_eq!(ended_as(&executor.finish(second, Ending::NotExecuted).await), "answered elsewhere");
+    assert_eq!(ended_as(&executor.finish(second, Ending::NotExecuted).await), "in doubt");
     assert_eq!(deliver(&guarded, &queue).await.len(), 0);
     assert_eq!(told(&executor.reserve(&request).await), "unknown");
     // Nor does one that says that it did not even begin free the key; and it contradicts nobody.
     let (request, late, second) = overtaken(&guarded, &executor).await;
     assert_eq!(ended_as(&executor.finish(late, doubt()).await), "answered elsewhere");
-    assert_eq!(ended_as(&executor.finish(second, Ending::NotBegun).await), "answered elsewhere");
+    assert_eq!(ended_as(&executor.finish(second, Ending::NotBegun).await), "in doubt");
     assert_eq!(told(&executor.reserve(&request).await), "unknown");
     assert_eq!(deliver(&guarded, &queue).await.len(), 1);
     let (_, late, second) = overtaken(&guarded, &executor).await;
@@ -447,6 +447,7 @@ fn ended_as(ended: &FinishOutcome) -> &'static str {
         FinishOutcome::Written { .. } => "written",
         FinishOutcome::Superseded(_) => "superseded",
         FinishOutcome::AnsweredElsewhere => "answered elsewhere",
+        FinishOutcome::InDoubt => "in doubt",
         FinishOutcome::Fenced => "fenced",
         FinishOutcome::HandedOver => "handed over",
         _ => "unwritten",
@@ -541,7 +542,7 @@ async fn a_late_worker_whose_record_was_deleted_still_says_what_it_did(endpoint:
     let began_at = guarded.now().minus(Duration::from_secs(1));
     (contested.revision, contested.contested, contested.began_at) = (there.revision, true, began_at);
     assert_eq!(there, contested);
-    assert_eq!(ended_as(&executor.finish(next, Ending::NotExecuted).await), "answered elsewhere");
+    assert_eq!(ended_as(&executor.finish(next, Ending::NotExecuted).await), "in doubt");
     assert_eq!(told(&executor.reserve(&used).await), "unknown");
 }
 

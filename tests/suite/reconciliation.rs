@@ -466,7 +466,7 @@ async fn proof_keeps_the_next_execution_from_releasing_the_key(endpoint: &str) {
     assert!(matches!(outcome, ReconcileOutcome::InFlight(_)), "{outcome:?}");
     let second = second.lock().unwrap().take().expect("the key was taken over");
     let ended = executor.finish(second, Ending::NotExecuted).await;
-    assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
+    assert!(matches!(ended, FinishOutcome::InDoubt), "{ended:?}");
     assert_eq!(told(&executor.reserve(&request).await), "unknown");
     assert_eq!(poller.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Resolved("completed"));
     assert_eq!(replayed_text(executor.reserve(&request).await), r#"{"id":"pay_1"}"#);

@@ -217,7 +217,8 @@ async fn the_payments_function_logs_nothing_that_belongs_to_a_caller(endpoint: &
 // R36, R34: as they are deployed, with everything of ours at its most talkative.
 #[tokio::test]
 async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
-    const LEVELS: &str = "trace,lambda_runtime::requests=trace,aws_smithy_runtime::client=trace,hyper_util::client=trace";
+    const LEVELS: &str =
+        "trace,lambda_runtime::requests=trace,aws_smithy_runtime::client=trace,hyper_util::client=trace";
     let secrets = Secrets::new();
     let (mark, tenant) = (&secrets.mark, &secrets.tenant);
     let provider = TestProvider::start().await;

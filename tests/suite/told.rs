@@ -23,7 +23,7 @@ use tokio::sync::Barrier;
 
 use crate::support::{
     BoxError,
-    faults::Fault,
+    faults::{ANY, Fault},
     guarded::{GRACE, Guarded, LEASE, completed, operation, owned, replayed, request, told, written},
     on_each_store,
 };
@@ -39,6 +39,9 @@ on_each_store!(
     a_word_whose_own_source_denies_it_releases_nothing,
     a_workers_refusal_is_no_answer_once_an_effect_is_told_of,
     a_retry_does_not_run_while_the_answer_to_an_effect_is_asked_for,
+    a_word_that_comes_again_leaves_the_record_with_people,
+    a_late_refusal_of_a_worker_is_no_answer_either,
+    a_refusal_that_is_handed_over_after_an_effect_was_told_of_settles_nothing,
     what_may_run_again_does_not_once_an_effect_is_told_of,
     a_refusal_is_confirmed_before_it_counts,
     a_refusal_of_an_operation_that_nobody_knows_is_no_letter,
@@ -179,7 +182,7 @@ async fn a_word_during_a_live_lease_overturns_the_workers_release(endpoint: &str
     let ours = owned(listening.reserve(&request).await);
     listening.tell(&request, Told::executed(201, charged())).await;
     let ended = listening.guarded.executor().finish(ours, Ending::NotExecuted).await;
-    assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
+    assert!(matches!(ended, FinishOutcome::InDoubt), "{ended:?}");
     assert_eq!(
         told(&listening.reserve(&request).await),
         "unknown",
@@ -270,7 +273,7 @@ async fn a_workers_refusal_is_no_answer_once_an_effect_is_told_of(endpoint: &str
         // Its own answer cannot be written now.
         listening.tell(&request, Told::executed(201, Says::this(Err("away")))).await;
         let ended = listening.guarded.executor().finish(ours, refusal()).await;
-        assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
+        assert!(matches!(ended, FinishOutcome::InDoubt), "{ended:?}");
         assert_eq!(told(&listening.reserve(&request).await), "unknown");
         let outcome = listening.reconciliation.ask_if_due(&request.key).await.unwrap();
         assert_eq!(outcome, ReconcileOutcome::Resolved("completed"));
@@ -306,6 +309,71 @@ async fn a_retry_does_not_run_while_the_answer_to_an_effect_is_asked_for(endpoin
         let outcome = listening.tell(&request, Told::executed(201, By(by.clone()))).await;
         assert_eq!(outcome, ReconcileOutcome::Resolved("completed"));
         assert_eq!(*by.2.lock().unwrap(), Some("unknown"));
+    }
+}
+
+// T46, T50: providers send for days what is not acknowledged.
+async fn a_word_that_comes_again_leaves_the_record_with_people(endpoint: &str) {
+    let listening = Listening::on(endpoint, Says::this(Ok(Finding::NotExecuted))).await;
+    let request = listening.ended(Ending::PerhapsExecuted(UnknownCause::Panicked)).await;
+    let word = |source| Told::executed(201, Says::this(source));
+    assert_eq!(listening.tell(&request, word(Err("away"))).await, ReconcileOutcome::NotDue);
+    let asked = listening.reconciliation.ask(&request.key).await.unwrap();
+    assert_eq!((asked, listening.letters.take().len()), (ReconcileOutcome::Escalated, 1));
+    let before = listening.guarded.record(&request.key).await;
+    for (source, outcome) in
+        [(Err("away"), ReconcileOutcome::NotDue), (Ok(Finding::NotExecuted), ReconcileOutcome::Escalated)]
+    {
+        assert_eq!(listening.tell(&request, word(source)).await, outcome);
+        assert_eq!(listening.guarded.record(&request.key).await, before);
+        assert_eq!(listening.letters.take().len(), 0);
+    }
+    let settled = listening.tell(&request, Told::executed(201, charged())).await;
+    assert_eq!(settled, ReconcileOutcome::Resolved("completed"));
+}
+
+// T46: of the first of two executions, which comes late.
+async fn a_late_refusal_of_a_worker_is_no_answer_either(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = request();
+    let executor = listening.guarded.executor().lost_endings_to(MemoryQueue::new());
+    let late = owned(listening.reserve(&request).await);
+    listening.guarded.clock.advance(LEASE + GRACE + DEFAULT_NOT_FOUND_GRACE);
+    let forgets = Reconciliation::new(listening.guarded.store(), listening.letters.clone())
+        .world(listening.guarded.clock.clone())
+        .operation(operation(), Says::this(Ok(Finding::NotFound)));
+    assert_eq!(forgets.ask(&request.key).await.unwrap(), ReconcileOutcome::Resolved("failed_retryable"));
+    let second = owned(listening.reserve(&request).await);
+    written(executor.finish(second, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    listening.tell(&request, Told::executed(201, Says::this(Err("away")))).await;
+    let ended = executor.finish(late, refusal()).await;
+    assert!(matches!(ended, FinishOutcome::InDoubt), "{ended:?}");
+    assert_eq!(told(&listening.reserve(&request).await), "unknown");
+}
+
+// T46, T16: a store that goes away after the word was written makes it no truer.
+async fn a_refusal_that_is_handed_over_after_an_effect_was_told_of_settles_nothing(endpoint: &str) {
+    for loses_the_mark in [false, true] {
+        let listening = Listening::on(endpoint, charged()).await;
+        let (request, endings) = (request(), MemoryQueue::new());
+        let executor = listening.guarded.executor().lost_endings_to(endings.clone());
+        let ours = owned(listening.reserve(&request).await);
+        listening.tell(&request, Told::executed(201, charged())).await;
+        listening.guarded.faults.for_all(ANY, Fault::DropRequest);
+        let ended = listening.guarded.clock.passing(executor.finish(ours, refusal())).await;
+        listening.guarded.faults.clear();
+        // It has not seen the word.
+        assert!(matches!(ended, FinishOutcome::HandedOver), "{ended:?}");
+        if loses_the_mark {
+            // A version before it has written the record.
+            let mut item = listening.guarded.item(&request.key).await.unwrap();
+            item.remove("claimed");
+            listening.guarded.write_raw(item).await;
+        }
+        let [(ending, _)] = &endings.take()[..] else { panic!("not one ending") };
+        listening.reconciliation.receive(ending).await.unwrap();
+        let expected = if loses_the_mark { "completed" } else { "unknown" };
+        assert_eq!(listening.state(&request).await, expected);
     }
 }
 
