@@ -23,22 +23,7 @@
 //! | [`world`] | clocks, randomness and tasks, handed in |
 //! | [`telemetry`] | what is counted |
 //!
-//! Data flows one way: `http`, `operator` → `stale`, `reconcile` → `engine` → `queue` → `store` → `record`, and below it
-//! `operation`, `key`, `fingerprint` and time.
-//!
-//! | to change | look in |
-//! | --- | --- |
-//! | the condition of a write | `store/dynamodb/conditions.rs` |
-//! | a replayed header | `record/headers.rs` |
-//! | a state's name | `record/state.rs` |
-//! | a time-out, how long accepted work may wait | `time_budget.rs`; of the AWS clients: `store/dynamodb/mod.rs`, `queue/sqs.rs` |
-//! | who may do what with a record | `record/decide.rs`, `record/own.rs`, `record/settle.rs` |
-//! | what a queue's message says | `stale/message.rs`, `reconcile/message.rs`, `engine/lost_ending.rs` |
-//! | an item's attributes | `store/item.rs` |
-//! | what one request is | `http/target.rs`, `fingerprint/body.rs`, `fingerprint/rule.rs` |
-//! | which statuses say nothing, what becomes of an answer | `http/guard.rs` |
-//! | which methods are guarded | `http/unguarded.rs` |
-//! | a contract's codes, and the shape of its problems | `http/profile.rs`, `http/shape.rs` |
+//! `docs/architecture.md` says where to change what.
 //!
 //! # Features
 //!
@@ -58,10 +43,15 @@
 // What asks the machine goes through the world: see `clippy.toml`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-/// The README's examples, compiled.
+/// The examples of README and guide, compiled.
 #[cfg(all(doctest, feature = "axum", feature = "dynamodb", feature = "lambda"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
+mod documents {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+
+    #[doc = include_str!("../docs/guide.md")]
+    struct Guide;
+}
 
 #[cfg(any(feature = "dynamodb", feature = "sqs"))]
 pub mod config;

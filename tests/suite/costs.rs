@@ -1,4 +1,4 @@
-//! What each case costs, in round trips and capacity units: the table in README and documentation, row by row.
+//! What each case costs, in round trips and capacity units: the table in docs/costs.md and the documentation, row by row.
 
 use lambda_idempotency::{
     engine::{Ending, Request},

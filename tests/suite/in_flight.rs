@@ -121,7 +121,7 @@ async fn a_duplicate_is_accepted_and_told_where_the_status_is(endpoint: &str) {
     send(&polled, poll(TENANT)).await.assert_problem(410, "operation-expired");
 }
 
-/// The route that an API serves states on, as the README shows it.
+/// The route that an API serves states on, as the guide shows it.
 fn status_api(store: impl Store + Clone, clock: ManualWorld) -> Router {
     let show = move |request: Request<Body>| {
         let (store, clock) = (store.clone(), clock.clone());

@@ -1,4 +1,4 @@
-//! The README's transcripts come out as they are written there.
+//! The transcripts of README and walkthrough come out as they are written there.
 
 use std::process::Stdio;
 
@@ -7,13 +7,24 @@ use tokio::process::Command;
 use crate::support::{command, local_cloud::LocalCloud};
 
 const README: &str = include_str!("../../README.md");
+const WALKTHROUGH: &str = include_str!("../../docs/walkthrough.md");
 const CONTRACT: &str = include_str!("../../docs/contract.md");
+
+const LOOKS: &str = "## What it looks like";
+
+// R28
+#[tokio::test]
+async fn the_transcript_of_the_readme_comes_out_as_written() {
+    let cloud = LocalCloud::start(&[]).await;
+    let steps = run(&cloud, README, LOOKS, &[block(README, LOOKS, "```sh\npay()")]).await;
+    assert_eq!(steps, 4);
+}
 
 // R4, R13, R15, R29, R39
 #[tokio::test]
 async fn the_transcript_of_payments_comes_out_as_written() {
     let cloud = LocalCloud::start(&[]).await;
-    let steps = run(&cloud, "## What it looks like", &[block("", "```sh\npay()")]).await;
+    let steps = run(&cloud, WALKTHROUGH, LOOKS, &[block(WALKTHROUGH, LOOKS, "```sh\npay()")]).await;
     assert_eq!(steps, 11);
 }
 
@@ -21,10 +32,11 @@ async fn the_transcript_of_payments_comes_out_as_written() {
 #[tokio::test]
 async fn the_transcript_of_a_worker_that_dies_comes_out_as_written() {
     const SECTION: &str = "## When a worker dies";
-    let start = block(SECTION, "```sh\nPOLL_MS");
+    let start = block(WALKTHROUGH, SECTION, "```sh\nPOLL_MS");
     let (variable, value) = start.split_once(' ').unwrap().0.split_once('=').unwrap();
     let cloud = LocalCloud::start(&[(variable, value)]).await;
-    let steps = run(&cloud, SECTION, &[block("", "```sh\npay()"), block(SECTION, "```sh\neval")]).await;
+    let definitions = [block(WALKTHROUGH, LOOKS, "```sh\npay()"), block(WALKTHROUGH, SECTION, "```sh\neval")];
+    let steps = run(&cloud, WALKTHROUGH, SECTION, &definitions).await;
     assert_eq!(steps, 8);
 }
 
@@ -44,8 +56,27 @@ fn every_requirement_of_the_contract_names_a_test_that_there_is() {
     assert_eq!(shown, 35);
 }
 
-/// Runs the transcript of a section, each command after these definitions; gives the number of commands.
-async fn run(cloud: &LocalCloud, section: &str, definitions: &[&str]) -> usize {
+#[tokio::test]
+async fn the_examples_show_what_they_say() {
+    for (name, shown) in [
+        ("axum_router", "  422 Unprocessable Entity, replayed: None\norder-2, coffee:\n  the handler runs"),
+        (
+            "lambda_handler",
+            "attempt 1\n202 Accepted, replayed: None\n202 Accepted, replayed: Some(\"true\")\n",
+        ),
+        ("own_store", "it keeps every promise\n"),
+        ("unit_test", "all three as promised\n"),
+    ] {
+        let program = command::program().with_file_name("examples").join(name);
+        assert!(program.exists(), "{name} is missing: run plain `cargo test --workspace`");
+        let ran = Command::new(program).stdin(Stdio::null()).output().await.expect("it can be run");
+        let printed = String::from_utf8(ran.stdout).expect("text");
+        assert!(ran.status.success() && printed.contains(shown), "{name}: {printed}");
+    }
+}
+
+/// Runs the transcript of a document's section, each command after these definitions; gives the number of commands.
+async fn run(cloud: &LocalCloud, document: &'static str, section: &str, definitions: &[&str]) -> usize {
     let built = command::program();
     let here = |text: &str| {
         text.replace("http://127.0.0.1:9000", cloud.url())
@@ -53,7 +84,7 @@ async fn run(cloud: &LocalCloud, section: &str, definitions: &[&str]) -> usize {
     };
     let definitions: String = definitions.iter().map(|definition| here(definition) + "\n").collect();
     let mut steps = 0;
-    for step in block(section, "```console\n").trim().split("\n$ ") {
+    for step in block(document, section, "```console\n").trim().split("\n$ ") {
         let (command, expected) =
             step.trim_start_matches("$ ").split_once('\n').expect("a command and its output");
         let script = format!("{definitions}{}", here(command));
@@ -70,10 +101,10 @@ async fn run(cloud: &LocalCloud, section: &str, definitions: &[&str]) -> usize {
 }
 
 /// The fenced block of this section that begins so, without its fences.
-fn block(section: &str, beginning: &str) -> &'static str {
-    let at = README.find(section).expect("the README has the section");
-    let at = at + README[at..].find(beginning).expect("the README has the block");
-    let inside = &README[at..].split_once('\n').expect("a fence is a line").1;
+fn block(document: &'static str, section: &str, beginning: &str) -> &'static str {
+    let at = document.find(section).expect("the document has the section");
+    let at = at + document[at..].find(beginning).expect("the section has the block");
+    let inside = &document[at..].split_once('\n').expect("a fence is a line").1;
     inside.split_once("\n```").expect("the block is closed").0
 }
 
