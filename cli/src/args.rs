@@ -94,6 +94,8 @@ pub enum Command {
     /// Compare two ledgers, files of JSON lines with an `id` in each
     #[command(after_help = LEDGERS)]
     Compare(Compare),
+    /// Create the table, for development: a deployment's comes from the template
+    CreateTable,
     /// Print a script that completes this command line in a shell
     Completions { shell: Shell },
 }

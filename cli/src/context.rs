@@ -29,15 +29,19 @@ pub struct Context {
 impl Context {
     /// Opens the table, once it has answered.
     pub async fn open(global: &Global) -> Result<Self, Failure> {
-        let Some(table) = global.table.clone().filter(|table| !table.trim().is_empty()) else {
-            return Err(Failure::Usage("which table? Give --table, or set IDEMPOTENCY_TABLE".into()));
-        };
+        let table = Self::table(global)?;
         let config = aws(global, global.endpoint_url.as_deref()).await?;
         tracing::debug!(table, region = config.region().map(tracing::field::display), "opens the table");
         let store = DynamoDbStore::new(&config, table.clone());
         store.check().await.map_err(refused)?;
         let operator = Operator::new(store.clone());
         Ok(Self { store, operator, screen: Screen::new(global.output), config, table })
+    }
+
+    /// The table's name.
+    pub fn table(global: &Global) -> Result<String, Failure> {
+        let named = global.table.clone().filter(|table| !table.trim().is_empty());
+        named.ok_or_else(|| Failure::Usage("which table? Give --table, or set IDEMPOTENCY_TABLE".into()))
     }
 
     /// The record; one that is not there is a mistake.

@@ -7,6 +7,7 @@ mod ask;
 mod change;
 mod compare;
 mod context;
+mod create_table;
 mod failure;
 mod find;
 mod forget;
@@ -65,6 +66,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
             clap_complete::generate(shell, &mut Cli::command(), "idempotency", &mut io::stdout());
             Ok(())
         }
+        Command::CreateTable => create_table::run(&global).await,
         Command::Show(args) => show::run(&Context::open(&global).await?, &args).await,
         Command::List(args) => list::run(&Context::open(&global).await?, &args).await,
         Command::Watch(args) => watch::run(&Context::open(&global).await?, &args).await,

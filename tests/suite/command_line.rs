@@ -1,6 +1,7 @@
 //! The operators' command line: what it shows, what it changes, and what an operator's mistake does.
 
 mod asking;
+mod creating;
 mod finding;
 mod hostile;
 mod listing;

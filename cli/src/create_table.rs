@@ -1,0 +1,106 @@
+//! `create-table`: a table of records, for development. A deployment's comes from the template.
+
+use std::time::Duration;
+
+use aws_config::timeout::TimeoutConfig;
+use aws_sdk_dynamodb::{
+    Client,
+    client::Waiters,
+    config::Builder,
+    operation::create_table::CreateTableInput,
+    types::{KeySchemaElement, TableDescription, TimeToLiveStatus},
+};
+use lambda_idempotency::store::dynamodb::table::{self, INDEX};
+use serde_json::json;
+
+use crate::{
+    args::Global,
+    context::{self, Context},
+    failure::Failure,
+    output::Screen,
+};
+
+const READY_WITHIN: Duration = Duration::from_secs(120);
+
+pub async fn run(global: &Global) -> Result<(), Failure> {
+    let name = Context::table(global)?;
+    let client = client(&context::aws(global, global.endpoint_url.as_deref()).await?);
+    let create = table::create(&client, &name);
+    let wanted = create.as_input().clone().build().map_err(|error| Failure::from_error(&error))?;
+    let created = match create.send().await {
+        Ok(_) => true,
+        Err(error) if error.as_service_error().is_some_and(|error| error.is_resource_in_use_exception()) => {
+            let described = client.describe_table().table_name(&name).send().await;
+            let described = described.map_err(|error| Failure::from_error(&error))?;
+            if let Some(differs) = described.table().and_then(|there| difference(&wanted, there)) {
+                return Err(Failure::NotAsExpected(format!("the table `{name}` is there, and {differs}")));
+            }
+            false
+        }
+        Err(error) => return Err(Failure::from_error(&error)),
+    };
+    let ready = client.wait_until_table_exists().table_name(&name).wait(READY_WITHIN).await;
+    ready.map_err(|error| Failure::from_error(&error))?;
+    // Also if it was there: whoever created it may have died before this.
+    expire(&client, &name).await?;
+    let screen = Screen::new(global.output);
+    if screen.is_json() {
+        return screen.print_json(&json!({ "table": name, "created": created }), false);
+    }
+    let what = if created { "created" } else { "there already, as it should be" };
+    screen.print(&format!("The table `{name}` is {what}: keys, index `{INDEX}`, stream and time to live."))
+}
+
+/// Switches time to live on, unless it is.
+async fn expire(client: &Client, name: &str) -> Result<(), Failure> {
+    let there = client.describe_time_to_live().table_name(name).send().await;
+    let there = there.map_err(|error| Failure::from_error(&error))?;
+    let status = there.time_to_live_description().and_then(|there| there.time_to_live_status());
+    if matches!(status, Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)) {
+        return Ok(());
+    }
+    let update = client.update_time_to_live().table_name(name);
+    let updated = update.time_to_live_specification(table::time_to_live()).send().await;
+    updated.map(|_| ()).map_err(|error| Failure::from_error(&error))
+}
+
+/// In what the table that is there differs from the one that is wanted.
+fn difference(wanted: &CreateTableInput, there: &TableDescription) -> Option<String> {
+    if keys(wanted.key_schema()) != keys(there.key_schema()) {
+        return Some("has other keys than `pk` and `sk`: name another one".to_owned());
+    }
+    for index in wanted.global_secondary_indexes() {
+        let name = index.index_name();
+        let same = there.global_secondary_indexes().iter().find(|there| there.index_name() == Some(name));
+        let Some(same) = same else { return Some(format!("has no index `{name}`")) };
+        if keys(index.key_schema()) != keys(same.key_schema()) {
+            return Some(format!("its index `{name}` has other keys"));
+        }
+        let projects = |projection: Option<&aws_sdk_dynamodb::types::Projection>| {
+            projection.and_then(|projection| projection.projection_type().cloned())
+        };
+        if projects(index.projection()) != projects(same.projection()) {
+            return Some(format!("its index `{name}` does not hold all attributes"));
+        }
+    }
+    let images = |stream: Option<&aws_sdk_dynamodb::types::StreamSpecification>| {
+        stream.filter(|stream| stream.stream_enabled()).and_then(|stream| stream.stream_view_type().cloned())
+    };
+    if images(wanted.stream_specification()) != images(there.stream_specification()) {
+        return Some("has no stream of new and old images".to_owned());
+    }
+    None
+}
+
+fn keys(schema: &[KeySchemaElement]) -> Vec<(&str, &str)> {
+    schema.iter().map(|key| (key.attribute_name(), key.key_type().as_str())).collect()
+}
+
+/// With time-outs: the SDK has none of its own.
+fn client(config: &aws_config::SdkConfig) -> Client {
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(Duration::from_secs(3))
+        .operation_attempt_timeout(Duration::from_secs(10))
+        .operation_timeout(Duration::from_secs(30));
+    Client::from_conf(Builder::from(config).timeout_config(timeouts.build()).build())
+}
