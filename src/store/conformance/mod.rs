@@ -110,6 +110,8 @@ pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
     records.push(Record::accept(&bid("key"), fresh(), NOW));
     records.push(reserved("key"));
     records.push(released(&reserved("key")));
+    records.push(Record { contested: true, ..reserved("key") });
+    records.push(Record { claimed: true, ..reserved("key") });
     for head in [Head::Payload, Head::Abandoned] {
         let body = KeptBody::Omitted { length: 0 };
         records.push(answered(&reserved("key"), KeptAnswer { head, body }));
@@ -119,6 +121,7 @@ pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
         UnknownCause::HandlerFailed,
         UnknownCause::Panicked,
         UnknownCause::ResponseLost,
+        UnknownCause::Contested,
     ] {
         let record = reserved("key");
         records.push(record.doubt(Worker::of(&record), fresh(), cause, NOW).expect("in progress"));
