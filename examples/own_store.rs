@@ -1,0 +1,74 @@
+//! A store of one's own, and the suite that it must pass: `cargo run --example own_store --features conformance`.
+//!
+//! This one keeps records in memory and prints each write. A real one must keep what `Store` promises: each write is applied only
+//! if nothing is there (`insert`), or if the revision is still the one that was seen (`swap`).
+
+use bytes::Bytes;
+use lambda_idempotency::{
+    async_trait,
+    key::RecordKey,
+    record::{BodyId, Place, Record, Revision},
+    store::{AuditLine, Companion, Store, StoreError, WriteOutcome, conformance, memory::MemoryStore},
+    time::Timestamp,
+};
+
+struct Printing(MemoryStore);
+
+#[async_trait]
+impl Store for Printing {
+    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
+        println!("insert {:?}: {}", record.key, record.state.name());
+        self.0.insert(record, with).await
+    }
+
+    async fn swap(
+        &self,
+        seen: Revision,
+        record: &Record,
+        with: &[Companion],
+    ) -> Result<WriteOutcome, StoreError> {
+        println!("swap   {:?}: {}", record.key, record.state.name());
+        self.0.swap(seen, record, with).await
+    }
+
+    async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
+        self.0.load(key).await
+    }
+
+    fn room_for_body(&self, record: &Record) -> usize {
+        self.0.room_for_body(record)
+    }
+
+    async fn keep_body(
+        &self,
+        key: &RecordKey,
+        id: BodyId,
+        body: Bytes,
+        expires_at: Timestamp,
+    ) -> Result<Option<Place>, StoreError> {
+        self.0.keep_body(key, id, body, expires_at).await
+    }
+
+    async fn load_body(
+        &self,
+        key: &RecordKey,
+        id: BodyId,
+        place: Place,
+    ) -> Result<Option<Bytes>, StoreError> {
+        self.0.load_body(key, id, place).await
+    }
+
+    async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<(), StoreError> {
+        self.0.audit(key, id, line).await
+    }
+
+    async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>, StoreError> {
+        self.0.audit_lines(key).await
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    conformance::all(&Printing(MemoryStore::new())).await;
+    println!("it keeps every promise");
+}
