@@ -3,6 +3,29 @@
 //! A client, a gateway or a queue may send the same thing twice, at once, after a crash, after a time-out: the effect
 //! happens once, everybody gets the same answer, and where nobody can know what happened, the record says so.
 //!
+//! ```
+//! use axum::{Router, body::Body, http::Request, routing::post};
+//! use lambda_idempotency::{Execution, Idempotency, MemoryStore, Operation, SingleTenant};
+//! use tower::ServiceExt;
+//!
+//! async fn create(execution: Execution) -> String {
+//!     execution.downstream_key("charge") // the provider's idempotency key
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! // In a function: `DynamoDbStore::from_env()`, and a tenant that somebody has verified, such as `JwtClaim("sub")`.
+//! let guard = Idempotency::new(MemoryStore::new(), Operation::new("create-order")).tenant(SingleTenant::new("shop"));
+//! let app: Router = Router::new().route("/orders", post(create).route_layer(guard));
+//!
+//! let order = || Request::post("/orders").header("idempotency-key", "order-1").body(Body::empty()).unwrap();
+//! let first = app.clone().oneshot(order()).await.unwrap();
+//! let retry = app.oneshot(order()).await.unwrap();
+//! assert_eq!((first.status(), retry.status()), (200.try_into().unwrap(), 200.try_into().unwrap()));
+//! assert_eq!(retry.headers()["idempotent-replayed"], "true");
+//! # }
+//! ```
+//!
 //! # Layout
 //!
 //! | module | what |
@@ -73,6 +96,17 @@ pub mod telemetry;
 pub mod time;
 pub mod time_budget;
 pub mod world;
+
+// What nearly everybody types.
+pub use engine::Execution;
+#[cfg(feature = "http")]
+pub use http::{Idempotency, JwtClaim, Outcome, SingleTenant};
+pub use operation::Operation;
+pub use reconcile::{Finding, Question, Reconciler};
+pub use record::Answer;
+#[cfg(feature = "dynamodb")]
+pub use store::dynamodb::DynamoDbStore;
+pub use store::memory::MemoryStore;
 
 /// For implementations of [`Store`](store::Store), [`Queue`](queue::Queue) and [`Reconciler`](reconcile::Reconciler).
 pub use async_trait::async_trait;

@@ -50,12 +50,14 @@ struct Blow {
 mod on_dynamodb_local {
     // R40, R15
     #[tokio::test]
+    #[cfg_attr(not(dynamodb_local), ignore = "DynamoDB Local needs Java 17 and Maven")]
     async fn a_cut_between_function_and_provider_is_one_charge_or_none_and_never_in_doubt_for_long() {
         super::between_function_and_provider().await;
     }
 
     // R40, R41, T1, T2, T17
     #[tokio::test]
+    #[cfg_attr(not(dynamodb_local), ignore = "DynamoDB Local needs Java 17 and Maven")]
     async fn a_cut_between_function_and_table_is_one_charge_or_none_and_never_in_doubt_for_long() {
         super::between_function_and_table().await;
     }

@@ -1,8 +1,8 @@
 //! DynamoDB Local: one for the test process, started by the first test that asks.
 //!
-//! Maven copies it below the target directory, once; `tests/dynamodb-local/pom.xml` says which version. Where it
-//! cannot run, every test that needs it fails with one line that says what is missing. The names of those tests
-//! contain `dynamodb_local`, so that they can be left out knowingly.
+//! Maven copies it below the target directory, once; `tests/dynamodb-local/pom.xml` says which version. If Java or Maven is
+//! missing, every test that needs it is ignored, and says so (`build.rs`); if it cannot run for another reason, they fail
+//! with one line that says which. The names of those tests contain `dynamodb_local`, so that they can be left out knowingly.
 
 use super::client::connect;
 use super::process::Process;

@@ -38,6 +38,7 @@ macro_rules! on_each_store {
         }
         mod on_dynamodb_local {
             $(#[tokio::test]
+            #[cfg_attr(not(dynamodb_local), ignore = "DynamoDB Local needs Java 17 and Maven")]
             async fn $name() {
                 super::$name($crate::support::dynamodb_local::endpoint()).await;
             })+
