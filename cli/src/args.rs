@@ -125,7 +125,7 @@ impl RecordArgs {
     }
 
     pub fn record_key(&self) -> Result<RecordKey, Failure> {
-        let wrong = |what: &str, error| Failure::Usage(format!("this is no {what}: {error}"));
+        let wrong = |what: &str, error| Failure::Usage(format!("invalid {what}: {error}"));
         match (&self.tenant, &self.operation) {
             (Some(tenant), Some(operation)) => {
                 let key = RecordKey::new(

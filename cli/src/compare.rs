@@ -52,7 +52,7 @@ fn entries(path: &Path) -> Result<impl Iterator<Item = Result<Entry<Fields>, Fai
     Ok(numbered.filter(|(line, _)| !line.as_ref().is_ok_and(|line| line.trim().is_empty())).map(
         move |(line, number)| {
             let line = line.map_err(|error| wrong(error.to_string()))?;
-            entry(&line).map_err(|why| wrong(format!("line {number} is no entry of a ledger: {why}")))
+            entry(&line).map_err(|why| wrong(format!("line {number} is not an entry of a ledger: {why}")))
         },
     ))
 }
@@ -64,7 +64,7 @@ fn entry(line: &str) -> Result<Entry<Fields>, String> {
     })?;
     match id {
         Value::String(id) => Ok(Entry { id, value: fields }),
-        _ => Err("`id` is no string".into()),
+        _ => Err("`id` is not a string".into()),
     }
 }
 
@@ -128,10 +128,10 @@ mod tests {
     fn a_line_that_is_no_entry_is_told_in_plain_words() {
         assert_eq!(entry(r#"{"x":1,"id":"a"}"#).unwrap().id, "a");
         for (wrong, why) in [
-            ("[1]", "it is no JSON object"),
-            (r#"["a",{}]"#, "it is no JSON object"),
-            ("1", "it is no JSON object"),
-            (r#"{"id":1}"#, "`id` is no string"),
+            ("[1]", "it is not a JSON object"),
+            (r#"["a",{}]"#, "it is not a JSON object"),
+            ("1", "it is not a JSON object"),
+            (r#"{"id":1}"#, "`id` is not a string"),
             (r#"{"x":1}"#, "missing field `id` at column 7"),
             (r#"{"id":"a""#, "at column 9"),
         ] {

@@ -82,7 +82,7 @@ fn refused(error: ConfigError) -> Failure {
         ConfigError::Refused { table, reason } => {
             let hint = match reason.contains("key") && reason.contains("schema") {
                 true => {
-                    ". It is no table of idempotency records, with partition key `pk` and sort key `sk`: give --table"
+                    ". It is not a table of idempotency records, with partition key `pk` and sort key `sk`: give --table"
                 }
                 false => "",
             };

@@ -51,7 +51,7 @@ pub async fn run(context: &Context, args: &List) -> Result<(), Failure> {
 
 pub fn tenant(text: Option<&str>) -> Result<Option<Tenant>, Failure> {
     let parse =
-        |text| Tenant::parse(text).map_err(|error| Failure::Usage(format!("this is no tenant: {error}")));
+        |text| Tenant::parse(text).map_err(|error| Failure::Usage(format!("invalid tenant: {error}")));
     text.map(parse).transpose()
 }
 

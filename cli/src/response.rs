@@ -63,7 +63,7 @@ pub fn read(path: &Path, headers: &[String], also: &[String]) -> Result<Answer, 
 fn name_and_value(header: &str) -> Result<(String, String), String> {
     match header.split_once(':') {
         Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
-        None => Err(format!("--header: {header:?} is no `name: value`")),
+        None => Err(format!("--header: {header:?} is not `name: value`")),
     }
 }
 
@@ -71,13 +71,13 @@ fn parse(text: &str, more: Vec<(String, String)>, also: &[String]) -> Result<Ans
     let written: Written = object(text)?;
     let status: Option<u16> = value(written.status);
     let Some(status) = status.filter(|status| (200..=599).contains(status)) else {
-        return Err(format!("{} is no status of an answer: give 200 to 599", written.status));
+        return Err(format!("{} is not a status of an answer: give 200 to 599", written.status));
     };
     let (body, content_type) = match (written.body, written.text) {
         (Some(_), Some(_)) => return Err("give `body` or `text`, not both".into()),
         (Some(json), None) => (compact(json.get()), Some("application/json")),
         (None, Some(text)) => {
-            let text: String = value(text).ok_or("`text` is no string")?;
+            let text: String = value(text).ok_or("`text` is not a string")?;
             (text, Some("text/plain; charset=utf-8"))
         }
         (None, None) if matches!(status, 204 | 304) => (String::new(), None),
@@ -92,7 +92,8 @@ fn parse(text: &str, more: Vec<(String, String)>, also: &[String]) -> Result<Ans
     if body.len() > LONGEST_BODY {
         return Err(format!("the body has {} bytes; {LONGEST_BODY} can be kept", body.len()));
     }
-    let written = written.headers.map(|headers| value(headers).ok_or("`headers` is no object of strings"));
+    let written =
+        written.headers.map(|headers| value(headers).ok_or("`headers` is not an object of strings"));
     let written: BTreeMap<String, String> = written.transpose()?.unwrap_or_default();
     let headers = headers(written.into_iter().chain(more), also, content_type)?;
     Ok(Answer::http(status, headers, body))
@@ -111,7 +112,7 @@ fn headers(
     let mut names = HashSet::new();
     let mut headers = Vec::new();
     for (name, value) in written {
-        let parsed = HeaderName::try_from(&name).map_err(|_| format!("{name:?} is no name of a header"))?;
+        let parsed = HeaderName::try_from(&name).map_err(|_| format!("{name:?} is not a header's name"))?;
         if !SAFE_HEADERS.contains(&parsed.as_str()) && !also.iter().any(|kept| kept == parsed.as_str()) {
             let safe = SAFE_HEADERS.join(", ");
             let hint = match may_be_kept(parsed.as_str()) {
@@ -236,14 +237,14 @@ mod tests {
             (r#"{"status":200,"text":"","headers":{"link":"a\nb"}}"#, "link"),
             (r#"{"status":200,"text":"","headers":{"ETag":"1","etag":"2"}}"#, "twice"),
             (r#"{"status":200} x"#, "trailing"),
-            ("201", "is no JSON object"),
-            (r#"[200,{},"x",null]"#, "is no JSON object"),
-            (r#"{"status":"200","text":""}"#, "\"200\" is no status"),
-            (r#"{"status":70000,"text":""}"#, "70000 is no status"),
-            (r#"{"status":200,"text":null}"#, "`text` is no string"),
-            (r#"{"status":200,"text":["x"]}"#, "`text` is no string"),
-            (r#"{"status":200,"text":"","headers":[["link","/"]]}"#, "`headers` is no object"),
-            (r#"{"status":200,"text":"","headers":{"link":1}}"#, "`headers` is no object"),
+            ("201", "is not a JSON object"),
+            (r#"[200,{},"x",null]"#, "is not a JSON object"),
+            (r#"{"status":"200","text":""}"#, "\"200\" is not a status"),
+            (r#"{"status":70000,"text":""}"#, "70000 is not a status"),
+            (r#"{"status":200,"text":null}"#, "`text` is not a string"),
+            (r#"{"status":200,"text":["x"]}"#, "`text` is not a string"),
+            (r#"{"status":200,"text":"","headers":[["link","/"]]}"#, "`headers` is not an object"),
+            (r#"{"status":200,"text":"","headers":{"link":1}}"#, "`headers` is not an object"),
             (&long, "400001 bytes"),
         ] {
             let said = parse(wrong).unwrap_err();

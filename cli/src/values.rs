@@ -64,7 +64,7 @@ pub fn url(text: &str) -> Result<String, String> {
 pub fn object<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, String> {
     match json.trim_start().chars().next() {
         Some('{') => serde_json::from_str(json).map_err(|error| error.to_string()),
-        _ => Err("it is no JSON object".into()),
+        _ => Err("it is not a JSON object".into()),
     }
 }
 

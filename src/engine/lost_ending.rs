@@ -47,7 +47,7 @@ pub(crate) enum LostEnding {
 
 /// A message that is no ending. No retry helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the message is no ending of an execution: `{0}` is malformed")]
+#[error("the message is not an ending of an execution: `{0}` is malformed")]
 pub(crate) struct MalformedError(pub(crate) &'static str);
 
 impl fmt::Debug for LostEnding {

@@ -63,16 +63,16 @@ impl Event {
             job: Option<&'a RawValue>,
         }
         let parts: Parts<'_> = serde_json::from_str(self.0.get())
-            .map_err(|_| refuse("it is no object with Records or a job"))?;
+            .map_err(|_| refuse("it is not an object with Records or a job"))?;
         match (parts.records, parts.job) {
             (None, None) => Err(refuse("it has neither Records nor a job")),
             (Some(_), Some(_)) => Err(refuse("it has both Records and a job")),
-            (None, Some(job)) => {
-                serde_json::from_str(job.get()).map(Trigger::Job).map_err(|_| refuse("its job is no text"))
-            }
+            (None, Some(job)) => serde_json::from_str(job.get())
+                .map(Trigger::Job)
+                .map_err(|_| refuse("its job is not a string")),
             (Some(records), None) => {
                 let records: Vec<Box<RawValue>> =
-                    serde_json::from_str(records.get()).map_err(|_| refuse("its Records are no list"))?;
+                    serde_json::from_str(records.get()).map_err(|_| refuse("its Records are not a list"))?;
                 // By the first that names a source: the one before it may be damaged.
                 match records.iter().find_map(|record| field(record, "eventSource")).as_deref() {
                     Some(QUEUE) => Ok(Trigger::Messages(records)),
@@ -192,7 +192,7 @@ async fn each_message_in(
 fn body(message: &RawValue) -> Result<String, &'static str> {
     match field(message, "eventSource").as_deref() {
         Some(QUEUE) => field(message, "body").ok_or("it has no body"),
-        _ => Err("it is no message of a queue"),
+        _ => Err("it is not a message of a queue"),
     }
 }
 

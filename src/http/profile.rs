@@ -139,7 +139,7 @@ impl Profile {
         let url = url.into();
         let fits =
             !url.is_empty() && url.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'<' | b'>' | b'"'));
-        assert!(fits, "documentation({url:?}) is no URL that can stand in a Link header");
+        assert!(fits, "documentation({url:?}) is not a URL that can stand in a Link header");
         self.documentation = Some(url);
         self
     }

@@ -103,7 +103,7 @@ pub enum CorrectionError {
     #[error("that is shorter than the record is to be kept by its operation, or than 5 minutes")]
     ShortRetention,
     /// The answer's status is none that a response can end with.
-    #[error("the status is none of a final response: 200 to 599")]
+    #[error("the status is not that of a final response: 200 to 599")]
     NoStatus,
     /// The body is too large for every place.
     #[error("the body is too large to be kept")]

@@ -58,7 +58,7 @@ mod tests {
 
     fn letter(record: &str) -> Value {
         let record = RawValue::from_string(record.to_owned()).unwrap();
-        let reason = "it is no change of this table";
+        let reason = "it is not a change of this table";
         let poisoned = Poison { sequence_number: None, reason, index: 0 };
         let letter = poison(&poisoned, &record);
         assert!(letter.len() <= OLDER_LIMIT, "{} bytes of {}", letter.len(), record.get().len());

@@ -126,7 +126,7 @@ impl Stale {
     /// If it could not be done: the message is to be delivered again.
     pub async fn receive(&self, body: &str, time: Duration) -> Result<(), WorkError> {
         // Not the parser's own words: they may repeat what the message says.
-        let check = serde_json::from_str(body).map_err(|_| WorkError::Malformed("it is no check"))?;
+        let check = serde_json::from_str(body).map_err(|_| WorkError::Malformed("it is not a check"))?;
         match check {
             Check::Sweep { progress: None } => self.go_on(time).await,
             Check::Sweep { progress: Some(progress) } => self.adopt(&progress).await,

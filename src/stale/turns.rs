@@ -50,7 +50,7 @@ impl Stale {
     pub(super) async fn go_on(&self, time: Duration) -> Result<(), WorkError> {
         let there = self.load_mark().await?;
         let Some(progress) = self.under_way(there.as_ref()) else {
-            tracing::info!("no sweep is under way: there is none to go on with");
+            tracing::info!("no sweep is under way: nothing to go on with");
             return Ok(());
         };
         self.turn(there, progress, time).await

@@ -84,7 +84,7 @@ struct Image {
 /// Reads one stream record, or says what is wrong with it.
 pub(crate) fn read(record: &str) -> Result<Change, &'static str> {
     let StreamRecord { dynamodb: images, user_identity } =
-        serde_json::from_str(record).map_err(|_| "it is no change of this table")?;
+        serde_json::from_str(record).map_err(|_| "it is not a change of this table")?;
     let (AttributeValue::S(key), AttributeValue::S(sk)) = (images.keys.pk, images.keys.sk) else {
         return Err("its keys are not those of this table");
     };

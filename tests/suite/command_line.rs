@@ -361,7 +361,7 @@ async fn two_ledgers_in_files_are_compared_line_by_line() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
 
     for (line, why) in
-        [(r#"{"id":1}"#, "line 2 is no entry of a ledger: `id`"), ("[1]", "it is no JSON object")]
+        [(r#"{"id":1}"#, "line 2 is not an entry of a ledger: `id`"), ("[1]", "it is not a JSON object")]
     {
         let (_broken, broken) = answer(&format!("{{\"id\":\"a\"}}\n{line}\n"));
         cli.run(&["compare", &ours, &broken]).await.assert_refused(1, why);

@@ -82,7 +82,7 @@ struct Item {
 /// Nothing, or an empty list, is success; an id that is not of this batch fails all of it.
 fn failed_items(answer: &[u8], ids: &[&str]) -> Result<BTreeSet<usize>, String> {
     let report: Option<Report> =
-        serde_json::from_slice(answer).map_err(|error| format!("the answer is no report: {error}"))?;
+        serde_json::from_slice(answer).map_err(|error| format!("the answer is not a report: {error}"))?;
     let failures = report.unwrap_or_default().batch_item_failures.unwrap_or_default();
     let place = |item: Item| {
         let id = item.item_identifier.unwrap_or_default();

@@ -223,7 +223,7 @@ fn cursor(shard: &str, last: &Attributes) -> Read<Cursor> {
 }
 
 fn no_cursor() -> StoreError {
-    StoreError::new(StoreErrorKind::Refused, "the cursor is none of this store's")
+    StoreError::new(StoreErrorKind::Refused, "the cursor is not this store's")
 }
 
 fn key_or_log(item: &Attributes) -> Option<RecordKey> {

@@ -26,7 +26,7 @@ impl DynamoDbStore {
     pub(super) async fn read_mark(&self, name: &str) -> Read<Option<Mark>> {
         let Some(item) = self.item(name, MARK).await? else { return Ok(None) };
         let unreadable =
-            || StoreError::new(StoreErrorKind::Unreadable, "the item is no mark of this version");
+            || StoreError::new(StoreErrorKind::Unreadable, "the item is not a mark of this version");
         from_item(name, item).ok_or_else(unreadable).map(Some)
     }
 
