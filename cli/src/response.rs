@@ -206,10 +206,10 @@ mod tests {
         let own = read(&["X-Request-Id:7"], &["x-request-id"]);
         assert_eq!(own, Ok(vec![header("etag", "1"), header("x-request-id", "7")]));
         for (wrong, why) in [
-            ("location", "no `name: value`"),
+            ("location", "not `name: value`"),
             ("ETag: 2", "twice"),
             ("x-request-id: 7", "say --keep-header"),
-            ("a b: c", "no name of a header"),
+            ("a b: c", "not a header's name"),
             ("link: a\u{7}", "no header can have"),
         ] {
             let said = read(&[wrong], &[]).unwrap_err();

@@ -80,6 +80,6 @@ async fn a_table_that_holds_no_records_says_so() {
     other.send().await.expect("a table with another key");
     let cli = CommandLine::new(embedded::endpoint(), name);
     for command in [&["list"][..], &["show", "a#b#c"], &["list", "--state", "stale"]] {
-        cli.run(command).await.assert_refused(1, "no table of idempotency records");
+        cli.run(command).await.assert_refused(1, "not a table of idempotency records");
     }
 }
