@@ -33,7 +33,8 @@ pub async fn run(global: &Global) -> Result<(), Failure> {
             let described = client.describe_table().table_name(&name).send().await;
             let described = described.map_err(|error| Failure::from_error(&error))?;
             if let Some(differs) = described.table().and_then(|there| difference(&wanted, there)) {
-                return Err(Failure::NotAsExpected(format!("the table `{name}` is there, and {differs}")));
+                let message = format!("the table `{name}` is there, and {differs}; nothing was changed");
+                return Err(Failure::NotAsExpected(message));
             }
             false
         }

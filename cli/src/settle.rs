@@ -47,7 +47,7 @@ fn late_effect(seen: &Record, now: Timestamp) -> Option<String> {
     let runs = "the next retry with this key runs the operation";
     Some(match iso(over).filter(|_| over > now) {
         Some(over) => format!(
-            "too early? Until {over} what the worker has sent may still take effect; {runs}, and it would happen twice"
+            "too early? Until {over} what the worker has sent may still take effect; {runs}, and it could happen twice"
         ),
         None => runs.to_owned(),
     })

@@ -225,8 +225,13 @@ fn the_page_about_alarms_has_each_alarm_once() {
     let unique: BTreeSet<_> = written.iter().cloned().collect();
     assert_eq!(unique.len(), written.len());
     assert_eq!(unique, resources(ALARM).into_iter().map(|alarm| alarm.name).collect());
+    let alarms = resources(ALARM).into_iter();
+    let mut alarms: BTreeMap<_, _> = alarms.map(|alarm| (alarm.name, metrics(&alarm.properties))).collect();
     for row in rows() {
-        assert_eq!(row.len(), 3, "{row:?}");
+        assert_eq!(row.len(), 4, "{row:?}");
+        let looks_at = alarms.remove(&row[0]).expect("each alarm once").into_iter();
+        let named = row[1].split("`, `").map(str::to_owned);
+        assert_eq!(named.collect::<BTreeSet<_>>(), looks_at.map(|metric| metric.name).collect());
     }
 }
 
