@@ -139,10 +139,13 @@ impl RecordArgs {
                 })
             }
             _ => RecordKey::from_partition_key(&self.key).ok_or_else(|| {
-                Failure::Usage(
-                    "name the record by --tenant, --operation and its key, or by tenant#operation#key (or tenant#operation@scope#key)"
-                        .into(),
-                )
+                let hint = match self.hash() {
+                    Some(hash) => format!("; `idempotency show {hash}` finds the name of a hash"),
+                    None => String::new(),
+                };
+                Failure::Usage(format!(
+                    "name the record by --tenant, --operation and its key, or by tenant#operation#key (or tenant#operation@scope#key){hint}"
+                ))
             }),
         }
     }

@@ -52,7 +52,8 @@ impl Context {
             let (key, scope) = (key.idempotency_key().as_str(), key.scope());
             let scope = scope.map_or_else(String::new, |scope| format!(", in the scope {scope}"));
             Failure::NotAsExpected(format!(
-                "there is no record of tenant {tenant:?}, operation {operation:?} and key {key:?}{scope}"
+                "the table `{}` has no record of tenant {tenant:?}, operation {operation:?} and key {key:?}{scope}",
+                self.table
             ))
         })
     }

@@ -138,17 +138,17 @@ async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
     let not_executed = |record: &str| change(&format!("settle {record} --not-executed"), &WHY);
     let forget = |record: &str| change(&format!("forget-response {record}"), &WHY);
     let cases = [
-        (settle(&own("k-9"), &file), 3, "there is no record"),
-        (settle("shop-b#create-payment#unknown", &file), 3, "there is no record"),
-        (settle(&format!("{TENANT}#refund#unknown"), &file), 3, "there is no record"),
+        (settle(&own("k-9"), &file), 3, "has no record of tenant"),
+        (settle("shop-b#create-payment#unknown", &file), 3, "has no record of tenant"),
+        (settle(&format!("{TENANT}#refund#unknown"), &file), 3, "has no record of tenant"),
         (settle(&own("live"), &file), 3, "its lease is not over"),
         (settle(&own("completed"), &file), 3, "is settled as completed"),
         (not_executed(&own("live")), 3, "its lease is not over"),
         (not_executed(&own("completed")), 3, "is settled as completed"),
         (forget(&own("unknown")), 3, "is unknown"),
         (forget(&own("live")), 3, "is in_progress"),
-        (forget(&own("k-9")), 3, "there is no record"),
-        (change("show", &[&own("k-9")]), 3, "there is no record"),
+        (forget(&own("k-9")), 3, "has no record of tenant"),
+        (change("show", &[&own("k-9")]), 3, "has no record of tenant"),
         (settle("unknown", &file), 2, "tenant#operation#key"),
         (settle(&own("unknown"), &unsafe_file), 2, "set-cookie"),
         (settle(&own("unknown"), &empty_file), 2, "give `body` or `text`"),

@@ -49,7 +49,7 @@ async fn nobody_is_asked_about_what_is_not_in_doubt() {
     let queues = Queues::default();
     let address = queues.serve().await;
     for (key, why) in
-        [("live", "its lease is not over"), ("done", "is completed"), ("k-9", "there is no record")]
+        [("live", "its lease is not over"), ("done", "is completed"), ("k-9", "has no record of tenant")]
     {
         let name = table.name(key);
         let ask = ["ask", &name, "--queue", RECONCILE, "--sqs-endpoint-url", &address];

@@ -48,3 +48,17 @@ async fn a_hash_in_a_log_leads_to_its_record() {
         table.cli.run(&["show", no_hash]).await.assert_refused(2, "tenant#operation#key");
     }
 }
+
+// R31: a hash stands in logs, and only `show` takes it.
+#[tokio::test]
+async fn a_hash_in_place_of_a_name_is_pointed_to_show() {
+    let table = table().await;
+    for command in
+        [&["ask", "--queue", "http://127.0.0.1:9/q"][..], &["settle", "--not-executed"], &["forget-response"]]
+    {
+        let arguments = [command, &["7AA1e216", "--reason", "because", "--yes"]].concat();
+        table.cli.run(&arguments).await.assert_refused(2, "`idempotency show 7aa1e216`");
+    }
+    let named = ["settle", "--not-executed", "--reason", "because", "--yes", "no#such#record"];
+    table.cli.run(&named).await.assert_refused(3, "has no record of tenant");
+}
