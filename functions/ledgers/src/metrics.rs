@@ -22,7 +22,8 @@ pub(crate) fn compared(operation: &OperationName, summary: &Summary) {
 /// Comparisons that came to their end.
 pub const COMPARE_COMPLETED: &str = "api.idempotency.compare.completed.count";
 
-/// What the two ledgers do not agree on, of whatever kind: the sum of the other four, for an alarm.
+/// What the two ledgers do not agree on, of whatever kind: the sum of the other four, for an alarm. A day is compared twice, and its
+/// differences count in both.
 pub const COMPARE_DIFFERENCES: &str = "api.idempotency.compare.differences.count";
 
 /// Entries that only our ledger has.
