@@ -52,7 +52,7 @@
 //!
 //! - `dynamodb` (default): keeps records in DynamoDB.
 //! - `http`: guards HTTP services, those of `lambda_http` among them.
-//! - `axum` (default): guards axum routes too, and gives handlers their [`Execution`](engine::Execution) as an argument.
+//! - `axum` (default): guards axum routes too, and gives handlers their [`Execution`] as an argument.
 //! - `lambda`: what functions have around them (triggers, log, metrics, environment variables), and the functions `reconcile` and
 //!   `webhook`, which take a reconciler of yours.
 //! - `s3`: keeps response bodies beyond 400 KB in S3.
@@ -108,5 +108,5 @@ pub use record::Answer;
 pub use store::dynamodb::DynamoDbStore;
 pub use store::memory::MemoryStore;
 
-/// For implementations of [`Store`](store::Store), [`Queue`](queue::Queue) and [`Reconciler`](reconcile::Reconciler).
+/// For implementations of [`Store`](store::Store), [`Queue`](queue::Queue) and [`Reconciler`].
 pub use async_trait::async_trait;
