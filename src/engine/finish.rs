@@ -184,7 +184,7 @@ impl Executor {
         };
         let start = Start::Seen(Box::new(seen.clone()));
         match self.write(start, &seen, &kept, give_up_at, People::NotTold).await {
-            Ok(Finished::Written(record)) => is_written(&kept, &record),
+            Ok(Finished::Written(record)) => ended_as(&kept, &record),
             // The key is another request's now. What that one got is nobody's answer here: the caller's own is the truth, and what
             // was, or perhaps was, done goes to people, as if there were no record.
             Ok(Finished::Refused(there, fenced)) if !is_same_request(&seen, &there) => {
@@ -248,7 +248,7 @@ impl Executor {
             State::Unknown { .. } => {
                 let start = Start::Seen(there);
                 match self.write(start, seen, kept, give_up_at, People::Told).await {
-                    Ok(Finished::Written(record)) => return is_written(kept, &record),
+                    Ok(Finished::Written(record)) => return ended_as(kept, &record),
                     Ok(Finished::Refused(there, _)) if matches!(there.state, State::Completed { .. }) => {}
                     // Claimed back, taken over, gone, or not to be reached.
                     _ => {
@@ -369,7 +369,7 @@ pub(super) fn is_same_request(a: &Record, b: &Record) -> bool {
 }
 
 /// What became of an ending that was written, and made this record.
-fn is_written(kept: &Kept, record: &Record) -> FinishOutcome {
+fn ended_as(kept: &Kept, record: &Record) -> FinishOutcome {
     match record.state {
         State::Unknown { .. } if kept.is_certain() => FinishOutcome::InDoubt,
         _ => FinishOutcome::Written { expires_at: kept_until(record) },

@@ -161,7 +161,7 @@ impl Executor {
     }
 
     /// Hands an ending over that could not be written because another execution has the record. `told` is that one, if people have
-    /// been told of it.
+    /// been told of it. Returns whether it was sent.
     pub(super) async fn hand_over_contested(
         &self,
         execution: &Execution,

@@ -46,54 +46,14 @@ impl Reconciliation {
                 }
                 there => there?,
             };
-            let outcome = match told.said.beside(there.as_ref(), known.operation.retention(), self.now()) {
-                Meaning::Nothing => return Ok(ReconcileOutcome::Settled),
-                Meaning::TooLate => return Ok(ReconcileOutcome::Gone),
-                Meaning::Contradicts(reason) => {
-                    let letter = told.said.contradiction(key, there.as_ref(), reason);
-                    return self.contradicted(key, letter).await;
-                }
-                Meaning::Later(there, until) => match self.claim(&told.said, there).await? {
-                    Some(claimed) => return self.ask_later(&told.said, &claimed, until).await,
-                    None => ReconcileOutcome::Busy,
-                },
-                Meaning::Settles(there) => match self.claim(&told.said, there).await? {
-                    Some(claimed) => {
-                        let by = told.by.as_deref().unwrap_or(&*known.reconciler);
-                        self.settle_by(&told.said, &claimed, known, by, ASK_TIMEOUT).await?
-                    }
-                    None => ReconcileOutcome::Busy,
-                },
-            };
-            match outcome {
-                // It has changed since we looked: what that means is for the next look.
-                ReconcileOutcome::Settled
-                | ReconcileOutcome::Busy
-                | ReconcileOutcome::Gone
-                | ReconcileOutcome::InFlight(_) => {}
-                // Who told it has the answer, which a question may not find.
-                ReconcileOutcome::Scheduled(_) if told.said.word.is_effect() => {
-                    return Ok(ReconcileOutcome::NotDue);
-                }
-                outcome => return Ok(outcome),
+            let by = told.by.as_deref();
+            if let Some(outcome) =
+                self.take_up(key, &told.said, there.as_ref(), known, by, ASK_TIMEOUT).await?
+            {
+                return Ok(outcome);
             }
         }
         Ok(ReconcileOutcome::Busy)
-    }
-
-    /// Settles the record by a word: an effect as `by` knows it, and a refusal as the provider says when it is asked.
-    async fn settle_by(
-        &self,
-        said: &Said,
-        there: &Record,
-        known: &Known,
-        by: &dyn Reconciler,
-        time: Duration,
-    ) -> Result<ReconcileOutcome, WorkError> {
-        match said.word.is_effect() {
-            true => self.ask_about(there, Some((known, by)), Asks::Told, time, Some(said)).await,
-            false => self.ask_about(there, Some((known, &*known.reconciler)), Asks::Anew, time, None).await,
-        }
     }
 
     /// A word that came while a worker had the record is held against what became of that.
@@ -105,31 +65,71 @@ impl Reconciliation {
     ) -> Result<(), WorkError> {
         let known = self.known(key)?;
         let there = self.there(key).await?;
-        let outcome = match said.beside(there.as_ref(), known.operation.retention(), self.now()) {
-            Meaning::Nothing | Meaning::TooLate => return Ok(()),
-            Meaning::Later(there, until) => match self.claim(said, there).await? {
-                Some(claimed) => self.ask_later(said, &claimed, until).await?,
-                None => ReconcileOutcome::Busy,
-            },
-            Meaning::Contradicts(reason) => {
-                self.contradicted(key, said.contradiction(key, there.as_ref(), reason)).await?
-            }
-            // The whole answer was not kept: the provider is asked for it.
-            Meaning::Settles(there) => match self.claim(said, there).await? {
-                Some(claimed) => self.settle_by(said, &claimed, known, &*known.reconciler, time).await?,
-                None => ReconcileOutcome::Busy,
-            },
-        };
-        match outcome {
+        match self.take_up(key, said, there.as_ref(), known, None, time).await? {
             // Nobody was told, and nothing is planned: the message comes again.
-            ReconcileOutcome::Busy
-            | ReconcileOutcome::NotDue
-            | ReconcileOutcome::Settled
-            | ReconcileOutcome::Gone
-            | ReconcileOutcome::InFlight(_) => Err(WorkError::Busy),
-            ReconcileOutcome::Resolved(_) | ReconcileOutcome::Scheduled(_) | ReconcileOutcome::Escalated => {
-                Ok(())
+            None
+            | Some(ReconcileOutcome::Busy | ReconcileOutcome::NotDue | ReconcileOutcome::InFlight(_)) => {
+                Err(WorkError::Busy)
             }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Does what a word means beside the record that is there. `by` is who told it, if he can be asked; else the provider is: an
+    /// answer that was not kept. `None` if the record has changed since it was looked at: what that means is for the next look.
+    async fn take_up(
+        &self,
+        key: &RecordKey,
+        said: &Said,
+        there: Option<&Record>,
+        known: &Known,
+        by: Option<&dyn Reconciler>,
+        time: Duration,
+    ) -> Result<Option<ReconcileOutcome>, WorkError> {
+        let outcome = match said.beside(there, known.operation.retention(), self.now()) {
+            Meaning::Nothing => return Ok(Some(ReconcileOutcome::Settled)),
+            Meaning::TooLate => return Ok(Some(ReconcileOutcome::Gone)),
+            Meaning::Contradicts(reason) => {
+                return self.contradicted(key, said.contradiction(key, there, reason)).await.map(Some);
+            }
+            Meaning::Later(there, until) => {
+                let Some(claimed) = self.claim(said, there).await? else { return Ok(None) };
+                return self.ask_later(said, &claimed, until).await.map(Some);
+            }
+            Meaning::Settles(there) => {
+                let Some(claimed) = self.claim(said, there).await? else { return Ok(None) };
+                self.settle_by(said, &claimed, known, by, time).await?
+            }
+        };
+        Ok(match outcome {
+            ReconcileOutcome::Settled
+            | ReconcileOutcome::Busy
+            | ReconcileOutcome::Gone
+            | ReconcileOutcome::InFlight(_) => None,
+            // Who told it has the answer, which a question may not find.
+            ReconcileOutcome::Scheduled(_) if by.is_some() && said.word.is_effect() => {
+                Some(ReconcileOutcome::NotDue)
+            }
+            outcome => Some(outcome),
+        })
+    }
+
+    /// Settles the record by a word: an effect as `by` knows it, and a refusal as the provider says when it is asked.
+    async fn settle_by(
+        &self,
+        said: &Said,
+        there: &Record,
+        known: &Known,
+        by: Option<&dyn Reconciler>,
+        time: Duration,
+    ) -> Result<ReconcileOutcome, WorkError> {
+        let provider = &*known.reconciler;
+        match said.word.is_effect() {
+            true => {
+                let source = Some((known, by.unwrap_or(provider)));
+                self.ask_about(there, source, Asks::Told, time, Some(said)).await
+            }
+            false => self.ask_about(there, Some((known, provider)), Asks::Anew, time, None).await,
         }
     }
 
@@ -178,18 +178,13 @@ impl Reconciliation {
                 let meaning = said.beside(Some(*there), Duration::ZERO, now);
                 matches!(meaning, Meaning::Settles(_) | Meaning::Later(..))
             };
-            match there
-                .filter(is_open)
-                .map(|there| (there, there.claim(revision, now.plus(ASK_TIMEOUT), now)))
-            {
-                Some((there, Some(claimed))) => {
-                    let found_dead = there.state.name() != claimed.state.name()
-                        && matches!(there.state, State::InProgress { .. });
-                    Step::Write(claimed.into(), Some(found_dead))
-                }
-                Some((_, None)) => Step::Stop(Some(false)),
-                None => Step::Stop(None),
-            }
+            let Some(there) = there.filter(is_open) else { return Step::Stop(None) };
+            let Some(claimed) = there.claim(revision, now.plus(ASK_TIMEOUT), now) else {
+                return Step::Stop(Some(false));
+            };
+            let found_dead =
+                matches!((&there.state, &claimed.state), (State::InProgress { .. }, State::Unknown { .. }));
+            Step::Write(claimed.into(), Some(found_dead))
         };
         let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));
         let effort = Effort { until, pauses: WRITE_PAUSES, retries: Retries::Unanswered };
