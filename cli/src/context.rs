@@ -1,6 +1,8 @@
 //! What every command works with: the store, and how to print.
 
-use aws_config::{BehaviorVersion, Region, SdkConfig};
+use std::time::Duration;
+
+use aws_config::{BehaviorVersion, Region, SdkConfig, timeout::TimeoutConfig};
 use lambda_idempotency::{
     config::ConfigError,
     key::RecordKey,
@@ -93,6 +95,15 @@ fn refused(error: ConfigError) -> Failure {
         _ => error.to_string(),
     };
     Failure::from_error(&Failure::Error(line))
+}
+
+/// For clients of the command line's own: the SDK has no time-outs by itself.
+pub fn timeouts() -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .connect_timeout(Duration::from_secs(3))
+        .operation_attempt_timeout(Duration::from_secs(10))
+        .operation_timeout(Duration::from_secs(30))
+        .build()
 }
 
 /// Account and Region as the AWS CLI finds them.

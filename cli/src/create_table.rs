@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use aws_config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::{
     Client,
     client::Waiters,
     config::Builder,
     operation::create_table::CreateTableInput,
-    types::{KeySchemaElement, TableDescription, TimeToLiveStatus},
+    types::{KeySchemaElement, Projection, StreamSpecification, TableDescription, TimeToLiveStatus},
 };
 use lambda_idempotency::store::dynamodb::table::{self, INDEX};
 use serde_json::json;
@@ -24,7 +23,8 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 
 pub async fn run(global: &Global) -> Result<(), Failure> {
     let name = Context::table(global)?;
-    let client = client(&context::aws(global, global.endpoint_url.as_deref()).await?);
+    let config = context::aws(global, global.endpoint_url.as_deref()).await?;
+    let client = Client::from_conf(Builder::from(&config).timeout_config(context::timeouts()).build());
     let create = table::create(&client, &name);
     let wanted = create.as_input().clone().build().map_err(|error| Failure::from_error(&error))?;
     let created = match create.send().await {
@@ -56,12 +56,20 @@ pub async fn run(global: &Global) -> Result<(), Failure> {
 async fn expire(client: &Client, name: &str) -> Result<(), Failure> {
     let there = client.describe_time_to_live().table_name(name).send().await;
     let there = there.map_err(|error| Failure::from_error(&error))?;
-    let status = there.time_to_live_description().and_then(|there| there.time_to_live_status());
-    if matches!(status, Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)) {
-        return Ok(());
+    let wanted = table::time_to_live();
+    if let Some(there) = there.time_to_live_description()
+        && matches!(there.time_to_live_status(), Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling))
+    {
+        let attribute = wanted.attribute_name();
+        return match there.attribute_name() == Some(attribute) {
+            true => Ok(()),
+            false => Err(Failure::NotAsExpected(format!(
+                "the table `{name}` is there, and its time to live is not on `{attribute}`; nothing was changed"
+            ))),
+        };
     }
     let update = client.update_time_to_live().table_name(name);
-    let updated = update.time_to_live_specification(table::time_to_live()).send().await;
+    let updated = update.time_to_live_specification(wanted).send().await;
     updated.map(|_| ()).map_err(|error| Failure::from_error(&error))
 }
 
@@ -77,14 +85,14 @@ fn difference(wanted: &CreateTableInput, there: &TableDescription) -> Option<Str
         if keys(index.key_schema()) != keys(same.key_schema()) {
             return Some(format!("its index `{name}` has other keys"));
         }
-        let projects = |projection: Option<&aws_sdk_dynamodb::types::Projection>| {
+        let projects = |projection: Option<&Projection>| {
             projection.and_then(|projection| projection.projection_type().cloned())
         };
         if projects(index.projection()) != projects(same.projection()) {
             return Some(format!("its index `{name}` does not hold all attributes"));
         }
     }
-    let images = |stream: Option<&aws_sdk_dynamodb::types::StreamSpecification>| {
+    let images = |stream: Option<&StreamSpecification>| {
         stream.filter(|stream| stream.stream_enabled()).and_then(|stream| stream.stream_view_type().cloned())
     };
     if images(wanted.stream_specification()) != images(there.stream_specification()) {
@@ -95,13 +103,4 @@ fn difference(wanted: &CreateTableInput, there: &TableDescription) -> Option<Str
 
 fn keys(schema: &[KeySchemaElement]) -> Vec<(&str, &str)> {
     schema.iter().map(|key| (key.attribute_name(), key.key_type().as_str())).collect()
-}
-
-/// With time-outs: the SDK has none of its own.
-fn client(config: &aws_config::SdkConfig) -> Client {
-    let timeouts = TimeoutConfig::builder()
-        .connect_timeout(Duration::from_secs(3))
-        .operation_attempt_timeout(Duration::from_secs(10))
-        .operation_timeout(Duration::from_secs(30));
-    Client::from_conf(Builder::from(config).timeout_config(timeouts.build()).build())
 }

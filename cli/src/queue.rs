@@ -1,19 +1,14 @@
 //! Queues in SQS.
 
-use std::{error::Error, time::Duration};
+use std::error::Error;
 
-use aws_config::{SdkConfig, timeout::TimeoutConfig};
+use aws_config::SdkConfig;
 use aws_sdk_sqs::{Client, config::Builder};
 
-use crate::failure::Failure;
+use crate::{context, failure::Failure};
 
-/// With time-outs: the SDK has none of its own.
 pub fn client(config: &SdkConfig) -> Client {
-    let timeouts = TimeoutConfig::builder()
-        .connect_timeout(Duration::from_secs(3))
-        .operation_attempt_timeout(Duration::from_secs(10))
-        .operation_timeout(Duration::from_secs(30));
-    Client::from_conf(Builder::from(config).timeout_config(timeouts.build()).build())
+    Client::from_conf(Builder::from(config).timeout_config(context::timeouts()).build())
 }
 
 pub async fn send(client: &Client, url: &str, body: &str) -> Result<(), Failure> {

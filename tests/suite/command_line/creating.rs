@@ -1,8 +1,11 @@
 //! `create-table`: for development.
 
+use std::time::Duration;
+
+use aws_sdk_dynamodb::client::Waiters;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType, StreamSpecification,
-    StreamViewType, TimeToLiveStatus,
+    StreamViewType, TimeToLiveSpecification, TimeToLiveStatus,
 };
 use lambda_idempotency::store::dynamodb::{DynamoDbStore, table};
 use serde_json::json;
@@ -77,4 +80,12 @@ async fn a_table_of_another_shape_is_refused_by_what_differs(endpoint: &str) {
         .await
         .expect("a table with another stream");
     cli.run(&["create-table"]).await.assert_refused(3, "no stream of new and old images");
+
+    let (name, cli) = named(endpoint);
+    table::create(&client, &name).send().await.expect("a table that deletes by something else");
+    client.wait_until_table_exists().table_name(&name).wait(Duration::from_secs(30)).await.unwrap();
+    let other =
+        TimeToLiveSpecification::builder().enabled(true).attribute_name("deleted_at").build().unwrap();
+    client.update_time_to_live().table_name(&name).time_to_live_specification(other).send().await.unwrap();
+    cli.run(&["create-table"]).await.assert_refused(3, "time to live is not on `expires_at`");
 }
