@@ -55,3 +55,27 @@ impl Letter {
         Self { kind, record, queue }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // T50: Lambda's own word on a run that failed has no kind.
+    #[test]
+    fn a_letter_says_its_kind_or_that_a_run_failed() {
+        for (body, kind) in [
+            (
+                r#"{"version":"1.0","requestContext":{"condition":"RetryAttemptsExhausted"},"responseContext":{}}"#,
+                Some("failed_run"),
+            ),
+            (r#"{"requestContext":{},"DDBStreamBatchInfo":{"shardId":"s"}}"#, Some("failed_run")),
+            (r#"{"kind":"poison","requestContext":{}}"#, Some("poison")),
+            (r#"{"requestContext":null}"#, None),
+            ("{}", None),
+            ("no JSON {", None),
+        ] {
+            let letter = Letter::read(body);
+            assert_eq!((letter.kind.as_deref(), letter.record, letter.queue), (kind, None, None), "{body}");
+        }
+    }
+}
