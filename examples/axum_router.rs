@@ -3,17 +3,12 @@
 //! In memory, and without Lambda: see the guide for `DynamoDbStore` and `event::run`.
 
 use axum::{Json, Router, body::Body, extract::Request, http::StatusCode, routing::post};
-use lambda_idempotency::{
-    engine::Execution,
-    http::{Idempotency, SingleTenant},
-    operation::Operation,
-    store::memory::MemoryStore,
-};
+use lambda_idempotency::{Execution, Idempotency, MemoryStore, Operation, SingleTenant};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 async fn create(execution: Execution, Json(order): Json<Value>) -> (StatusCode, Json<Value>) {
-    println!("  the handler runs, and hands {} on", execution.downstream_key("charge"));
+    println!("  the handler runs, and passes {} on", execution.downstream_key("charge"));
     (StatusCode::CREATED, Json(json!({ "ordered": order["item"] })))
 }
 

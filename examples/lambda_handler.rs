@@ -1,14 +1,9 @@
 //! A plain `lambda_http` handler behind the guard: `cargo run --example lambda_handler`.
 //!
-//! The tenant is a claim of the token that API Gateway has verified; the event is one as it hands it over.
+//! The tenant is a claim of the token that API Gateway has verified; the event is as API Gateway sends it.
 
 use lambda_http::{Body, Error, Request, Response, request, service_fn, tower::ServiceExt};
-use lambda_idempotency::{
-    engine::Execution,
-    http::{Idempotency, JwtClaim},
-    operation::Operation,
-    store::memory::MemoryStore,
-};
+use lambda_idempotency::{Execution, Idempotency, JwtClaim, MemoryStore, Operation};
 use tower::ServiceBuilder;
 
 const EVENT: &str = include_str!("../functions/payments/events/create-payment.json");

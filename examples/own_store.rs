@@ -1,14 +1,14 @@
-//! A store of one's own, and the suite that it must pass: `cargo run --example own_store --features conformance`.
+//! A custom store, and the suite that it must pass: `cargo run --example own_store --features conformance`.
 //!
 //! This one keeps records in memory and prints each write. A real one must keep what `Store` promises: each write is applied only
 //! if nothing is there (`insert`), or if the revision is still the one that was seen (`swap`).
 
 use bytes::Bytes;
 use lambda_idempotency::{
-    async_trait,
+    MemoryStore, async_trait,
     key::RecordKey,
     record::{BodyId, Place, Record, Revision},
-    store::{AuditLine, Companion, Store, StoreError, WriteOutcome, conformance, memory::MemoryStore},
+    store::{AuditLine, Companion, Store, StoreError, WriteOutcome, conformance},
     time::Timestamp,
 };
 
@@ -29,6 +29,10 @@ impl Store for Printing {
     ) -> Result<WriteOutcome, StoreError> {
         println!("swap   {:?}: {}", record.key, record.state.name());
         self.0.swap(seen, record, with).await
+    }
+
+    fn records_table(&self) -> Option<&str> {
+        self.0.records_table()
     }
 
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {

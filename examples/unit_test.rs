@@ -4,11 +4,7 @@ use std::time::Duration;
 
 use axum::{Router, body::Body, extract::Request, routing::post};
 use lambda_idempotency::{
-    http::{Idempotency, SingleTenant},
-    operation::Operation,
-    store::memory::MemoryStore,
-    time::Timestamp,
-    world::ManualWorld,
+    Idempotency, MemoryStore, Operation, SingleTenant, time::Timestamp, world::ManualWorld,
 };
 use tower::ServiceExt;
 

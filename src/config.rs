@@ -1,5 +1,7 @@
-//! What can be wrong with the configuration: found at start-up, by the name of what is wrong.
-
+//! Errors in the configuration, found at start-up.
+//!
+//! 1. Each error names what is wrong: the environment variable, the table or the bucket.
+//! 2. `Debug` prints the same text as `Display`, because a `main` that returns an error prints it by `Debug`.
 use std::fmt;
 
 /// The environment variable that names the table.
@@ -9,10 +11,10 @@ pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The environment does not say which table.
+    /// The environment names no table.
     #[error("the environment variable {TABLE_VARIABLE} must name the idempotency table")]
     NoTableNamed,
-    /// The table refuses what every request would do.
+    /// The table refuses a call that every request needs.
     #[error("DynamoDB refuses the idempotency table `{table}` (named by {TABLE_VARIABLE}): {reason}")]
     Refused {
         /// The table.
@@ -20,7 +22,7 @@ pub enum ConfigError {
         /// What DynamoDB says.
         reason: String,
     },
-    /// The bucket for large bodies refuses what a replay would do.
+    /// The bucket for large bodies refuses a call that a replay needs.
     #[error("S3 refuses the bucket `{bucket}` for large bodies: {reason}")]
     BucketRefused {
         /// The bucket.
@@ -28,7 +30,7 @@ pub enum ConfigError {
         /// What is missing.
         reason: String,
     },
-    /// The environment does not say which queue.
+    /// The environment names no queue.
     #[error("the environment variable {0} must be the URL of an SQS queue")]
     NoQueueNamed(&'static str),
     /// There are no credentials.
@@ -42,7 +44,7 @@ pub enum ConfigError {
 }
 
 impl fmt::Debug for ConfigError {
-    /// In words too: a `main` that returns an error prints it so.
+    /// The same as `Display`: a `main` that returns an error prints it by `Debug`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

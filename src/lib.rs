@@ -1,7 +1,8 @@
 //! Retry-safe AWS Lambda functions in Rust, on DynamoDB.
 //!
-//! A client, a gateway or a queue may send the same thing twice, at once, after a crash, after a time-out: the effect
-//! happens once, everybody gets the same answer, and where nobody can know what happened, the record says so.
+//! A client, a gateway or a queue may send the same request twice: at once, after a crash, after a time-out. The effect
+//! happens once, and everybody gets the same answer. If nobody can know what happened, the record says `unknown`, and
+//! reconciliation finds out.
 //!
 //! ```
 //! use axum::{Router, body::Body, http::Request, routing::post};
@@ -14,7 +15,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
-//! // In a function: `DynamoDbStore::from_env()`, and a tenant that somebody has verified, such as `JwtClaim("sub")`.
+//! // In a function: `DynamoDbStore::from_env()`, and a verified tenant, such as `JwtClaim("sub")`.
 //! let guard = Idempotency::new(MemoryStore::new(), Operation::new("create-order")).tenant(SingleTenant::new("shop"));
 //! let app: Router = Router::new().route("/orders", post(create).route_layer(guard));
 //!
@@ -32,19 +33,20 @@
 //! | --- | --- |
 //! | [`http`] | the guard for HTTP: a `tower` layer, profiles, tenants, problem documents |
 //! | [`operation`] | per-operation settings |
-//! | [`engine`] | reserve, execute, finish: one loop that turns a step into a write, and what all fronts have in common |
+//! | [`domain`] | writes to tables of yours, in the transaction that completes an operation |
+//! | [`engine`] | reserve, execute, finish: what all fronts have in common |
 //! | [`record`] | the record, its states, and every way from one to the next, as pure functions |
-//! | [`store`] | where records live: DynamoDB, memory, S3 for large bodies; and the suite that stores must pass |
+//! | [`store`] | where records live: DynamoDB, memory, S3 for large bodies; and the conformance suite |
 //! | [`stale`] | finds records whose worker died: netting of stream records, checks, a sweep |
 //! | [`reconcile`] | finds out what is unknown, and settles it |
 //! | [`operator`] | what operators do with records, each change with its audit line |
-//! | [`event`] | what functions have around them (triggers, log, metrics), and those that take a reconciler of yours |
-//! | [`config`] | what can be wrong with the configuration |
-//! | [`queue`] | where work goes that is to be done later: SQS, memory |
+//! | [`event`] | triggers, log and metrics of functions, and the functions that take your reconciler |
+//! | [`config`] | configuration errors |
+//! | [`queue`] | queues for work that is done later: SQS, memory |
 //! | [`key`], [`fingerprint`] | who asks for what; how old a key may be; signatures |
 //! | [`time`], [`time_budget`] | instants and spans; how an invocation's time is divided, in one drawing |
 //! | [`world`] | clocks, randomness and tasks, handed in |
-//! | [`telemetry`] | what is counted |
+//! | [`telemetry`] | metrics |
 //!
 //! `docs/architecture.md` says where to change what.
 //!
@@ -53,17 +55,19 @@
 //! - `dynamodb` (default): keeps records in DynamoDB.
 //! - `http`: guards HTTP services, those of `lambda_http` among them.
 //! - `axum` (default): guards axum routes too, and gives handlers their [`Execution`] as an argument.
-//! - `lambda`: what functions have around them (triggers, log, metrics, environment variables), and the functions `reconcile` and
-//!   `webhook`, which take a reconciler of yours.
+//! - `lambda`: triggers, log, metrics and environment variables of functions, and the functions `reconcile` and `webhook`,
+//!   which take your reconciler.
 //! - `s3`: keeps response bodies beyond 400 KB in S3.
 //! - `sqs`: queues in SQS.
 //! - `conformance`: the suite that every store must pass, for stores of your own.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
-// Some settings are read by a front alone.
+// On docs.rs each item says which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// Only a front reads some of the settings.
 #![cfg_attr(not(feature = "http"), allow(dead_code))]
-// What asks the machine goes through the world: see `clippy.toml`.
+// Clocks, randomness and tasks come from the world: see `clippy.toml`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 /// The examples of README and guide, compiled.
@@ -78,6 +82,7 @@ mod documents {
 
 #[cfg(any(feature = "dynamodb", feature = "sqs"))]
 pub mod config;
+pub mod domain;
 pub mod engine;
 #[cfg(feature = "lambda")]
 pub mod event;
@@ -97,7 +102,7 @@ pub mod time;
 pub mod time_budget;
 pub mod world;
 
-// What nearly everybody types.
+// What nearly every user types.
 pub use engine::Execution;
 #[cfg(feature = "http")]
 pub use http::{Idempotency, JwtClaim, Outcome, SingleTenant};

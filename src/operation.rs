@@ -1,9 +1,14 @@
 //! Per-operation settings.
-
+//!
+//! 1. An operation has a name and the defaults of [`time_budget`](crate::time_budget); each method changes one setting.
+//! 2. A setting that would guard nothing panics at once. Settings that contradict each other panic when the guard is built.
+//! 3. Guard and reconciliation take the same settings, so that both keep the same headers for the same time.
+//!
+//! It does not choose a client's statuses and codes: the contract profile does.
 use std::time::Duration;
 
 use crate::{
-    fingerprint::FingerprintRule,
+    fingerprint::{FingerprintRule, is_header_name},
     key::{
         OperationName,
         age::{KeyTime, OldestKey},
@@ -21,13 +26,13 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseOver {
-    /// It becomes `unknown`, and reconciliation finds out. Never wrong.
+    /// It becomes `unknown`, and is reconciled. Always safe.
     #[default]
     Unknown,
     /// The next caller runs it again. For effects that are naturally idempotent only: the first worker may still live.
     RunAgain,
     /// The next caller resumes after the last recovery point. An operation without recovery points has one, its start: it
-    /// runs again, and what is said of [`RunAgain`](Self::RunAgain) holds.
+    /// runs again, with the same caveat as [`RunAgain`](Self::RunAgain).
     Resume,
 }
 
@@ -35,24 +40,24 @@ pub enum LeaseOver {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhileInFlight {
-    /// A conflict, and when to come back.
+    /// A conflict with a `Retry-After`.
     #[default]
     Refuse,
-    /// 202, when to come back, and the URL of the operation's status.
+    /// 202 with a `Retry-After` and the URL of the operation's status.
     Accept,
     /// The answer, if it comes within this time; else as [`Refuse`](Self::Refuse).
     Wait(Duration),
 }
 
-/// What a handler's 5xx says about its effect, where the handler itself says nothing.
+/// What a handler's 5xx says about its effect, if the handler itself says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerErrors {
-    /// Perhaps executed: `unknown`, reconciled. Never wrong.
+    /// Perhaps executed: `unknown`, and reconciled. Always safe.
     Reconcile,
     /// It is the answer: kept and replayed, as Stripe does.
     Keep,
-    /// Certainly not executed: a retry runs. Only where that is true of every 5xx of the handler.
+    /// Certainly not executed: a retry runs. Only if that is true of every 5xx of the handler.
     RetryFresh,
 }
 
@@ -87,14 +92,14 @@ pub struct Operation {
     rule: FingerprintRule,
     former_rules: Vec<FingerprintRule>,
     kept_headers: Vec<String>,
+    transactional: bool,
 }
 
 impl Operation {
     /// An operation of this name, with the defaults of [`time_budget`](crate::time_budget).
     ///
     /// # Panics
-    /// If the name is not 1 to 128 of letters, digits, `-`, `_` and `.`: a mistake in the program, found at
-    /// start-up.
+    /// If the name is not 1 to 128 letters, digits, `-`, `_` or `.`: a mistake in the program, found at start-up.
     pub fn new(name: &str) -> Self {
         let name = OperationName::parse(name).unwrap_or_else(|error| panic!("operation {name:?}: {error}"));
         Self {
@@ -116,14 +121,15 @@ impl Operation {
             rule: FingerprintRule::new(),
             former_rules: Vec::new(),
             kept_headers: Vec::new(),
+            transactional: false,
         }
     }
 
     /// How long an answer is replayed, counted from completion. The record carries it, so that whoever settles the
-    /// operation keeps its answer as long.
+    /// operation keeps its answer for as long.
     ///
     /// # Panics
-    /// If `retain` is shorter than [`CLOCK_SKEW`]: by a clock that is so much ahead nothing would be a duplicate.
+    /// If `retain` is shorter than [`CLOCK_SKEW`]: by a clock that far ahead, nothing would be a duplicate.
     #[must_use]
     pub fn retain(mut self, retain: Duration) -> Self {
         assert!(
@@ -135,7 +141,7 @@ impl Operation {
         self
     }
 
-    /// How long a worker owns the record if no Lambda deadline says it.
+    /// How long a worker owns the record if there is no Lambda deadline.
     ///
     /// # Panics
     /// If `lease` is zero: nobody would own anything.
@@ -146,7 +152,7 @@ impl Operation {
         self
     }
 
-    /// How long after deadline or lease a worker is still taken for alive.
+    /// How long after deadline or lease a worker still counts as alive.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
@@ -154,8 +160,8 @@ impl Operation {
     }
 
     /// Extends the lease this often while the handler runs, up to the [`longest_lease`](Self::longest_lease): for work
-    /// without a Lambda deadline, of unknown length. More often than the lease is long, or it is over between two of them:
-    /// [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
+    /// without a Lambda deadline, of unknown length. Must be shorter than the lease, which would else be over between two
+    /// heartbeats: [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
     ///
     /// # Panics
     /// If `every` is zero.
@@ -166,19 +172,18 @@ impl Operation {
         self
     }
 
-    /// For how long heartbeats keep a record, from the beginning of its execution: a handler that hangs would otherwise
-    /// never be found. Default: [`DEFAULT_LONGEST_LEASE`].
+    /// How long heartbeats keep a record, from the beginning of its execution: a handler that hangs would otherwise never
+    /// be found. Default: [`DEFAULT_LONGEST_LEASE`].
     #[must_use]
     pub fn longest_lease(mut self, longest: Duration) -> Self {
         self.longest_lease = longest;
         self
     }
 
-    /// How much time must be left of the invocation, or of the lease if there is no deadline, for an execution to begin; with
-    /// less, the key is given back and the client told to come again. At most the lease:
-    /// [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise. A function whose time-out is shorter begins nothing.
-    /// Default: [`LEAST_TIME_TO_RUN`], or a quarter of
-    /// the invocation's time if that is less.
+    /// How much time must be left of the invocation, or of the lease if there is no deadline, for an execution to begin.
+    /// With less, the key is released and the client asked to retry. At most the lease:
+    /// [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise. A function whose time-out is shorter begins
+    /// nothing. Default: [`LEAST_TIME_TO_RUN`], or a quarter of the invocation's time if that is less.
     #[must_use]
     pub fn least_time_to_run(mut self, least: Duration) -> Self {
         self.least_time = Some(least);
@@ -187,26 +192,30 @@ impl Operation {
 
     /// How long after an execution began a reconciler's "not found" is proof that nothing was done: no longer than its
     /// provider remembers keys, and longer than lease, grace and
-    /// [`not_found_grace`](crate::reconcile::Reconciliation::not_found_grace) together. Later, the outcome is escalated. Counts
-    /// on the operation that is given to the reconciliation. Default: [`DEFAULT_NOT_FOUND_WINDOW`].
+    /// [`not_found_grace`](crate::reconcile::Reconciliation::not_found_grace) together. Later, the outcome is escalated.
+    /// Set it on the operation that is passed to the reconciliation. Default: [`DEFAULT_NOT_FOUND_WINDOW`].
     #[must_use]
     pub fn not_found_within(mut self, window: Duration) -> Self {
         self.not_found_window = window;
         self
     }
 
-    /// Keeps one more header of answers than [`SAFE_HEADERS`](crate::record::SAFE_HEADERS), whoever gives them: the handler, a reconciler, an ending that
-    /// was handed over.
+    /// Keeps one more header of answers besides [`SAFE_HEADERS`](crate::record::SAFE_HEADERS), whether they come from the
+    /// handler, a reconciler, or an ending that was handed over.
     ///
     /// # Panics
     /// If `name` is one that must not be replayed, or not a valid header name.
     #[must_use]
     pub fn keep_header(mut self, name: &str) -> Self {
         let header = name.to_ascii_lowercase();
+        let operation = self.name.as_str();
+        assert!(
+            is_header_name(&header),
+            "operation {operation:?}: keep_header({name:?}): this is not a header name"
+        );
         assert!(
             may_be_kept(&header),
-            "operation {:?}: keep_header({name:?}): this header must not be replayed, or is not a valid name",
-            self.name.as_str()
+            "operation {operation:?}: keep_header({name:?}): this header must never be replayed"
         );
         self.kept_headers.push(header);
         self
@@ -219,13 +228,28 @@ impl Operation {
         self
     }
 
-    /// The least that clients are told to wait, rounded up to seconds: in flight they wait as long as the attempt has already
-    /// run, and at most until its lease is over; while the outcome is unknown, until somebody asks again; never longer than
+    /// The shortest `Retry-After`, rounded up to seconds. In flight, clients wait as long as the attempt has already run,
+    /// and at most until its lease is over; while the outcome is unknown, until the next question; never longer than
     /// [`LONGEST_RETRY_AFTER`]. Default: [`DEFAULT_RETRY_AFTER`].
     #[must_use]
     pub fn retry_after(mut self, retry_after: Duration) -> Self {
         self.retry_after = retry_after;
         self
+    }
+
+    /// Declares that all effects of the operation are domain writes ([`Execution::write`](crate::Execution::write)): nothing is
+    /// sent anywhere else. Then its outcome is never unknown. An execution that does not commit did nothing: whatever its
+    /// handler answers, a retry runs; and when its lease is over, the next write proves that it never will.
+    ///
+    /// Not for a handler that calls another service, however idempotent that is.
+    #[must_use]
+    pub fn effects_in_transaction(mut self) -> Self {
+        self.transactional = true;
+        self
+    }
+
+    pub(crate) fn is_transactional(&self) -> bool {
+        self.transactional
     }
 
     /// What happens when a worker's lease is over.
@@ -242,28 +266,28 @@ impl Operation {
         self
     }
 
-    /// What a handler's 5xx says about its effect. Without this, the contract profile says it.
+    /// What a handler's 5xx says about its effect. Without this, the contract profile decides.
     #[must_use]
     pub fn server_errors(mut self, choice: ServerErrors) -> Self {
         self.server_errors = Some(choice);
         self
     }
 
-    /// The shortest idempotency key taken, in characters: 16 is advised for payments.
+    /// The shortest idempotency key accepted, in characters: 16 is advised for payments.
     #[must_use]
     pub fn minimum_key_length(mut self, characters: usize) -> Self {
         self.minimum_key_length = characters;
         self
     }
 
-    /// Begins nothing for keys that were made longer ago than `bound`: a retry that comes when its answer is no longer kept,
-    /// or to a table that has forgotten it, does not run again. If there still is a record, the retry gets what it says, as
-    /// ever; that costs such a request a read, and a fresh key none.
+    /// Begins nothing for keys older than `bound`: a retry that comes when its answer is no longer kept, or to a table that
+    /// has lost it, does not run again. If there still is a record, the retry gets what it says, as usual; that costs such
+    /// a request one read, and a fresh key none.
     ///
-    /// Keys that do not say when they were made begin nothing either, so choose this once all clients send such keys.
+    /// Keys without a time begin nothing either, so choose this once all clients send keys that have one.
     ///
-    /// The answers must be kept for `bound` and twice [`CLOCK_SKEW`] at least
-    /// ([`key::age`](crate::key::age) says why); [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
+    /// Answers must be kept for at least `bound` plus twice [`CLOCK_SKEW`] ([`key::age`](crate::key::age) says why);
+    /// [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
     ///
     /// # Panics
     /// If `bound` is zero: every key would be too old.
@@ -285,8 +309,8 @@ impl Operation {
         self
     }
 
-    /// A rule that older records may have, so that a deployment may change it while retries are on their way.
-    /// Needed for as long as records are retained.
+    /// A rule that older records may have used, so that a deployment can change it while retries are on their way. Needed
+    /// for as long as records are retained.
     #[must_use]
     pub fn formerly(mut self, rule: FingerprintRule) -> Self {
         self.former_rules.push(rule);
@@ -294,7 +318,7 @@ impl Operation {
     }
 }
 
-/// Its settings.
+/// Read access to the settings.
 impl Operation {
     pub(crate) fn name(&self) -> &OperationName {
         &self.name
@@ -343,8 +367,8 @@ impl Operation {
         wait.max(self.retry_after).min(LONGEST_RETRY_AFTER)
     }
 
-    /// Whether a lease that is over is leave to run. Until phases are recorded there is one recovery point, the start: to
-    /// resume is to run again.
+    /// Whether a lease that is over permits another run. Until phases are recorded there is one recovery point, the start,
+    /// so to resume is to run again.
     pub(crate) fn may_run_again(&self) -> bool {
         matches!(self.lease_over, LeaseOver::RunAgain | LeaseOver::Resume)
     }
@@ -365,8 +389,9 @@ impl Operation {
         self.oldest_key.as_ref()
     }
 
-    /// Panics if settings contradict each other: if an answer can be gone while its key is still taken, a lease is over
-    /// between two heartbeats, or no execution can begin. Not before all settings are made, so that their order does not matter.
+    /// Panics if settings contradict each other: if an answer can be gone while its key is still accepted, a lease is over
+    /// between two heartbeats, or no execution can begin. Called once all settings are made, so that their order does not
+    /// matter.
     pub(crate) fn assert_consistent(&self) {
         let (name, lease, longest) = (self.name.as_str(), self.lease, self.longest_lease);
         if let Some(least) = self.least_time {
@@ -431,12 +456,13 @@ mod tests {
         assert_eq!(pay().retain(CLOCK_SKEW).retention(), CLOCK_SKEW);
         refused("lease(0)", || pay().lease(Duration::ZERO));
         refused("heartbeat(0)", || pay().heartbeat(Duration::ZERO));
-        refused("keep_header", || pay().keep_header("Set-Cookie"));
+        refused("keep_header(\"Set-Cookie\"): this header must never be", || pay().keep_header("Set-Cookie"));
+        refused("keep_header(\"no name\"): this is not a header name", || pay().keep_header("no name"));
     }
 
     // R18
     #[test]
-    fn a_lease_that_is_over_between_two_heartbeats_is_refused_at_start_up() {
+    fn a_lease_ending_before_the_next_heartbeat_is_refused_at_start_up() {
         refused("heartbeat(60s)", || consistent(pay().heartbeat(60 * SECOND)));
         refused("heartbeat(60s)", || consistent(pay().lease(60 * SECOND).heartbeat(60 * SECOND)));
         refused("longest_lease(59s)", || consistent(pay().heartbeat(SECOND).longest_lease(59 * SECOND)));
@@ -451,7 +477,7 @@ mod tests {
 
     // T39
     #[test]
-    fn an_execution_needs_two_seconds_or_a_quarter_of_its_time_or_what_was_chosen() {
+    fn least_time_to_run_defaults_to_two_seconds_or_a_quarter() {
         let least = |whole| pay().least_time_of(whole);
         assert_eq!(
             (least(60 * SECOND), least(8 * SECOND), least(4 * SECOND)),

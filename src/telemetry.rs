@@ -1,21 +1,20 @@
-//! What is counted and logged, through the facades of the crates `metrics` and `tracing`: install the recorder of your choice.
-//! A function that `event::run` runs has one, for CloudWatch.
+//! Metrics and logs, through the facades of the crates `metrics` and `tracing`.
 //!
-//! What is counted of an operation has the label `operation`. Tenants and keys are no labels: they are too many. Logs name a
-//! key by its hash; what `event::run` writes has the tenant beside its metrics, as a property.
-
+//! 1. Install the recorder of your choice; a function that `event::run` runs has one, for CloudWatch.
+//! 2. An operation's metrics have the label `operation`. Tenants and keys are not labels: there are too many.
+//! 3. Logs name a key by its hash; what `event::run` writes has the tenant beside its metrics, as a property.
 use std::time::Duration;
 
 use tracing::{Span, field::Empty};
 
 use crate::{
     key::{OperationName, RecordKey},
-    record::Record,
+    record::{Record, State},
     store::Survey,
     time::Timestamp,
 };
 
-/// What is counted.
+/// What is counted, by operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     Created,
@@ -26,6 +25,9 @@ pub(crate) enum Count {
     TooLate,
     Unguarded,
     SaysNothing,
+    Denied,
+    Transacted,
+    Unconfirmed,
     FailedRetry,
     Unknown,
     StoreError,
@@ -51,6 +53,9 @@ impl Count {
             Self::TooLate => RESERVE_TOO_LATE,
             Self::Unguarded => UNGUARDED,
             Self::SaysNothing => COMPLETION_SAYS_NOTHING,
+            Self::Denied => COMPLETION_DENIED,
+            Self::Transacted => TRANSACTION_COMMITTED,
+            Self::Unconfirmed => TRANSACTION_UNCONFIRMED,
             Self::FailedRetry => RESERVE_FAILED_RETRY,
             Self::Unknown => RESERVE_UNKNOWN,
             Self::StoreError => STORE_ERROR,
@@ -75,7 +80,7 @@ impl Count {
     }
 }
 
-/// Counts what is no operation's.
+/// Counts what belongs to no operation.
 pub(crate) fn count(name: &'static str) {
     metrics::counter!(name).increment(1);
 }
@@ -87,10 +92,10 @@ pub(crate) fn took(name: &'static str, operation: &OperationName, span: Duration
     metrics::histogram!(name, "operation" => operation.shared()).record(millis);
 }
 
-/// Records what a look at all unknown outcomes saw: how many there are, how long the oldest has been in doubt, and how many need
+/// Records a survey of all unknown outcomes: how many there are, how long the oldest has been in doubt, and how many need
 /// an operator.
 ///
-/// As samples and not as gauges: a gauge lasts until it is set anew, and a process that looks no more would go on telling of
+/// As samples, not gauges: a gauge lasts until it is set anew, and a process that no longer polls would go on reporting
 /// outcomes that were settled long ago.
 pub(crate) fn surveyed(survey: &Survey, now: Timestamp) {
     let number = |number: u64| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
@@ -99,7 +104,7 @@ pub(crate) fn surveyed(survey: &Survey, now: Timestamp) {
     metrics::histogram!(UNKNOWN_OLDEST).record(oldest);
     metrics::histogram!(UNKNOWN_PEOPLE).record(number(survey.people));
     if survey.people > 0 {
-        // Again and again, until somebody has settled them: a dead letter is deleted in the end.
+        // At each poll, until somebody has settled them: a dead letter is deleted in the end.
         let (people, oldest_s) = (survey.people, oldest.as_secs());
         tracing::warn!(
             people,
@@ -109,12 +114,12 @@ pub(crate) fn surveyed(survey: &Survey, now: Timestamp) {
     }
     if !survey.whole {
         tracing::warn!(
-            "not every unknown outcome was looked at: there are more than are counted, or some cannot be read"
+            "the survey missed unknown outcomes: there are more than it counts, or some cannot be read"
         );
     }
 }
 
-/// Tells the recorder the units of what is not counted in numbers.
+/// Tells the recorder the units of latencies and ages.
 #[cfg(feature = "lambda")]
 pub(crate) fn describe() {
     for latency in [RESERVE_LATENCY, HANDLER_LATENCY, COMPLETE_LATENCY] {
@@ -123,7 +128,7 @@ pub(crate) fn describe() {
     metrics::describe_histogram!(UNKNOWN_OLDEST, metrics::Unit::Seconds, "");
 }
 
-/// The span of one request, for the front that serves it. Whatever is logged in it is found by the key's hash.
+/// The span of one request, for the front that serves it. Its log lines are found by the key's hash.
 pub(crate) fn span(key: &RecordKey) -> Span {
     #[cfg(feature = "lambda")]
     callers::note(key.tenant());
@@ -153,7 +158,11 @@ pub(crate) fn replayed(key: &RecordKey, attempts: u32) {
 pub(crate) fn given_up(record: &Record, now: Timestamp) {
     let (key, operation) = (record.key.hash(), record.key.operation());
     let age_ms = age_ms(record, now);
-    tracing::warn!(%key, %operation, age_ms, "a worker's lease is over: the outcome is unknown");
+    if let State::Unknown { .. } = record.state {
+        tracing::warn!(%key, %operation, age_ms, "a worker's lease is over: the outcome is unknown");
+    } else {
+        tracing::warn!(%key, %operation, age_ms, "a worker's lease is over: its transaction can commit no more, and a retry may run");
+    }
     Count::ZombieKey.add(operation);
 }
 
@@ -178,7 +187,7 @@ pub(crate) mod callers {
     static CALLERS: Mutex<Callers> = Mutex::new(Callers::Nobody);
 
     fn callers() -> MutexGuard<'static, Callers> {
-        // It is always whole.
+        // A panic cannot leave it half-written.
         CALLERS.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -196,7 +205,7 @@ pub(crate) mod callers {
         }
     }
 
-    /// The one tenant whose requests were guarded since then, if it is one.
+    /// The tenant whose requests were guarded since then, if there is exactly one.
     pub(crate) fn one() -> Option<Tenant> {
         match &*callers() {
             Callers::One(tenant) => Some(tenant.clone()),
@@ -208,26 +217,32 @@ pub(crate) mod callers {
 /// First executions.
 pub const RESERVE_CREATED: &str = "api.idempotency.reserve.created.count";
 
-/// Duplicates that were given the kept answer.
+/// Duplicates that got the kept answer.
 pub const RESERVE_REPLAY: &str = "api.idempotency.reserve.replay.count";
 
 /// Duplicates of operations in flight.
 pub const RESERVE_IN_PROGRESS: &str = "api.idempotency.reserve.in_progress.count";
 
-/// Keys that came back with another request: a client's mistake, or an attack.
+/// Keys that were reused for another request: a client's mistake, or an attack.
 pub const RESERVE_KEY_MISUSE: &str = "api.idempotency.reserve.key_misuse.count";
 
-/// Keys that are too old to begin an execution, or do not say how old they are, and have no record to tell of.
+/// Keys that are too old to begin an execution, or do not say how old they are, and have no record.
 pub const RESERVE_TOO_OLD: &str = "api.idempotency.reserve.too_old.count";
 
-/// Reservations that came with too little time left to run anything, and were given back.
+/// Reservations with too little time left to run anything, which were released.
 pub const RESERVE_TOO_LATE: &str = "api.idempotency.reserve.too_late.count";
 
-/// Requests without a key that ran unguarded, where the contract lets clients choose.
+/// Requests without a key that ran unguarded, because the profile makes keys optional.
 pub const UNGUARDED: &str = "api.idempotency.unguarded.count";
 
 /// Answers with a status that does not say whether the operation was executed, such as 403 or 429: each leaves an unknown outcome.
 pub const COMPLETION_SAYS_NOTHING: &str = "api.idempotency.completion.says_nothing.count";
+/// Completions whose domain writes were refused, without a word of what that means.
+pub const COMPLETION_DENIED: &str = "api.idempotency.completion.denied.count";
+/// Operations that were committed in one transaction, without a reservation.
+pub const TRANSACTION_COMMITTED: &str = "api.idempotency.transaction.committed.count";
+/// Transactions without a reservation that the store did not confirm: a retry finds out.
+pub const TRANSACTION_UNCONFIRMED: &str = "api.idempotency.transaction.unconfirmed.count";
 
 /// Executions after one that certainly did nothing.
 pub const RESERVE_FAILED_RETRY: &str = "api.idempotency.reserve.failed_retry.count";
@@ -244,7 +259,7 @@ pub const ZOMBIE_KEY: &str = "api.idempotency.zombie_key.count";
 /// Records that time to live has deleted.
 pub const TTL_PRUNED: &str = "api.idempotency.ttl_pruned.count";
 
-/// Outcomes that could not be written down in time, and went to the queue of the reconcile function.
+/// Outcomes that could not be written in time, and went to the queue of the reconcile function.
 pub const COMPLETION_HANDED_OVER: &str = "api.idempotency.completion.handed_over.count";
 
 /// Operations that were executed by two workers, as far as one of them knows. Each needs an operator.
@@ -259,10 +274,10 @@ pub const RECONCILE_RESOLVED: &str = "api.idempotency.reconcile.resolved.count";
 /// Unknown outcomes that nobody could settle: they are escalated.
 pub const RECONCILE_FAILED: &str = "api.idempotency.reconcile.failed.count";
 
-/// Words of a provider that a record contradicts, or that have no record. Each needs an operator.
+/// Words of a provider, or of a worker, that a record contradicts or that have no record. Each needs an operator.
 pub const RECONCILE_CONTRADICTED: &str = "api.idempotency.reconcile.contradicted.count";
 
-/// Outcomes that could not be written down in time; their callers got their answer.
+/// Outcomes that could not be written in time; their callers got their answer.
 pub const COMPLETION_UNWRITTEN: &str = "api.idempotency.completion.unwritten.count";
 
 /// How long reservations took, in milliseconds: until it was known whether the handler runs.
@@ -271,19 +286,19 @@ pub const RESERVE_LATENCY: &str = "api.idempotency.reserve.latency";
 /// How long handlers took, in milliseconds.
 pub const HANDLER_LATENCY: &str = "api.idempotency.handler.latency";
 
-/// How long it took to write down how executions ended, in milliseconds.
+/// How long it took to write how executions ended, in milliseconds.
 pub const COMPLETE_LATENCY: &str = "api.idempotency.complete.latency";
 
-/// Polls for what is due that came to their end. None for a while: nobody asks about unknown outcomes. Without label.
+/// Completed polls. None for a while means that nobody asks about unknown outcomes. Without label.
 pub const RECONCILE_POLL: &str = "api.idempotency.reconcile.poll.count";
 
-/// Sweeps that came to their end. Without label.
+/// Completed sweeps. Without label.
 pub const SWEEP_COMPLETED: &str = "api.idempotency.sweep.completed.count";
 
-/// Batches of the table's stream of which nothing has to come again. Without label.
+/// Batches of the table's stream that were processed completely. Without label.
 pub const STREAM_BATCH: &str = "api.idempotency.stream.batch.count";
 
-/// Letters written for people. Without label: some name no operation.
+/// Dead letters that were sent. Without label: some name no operation.
 pub const DEAD_LETTER: &str = "api.idempotency.dead_letter.count";
 
 /// How long the oldest unknown outcome has been in doubt, in seconds. Without label.
@@ -295,11 +310,11 @@ pub const UNKNOWN_COUNT: &str = "api.idempotency.unknown.outcomes";
 /// How many of them need an operator. Without label.
 pub const UNKNOWN_PEOPLE: &str = "api.idempotency.unknown.people";
 
-/// Requests to a webhook that were not its provider's (401). Without label.
+/// Requests to a webhook that were not from its provider (401). Without label.
 pub const WEBHOOK_REFUSED: &str = "api.idempotency.webhook.refused.count";
 
 /// Events of a provider that could not be read (400). Without label.
 pub const WEBHOOK_UNREADABLE: &str = "api.idempotency.webhook.unreadable.count";
 
-/// Events of a provider that could not be taken up, and are to be sent again (503). Without label.
+/// Events of a provider that could not be processed, and must be sent again (503). Without label.
 pub const WEBHOOK_AGAIN: &str = "api.idempotency.webhook.again.count";

@@ -1,11 +1,10 @@
 //! Time as values.
 //!
-//! Records compare instants of different machines, so what a record keeps is wall-clock time ([`Timestamp`]). What one
-//! process waits for is measured by a clock that only runs forward: a wall clock that is set by minutes
-//! ends no wait early, and makes none endless. Neither decides who may change a record; its revision does.
+//! 1. Records compare instants of different machines, so a record keeps wall-clock time ([`Timestamp`]).
+//! 2. Waits within one process use a monotonic clock: setting the wall clock ends no wait early, and makes none endless.
+//! 3. Neither decides who may change a record; its revision does.
 //!
 //! Both come from the [`World`](crate::world::World).
-
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// An instant of the wall clock, in milliseconds since 1970-01-01T00:00:00Z.
@@ -64,7 +63,7 @@ impl From<SystemTime> for Timestamp {
     }
 }
 
-/// An instant of a clock that only runs forward. Means something to one process, and to no record.
+/// An instant of a monotonic clock. Valid within one process, and never part of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instant(Duration);
 

@@ -7,8 +7,10 @@
 //!                                                       answer by ┘
 //! ```
 //!
-//! Every part is taken from what is left when it begins, so that none is negative and their sum fits, however little
-//! there is. Once the deadline is past, whoever waited has gone, and each step may take [`STORE_TIMEOUT`].
+//! 1. Every part is taken from what is left when it begins: none is negative, and their sum fits, however little is left.
+//! 2. Once the deadline is past, the caller has gone, and each step may take [`STORE_TIMEOUT`].
+//! 3. A deadline that is past or too far away is ignored: the operation's own lease counts.
+//! 4. A lease that is over decides only that others may *look*.
 //!
 //! | constant | value | why |
 //! | --- | --- | --- |
@@ -20,83 +22,83 @@
 //! | [`STORE_TIMEOUT`] | 5 s | one call of the store, whatever time-outs its client has |
 //! | [`OFFLINE_PATIENCE`] | 4 s | a write that no caller waits for, and that a queue delivers again |
 //! | [`ASK_TIMEOUT`] | 10 s | one question of a reconciler |
-//! | `LOST_LOOKS` | 1 s | between two looks whether an execution has lost its record |
+//! | `LOST_LOOKS` | 1 s | between two checks whether an execution has lost its record |
 //! | `WRITE_PAUSES` | 25 ms, doubled, to 1 s | between two tries of one write |
 //! | `POLL_PAUSES` | 50 ms, doubled, to 1 s | between two looks at an operation in flight |
-//! | `TAKE_BACK_PAUSES` | 50 ms, fourfold | a store in trouble is not to be asked more often |
-//! | [`DEFAULT_LEASE`] | 60 s | longer than API Gateway waits (29 s): nobody meets a lease that is over while the first request has a connection |
-//! | [`DEFAULT_GRACE`] | 10 s | a time-out that Lambda enforces late, a write in flight, clocks that are apart |
+//! | `TAKE_BACK_PAUSES` | 50 ms, fourfold | a store in trouble must not be asked more often |
+//! | [`DEFAULT_LEASE`] | 60 s | longer than API Gateway waits (29 s): no retry finds it over while the first request is connected |
+//! | [`DEFAULT_GRACE`] | 10 s | a time-out that Lambda enforces late, a write in flight, clocks that differ |
 //! | [`DEFAULT_PATIENCE`] | 10 s | how long a worker tries to write what it did |
 //! | [`DEFAULT_RETENTION`] | 24 h | the window that Stripe documents |
 //! | [`DEFAULT_RETRY_AFTER`] | 1 s | most operations are over by then |
-//! | [`LONGEST_RETRY_AFTER`] | 5 min | while an outcome is found out; a client that waits longer gives up |
-//! | [`DEFAULT_PENDING_BOUND`] | 4 days | as long as SQS keeps a message unless it is told otherwise |
+//! | [`LONGEST_RETRY_AFTER`] | 5 min | while an outcome is reconciled; a client that waits longer gives up |
+//! | [`DEFAULT_PENDING_BOUND`] | 4 days | as long as SQS keeps a message by default |
 //! | [`DEFAULT_NOT_FOUND_GRACE`] | 10 min | a request on its way (5 min), by clocks that are [`CLOCK_SKEW`] apart |
 //! | [`DEFAULT_FIRST_PAUSE`] | 10 s, doubled, to [`DEFAULT_LONGEST_PAUSE`] (1 h) | between two questions of reconciliation |
-//! | [`DEFAULT_QUESTIONS`] | 24 | about 15 hours: a night has passed, and somebody is at work |
-//! | [`DEFAULT_LONGEST_DOUBT`] | 24 h | nobody may have asked for a while: an operator hears of it after a day |
+//! | [`DEFAULT_QUESTIONS`] | 24 | 13 to 15 hours: a night has passed, and somebody is at work |
+//! | [`DEFAULT_LONGEST_DOUBT`] | 24 h | nobody may have asked for a while: escalated after a day all the same |
 //! | [`LEAST_QUESTION`] | 1 s | a question with less time than that is left to the next invocation |
-//! | [`DEFAULT_NOT_FOUND_WINDOW`] | 23 h | Stripe forgets a key after 24 h; by clocks that are apart |
-//! | [`BODY_OUTLIVES_RECORD`] | 24 h | DynamoDB deletes in no order: no replay is to meet a record whose body is gone |
-//! | `BODY_PATIENCE` | 4 min | an ending whose body the store does not take; then it goes without |
+//! | [`DEFAULT_NOT_FOUND_WINDOW`] | 23 h | Stripe forgets a key after 24 h; clocks differ |
+//! | [`BODY_OUTLIVES_RECORD`] | 24 h | DynamoDB deletes in no order: a replay must not meet a record whose body is gone |
+//! | `BODY_PATIENCE` | 4 min | an ending whose body the store does not take; then it is written without |
 //! | [`DEFAULT_LONGEST_LEASE`] | 1 h | heartbeats of a handler that hangs: then others look |
-//! | [`LEAST_TIME_TO_RUN`] | 2 s, or a quarter of the invocation's time | an execution that begins with less would be killed in its midst |
+//! | [`LEAST_TIME_TO_RUN`] | 2 s, or a quarter of the invocation's time | an execution that begins with less would be killed midway |
 //! | [`STORE_TRY`] | 1.5 s | one try of a call of DynamoDB; its largest body takes some hundred milliseconds |
 //! | [`CLOCK_SKEW`] | 5 min | how far ahead of another a machine's clock may be |
-//! | [`FURTHEST_DEADLINE`] | 30 min | Lambda's longest time-out (900 s) twice: a deadline beyond it is none |
+//! | [`FURTHEST_DEADLINE`] | 30 min | Lambda's longest time-out (900 s) twice: a deadline beyond it is ignored |
 
 use std::time::Duration;
 
 use crate::time::{Instant, Timestamp};
 
-/// What is left of an invocation's time for its answer.
+/// Reserved, of an invocation's time, for its answer.
 pub const ANSWER_TIME: Duration = Duration::from_millis(300);
 
-/// What is left of an invocation's time to hand an ending over that cannot be written.
+/// Reserved, of an invocation's time, for handing over an ending that cannot be written.
 pub const HAND_OVER_TIME: Duration = Duration::from_millis(1600);
 
-/// What is left of an invocation's time to write down that a response's body was lost.
+/// Reserved, of an invocation's time, for writing once a response's body was read or lost.
 pub const WRITING_TIME: Duration = Duration::from_secs(2);
 
 /// How long a handler's response body may take at most.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a body beside its record gets of the time for writing, if there is any.
+/// The least that a body outside its record gets of the time for writing.
 pub const LEAST_BODY_TIME: Duration = Duration::from_millis(100);
 
 /// The longest time that one step waits for the store, whatever time-outs its client has. A write that is given up may
 /// still be applied; its condition and its revision keep that harmless.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long something is tried to be written that no caller waits for, before its message goes back to its queue.
+/// How long a write that no caller waits for is tried before its message goes back to its queue.
 pub const OFFLINE_PATIENCE: Duration = Duration::from_secs(4);
 
 /// How long a question to a reconciler may take.
 pub const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a worker owns a record if no deadline says it.
+/// How long a worker owns a record if there is no deadline.
 pub const DEFAULT_LEASE: Duration = Duration::from_secs(60);
 
-/// How long after its deadline a worker is still taken for alive. Two clocks further apart than this cost a detour
-/// through `unknown` (or, with [`LeaseOver::RunAgain`](crate::operation::LeaseOver), a second run).
+/// How long after its deadline a worker still counts as alive. Two clocks further apart than this cost a detour through
+/// `unknown` (or, with [`LeaseOver::RunAgain`](crate::operation::LeaseOver), a second run).
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(10);
 
-/// How long a worker keeps trying to write down what it did, before its caller gets the answer all the same.
+/// How long a worker keeps trying to write what it did before its caller gets the answer all the same.
 pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a completed answer is kept.
 pub const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The least that clients are told to wait.
+/// The shortest `Retry-After`.
 pub const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The longest that clients are told to wait.
+/// The longest `Retry-After`.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
 /// How long accepted work may wait for a worker before it counts as abandoned.
 pub const DEFAULT_PENDING_BOUND: Duration = Duration::from_secs(4 * 24 * 60 * 60);
 
-/// How long an operation that is nowhere to be found is still waited for.
+/// How long to wait before an operation that is not found counts as not executed.
 pub const DEFAULT_NOT_FOUND_GRACE: Duration = Duration::from_secs(10 * 60);
 
 /// How long reconciliation waits after its first question about an outcome; each later pause is twice as long.
@@ -105,11 +107,11 @@ pub const DEFAULT_FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// How long reconciliation waits between two questions at most.
 pub const DEFAULT_LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
-/// How often reconciliation asks before an outcome is escalated: about 15 hours, after which a night has passed and
+/// How often reconciliation asks before an outcome is escalated: 13 to 15 hours, after which a night has passed and
 /// somebody is at work.
 pub const DEFAULT_QUESTIONS: u32 = 24;
 
-/// How long an outcome is doubted before it is escalated, however few questions there were.
+/// How long an outcome may be in doubt before it is escalated, however few questions there were.
 pub const DEFAULT_LONGEST_DOUBT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The least time with which a function begins a question.
@@ -126,24 +128,27 @@ pub const BODY_OUTLIVES_RECORD: Duration = Duration::from_secs(24 * 60 * 60);
 /// count as not executed.
 pub(crate) const BODY_PATIENCE: Duration = Duration::from_secs(4 * 60);
 
-/// For how long heartbeats keep a record, from the beginning of its execution.
+/// How long heartbeats keep a record, from the beginning of its execution.
 pub const DEFAULT_LONGEST_LEASE: Duration = Duration::from_secs(60 * 60);
 
-/// With how much time left an execution begins, if a quarter of its invocation's time is no less.
+/// How much time must be left for an execution to begin, unless a quarter of its invocation's time is less.
 pub const LEAST_TIME_TO_RUN: Duration = Duration::from_secs(2);
 
 /// One try of one call of the store. Whoever waited less than that has learned nothing about the store.
 pub const STORE_TRY: Duration = Duration::from_millis(1500);
 
-/// How far ahead of another a machine's clock may be before it takes a kept answer for expired, and would run again what
-/// its client was promised an answer to.
+/// How far ahead of another a machine's clock may be before it takes a kept answer for expired and runs the operation
+/// again.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 
-/// The longest time that a Lambda function can have (900 s), and as much again for clocks that differ. A deadline
-/// further away is none.
+/// The longest time that a Lambda function can have (900 s), and as much again for clocks that differ. A deadline further
+/// away is ignored.
 pub const FURTHEST_DEADLINE: Duration = Duration::from_secs(2 * 900);
 
-/// Between two looks whether an execution has lost its record.
+/// How often the domain writes of one operation are computed, if each time they come from a stale read.
+pub const MOST_COMMITS: u32 = 5;
+
+/// Between two checks whether an execution has lost its record.
 pub(crate) const LOST_LOOKS: Duration = Duration::from_secs(1);
 
 /// Between two tries of one write.
@@ -185,7 +190,7 @@ impl TimeBudget {
         Self { left: deadline.map(|deadline| deadline.since(now)) }
     }
 
-    /// Until the answer has to be on its way.
+    /// The time until the answer must be on its way.
     pub(crate) fn answer(self) -> Option<Duration> {
         Some(self.left?.saturating_sub(ANSWER_TIME))
     }
@@ -196,8 +201,8 @@ impl TimeBudget {
         left.saturating_sub(WRITING_TIME).max(left / 2).min(BODY_TIMEOUT)
     }
 
-    /// For writing an ending, the body beside it included. `hands_over` says whether there is a queue for one that
-    /// cannot be written: it gets half at most, because the store is more likely to be there than not.
+    /// For writing an ending, the body beside it included. `hands_over` says whether there is a queue for one that cannot
+    /// be written: it gets half at most, because the store is more likely to answer than not.
     pub(crate) fn write(self, patience: Duration, hands_over: bool) -> Duration {
         let Some(answer) = self.answer() else { return patience };
         let hand_over = if hands_over { HAND_OVER_TIME.min(answer / 2) } else { Duration::ZERO };
@@ -214,20 +219,20 @@ impl TimeBudget {
 }
 
 /// For keeping a body outside its record, of the time for writing: half, because the record itself is more important; but
-/// not less than a healthy store needs, also once the time is up.
+/// not less than a healthy store needs, even once the time is up.
 pub(crate) fn body_share(write: Duration) -> Duration {
     if write.is_zero() { LEAST_BODY_TIME } else { (write / 2).max(LEAST_BODY_TIME.min(write)) }
 }
 
-/// A Lambda deadline that can be one: after now and within [`FURTHEST_DEADLINE`].
+/// The Lambda deadline, if it is plausible: after now and within [`FURTHEST_DEADLINE`].
 ///
-/// The runtime's emulators send 0 or ten minutes after 1970, and a clock that is off can make anything of it. None of
-/// these ends the lease, and none makes it endless: the operation's own lease counts instead.
+/// The runtime's emulators send 0 or ten minutes after 1970, and a wrong clock can produce any value. No such deadline ends
+/// the lease or makes it endless: the operation's own lease counts instead.
 pub fn plausible_deadline(deadline: Timestamp, now: Timestamp) -> Option<Timestamp> {
     (now < deadline && deadline <= now.plus(FURTHEST_DEADLINE)).then_some(deadline)
 }
 
-/// Until when an execution that begins now owns its record: its plausible deadline, or the operation's lease; and the
+/// Until when an execution that begins now owns its record: its plausible deadline, or the operation's lease, plus the
 /// operation's grace. A lease that is over decides only that somebody may *look*.
 pub(crate) fn lease_until(
     deadline: Option<Timestamp>,
@@ -248,7 +253,7 @@ mod tests {
 
     // T8
     #[test]
-    fn a_deadline_of_zero_in_the_past_or_absurdly_far_counts_as_none() {
+    fn an_implausible_deadline_counts_as_none() {
         let none = [
             Timestamp::from_millis(0),
             Timestamp::from_millis(600_000),

@@ -1,16 +1,16 @@
-//! Whether DynamoDB Local can run here. If not, its half of the tests is ignored, and says why: libtest cannot ignore a test at run
-//! time.
+//! Finds out whether DynamoDB Local can run here. If it cannot, its half of the tests is ignored with a reason: libtest cannot ignore
+//! a test at run time.
 
 use std::{
     env,
     path::{Path, PathBuf},
 };
 
-/// What DynamoDB Local is fetched and run by.
+/// The programs that fetch and run DynamoDB Local.
 const PROGRAMS: [&str; 2] = ["java", "mvn"];
-/// One that runs already.
+/// The address of a DynamoDB Local that is already running.
 const ENDPOINT: &str = "DYNAMODB_LOCAL_ENDPOINT";
-/// `required` makes it an error that it cannot run, for CI.
+/// With `required`, for CI, it is an error if DynamoDB Local cannot run.
 const REQUIRED: &str = "DYNAMODB_LOCAL";
 
 fn main() {
@@ -34,7 +34,7 @@ fn main() {
     );
     assert!(env::var(REQUIRED).as_deref() != Ok("required"), "{line}");
     println!("cargo::warning={line}");
-    // Until they are there.
+    // Watched so that the build script runs again once they are installed.
     for folder in folders.iter().filter(|folder| Path::exists(folder)) {
         println!("cargo::rerun-if-changed={}", folder.display());
     }

@@ -1,4 +1,4 @@
-//! Answers by size, as JSON and as bytes that nothing makes smaller.
+//! Answers by size, as JSON and as incompressible bytes.
 
 use std::fmt::Write;
 

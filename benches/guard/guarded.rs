@@ -28,13 +28,13 @@ const JSON: &str = "application/json";
 const REQUEST: &str = r#"{"customerId":"c-20391","amountCents":1999,"currency":"EUR","source":"tok_ok",
     "items":[{"sku":"A-1001","quantity":2},{"sku":"B-2002","quantity":1}]}"#;
 
-/// An operation under guard. Each number is a key of its own, and its call the first with it.
+/// A guarded operation. Each number is a key of its own, and its call the first with that key.
 pub type Guarded = Box<dyn Fn(u64) -> LocalBoxFuture<'static, Spent>>;
 
 /// What the guard is put around.
 #[derive(Clone, Copy, Debug)]
 pub enum Front {
-    /// The executor alone: the request is understood already.
+    /// The executor alone: the request is parsed already.
     Executor,
     /// The whole `tower` layer, around a handler for `lambda_http`.
     Http,

@@ -1,8 +1,8 @@
 //! What the guard costs: `cargo bench --bench guard`.
 //!
-//! Criterion watches a guarded call on the store in memory, in CPU time of its thread, from run to run. The tables at
-//! the end put the guard beside the raw SDK calls that it makes, in one run, in turn; `ROUNDS` says how often. Nothing
-//! else should run meanwhile, and the noise is printed.
+//! Criterion tracks a guarded call on the store in memory, in CPU time of its thread, from run to run. The tables at the
+//! end compare the guard with the raw SDK calls that it makes, in one run, in turn; `ROUNDS` says how often. Nothing else
+//! should run meanwhile; the noise is printed.
 
 mod body;
 mod embedded;
@@ -44,7 +44,7 @@ fn main() {
     watch(&mut criterion, &runtime);
     criterion.final_summary();
 
-    // `cargo test --benches` does not say `--bench`, and wants to know only that it runs.
+    // `cargo test --benches` does not pass `--bench`, and only checks that this runs.
     let rounds = match env::args().any(|argument| argument == "--bench") {
         true => {
             env::var("ROUNDS").map_or(DEFAULT_ROUNDS, |rounds| rounds.parse().expect("ROUNDS is a number"))

@@ -17,7 +17,7 @@ pub struct Spent {
     pub allocated_bytes: u64,
 }
 
-/// Awaits `call`, and says what it used. Everything that it spawns must run on this thread.
+/// Awaits `call`, and returns what it used. Everything that it spawns must run on this thread.
 pub async fn spent<T>(call: impl Future<Output = T>) -> (T, Spent) {
     let (allocations, bytes) = (ALLOCATIONS.get(), ALLOCATED_BYTES.get());
     let (cpu, started) = (cpu_time(), Instant::now());

@@ -17,13 +17,13 @@ pub struct Rounds {
     pub guarded: Vec<Spent>,
     /// The very puts of the guarded one.
     pub raw: Vec<Spent>,
-    /// The same once more: what differs between these two is noise.
+    /// The same once more: the difference between these two is noise.
     pub raw_again: Vec<Spent>,
     /// Two puts, the body as it is in the second.
     pub by_hand: Vec<Spent>,
 }
 
-/// Measures so many rounds of `front` on the DynamoDB that `client` reaches.
+/// Measures this many rounds of `front` on the DynamoDB that `client` reaches.
 pub async fn measure(client: &Client, table: &str, front: Front, body: &Bytes, rounds: u64) -> Rounds {
     let store = DynamoDbStore::from_client(client.clone(), table);
     let guarded = front.guard(store, body.clone());

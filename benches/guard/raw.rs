@@ -25,8 +25,7 @@ use crate::{
 pub struct Puts(Vec<PutItemInput>);
 
 impl Puts {
-    /// Those that a guarded operation with this answer really sends: two, or three where the body is kept beside its
-    /// record.
+    /// Those that a guarded operation with this answer really sends: two, or three if the body is kept beside its record.
     pub async fn recorded(client: &Client, table: &str, front: Front, body: &Bytes) -> Self {
         let recorder = Recorder::default();
         let config = client.config().to_builder().interceptor(recorder.clone()).build();
@@ -51,8 +50,8 @@ impl Puts {
         self.0.len()
     }
 
-    /// Sends them under a key of its own for each number. To have the items, and to hand them to the SDK, is part of
-    /// a call; to find out what is in them is not.
+    /// Sends them under a key of its own for each number. Copying the items and passing them to the SDK is part of a call;
+    /// filling them in is not.
     pub async fn send(&self, client: &Client, number: u64) -> Spent {
         let keyed: Vec<_> = self.0.iter().map(|put| keyed(put.clone(), number)).collect();
         let (_, spent) = spent(async {

@@ -14,11 +14,11 @@ use tracing_subscriber::{
 
 use crate::{body::Answer, guarded::Front, meter::Spent, meter::spent};
 
-/// Each pair once unwatched and once watched, which of them first in turn. A watched call is an invocation: its metrics are written when
-/// it ends. What is written goes nowhere: a pipe takes its own time.
+/// Runs each pair once unwatched and once watched, in alternating order. A watched call is an invocation: its metrics are
+/// written when it ends. The output is discarded: a pipe would take time of its own.
 ///
-/// The recorder is the process's, so the unwatched calls count too: that part of the cost is in both, and is measured beside, by the
-/// difference to calls before it was installed.
+/// The recorder is the process's, so the unwatched calls count too. That part of the cost is in both, and is measured
+/// separately, against calls before the recorder was installed.
 pub async fn measure(answer: &Answer, rounds: u64) -> Watched {
     let guarded = Front::Http.guard(MemoryStore::new(), answer.body.clone());
     let mut number = 0..;
@@ -28,7 +28,7 @@ pub async fn measure(answer: &Answer, rounds: u64) -> Watched {
         bare.push(guarded(next()).await);
     }
     let collector = Builder::new().cloudwatch_namespace("bench").init().expect("there is no other recorder");
-    // As `event::logs` has it.
+    // As in `event::logs`.
     let lines = layer()
         .json()
         .with_current_span(false)
@@ -63,7 +63,7 @@ pub async fn measure(answer: &Answer, rounds: u64) -> Watched {
 pub struct Watched {
     /// Without recorder and subscriber.
     pub bare: Vec<Spent>,
-    /// With a recorder, whose metrics are written outside of the call.
+    /// With a recorder whose metrics are written outside the call.
     pub counted: Vec<Spent>,
     /// With both, and the metrics written.
     pub watched: Vec<Spent>,

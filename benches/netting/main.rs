@@ -1,4 +1,4 @@
-//! What it costs to find dead workers by the table's stream: CPU time for a batch, and messages and reads that healthy
+//! What it costs to find dead workers by the table's stream: CPU time per batch, and the messages and reads that healthy
 //! operations cause, by the window in which stream records are gathered.
 //!
 //! `cargo bench --bench netting`

@@ -1,6 +1,6 @@
 //! The command line's arguments.
 
-use std::{path::PathBuf, time::Duration};
+use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -26,9 +26,12 @@ Each line is a JSON object with an `id`, which must be a string. Everything else
 order, but 1 and 1.0 differ, and so do 1 and \"1\". Fractions, and whole numbers above 18446744073709551615, are compared
 to about 17 digits: write longer ones as strings.
 
-Lines may be in any order. Differences come in no order of the ids, but in the same one each time.
+Lines may be in any order, and blank lines are skipped. An id that one ledger has twice is a difference. Differences are not
+sorted by id, but they come in the same order each time.
 
-Exit codes: 0, the ledgers are equal; 1, one could not be read; 3, they differ.";
+It needs no table: of the common options, only --output and --debug do something here.
+
+Exit codes: 0, the ledgers are equal; 1, a line could not be read; 2, a file could not be opened; 3, they differ.";
 
 /// Looks up, settles and cleans up idempotency records.
 #[derive(Parser)]
@@ -59,7 +62,7 @@ pub struct Global {
     /// Tables for people, JSON for programs
     #[arg(long, value_enum, default_value_t, global = true)]
     pub output: Output,
-    /// Log to standard error what is done; keys appear as hashes
+    /// Log each step to standard error; keys appear as hashes
     #[arg(long, global = true)]
     pub debug: bool,
 }
@@ -75,9 +78,9 @@ pub enum Output {
 pub enum Command {
     /// Show a record with its audit lines: named, or by its hash in logs or the first digits of that
     Show(Show),
-    /// List records that are not settled: those for people first, then the oldest
+    /// List records that are not settled: those that wait for an operator first, then the oldest
     List(List),
-    /// Keep a list of the records that are not settled, until Ctrl-C
+    /// Show the records that are not settled, again and again, until Ctrl-C
     Watch(Watch),
     /// Have the reconcile function ask the provider about a record now
     Ask(Ask),
@@ -85,9 +88,9 @@ pub enum Command {
     Settle(Settle),
     /// Drop the headers and the body that a completed record keeps; it stays completed, and nothing runs again
     ForgetResponse(Forget),
-    /// Find records whose worker is dead now, and give those workers up
+    /// Find records whose worker died, now, and make their outcome unknown
     Sweep(Sweep),
-    /// List dead letters
+    /// List dead letters, each with its reason and the state of its record
     Letters(Letters),
     /// Move dead letters back to the queues that they came from, or drop them
     Redrive(Redrive),
@@ -103,7 +106,7 @@ pub enum Command {
 /// Which record.
 #[derive(Args)]
 pub struct RecordArgs {
-    /// Whose record it is
+    /// The tenant
     #[arg(short, long, requires = "operation")]
     tenant: Option<String>,
     /// The operation's name
@@ -112,16 +115,20 @@ pub struct RecordArgs {
     /// The path that was called, without a stage, if the API counts keys by path (ACP)
     #[arg(long, requires = "operation")]
     path: Option<String>,
-    /// The client's idempotency key, or the record's name as `list` prints it; for `show` also a hash, 4 digits or more
+    /// The client's idempotency key, or the record's name as `list` prints it
     key: String,
 }
 
 impl RecordArgs {
     /// What stands in place of a name, if it may be the hash of one, or its beginning.
     pub fn hash(&self) -> Option<String> {
-        let digits =
-            (4..=16).contains(&self.key.len()) && self.key.bytes().all(|byte| byte.is_ascii_hexdigit());
-        (digits && self.tenant.is_none()).then(|| self.key.to_ascii_lowercase())
+        let is_hash = self.tenant.is_none() && self.has_digits(4..=16);
+        is_hash.then(|| self.key.to_ascii_lowercase())
+    }
+
+    /// Whether the key is nothing but so many hexadecimal digits.
+    fn has_digits(&self, count: RangeInclusive<usize>) -> bool {
+        count.contains(&self.key.len()) && self.key.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
     pub fn record_key(&self) -> Result<RecordKey, Failure> {
@@ -141,6 +148,7 @@ impl RecordArgs {
             _ => RecordKey::from_partition_key(&self.key).ok_or_else(|| {
                 let hint = match self.hash() {
                     Some(hash) => format!("; `idempotency show {hash}` finds the name of a hash"),
+                    None if self.has_digits(1..=3) => "; a hash needs 4 digits or more".to_owned(),
                     None => String::new(),
                 };
                 Failure::Usage(format!(
@@ -166,10 +174,11 @@ pub struct ChangeArgs {
 }
 
 #[derive(Args)]
+#[command(mut_arg("key", |key| key.help("The client's idempotency key, the record's name as `list` prints it, or its hash in logs (4 digits or more)")))]
 pub struct Show {
     #[command(flatten)]
     pub record: RecordArgs,
-    /// Look for a hash in the whole table, and not among unknown outcomes alone
+    /// Look for a hash in the whole table, not only among unknown outcomes
     #[arg(long)]
     pub scan: bool,
     #[command(flatten)]
@@ -177,7 +186,8 @@ pub struct Show {
     /// Show the kept body too
     #[arg(long)]
     pub body: bool,
-    /// Also the key that was handed on to the service that this phase calls; may be repeated
+    /// Show also the downstream key that `downstream_key` derives from this name; may be repeated. It is not looked up: the
+    /// record does not say whether its handler ever used that name
     #[arg(long, value_name = "PHASE")]
     pub phase: Vec<String>,
 }
@@ -186,7 +196,7 @@ pub struct Show {
 pub enum Listed {
     /// Perhaps executed: reconciliation, or a person, has to find out. Read from an index.
     Unknown,
-    /// The worker's lease is over, or nobody took the work in time. Found by a scan of the whole table.
+    /// The worker's lease is over, or no worker took the work in time. Found by a scan of the table, which ends at --limit.
     Stale,
 }
 
@@ -214,7 +224,7 @@ pub struct Watch {
     /// How often to look for unknown outcomes: 5s, 1m30s
     #[arg(long, default_value = "5s", value_parser = span)]
     pub every: Duration,
-    /// How long to rest between two scans for stale records: 60s, 1h30m
+    /// How long to wait between two scans for stale records: 60s, 1h30m
     #[arg(long, default_value = "60s", value_parser = span)]
     pub scan_every: Duration,
     #[command(flatten)]
@@ -223,7 +233,7 @@ pub struct Watch {
 
 #[derive(Args)]
 pub struct Pace {
-    /// How many read units a second a scan takes at most; 0.1 or more
+    /// How many read units a second a scan may use; 0.1 or more
     #[arg(long, default_value_t = 50.0, value_parser = rate)]
     pub units_per_second: f64,
 }
@@ -234,7 +244,7 @@ pub struct Ask {
     pub record: RecordArgs,
     /// The queue of the reconcile function
     #[arg(long, value_name = "URL", value_parser = url, env = "RECONCILE_QUEUE_URL")]
-    pub queue: String,
+    pub queue: Option<String>,
     /// SQS's address, in place of the Region's
     #[arg(long, value_name = "URL", value_parser = url)]
     pub sqs_endpoint_url: Option<String>,
@@ -260,10 +270,10 @@ pub struct Settle {
     /// One more header of the answer; may be repeated
     #[arg(long, value_name = "NAME: VALUE", requires = "response")]
     pub header: Vec<String>,
-    /// The operation's guard keeps this header too (Operation::keep_header); may be repeated
+    /// Keep this header too, as the operation's guard does (Operation::keep_header); may be repeated
     #[arg(long, value_name = "NAME", requires = "response")]
     pub keep_header: Vec<String>,
-    /// How long the settled record is kept, if longer than it says itself, or if it does not say: 90m, 1h30m, 24h, 7d
+    /// How long the settled record is kept, if longer than the record itself says (`kept for` in `show`): 90m, 1h30m, 24h, 7d
     #[arg(long, value_parser = span)]
     pub retain: Option<Duration>,
     #[command(flatten)]
@@ -291,11 +301,11 @@ pub struct Sweep {
 pub struct DeadLetters {
     /// The queue of dead letters
     #[arg(long, value_name = "URL", value_parser = url, env = "DEAD_LETTERS_QUEUE_URL")]
-    pub queue: String,
+    pub queue: Option<String>,
     /// Only the message with this id; may be repeated
     #[arg(long, value_name = "MESSAGE")]
     pub id: Vec<String>,
-    /// Only messages of this kind; may be repeated
+    /// Only messages of this kind, as `letters` prints it: `ending`, `contradiction`, `failed_run`, …; may be repeated
     #[arg(long)]
     pub kind: Vec<String>,
     /// Only messages about this record, as `list` prints it
@@ -330,7 +340,7 @@ pub struct Redrive {
     /// Where questions and endings go
     #[arg(long, value_name = "URL", value_parser = url, env = "RECONCILE_QUEUE_URL")]
     pub to_reconcile: Option<String>,
-    /// Drop the messages for good, in place of moving them: whatever they are
+    /// Delete the messages for good instead of moving them, whatever they are; --id, --kind or --record must pick them
     #[arg(long)]
     pub drop: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `ask`: the reconcile function asks the provider now. The command line knows no provider, so it sends a message.
+//! `ask`: makes the reconcile function ask the provider now. The command line knows no provider, so it sends a message.
 
 use aws_sdk_sqs::Client;
 use lambda_idempotency::{
@@ -20,6 +20,7 @@ use crate::{
 pub async fn run(global: &Global, args: &Ask) -> Result<(), Failure> {
     change::check(&args.change)?;
     let key = args.record.record_key()?;
+    let queue_url = queue::named(args.queue.as_deref(), "RECONCILE_QUEUE_URL")?;
     let context = Context::open(global).await?;
     let client: Client = queue::client(&context::aws(global, args.sqs_endpoint_url.as_deref()).await?);
     let seen = context.load(&key).await?;
@@ -28,13 +29,13 @@ pub async fn run(global: &Global, args: &Ask) -> Result<(), Failure> {
     if !context.screen.is_json() {
         context.screen.print(&shown)?;
     } else if !args.change.yes {
-        // Standard output is a program's; who is asked must see the record all the same.
+        // Standard output is for a program, but the operator must see the record before answering.
         eprintln!("{shown}");
     }
     change::confirm(&args.change, &format!("Have the provider asked about {}?", change::name(&key)))?;
-    // The line first: nobody is asked without it.
+    // The audit line first: no question without one.
     context.operator.note(&key, "ask", &change::who(&args.change)?, &args.change.reason).await?;
-    queue::send(&client, &args.queue, &Letter::ask(&key)).await?;
+    queue::send(&client, queue_url, &Letter::ask(&key)).await?;
     if context.screen.is_json() {
         return context
             .screen
@@ -42,8 +43,8 @@ pub async fn run(global: &Global, args: &Ask) -> Result<(), Failure> {
     }
     let name = harmless(&key.partition_key());
     context.screen.print(&format!(
-        "Sent to the reconcile function, which asks within seconds and counts its questions anew. `idempotency show '{name}'` \
-         says what became of it: if it stays unknown, see `asks next`, and the function's log for {}.",
+        "Sent to the reconcile function, which asks within seconds and restarts its count of questions. `idempotency show \
+         '{name}'` shows the outcome: if it stays unknown, see `asks next`, and the function's log for {}.",
         key.hash()
     ))
 }

@@ -1,4 +1,4 @@
-//! How a record is changed by hand: shown, confirmed, written where it still is what was shown, with its audit line.
+//! Changes a record by hand: shows it, asks, and writes it with an audit line if it is still what was shown.
 
 use std::{
     env,
@@ -7,9 +7,10 @@ use std::{
 
 use lambda_idempotency::{
     key::RecordKey,
-    operator::Correction,
+    operator::{Correction, CorrectionError},
     record::{Answer, Record},
     time::Timestamp,
+    time_budget::CLOCK_SKEW,
 };
 use serde_json::json;
 
@@ -19,10 +20,10 @@ use crate::{
     failure::Failure,
     output::{cell, harmless, harmless_text},
     record::{RecordJson, fields, state_fields},
-    values::words,
+    values::{in_one_unit, words},
 };
 
-/// How many characters of a body are shown before it is kept.
+/// How many characters of a body are shown for confirmation.
 const SHOWN_OF_BODY: usize = 4000;
 
 /// A change of one record.
@@ -31,7 +32,7 @@ pub struct Change {
     /// What the operator is asked.
     pub question: String,
     pub correction: Correction,
-    /// What else the operator should know about the change of this record.
+    /// What else the operator should know about this change.
     pub remark: fn(&Record, Timestamp) -> Option<String>,
 }
 
@@ -39,7 +40,8 @@ impl Change {
     /// Shows the plan, asks, and writes.
     pub async fn make(&self, context: &Context, args: &ChangeArgs) -> Result<(), Failure> {
         let seen = context.load(&self.key).await?;
-        let planned = context.operator.preview(&seen, &self.correction)?;
+        let planned = context.operator.preview(&seen, &self.correction);
+        let planned = planned.map_err(|error| refused(error, &seen))?;
         let remark = (self.remark)(&seen, context.now());
         let mut plan = plan(context, &seen, &planned, remark.as_deref());
         if let Correction::Executed { answer, .. } = &self.correction {
@@ -48,7 +50,7 @@ impl Change {
         if !context.screen.is_json() {
             context.screen.print(&plan)?;
         } else if !args.yes {
-            // Standard output is a program's; who is asked must see the record all the same.
+            // Standard output is for a program, but the operator must see the record before answering.
             eprintln!("{plan}");
         }
         confirm(args, &self.question)?;
@@ -65,13 +67,24 @@ impl Change {
     }
 }
 
-/// The record as it is, and as it is to be.
+/// Why the change cannot be made: the library does not know what the operator could say instead.
+fn refused(error: CorrectionError, seen: &Record) -> Failure {
+    match error {
+        CorrectionError::ShortRetention => {
+            let least = in_one_unit(seen.retention.unwrap_or(CLOCK_SKEW).max(CLOCK_SKEW));
+            Failure::Usage(format!("nothing was changed: `--retain`: {error}: give {least} or more"))
+        }
+        error => error.into(),
+    }
+}
+
+/// The record before and after the change.
 fn plan(context: &Context, seen: &Record, planned: &Record, remark: Option<&str>) -> String {
     let (now, screen) = (context.now(), &context.screen);
     let before = screen.fields(fields(seen, now)).trim_fmt();
     let mut after = state_fields(planned, now);
     after.extend(remark.map(|remark| ("remark", cell(remark))));
-    format!("{before}\n\nis to become\n\n{}\n", screen.fields(after).trim_fmt())
+    format!("{before}\n\nbecomes\n\n{}\n", screen.fields(after).trim_fmt())
 }
 
 /// The body that retries will get, or its beginning.
@@ -89,45 +102,45 @@ fn body(answer: &Answer) -> String {
     )
 }
 
-/// How a question names a record.
+/// The record's name in a question.
 pub fn name(key: &RecordKey) -> String {
     harmless(&key.partition_key())
 }
 
-/// Asks. Without a terminal nobody can answer, so a change must say `--yes` there.
+/// Asks for confirmation, unless `--yes` is given.
 pub fn confirm(args: &ChangeArgs, question: &str) -> Result<(), Failure> {
     if args.yes {
         return Ok(());
     }
-    eprint!("{question} Type yes to go on: ");
+    eprint!("{question} Type yes to continue: ");
     let _ = io::stderr().flush();
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::from_error(&error))?;
     if is_yes(&answer) { Ok(()) } else { Err(Failure::Error("not confirmed: nothing was changed".into())) }
 }
 
-/// The whole word, as the question says: a slip of the hand is none.
+/// The whole word, as the question says: a slip of the hand must not confirm.
 fn is_yes(answer: &str) -> bool {
     answer.trim() == "yes"
 }
 
-/// Before anything is read: whether there is somebody to ask, and a name for the audit line.
+/// Checks, before anything is read, that somebody can be asked and that the audit line has a name.
 pub fn check(args: &ChangeArgs) -> Result<(), Failure> {
     who(args)?;
     if args.yes || io::stdin().is_terminal() {
         return Ok(());
     }
-    Err(Failure::Usage("there is no terminal to ask on: give --yes, and nothing is asked".into()))
+    Err(Failure::Usage("there is no terminal for the question: give --yes to skip it".into()))
 }
 
-/// Who makes the change, as they say; whose credentials it was is in the account's own trail.
+/// Who makes the change, by their own word; the account's own trail has whose credentials were used.
 pub fn who(args: &ChangeArgs) -> Result<String, Failure> {
     if let Some(who) = &args.who {
         return Ok(who.clone());
     }
     let user = ["USER", "LOGNAME"].iter().find_map(|name| words(&env::var(name).ok()?).ok());
     let nobody =
-        || Failure::Usage("who makes the change? Give --as: neither USER nor LOGNAME says it".into());
+        || Failure::Usage("who makes the change? Give --as: neither USER nor LOGNAME names anyone".into());
     Ok(format!("{}@{}", user.ok_or_else(nobody)?, gethostname::gethostname().to_string_lossy()))
 }
 

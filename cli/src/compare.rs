@@ -47,7 +47,7 @@ pub async fn run(screen: &Screen, args: &Compare) -> Result<(), Failure> {
 /// The lines of a file, one after the other.
 fn entries(path: &Path) -> Result<impl Iterator<Item = Result<Entry<Fields>, Failure>> + use<'_>, Failure> {
     let wrong = move |what: String| Failure::Error(format!("{}: {what}", path.display()));
-    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+    let file = File::open(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
     let numbered = BufReader::new(file).lines().zip(1_u64..);
     Ok(numbered.filter(|(line, _)| !line.as_ref().is_ok_and(|line| line.trim().is_empty())).map(
         move |(line, number)| {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_entry_is_told_in_plain_words() {
+    fn a_malformed_line_is_reported_in_plain_words() {
         assert_eq!(entry(r#"{"x":1,"id":"a"}"#).unwrap().id, "a");
         for (wrong, why) in [
             ("[1]", "it is not a JSON object"),

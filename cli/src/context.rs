@@ -1,4 +1,4 @@
-//! What every command works with: the store, and how to print.
+//! The context of a command: the store, and the screen to print on.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Opens the table, once it has answered.
+    /// Opens the table, and checks that it answers.
     pub async fn open(global: &Global) -> Result<Self, Failure> {
         let table = Self::table(global)?;
         let config = aws(global, global.endpoint_url.as_deref()).await?;
@@ -46,7 +46,7 @@ impl Context {
         named.ok_or_else(|| Failure::Usage("which table? Give --table, or set IDEMPOTENCY_TABLE".into()))
     }
 
-    /// The record; one that is not there is a mistake.
+    /// Loads the record. A missing one is a failure.
     pub async fn load(&self, key: &RecordKey) -> Result<Record, Failure> {
         tracing::debug!(key = %key.hash(), operation = %key.operation(), "reads the record");
         self.store.load(key).await?.ok_or_else(|| {
@@ -60,10 +60,10 @@ impl Context {
         })
     }
 
-    /// In words of the command line: a table may have been made without the index.
+    /// Explains a failure that a missing index may have caused: a table may have been created without it.
     pub fn no_index(&self, error: StoreError) -> Failure {
         let failure = Failure::from_error(&error);
-        // DynamoDB has one code for every request that cannot be meant so; only its words tell them apart.
+        // DynamoDB has one code for all invalid requests; only the message tells them apart.
         if error.kind() == StoreErrorKind::Refused && failure.to_string().contains("index") {
             return Failure::Error(format!(
                 "the table `{}` has no index `{INDEX}`, by which unknown outcomes are found: add it (partition key \
@@ -79,7 +79,7 @@ impl Context {
     }
 }
 
-/// In words of the command line: the table may be named by an option.
+/// Explains a refused table in the command line's terms: its name may have come from an option.
 fn refused(error: ConfigError) -> Failure {
     let line = match &error {
         ConfigError::Refused { table, reason } => {
@@ -97,7 +97,7 @@ fn refused(error: ConfigError) -> Failure {
     Failure::from_error(&Failure::Error(line))
 }
 
-/// For clients of the command line's own: the SDK has no time-outs by itself.
+/// Time-outs for the command line's own clients: the SDK sets none for a whole operation.
 pub fn timeouts() -> TimeoutConfig {
     TimeoutConfig::builder()
         .connect_timeout(Duration::from_secs(3))
@@ -106,7 +106,7 @@ pub fn timeouts() -> TimeoutConfig {
         .build()
 }
 
-/// Account and Region as the AWS CLI finds them.
+/// The AWS configuration, with account and Region found as the AWS CLI finds them.
 pub async fn aws(global: &Global, endpoint_url: Option<&str>) -> Result<SdkConfig, Failure> {
     let mut loader = aws_config::defaults(BehaviorVersion::latest());
     if let Some(profile) = &global.profile {

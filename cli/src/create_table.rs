@@ -1,4 +1,4 @@
-//! `create-table`: a table of records, for development. A deployment's comes from the template.
+//! `create-table`: creates a table of records, for development. A deployment gets its table from the template.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub async fn run(global: &Global) -> Result<(), Failure> {
     };
     let ready = client.wait_until_table_exists().table_name(&name).wait(READY_WITHIN).await;
     ready.map_err(|error| Failure::from_error(&error))?;
-    // Also if it was there: whoever created it may have died before this.
+    // Even if the table existed: whoever created it may have died before this step.
     expire(&client, &name).await?;
     let screen = Screen::new(global.output);
     if screen.is_json() {
@@ -52,7 +52,7 @@ pub async fn run(global: &Global) -> Result<(), Failure> {
     screen.print(&format!("The table `{name}` is {what}: keys, index `{INDEX}`, stream and time to live."))
 }
 
-/// Switches time to live on, unless it is.
+/// Switches time to live on, unless it is on already.
 async fn expire(client: &Client, name: &str) -> Result<(), Failure> {
     let there = client.describe_time_to_live().table_name(name).send().await;
     let there = there.map_err(|error| Failure::from_error(&error))?;
@@ -73,7 +73,7 @@ async fn expire(client: &Client, name: &str) -> Result<(), Failure> {
     updated.map(|_| ()).map_err(|error| Failure::from_error(&error))
 }
 
-/// In what the table that is there differs from the one that is wanted.
+/// How the existing table differs from the wanted one.
 fn difference(wanted: &CreateTableInput, there: &TableDescription) -> Option<String> {
     if keys(wanted.key_schema()) != keys(there.key_schema()) {
         return Some("has other keys than `pk` and `sk`: name another one".to_owned());

@@ -1,4 +1,4 @@
-//! Why a command failed, in one line, and what its exit code says.
+//! Why a command failed, in one line, with its exit code.
 
 use std::{error::Error, fmt, process::ExitCode};
 
@@ -15,7 +15,7 @@ use crate::output::harmless;
 pub enum Failure {
     /// Something went wrong; the line says whether anything was changed.
     Error(String),
-    /// The command cannot be meant so. Nothing was asked or changed.
+    /// The command is invalid. Nothing was asked or changed.
     Usage(String),
     /// The record is not as the command expects it. Nothing was changed.
     NotAsExpected(String),
@@ -30,26 +30,26 @@ impl Failure {
         }
     }
 
-    /// An error with what is behind it, but for what it quotes of a request: there are keys in it.
+    /// An error with its causes, without what they quote of a request, because requests hold keys.
     pub fn from_error(error: &(dyn Error + 'static)) -> Self {
         let (mut lines, mut next) = (Vec::new(), Some(error));
         while let Some(cause) = next {
             lines.push(match cause.downcast_ref::<ErrorMetadata>() {
-                // Its own words are a dump; what the service says of it is not.
+                // Its `Display` is a dump; the service's message is not.
                 Some(answer) => without_dumps(answer.message().unwrap_or_default()),
                 None => without_dumps(&cause.to_string()),
             });
             next = cause.source();
         }
-        // Many an error says its cause already.
+        // Many errors repeat their cause.
         lines.retain(|line| !line.is_empty());
         lines.dedup_by(|cause, above| above.contains(cause.as_str()));
         Self::Error(lines.join(": "))
     }
 }
 
-/// The text without what is in braces: there the SDK prints its own structs, whole requests among them. To the last brace,
-/// as a key may have braces too.
+/// The text without the part in braces, in which the SDK prints its own structs, whole requests among them. The cut goes to the
+/// last brace, as a key may have braces too.
 fn without_dumps(text: &str) -> String {
     let Some((before, rest)) = text.split_once('{') else { return text.to_owned() };
     let after = rest.rsplit_once('}').map_or("", |(_, after)| after);
@@ -59,7 +59,7 @@ fn without_dumps(text: &str) -> String {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Error(line) | Self::Usage(line) | Self::NotAsExpected(line)) = self;
-        // One line, whatever a service has answered.
+        // One line, whatever a service answered.
         f.write_str(&harmless(&line.split_whitespace().collect::<Vec<_>>().join(" ")))
     }
 }
@@ -90,7 +90,7 @@ impl From<CorrectionError> for Failure {
                 let (kind, cause) = (error.kind(), Self::from(error).to_string());
                 Self::Error(match kind {
                     StoreErrorKind::Unavailable | StoreErrorKind::Throttled => {
-                        format!("whether the record was changed is not known, look with `show`: {cause}")
+                        format!("it is not known whether the record was changed, look with `show`: {cause}")
                     }
                     _ => unchanged(&cause),
                 })
@@ -104,7 +104,7 @@ impl From<CorrectionError> for Failure {
 mod tests {
     use super::*;
 
-    /// As the SDK says that an endpoint is none.
+    /// The SDK's error for an invalid endpoint.
     #[derive(Debug)]
     struct Dump;
 

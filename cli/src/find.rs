@@ -1,4 +1,4 @@
-//! Finds the record that a hash in a log line stands for.
+//! Finds the record for a hash from a log line.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,13 +11,13 @@ use lambda_idempotency::{
 
 use crate::{args::Show, context::Context, failure::Failure};
 
-/// How many digits a whole hash has.
+/// The digits of a whole hash.
 const DIGITS: usize = 16;
 
-/// How many items one step of a scan looks at.
+/// The number of items per step of a scan.
 const STEP: i32 = 1000;
 
-/// Keys whose hash begins as it was given, by partition key.
+/// The partition keys of the records whose hash begins with `hash`.
 struct Search<'a> {
     hash: &'a str,
     found: BTreeSet<String>,
@@ -30,13 +30,13 @@ impl Search<'_> {
         }
     }
 
-    /// Nothing else has the whole hash.
+    /// Whether the search is over: only one record has the whole hash.
     fn is_over(&self) -> bool {
         self.hash.len() == DIGITS && !self.found.is_empty()
     }
 }
 
-/// The one record whose hash begins so: an unknown outcome, or, with `--scan`, any record.
+/// The one record whose hash begins with `hash`: an unknown outcome, or, with `--scan`, any record.
 pub async fn by_hash(context: &Context, hash: &str, args: &Show) -> Result<RecordKey, Failure> {
     let mut search = Search { hash, found: BTreeSet::new() };
     match args.scan {
@@ -47,16 +47,16 @@ pub async fn by_hash(context: &Context, hash: &str, args: &Show) -> Result<Recor
     match (&keys[..], args.scan) {
         ([key], _) => Ok(key.clone()),
         ([], true) => Err(Failure::NotAsExpected(format!(
-            "no record's hash is, or begins with, {hash} in the whole table"
+            "no record in the whole table has a hash that begins with {hash}"
         ))),
         ([], false) => Err(Failure::NotAsExpected(format!(
-            "no unknown outcome's hash is, or begins with, {hash}: --scan reads the whole table"
+            "no unknown outcome has a hash that begins with {hash}: --scan reads the whole table"
         ))),
         (several, _) => {
             let hashes: Vec<_> = several.iter().take(10).map(|key| key.hash().to_string()).collect();
             let (count, hashes) = (several.len(), hashes.join(", "));
             Err(Failure::NotAsExpected(format!(
-                "{count} records have a hash that begins so, give more of it: {hashes}"
+                "{count} records have a hash that begins so, give more digits: {hashes}"
             )))
         }
     }
@@ -75,10 +75,10 @@ async fn unknown(context: &Context, search: &mut Search<'_>) -> Result<(), Failu
     }
 }
 
-/// Everything that the table holds, in whatever state: also what is left of a record that is gone.
+/// Searches the whole table, whatever the state: also what is left of a deleted record.
 async fn scan(context: &Context, units_per_second: f64, search: &mut Search<'_>) -> Result<(), Failure> {
     let client = Client::new(&context.config);
-    // On a terminal only.
+    // It shows on a terminal only.
     let spinner = ProgressBar::new_spinner();
     let (mut from, mut scanned) = (None, 0_u64);
     loop {
@@ -93,7 +93,7 @@ async fn scan(context: &Context, units_per_second: f64, search: &mut Search<'_>)
             .await
             .map_err(StoreError::from)?;
         scanned += u64::try_from(page.scanned_count).unwrap_or_default();
-        spinner.set_message(format!("{scanned} items looked at"));
+        spinner.set_message(format!("{scanned} items scanned"));
         spinner.tick();
         for item in page.items.unwrap_or_default() {
             let key = item.get("pk").and_then(|pk| RecordKey::from_partition_key(pk.as_s().ok()?));

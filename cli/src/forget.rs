@@ -1,4 +1,4 @@
-//! `forget-response`: a kept answer that must not be kept any longer.
+//! `forget-response`: drops a kept answer that must not be kept any longer.
 
 use lambda_idempotency::{
     operator::Correction,
@@ -21,7 +21,7 @@ pub async fn run(global: &Global, args: &Forget) -> Result<(), Failure> {
     Change { key, question, correction: Correction::ForgetAnswer, remark }.make(&context, &args.change).await
 }
 
-/// A body beside the record is deleted with the change; an object in S3 is not.
+/// The change deletes a body beside the record, but not an object in S3.
 fn remark(seen: &Record, _: Timestamp) -> Option<String> {
     let State::Completed { answer, .. } = &seen.state else { return None };
     let id = answer.body_id().filter(|_| answer.body_place() == Place::S3.name())?;

@@ -1,4 +1,4 @@
-//! `list`: records that are not settled.
+//! `list`: lists records that are not settled.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ use crate::{
     record::{RecordJson, asks_next, is_for_people},
 };
 
-/// How many items one step of a scan looks at.
+/// The number of items per step of a scan.
 const STEP: u32 = 1000;
 
 pub async fn run(context: &Context, args: &List) -> Result<(), Failure> {
     if args.people && args.state == Listed::Stale {
-        return Err(Failure::Usage("--people is about unknown outcomes: leave --state stale out".into()));
+        return Err(Failure::Usage("--people is for unknown outcomes only: leave --state stale out".into()));
     }
     let tenant = tenant(args.tenant.as_deref())?;
     let mut records = match args.state {
@@ -55,16 +55,16 @@ pub fn tenant(text: Option<&str>) -> Result<Option<Tenant>, Failure> {
     text.map(parse).transpose()
 }
 
-/// Unknown outcomes, those for people first, of each kind the oldest; one more than `limit` where there are more.
+/// Unknown outcomes: those that need an operator first, then by age, oldest first. One more than `limit` if there are more.
 ///
-/// The index is in no order of age: all of it is read, however small the limit.
+/// The index is not ordered by age, so all of it is read, however small the limit.
 pub async fn unknown(
     context: &Context,
     tenant: Option<&Tenant>,
     people: bool,
     limit: usize,
 ) -> Result<Vec<Record>, Failure> {
-    // On a terminal only.
+    // It shows on a terminal only.
     let spinner = ProgressBar::new_spinner();
     let (mut records, mut from, mut scanned) = (Vec::new(), None, 0);
     loop {
@@ -74,7 +74,7 @@ pub async fn unknown(
         records.sort_by_key(|record| (!is_for_people(record), since(record)));
         records.truncate(limit.saturating_add(1));
         scanned += page.scanned;
-        spinner.set_message(format!("{scanned} unknown outcomes looked at"));
+        spinner.set_message(format!("{scanned} unknown outcomes read"));
         spinner.tick();
         from = page.next;
         if from.is_none() {
@@ -84,7 +84,7 @@ pub async fn unknown(
     }
 }
 
-/// Records whose worker's lease is over, or that nobody took in time, by a scan of the whole table at no more than
+/// Records whose worker's lease is over, or that no worker took in time. Scans the whole table, at no more than
 /// `units_per_second`.
 pub async fn stale(
     context: &Context,
@@ -110,13 +110,13 @@ pub async fn stale(
     Ok(records)
 }
 
-/// Whether its worker is to be given up. A scan finds unknown outcomes too, if they are not in the index.
+/// Whether its worker can be given up. A scan also finds unknown outcomes that are not in the index.
 fn is_stale(context: &Context, record: &Record) -> bool {
     let is_unknown = matches!(record.state, State::Unknown { .. });
     !is_unknown && context.operator.preview(record, &Correction::GiveUp).is_ok()
 }
 
-/// Since when a record has been what it is listed for.
+/// When a record got into the state that it is listed for.
 fn since(record: &Record) -> Timestamp {
     match record.state {
         State::Unknown { since, .. } => since,
@@ -125,7 +125,7 @@ fn since(record: &Record) -> Timestamp {
     }
 }
 
-/// A line for each record; its first column names the record for every other command, the second in logs.
+/// A line for each record. The first column names it for every other command, the second in logs.
 pub fn table(screen: &Screen, records: &[Record], now: Timestamp) -> Table {
     let mut table =
         screen.table(["record", "in logs", "state", "for", "cause", "attempts", "asked", "asks next"]);

@@ -1,4 +1,4 @@
-//! The operators' command line: looks records up, settles what is unknown, and leaves an audit line for each change.
+//! The operators' command line: looks up records, settles unknown outcomes, and writes an audit line for each change.
 
 #![deny(clippy::disallowed_methods)]
 
@@ -25,7 +25,7 @@ mod watch;
 
 use std::{io, process::ExitCode};
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, Parser, error::ContextKind};
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
     fmt::layer,
@@ -42,8 +42,9 @@ use output::{Screen, harmless_text};
 async fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        // It quotes the arguments, which may have been pasted.
-        Err(error) if error.use_stderr() => {
+        // It quotes the arguments, which may hold pasted control characters. Its usage line would demand what the environment has set.
+        Err(mut error) if error.use_stderr() => {
+            error.remove(ContextKind::Usage);
             eprint!("{}", harmless_text(&error.render().to_string()));
             return ExitCode::from(2);
         }
@@ -63,8 +64,9 @@ async fn run(cli: Cli) -> Result<(), Failure> {
     let global = cli.global;
     match cli.command {
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "idempotency", &mut io::stdout());
-            Ok(())
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "idempotency", &mut script);
+            Screen::new(global.output).write(&script)
         }
         Command::CreateTable => create_table::run(&global).await,
         Command::Show(args) => show::run(&Context::open(&global).await?, &args).await,
@@ -80,8 +82,8 @@ async fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-/// Nothing but errors, or with `--debug` what is done. The SDK logs whole requests at its lowest level, with the keys in
-/// them, so it stays at `info`.
+/// Logs nothing, or with `--debug` each step. The SDK logs whole requests at its lowest levels, with the keys in them, so it
+/// stays at `info`.
 fn log_to_stderr(debug: bool) {
     let filter = if debug {
         let ours = ["lambda_idempotency", "idempotency"].map(|target| (target, LevelFilter::DEBUG));

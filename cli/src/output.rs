@@ -1,4 +1,4 @@
-//! How results are printed: tables for people, JSON for programs.
+//! Prints results: tables for people, JSON for programs.
 
 use std::{
     env,
@@ -36,7 +36,7 @@ impl Screen {
         self.terminal
     }
 
-    /// A table without lines, so that what it shows can be copied. Nothing is wrapped: half a key is no key.
+    /// A table without lines, so that its cells can be copied. Nothing is wrapped: half a key is useless.
     pub fn table<const N: usize>(&self, header: [&str; N]) -> Table {
         let mut table = Table::new();
         table.load_style(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -64,7 +64,7 @@ impl Screen {
         self.print(&table.trim_fmt())
     }
 
-    /// A line of JSON where it is one of many, else a document that people can read too.
+    /// Prints a line of JSON if it is one of many, else a document that people can read too.
     pub fn print_json(&self, value: &impl Serialize, one_of_many: bool) -> Result<(), Failure> {
         let text = match one_of_many {
             true => serde_json::to_string(value),
@@ -73,12 +73,12 @@ impl Screen {
         self.print(&harmless_json(&text.map_err(|error| Failure::from_error(&error))?))
     }
 
-    /// Text that is harmless: others' words go through [`harmless`] or [`cell`] first.
+    /// Prints text that is already harmless: untrusted text goes through [`harmless`] or [`cell`] first.
     pub fn print(&self, text: &str) -> Result<(), Failure> {
         self.write(format!("{text}\n").as_bytes())
     }
 
-    /// Bytes as they are. A reader that has seen enough (`head`) is no failure.
+    /// Writes bytes as they are. A reader that has seen enough (`head`) is not a failure.
     pub fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -87,13 +87,13 @@ impl Screen {
         }
     }
 
-    /// Makes room for the next picture.
+    /// Clears the screen for the next picture.
     pub fn clear(&self) -> Result<(), Failure> {
         if self.terminal { self.write(b"\x1b[2J\x1b[H") } else { Ok(()) }
     }
 }
 
-/// A state, in the colour of how much it wants to be looked at.
+/// A state, in a colour that shows how much attention it needs.
 pub fn state_cell(state: &str) -> Cell {
     let colour = match state {
         "completed" => Color::Green,
@@ -104,7 +104,7 @@ pub fn state_cell(state: &str) -> Cell {
     cell(state).fg(colour)
 }
 
-/// A cell of a table with others' words in it.
+/// A table cell of untrusted text.
 #[expect(clippy::disallowed_methods, reason = "the one way to a cell")]
 pub fn cell(text: impl Display) -> Cell {
     Cell::new(harmless(&text.to_string()))
@@ -119,11 +119,11 @@ pub fn cell_of_lines(lines: impl IntoIterator<Item = String>) -> Cell {
 /// The instant in ISO 8601, UTC; `None` for the end of time.
 pub fn iso(at: Timestamp) -> Option<String> {
     let at = jiff::Timestamp::from_millisecond(i64::try_from(at.as_millis()).ok()?).ok()?;
-    // All milliseconds, so that times stand below each other.
+    // Always with milliseconds, so that times line up.
     Some(format!("{at:.3}"))
 }
 
-/// The instant, and how far it is from now.
+/// The instant, and its distance from now.
 pub fn when(at: Timestamp, now: Timestamp) -> String {
     match iso(at) {
         Some(text) if at <= now => format!("{text} ({} ago)", span(now.since(at))),
@@ -144,8 +144,8 @@ pub fn span(span: Duration) -> String {
     }
 }
 
-/// Others' words in one line: what would steer a terminal, or is shown as something else than it is (control characters,
-/// line ends, changes of direction, invisible characters), stands as `\u{202e}` instead.
+/// Untrusted text in one line. Characters that would steer a terminal or hide what they are (control characters, line ends,
+/// changes of direction, invisible characters) are escaped, as in `\u{202e}`.
 pub fn harmless(text: &str) -> String {
     escaped(text, |_| false, |c| c.escape_unicode().collect())
 }
@@ -155,7 +155,7 @@ pub fn harmless_text(text: &str) -> String {
     escaped(text, |c| matches!(c, '\n' | '\t'), |c| c.escape_unicode().collect())
 }
 
-/// The same for JSON, which stays the same JSON: such characters stand within its strings only.
+/// The same for JSON, which keeps its meaning: such characters occur only within its strings.
 pub fn harmless_json(json: &str) -> String {
     let escape = |c: char| {
         let mut units = [0; 2];
@@ -175,7 +175,7 @@ fn escaped(text: &str, keeps: impl Fn(char) -> bool, escape: impl Fn(char) -> St
     shown
 }
 
-/// Whether a character shows itself: Rust's own tables say so, but for quotes, and for marks on the letter before them.
+/// Whether a character shows as what it is. Rust's own tables decide, except for quotes and for marks on the letter before them.
 fn is_shown(c: char) -> bool {
     let mut text = *b"a....";
     let after_a_letter = c.encode_utf8(&mut text[1..]).len() + 1;

@@ -11,6 +11,11 @@ pub fn client(config: &SdkConfig) -> Client {
     Client::from_conf(Builder::from(config).timeout_config(context::timeouts()).build())
 }
 
+/// The queue that a command works with, from its option or this environment variable.
+pub fn named<'a>(url: Option<&'a str>, variable: &str) -> Result<&'a str, Failure> {
+    url.ok_or_else(|| Failure::Usage(format!("which queue? Give --queue, or set {variable}")))
+}
+
 pub async fn send(client: &Client, url: &str, body: &str) -> Result<(), Failure> {
     let sent = client.send_message().queue_url(url).message_body(body).send().await;
     sent.map(|_| ()).map_err(|error| failed(url, &error))

@@ -1,4 +1,4 @@
-//! A record as it is printed.
+//! A record in print.
 
 use comfy_table::Cell;
 use lambda_idempotency::{
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::output::{cell, cell_of_lines, iso, span, state_cell, when};
 
-/// A record in JSON. Names are those of the table's attributes.
+/// A record in JSON, with the names of the table's attributes.
 #[derive(Debug, Serialize)]
 pub struct RecordJson {
     tenant: String,
@@ -17,7 +17,7 @@ pub struct RecordJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<String>,
     key: String,
-    /// As logs and metrics name the key.
+    /// The key's name in logs and metrics.
     hash: String,
     state: &'static str,
     revision: String,
@@ -25,7 +25,7 @@ pub struct RecordJson {
     attempts: u32,
     created_at: Option<String>,
     began_at: Option<String>,
-    /// By which method and route it came.
+    /// The method and route that it came by.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     /// Why an execution last failed.
@@ -34,16 +34,16 @@ pub struct RecordJson {
     /// Who settled it, if not its worker, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     settled_note: Option<String>,
-    /// Absent from records that were written before they said so.
+    /// Absent from records that were written before it was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     retention_seconds: Option<u64>,
-    /// Whether another execution did, or perhaps did, what this one is at.
+    /// Whether another execution had, or perhaps had, the same effect.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     contested: bool,
-    /// Whether the provider has told of an effect.
+    /// Whether the provider has reported an effect.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     claimed: bool,
-    /// Whether its request was refused before anything was done: then it is as if there was no record.
+    /// Whether its request was refused before anything was done: it is as if there were no record.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     not_begun: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ struct UnknownJson {
     cause: &'static str,
     since: Option<String>,
     asked: u32,
-    /// Absent where nobody asks any more.
+    /// Absent if nobody asks any more.
     reconcile_at: Option<String>,
     for_people: bool,
 }
@@ -136,7 +136,7 @@ impl From<&Record> for RecordJson {
                     for_people: *reconcile_at == Timestamp::MAX,
                 });
             }
-            // Pending: it has nothing of its own.
+            // Pending has no fields of its own.
             _ => {}
         }
         json
@@ -152,13 +152,13 @@ pub fn fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
         .extend([("key", cell(record.key.idempotency_key().as_str())), ("in logs", cell(record.key.hash()))]);
     fields.extend(record.origin.iter().map(|origin| ("came as", cell(origin))));
     fields.extend(state_fields(record, now));
-    fields.push(("kept for", record.retention.map_or_else(|| cell("not said"), |kept| cell(span(kept)))));
+    fields.push(("kept for", record.retention.map_or_else(|| cell("not recorded"), |kept| cell(span(kept)))));
     fields.push(("attempt", cell(record.attempt)));
     fields.push(("revision", cell(record.revision)));
     fields
 }
 
-/// The state, with what belongs to it. Not the revision: that of a planned record is not known yet.
+/// The state and its fields. Not the revision: that of a planned record is not known yet.
 pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
     let at = |time: Timestamp| cell(when(time, now));
     let mut fields = vec![
@@ -170,10 +170,10 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
         fields.push(("began", at(record.began_at)));
     }
     if record.contested {
-        fields.push(("contested", cell("another execution did, or perhaps did, it")));
+        fields.push(("contested", cell("another execution did this, or perhaps did")));
     }
     if record.claimed {
-        fields.push(("claimed", cell("the provider has told of an effect")));
+        fields.push(("claimed", cell("the provider has reported an effect")));
     }
     match &record.state {
         State::InProgress { lease_until } => fields.push(("lease until", at(*lease_until))),
@@ -206,7 +206,7 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
     fields
 }
 
-/// Whether nobody asks about it any more: an operator has to settle it.
+/// Whether reconciliation has given up on it: an operator has to settle it.
 pub fn is_for_people(record: &Record) -> bool {
     matches!(record.state, State::Unknown { reconcile_at: Timestamp::MAX, .. })
 }
@@ -214,7 +214,8 @@ pub fn is_for_people(record: &Record) -> bool {
 /// When reconciliation asks next.
 pub fn asks_next(reconcile_at: Timestamp, now: Timestamp) -> Cell {
     match reconcile_at {
-        Timestamp::MAX => cell("never: it is for people"),
+        Timestamp::MAX => cell("never: it waits for an operator"),
+        at if at <= now => cell(format!("due since {}", span(now.since(at)))),
         at => cell(when(at, now)),
     }
 }
@@ -240,7 +241,7 @@ fn answer_fields(answer: &KeptAnswer) -> Vec<(&'static str, Cell)> {
     fields
 }
 
-/// What an answer is that is no HTTP response; `None` if it is one.
+/// The kind of an answer that is not an HTTP response; `None` if it is one.
 const fn head(head: &Head) -> Option<&'static str> {
     match head {
         Head::Http { .. } => None,

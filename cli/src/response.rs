@@ -14,17 +14,16 @@ use serde_json::value::RawValue;
 
 use crate::{failure::Failure, values::object};
 
-/// What fits an item beside the record.
+/// The longest body that fits into an item beside the record.
 const LONGEST_BODY: usize = 400_000;
 
-/// What all headers together may take.
+/// The most bytes that all headers together may take.
 const MOST_HEADERS: usize = 16 * 1024;
 
 /// More than the largest answer, however it is laid out.
 const LONGEST_FILE: u64 = 8 * 1024 * 1024;
 
-/// The file: `body` is a JSON value, `text` any other text. Each is read by itself, so that what is wrong with it can be
-/// said in its own name.
+/// The file: `body` is a JSON value, `text` any other text. Each member is parsed on its own, so that an error can name it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written<'a> {
@@ -43,27 +42,32 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>,
     Deserialize::deserialize(value).map(Some)
 }
 
-/// An answer as every retry will get it: from a file, with more `headers` (`name: value`), and with headers among them that
-/// the operation keeps `also`.
-pub fn read(path: &Path, headers: &[String], also: &[String]) -> Result<Answer, Failure> {
-    let headers = headers.iter().map(|header| name_and_value(header)).collect::<Result<Vec<_>, _>>();
-    let headers = headers.map_err(Failure::Usage)?;
+/// Reads the answer that every retry will get from a file, and adds `more` headers (`name: value`). Headers named in `also`, which
+/// the operation keeps too, are allowed.
+pub fn read(path: &Path, more: &[String], also: &[String]) -> Result<Answer, Failure> {
     let also: Vec<_> = also.iter().map(|name| name.to_ascii_lowercase()).collect();
     if let Some(never) = also.iter().find(|name| !may_be_kept(name)) {
         return Err(Failure::Usage(format!("--keep-header: no guard keeps the header {never:?}")));
     }
+    let more = arguments(more, &also).map_err(|what| Failure::Usage(format!("--header: {what}")))?;
 
     let wrong = |what: String| Failure::Usage(format!("{}: {what}", path.display()));
     let mut text = String::new();
     let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
     file.take(LONGEST_FILE).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
-    parse(&text, headers, &also).map_err(wrong)
+    parse(&text, more, &also).map_err(wrong)
+}
+
+/// The headers that were given as arguments. They are checked before the file is, so that it is not blamed for them.
+fn arguments(more: &[String], also: &[String]) -> Result<Vec<(String, String)>, String> {
+    let more = more.iter().map(|header| name_and_value(header)).collect::<Result<Vec<_>, _>>()?;
+    headers(more.into_iter(), also, None)
 }
 
 fn name_and_value(header: &str) -> Result<(String, String), String> {
     match header.split_once(':') {
         Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
-        None => Err(format!("--header: {header:?} is not `name: value`")),
+        None => Err(format!("{header:?} is not `name: value`")),
     }
 }
 
@@ -71,7 +75,7 @@ fn parse(text: &str, more: Vec<(String, String)>, also: &[String]) -> Result<Ans
     let written: Written = object(text)?;
     let status: Option<u16> = value(written.status);
     let Some(status) = status.filter(|status| (200..=599).contains(status)) else {
-        return Err(format!("{} is not a status of an answer: give 200 to 599", written.status));
+        return Err(format!("{} is not a status for an answer: give 200 to 599", written.status));
     };
     let (body, content_type) = match (written.body, written.text) {
         (Some(_), Some(_)) => return Err("give `body` or `text`, not both".into()),
@@ -81,9 +85,9 @@ fn parse(text: &str, more: Vec<(String, String)>, also: &[String]) -> Result<Ans
             (text, Some("text/plain; charset=utf-8"))
         }
         (None, None) if matches!(status, 204 | 304) => (String::new(), None),
-        // Forgotten more often than meant, and no retry would ever get another.
+        // More often forgotten than intended, and every retry would get the empty answer.
         (None, None) => {
-            return Err(r#"give `body` or `text`; an answer that is empty has "text": """#.into());
+            return Err(r#"give `body` or `text`; for an empty answer, give "text": """#.into());
         }
     };
     if matches!(status, 204 | 304) && !body.is_empty() {
@@ -103,7 +107,7 @@ fn value<T: DeserializeOwned>(json: &RawValue) -> Option<T> {
     serde_json::from_str(json.get()).ok()
 }
 
-/// The headers, where they may be replayed.
+/// The headers, if all of them may be replayed.
 fn headers(
     written: impl Iterator<Item = (String, String)>,
     also: &[String],
@@ -125,7 +129,7 @@ fn headers(
             return Err(format!("the header `{parsed}` has a value that no header can have"));
         }
         if !names.insert(parsed.clone()) {
-            return Err(format!("the header `{parsed}` is there twice"));
+            return Err(format!("the header `{parsed}` is given twice"));
         }
         headers.push((parsed.to_string(), value));
     }
@@ -138,8 +142,8 @@ fn headers(
     Ok(headers)
 }
 
-/// JSON without the white space between its parts. Everything else stays as it was written, also what no number type of
-/// ours could hold.
+/// JSON without insignificant white space. Everything else stays as it was written, even numbers that no type of ours can
+/// hold.
 fn compact(json: &str) -> String {
     let (mut in_string, mut escaped) = (false, false);
     let keep = |c: &char| {
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_content_type_is_that_of_the_body_where_nothing_else_is_said() {
+    fn the_content_type_follows_the_body_unless_one_is_given() {
         let headers = |text| parse(text).unwrap().head.headers().to_vec();
         let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(headers(r#"{"status":201,"body":1}"#), [header("content-type", "application/json")]);
@@ -196,7 +200,8 @@ mod tests {
     fn headers_of_arguments_are_kept_if_the_guard_would_keep_them() {
         let read = |more: &[&str], also: &[&str]| {
             let also: Vec<_> = also.iter().map(|name| (*name).to_owned()).collect();
-            let more = more.iter().map(|header| name_and_value(header)).collect::<Result<Vec<_>, _>>()?;
+            let more: Vec<_> = more.iter().map(|header| (*header).to_owned()).collect();
+            let more = arguments(&more, &also)?;
             let answer = super::parse(r#"{"status":204,"headers":{"etag":"1"}}"#, more, &also)?;
             Ok::<_, String>(answer.head.headers().to_vec())
         };
@@ -249,7 +254,7 @@ mod tests {
         ] {
             let said = parse(wrong).unwrap_err();
             assert!(said.contains(why), "{said}");
-            // Names of our types are nothing to an operator.
+            // Names of our types mean nothing to an operator.
             assert!(
                 !["Written", "struct", "u16", "sequence"].iter().any(|name| said.contains(name)),
                 "{said}"

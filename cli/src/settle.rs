@@ -1,4 +1,4 @@
-//! `settle`: somebody has found out what became of an unknown outcome.
+//! `settle`: settles an unknown outcome after somebody has found out what became of it.
 
 use lambda_idempotency::{
     operator::Correction,
@@ -23,7 +23,7 @@ pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
     {
         Some(file) => {
             let answer = response::read(file, &args.header, &args.keep_header)?;
-            ("completed", Correction::Executed { answer, retain }, |_, _| None)
+            ("completed", Correction::Executed { answer, retain }, left_out)
         }
         None => ("not executed", Correction::NotExecuted { retain }, late_effect),
     };
@@ -35,8 +35,13 @@ pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
     Change { key, question, correction, remark }.make(&context, &args.change).await
 }
 
-/// What follows from a release, and whether it may be too early: a request that the worker has sent can be on its way for as
-/// long as reconciliation waits before "not found" is proof.
+/// Says what a person's word does not do.
+fn left_out(_: &Record, _: Timestamp) -> Option<String> {
+    Some("writes no domain items: if the operation has any, make them yourself".to_owned())
+}
+
+/// Says what a release leads to, and whether it may be too early: a request of the worker can be in flight for as long as
+/// reconciliation waits before "not found" is proof.
 fn late_effect(seen: &Record, now: Timestamp) -> Option<String> {
     let heard_of = match seen.state {
         State::Unknown { since, .. } => since,

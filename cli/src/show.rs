@@ -1,4 +1,4 @@
-//! `show`: one record, and what people have done to it.
+//! `show`: shows one record with its audit lines.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use lambda_idempotency::{
@@ -27,7 +27,7 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
     let (answer, without) = match args.body {
         true => match answer(context, &record).await {
             Ok(answer) => (Some(answer), Ok(())),
-            // The record is shown all the same, and then why there is no body.
+            // The record is shown all the same, and then why its body is missing.
             Err(failure) => (None, Err(failure)),
         },
         false => (None, Ok(())),
@@ -47,9 +47,10 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
         return without;
     }
     let now = context.now();
+    let derived = |phase: &str| cell(format!("{} (derived, not looked up)", downstream_key(&record, phase)));
+    let labels: Vec<_> = args.phase.iter().map(|phase| format!("downstream key of `{phase}`")).collect();
     let mut fields = fields(&record, now);
-    let handed_on = |phase: &String| cell(format!("{phase}: {}", downstream_key(&record, phase)));
-    fields.extend(args.phase.iter().map(|phase| ("handed on", handed_on(phase))));
+    fields.extend(labels.iter().zip(&args.phase).map(|(label, phase)| (label.as_str(), derived(phase))));
     fields.extend(lines.iter().map(|line| ("audit", cell_of_lines(line_text(line, now)))));
     context.screen.print_table(&context.screen.fields(fields))?;
     match answer {
@@ -70,11 +71,12 @@ async fn answer(context: &Context, record: &Record) -> Result<Answer, Failure> {
     if answer.body_place() == "omitted" {
         return Err(Failure::NotAsExpected("the record does not keep its body".into()));
     }
-    let gone = || Failure::Error(format!("the body is not where the record says, {}", answer.body_place()));
+    let gone = || Failure::Error(format!("the body is missing from its place, {}", answer.body_place()));
     context.operator.answer(record).await?.ok_or_else(gone)
 }
 
-/// What a downstream service has seen of this record: charges are found by it at their provider.
+/// The idempotency key that a downstream service got for this record, if its handler called `downstream_key` with this name. A
+/// charge can be found by it at its provider.
 fn downstream_key(record: &Record, phase: &str) -> String {
     record.key.downstream_key(&record.fingerprint, phase)
 }

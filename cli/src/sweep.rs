@@ -1,4 +1,4 @@
-//! `sweep`: finds dead workers now, and gives them up, each with an audit line.
+//! `sweep`: finds dead workers and gives them up, each with an audit line.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use crate::{
     record::RecordJson,
 };
 
-/// How many items one step of the scan looks at.
+/// The number of items per step of the scan.
 const STEP: u32 = 500;
 
-/// What was looked at.
+/// The extent of the scan.
 #[derive(Default)]
 struct Scanned {
     items: u64,
@@ -31,7 +31,7 @@ struct Scanned {
     unreadable: usize,
 }
 
-/// What became of a record that was found.
+/// The outcome for a record that somebody else changed after it was found.
 const BUSY: &str = "(changed meanwhile)";
 
 pub async fn run(global: &Global, args: &args::Sweep) -> Result<(), Failure> {
@@ -51,19 +51,19 @@ pub async fn run(global: &Global, args: &args::Sweep) -> Result<(), Failure> {
             Err(CorrectionError::Changed(_) | CorrectionError::Deleted) => done.push((record, BUSY)),
             Err(CorrectionError::NotDead) => {}
             Err(error) => {
-                // Other records may have been changed already: the message is about this one.
+                // Other records may have been changed already, so the message names this one.
                 let name = change::name(&record.key);
                 failed = Some(Failure::Error(format!("{name}: {}", Failure::from(error))));
                 break;
             }
         }
     }
-    // What was done is said even if the sweep did not come to its end.
+    // What was done is printed even if the sweep did not finish.
     print(&context, &scanned, &done)?;
     failed.map_or(Ok(()), Err)
 }
 
-/// Records to give up, and what each is to become.
+/// The records to give up, each with its next state.
 async fn find(
     context: &Context,
     units_per_second: f64,
@@ -79,7 +79,7 @@ async fn find(
         scanned.items += page.scanned;
         scanned.units += page.units;
         scanned.unreadable += page.unreadable;
-        // The table's own count is hours old.
+        // The table's own count may be hours old.
         if bar.length().is_some_and(|length| length < scanned.items) {
             bar.set_length(scanned.items);
         }
@@ -95,9 +95,9 @@ async fn find(
     Ok((found, scanned))
 }
 
-/// How far a sweep is, on a terminal; its length is about the table's.
+/// The progress of the scan, on a terminal. Its length is the table's approximate item count.
 async fn bar(context: &Context) -> ProgressBar {
-    // Without leave to describe the table it goes without its length.
+    // Without permission to describe the table, the bar has no length.
     let described = Client::new(&context.config).describe_table().table_name(&context.table).send().await;
     let count = described.ok().and_then(|described| described.table?.item_count);
     let count = count.and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0);
@@ -128,7 +128,7 @@ fn show(context: &Context, args: &ChangeArgs, found: &[(Record, &'static str)]) 
     }
     match (screen.is_json(), args.yes) {
         (false, _) => screen.print_table(&table),
-        // Standard output is a program's; who is asked must see the records all the same.
+        // Standard output is for a program, but the operator must see the records before answering.
         (true, false) => {
             eprintln!("{table}");
             Ok(())
@@ -152,7 +152,7 @@ fn print(context: &Context, scanned: &Scanned, done: &[(Record, &'static str)]) 
         return screen.print_json(&done, false);
     }
     screen.print(&format!(
-        "{} items looked at for {:.1} read units: {given_up} given up, {} changed meanwhile, {} unreadable.",
+        "{} items scanned for {:.1} read units: {given_up} given up, {} changed meanwhile, {} unreadable.",
         scanned.items,
         scanned.units,
         done.len() - given_up,

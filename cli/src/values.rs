@@ -1,4 +1,4 @@
-//! Values of arguments, and of the files that they name.
+//! Parsers for the values of arguments and of the files that they name.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -6,17 +6,17 @@ use http::Uri;
 use jiff::{SpanRelativeTo, fmt::friendly::SpanParser};
 use serde::Deserialize;
 
-/// What stands in an audit line: one line of text that says something.
+/// Text for an audit line: one line, not empty.
 pub fn words(text: &str) -> Result<String, String> {
     match text.trim() {
-        "" => Err("it says nothing".into()),
+        "" => Err("it is empty".into()),
         text if text.chars().count() > 1000 => Err("it is longer than 1000 characters".into()),
         text if text.chars().any(char::is_control) => Err("it is more than one line of text".into()),
         text => Ok(text.to_owned()),
     }
 }
 
-/// The shortest span, and the longest: ten years.
+/// The shortest span and the longest, ten years.
 const SPANS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3650 * 24 * 60 * 60);
 
 /// A span of time: whole numbers, each with its unit, the largest first.
@@ -35,7 +35,15 @@ fn parse_span(text: &str) -> Option<Duration> {
     span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?.try_into().ok()
 }
 
-/// How many: at least one.
+/// A span as [`span`] reads it, in one unit; rounded up to whole seconds.
+pub fn in_one_unit(span: Duration) -> String {
+    let seconds = span.as_secs() + u64::from(span.subsec_nanos() > 0);
+    let units = [(24 * 60 * 60, 'd'), (60 * 60, 'h'), (60, 'm')];
+    let (size, unit) = units.into_iter().find(|(size, _)| seconds.is_multiple_of(*size)).unwrap_or((1, 's'));
+    format!("{}{unit}", seconds / size)
+}
+
+/// A count of at least one.
 pub fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 1..) => Ok(count),
@@ -43,7 +51,7 @@ pub fn count(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Units a second. With fewer than one in ten seconds a scan would never end.
+/// Units per second. At less than one in ten seconds, a scan would never end.
 pub fn rate(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(rate @ 0.1..=1e9) => Ok(rate),
@@ -51,7 +59,7 @@ pub fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Where a service is: the SDK finds out only in the middle of a request.
+/// The URL of a service, checked here because the SDK would fail only in the middle of a request.
 pub fn url(text: &str) -> Result<String, String> {
     let uri = text.parse::<Uri>().ok();
     let is_url = uri.is_some_and(|uri| {
@@ -60,7 +68,7 @@ pub fn url(text: &str) -> Result<String, String> {
     if is_url { Ok(text.to_owned()) } else { Err("give a URL with http:// or https://".into()) }
 }
 
-/// A JSON object, and no array in place of it: a struct is read from either.
+/// A struct from a JSON object. `serde` alone would accept an array too.
 pub fn object<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, String> {
     match json.trim_start().chars().next() {
         Some('{') => serde_json::from_str(json).map_err(|error| error.to_string()),
@@ -91,6 +99,17 @@ mod tests {
         {
             assert!(span(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_span_is_written_as_it_is_read() {
+        for (seconds, text) in
+            [(7 * 86_400, "7d"), (90_000, "25h"), (300, "5m"), (86_401, "86401s"), (1, "1s")]
+        {
+            let written = in_one_unit(Duration::from_secs(seconds));
+            assert_eq!((&*written, span(&written)), (text, Ok(Duration::from_secs(seconds))));
+        }
+        assert_eq!(in_one_unit(Duration::from_millis(59_001)), "1m");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `watch`: what is not settled, again and again, until Ctrl-C.
+//! `watch`: shows what is not settled, again and again, until Ctrl-C.
 
 use std::cell::RefCell;
 
@@ -14,7 +14,7 @@ use crate::{
     record::RecordJson,
 };
 
-/// How many records of each kind a picture counts and shows.
+/// The most records of each kind that a picture counts, and shows.
 const MOST_COUNTED: usize = 1000;
 const MOST_SHOWN: usize = 20;
 
@@ -46,7 +46,7 @@ async fn paint(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(),
     loop {
         let unknown = list::unknown(context, tenant.as_ref(), false, MOST_COUNTED).await?;
         let now = context.now();
-        // A copy: nothing is borrowed while something is waited for.
+        // A copy, so that nothing is borrowed across an await.
         let stale = scanned.borrow().clone();
         match context.screen.is_json() {
             true => print_line(context, &unknown, stale, now)?,
@@ -67,7 +67,7 @@ fn print_line(
         let shown: Vec<_> = records[..counted].iter().map(RecordJson::from).collect();
         json!({ "at": iso(at), "count": counted, "more": records.len() > counted, "records": shown })
     };
-    // Null before the first scan is over.
+    // Null until the first scan is over.
     let stale = stale.map(|(at, records)| kind(at, &records));
     context.screen.print_json(&json!({ "unknown": kind(now, unknown), "stale": stale }), true)
 }

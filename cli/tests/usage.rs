@@ -1,11 +1,14 @@
-//! What the command line does without any table. This test also makes `cargo test --workspace` build the program, which the
-//! suite runs against real stores.
+//! Tests of the command line without a table. This test also makes `cargo test --workspace` build the program, which the suite
+//! runs against real stores.
 
 use std::process::{Command, Output};
 
 fn idempotency(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_idempotency"));
-    command.env_remove("IDEMPOTENCY_TABLE").args(arguments);
+    for variable in ["IDEMPOTENCY_TABLE", "RECONCILE_QUEUE_URL", "DEAD_LETTERS_QUEUE_URL"] {
+        command.env_remove(variable);
+    }
+    command.args(arguments);
     command.output().expect("the program can be run")
 }
 
@@ -16,6 +19,16 @@ fn completions_come_for_every_shell_without_a_table() {
         let script = String::from_utf8(output.stdout).expect("a script is text");
         assert!(output.status.success() && script.contains("forget-response"), "{shell}");
     }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_idempotency"));
+    let output = command.args(["completions", "bash"]).stdout(writer).output();
+    let output = output.expect("the program can be run");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
 #[test]
@@ -30,6 +43,37 @@ fn the_help_of_compare_says_what_is_the_same() {
     let output = idempotency(&["compare", "--help"]);
     let help = String::from_utf8(output.stdout).expect("help is text");
     assert!(help.contains("must be a string") && help.contains("1 and 1.0 differ"), "{help}");
+    assert!(help.contains("needs no table"), "{help}");
+}
+
+#[test]
+fn a_ledger_that_is_not_there_is_wrong_usage() {
+    let output = idempotency(&["compare", "no-such-file", "no-such-file"]);
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert!(output.status.code() == Some(2) && said.contains("no-such-file"), "{said}");
+}
+
+#[test]
+fn a_missing_queue_is_asked_for_by_its_variable() {
+    let why = ["--reason", "because", "--yes", "--as", "kim"];
+    for (command, variable) in [
+        (&["letters"][..], "DEAD_LETTERS_QUEUE_URL"),
+        (&[&["redrive"][..], &why].concat()[..], "DEAD_LETTERS_QUEUE_URL"),
+        (&[&["ask", "a#b#c"][..], &why].concat()[..], "RECONCILE_QUEUE_URL"),
+    ] {
+        let output = idempotency(command);
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains("which queue?") && said.contains(variable), "{said}");
+    }
+}
+
+#[test]
+fn letters_are_dropped_only_if_they_are_picked() {
+    let drop = ["redrive", "--queue", "http://127.0.0.1:9/q", "--drop", "--reason", "because", "--yes"];
+    let output = idempotency(&[&drop[..], &["--as", "kim"]].concat());
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert!(output.status.code() == Some(2) && said.contains("--id, --kind or --record"), "{said}");
 }
 
 #[test]
@@ -47,6 +91,14 @@ fn a_change_without_a_reason_or_without_an_outcome_is_wrong_usage() {
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
         assert!(output.stdout.is_empty() && !output.stderr.is_empty());
     }
+}
+
+#[test]
+fn wrong_usage_demands_nothing_that_the_environment_has() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_idempotency"));
+    let output = command.env("IDEMPOTENCY_TABLE", "t").args(["settle", "a#b#c"]).output();
+    let said = String::from_utf8(output.expect("the program can be run").stderr).expect("text");
+    assert!(said.contains("--reason") && said.contains("--help") && !said.contains("--table"), "{said}");
 }
 
 #[test]
@@ -88,7 +140,7 @@ fn a_change_that_nobody_makes_is_wrong_usage() {
         command.env_remove("USER").env_remove("LOGNAME").envs(user);
         command.env("AWS_EC2_METADATA_DISABLED", "true").args(more);
         command.args(["--table", "t", "--region", "eu-central-1", "--reason", "because", "--yes"]);
-        // Nowhere: what goes on to the table fails there.
+        // Nobody listens there, so what gets as far as the table fails.
         command.args(["--endpoint-url", "http://127.0.0.1:9"]);
         let output = command.output().expect("the program can be run");
         (output.status.code(), String::from_utf8(output.stderr).expect("text"))

@@ -7,13 +7,13 @@ import java.util.regex.Pattern;
 import software.amazon.event.ruler.Machine;
 
 /**
- * Shows which changes of the table of records the template's filters deliver, by AWS's own matcher of event patterns:
+ * Tests which changes of the table of records the template's filters deliver, with AWS's own matcher of event patterns:
  * {@code java -cp 'folder-of-jars/*' infra/filters/Filters.java infra/idempotency.yaml}.
  */
 class Filters {
     /** A change, and whether the stale function must see it. */
     record Change(boolean delivered, String what, String sk, String before, String after) {
-        /** As Lambda hands it to a filter. {@code eventName} is not there: Lambda does not look at it. */
+        /** The change as Lambda hands it to a filter, without {@code eventName}, which Lambda does not look at. */
         String json() {
             return """
                 {"eventSource": "aws:dynamodb", "dynamodb": {"SequenceNumber": "1", "StreamViewType": "NEW_AND_OLD_IMAGES",
@@ -21,7 +21,7 @@ class Filters {
                 """.formatted(sk, image("OldImage", before), image("NewImage", after));
         }
 
-        /** {@code null}: there is none; empty: an item without a state. */
+        /** No image if the state is {@code null}; an item without a state if it is empty. */
         private String image(String name, String state) {
             if (state == null) {
                 return "";
@@ -87,10 +87,10 @@ class Filters {
         }
         for (var filter : idle) {
             failed = true;
-            System.err.println("every change that it delivers is delivered by others too: " + filter);
+            System.err.println("redundant, because other filters deliver the same changes: " + filter);
         }
         if (failed) {
-            System.err.println("the filters of " + arguments[0] + " do not do what they should");
+            System.err.println("the filters of " + arguments[0] + " are wrong");
             System.exit(1);
         }
         System.out.println("the filters deliver " + CHANGES.stream().filter(Change::delivered).count()

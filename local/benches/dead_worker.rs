@@ -1,6 +1,6 @@
-//! How long after the end of its lease a worker that died is given up, in the local cloud: each payment's process is aborted
-//! right after the charge, and nobody retries. `cargo bench -p local --bench dead_worker`, and `-- PROGRAM` behind it for
-//! another build.
+//! Measures how long after the end of its lease a dead worker is given up, in the local cloud. Each payment's process is aborted
+//! right after the charge, and nobody retries. Run `cargo bench -p local --bench dead_worker`; append `-- PROGRAM` for another
+//! build.
 
 use serde_json::{Value, json};
 use std::{
@@ -14,11 +14,11 @@ use std::{
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const DEATHS: usize = 20;
-/// Less than the local cloud's own, so that a run is short.
+/// Shorter than the local cloud's defaults, so that a run is short.
 const LEASE: Duration = Duration::from_secs(3);
 const GRACE: Duration = Duration::from_secs(2);
 const WINDOW: Duration = Duration::from_secs(1);
-/// What the way through stream, queue and check may take on top.
+/// The time that stream, queue and check may take on top.
 const MOST: Duration = Duration::from_secs(2);
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 const LOOKS: Duration = Duration::from_millis(20);
@@ -33,7 +33,7 @@ async fn main() -> Outcome<ExitCode> {
             .env("FUNCTION_TIMEOUT_MS", millis(LEASE))
             .env("LEASE_GRACE_MS", millis(GRACE))
             .env("WINDOW_MS", millis(WINDOW))
-            // Nothing else may find it, nor settle it.
+            // Nothing else may find the record or settle it.
             .env("SWEEP_MS", millis(NEVER))
             .env("POLL_MS", millis(NEVER))
             .stdout(Stdio::piped())
@@ -74,12 +74,12 @@ async fn main() -> Outcome<ExitCode> {
 async fn given_up_after(http: &reqwest::Client, url: &str, key: &str) -> Outcome<Duration> {
     let order =
         json!({ "customerId": "c-1", "amountCents": 1999, "currency": "EUR", "source": "tok_crash_after" });
-    // The deadline, as far as the caller can tell: an environment that has to be started first makes it later.
+    // The deadline, as far as the caller can tell. It is later if the environment has to start first.
     let over = Instant::now() + LEASE;
     let pay = http.post(format!("{url}/payments")).bearer_auth("acme").header("Idempotency-Key", key);
     let status = pay.json(&order).send().await?.status();
     if status != 502 {
-        return Err(format!("{key}: {status}, and no crash").into());
+        return Err(format!("{key}: {status} instead of a crash").into());
     }
     loop {
         let state = http.get(format!("{url}/operations/{key}?operation=create-payment")).bearer_auth("acme");
@@ -95,7 +95,7 @@ async fn given_up_after(http: &reqwest::Client, url: &str, key: &str) -> Outcome
     }
 }
 
-/// Ended with this value; its own processes end with it.
+/// The local cloud. Dropping this kills it, and its own processes end with it.
 struct Cloud(Child);
 
 impl Drop for Cloud {

@@ -1,7 +1,7 @@
-//! Whether the local cloud keeps its pace: the rate of payments 1,000 to 2,000, that of payments 19,000 to 20,000, and the
-//! second over the first, which fails below 0.9. `cargo bench -p local --bench payments`, and `-- PROGRAM` behind it for
-//! another build. Linux only: it reads the processor time of the local cloud itself, which says more than the rate on a
-//! machine with other work, from `/proc`.
+//! Measures whether the local cloud keeps its pace: the rate of payments 1,000 to 2,000, that of payments 19,000 to 20,000, and
+//! their ratio, which must be at least 0.9. Run `cargo bench -p local --bench payments`; append `-- PROGRAM` for another build.
+//! Linux only: it reads the processor time of the local cloud itself from `/proc`, which says more than the rate on a busy
+//! machine.
 
 use futures_util::{StreamExt, stream};
 use serde_json::json;
@@ -19,14 +19,14 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// The payments whose rate counts.
 const EARLY: (usize, usize) = (1_000, 2_000);
 const LATE: (usize, usize) = (19_000, 20_000);
-/// What the late rate must reach of the early one.
+/// The least ratio of the late rate to the early one.
 const LEAST: f64 = 0.9;
 /// Payments at once: as many as `payments` has environments.
 const AT_ONCE: usize = 4;
 const ATTEMPTS: u32 = 100;
-/// Between two of them.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
-/// A line on the way, to be watched.
+/// Payments per line of progress.
 const SHOWN: usize = 1_000;
 /// Linux counts processor time in hundredths of a second.
 const TICK: Duration = Duration::from_millis(10);
@@ -37,7 +37,7 @@ async fn main() -> Outcome<ExitCode> {
     let mut cloud = Cloud(
         Command::new(program.as_deref().unwrap_or(env!("CARGO_BIN_EXE_local")))
             .env("PORT", "0")
-            // A busy machine is slow, which is no time-out.
+            // A busy machine is slow, which must not count as a time-out.
             .env("FUNCTION_TIMEOUT_MS", "60000")
             .env("PROVIDER_TIMEOUT_MS", "50000")
             .stdout(Stdio::piped())
@@ -80,7 +80,7 @@ async fn main() -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sends the payment until it is made, as a client of a machine that is too busy does.
+/// Sends the payment until it is made, like a client of a busy server.
 async fn pay(http: &reqwest::Client, url: &str, number: usize) -> Outcome<()> {
     let order = json!({ "customerId": "c-1", "amountCents": 1999, "currency": "EUR", "source": "tok_ok" });
     for _ in 0..ATTEMPTS {
@@ -94,7 +94,7 @@ async fn pay(http: &reqwest::Client, url: &str, number: usize) -> Outcome<()> {
     Err(format!("payment {number} is not made after {ATTEMPTS} attempts").into())
 }
 
-/// Ended with this value; its own processes end with it.
+/// The local cloud. Dropping this kills it, and its own processes end with it.
 struct Cloud(Child);
 
 impl Drop for Cloud {
@@ -113,14 +113,14 @@ struct Mark {
 impl Mark {
     fn now(cloud: &Cloud) -> Outcome<Self> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", cloud.0.id()))?;
-        // Behind the program's name, which may hold anything: state and ten numbers, then the times in user and system.
+        // After the program's name, which may hold anything, come the state and ten numbers, then user and system time.
         let behind = stat.rsplit_once(')').ok_or("no such process")?.1;
         let ticks = behind.split_whitespace().skip(11).take(2).map(str::parse::<u32>);
         let ticks = ticks.sum::<Result<u32, _>>()?;
         Ok(Self { time: Instant::now(), cpu: TICK * ticks })
     }
 
-    /// Payments a second, and processor time a payment.
+    /// Payments per second, and processor time per payment.
     fn since(&self, earlier: &Self, payments: usize) -> (f64, Duration) {
         let rate = payments as f64 / (self.time - earlier.time).as_secs_f64();
         (rate, (self.cpu - earlier.cpu) / payments as u32)

@@ -1,10 +1,10 @@
 //! The embedded DynamoDB: dynoxide, on SQLite in this process's memory.
 //!
 //! At each write to a table with a stream, dynoxide looks for the largest sequence number among all records of the
-//! stream, and it keeps those for good: without an index, each write takes longer than the one before. So the database
-//! begins as the copy of a file to which the index was added. That takes dynoxide's public interface, the name of one
-//! table and three of its columns, and if they change, the start fails. To take delivered records away instead would take
-//! a second connection to a database that is in use, and other readers of the stream would miss them.
+//! stream, and it keeps those for good. Without an index, each write takes longer than the one before. So the database
+//! begins as a copy of a file that has the index. This relies on dynoxide's public interface, the name of one table and
+//! three of its columns; if they change, the start fails. Deleting delivered records instead would need a second
+//! connection to a database in use, and other readers of the stream would miss them.
 
 use crate::log::{self, Level};
 use dynoxide::{Database, storage::Storage};
@@ -14,12 +14,12 @@ use tokio::{
     time::{self, Instant},
 };
 
-/// DynamoDB promises days; a developer who watches wants seconds.
+/// DynamoDB promises days, but a developer who watches wants seconds.
 const TTL_SWEEP: Duration = Duration::from_secs(5);
-/// A sweep reads whole tables. After one that took its time, the next waits for this many times as long.
+/// A sweep reads whole tables. The next one waits for at least this many times as long as the last one took.
 const TTL_REST: u32 = 50;
 
-/// Holds all that finding the newest record, the bounds of a shard and the next records to read look at.
+/// Covers three queries: the newest record, the bounds of a shard, and the next records to read.
 const INDEX: &str = "CREATE INDEX local_stream_places
     ON _stream_records (table_name, CAST(sequence_number AS INTEGER), shard_id)";
 
@@ -44,7 +44,7 @@ fn empty() -> Result<Database, String> {
     database.map_err(|error| error.to_string())
 }
 
-/// Writes an empty database with the index.
+/// Writes an empty database with the index into `file`.
 fn indexed(file: &Path) -> dynoxide::Result<&str> {
     let path = file.to_str().expect("a temporary folder's path is text");
     Storage::new(path)?.conn().execute_batch(INDEX)?;
@@ -58,7 +58,7 @@ async fn sweep(database: Database) {
         match tokio::task::spawn_blocking(move || database.sweep_ttl()).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
-                let message = format!("cannot delete what has expired: {error}");
+                let message = format!("cannot delete expired items: {error}");
                 log::say("embedded DynamoDB", Level::Error, &message, &[]);
             }
             // The process is ending.
@@ -72,7 +72,7 @@ async fn sweep(database: Database) {
 mod tests {
     use super::*;
 
-    /// As dynoxide writes them.
+    /// dynoxide's queries.
     const STATEMENTS: [&str; 3] = [
         "SELECT COALESCE(MAX(CAST(sequence_number AS INTEGER)), 0) + 1 FROM _stream_records WHERE table_name = ?1",
         "SELECT MIN(CAST(sequence_number AS INTEGER)), MAX(CAST(sequence_number AS INTEGER)) FROM _stream_records \

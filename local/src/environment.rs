@@ -1,4 +1,4 @@
-//! An execution environment: one process at a time, one invocation at a time, and a new process after the old one died.
+//! An execution environment: one process and one invocation at a time, and a new process after the old one died.
 
 use crate::{
     process::{InitFailure, Launcher, Process, describe},
@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::{select, time};
 
-/// One place in which a function runs.
+/// An execution environment of a function.
 pub struct Environment {
     status: Arc<Status>,
     launcher: Arc<Launcher>,
@@ -41,14 +41,14 @@ impl Environment {
         self.status.is_warm()
     }
 
-    /// Starts the process ahead of the first invocation; the error says why it cannot work.
+    /// Starts the process before the first invocation; the error says why it cannot start.
     pub async fn warm_up(&mut self) -> Result<(), String> {
         self.ready().await.map(|_| ()).map_err(|failure| failure.message())
     }
 
     pub async fn invoke(&mut self, request_id: String, payload: Bytes) -> Outcome {
         let work = Work::new(request_id.clone(), payload.clone());
-        // A process that died while idle never saw the invocation, so one more may try.
+        // A process that died while idle never saw the invocation, so a second one may try.
         for _ in 0..2 {
             let timeout = self.timeout;
             let function = self.status.function;
@@ -97,7 +97,7 @@ impl Environment {
         }
     }
 
-    /// The process that waits for work: the one there is, or a new one.
+    /// The process that waits for work: the current one, or a new one.
     async fn ready(&mut self) -> Result<&mut Process, InitFailure> {
         if let Some(process) = &mut self.process
             && process.ready().await.is_err()

@@ -1,4 +1,4 @@
-//! The address that callers see: API Gateway's routes, Lambda's Invoke API, and windows into provider and environments.
+//! The address that callers use: API Gateway's routes, Lambda's Invoke API, and views of the provider and the environments.
 
 use crate::{
     environment::Outcome,
@@ -23,17 +23,17 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::{self, Instant};
 use uuid::Uuid;
 
-/// API Gateway's bound on a request body. Lambda's bound on the event is narrower, and checked after it.
+/// API Gateway's limit for a request body. Lambda's limit for the event is lower, and is checked after it.
 const BODY_LIMIT: usize = 10 * 1024 * 1024;
 
-/// What the routes need to know.
+/// The state of the routes.
 pub struct Cloud {
     pub functions: Vec<Arc<Function>>,
     pub provider: String,
     pub http: reqwest::Client,
     pub gateway_timeout: Duration,
     pub metrics: Arc<Metrics>,
-    /// What the operators' command line needs to know, as a shell reads it.
+    /// The variables of the operators' command line, as shell commands.
     pub operate: String,
 }
 
@@ -50,8 +50,8 @@ pub fn router(cloud: Cloud) -> Router {
         .with_state(Arc::new(cloud))
 }
 
-/// API Gateway: every answer says which request it is to. The invocation has the same id, where AWS has two, so that
-/// who has an answer finds it in the log.
+/// API Gateway: every answer names its request. The invocation has the same id, while AWS uses two, so that an answer can be
+/// found in the log.
 async fn proxy(State(cloud): State<Arc<Cloud>>, request: Request) -> Response {
     let (request_id, begun) = (Uuid::new_v4(), Instant::now());
     let (parts, body) = request.into_parts();
@@ -67,7 +67,7 @@ async fn proxy(State(cloud): State<Arc<Cloud>>, request: Request) -> Response {
     response
 }
 
-/// Finds the function by the path's first segment, and translates both ways.
+/// Finds the function by the path's first segment, and translates request and answer.
 async fn forward(cloud: &Cloud, parts: &Parts, body: Body, request_id: Uuid) -> Response {
     let segment = parts.uri.path().split('/').nth(1).unwrap_or_default();
     let Some(function) = cloud.functions.iter().find(|function| function.definition.paths.contains(&segment))
@@ -86,19 +86,19 @@ async fn forward(cloud: &Cloud, parts: &Parts, body: Body, request_id: Uuid) -> 
     }
     let outcome = match time::timeout(cloud.gateway_timeout, function.invoke_as(request_id, event)).await {
         Ok(outcome) => outcome,
-        // The function runs on; only its caller has gone.
+        // The function continues; only its caller has gone.
         Err(_) => return gateway::message(StatusCode::GATEWAY_TIMEOUT, "Endpoint request timed out"),
     };
     let failed = || gateway::message(StatusCode::BAD_GATEWAY, "Internal Server Error");
     match outcome {
         Ok(Outcome::Response(payload)) => gateway::response(&payload).unwrap_or_else(failed),
-        // What an HTTP API makes of Lambda's 429.
+        // An HTTP API turns Lambda's 429 into this.
         Ok(Outcome::Throttled) => gateway::message(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable"),
         Ok(Outcome::Error(_)) | Err(_) => failed(),
     }
 }
 
-/// Lambda's Invoke API. An asynchronous invocation that fails is not repeated here, as Lambda would.
+/// Lambda's Invoke API. Unlike Lambda, it does not retry an asynchronous invocation that fails.
 async fn invoke(
     State(cloud): State<Arc<Cloud>>,
     Path(name): Path<String>,
@@ -173,7 +173,9 @@ async fn relay(request: reqwest::RequestBuilder) -> Response {
         let answer = request.send().await?;
         let status = answer.status();
         let kind = answer.headers().get(header::CONTENT_TYPE).cloned();
-        let body = answer.bytes().await?;
+        let mut body = answer.bytes().await?.to_vec();
+        // So that a terminal's prompt begins a line of its own.
+        body.push(b'\n');
         let mut response = (status, body).into_response();
         if let Some(kind) = kind {
             response.headers_mut().insert(header::CONTENT_TYPE, kind);

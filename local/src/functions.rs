@@ -1,4 +1,4 @@
-//! The functions of this cloud, and how their invocations are spread over execution environments.
+//! The functions of this cloud, and the distribution of their invocations to execution environments.
 
 use crate::{
     WRONG_USAGE,
@@ -22,7 +22,7 @@ use uuid::Uuid;
 pub const FUNCTIONS: &[Definition] = &[
     Definition {
         name: "payments",
-        paths: &["payments", "operations"],
+        paths: &["payments", "transfers", "accounts", "operations"],
         most: usize::MAX,
         run: || Box::pin(payments::run()),
     },
@@ -32,7 +32,7 @@ pub const FUNCTIONS: &[Definition] = &[
     Definition { name: "compare", paths: &[], most: FEW, run: || Box::pin(compare::run()) },
 ];
 
-/// Environments of a function for which no client waits.
+/// Environments of a function that no client waits for.
 const FEW: usize = 2;
 
 /// Invocations that may wait for an environment, for each function.
@@ -40,7 +40,7 @@ const QUEUE: usize = 1_000;
 
 pub struct Definition {
     pub name: &'static str,
-    /// The first segments of the paths that the gateway sends to it.
+    /// The first segments of the paths that the gateway routes to it.
     pub paths: &'static [&'static str],
     /// How many environments it may have, whatever the settings say.
     most: usize,
@@ -63,7 +63,7 @@ pub fn run_as(name: &str) -> ExitCode {
         return ExitCode::from(WRONG_USAGE);
     };
     thread::spawn(|| {
-        // The parent writes nothing: this returns when the parent has gone, however it went.
+        // The parent writes nothing, so this returns only when the parent is gone, however it ended.
         let _ = io::stdin().read(&mut [0]);
         std::process::exit(1);
     });
@@ -92,7 +92,7 @@ impl Function {
         let timeout = settings.function_timeout;
         let statuses: Vec<_> =
             (1..=environments).map(|number| Arc::new(Status::new(definition.name, number))).collect();
-        // The last is taken first, so the first environment stands last.
+        // The last one is taken first, so the first environment goes to the end.
         let idle = statuses
             .iter()
             .rev()
@@ -107,7 +107,7 @@ impl Function {
         }
     }
 
-    /// Starts one environment, so that a function that cannot start is found out now and not by the first request.
+    /// Starts one environment, so that a function that cannot start fails now and not at the first request.
     pub async fn warm_up(&self) -> Result<(), String> {
         let mut environment = self.take();
         let started = environment.warm_up().await;
@@ -115,12 +115,12 @@ impl Function {
         started.map_err(|error| format!("function {}: {error}", self.definition.name))
     }
 
-    /// Starts an invocation, which runs to its end whether or not anybody waits for it.
+    /// Starts an invocation, which runs to its end even if nobody waits for it.
     pub fn invoke(self: &Arc<Self>, payload: Bytes) -> JoinHandle<Outcome> {
         self.invoke_as(Uuid::new_v4(), payload)
     }
 
-    /// Likewise, for a caller that wants to know the invocation's id.
+    /// The same, for a caller that chooses the invocation's id.
     pub fn invoke_as(self: &Arc<Self>, request_id: Uuid, payload: Bytes) -> JoinHandle<Outcome> {
         let function = self.clone();
         tokio::spawn(async move {
@@ -133,7 +133,7 @@ impl Function {
         })
     }
 
-    /// The environments that have ever been started.
+    /// The environments that were ever started.
     pub fn environments(&self) -> impl Iterator<Item = Figures> {
         self.statuses.iter().map(|status| status.figures()).filter(|figures| figures.starts > 0)
     }
@@ -142,7 +142,7 @@ impl Function {
     fn take(&self) -> Environment {
         let mut idle = self.idle();
         let warm = idle.iter().rposition(Environment::is_warm);
-        // Without a warm one the last used, so that a crashed environment is the first to start anew.
+        // Without a warm one, take the last used, so that a crashed environment restarts first.
         let index = warm.unwrap_or(idle.len() - 1);
         idle.remove(index)
     }

@@ -1,4 +1,4 @@
-//! What API Gateway does to a request and to a function's answer: HTTP to an event in payload format 2.0, and back.
+//! API Gateway's translation: an HTTP request to an event in payload format 2.0, and a function's answer back to HTTP.
 
 use aws_smithy_types::base64;
 use axum::{
@@ -17,7 +17,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// The gateway speaks to its client and to the function over connections of its own.
+/// Headers that are not passed on, because the gateway's connections to client and function are separate.
 const HOP_BY_HOP: [HeaderName; 7] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -31,7 +31,7 @@ const HOP_BY_HOP: [HeaderName; 7] = [
 /// The event that the function sees.
 pub fn event(parts: &Parts, body: &Bytes, request_id: Uuid) -> Bytes {
     let now = SystemTime::now();
-    // HTTP APIs hand the path over decoded, and the query as it was sent.
+    // HTTP APIs pass the path decoded, and the query as it was sent.
     let path = percent_encoding::percent_decode_str(parts.uri.path()).decode_utf8_lossy();
     let user_agent = parts.headers.get(header::USER_AGENT).map(lossy).unwrap_or_default();
     let mut context = json!({
@@ -84,11 +84,11 @@ pub fn event(parts: &Parts, body: &Bytes, request_id: Uuid) -> Bytes {
     event.to_string().into()
 }
 
-/// The client's answer; none if the function's is not one that API Gateway understands.
+/// The client's response; `None` if API Gateway would not understand the function's answer.
 pub fn response(payload: &[u8]) -> Option<Response<Body>> {
     let value: Value = serde_json::from_slice(payload).ok()?;
     if value.get("statusCode").is_none() {
-        // Whatever is no response is the body of one.
+        // Any other JSON is the body of a 200.
         return Response::builder()
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(payload.to_vec()))
@@ -128,7 +128,7 @@ struct Answer {
 
 fn header(response: Builder, name: &str, value: &Value) -> Option<Builder> {
     let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
-    // The length is the server's affair: it knows what it sends.
+    // The server sets the length of what it sends.
     if HOP_BY_HOP.contains(&name) || name == header::CONTENT_LENGTH {
         return Some(response);
     }
@@ -139,7 +139,7 @@ fn header(response: Builder, name: &str, value: &Value) -> Option<Builder> {
     })
 }
 
-/// Who a JWT authorizer would say is calling. Two tokens are none: nobody could tell which one counts.
+/// The caller that a JWT authorizer would name. Two tokens count as none, because nobody could tell which one is valid.
 fn tenant(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
@@ -148,7 +148,7 @@ fn tenant(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !tenant.is_empty()).then_some(tenant)
 }
 
-/// Names in lower case, values of a name that comes twice joined with a comma, as in payload format 2.0.
+/// Names in lower case, and the values of a repeated name joined with commas, as in payload format 2.0.
 fn headers(headers: &HeaderMap, length: usize) -> BTreeMap<String, String> {
     let mut joined = BTreeMap::new();
     for name in headers.keys() {
@@ -190,7 +190,7 @@ fn query_parameters(parts: &Parts) -> BTreeMap<String, String> {
     parameters
 }
 
-/// An event is JSON, so bytes that are not text cannot pass as they are.
+/// The value as text: an event is JSON, which cannot hold other bytes.
 fn lossy(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }

@@ -1,4 +1,4 @@
-//! The local cloud: everything that the functions need to run, on one machine, with nothing installed.
+//! The local cloud: everything that the functions need, on one machine, with nothing to install.
 //!
 //! ```text
 //! cargo run -p local
@@ -10,15 +10,16 @@
 //! | `store`, `embedded`, `tables` | DynamoDB, embedded or elsewhere, and its tables |
 //! | `queues` | SQS |
 //! | `provider` | the simulated payment provider: charges, queries, webhooks |
-//! | `functions` | the table of functions, and how invocations find an environment |
+//! | `functions` | the table of functions, and the choice of an environment for an invocation |
 //! | `environment`, `process`, `runtime_api` | execution environments: child processes on the Lambda Runtime API |
-//! | `status`, `work` | what is known of an environment: its process, its invocation, its last end |
-//! | `log`, `metrics` | CloudWatch's place: lines for people or programs, metrics summed up |
-//! | `mapping` | event source mappings: the table's stream and the queues to their functions |
-//! | `schedules` | functions invoked again and again |
+//! | `status`, `work` | the status of an environment: its process, its invocation, its last end |
+//! | `log`, `metrics` | in place of CloudWatch: lines for people or programs, totals of metrics |
+//! | `triggers` | starts the mappings and the schedules |
+//! | `mapping` | event source mappings: from the table's stream and the queues to their functions |
+//! | `schedules` | functions that are invoked periodically |
 //! | `front`, `gateway` | the HTTP address: API Gateway, Lambda's Invoke API, the provider's ledger |
 //!
-//! A child process is this program again, with `LOCAL_FUNCTION` naming the function that it is.
+//! A child process is this program again, and `LOCAL_FUNCTION` names its function.
 
 mod embedded;
 mod environment;
@@ -91,8 +92,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Every part talks to the others over the loopback, which a proxy in the environment could not reach. The children
-/// inherit this.
+/// Keeps loopback connections off any proxy in the environment, which could not reach them. The children inherit this.
 fn bypass_proxies() {
     let set = ["NO_PROXY", "no_proxy"].iter().find_map(|name| env::var(name).ok());
     let hosts = [set.as_deref().unwrap_or_default(), "127.0.0.1", "localhost"];
@@ -104,7 +104,7 @@ fn bypass_proxies() {
     }
 }
 
-/// Starts everything, serves until a signal comes, and ends every process that it started.
+/// Starts everything, serves until a signal arrives, and ends every process that it started.
 async fn run(settings: &Settings) -> Result<(), String> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
@@ -121,8 +121,8 @@ async fn run(settings: &Settings) -> Result<(), String> {
 }
 
 async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Result<(), String> {
-    // Bound first, so that a port in use is found out before anything else is started; served last, so that whoever
-    // connects early waits until everything is up.
+    // Bound first, so that a port in use fails before anything else starts. Served last, so that early connections wait until
+    // everything is up.
     let listener = TcpListener::bind(("127.0.0.1", settings.port)).await.map_err(|error| {
         format!("PORT={}: {error}; set PORT to another port, or to 0 for any free one", settings.port)
     })?;
@@ -134,7 +134,8 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     let secret = settings.webhook_secrets.split(',').next().unwrap_or_default();
     let provider = provider::start(&url, secret).await.map_err(|error| format!("provider: {error}"))?;
 
-    let mut variables = store.environment();
+    let seen_by_functions = settings.function_dynamodb_endpoint.as_ref().unwrap_or(&store.endpoint);
+    let mut variables = store.environment(seen_by_functions);
     variables.extend(queues.environment());
     variables.extend(settings.environment());
     let provider_url = settings.function_provider_url.as_ref().unwrap_or(&provider);
@@ -164,11 +165,10 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     axum::serve(listener, front::router(cloud)).await.map_err(|error| error.to_string())
 }
 
-/// Where the operators' command line finds tables and queues, past every proxy that the functions may have.
+/// The variables with which the operators' command line finds tables and queues, past any proxy between them and the functions.
 fn operate(store: &Store, queues: &Queues) -> String {
-    let mut variables = store.environment();
+    let mut variables = store.environment(&store.endpoint);
     variables.extend(queues.environment());
-    variables.push(("AWS_ENDPOINT_URL_DYNAMODB", store.endpoint.clone()));
     variables.iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect()
 }
 
@@ -190,7 +190,7 @@ fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings:
     );
     let text = format!(
         "listening on {url}\n\n\
-         {faint}dynamodb   {plain} {} ({kind}; tables {}, {})\n\
+         {faint}dynamodb   {plain} {} ({kind}; tables {}, {}, {})\n\
          {faint}provider   {plain} {provider}\n\
          {faint}queues     {plain} {}\n\
          {faint}reports    {plain} {}\n\
@@ -204,13 +204,14 @@ fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings:
         store.endpoint,
         store.idempotency_table,
         store.payments_table,
+        store.accounts_table,
         queues.endpoint,
         settings.reports,
         functions.join(", "),
         settings.environments,
         settings.function_timeout.as_millis(),
     );
-    // A reader that has gone away is no reason to stop.
+    // If the reader has gone away, the cloud still runs.
     let _ = io::stdout().write_all(text.as_bytes());
     let _ = io::stdout().flush();
 }

@@ -1,6 +1,5 @@
-//! CloudWatch's place: metrics that functions write to standard output in
-//! [embedded metric format](https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html),
-//! summed up since the start.
+//! In place of CloudWatch: totals, since the start, of metrics that functions write to standard output in
+//! [embedded metric format](https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -9,12 +8,12 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Metrics by name and dimensions; what comes beyond is counted and forgotten.
+/// The most metrics, by name and dimensions, that are kept. Values of others are only counted.
 const MOST: usize = 10_000;
 
 type Dimensions = BTreeMap<String, String>;
 
-/// What one line holds.
+/// The metrics of one line.
 #[derive(Debug)]
 pub struct Document {
     /// The sets of dimensions by which each metric is counted.
@@ -29,11 +28,11 @@ pub struct Metric {
     pub unit: String,
     /// The set of dimensions of its own directive.
     dimensions: Vec<Dimensions>,
-    /// Each with how often it was seen.
+    /// Each value with its count.
     values: Vec<(f64, u64)>,
 }
 
-/// Every metric, with what was seen of it.
+/// The totals of every metric.
 #[derive(Default)]
 pub struct Metrics(Mutex<Kept>);
 
@@ -55,7 +54,7 @@ struct Figures {
 #[derive(Serialize)]
 pub struct Shown {
     metrics: Vec<ShownMetric>,
-    /// How many values were of metrics beyond those that are kept.
+    /// The updates to metrics that are not kept.
     dropped: u64,
 }
 
@@ -102,7 +101,7 @@ struct Definition {
     unit: Option<String>,
 }
 
-/// A metric's member: a number, several, or each with how often it was seen.
+/// A metric's member: a number, several numbers, or numbers with counts.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Values {
@@ -117,7 +116,7 @@ enum Values {
 }
 
 impl Document {
-    /// None if the line is of another form.
+    /// `None` if the line has another format.
     pub fn parse(line: &str) -> Option<Self> {
         if !line.starts_with('{') || !line.contains("\"_aws\"") {
             return None;
@@ -145,7 +144,7 @@ impl Document {
 }
 
 impl Directive {
-    /// As CloudWatch, leaves out a set of which a value is missing. Without sets, there is the one without dimensions.
+    /// The sets of dimensions. Like CloudWatch, leaves out a set that lacks a value. Without sets, there is the empty one.
     fn sets(&self, members: &Map<String, Value>) -> Vec<Dimensions> {
         if self.dimensions.is_empty() {
             return vec![Dimensions::new()];

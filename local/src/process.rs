@@ -1,7 +1,7 @@
 //! One child process: this program again, as one function, on a Runtime API of its own.
 //!
-//! A child never outlives its parent. While the parent runs, a task holds the child and kills it when told to; when the
-//! parent dies without a word, the pipe on the child's standard input closes, and the child ends itself.
+//! A child never outlives its parent. While the parent runs, a task holds the child and kills it on request. If the parent
+//! dies suddenly, the pipe on the child's standard input closes, and the child exits.
 
 use crate::{
     log::{Lines, Source},
@@ -29,11 +29,11 @@ use tokio::{
 
 /// Lambda gives a function this long to start.
 const INIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The last lines of a dead process are in the pipe already; this bounds the wait for their end.
+/// The longest wait for a dead process's last lines, which are in the pipe already.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 const MEMORY_SIZE: &str = "256";
 
-/// How child processes are started, and how all of them are stopped.
+/// Starts child processes, and stops all of them.
 pub struct Launcher {
     executable: PathBuf,
     variables: Vec<(&'static str, String)>,
@@ -41,20 +41,20 @@ pub struct Launcher {
     permits: Arc<Semaphore>,
     most: u32,
     stop: watch::Sender<bool>,
-    /// What functions write to standard output.
+    /// The metrics that functions write to standard output.
     metrics: Arc<Metrics>,
 }
 
 /// A function's process.
 pub struct Process {
     pub api: RuntimeApi,
-    /// The call to `next` that waits for the coming invocation, once it is there.
+    /// The call to `next` that waits for the coming invocation, once the process has made it.
     poll: Option<Poll>,
     exit: watch::Receiver<Option<ExitStatus>>,
     kill: Arc<Notify>,
 }
 
-/// Why a process never got so far as to ask for work.
+/// Why a process never asked for work.
 pub enum InitFailure {
     NotStarted(io::Error),
     Reported(Bytes),
@@ -63,7 +63,7 @@ pub enum InitFailure {
 }
 
 impl Launcher {
-    /// For at most `most` processes at once, which find `variables` in their environment.
+    /// A launcher for at most `most` processes at once, with `variables` in their environment.
     pub fn new(variables: Vec<(&'static str, String)>, most: u32, metrics: Arc<Metrics>) -> io::Result<Self> {
         Ok(Self {
             executable: std::env::current_exe()?,
@@ -159,7 +159,7 @@ impl Process {
         }
     }
 
-    /// Gives it the invocation, or gives that back if the process has died meanwhile.
+    /// Hands the invocation to the process, or returns it if the process has died meanwhile.
     pub fn hand_over(&mut self, invocation: Invocation) -> Result<oneshot::Receiver<Answer>, Invocation> {
         match self.poll.take() {
             Some(poll) if self.exit.borrow().is_none() => self.api.hand_over(poll, invocation),
@@ -171,7 +171,7 @@ impl Process {
         exited(&mut self.exit).await
     }
 
-    /// SIGKILL, and waits for the end.
+    /// Sends SIGKILL, and waits for the end.
     pub async fn kill(&mut self) {
         self.kill.notify_one();
         self.exited().await;
@@ -189,7 +189,7 @@ impl InitFailure {
     }
 }
 
-/// As Lambda puts it.
+/// The exit in Lambda's words.
 pub fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(0), _) => "Runtime exited without providing a reason".to_owned(),
@@ -236,14 +236,14 @@ impl Guard {
         })
         .await;
         self.status.ended(crashed.then(|| describe(ended)));
-        // First the permit: whoever sees the exit may start the next process at once.
+        // The permit first: whoever sees the exit may start the next process at once.
         drop(self.permit);
         exit.send_replace(Some(ended));
     }
 }
 
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error means that nobody can ask any more, which comes to the same.
+    // An error means that the launcher is gone, which is the same as a stop.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
@@ -252,7 +252,7 @@ async fn end(child: &mut Child) -> io::Result<ExitStatus> {
     child.wait().await
 }
 
-/// Copies a child's lines to the log, and metrics to where they are kept.
+/// Copies a child's lines to the log, and adds up their metrics.
 async fn copy(output: impl AsyncRead + Unpin, source: Source, metrics: Option<Arc<Metrics>>) {
     let (mut output, mut lines) = (BufReader::new(output), Lines::of(source));
     let mut line = Vec::new();

@@ -1,7 +1,7 @@
 //! SQS: the four queues, in this process's memory, at an address of their own.
 //!
-//! `rustack-sqs-core` keeps the messages: delays, visibility, receive counts, dead letters. Added here is what it lacks:
-//! it takes any delay, where SQS refuses one beyond 15 minutes.
+//! `rustack-sqs-core` keeps the messages: delays, visibility, receive counts, dead letters. This module adds SQS's limit on
+//! delays, 15 minutes, which that crate does not enforce.
 
 use aws_sdk_sqs::{
     Client,
@@ -23,12 +23,12 @@ use tokio::net::TcpListener;
 use uuid::Uuid;
 
 const ACCOUNT: &str = "123456789012";
-/// How often a message is received before it goes to the dead letters.
+/// How often a message is received before it goes to the dead-letter queue.
 const MOST_RECEIVES: u32 = 5;
-/// SQS's bound on a delay.
+/// SQS's limit on a delay, in seconds.
 const LONGEST_DELAY: i64 = 900;
 
-/// The queues, and a client of them.
+/// The queues, with a client.
 pub struct Queues {
     pub endpoint: String,
     pub client: Client,
@@ -74,7 +74,7 @@ impl Queues {
         Ok(Self { endpoint, client, checks, sweeps, reconcile, dead_letters })
     }
 
-    /// What a function's environment must say for it to find these queues.
+    /// The environment variables by which a function finds these queues.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AWS_ENDPOINT_URL_SQS", self.endpoint.clone()),
@@ -119,9 +119,9 @@ struct Delays {
     entries: Vec<Delays>,
 }
 
-/// A batch is refused as a whole, where SQS would refuse the one entry.
+/// Refuses delays beyond the limit. A batch is refused as a whole, while SQS would refuse the one entry.
 fn check_delays(body: &[u8]) -> Result<(), SqsError> {
-    // What is no such JSON is refused by its operation.
+    // Other JSON is left to its operation to refuse.
     let delays: Delays = serde_json::from_slice(body).unwrap_or_default();
     let mut all = delays.entries.iter().chain([&delays]).filter_map(|delays| delays.delay_seconds);
     match all.find(|delay| !(0..=LONGEST_DELAY).contains(delay)) {

@@ -1,9 +1,9 @@
-//! The Lambda Runtime API, as one execution environment sees it.
+//! The Lambda Runtime API of one execution environment.
 //!
-//! The crate `lambda-simulator` does not fit here: it reads payloads and answers as JSON values and writes them anew, so
-//! the bytes are no longer those that were sent; it refuses `init/error` from `lambda_runtime`, which sends no content
-//! type; an answer that is too large leaves the invocation open instead of failing it; and it keeps every invocation for
-//! good. What a function needs are the four routes below.
+//! The crate `lambda-simulator` does not fit here. It parses payloads and answers as JSON and serialises them anew, so their
+//! bytes change; it refuses `init/error` from `lambda_runtime`, which sends no content type; an answer that is too large
+//! leaves the invocation open instead of failing it; and it keeps every invocation for ever. A function needs only the four
+//! routes below.
 
 use axum::{
     Json, Router,
@@ -28,10 +28,10 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Lambda's bound on a payload, either way.
+/// Lambda's limit for a payload, either way.
 pub const PAYLOAD_LIMIT: usize = 6_291_556;
 
-/// The Runtime API of one process; it ends when this is dropped.
+/// The Runtime API of one process. Dropping this ends it.
 pub struct RuntimeApi {
     pub address: SocketAddr,
     /// Each is a call to `next` that waits for an invocation.
@@ -42,7 +42,7 @@ pub struct RuntimeApi {
 
 pub type Poll = oneshot::Sender<Invocation>;
 
-/// What `next` hands to the function.
+/// An invocation, as `next` returns it to the function.
 pub struct Invocation {
     pub request_id: String,
     pub function: &'static str,
@@ -50,7 +50,7 @@ pub struct Invocation {
     pub payload: Bytes,
 }
 
-/// What the function makes of an invocation.
+/// The function's answer to an invocation.
 pub enum Answer {
     Response(Bytes),
     Error(Bytes),
@@ -62,7 +62,7 @@ struct Shared {
     init_error: Mutex<Option<Bytes>>,
 }
 
-/// The one invocation that is being worked on.
+/// The one invocation in progress.
 struct Open {
     request_id: String,
     answer: oneshot::Sender<Answer>,
@@ -84,7 +84,7 @@ impl RuntimeApi {
         Ok(Self { address, polls, shared, server })
     }
 
-    /// Gives the invocation to the call that waits. Gives it back if the process that made the call has gone.
+    /// Hands the invocation to the waiting call. Returns it if the process that made the call has gone.
     pub fn hand_over(
         &self,
         poll: Poll,
@@ -95,7 +95,7 @@ impl RuntimeApi {
         poll.send(invocation).map(|()| answer)
     }
 
-    /// What the process said about why it could not start.
+    /// The process's own report of why it could not start.
     pub fn init_error(&self) -> Option<Bytes> {
         lock(&self.shared.init_error).take()
     }
@@ -109,7 +109,7 @@ impl Drop for RuntimeApi {
 
 async fn next(State(shared): State<Arc<Shared>>) -> Response {
     let (poll, invocation) = oneshot::channel();
-    // Where this environment ends, its process is killed; any answer would only make it panic before.
+    // When this environment ends, its process is killed. Any answer would only make it panic first.
     if shared.polls.send(poll).is_err() {
         return std::future::pending().await;
     }
@@ -159,7 +159,7 @@ async fn error(
 ) -> Response {
     match read(request.into_body(), PAYLOAD_LIMIT).await {
         Ok(payload) => shared.close(&request_id, Answer::Error(payload)),
-        // The process is dying, and its end will be the answer.
+        // The process is dying, and its exit will be the answer.
         Err(status) => status.into_response(),
     }
 }
@@ -169,7 +169,7 @@ async fn init_error(State(shared): State<Arc<Shared>>, payload: Bytes) -> Respon
     accepted()
 }
 
-/// The whole body: 413 if it is too large, 400 if it breaks off.
+/// Reads the whole body: 413 if it is too large, 400 if it breaks off.
 pub async fn read(body: Body, limit: usize) -> Result<Bytes, StatusCode> {
     body::to_bytes(body, limit).await.map_err(|error| {
         let too_large = error.source().is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
@@ -181,7 +181,7 @@ impl Shared {
     fn close(&self, request_id: &str, answer: Answer) -> Response {
         match lock(&self.open).take_if(|open| open.request_id == request_id) {
             Some(open) => {
-                // Nobody waits any more when the deadline came first.
+                // Nobody waits any more if the deadline came first.
                 let _ = open.answer.send(answer);
                 accepted()
             }

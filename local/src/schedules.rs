@@ -1,4 +1,4 @@
-//! Schedules: a function invoked again and again with one input.
+//! Schedules: invoke a function periodically, always with the same input.
 
 use crate::{
     functions::Function,
@@ -8,8 +8,8 @@ use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 use tokio::time::{self, Instant, MissedTickBehavior};
 
-/// Invokes the function every `period`, the first time after one. Never two at once: what takes longer than its period is
-/// followed by the next that is due, after a rest of this many times as long as it took.
+/// Invokes the function every `period`, first after one period. Invocations never overlap: the next one waits for the last to
+/// end, then rests for `rest` times its duration, and skips the runs that it missed.
 pub async fn run(function: Arc<Function>, input: Value, period: Duration, rest: u32) {
     let mut ticks = time::interval_at(Instant::now() + period, period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

@@ -1,4 +1,4 @@
-//! What can be set from outside: by an argument, or by its environment variable.
+//! The settings, each by an argument or by its environment variable.
 
 use aws_smithy_types::base64;
 use clap::{
@@ -20,21 +20,21 @@ use uuid::Uuid;
 const QUARTER_HOUR: u64 = 900_000;
 const DAY: u64 = 86_400_000;
 
-/// Starts the sample functions with everything around them: DynamoDB, queues, an HTTP API, a payment provider.
+/// Starts the sample functions with everything that they need: DynamoDB, queues, an HTTP API, a payment provider.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "local", version, after_help = "Exit codes: 0 after Ctrl-C; 1 an error; 2 wrong usage.")]
 pub struct Settings {
     /// Where the gateway listens on 127.0.0.1; 0 takes any free port
     #[arg(long, env, default_value = "9000", value_name = "PORT", value_parser = number(0..=u16::MAX))]
     pub port: u16,
-    /// Logs one JSON object a line; without this, a terminal gets lines for people
+    /// Logs one JSON object per line; by default, a terminal gets readable lines
     #[arg(long)]
     pub json: bool,
 
     /// A DynamoDB to use instead of the embedded one
     #[arg(long, env, value_name = "URL", value_parser = url, help_heading = "Store")]
     pub dynamodb_endpoint: Option<String>,
-    /// Keeps runs apart that share one DynamoDB
+    /// Prefix of table and queue names, to separate runs that share one DynamoDB
     #[arg(long, env, default_value = "local-", value_name = "TEXT", help_heading = "Store")]
     pub table_prefix: String,
 
@@ -43,11 +43,11 @@ pub struct Settings {
     #[arg(value_name = "COUNT", value_parser = number(1..=64_usize), help_heading = "Functions")]
     pub environments: usize,
     /// A function's time for one invocation
-    // Lambda's own bound, except for the lower end: tests want it short.
+    // Lambda's own limit, except for the lower end, which tests want short.
     #[arg(long = "function-timeout-ms", env = "FUNCTION_TIMEOUT_MS", default_value = "10000")]
     #[arg(value_name = "MS", value_parser = span(QUARTER_HOUR), help_heading = "Functions")]
     pub function_timeout: Duration,
-    /// How long after its deadline a function is still taken to be alive; short here, to be watched
+    /// How long after its deadline a function still counts as alive; short here, so that it can be watched
     #[arg(long = "lease-grace-ms", env = "LEASE_GRACE_MS", default_value = "2000")]
     #[arg(value_name = "MS", value_parser = span(QUARTER_HOUR), help_heading = "Functions")]
     pub lease_grace: Duration,
@@ -55,28 +55,28 @@ pub struct Settings {
     #[arg(long = "gateway-timeout-ms", env = "GATEWAY_TIMEOUT_MS", default_value = "29000")]
     #[arg(value_name = "MS", value_parser = span(QUARTER_HOUR), help_heading = "Functions")]
     pub gateway_timeout: Duration,
-    /// DynamoDB's address as functions see it, for a proxy in between; everything else goes to DynamoDB itself
+    /// DynamoDB's address for functions, for a proxy in between; everything else goes to DynamoDB itself
     #[arg(long, env, value_name = "URL", value_parser = url, help_heading = "Functions")]
     pub function_dynamodb_endpoint: Option<String>,
-    /// The provider's address as functions see it, likewise
+    /// The provider's address for functions, for a proxy in between
     #[arg(long, env, value_name = "URL", value_parser = url, help_heading = "Functions")]
     pub function_provider_url: Option<String>,
 
     /// How long records of the table's stream are gathered before they go to the function `stale`
-    // Lambda's own bound.
+    // Lambda's own limit.
     #[arg(long = "window-ms", env = "WINDOW_MS", default_value = "1000")]
     #[arg(value_name = "MS", value_parser = span(300_000), help_heading = "Finding dead workers")]
     pub window: Duration,
-    /// How often `stale` sweeps the table, the first time after so long
+    /// Time between two sweeps of the table by `stale`, and before the first
     #[arg(long = "sweep-ms", env = "SWEEP_MS", default_value = "30000")]
     #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Finding dead workers")]
     pub sweep: Duration,
 
-    /// How often `reconcile` looks for outcomes to ask about, the first time after so long
+    /// Time between two polls of `reconcile` for outcomes to ask about, and before the first
     #[arg(long = "poll-ms", env = "POLL_MS", default_value = "1000")]
     #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Asking the provider")]
     pub poll: Duration,
-    /// How long after an outcome became unknown the provider is first asked
+    /// First pause between two questions about an unknown outcome; each later one is twice as long
     #[arg(long = "reconcile-first-ms", env = "RECONCILE_FIRST_MS", default_value = "1000")]
     #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Asking the provider")]
     pub reconcile_first: Duration,
@@ -88,7 +88,7 @@ pub struct Settings {
     #[arg(long, env, default_value = "20")]
     #[arg(value_name = "COUNT", value_parser = number(1..=1_000_u32), help_heading = "Asking the provider")]
     pub reconcile_asks: u32,
-    /// For how long a charge that the provider does not know may still be on its way
+    /// How long a charge that the provider does not know may still be in flight
     #[arg(long = "not-found-grace-ms", env = "NOT_FOUND_GRACE_MS", default_value = "5000")]
     #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Asking the provider")]
     pub not_found_grace: Duration,
@@ -112,16 +112,16 @@ pub struct Settings {
     pub reports: String,
 }
 
-/// Why a run cannot begin.
+/// Why a run does not begin.
 pub enum Wrong {
     /// One line that names what is wrong.
     Setting(String),
-    /// Nothing is wrong: help, or the version, was asked for.
+    /// Nothing is wrong: help or the version was requested.
     Asked(clap::Error),
 }
 
 impl Settings {
-    /// Reads arguments and environment. Call it before there are threads: a variable that is empty is taken away.
+    /// Reads arguments and environment. Call it before any thread starts, because it removes empty variables.
     pub fn read() -> Result<Self, Wrong> {
         for variable in variables() {
             match env::var_os(&variable) {
@@ -144,7 +144,7 @@ impl Settings {
         })
     }
 
-    /// What of this the functions' environment says.
+    /// The settings that functions get as environment variables.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         let milliseconds = |span: Duration| span.as_millis().to_string();
         vec![
@@ -175,7 +175,7 @@ fn variables() -> Vec<OsString> {
     command.get_arguments().filter_map(|argument| argument.get_env().map(ToOwned::to_owned)).collect()
 }
 
-/// Names a setting as its user wrote it, and says what it must be; of anything else, what clap says first.
+/// One line that names a setting as its user wrote it, and says what it must be. For any other error, clap's first line.
 fn one_line(error: &clap::Error) -> String {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(&**text),
@@ -191,7 +191,7 @@ fn one_line(error: &clap::Error) -> String {
         let variable = argument.get_env().filter(|_| !given).map(OsStr::to_string_lossy);
         let name = variable.as_deref().unwrap_or(flag);
         let value = context(ContextKind::InvalidValue).unwrap_or_default();
-        // What is wrong with a secret may be most of the secret.
+        // The invalid value of a secret may hold most of the secret.
         return match argument.is_hide_env_values_set() {
             true => format!("{name}: {must}"),
             false => format!("{name}={value}: {must}"),
@@ -199,10 +199,10 @@ fn one_line(error: &clap::Error) -> String {
     }
     let text = error.to_string();
     let first = text.lines().find(|line| !line.is_empty()).unwrap_or_default();
-    first.trim_start_matches("error: ").to_owned()
+    format!("{}; see --help", first.trim_start_matches("error: "))
 }
 
-/// Milliseconds, from 1 on.
+/// Milliseconds, from 1 to `longest`.
 fn span(longest: u64) -> impl Fn(&str) -> Result<Duration, String> + Clone {
     move |value| number(1..=longest)(value).map(Duration::from_millis)
 }
@@ -224,7 +224,7 @@ fn url(value: &str) -> Result<String, String> {
     if value.starts_with("http://") || value.starts_with("https://") {
         return Ok(value.to_owned());
     }
-    Err("must be a URL, as http://127.0.0.1:8000".to_owned())
+    Err("must be a URL, such as http://127.0.0.1:8000".to_owned())
 }
 
 fn secrets(value: &str) -> Result<String, String> {

@@ -1,7 +1,7 @@
-//! What is known of an environment from outside.
+//! The status of an environment, seen from outside.
 //!
-//! A process that ends during an invocation is told of by whoever waits for the invocation's answer, and so can name it;
-//! one that ends at any other time is told of at once.
+//! If a process ends during an invocation, the task that waits for the answer logs it, because it can name the invocation. At any
+//! other time, the end is logged at once.
 
 use crate::{
     log::{self, Level, Source},
@@ -19,7 +19,7 @@ pub struct Status {
 
 struct Inner {
     figures: Figures,
-    /// Why the process ended by itself, until it is told of with its work.
+    /// Why the process crashed, until that is logged with its work.
     untold: Option<String>,
 }
 
@@ -31,7 +31,7 @@ pub struct Figures {
     pub pid: Option<u32>,
     pub state: State,
     pub starts: u64,
-    /// Processes that ended without being told to.
+    /// Processes that ended by themselves.
     pub crashes: u64,
     /// Processes killed at an invocation's deadline.
     pub timeouts: u64,
@@ -41,7 +41,7 @@ pub struct Figures {
     last_end: Option<End>,
 }
 
-/// How the last process ended that crashed or was killed at a deadline.
+/// The last end by a crash, or by a kill at a deadline.
 #[derive(Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct End {
@@ -100,7 +100,7 @@ impl Status {
         self.change(State::Starting, State::Idle);
     }
 
-    /// It has been given this.
+    /// It got this work.
     pub fn took(&self, work: &Work) {
         if self.change(State::Idle, State::Busy) {
             self.lock().figures.working_on = Some(work.clone());
@@ -119,7 +119,7 @@ impl Status {
         }
     }
 
-    /// The process has ended, for this reason if nobody had told it to.
+    /// The process has ended; `crash` says why, unless it was killed on purpose.
     pub fn ended(&self, crash: Option<String>) {
         let mut inner = self.lock();
         let busy = inner.figures.state == State::Busy;
@@ -133,7 +133,7 @@ impl Status {
         }
     }
 
-    /// It will not answer: it has ended during this.
+    /// It will not answer: it has ended during this work.
     pub fn lost(&self, work: &Work) {
         let mut inner = self.lock();
         inner.figures.working_on = None;
@@ -153,7 +153,7 @@ impl Status {
         self.tell(message, Some(work));
     }
 
-    /// It could not be started for this.
+    /// It could not be started for this work.
     pub fn not_started(&self, work: &Work, message: &str) {
         self.tell(&format!("cannot start: {message}"), Some(work));
     }
@@ -174,7 +174,7 @@ impl Status {
         format!("{}#{}", self.function, self.number)
     }
 
-    /// Only from the expected state: the process may have died in between.
+    /// Changes the state only from the expected one, because the process may have died in between.
     fn change(&self, from: State, to: State) -> bool {
         let figures = &mut self.lock().figures;
         let changes = figures.state == from;

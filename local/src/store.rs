@@ -16,12 +16,11 @@ pub struct Store {
     pub embedded: bool,
     pub idempotency_table: String,
     pub payments_table: String,
+    pub accounts_table: String,
     /// The idempotency table's stream.
     pub stream: String,
     pub region: String,
-    /// What functions take for the endpoint.
-    function_endpoint: Option<String>,
-    /// Whether made-up credentials are to be used; an embedded store must never see real ones.
+    /// Whether made-up credentials are used: an embedded store must never see real ones.
     local_credentials: bool,
 }
 
@@ -32,8 +31,8 @@ impl Store {
             embedded: settings.dynamodb_endpoint.is_none(),
             idempotency_table: format!("{}idempotency", settings.table_prefix),
             payments_table: format!("{}payments", settings.table_prefix),
+            accounts_table: format!("{}accounts", settings.table_prefix),
             stream: String::new(),
-            function_endpoint: settings.function_dynamodb_endpoint.clone(),
             region: env::var("AWS_REGION").unwrap_or_else(|_| "eu-central-1".to_owned()),
             local_credentials: settings.dynamodb_endpoint.is_none()
                 || (env::var_os("AWS_ACCESS_KEY_ID").is_none() && env::var_os("AWS_PROFILE").is_none()),
@@ -49,14 +48,15 @@ impl Store {
         Ok(store)
     }
 
-    /// What a function's environment must say for it to find this store.
-    pub fn environment(&self) -> Vec<(&'static str, String)> {
+    /// The environment variables by which a program finds this store at `endpoint`.
+    pub fn environment(&self, endpoint: &str) -> Vec<(&'static str, String)> {
         let mut variables = vec![
-            ("AWS_ENDPOINT_URL_DYNAMODB", self.function_endpoint.as_ref().unwrap_or(&self.endpoint).clone()),
+            ("AWS_ENDPOINT_URL_DYNAMODB", endpoint.to_owned()),
             ("AWS_REGION", self.region.clone()),
             ("AWS_DEFAULT_REGION", self.region.clone()),
             ("IDEMPOTENCY_TABLE", self.idempotency_table.clone()),
             ("PAYMENTS_TABLE", self.payments_table.clone()),
+            ("ACCOUNTS_TABLE", self.accounts_table.clone()),
         ];
         if self.local_credentials {
             variables.push(("AWS_ACCESS_KEY_ID", "local".to_owned()));
@@ -81,6 +81,7 @@ impl Store {
         let config = aws_sdk_dynamodb::config::Builder::from(&config).endpoint_url(&self.endpoint).build();
         let client = aws_sdk_dynamodb::Client::from_conf(config);
         tables::create_payments(&client, &self.payments_table).await?;
+        tables::create_accounts(&client, &self.accounts_table).await?;
         tables::create_idempotency(&client, &self.idempotency_table).await
     }
 

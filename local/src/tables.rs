@@ -1,4 +1,4 @@
-//! The tables that the functions need, as the template deploys them.
+//! The tables of the functions, as the template deploys them.
 
 use aws_sdk_dynamodb::{
     Client,
@@ -13,28 +13,28 @@ use lambda_idempotency::store::dynamodb::table as records;
 use std::{error::Error, time::Duration};
 use tokio::time;
 
-/// A DynamoDB that does not answer within this time is taken for unreachable.
+/// A DynamoDB that does not answer within this time counts as unreachable.
 pub const REACH: Duration = Duration::from_secs(5);
 
 /// The index of each day's payments.
 const DAYS: &str = "days";
 
-/// A table is there at once locally, and within seconds on AWS.
+/// A table is active at once locally, and within seconds on AWS.
 const TABLE_ACTIVE: Duration = Duration::from_secs(60);
 
-/// Records, with their stream, whose ARN this returns, and the index of those whose outcome is unknown.
+/// Creates the table of records, with its stream and the index of unknown outcomes. Returns the stream's ARN.
 pub async fn create_idempotency(client: &Client, name: &str) -> Result<String, String> {
-    let table = create(client, name, records::INDEX, records::create(client, name)).await?;
+    let table = create(client, name, Some(records::INDEX), records::create(client, name)).await?;
     expire_records(client, name).await?;
     let stream = table.latest_stream_arn.filter(|_| table.stream_specification.is_some());
     stream.ok_or_else(|| {
         format!(
-            "table {name} has no stream, it is from before: delete it, or set TABLE_PREFIX to another prefix"
+            "table {name} has no stream, so an earlier version made it: delete it, or set TABLE_PREFIX to another prefix"
         )
     })
 }
 
-/// Payments, with the index of each day's.
+/// Creates the table of payments, with the index of each day's payments.
 pub async fn create_payments(client: &Client, name: &str) -> Result<(), String> {
     let days = GlobalSecondaryIndex::builder()
         .index_name(DAYS)
@@ -51,31 +51,44 @@ pub async fn create_payments(client: &Client, name: &str) -> Result<(), String> 
         .key_schema(key("sk", KeyType::Range))
         .global_secondary_indexes(days)
         .billing_mode(BillingMode::PayPerRequest);
-    create(client, name, DAYS, call).await.map(|_| ())
+    create(client, name, Some(DAYS), call).await.map(|_| ())
 }
 
-/// Sends the `call` that creates the table, and waits until it is there, with its index.
+/// Creates the table of accounts.
+pub async fn create_accounts(client: &Client, name: &str) -> Result<(), String> {
+    let call = client
+        .create_table()
+        .table_name(name)
+        .set_attribute_definitions(Some(["pk", "sk"].map(attribute).into()))
+        .key_schema(key("pk", KeyType::Hash))
+        .key_schema(key("sk", KeyType::Range))
+        .billing_mode(BillingMode::PayPerRequest);
+    create(client, name, None, call).await.map(|_| ())
+}
+
+/// Sends the `call` that creates the table, waits until it is active, and checks that it has its index.
 async fn create(
     client: &Client,
     name: &str,
-    index: &str,
+    index: Option<&str>,
     call: CreateTableFluentBuilder,
 ) -> Result<TableDescription, String> {
     match call.send().await {
         Ok(_) => {}
-        // It is there from an earlier run, or from another one at this moment.
+        // It exists from an earlier run, or from another one at this moment.
         Err(error) if error.as_service_error().is_some_and(|e| e.is_resource_in_use_exception()) => {}
         Err(error) => return Err(format!("cannot create table {name}: {}", describe(&error))),
     }
     let table = time::timeout(TABLE_ACTIVE, active(client, name))
         .await
         .map_err(|_| format!("table {name} is not active after {} s", TABLE_ACTIVE.as_secs()))??;
+    let Some(index) = index else { return Ok(table) };
     let mut indexes = table.global_secondary_indexes().iter();
     if indexes.any(|there| there.index_name() == Some(index)) {
         Ok(table)
     } else {
         Err(format!(
-            "table {name} lacks the index {index}, it is from before: delete it, or set TABLE_PREFIX to another prefix"
+            "table {name} lacks the index {index}, so an earlier version made it: delete it, or set TABLE_PREFIX to another prefix"
         ))
     }
 }
@@ -97,7 +110,7 @@ async fn active(client: &Client, name: &str) -> Result<TableDescription, String>
     }
 }
 
-/// Asks first, because enabling TTL a second time is an error.
+/// Switches TTL on. It asks first, because enabling TTL twice is an error.
 async fn expire_records(client: &Client, table: &str) -> Result<(), String> {
     let described = client
         .describe_time_to_live()
@@ -131,13 +144,13 @@ fn key(name: &str, kind: KeyType) -> KeySchemaElement {
     KeySchemaElement::builder().attribute_name(name).key_type(kind).build().expect("a key is complete")
 }
 
-/// One line; the SDK's own words run to pages.
+/// The error in one line; the SDK's own text fills pages.
 fn describe<E: ProvideErrorMetadata + Error + 'static>(error: &SdkError<E>) -> String {
     match error {
         SdkError::TimeoutError(_) => format!("no answer within {} s", REACH.as_secs()),
         SdkError::ServiceError(answer) => match answer.err().code() {
             Some(code) => format!("{code}: {}", answer.err().message().unwrap_or_default()),
-            None => format!("HTTP {}, which is not DynamoDB's way to answer", answer.raw().status()),
+            None => format!("HTTP {}, which is not an answer of DynamoDB", answer.raw().status()),
         },
         _ => {
             let mut cause: &dyn Error = error;

@@ -1,4 +1,4 @@
-//! What invokes functions without a client: the table's stream, the queues, the schedules.
+//! The triggers that invoke functions without a client: the table's stream, the queues, the schedules.
 
 use crate::{
     functions::Function,
@@ -14,12 +14,13 @@ use tokio::task::JoinSet;
 
 /// Pollers of each queue.
 const POLLERS: usize = 2;
-/// AWS advises to hide a message for so many time-outs of its function.
+/// A message is hidden for this many time-outs of its function, as AWS advises.
 const HIDDEN: u32 = 6;
-/// A sweep reads the whole table: on AWS once a day, here a twentieth of the time at most.
+/// A sweep reads the whole table: on AWS once a day, here for a twentieth of the time at most.
 const SWEEP_REST: u32 = 19;
 
-/// Runs until this is dropped. `compare` has a schedule on AWS, of a day; here it is invoked by hand.
+/// Starts the triggers, which run until the result is dropped. `compare` has a daily schedule on AWS; here it is invoked by
+/// hand.
 pub async fn start(
     functions: &[Arc<Function>],
     store: &Store,

@@ -1,10 +1,10 @@
-//! What an environment works on.
+//! The work of an environment.
 
 use bytes::Bytes;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use serde_json::Value;
 
-/// An invocation, for people to recognize.
+/// An invocation, described so that people recognize it.
 #[derive(Clone)]
 pub struct Work {
     pub request_id: String,
@@ -16,7 +16,7 @@ impl Work {
         Self { request_id, payload }
     }
 
-    /// By its event: `POST /payments`, `job poll`, `10 messages of local-checks`, `3 stream records of local-idempotency`.
+    /// A description of its event: `POST /payments`, `job poll`, `10 messages of local-checks`, `3 stream records of local-idempotency`.
     pub fn what(&self) -> String {
         let event: Value = serde_json::from_slice(&self.payload).unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

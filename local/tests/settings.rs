@@ -1,9 +1,9 @@
-//! What the local cloud says of settings that cannot work. This test also makes `cargo test --workspace` build the
+//! Tests how the local cloud reports settings that cannot work. This test also makes `cargo test --workspace` build the
 //! program, which the suite runs.
 
 use std::process::{Command, Output};
 
-/// Runs the program on any free port, with this variable and these arguments besides; it must end with an error of one line.
+/// Runs the program on any free port, with this variable and these arguments, and returns its error, which must be one line.
 fn refused(variable: (&str, &str), arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_local"));
     let ended = command.env("PORT", "0").env(variable.0, variable.1).args(arguments).output();
@@ -14,7 +14,7 @@ fn refused(variable: (&str, &str), arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_setting_that_cannot_work_ends_the_start_in_one_line_that_names_it() {
+fn an_invalid_setting_stops_start_up_with_one_line_naming_it() {
     for (variable, value, told) in [
         ("PORT", "65536", "PORT=65536: must be a whole number from 0 to 65535"),
         ("WINDOW_MS", "0", "WINDOW_MS=0: must be a whole number from 1 to 300000"),
@@ -33,7 +33,7 @@ fn an_argument_that_cannot_work_is_named_as_it_was_written() {
     for (arguments, told) in [
         (&["--port", "65536"][..], "--port=65536: must be a whole number from 0 to 65535"),
         (&["--window-ms=0"], "--window-ms=0: must be a whole number from 1 to 300000"),
-        (&["--prot", "9000"], "unexpected argument '--prot' found"),
+        (&["--prot", "9000"], "unexpected argument '--prot' found; see --help"),
         (&["9000"], "unexpected argument '9000' found"),
     ] {
         let said = refused(("TABLE_PREFIX", ""), arguments);

@@ -1,18 +1,17 @@
 //! Turns a step into a write: the one loop in which records change.
 //!
 //! ```text
-//!            ┌──────────── what stands there ◀─────────────┐
+//!            ┌───────────── current record ◀───────────────┐
 //! start ──▶ step ──▶ write: insert, or swap of what was seen ┴─▶ written
 //!            ├──▶ stop                     │ no answer
 //!            └──▶ wait, load               └──▶ the same write again, or an error
 //! ```
 //!
 //! 1. A step is a function from the current record to the next; it writes nothing itself. It is called again whenever the
-//!    record has changed, so it never decides by what is no longer true.
-//! 2. A write that got no answer is sent again as it is, with the same revision. Each is bounded in time.
+//!    record has changed, so it never decides on stale data.
+//! 2. A write that got no answer is sent again unchanged, with the same revision. Each is bounded in time.
 //! 3. If the current record has the revision that we were writing, we won: an earlier try was applied, and its answer was
-//!    lost. This rule stands here; what a transaction adds to it, about the parts beside the record, stands with the
-//!    transaction.
+//!    lost. The store's transaction has the matching rule for the parts beside the record.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,21 +25,21 @@ use crate::{
     world::World,
 };
 
-/// How many lost races a step takes without a pause, and all in all if its writes are not retried.
+/// How many races a step may lose before it pauses between tries, or gives up: see [`Retries`].
 const TURNS: usize = 8;
 
-/// Changes records.
+/// Applies steps to the records of a store.
 #[derive(Clone)]
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) world: Arc<dyn World>,
 }
 
-/// What to do about what stands there.
+/// What to do about the current record.
 pub(crate) enum Step<T> {
-    /// Write this in its place; that would mean `T`.
+    /// Write this in its place; once written, the outcome is `T`.
     Write(Change, T),
-    /// Nothing is to be written.
+    /// Write nothing.
     Stop(T),
     /// Look again, after a pause of at most this span.
     Wait(Duration),
@@ -58,55 +57,61 @@ impl From<Record> for Change {
     }
 }
 
+impl From<Box<Record>> for Change {
+    fn from(record: Box<Record>) -> Self {
+        Self { record, with: Vec::new() }
+    }
+}
+
 impl Change {
-    /// This record, and what is written together with it.
+    /// This record, written together with these companions.
     pub(crate) fn with(record: Record, with: Vec<Companion>) -> Self {
         Self { record: Box::new(record), with }
     }
 }
 
-/// What a step may go by beside the record.
+/// What a step may use besides the record.
 #[derive(Clone, Copy)]
 pub(crate) struct Moment {
-    /// The mark of the write that the step may ask for.
+    /// The revision for the write that the step may ask for.
     pub(crate) revision: Revision,
     /// The wall clock's time.
     pub(crate) now: Timestamp,
 }
 
-/// What the first step is told.
+/// What the first step is called with.
 pub(crate) enum Start<'a> {
-    /// Nothing stands there, as far as we know.
+    /// No record, as far as we know.
     Absent,
-    /// This stood there when we last looked.
+    /// The record as we last saw it.
     Seen(Box<Record>),
-    /// What a read of this key finds.
+    /// Whatever a read of this key returns.
     Unread(&'a RecordKey),
 }
 
 /// How hard to try.
 #[derive(Clone, Copy)]
 pub(crate) struct Effort {
-    /// Until when somebody waits for us. After that each call may take its time.
+    /// When the caller stops waiting. After that, each call may take its full time-out.
     pub(crate) until: Option<Instant>,
-    /// The pauses between two looks, and between two tries of a write that got no answer.
+    /// The pauses between two looks, and between two tries of a failed write.
     pub(crate) pauses: Pauses,
-    /// Which writes are tried again, until the time is up.
+    /// Which failed writes are retried, until the time is up.
     pub(crate) retries: Retries,
 }
 
-/// Which writes are tried again that failed.
+/// Which failed writes are retried. The first two also give up after [`TURNS`] lost races.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retries {
     /// None: the caller may ask again.
     None,
-    /// Those that met a transaction, until this instant: its end is what the caller waits for.
+    /// Those that met a transaction, until this instant: the caller waits for its end.
     Contended(Instant),
-    /// Those that got no answer, and those that met a transaction.
+    /// Those that may pass by themselves: no answer, throttled, contended.
     Unanswered,
-    /// All: the store may come back, and rights too, and there is no other time.
+    /// All: the store, or a missing permission, may come back, and there is no later chance.
     All,
-    /// Those that got no answer, for something that nobody misses: it is neither logged nor counted.
+    /// Those that got no answer or met a transaction. For work that nobody misses: neither logged nor counted.
     Quietly,
 }
 
@@ -117,7 +122,7 @@ impl Retries {
             Self::Contended(until) => error == StoreErrorKind::Contended && now < until,
             Self::Unanswered => !matches!(error, StoreErrorKind::Refused | StoreErrorKind::Unreadable),
             Self::All => true,
-            // A store that throttles or refuses is not to be asked again for that.
+            // Not worth another request to a store that throttles or refuses.
             Self::Quietly => matches!(error, StoreErrorKind::Unavailable | StoreErrorKind::Contended),
         }
     }
@@ -128,7 +133,7 @@ impl Retries {
 pub(crate) enum Applied<T> {
     /// The write was applied; this is the record.
     Written(T, Box<Record>),
-    /// It had nothing to write; this is there.
+    /// There was nothing to write; this is the current record.
     Stopped(T, Option<Box<Record>>),
 }
 
@@ -137,22 +142,28 @@ pub(crate) enum Applied<T> {
 pub(crate) struct Unapplied {
     /// Why.
     pub(crate) error: StoreError,
-    /// What was perhaps written, or will be.
+    /// The write that may have been applied, or may be later.
     pub(crate) tried: Option<Tried>,
+    /// The places of the companions whose own conditions failed. Then the write was not applied, and the record is as the
+    /// step saw it; an earlier try of this write may still land.
+    pub(crate) denied: Vec<usize>,
+    /// Whether the store has refused a try for good, whatever became of the others.
+    pub(crate) refused: bool,
 }
 
-/// A write of which it is not known whether it was, or will be, applied.
+/// A write that may or may not have been applied, or may be later.
 #[derive(Debug)]
 pub(crate) struct Tried {
-    /// What was to be written.
+    /// The record to write.
     pub(crate) record: Box<Record>,
-    /// In place of what; nothing, if it was an insert. While that stands, the write can still land.
+    /// The revision that it replaces; `None` for an insert. While that is still current, the write can still land.
     pub(crate) over: Option<Revision>,
 }
 
 impl From<StoreError> for Unapplied {
     fn from(error: StoreError) -> Self {
-        Self { error, tried: None }
+        let refused = error.kind() == StoreErrorKind::Refused;
+        Self { error, tried: None, denied: Vec::new(), refused }
     }
 }
 
@@ -160,14 +171,16 @@ impl From<StoreError> for Unapplied {
 enum Standing {
     Ours,
     Theirs(Option<Box<Record>>),
+    /// The write was refused because of these companions alone.
+    Denied(Vec<usize>),
 }
 
 impl Engine {
-    /// Applies `step` until its write stands, or it stops.
+    /// Applies `step` until its write is applied, or it stops.
     ///
     /// # Errors
-    /// If the store fails, or does not answer in time, and `effort` says to try no longer; of kind
-    /// [`Contended`](StoreErrorKind::Contended) if others changed the record each time. The write may be applied, now or
+    /// If the store fails, or does not answer in time, and `effort` allows no more tries; of kind
+    /// [`Contended`](StoreErrorKind::Contended) if others changed the record on every try. The write may be applied, now or
     /// later.
     pub(crate) async fn apply<T>(
         &self,
@@ -191,8 +204,8 @@ impl Engine {
                     let Some(key) = key else { return Err(contended().into()) };
                     self.world.sleep(wait.min(at_most)).await;
                     wait = effort.pauses.after(wait);
-                    // A read while it lasts: half the price of a refused write, and it does not slow the owner down. One
-                    // that fails changes nothing about what is waited for.
+                    // Polls with reads: they cost half as much as a refused write, and do not slow the owner down. A
+                    // failed read is no reason to stop waiting.
                     if let Ok(found) = self.load(&key, effort).await {
                         there = found;
                     }
@@ -203,9 +216,15 @@ impl Engine {
                 Ok(Standing::Ours) => return Ok(Applied::Written(meaning, change.record)),
                 Ok(Standing::Theirs(Some(other))) => there = Some(other),
                 Ok(Standing::Theirs(None)) => (there, key) = (None, Some(change.record.key)),
-                Err(error) => {
+                Ok(Standing::Denied(denied)) => {
                     let over = there.map(|there| there.revision);
-                    return Err(Unapplied { error, tried: Some(Tried { record: change.record, over }) });
+                    let tried = Some(Tried { record: change.record, over });
+                    return Err(Unapplied { error: denied_error(), tried, denied, refused: false });
+                }
+                Err((error, refused)) => {
+                    let over = there.map(|there| there.revision);
+                    let tried = Some(Tried { record: change.record, over });
+                    return Err(Unapplied { error, tried, denied: Vec::new(), refused });
                 }
             }
             turns += 1;
@@ -220,31 +239,38 @@ impl Engine {
         }
     }
 
-    /// Whether a write that got no answer stands, as far as a read can tell.
+    /// Whether a write that got no answer was applied, as far as a read can tell.
     pub(crate) async fn stands(&self, tried: &Record) -> bool {
         let there = self.bounded(None, self.store.load(&tried.key)).await;
         there.is_ok_and(|there| there.is_some_and(|there| there.revision == tried.revision))
     }
 
-    /// Sends one write, again and again if it is worth it, until there is an answer. Once a try got none, the error says so,
-    /// whatever became of later tries.
+    /// Sends one write, with the retries that `effort` allows, until the store answers. Once a try got no answer, its error is
+    /// returned whatever became of later tries: the write may have been applied. With it comes whether any try was refused.
     async fn write(
         &self,
         seen: Option<&Record>,
         change: &Change,
         effort: Effort,
-    ) -> Result<Standing, StoreError> {
-        let (mut pause, mut unanswered) = (effort.pauses.first, None);
+    ) -> Result<Standing, (StoreError, bool)> {
+        let (mut pause, mut unanswered, mut refused) = (effort.pauses.first, None, false);
         loop {
             let call = match seen {
                 None => self.store.insert(&change.record, &change.with),
                 Some(seen) => self.store.swap(seen.revision, &change.record, &change.with),
             };
-            let error = match self.bounded(effort.until, call).await {
-                Ok(outcome) => return Ok(standing(change.record.revision, outcome)),
+            let answer = match self.bounded(effort.until, call).await {
+                Ok(WriteOutcome::Denied(denied)) => self.denied(seen, change, denied, effort).await,
+                Ok(WriteOutcome::Refused(there)) => Ok(met(change.record.revision, there)),
+                Ok(WriteOutcome::Written) => Ok(Standing::Ours),
+                Err(error) => Err(error),
+            };
+            let error = match answer {
+                Ok(standing) => return Ok(standing),
                 Err(error) => error,
             };
             let kind = error.kind();
+            refused |= kind == StoreErrorKind::Refused;
             if effort.retries == Retries::All {
                 let (key, operation) = (change.record.key.hash(), change.record.key.operation());
                 tracing::warn!(%key, %operation, ?kind, cause = error.cause(), "a record could not be written yet");
@@ -252,7 +278,7 @@ impl Engine {
             }
             let again = effort.retries.again_after(kind, self.world.instant());
             if !again || self.is_late(effort, pause) {
-                return Err(unanswered.unwrap_or(error));
+                return Err((unanswered.unwrap_or(error), refused));
             }
             if matches!(kind, StoreErrorKind::Unavailable | StoreErrorKind::Throttled) {
                 unanswered.get_or_insert(error);
@@ -262,7 +288,23 @@ impl Engine {
         }
     }
 
-    /// Whether a pause of this length would last longer than anybody waits.
+    /// Domain writes were refused. That says nothing about the record: an earlier try may have been applied, and then its own
+    /// writes may be what refuses this one. So the record decides.
+    async fn denied(
+        &self,
+        seen: Option<&Record>,
+        change: &Change,
+        denied: Vec<usize>,
+        effort: Effort,
+    ) -> Result<Standing, StoreError> {
+        let there = self.load(&change.record.key, effort).await?;
+        if there.as_ref().map(|there| there.revision) == seen.map(|seen| seen.revision) {
+            return Ok(Standing::Denied(denied));
+        }
+        Ok(met(change.record.revision, there))
+    }
+
+    /// Whether nobody would still be waiting after a pause of this length.
     fn is_late(&self, effort: Effort, pause: Duration) -> bool {
         match (effort.until, effort.retries) {
             (Some(until), _) => self.world.instant().plus(pause) >= until,
@@ -275,8 +317,8 @@ impl Engine {
         Ok(self.bounded(effort.until, self.store.load(key)).await?.map(Box::new))
     }
 
-    /// Gives `call` a bounded time, and no longer than `until`. If that is past, whoever waited has gone, and what is left
-    /// to do may take its time.
+    /// Bounds `call` by the store's time-out, or by `until` if that is sooner. Once `until` has passed nobody waits, and the
+    /// whole time-out applies.
     pub(crate) async fn bounded<T>(
         &self,
         until: Option<Instant>,
@@ -292,14 +334,18 @@ impl Engine {
     }
 }
 
-fn standing(ours: Revision, outcome: WriteOutcome) -> Standing {
-    match outcome {
-        WriteOutcome::Written => Standing::Ours,
-        WriteOutcome::Refused(Some(there)) if there.revision == ours => Standing::Ours,
-        WriteOutcome::Refused(there) => Standing::Theirs(there),
+/// Who holds the record after a refused write that met this one.
+fn met(ours: Revision, there: Option<Box<Record>>) -> Standing {
+    match there {
+        Some(there) if there.revision == ours => Standing::Ours,
+        there => Standing::Theirs(there),
     }
 }
 
+fn denied_error() -> StoreError {
+    StoreError::new(StoreErrorKind::Refused, "the condition of a domain write failed")
+}
+
 fn contended() -> StoreError {
-    StoreError::new(StoreErrorKind::Contended, "others changed the record each time")
+    StoreError::new(StoreErrorKind::Contended, "others changed the record on every try")
 }

@@ -1,4 +1,4 @@
-//! Finds a place for an answer's body, and finds the body again.
+//! Stores an answer's body, and loads it again.
 
 use std::{error::Error, time::Duration};
 
@@ -12,28 +12,35 @@ use crate::{
     time_budget::{BODY_OUTLIVES_RECORD, CLOCK_SKEW, WRITE_PAUSES, body_share},
 };
 
-/// The most bytes of headers that a record keeps. No front of Lambda delivers as many (API Gateway 10 KB, a load
+/// The most bytes of headers that a record keeps. No front of Lambda delivers more (API Gateway 10 KB, a load
 /// balancer 64 KB), and a record has no room for more than 400 KB.
 const MOST_HEADERS: usize = 64 * 1024;
 
 /// An answer with a place chosen for its body. A body outside the record is not written yet.
 pub(crate) struct Placed {
-    /// What the record is to keep. Until it is written, a body outside the record is marked as beside it.
+    /// The answer for the record. Until it is written, a body outside the record is marked as beside it.
     pub(crate) answer: KeptAnswer,
-    /// The body that is still to be kept outside, encoded.
+    /// The encoded body that has yet to be written outside the record.
     outside: Option<Bytes>,
 }
 
+impl Placed {
+    /// Whether the body has no room in the record.
+    pub(crate) const fn is_outside(&self) -> bool {
+        self.outside.is_some()
+    }
+}
+
 impl Engine {
-    /// Finds a place for the body: in the record while that costs nothing, else outside.
+    /// Chooses a place for the body: in the record while that costs nothing, else outside.
     ///
-    /// Of the headers those stay that the operation keeps: safe ones, and `also`.
+    /// Keeps the safe headers, and those in `also`.
     pub(crate) fn place(&self, record: &Record, answer: Answer, also: &[String]) -> Placed {
         let Answer { head, body } = answer;
         let mut head = head.kept(also);
         if head.headers().iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MOST_HEADERS {
             let (key, operation) = (record.key.hash(), record.key.operation());
-            tracing::error!(%key, %operation, "the headers are too large to be kept: replays go without");
+            tracing::error!(%key, %operation, "the headers are too large to store: replays omit them");
             head = head.without_headers();
         }
         let length = body.len() as u64;
@@ -57,11 +64,11 @@ impl Engine {
         Placed { answer: KeptAnswer { head, body }, outside }
     }
 
-    /// Keeps a body anew that has waited in a message for longer than bodies outlive their records; one that is gone is said
-    /// to be omitted (T49).
+    /// Stores a body again if its message has waited longer than bodies outlive their records. A body that is gone becomes
+    /// [`Omitted`](KeptBody::Omitted) (T49).
     ///
     /// # Errors
-    /// If the store fails: perhaps it is there.
+    /// If the store fails: the body may be there.
     pub(crate) async fn keep_anew(
         &self,
         record: &Record,
@@ -78,7 +85,7 @@ impl Engine {
         }
         let omitted = KeptBody::Omitted { length };
         let found = match self.bounded(None, self.store.load_body(&record.key, id, place)).await {
-            // No retry helps: whoever replays it would not get it either.
+            // No retry helps: a replay could not load it either.
             Err(error) if !error.is_passing() => None,
             found => found?,
         };
@@ -90,16 +97,15 @@ impl Engine {
             }
             None => {
                 let (key, operation) = (record.key.hash(), record.key.operation());
-                tracing::error!(%key, %operation, "the body of an ending was deleted while it waited: replays go without");
+                tracing::error!(%key, %operation, "the body of an ending was deleted while it waited: replays omit it");
                 omitted
             }
         };
         Ok(KeptAnswer { head, body })
     }
 
-    /// Finds a place for the body and keeps it there; nowhere, if it is too large for every place, or the store does not
-    /// take it in time. The effect is recorded as completed in every case (T16). `write` is the time for all of the
-    /// writing.
+    /// Chooses a place for the body and stores it there. It is omitted if it is too large for every place, or cannot be
+    /// stored in time: the effect is recorded as completed in every case (T16). `write` is the time for all writes together.
     pub(crate) async fn keep(
         &self,
         record: &Record,
@@ -113,17 +119,17 @@ impl Engine {
         match self.keep_placed(record, placed, body_share(write)).await {
             Ok(Some(kept)) => return kept,
             Ok(None) => {
-                tracing::warn!(%key, %operation, length, "the body is too large to be kept: replays go without");
+                tracing::warn!(%key, %operation, length, "the body is too large to store: replays omit it");
             }
             Err(error) => {
                 let error: &dyn Error = &error;
-                tracing::error!(%key, %operation, error, "the body cannot be kept: replays go without");
+                tracing::error!(%key, %operation, error, "the body cannot be stored: replays omit it");
             }
         }
         KeptAnswer { head, body: KeptBody::Omitted { length } }
     }
 
-    /// Keeps a body that has its place; `None` if it is too large for every place.
+    /// Stores a body in the place chosen for it; `None` if it is too large for every place.
     pub(crate) async fn keep_placed(
         &self,
         record: &Record,
@@ -166,7 +172,7 @@ impl Engine {
         }
     }
 
-    /// The kept answer with its body, wherever that is; `None` if the record is not completed.
+    /// The kept answer with its body, from wherever that is stored; `None` if the record is not completed.
     pub(crate) async fn replay(&self, record: &Record) -> Result<Option<Replay>, StoreError> {
         let State::Completed { answer: kept, expires_at, .. } = &record.state else { return Ok(None) };
         let (bytes, encoding, length) = match &kept.body {
@@ -176,7 +182,7 @@ impl Engine {
                 let bytes = self.store.load_body(&record.key, *id, *place).await?;
                 if bytes.is_none() {
                     let (key, operation) = (record.key.hash(), record.key.operation());
-                    tracing::error!(%key, %operation, "the kept body is gone: the replay goes without");
+                    tracing::error!(%key, %operation, "the stored body is gone: the replay omits it");
                 }
                 (bytes, *encoding, *length)
             }

@@ -1,7 +1,7 @@
-//! A circuit breaker: while the store is down, requests are refused at once and do not wait for it.
+//! A circuit breaker: while the store is down, requests are refused at once instead of waiting for it.
 //!
-//! Written by hand: the existing crates read their own clocks. The time is handed in, from a clock that only runs
-//! forward, so that one which is set back cannot keep the circuit open.
+//! Written by hand, because the existing crates read their own clocks. Here the time is handed in, from a clock that only
+//! runs forward: a clock that is set back cannot keep the circuit open.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -10,13 +10,13 @@ use std::{
 
 use crate::time::Instant;
 
-/// So many failures in a row are not chance: with three tries each, the store was asked fifteen times.
+/// Five failures in a row are not chance: with three tries each, the store was asked fifteen times.
 const FAILURES_TO_OPEN: u32 = 5;
 
-/// How long nobody asks. Short, because a store that is back should not be kept waiting by us.
+/// How long the circuit stays open. Short, so that a store that is back is used again soon.
 const OPEN_FOR: Duration = Duration::from_secs(2);
 
-/// Counts the failures in a row; after some, lets one caller through at a time, now and then.
+/// Counts failures in a row. After [`FAILURES_TO_OPEN`], lets one caller through per [`OPEN_FOR`].
 #[derive(Debug, Default)]
 pub(super) struct Breaker(Mutex<Counter>);
 
@@ -27,7 +27,7 @@ struct Counter {
 }
 
 impl Breaker {
-    /// Whether to ask the store now. Whoever is let through while the store seems down is the only one for a while.
+    /// Whether to ask the store now. While the store seems down, only one caller per [`OPEN_FOR`] is let through.
     pub(super) fn admits(&self, now: Instant) -> bool {
         let mut counter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if counter.failures < FAILURES_TO_OPEN {
@@ -68,7 +68,7 @@ mod tests {
 
     // R16
     #[test]
-    fn after_failures_in_a_row_nobody_asks_for_a_while_and_then_one() {
+    fn an_open_breaker_rejects_requests_until_one_trial_succeeds() {
         let breaker = opened();
         assert!(!breaker.admits(NOW));
         let later = NOW.plus(OPEN_FOR);

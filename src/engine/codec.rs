@@ -1,4 +1,4 @@
-//! Encodes bodies for keeping, and decodes them for replays.
+//! Encodes bodies for storage, and decodes them for replays.
 
 use std::{cell::RefCell, io::Read};
 
@@ -7,26 +7,26 @@ use flate2::{Compress, Compression, FlushCompress, Status, read::ZlibDecoder};
 
 use crate::record::Encoding;
 
-/// A kept body that is not what was kept.
+/// A kept body that cannot be restored.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UnreadableBodyError {
     /// It cannot be decoded.
     #[error("the kept body cannot be decoded")]
     Encoding(#[from] std::io::Error),
-    /// It has another length than was kept with it.
+    /// Its length differs from the one recorded with it.
     #[error("the kept body has the wrong length")]
     Length,
 }
 
 thread_local! {
-    /// A compressor's tables take 400 KB: more time goes into getting them from the system than into compressing a
-    /// small body. They are made once a thread.
+    /// A compressor's tables take 400 KB: allocating them takes longer than compressing a small body. They are made once
+    /// per thread.
     static COMPRESSOR: RefCell<Compress> = RefCell::new(Compress::new(Compression::fast(), true));
 }
 
-/// The body compressed, where that makes it smaller.
+/// The body, compressed if that makes it smaller.
 pub(super) fn encode(body: &Bytes) -> (Bytes, Encoding) {
-    // There is no room for more than a smaller body: what does not fit is kept as it is.
+    // Room for a smaller body only: if the compressed form does not fit, the body stays as it is.
     let mut packed = Vec::with_capacity(body.len());
     let status = COMPRESSOR.with_borrow_mut(|compressor| {
         compressor.reset();
@@ -38,7 +38,7 @@ pub(super) fn encode(body: &Bytes) -> (Bytes, Encoding) {
     }
 }
 
-/// The body as it was. Reads no more than `length`, so that a corrupt one cannot fill the memory.
+/// The original body. Reads at most one byte more than `length`, so that a corrupt body cannot fill the memory.
 pub(super) fn decode(bytes: Bytes, encoding: Encoding, length: u64) -> Result<Bytes, UnreadableBodyError> {
     let body = match encoding {
         Encoding::Identity => bytes,
@@ -58,7 +58,7 @@ mod tests {
 
     // R13, R14
     #[test]
-    fn a_body_comes_back_as_it_was_and_is_compressed_where_that_helps() {
+    fn a_body_round_trips_and_is_compressed_if_that_helps() {
         let text = Bytes::from("all work and no play ".repeat(1000));
         let (packed, encoding) = encode(&text);
         assert!(encoding == Encoding::Zlib && packed.len() < text.len() / 10);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_does_not_get_smaller_leaves_nothing_behind_for_the_next_one() {
+    fn an_incompressible_body_does_not_spoil_the_next_compression() {
         let noise: Bytes = (0..40).flat_map(|_| *Revision::mint().as_bytes()).collect();
         assert_eq!(encode(&noise), (noise, Encoding::Identity));
         let text = Bytes::from("no news is good news ".repeat(100));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_body_of_another_length_is_an_error_and_not_an_answer() {
+    fn a_stored_body_of_the_wrong_length_is_an_error() {
         let (packed, encoding) = encode(&Bytes::from("x".repeat(1000)));
         for length in [0, 999, 1001] {
             assert!(

@@ -1,10 +1,14 @@
-//! Applies endings that were handed over: under the fence that their workers were under, and as often as they come.
+//! Applies endings that were handed over, under their workers' fence, however often they are delivered.
+
+use std::sync::Arc;
 
 use super::{
     DoubleExecution, Executor, LostEnding, MalformedError, Start, codec,
+    commit::{self, Refusal},
     finish::{Finished, Kept, People, is_same_request},
 };
 use crate::{
+    domain::Writes,
     record::{Answer, KeptAnswer, KeptBody, Record, SettledBy, State, UnknownCause},
     time::Timestamp,
     time_budget::{BODY_PATIENCE, OFFLINE_PATIENCE},
@@ -14,23 +18,25 @@ use crate::{
 pub(crate) enum Delivered {
     /// It is written.
     Written,
-    /// The record went on without it, and that is no contradiction.
+    /// The record has moved on without it, and does not contradict it.
     Overtaken,
-    /// It says that something was executed, and so does another execution.
+    /// It reports an execution, and so does another worker.
     Double(Box<DoubleExecution>),
-    /// It tells of an effect, and this record says that there was none.
+    /// It reports an effect, and this record says that there was none.
     Denied(Box<Record>),
-    /// It says that something was, or perhaps was, executed, and its record is gone for so long that nobody can say whether
-    /// it was settled.
+    /// It reports a certain or possible execution. Its record is another request's now, or has been gone for so long that it
+    /// may have been settled and deleted.
     Gone,
-    /// It could not be written.
+    /// Its domain writes were refused, and it has no answer for that: nothing is written.
+    Refused,
+    /// It could not be written; a retry may succeed.
     Unwritten,
 }
 
 impl Executor {
-    /// Applies an ending that was handed over, under the fence that its worker was under: if the record went on without
-    /// that worker, nothing is changed. Applying it twice is harmless. `escalated` says that people have been told of what
-    /// the last call found; without that, nothing is written in the place of what another execution left.
+    /// Applies an ending that was handed over, under its worker's fence: if the record has moved on without that worker,
+    /// nothing changes. Applying it twice is harmless. `escalated` says that the last call's finding reached an operator;
+    /// until then, nothing that another execution left is overwritten.
     ///
     /// # Errors
     /// If the message is malformed: no retry helps.
@@ -45,42 +51,59 @@ impl Executor {
             Record { state: State::InProgress { lease_until: Timestamp::default() }, ..wanted.clone() };
         let not_begun = wanted.is_not_begun();
         let because = wanted.last_failure;
-        let kept = match wanted.state {
+        let mut kept = match wanted.state {
             State::Completed { answer, completed_at, .. } => {
                 match self.housed(&base, answer, completed_at).await? {
-                    Some(answer) => Kept::Completed(answer),
+                    Some(answer) => {
+                        // Anybody who can send to the queue may have made them.
+                        let records = self.engine.store.records_table();
+                        let writes = Writes::of(lost.writes().to_vec(), records);
+                        let writes = writes.map_err(|_| MalformedError("writes"))?.into_vec();
+                        Kept::Completed(answer, writes.into())
+                    }
                     None => return Ok(Delivered::Unwritten),
                 }
             }
             State::FailedRetryable { .. } if not_begun => Kept::NotBegun,
-            // Contested: its worker did nothing, and its record said that another did.
+            // Contested: its worker did nothing, and its record said that another execution did.
             State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. } => {
                 Kept::NotExecuted(because)
             }
             State::Unknown { cause, .. } => Kept::PerhapsExecuted(cause, because),
             State::Pending | State::InProgress { .. } => return Err(MalformedError("state")),
         };
-        // Its revision is the one that the worker saw: if that still stands, no read is needed.
+        // It has the revision that the worker saw. If that is still current, no read is needed.
         let mut start = Start::Seen(Box::new(base.clone()));
         let mut people = if escalated { People::Told } else { People::NotTold };
         loop {
             let there = match self.write(start, &base, &kept, give_up_at, people).await {
                 Ok(Finished::Written(_)) => return Ok(Delivered::Written),
                 Ok(Finished::Refused(there, _)) => there,
-                // Nothing was done, and a retry may run.
+                // Nothing was done: a retry may run.
                 Ok(Finished::Gone) if kept.did_nothing() => return Ok(Delivered::Overtaken),
                 Ok(Finished::Gone) => return Ok(Delivered::Gone),
+                Ok(Finished::Denied(denied)) => {
+                    // Its caller is gone, and so is what could compute its writes again.
+                    let Refusal::Answer(answer) = commit::refusal(kept.writes(), &denied) else {
+                        return Ok(Delivered::Refused);
+                    };
+                    let also = self.operation().kept_headers();
+                    let answer = self.engine.keep(&base, answer, also, OFFLINE_PATIENCE).await;
+                    kept = Kept::Completed(answer, Arc::default());
+                    start = Start::Unread(&base.key);
+                    continue;
+                }
                 Err(_) => return Ok(Delivered::Unwritten),
             };
             let (key, operation, state) = (there.key.hash(), self.operation().name(), there.state.name());
-            // The key is another request's: nobody will be told of this one by its record.
+            // The key is another request's now: that record will never report this one.
             if !kept.did_nothing() && !is_same_request(&base, &there) {
                 return Ok(Delivered::Gone);
             }
             let double = self.is_double(&base, &kept, &there);
             if double && matches!(there.state, State::InProgress { .. }) {
-                // What it says may be the only proof that the operation was executed.
-                tracing::error!(%key, %operation, "another execution is at what this one did: its ending is tried again");
+                // This ending may be the only proof that the operation was executed.
+                tracing::error!(%key, %operation, "another execution is running what this one did: its ending is retried");
                 return Ok(Delivered::Unwritten);
             }
             if double && people == People::NotTold && !lost.is_told_of(&there) {
@@ -93,16 +116,16 @@ impl Executor {
             if !double && kept.is_denied_by(&there) {
                 return Ok(Delivered::Denied(there));
             }
-            tracing::warn!(%key, %operation, state, "an ending comes too late: the record went on without it");
+            tracing::warn!(%key, %operation, state, "an ending came too late: the record has moved on without it");
             return Ok(Delivered::Overtaken);
         }
     }
 
-    /// Two workers have, or perhaps have, executed the operation. If the store does not say now what they answered, the
-    /// message comes again.
+    /// Reports that two workers executed the operation, certainly or possibly. If the store cannot return their answers now,
+    /// the message is retried.
     async fn double(&self, lost: &LostEnding, base: &Record, kept: &Kept, there: &Record) -> Delivered {
         let mut ours = base.clone();
-        if let Kept::Completed(answer) = kept {
+        if let Kept::Completed(answer, _) = kept {
             let (now, by) = (self.engine.world.now(), SettledBy::Worker);
             ours.state = State::Completed { answer: answer.clone(), completed_at: now, by, expires_at: now };
         }
@@ -113,7 +136,7 @@ impl Executor {
                     *answer = replay.filter(|replay| !replay.body_omitted).map(|replay| replay.answer)
                 }
                 Err(error) if error.is_passing() => return Delivered::Unwritten,
-                // Nobody will ever read it: the alarm is more important than the digest.
+                // It will never be readable: the alarm matters more than the digest.
                 Err(_) => {}
             }
         }
@@ -124,8 +147,8 @@ impl Executor {
         Delivered::Double(Box::new(double))
     }
 
-    /// A body that waited in the message is given a place, and one outside the record that is perhaps deleted soon is kept
-    /// anew. `None` if the store fails.
+    /// Stores a body that came in the message, and stores one outside the record again if it may be deleted soon. `None` if
+    /// the store fails.
     async fn housed(
         &self,
         record: &Record,
@@ -138,7 +161,7 @@ impl Executor {
             let kept = self.engine.keep_anew(record, answer, kept_at, OFFLINE_PATIENCE).await;
             return Ok(kept.inspect_err(|error| {
                 let (key, operation, cause) = (record.key.hash(), record.key.operation(), error.cause());
-                tracing::warn!(%key, %operation, cause, "the body of an ending could not be kept anew yet");
+                tracing::warn!(%key, %operation, cause, "the body of an ending could not be stored again yet");
             })
             .ok());
         };
@@ -149,13 +172,13 @@ impl Executor {
         let (key, operation) = (record.key.hash(), record.key.operation());
         Ok(match self.engine.keep_placed(record, placed, OFFLINE_PATIENCE).await {
             Ok(kept) => Some(kept.unwrap_or(omitted)),
-            // The message comes again, with its body; but the effect is recorded before anybody takes it for not done (T16).
+            // The message, and its body, is retried; but not so long that somebody takes the effect for not done (T16).
             Err(error) if error.is_passing() && self.engine.world.now() <= kept_at.plus(BODY_PATIENCE) => {
-                tracing::warn!(%key, %operation, cause = error.cause(), "the body of an ending could not be kept yet");
+                tracing::warn!(%key, %operation, cause = error.cause(), "the body of an ending could not be stored yet");
                 None
             }
             Err(error) => {
-                tracing::error!(%key, %operation, cause = error.cause(), "the body cannot be kept: replays go without");
+                tracing::error!(%key, %operation, cause = error.cause(), "the body cannot be stored: replays omit it");
                 Some(omitted)
             }
         })

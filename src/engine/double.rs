@@ -1,4 +1,4 @@
-//! An operation that was executed by two workers: what people are told of it.
+//! The report that two workers executed one operation, for operators.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -10,16 +10,16 @@ use crate::{
     telemetry::Count,
 };
 
-/// What is known of both executions.
+/// Both executions of one operation, as far as they are known.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DoubleExecution {
     /// The record's partition key.
     pub(crate) key: String,
-    /// The one that came to write its answer down, and found the record another's.
+    /// The execution that could not write its ending, because the record was another's.
     ours: Side,
-    /// The one that owns or has completed the record.
+    /// The execution that owns the record, or owned it last.
     theirs: Side,
-    /// What ours would have written: the answer that its client does not get, and that names what it did.
+    /// The ending that ours could not write: its answer, which names what it did, and which its client does not get.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ending: Option<Box<LostEnding>>,
 }
@@ -33,7 +33,7 @@ struct Side {
 }
 
 impl DoubleExecution {
-    /// `ours` and its answer, and the execution whose the record is.
+    /// A double execution by `ours`, with its answer, and by the owner of `there`.
     pub(crate) fn new(ours: AttemptId, answer: Option<&Answer>, there: &Record) -> Self {
         Self {
             key: there.key.partition_key(),
@@ -51,12 +51,12 @@ impl DoubleExecution {
         }
     }
 
-    /// Once it is read: what is logged and counted does not wait for that.
+    /// Adds the other answer once it has been read: log and metric do not wait for it.
     pub(crate) fn theirs_answered(&mut self, answer: Option<&Answer>) {
         self.theirs.answer_sha256 = answer.map(digest);
     }
 
-    /// The message by which the reconcile function hears of it.
+    /// The message to the reconcile function.
     pub(crate) fn to_message(&self) -> String {
         #[derive(Serialize)]
         #[serde(tag = "kind", rename = "double_execution")]
@@ -68,7 +68,7 @@ impl DoubleExecution {
         serde_json::to_string(&Message { double: self }).unwrap_or_default()
     }
 
-    /// Logs and counts it, about this record.
+    /// Logs and counts it under this record's key.
     pub(crate) fn tell(&self, key: &RecordKey) {
         let (key, operation) = (key.hash(), key.operation());
         let (ours, theirs) = (&self.ours, &self.theirs);

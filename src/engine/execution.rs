@@ -1,4 +1,4 @@
-//! One execution of an operation: what its handler may know of it, and what its owner holds.
+//! One execution of an operation: its handler's view of it, and the ownership of its record.
 
 use std::{
     fmt,
@@ -9,8 +9,9 @@ use std::{
 
 use tokio::sync::{Mutex, Notify};
 
-use super::heartbeat::Heartbeat;
+use super::{BoxError, Engine, commit::Pending, heartbeat::Heartbeat};
 use crate::{
+    domain::{DomainWrite, DomainWriteError},
     fingerprint::Fingerprint,
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{AttemptId, Record},
@@ -19,7 +20,7 @@ use crate::{
     world::{Term, World},
 };
 
-/// The execution that a handler is: whose request it serves, and the keys to hand on.
+/// The current execution, as its handler sees it: whose request it serves, and the idempotency keys to hand on downstream.
 ///
 /// Cheap to clone. HTTP handlers find it in the request's extensions; axum handlers take it as an argument.
 #[derive(Clone)]
@@ -36,8 +37,10 @@ struct Facts {
     ends_at: Option<Instant>,
     world: Arc<dyn World>,
     hold: std::sync::Mutex<Hold>,
-    /// Wakes who waits for the record to be lost, whenever the hold changes.
+    /// Wakes those who wait in [`lost`](Execution::lost), whenever the hold changes.
     changed: Notify,
+    /// What commits with the completion.
+    pending: std::sync::Mutex<Pending>,
 }
 
 /// How this execution holds its record.
@@ -60,8 +63,9 @@ impl Execution {
         deadline: Option<Timestamp>,
         ends_at: Option<Instant>,
         until: Term,
-        world: Arc<dyn World>,
+        engine: &Engine,
     ) -> Self {
+        let world = engine.world.clone();
         Self(Arc::new(Facts {
             key: record.key.clone(),
             fingerprint: record.fingerprint,
@@ -74,6 +78,7 @@ impl Execution {
             world,
             hold: std::sync::Mutex::new(Hold { until, lost: false }),
             changed: Notify::new(),
+            pending: std::sync::Mutex::new(Pending::new(engine.store.records_table())),
         }))
     }
 
@@ -92,24 +97,24 @@ impl Execution {
         self.0.key.idempotency_key()
     }
 
-    /// The record's identity; its [`hash`](RecordKey::hash) is what belongs into logs.
+    /// The record's identity. Log its [`hash`](RecordKey::hash), not the key.
     pub fn record_key(&self) -> &RecordKey {
         &self.0.key
     }
 
-    /// The key to hand on to the downstream service that `phase` calls: the same in every attempt, another for every
+    /// The idempotency key for the downstream service that `phase` calls: the same in every attempt, different for every
     /// phase. Give each external call of a handler a phase of its own.
     pub fn downstream_key(&self, phase: &str) -> String {
         self.0.key.downstream_key(&self.0.fingerprint, phase)
     }
 
-    /// This execution's mark.
+    /// This execution's id.
     pub fn attempt(&self) -> AttemptId {
         self.0.attempt
     }
 
-    /// How many executions of this operation there were, this one included. More than one means that an earlier one
-    /// did nothing, as far as anybody could find out, or that the operation chose to run again.
+    /// How many executions of this operation there were, this one included. More than one means that the earlier ones
+    /// did nothing, as far as anybody could find out, or that the operation is configured to run again.
     pub fn attempts(&self) -> u32 {
         self.0.attempts
     }
@@ -119,16 +124,57 @@ impl Execution {
         self.0.created_at
     }
 
-    /// When Lambda ends this invocation, if it said so and that can be true.
+    /// When Lambda ends this invocation, if its context has a plausible deadline.
     pub fn deadline(&self) -> Option<Timestamp> {
         self.0.deadline
     }
 
-    /// Whether this execution has lost its record, or must reckon with it: its lease is over, or somebody else has the
-    /// record. Look before an effect that cannot be taken back; what is written down afterwards is fenced in any case.
+    /// Writes to a table of yours in the transaction that completes this operation. Nothing is written yet: it commits once the
+    /// handler has answered and its answer is kept, and is dropped if the handler's answer is none to keep.
     ///
-    /// `false` promises nothing about the next moment: it asks nobody, and only heartbeats notice that somebody else has the
-    /// record. The lease counts without its grace. A handler that has sent nothing yet answers with `Outcome::NotExecuted`.
+    /// If its condition fails then, the client gets what the write [says](DomainWrite::or_answer). Without a word of it the
+    /// outcome is unknown, because the handler may have done more than write.
+    ///
+    /// # Errors
+    /// If DynamoDB would refuse it. Nothing is added.
+    ///
+    /// ```
+    /// use lambda_idempotency::{Execution, domain::{DomainWriteError, Table}};
+    /// use serde_json::json;
+    ///
+    /// fn book(execution: &Execution, payments: &Table, charge: &str) -> Result<(), DomainWriteError> {
+    ///     execution.write(payments.put(json!({ "id": charge, "cents": 1999 })))
+    /// }
+    /// ```
+    pub fn write(&self, write: DomainWrite) -> Result<(), DomainWriteError> {
+        self.pending().add(write)
+    }
+
+    /// Computes writes when the operation is about to commit, and again if a write of it was
+    /// [computed from a stale read](DomainWrite::or_recompute): at most [`MOST_COMMITS`](crate::time_budget::MOST_COMMITS)
+    /// times. A second closure replaces the first; one that comes after the
+    /// handler's answer is ignored.
+    pub fn write_computed<F, E>(&self, compute: impl Fn() -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = Result<Vec<DomainWrite>, E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        self.pending().compute(Arc::new(move || {
+            let writes = compute();
+            Box::pin(async move { writes.await.map_err(Into::into) })
+        }));
+    }
+
+    pub(super) fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
+        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this execution has lost its record, or may have: its lease is over, or somebody else has the record. Check
+    /// before an effect that cannot be undone; the write of the ending is fenced in any case.
+    ///
+    /// `false` promises nothing about the next moment: the check asks nobody, and only heartbeats notice that somebody else
+    /// has the record. The lease counts without its grace. A handler that has sent nothing yet answers with
+    /// `Outcome::NotExecuted`.
     pub fn is_lost(&self) -> bool {
         self.left().is_zero()
     }
@@ -148,7 +194,7 @@ impl Execution {
     pub async fn lost(&self) {
         loop {
             let mut changed = pin!(self.0.changed.notified());
-            // Before the look, so that a change after it ends the sleep.
+            // Before the check, so that a change after it ends the sleep.
             changed.as_mut().enable();
             let left = self.left();
             if left.is_zero() {
@@ -157,7 +203,7 @@ impl Execution {
             tokio::select! {
                 biased;
                 () = changed => {}
-                // Not in one sleep: a machine that was suspended would sleep on, and the wall clock has gone on.
+                // In short sleeps: a machine that was suspended would sleep on, although the wall clock has moved on.
                 () = self.0.world.sleep(left.min(LOST_LOOKS)) => {}
             }
         }
@@ -173,7 +219,7 @@ impl Execution {
         self.0.changed.notify_waiters();
     }
 
-    /// A heartbeat has made the lease longer; it never makes it shorter.
+    /// A heartbeat has extended the lease. It never shortens it.
     pub(super) fn holds_until(&self, until: Term) {
         self.change(|hold| {
             if hold.until.running < until.running {
@@ -182,12 +228,12 @@ impl Execution {
         });
     }
 
-    /// Somebody else has the record.
+    /// The record is lost: somebody else has it.
     pub(super) fn lose(&self) {
         self.change(|hold| hold.lost = true);
     }
 
-    /// When it came to own the record: its handler runs from then on.
+    /// When it became the record's owner: its handler runs from then on.
     pub(super) fn began(&self) -> Instant {
         self.0.began
     }
@@ -198,22 +244,22 @@ impl Execution {
     }
 }
 
-/// The ownership of a record: who holds it runs the handler, and ends it once.
+/// The ownership of a record: its holder runs the handler, and ends the execution once.
 ///
 /// Dropping it writes nothing: the record stays in progress until its lease is over. Nothing is guessed about a handler
-/// that was not run to its end.
+/// that did not run to its end.
 #[derive(Debug)]
 pub struct Ownership {
     pub(super) execution: Execution,
-    /// The record as this execution wrote it last. Behind a lock, because heartbeats write too.
+    /// The record as this execution last wrote it. Behind a lock, because heartbeats write too.
     pub(super) record: Arc<Mutex<Record>>,
     pub(super) heartbeat: Option<Heartbeat>,
-    /// The status that its handler answered.
+    /// The status of the handler's answer.
     pub(super) status: Option<u16>,
 }
 
 impl Ownership {
-    /// Notes the status that its handler answered: if the execution fails, its record says it.
+    /// Notes the status of the handler's answer. If the execution fails, its record keeps it.
     pub fn answered(&mut self, status: u16) {
         self.status = Some(status);
     }

@@ -30,15 +30,15 @@ impl Executor {
         let every = self.operation().heartbeat_every()?;
         let (beating, handle) = abortable(self.clone().beat(record, execution, every));
         let task = async {
-            // Over, or aborted: it is all the same.
+            // Ended or aborted: it makes no difference.
             let _ = beating.await;
         };
         self.engine.world.spawn(Box::pin(task));
         Some(Heartbeat(handle))
     }
 
-    /// Beats until the execution ends, its record is lost, or the longest lease is over: a handler that hangs would
-    /// otherwise never be found.
+    /// Beats until the execution ends, its record is lost, or the longest lease is over. Without that bound, a handler that
+    /// hangs would never be found.
     async fn beat(self, record: Arc<Mutex<Record>>, execution: Execution, every: Duration) {
         let (world, operation) = (&self.engine.world, self.operation());
         let (key, attempt) = (execution.record_key().hash(), execution.attempt());
@@ -58,10 +58,10 @@ impl Executor {
         loop {
             world.sleep(every).await;
             if longest <= world.instant() {
-                tracing::error!(%key, operation = %operation.name(), "the longest lease is over: no heartbeat any more");
+                tracing::error!(%key, operation = %operation.name(), "the longest lease is over: heartbeats stop");
                 return;
             }
-            // Held while it is written, so that whoever ends the execution goes on from what was written.
+            // Locked during the write, so that whoever ends the execution continues from what was written.
             let mut seen = record.lock().await;
             match self.engine.apply(Start::Seen(Box::new(seen.clone())), effort, step).await {
                 Ok(Applied::Written(held, next)) => {
@@ -69,8 +69,8 @@ impl Executor {
                     let Some((until, given_up)) = held else { continue };
                     execution.holds_until(until);
                     if given_up {
-                        // By a clock that is ahead of ours, or while our heartbeats failed.
-                        tracing::warn!(%key, operation = %operation.name(), "the record is claimed back: its worker lives");
+                        // Given up by a clock that is ahead of ours, or while our heartbeats failed.
+                        tracing::warn!(%key, operation = %operation.name(), "the record is reclaimed: its worker is alive");
                     }
                 }
                 Ok(Applied::Stopped(..)) => {
@@ -78,7 +78,7 @@ impl Executor {
                     execution.lose();
                     return;
                 }
-                // Perhaps written. The next write finds out: it is refused, and sees whose revision is there.
+                // Perhaps written. The next write finds out: it is refused, and returns the current revision.
                 Err(unapplied) => {
                     let (kind, cause) = (unapplied.error.kind(), unapplied.error.cause());
                     tracing::warn!(%key, operation = %operation.name(), ?kind, cause, "a heartbeat failed");

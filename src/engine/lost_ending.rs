@@ -1,8 +1,8 @@
 //! Endings that cannot be written go to a queue, from which reconciliation applies them under the same fence.
 //!
-//! What waits there is the record's own item, as its worker wanted it to be, under the item's own version: see
-//! [`Item`]. It may wait across deployments. The form of versions before this one is still read; a version before this
-//! one refuses the new form, so that it ends as a dead letter, and can be sent back once the newer version runs again.
+//! A message holds the record's own item, in the state that its worker wanted, with the item's own version: see [`Item`].
+//! It may wait across deployments. The form of earlier versions is still read. An earlier version refuses the new form, so
+//! that the message goes to the dead-letter queue, and can be sent back once the newer version runs again.
 
 mod earlier;
 
@@ -15,6 +15,7 @@ use super::{
     finish::{Ending, Kept},
 };
 use crate::{
+    domain::DomainWrite,
     key::RecordKey,
     queue::Queue,
     record::{Answer, AttemptId, KeptAnswer, KeptBody, Record, State, Worker},
@@ -24,28 +25,31 @@ use crate::{
 };
 use earlier::Earlier;
 
-/// SQS takes 1 MiB, and took 256 KiB until 2025; what other queues take is less. A body that does not fit is left out.
+/// SQS accepts 1 MiB, and accepted 256 KiB until 2025; other queues accept less. A body that does not fit is left out.
 const LONGEST_MESSAGE: usize = 240 * 1024;
 
 /// An ending on its way through a queue.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum LostEnding {
-    /// The record that its worker saw last, with its revision, in the state that it was to have.
+    /// The record that its worker last saw, with that revision, in the state that the worker wanted.
     Item {
-        /// The record's partition key, for people and their tools.
+        /// The record's partition key, for operators and their tools.
         key: String,
         /// The record's item.
         item: serde_dynamo::Item,
-        /// The other execution of which people have been told already.
+        /// The other execution, if it has been reported to an operator already.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         told: Option<String>,
+        /// The domain writes that commit with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        writes: Vec<DomainWrite>,
     },
-    /// As versions before items waited in queues wrote it.
+    /// The form of versions before messages held items.
     Earlier(Box<Earlier>),
 }
 
-/// A message that is no ending. No retry helps.
+/// A message that is not an ending. No retry helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the message is not an ending of an execution: `{0}` is malformed")]
 pub(crate) struct MalformedError(pub(crate) &'static str);
@@ -58,12 +62,12 @@ impl fmt::Debug for LostEnding {
 }
 
 impl LostEnding {
-    /// The record that it ends, in the state that it was to have.
+    /// The record that it ends, in the state that the worker wanted.
     pub(crate) fn record(&self) -> Result<Record, MalformedError> {
         let record = match self {
             Self::Item { key, item, .. } => {
                 let record = from_attributes(item.clone()).map_err(|_| MalformedError("item"))?;
-                // What operators are shown is what is written.
+                // Operators must see the key that is written.
                 if record.key.partition_key() != *key {
                     return Err(MalformedError("key"));
                 }
@@ -77,7 +81,20 @@ impl LostEnding {
         }
     }
 
-    /// Whether people have been told that the record is this other execution's.
+    /// Whether domain writes commit with it.
+    pub(crate) fn has_writes(&self) -> bool {
+        !self.writes().is_empty()
+    }
+
+    /// The domain writes that commit with it.
+    pub(super) fn writes(&self) -> &[DomainWrite] {
+        match self {
+            Self::Item { writes, .. } => writes,
+            Self::Earlier(_) => &[],
+        }
+    }
+
+    /// Whether an operator has been told that the record is this other execution's.
     pub(super) fn is_told_of(&self, there: &Record) -> bool {
         matches!(self, Self::Item { told: Some(attempt), .. } if *attempt == there.attempt.to_string())
     }
@@ -91,39 +108,51 @@ impl LostEnding {
     }
 }
 
-/// The ending about a record as it was to be; without the body if its message would be too long with it.
-fn lost(mut ended: Record) -> Result<LostEnding, serde_json::Error> {
-    let whole = item(&ended)?;
-    match &mut ended.state {
-        State::Completed { answer, .. } if serde_json::to_string(&whole)?.len() > LONGEST_MESSAGE => {
+/// The ending that wants this record; without the body if the message would be too long with it. Never without its domain
+/// writes: the record would say that something was done which was not.
+fn lost(mut ended: Record, writes: &[DomainWrite]) -> Result<LostEnding, serde_json::Error> {
+    let whole = item(&ended, writes)?;
+    let is_too_long = |ending: &LostEnding| Ok(serde_json::to_string(ending)?.len() > LONGEST_MESSAGE);
+    let ending = match &mut ended.state {
+        State::Completed { answer, .. } if is_too_long(&whole)? => {
             answer.body = KeptBody::Omitted { length: answer.body.length() };
-            item(&ended)
+            item(&ended, writes)?
         }
-        _ => Ok(whole),
+        _ => whole,
+    };
+    match is_too_long(&ending)? {
+        true => Err(serde::ser::Error::custom("its domain writes are too large for a message")),
+        false => Ok(ending),
     }
 }
 
-fn item(ended: &Record) -> Result<LostEnding, serde_json::Error> {
+fn item(ended: &Record, writes: &[DomainWrite]) -> Result<LostEnding, serde_json::Error> {
     let item = serde_dynamo::to_item(Item::from(ended)).map_err(serde::ser::Error::custom)?;
-    Ok(LostEnding::Item { key: ended.key.partition_key(), item, told: None })
+    Ok(LostEnding::Item { key: ended.key.partition_key(), item, told: None, writes: writes.to_vec() })
 }
 
-fn message(ended: Record, people_told: Option<AttemptId>) -> Result<String, serde_json::Error> {
+fn message(
+    ended: Record,
+    writes: &[DomainWrite],
+    people_told: Option<AttemptId>,
+) -> Result<String, serde_json::Error> {
     #[derive(Serialize)]
-    #[serde(tag = "kind", rename = "ending")]
     struct Message {
+        kind: &'static str,
         #[serde(flatten)]
         ending: LostEnding,
     }
-    let mut ending = lost(ended)?;
+    // A version that knows no domain writes must not apply the rest: it refuses a kind that it does not know.
+    let kind = if writes.is_empty() { "ending" } else { "ending_with_writes" };
+    let mut ending = lost(ended, writes)?;
     if let LostEnding::Item { told, .. } = &mut ending {
         *told = people_told.map(|attempt| attempt.to_string());
     }
-    serde_json::to_string(&Message { ending })
+    serde_json::to_string(&Message { kind, ending })
 }
 
 impl Executor {
-    /// Hands an ending over that could not be written; without a queue there is nobody to take it.
+    /// Hands over an ending that could not be written, if there is a queue.
     pub(super) async fn hand_over(
         &self,
         execution: &Execution,
@@ -138,7 +167,7 @@ impl Executor {
             return FinishOutcome::Unwritten;
         };
         let wanted = self.wanted(seen, ending, kept);
-        let sent = match wanted.map(|ended| message(ended, None)) {
+        let sent = match wanted.map(|ended| message(ended, kept.writes(), None)) {
             Some(Ok(message)) => self.send(queue, execution, &message).await,
             Some(Err(error)) => Err(error.to_string()),
             None => Err("the record that the worker saw last is not its own".to_owned()),
@@ -160,8 +189,8 @@ impl Executor {
         }
     }
 
-    /// Hands an ending over that could not be written because another execution has the record. `told` is that one, if people have
-    /// been told of it. Returns whether it was sent.
+    /// Hands over an ending that could not be written because another execution has the record, or because the record denies
+    /// its effect. `told` is the other execution, if it has been reported to an operator. Returns whether it was sent.
     pub(super) async fn hand_over_contested(
         &self,
         execution: &Execution,
@@ -171,7 +200,9 @@ impl Executor {
         told: Option<AttemptId>,
     ) -> bool {
         let Some(queue) = &self.lost_endings else { return false };
-        let Some(Ok(message)) = self.wanted(seen, ending, kept).map(|ended| message(ended, told)) else {
+        let Some(Ok(message)) =
+            self.wanted(seen, ending, kept).map(|ended| message(ended, kept.writes(), told))
+        else {
             return false;
         };
         let sent = self.send(queue, execution, &message).await;
@@ -192,8 +223,8 @@ impl Executor {
         }
     }
 
-    /// Hands a double execution to people, with the ending that cannot be written, through the queue of lost endings. It has
-    /// been logged and counted in any case. Returns whether they will hear of it.
+    /// Escalates a double execution, with the ending that cannot be written, through the queue of lost endings. It has been
+    /// logged and counted in any case. Returns whether it was sent.
     pub(super) async fn tell_people(
         &self,
         execution: &Execution,
@@ -203,31 +234,32 @@ impl Executor {
         kept: &Kept,
     ) -> bool {
         let Some(queue) = &self.lost_endings else { return false };
-        double.ending = self.wanted(seen, ending, kept).and_then(|ended| lost(ended).ok()).map(Box::new);
+        double.ending =
+            self.wanted(seen, ending, kept).and_then(|ended| lost(ended, kept.writes()).ok()).map(Box::new);
         let sent = self.send(queue, execution, &double.to_message()).await;
         if let Err(cause) = &sent {
             let (key, operation) = (execution.record_key().hash(), self.operation().name());
-            tracing::error!(%key, %operation, cause, "a double execution could not be handed to people");
+            tracing::error!(%key, %operation, cause, "a double execution could not be escalated");
         }
         sent.is_ok()
     }
 
-    /// The record as its worker wants it to be, with a body that has no place yet.
+    /// The record as its worker wants it, with its body inline unless that is stored already.
     fn wanted(&self, seen: &Record, ending: &Ending, kept: &Kept) -> Option<Record> {
         let kept = match (ending, kept) {
-            (_, Kept::Completed(KeptAnswer { body: KeptBody::Outside { .. }, .. })) => kept.clone(),
+            (_, Kept::Completed(KeptAnswer { body: KeptBody::Outside { .. }, .. }, _)) => kept.clone(),
             (Ending::Completed(Answer { head, body }), _) => {
                 let (bytes, encoding) = codec::encode(body);
                 let body = KeptBody::Inline { bytes, encoding, length: body.len() as u64 };
-                Kept::Completed(KeptAnswer { head: head.clone(), body })
+                Kept::Completed(KeptAnswer { head: head.clone(), body }, Arc::default())
             }
             _ => kept.clone(),
         };
         let wants =
             |seen: &Record| kept.of(seen, Worker::of(seen), seen.revision, self.engine.world.now()).ok();
         match kept {
-            // Its own answer goes with it, and what makes it doubtful.
-            Kept::Completed(_) if seen.claimed => {
+            // Its own answer goes along, and so does the claim that makes it doubtful.
+            Kept::Completed(..) if seen.claimed => {
                 let ended = wants(&Record { claimed: false, ..seen.clone() })?;
                 Some(Record { claimed: true, ..ended })
             }
@@ -272,39 +304,41 @@ mod tests {
             },
         };
         for kept in [
-            Kept::Completed(answer()),
-            Kept::Completed(zlib),
+            Kept::Completed(answer(), Arc::default()),
+            Kept::Completed(zlib, Arc::default()),
             Kept::NotExecuted(Some(Note::new("not_executed, status 503"))),
             Kept::NotBegun,
             Kept::PerhapsExecuted(UnknownCause::Panicked, None),
         ] {
             let ended = ended(&kept);
-            assert_eq!(read(&message(ended.clone(), None).unwrap()), ended);
+            assert_eq!(read(&message(ended.clone(), &[], None).unwrap()), ended);
         }
     }
 
     // T16
     #[test]
-    fn a_body_that_no_queue_takes_is_left_out_and_the_ending_is_not() {
+    fn an_ending_is_queued_without_a_body_too_large_for_it() {
         let bytes = Bytes::from(vec![0; LONGEST_MESSAGE]);
         let body = KeptBody::Inline { length: bytes.len() as u64, bytes, encoding: Encoding::Identity };
-        let message = message(ended(&Kept::Completed(KeptAnswer { body, ..answer() })), None).unwrap();
+        let message =
+            message(ended(&Kept::Completed(KeptAnswer { body, ..answer() }, Arc::default())), &[], None)
+                .unwrap();
         assert!(message.len() < 2_000);
         let State::Completed { answer, .. } = read(&message).state else { panic!("{message}") };
         assert_eq!(answer.body, KeptBody::Omitted { length: LONGEST_MESSAGE as u64 });
     }
 
-    // T36: what runs after a roll-back must not take it for something else; it ends as a dead letter, and waits there.
+    // T36: the version that runs after a roll-back must not misread it; it waits in the dead-letter queue.
     #[test]
-    fn a_version_before_this_form_refuses_it() {
-        let message = message(ended(&Kept::NotExecuted(None)), None).unwrap();
+    fn an_older_version_refuses_this_form() {
+        let message = message(ended(&Kept::NotExecuted(None)), &[], None).unwrap();
         assert!(serde_json::from_str::<Earlier>(&message).is_err());
     }
 
     // R31
     #[test]
     fn a_message_that_names_another_record_than_its_item_is_refused() {
-        let message = message(ended(&Kept::NotExecuted(None)), None).unwrap();
+        let message = message(ended(&Kept::NotExecuted(None)), &[], None).unwrap();
         let other = message.replacen(r#""key":"tenant#pay#k""#, r#""key":"tenant#pay#other""#, 1);
         assert_ne!(message, other);
         let lost: LostEnding = serde_json::from_str(&other).unwrap();
@@ -314,7 +348,7 @@ mod tests {
     // T36
     #[test]
     fn an_item_of_a_newer_version_is_refused_and_not_guessed() {
-        let message = message(ended(&Kept::NotExecuted(None)), None).unwrap();
+        let message = message(ended(&Kept::NotExecuted(None)), &[], None).unwrap();
         let newer = message.replace(r#""schema":{"N":"1"}"#, r#""schema":{"N":"2"}"#);
         assert_ne!(message, newer);
         let lost: LostEnding = serde_json::from_str(&newer).unwrap();

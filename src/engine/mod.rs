@@ -1,21 +1,30 @@
-//! Runs an operation once: reserve, execute, write down how it ended.
+//! Runs an operation once per key: reserves the key, lets the handler execute, records how it ended.
 //!
-//! 1. One loop, in `apply`, turns a step, a pure function on a record, into a write. Everything that changes a record calls
-//!    it: what is here, and what finds dead workers, reconciles and serves operators.
-//! 2. HTTP and events are fronts of the [`Executor`]. It knows neither.
-//! 3. Fronts, and tests of them, use the [`Executor`]; users have [`Execution`] in their handlers, and nothing else of this.
-//! 4. Whoever reserved holds an [`Ownership`], and ends it once. One that is dropped writes nothing: its lease ends it.
+//! 1. A front (HTTP, events) turns what it received into a [`Request`]. The [`Executor`] knows no front.
+//! 2. [`Executor::reserve`] takes the key, or reports what holds it: an answer, an execution in flight, another request, an
+//!    unknown outcome.
+//! 3. Whoever reserved holds an [`Ownership`], and ends it once. Dropping it writes nothing: the record stays in progress
+//!    until its lease is over.
+//! 4. [`Executor::finish`] records the ending. It is fenced: it never ends another execution that is in progress, nor changes
+//!    a completed record. An ending that cannot be written goes to a queue, and is applied from there under the same fence.
+//! 5. Every change of a record, by whomever, goes through one loop, in `apply`. It turns a pure function on a record into a
+//!    conditional write.
+//!
+//! Handlers see [`Execution`] and nothing else of this. The engine does not ask what became of an unknown outcome: see
+//! [`reconcile`](crate::reconcile).
 
 pub(crate) mod apply;
 mod bodies;
 mod breaker;
 mod codec;
+mod commit;
 mod delivery;
 mod double;
 mod execution;
 mod finish;
 mod heartbeat;
 mod lost_ending;
+mod one_trip;
 mod reserve;
 mod take_back;
 
@@ -35,6 +44,7 @@ use breaker::Breaker;
 
 pub(crate) use apply::{Applied, Change, Effort, Engine, Moment, Retries, Start, Step, Tried, Unapplied};
 pub(crate) use bodies::Placed;
+pub(crate) use commit::completing;
 pub(crate) use delivery::Delivered;
 pub(crate) use double::DoubleExecution;
 pub use execution::Execution;
@@ -43,8 +53,13 @@ pub use execution::Ownership;
 #[doc(hidden)]
 pub use finish::{Ending, FinishOutcome};
 pub(crate) use lost_ending::{LostEnding, MalformedError};
+pub use one_trip::Computation;
+#[doc(hidden)]
+pub use one_trip::{Computed, OneTripOutcome};
 #[doc(hidden)]
 pub use reserve::{Replay, ReserveOutcome};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Runs one operation, each key once. Cheap to clone.
 ///
@@ -68,19 +83,19 @@ impl fmt::Debug for Executor {
     }
 }
 
-/// One request for an operation, as a front has understood it.
+/// One request for an operation, as its front understood it.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Whose, and which key.
+    /// Tenant, operation and idempotency key.
     pub key: RecordKey,
-    /// What is asked.
+    /// What tells a retry from another request.
     pub fingerprints: Fingerprints,
-    /// Whether an execution may begin. An old key gets what there is, and begins nothing.
+    /// Whether an execution may begin. A key that is too old gets the current record's answer, and begins nothing.
     pub may_begin: bool,
-    /// By which method and route it came, or from which source; for people.
+    /// Method and route, or event source; shown to operators.
     pub origin: Option<Note>,
-    /// When Lambda ends this invocation, as its context says it. See
+    /// When Lambda ends this invocation, according to its context. See
     /// [`plausible_deadline`](crate::time_budget::plausible_deadline).
     pub deadline: Option<Timestamp>,
 }
@@ -96,21 +111,21 @@ impl Executor {
         Self { engine, shared: Arc::new(shared), lost_endings: None }
     }
 
-    /// Lives in this world: for tests.
+    /// Replaces the system's world, for tests.
     #[must_use]
     pub fn world(mut self, world: impl World) -> Self {
         self.engine.world = Arc::new(world);
         self
     }
 
-    /// Hands endings that cannot be written to this queue, from which reconciliation applies them.
+    /// Sends endings that cannot be written to this queue, from which reconciliation applies them.
     #[must_use]
     pub fn lost_endings_to(mut self, queue: impl Queue) -> Self {
         self.lost_endings = Some(Arc::new(queue));
         self
     }
 
-    /// The operation that it runs.
+    /// The operation it runs.
     pub fn operation(&self) -> &Operation {
         &self.shared.operation
     }

@@ -10,12 +10,12 @@ use super::{
 };
 use crate::{
     operation::WhileInFlight,
-    record::{Answer, AttemptId, Bid, Decision, Record, decide},
+    record::{Answer, AttemptId, Bid, Decision, Record, State, decide},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count, RESERVE_LATENCY},
     time::{Instant, Timestamp},
     time_budget::{ANSWER_TIME, POLL_PAUSES, TimeBudget, plausible_deadline},
-    world::Term,
+    world::{Term, World},
 };
 
 /// What became of a reservation.
@@ -24,27 +24,27 @@ use crate::{
 pub enum ReserveOutcome {
     /// It is ours: run the handler.
     Owned(Ownership),
-    /// It was done before: give this answer.
+    /// It was done before: return this answer.
     Replay(Replay),
-    /// Another one is at it.
+    /// Another execution is in flight.
     InFlight {
-        /// How long it is sensible to wait, as far as its record tells.
+        /// How long to wait before a retry, as far as the record shows.
         wait: Duration,
     },
     /// The key was used for another request.
     Mismatch,
-    /// Perhaps it was done; reconciliation finds out.
+    /// It may have been done; reconciliation finds out.
     Unknown {
-        /// How long until it asks next.
+        /// How long until reconciliation next asks.
         wait: Duration,
     },
-    /// There is nothing to give, and this key may not begin an execution: it is too old, or does not say how old it is.
+    /// There is no answer, and this key may not begin an execution: it is too old, or does not say how old it is.
     MayNotBegin,
-    /// Too little time was left to run anything. Nothing was run; the key is free, or will be.
+    /// Too little time was left to run the handler. Nothing was run; the key is free, or will be.
     TooLate,
     /// The store did not answer. Nothing was run; a record may have been written all the same.
     Unavailable,
-    /// There is a record, and this version cannot make out what it says. Nothing was run.
+    /// There is a record that this version cannot read. Nothing was run.
     Unreadable,
 }
 
@@ -53,7 +53,7 @@ pub enum ReserveOutcome {
 pub struct Replay {
     /// The answer.
     pub answer: Answer,
-    /// Whether its body was too large to be kept, or is gone; it is empty then.
+    /// Whether its body was too large to be kept, or is gone; then it is empty.
     pub body_omitted: bool,
     /// Until when the answer is kept.
     pub expires_at: Timestamp,
@@ -66,13 +66,13 @@ impl fmt::Debug for Replay {
     }
 }
 
-/// What a reservation met, or what its write would mean.
-enum Met {
-    /// Our own reservation, until then.
+/// What a reservation found, or what its write would mean.
+pub(super) enum Met {
+    /// Our own reservation, until this term.
     Owned(Term),
-    /// There was too little time left to reserve it.
+    /// Too little time was left to reserve it.
     TooLate,
-    /// There is nothing, and the key may not begin.
+    /// There is no answer, and the key may not begin.
     MayNotBegin,
     /// A worker whose lease is over.
     DeadWorker,
@@ -83,11 +83,11 @@ enum Met {
     Unknown,
 }
 
-/// When the invocation ends, and until when its answer has to be on its way.
+/// When the invocation ends, and when its answer must be on its way.
 #[derive(Clone, Copy)]
-struct Times {
+pub(super) struct Times {
     ends: Option<Term>,
-    answer_by: Option<Instant>,
+    pub(super) answer_by: Option<Instant>,
     /// How much time an execution needs to begin.
     least: Duration,
 }
@@ -96,31 +96,29 @@ impl Times {
     fn deadline(self) -> Option<Timestamp> {
         self.ends.map(|ends| ends.wall)
     }
+
+    pub(super) fn ends_at(self) -> Option<Instant> {
+        self.ends.map(|ends| ends.running)
+    }
+
+    /// Whether too little time is left to begin.
+    pub(super) fn is_too_late(self, world: &dyn World) -> bool {
+        self.ends.is_some_and(|ends| world.left(ends) < self.least)
+    }
 }
 
 impl Executor {
-    /// Reserves the key for a new execution, or says what there is. Runs nothing.
+    /// Reserves the key for a new execution, or reports what holds it. Runs nothing.
     ///
-    /// One round trip, or two to take a record over; more only if others change the record at the same moment, or if the
-    /// operation waits for the one in flight.
+    /// Takes one round trip, or two to take over a record. More only if others change the record at the same moment, or if
+    /// the operation waits for the execution in flight.
     pub async fn reserve(&self, request: &Request) -> ReserveOutcome {
         let world = &self.engine.world;
         let started = world.instant();
         let reserved = if self.shared.breaker.admits(world.instant()) {
             let times = self.times(request);
             let met = self.meet(request, times).await;
-            match &met {
-                Ok(_) => self.shared.breaker.succeeded(),
-                // There was an answer: one that cannot be read, or that this key is asked too often (T38, T48).
-                Err(error)
-                    if matches!(error.kind(), StoreErrorKind::Unreadable | StoreErrorKind::Throttled) =>
-                {
-                    self.shared.breaker.succeeded();
-                }
-                // Whoever did not wait has learned nothing (T48).
-                Err(error) if error.is_cut_short() => {}
-                Err(_) => self.shared.breaker.failed(world.instant()),
-            }
+            self.heard_of_the_store(met.as_ref().err());
             let reserved = match met {
                 Ok((met, record)) => self.outcome(met, record, times).await,
                 Err(error) => Err(error),
@@ -129,7 +127,28 @@ impl Executor {
         } else {
             ReserveOutcome::Unavailable
         };
-        let (count, outcome) = match &reserved {
+        self.count(&reserved);
+        telemetry::took(RESERVE_LATENCY, self.operation().name(), world.instant().since(started));
+        reserved
+    }
+
+    /// Tells the breaker how the store answered.
+    pub(super) fn heard_of_the_store(&self, error: Option<&StoreError>) {
+        let breaker = &self.shared.breaker;
+        match error {
+            None => breaker.succeeded(),
+            // The store answered: with a record that cannot be read, or with a throttle of this key (T38, T48).
+            Some(error) if matches!(error.kind(), StoreErrorKind::Unreadable | StoreErrorKind::Throttled) => {
+                breaker.succeeded();
+            }
+            // We did not wait long enough to learn anything about the store (T48).
+            Some(error) if error.is_cut_short() => {}
+            Some(_) => breaker.failed(self.engine.world.instant()),
+        }
+    }
+
+    pub(super) fn count(&self, reserved: &ReserveOutcome) {
+        let (count, outcome) = match reserved {
             ReserveOutcome::Owned(owned) if owned.execution().attempts() > 1 => (Count::FailedRetry, None),
             ReserveOutcome::Owned(_) => (Count::Created, None),
             ReserveOutcome::Replay(_) => (Count::Replay, Some("replay")),
@@ -142,15 +161,13 @@ impl Executor {
             ReserveOutcome::Unreadable => (Count::StoreError, Some("unreadable")),
         };
         count.add(self.operation().name());
-        telemetry::took(RESERVE_LATENCY, self.operation().name(), world.instant().since(started));
-        // What is ours ends later.
+        // An owned execution is counted when it ends.
         if let Some(outcome) = outcome {
             telemetry::ended(outcome);
         }
-        reserved
     }
 
-    fn times(&self, request: &Request) -> Times {
+    pub(super) fn times(&self, request: &Request) -> Times {
         let (now, started) = (self.engine.world.now(), self.engine.world.instant());
         let deadline = request.deadline.and_then(|deadline| plausible_deadline(deadline, now));
         let whole = deadline.map(|deadline| deadline.since(now));
@@ -161,7 +178,7 @@ impl Executor {
         Times { ends, answer_by, least }
     }
 
-    /// Writes or decides until the answer stands: against nothing at first, then against what is there.
+    /// Writes or decides until there is an outcome: first as if there were no record, then against the current one.
     async fn meet(&self, request: &Request, times: Times) -> Result<(Met, Option<Box<Record>>), StoreError> {
         let world = &self.engine.world;
         let operation = self.operation();
@@ -173,52 +190,35 @@ impl Executor {
             }
             _ => None,
         };
-        let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
-            let bid = Bid {
-                key: request.key.clone(),
-                fingerprints: request.fingerprints.clone(),
-                attempt,
-                lease_until: operation.lease_until(times.deadline(), now),
-                retention: operation.retention(),
-                may_begin: request.may_begin,
-                origin: request.origin.clone(),
-            };
+        let own = |record: Box<Record>| {
             let until = times.ends.unwrap_or_else(|| world.term(operation.lease_span()));
-            let own = |record: Record| match world.left(until) {
+            match world.left(until) {
                 left if left < times.least => Step::Stop(Met::TooLate),
                 _ => Step::Write(record.into(), Met::Owned(until)),
-            };
-            let Some(there) = there else {
-                return if bid.may_begin {
-                    own(Record::reserve(&bid, revision, now))
-                } else {
-                    Step::Stop(Met::MayNotBegin)
-                };
-            };
-            match decide(there, &bid, revision, now, operation) {
-                Decision::TakeOver(next) => own(next),
-                Decision::MayNotBegin => Step::Stop(Met::MayNotBegin),
-                Decision::Expire(next) => Step::Write(next.into(), Met::DeadWorker),
-                Decision::InFlight => match wait_until.map(|until| until.since(world.instant())) {
+            }
+        };
+        let step =
+            |there: Option<&Record>, moment: Moment| match self.met(request, attempt, times, there, moment) {
+                Err(record) => own(record),
+                Ok(Step::Stop(Met::InFlight)) => match wait_until.map(|until| until.since(world.instant())) {
                     Some(left) if !left.is_zero() => Step::Wait(left),
                     _ => Step::Stop(Met::InFlight),
                 },
-                Decision::Replay => Step::Stop(Met::Completed),
-                Decision::Mismatch => Step::Stop(Met::Mismatch),
-                Decision::Incomparable => Step::Stop(Met::Incomparable),
-                Decision::Unknown => Step::Stop(Met::Unknown),
-            }
-        };
-        // One try: a store in trouble is not waited for, and the client may come again. A transaction is waited for as the
-        // operation in flight is that it belongs to (T9).
+                Ok(step) => step,
+            };
+        // One try: the client may retry, and should not wait for a store in trouble. A transaction is waited for like the
+        // execution in flight that it belongs to (T9).
         let retries = wait_until.map_or(Retries::None, Retries::Contended);
         let effort = Effort { until: times.answer_by, pauses: POLL_PAUSES, retries };
-        // A fresh key is not read first. One that may not begin, or has no time to, has nothing to insert.
-        let in_time = times.ends.is_none_or(|ends| world.left(ends) >= times.least);
-        let start = if request.may_begin && in_time { Start::Absent } else { Start::Unread(&request.key) };
+        // Inserts without a read first: most keys are fresh. A request that may not begin, or has no time to, inserts nothing.
+        let start = if request.may_begin && !times.is_too_late(&**world) {
+            Start::Absent
+        } else {
+            Start::Unread(&request.key)
+        };
         match self.engine.apply(start, effort, step).await {
             Ok(Applied::Written(met, record)) => Ok((met, Some(record))),
-            // Our own reservation, which landed unseen, and which somebody has given up meanwhile.
+            // Our own reservation: it was applied without our seeing the answer, and somebody has changed it since.
             Ok(Applied::Stopped(met, Some(there)))
                 if there.attempt == attempt && !matches!(met, Met::Completed) =>
             {
@@ -226,16 +226,16 @@ impl Executor {
                 Ok((Met::TooLate, None))
             }
             Ok(Applied::Stopped(met, there)) => Ok((met, there)),
-            Err(Unapplied { error, tried }) => {
+            Err(Unapplied { error, tried, .. }) => {
                 let kind = error.kind();
                 if let Some(tried) = tried.filter(|tried| tried.record.attempt == attempt) {
-                    // A store that throttles or refuses is asked once more, and no oftener.
+                    // A store that throttles or refuses is asked only once more.
                     let once = matches!(kind, StoreErrorKind::Throttled | StoreErrorKind::Refused);
                     self.take_back(tried, if once { TakeBack::Once } else { TakeBack::UntilItStands });
                 }
                 match kind {
-                    // Somebody's transaction holds the record, or many change it: they are at it (T9). An earlier try of
-                    // the same write may have been applied all the same, and is taken back.
+                    // A transaction holds the record, or many change it: an execution is in flight (T9). An earlier try of
+                    // our write may have been applied all the same, and is taken back.
                     StoreErrorKind::Contended => Ok((Met::InFlight, None)),
                     _ => Err(error),
                 }
@@ -243,7 +243,46 @@ impl Executor {
         }
     }
 
-    async fn outcome(
+    /// What the current record means for this request; as an error, the record of the execution that it may begin.
+    pub(super) fn met(
+        &self,
+        request: &Request,
+        attempt: AttemptId,
+        times: Times,
+        there: Option<&Record>,
+        Moment { revision, now }: Moment,
+    ) -> Result<Step<Met>, Box<Record>> {
+        let operation = self.operation();
+        let bid = Bid {
+            key: request.key.clone(),
+            fingerprints: request.fingerprints.clone(),
+            attempt,
+            lease_until: operation.lease_until(times.deadline(), now),
+            retention: operation.retention(),
+            may_begin: request.may_begin,
+            transactional: operation.is_transactional(),
+            origin: request.origin.clone(),
+        };
+        let Some(there) = there else {
+            return if bid.may_begin {
+                Err(Box::new(Record::reserve(&bid, revision, now)))
+            } else {
+                Ok(Step::Stop(Met::MayNotBegin))
+            };
+        };
+        Ok(match decide(there, &bid, revision, now, operation) {
+            Decision::TakeOver(next) => return Err(Box::new(next)),
+            Decision::MayNotBegin => Step::Stop(Met::MayNotBegin),
+            Decision::Expire(next) => Step::Write(next.into(), Met::DeadWorker),
+            Decision::InFlight => Step::Stop(Met::InFlight),
+            Decision::Replay => Step::Stop(Met::Completed),
+            Decision::Mismatch => Step::Stop(Met::Mismatch),
+            Decision::Incomparable => Step::Stop(Met::Incomparable),
+            Decision::Unknown => Step::Stop(Met::Unknown),
+        })
+    }
+
+    pub(super) async fn outcome(
         &self,
         met: Met,
         record: Option<Box<Record>>,
@@ -256,7 +295,11 @@ impl Executor {
             (Met::TooLate, _) => ReserveOutcome::TooLate,
             (Met::DeadWorker, Some(record)) => {
                 telemetry::given_up(&record, now);
-                ReserveOutcome::Unknown { wait: record.wait(now) }
+                match record.state {
+                    // Certainly: its transaction can commit no more.
+                    State::FailedRetryable { .. } => ReserveOutcome::MayNotBegin,
+                    _ => ReserveOutcome::Unknown { wait: record.wait(now) },
+                }
             }
             (Met::Completed, Some(record)) => {
                 let replay = self.engine.replay(&record);
@@ -269,7 +312,7 @@ impl Executor {
             }
             (Met::Mismatch, Some(record)) => {
                 let (key, operation) = (record.key.hash(), self.operation().name());
-                tracing::warn!(%key, %operation, "the key came back with another request");
+                tracing::warn!(%key, %operation, "the key was reused for another request");
                 ReserveOutcome::Mismatch
             }
             (Met::Incomparable, Some(record)) => {
@@ -287,29 +330,29 @@ impl Executor {
         })
     }
 
-    /// Owning is not yet running: if we hear of it late, because we waited or the process was frozen, the lease may be over
-    /// and others at it (T39). Nothing is awaited between this look and the handler.
+    /// Checks the time once more: owning is not yet running. If the store's answer came late, because we waited or the process
+    /// was frozen, the lease may be over and others may run (T39). Nothing is awaited between this check and the handler.
     async fn own(&self, record: Box<Record>, times: Times, until: Term) -> ReserveOutcome {
         let world = &self.engine.world;
         if world.left(until) < times.least {
             let (key, operation) = (record.key.hash(), self.operation().name());
-            tracing::warn!(%key, %operation, "the reservation came too late to run anything: it is taken back");
+            tracing::warn!(%key, %operation, "the reservation came too late to run the handler: it is taken back");
             let taken_back = self.take_back(Tried { record, over: None }, TakeBack::Now);
-            // So that the client's next try finds the key free. It goes on by itself if that takes longer.
+            // Waits a little, so that the client's retry finds the key free. The task goes on by itself.
             tokio::select! {
                 _ = taken_back => {}
                 () = world.sleep(ANSWER_TIME) => {}
             }
             return ReserveOutcome::TooLate;
         }
-        let (deadline, ends_at) = (times.deadline(), times.ends.map(|ends| ends.running));
-        let execution = Execution::new(&record, deadline, ends_at, until, world.clone());
+        let (deadline, ends_at) = (times.deadline(), times.ends_at());
+        let execution = Execution::new(&record, deadline, ends_at, until, &self.engine);
         let record = Arc::new(Mutex::new(*record));
         let heartbeat = self.start_heartbeat(record.clone(), execution.clone());
         ReserveOutcome::Owned(Ownership { execution, record, heartbeat, status: None })
     }
 
-    fn failed(&self, request: &Request, error: &StoreError) -> ReserveOutcome {
+    pub(super) fn failed(&self, request: &Request, error: &StoreError) -> ReserveOutcome {
         let (key, operation) = (request.key.hash(), self.operation().name());
         let (kind, cause) = (error.kind(), error.cause());
         tracing::error!(%key, %operation, ?kind, cause, "reservation failed: the request is refused");

@@ -1,4 +1,4 @@
-//! Takes reservations back that run nothing: their owner has learned of them too late, or not at all.
+//! Takes back reservations that will run nothing, because their owner learned of them too late or not at all.
 
 use tokio::sync::oneshot;
 
@@ -8,24 +8,25 @@ use crate::{record::Record, time_budget::TAKE_BACK_PAUSES};
 /// How a reservation is taken back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TakeBack {
-    /// At once: it stands.
+    /// At once: it was applied.
     Now,
-    /// After a pause, again and again: it may land later.
+    /// After a pause, repeatedly: it may be applied later.
     UntilItStands,
-    /// After a pause, by one try: the store has enough to do, or refuses us.
+    /// After a pause, by one try: the store throttles or refuses us.
     Once,
 }
 
 impl Executor {
-    /// Releases a reservation that was perhaps applied and is certainly not executed, so that a passing fault of the
-    /// store leaves nothing to reconcile. In the background, for as long as the operation's patience: the caller has its
-    /// answer. If the reservation lands later still, its lease ends it as `unknown`. Tells when it is done.
+    /// Releases a reservation that may have been applied and was certainly not executed, so that a passing fault of the
+    /// store leaves nothing to reconcile. Runs in the background, for up to the operation's patience: the caller has its
+    /// answer. If the reservation is applied later still, its lease ends it as `unknown`. The receiver resolves when the task
+    /// is done.
     pub(super) fn take_back(&self, tried: Tried, how: TakeBack) -> oneshot::Receiver<()> {
         let (done, is_done) = oneshot::channel();
         let executor = self.clone();
         self.engine.world.spawn(Box::pin(async move {
             executor.release_untouched(tried, how).await;
-            // Nobody has to wait for it.
+            // The caller need not wait for it.
             let _ = done.send(());
         }));
         is_done
@@ -43,7 +44,7 @@ impl Executor {
             left => Step::Wait(left),
         };
         let step = |there: Option<&Record>, Moment { revision, now }: Moment| match there {
-            // While what it was to replace still stands, it can still land (T47).
+            // While the record that it was to replace is current, it can still be applied (T47).
             Some(there) if over == Some(there.revision) => perhaps_later(),
             None if over.is_none() => perhaps_later(),
             None => Step::Stop(()),
@@ -54,7 +55,7 @@ impl Executor {
         };
         let retries = if how == TakeBack::Once { Retries::None } else { Retries::Quietly };
         let effort = Effort { until: Some(give_up_at), pauses: TAKE_BACK_PAUSES, retries };
-        // What is not taken back is ended by its lease.
+        // If this fails, the lease ends the reservation.
         let _ = self.engine.apply(Start::Seen(record), effort, step).await;
     }
 }

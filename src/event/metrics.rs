@@ -1,11 +1,11 @@
-//! Writes what was counted in CloudWatch's [embedded metric format], as lines of the log: no request is made for it.
+//! Writes the metrics in CloudWatch's [embedded metric format], as log lines: no request is made for them.
 //!
-//! 1. Once an invocation, when it has ended, however it ended. What ends later counts into the next one.
-//! 2. Once more shortly before its deadline: whoever is still at work then may be killed.
+//! 1. Once per invocation, when it has ended, however it ended. What ends later counts towards the next one.
+//! 2. Once more shortly before its deadline: an invocation that still runs then may be killed.
 //! 3. An invocation that counted nothing writes nothing.
-//! 4. What is an operation's is there by `operation`, and over all operations, for alarms.
-//! 5. If the invocation guarded requests of one tenant, it is the property `tenant`: there for whoever looks for it in the logs,
-//!    and no dimension, of which there would be too many.
+//! 4. An operation's metrics have the dimension `operation`, and a total over all operations, for alarms.
+//! 5. If the invocation guarded requests of one tenant only, the property `tenant` names it, for searches in the logs. It
+//!    is not a dimension: there would be too many.
 //!
 //! [embedded metric format]: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 
@@ -30,15 +30,15 @@ use crate::{
     world::{SystemWorld, World},
 };
 
-/// The namespace of the metrics; two stacks of an account choose two.
+/// The variable that names the metrics' namespace; two stacks in one account should use two.
 const NAMESPACE: &str = "METRICS_NAMESPACE";
 
 const DEFAULT_NAMESPACE: &str = "lambda-idempotency";
 
-/// The property that names whose requests were counted.
+/// The property that names the tenant whose requests were counted.
 const TENANT: &str = "tenant";
 
-/// How long before the deadline the metrics are written of an invocation that has not ended: a multiple of what it takes.
+/// How long before the deadline the metrics of a running invocation are written: a multiple of what that takes.
 const BEFORE_DEADLINE: Duration = Duration::from_millis(200);
 
 /// The metrics of this process.
@@ -46,13 +46,13 @@ const BEFORE_DEADLINE: Duration = Duration::from_millis(200);
 pub(super) struct Metrics(Option<&'static Collector>);
 
 impl Metrics {
-    /// Installs the recorder, unless there is one: whoever installed it sees to its metrics.
+    /// Installs the recorder, unless there is one already: its metrics are left to whoever installed it.
     pub(super) fn install() -> Self {
         let namespace = env::var(NAMESPACE).ok().filter(|namespace| !namespace.trim().is_empty());
         let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
         let installed = Builder::new().cloudwatch_namespace(namespace).init();
         telemetry::describe();
-        Self(installed.inspect_err(|_| tracing::info!("another recorder has the metrics")).ok())
+        Self(installed.inspect_err(|_| tracing::info!("another metrics recorder is installed")).ok())
     }
 
     fn write(self) {
@@ -63,7 +63,7 @@ impl Metrics {
         };
         let mut lines = Vec::new();
         let written = collector.flush(&mut lines).and_then(|()| {
-            // Nothing counted, nothing written. Else in one piece, so that nobody else's line comes between.
+            // In one piece, so that no other line comes between.
             if lines.is_empty() { Ok(()) } else { io::stdout().lock().write_all(&with_totals(lines)) }
         });
         if let Err(error) = written {
@@ -72,8 +72,8 @@ impl Metrics {
     }
 }
 
-/// The documents, with a second set of dimensions, the empty one, if the first is `operation`. A value in a document cannot hold
-/// these quotes, which JSON escapes.
+/// Adds a second, empty set of dimensions to documents whose first is `operation`. No value in a document can contain these
+/// quotes, which JSON escapes.
 fn with_totals(documents: Vec<u8>) -> Vec<u8> {
     const BY_OPERATION: &str = r#""Dimensions":[["operation"]]"#;
     const AND_IN_TOTAL: &str = r#""Dimensions":[["operation"],[]]"#;
@@ -139,7 +139,7 @@ impl<F: Future> Future for Invocation<F> {
     }
 }
 
-/// Writes the metrics when the invocation is over: it has answered, or panicked, or is dropped.
+/// Writes the metrics when the invocation is over: answered, panicked or dropped.
 struct End(Metrics);
 
 impl Drop for End {

@@ -1,10 +1,9 @@
-//! What a function has around it: what triggers it, its log, its metrics, its environment variables.
+//! Runs Lambda functions: their triggers, logs, metrics and environment variables, and the functions `reconcile` and `webhook`.
 //!
-//! 1. Each message and each stream record of a batch is read by itself: one that cannot be read holds no other up.
-//! 2. What fails is named, and delivered again; the rest is not.
-//! 3. A function takes up no work that it cannot end before its deadline.
+//! 1. Each message and each stream record of a batch is read by itself: one that cannot be read blocks no other.
+//! 2. Only what failed is reported, and delivered again.
+//! 3. A function takes up no work that it may not finish before its deadline.
 //! 4. What an invocation counted is written when it ends, however it ends.
-
 mod metrics;
 mod reconcile;
 mod run;
@@ -28,7 +27,7 @@ pub use trigger::{BatchFailures, Event, Trigger, each_message, refuse, time};
 pub use variables::{VariableError, count, millis, switch, text};
 pub use webhook::{Events, Notice, Webhook, webhook};
 
-/// What these log below `info` holds whole requests: keys, bodies, tokens of cards.
+/// Crates whose logs below `info` contain whole requests: keys, bodies, card tokens.
 const QUIET: [&str; 7] = [
     "aws_smithy_runtime",
     "aws_sdk_dynamodb",
@@ -39,8 +38,8 @@ const QUIET: [&str; 7] = [
     "reqwest",
 ];
 
-/// Logs JSON lines to standard error, as `RUST_LOG` says (default: `info`; [`Targets`] says how), without the time, which
-/// CloudWatch stamps. What would show whole requests stays at `info`, whatever it says.
+/// Logs JSON lines to standard error, filtered by `RUST_LOG` (default: `info`; syntax: [`Targets`]), without the time,
+/// which CloudWatch adds. Crates that would log whole requests stay at `info`, whatever `RUST_LOG` says.
 pub fn logs() {
     let said = env::var("RUST_LOG").ok().filter(|said| !said.trim().is_empty());
     let wanted = said.and_then(|said| said.parse::<Targets>().ok());
@@ -48,7 +47,7 @@ pub fn logs() {
     let quiet = Targets::new().with_targets(QUIET.map(|target| (target, LevelFilter::INFO)));
     let lines = layer()
         .json()
-        // All of them: the outer one has the request id, the inner one the key's hash.
+        // All spans instead: the outer one has the request id, the inner one the key's hash.
         .with_current_span(false)
         .without_time()
         .with_writer(io::stderr)
@@ -56,7 +55,7 @@ pub fn logs() {
     tracing_subscriber::registry().with(lines).init();
 }
 
-/// Lambda shows an error of the start-up as one long line of debug output; the log gets a readable one.
+/// Logs a start-up error in readable form: Lambda shows it as one long line of debug output.
 pub fn report(error: &impl fmt::Display) {
     tracing::error!(%error, "the function cannot start");
 }

@@ -1,4 +1,4 @@
-//! The function that finds out what is unknown: it takes a reconciler for each operation, and the rest is the library's.
+//! The function that settles unknown outcomes. It takes a reconciler for each operation; the library does the rest.
 //!
 //! ```no_run
 //! use lambda_idempotency::{async_trait, event, operation::Operation, reconcile::{Finding, Question, Reconciler}};
@@ -22,8 +22,8 @@
 //!
 //! | trigger | what |
 //! | --- | --- |
-//! | a schedule, `{"job":"poll"}` | asks about what is due |
-//! | its queue | writes endings that their workers could not, and asks at once |
+//! | a schedule, `{"job":"poll"}` | asks about everything that is due |
+//! | its queue | writes endings that their workers could not write, and asks about single records at once |
 
 use aws_config::BehaviorVersion;
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
@@ -40,7 +40,7 @@ use crate::{
     },
 };
 
-/// What the reconcile function answers.
+/// What the reconcile function returns.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Reconciled {
@@ -50,14 +50,14 @@ pub enum Reconciled {
     Polled(Polled),
 }
 
-/// A reconciliation as the environment says, which knows no operation yet.
+/// A reconciliation configured by the environment, still without operations.
 ///
 /// `IDEMPOTENCY_TABLE`, `DEAD_LETTERS_QUEUE_URL`, `RECONCILE_QUEUE_URL`; `RECONCILE_FIRST_MS`, `RECONCILE_LONGEST_MS`,
 /// `RECONCILE_ASKS` and `LONGEST_DOUBT_MS` (how questions are repeated, and for how long), `NOT_FOUND_GRACE_MS` (how long
-/// what is not found is waited for), `NOT_FOUND_RELEASES` (`on`, or `off` while a provider has an incident).
+/// to wait before "not found" counts), `NOT_FOUND_RELEASES` (`on`, or `off` while a provider has an incident).
 ///
 /// # Errors
-/// If the configuration is wrong, by the name of what is wrong.
+/// If the configuration is wrong; the error names what is wrong.
 pub async fn reconciliation() -> Result<Reconciliation, Error> {
     configured().await.inspect_err(super::report)
 }
@@ -93,10 +93,10 @@ pub async fn reconcile(reconciliation: Reconciliation) -> Result<(), Error> {
     super::run(service_fn(handle)).await
 }
 
-/// Does what one event asks for.
+/// Handles one event.
 ///
 /// # Errors
-/// If the event is none of this function's, or the table does not say what is due.
+/// If the event is not for this function, or the table cannot say what is due.
 pub async fn reconcile_event(
     reconciliation: &Reconciliation,
     event: Event,
@@ -106,7 +106,7 @@ pub async fn reconcile_event(
     match event.trigger()? {
         Trigger::Job(job) if job == "poll" => Ok(Reconciled::Polled(reconciliation.poll(time).await?)),
         Trigger::Job(_) => Err(refuse("there is no such job")),
-        Trigger::Stream(_) => Err(refuse("no change of a table is anything to this function")),
+        Trigger::Stream(_) => Err(refuse("this function takes no stream records")),
         Trigger::Messages(messages) => {
             let work = async |body: &str, left| Ok(reconciliation.receive_within(body, left).await?);
             Ok(Reconciled::Failures(each_message(&messages, time, LONGEST_QUESTION, work).await))

@@ -1,4 +1,4 @@
-//! Runs a function, with what is around it.
+//! Runs a function with its tracing and metrics.
 
 use std::fmt::Debug;
 
@@ -10,11 +10,11 @@ use tower_service::Service;
 
 use super::metrics::Metrics;
 
-/// Runs a function until Lambda ends it, as [`lambda_runtime::run`] does, and writes its metrics: what each invocation counted
-/// becomes CloudWatch's, in the namespace that the environment variable `METRICS_NAMESPACE` names (default:
-/// `lambda-idempotency`). A recorder that was installed before stays, and sees to its metrics itself.
+/// Runs a function until Lambda ends it, as [`lambda_runtime::run`] does, and writes what each invocation counted as
+/// CloudWatch metrics, in the namespace that the environment variable `METRICS_NAMESPACE` names (default:
+/// `lambda-idempotency`). A recorder that was installed before stays, and its metrics are left to it.
 ///
-/// An HTTP function takes its router as `lambda_http::Adapter::from(router)`.
+/// An HTTP function passes its router as `lambda_http::Adapter::from(router)`.
 ///
 /// # Errors
 /// If the Runtime API fails.
@@ -30,6 +30,6 @@ where
     D: Into<Bytes> + Send,
     E: Into<Error> + Send + Debug,
 {
-    // The metrics outermost: once the answer is on its way, and after a panic was caught.
+    // The metrics outermost: written once the answer is on its way, and after a panic was caught.
     Runtime::new(handler).layer(TracingLayer::new()).layer(Metrics::install()).run().await
 }

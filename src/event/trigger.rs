@@ -1,4 +1,4 @@
-//! What triggers functions that no client calls: a stream, a queue, a schedule.
+//! The triggers of functions that no client calls: a stream, a queue, a schedule.
 
 use std::{
     cell::Cell,
@@ -17,27 +17,27 @@ use crate::{
     world::{SystemWorld, World},
 };
 
-/// How long before its deadline a function stops to take up work: half of its time, where that is less.
+/// How long before its deadline a function stops taking up work; half of its time, if that is less.
 const LAST_ORDERS: Duration = Duration::from_secs(3);
 
-/// How long a function works whose deadline is not known.
+/// How long a function without a known deadline works.
 const WITHOUT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// What Lambda calls the sources of events.
+/// Lambda's names for the sources of events.
 const QUEUE: &str = "aws:sqs";
 const TABLE: &str = "aws:dynamodb";
 
 /// How many messages are worked on at once.
 const AT_ONCE: usize = 10;
 
-/// An event as Lambda hands it over, whatever it is: one that makes no sense is to leave a line in the log, and the runtime leaves
+/// An event as Lambda hands it over, not yet parsed: an invalid one must leave a line in the log, and the runtime leaves
 /// none.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct Event(Box<RawValue>);
 
-/// What triggered the function. Records stay as they are: each is read by itself, so that one which cannot be read holds no
-/// other up.
+/// What triggered the function. Records are not parsed yet: each is read by itself, so that one that cannot be read blocks
+/// no other.
 #[derive(Debug)]
 pub enum Trigger {
     /// A schedule, with the name of its job.
@@ -52,8 +52,8 @@ impl Event {
     /// What triggered the function.
     ///
     /// # Errors
-    /// If it is no job, and neither a queue's nor a stream's batch. It is logged. Lambda delivers it again, and in the end hands it
-    /// to the failure destination.
+    /// If it is neither a job nor a batch of a queue or a stream. That is logged. Lambda retries the event, and finally
+    /// sends it to the failure destination.
     pub fn trigger(&self) -> Result<Trigger, Error> {
         #[derive(Deserialize)]
         struct Parts<'a> {
@@ -73,7 +73,7 @@ impl Event {
             (Some(records), None) => {
                 let records: Vec<Box<RawValue>> =
                     serde_json::from_str(records.get()).map_err(|_| refuse("its Records are not a list"))?;
-                // By the first that names a source: the one before it may be damaged.
+                // The first record that names a source decides: one before it may be damaged.
                 match records.iter().find_map(|record| field(record, "eventSource")).as_deref() {
                     Some(QUEUE) => Ok(Trigger::Messages(records)),
                     Some(TABLE) => Ok(Trigger::Stream(records)),
@@ -84,19 +84,19 @@ impl Event {
     }
 }
 
-/// The error of an event that the function cannot do anything with, and its line in the log.
+/// Logs an event that the function cannot handle, and returns its error.
 pub fn refuse(why: &str) -> Error {
     tracing::error!(why, "an event is refused");
     format!("the event is refused: {why}").into()
 }
 
-/// A member of a record that is a text, whatever the others are.
+/// A string member of a record, whatever its other members are.
 fn field(record: &RawValue, name: &str) -> Option<String> {
     let fields: HashMap<String, &RawValue> = serde_json::from_str(record.get()).ok()?;
     serde_json::from_str(fields.get(name)?.get()).ok()
 }
 
-/// Which records of a batch are to be delivered again
+/// The records of a batch that must be delivered again
 /// ([streams](https://docs.aws.amazon.com/lambda/latest/dg/services-ddb-batchfailurereporting.html),
 /// [queues](https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html)).
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -112,7 +112,7 @@ struct Failure {
 }
 
 impl FromIterator<String> for BatchFailures {
-    /// Each record by its sequence number or message id; an empty one stands for the whole batch.
+    /// Each record by its sequence number or message id; an empty one means the whole batch.
     fn from_iter<I: IntoIterator<Item = String>>(identifiers: I) -> Self {
         let identifiers: BTreeSet<_> = identifiers.into_iter().collect();
         let failure = |item_identifier| Failure { item_identifier };
@@ -127,11 +127,11 @@ impl BatchFailures {
     }
 }
 
-/// Has `work` done for the body of each message, and tells it for how long. What fails is delivered again, and after some
-/// deliveries goes to the dead letters.
+/// Runs `work` on the body of each message, with the time that is left. What fails is delivered again, and after some
+/// deliveries goes to the dead-letter queue.
 ///
-/// `time` is what the function has, and `longest` what one message may take: none is begun with less than that, or half of the
-/// function's time, left. Those too are delivered again.
+/// `time` is what the function has, and `longest` what one message may take. No message is begun with less than `longest`
+/// left, or half of `time` if that is less; it is delivered again instead.
 pub async fn each_message(
     messages: &[Box<RawValue>],
     time: Duration,
@@ -177,7 +177,7 @@ async fn each_message_in(
             return None;
         }
         if id.is_none() {
-            tracing::error!(place, "a message has no id to name it by: the whole batch is delivered again");
+            tracing::error!(place, "a message has no id: the whole batch is delivered again");
         }
         Some(id.unwrap_or_default())
     });
@@ -192,7 +192,7 @@ async fn each_message_in(
 fn body(message: &RawValue) -> Result<String, &'static str> {
     match field(message, "eventSource").as_deref() {
         Some(QUEUE) => field(message, "body").ok_or("it has no body"),
-        _ => Err("it is not a message of a queue"),
+        _ => Err("it is not a queue message"),
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// What is delivered again, and what was begun, of a batch of which each message takes a second, ten at once.
+    /// How many messages of a batch are delivered again, and how many were begun, if each takes a second, ten at once.
     fn batch(number: usize, time: Duration, longest: Duration) -> (usize, usize) {
         let world = ManualWorld::at(Timestamp::from_secs(1_800_000_000));
         let record =

@@ -1,4 +1,4 @@
-//! Environment variables, checked by name.
+//! Reads and checks environment variables; errors name the variable.
 
 use std::{env, fmt, str::FromStr, time::Duration};
 
@@ -9,19 +9,19 @@ pub enum VariableError {
     /// A variable is not set, or empty.
     #[error("the environment variable {0} must be set")]
     Missing(&'static str),
-    /// A variable does not say what it should.
+    /// A variable has an invalid value.
     #[error("the environment variable {0} must be {1}")]
     Malformed(&'static str, &'static str),
 }
 
 impl fmt::Debug for VariableError {
-    /// In words too: Lambda shows an error of the start-up so.
+    /// The same as `Display`: Lambda shows start-up errors by `Debug`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// A variable that must say something.
+/// A required variable, which must not be empty.
 pub fn text(name: &'static str) -> Result<String, VariableError> {
     match env::var(name) {
         Ok(value) if !value.trim().is_empty() => Ok(value),
@@ -29,18 +29,18 @@ pub fn text(name: &'static str) -> Result<String, VariableError> {
     }
 }
 
-/// A span in milliseconds, above 0; `default` where the variable is not set.
+/// A span in milliseconds, above 0; `default` if the variable is not set.
 pub fn millis(name: &'static str, default: Duration) -> Result<Duration, VariableError> {
     let millis: Option<u64> = optional(name, "a number of milliseconds above 0", |millis| *millis > 0)?;
     Ok(millis.map_or(default, Duration::from_millis))
 }
 
-/// A number above 0; `default` where the variable is not set.
+/// A number above 0; `default` if the variable is not set.
 pub fn count(name: &'static str, default: u32) -> Result<u32, VariableError> {
     Ok(optional(name, "a number above 0", |count| *count > 0)?.unwrap_or(default))
 }
 
-/// `on` or `off`; `default` where the variable is not set.
+/// `on` or `off`; `default` if the variable is not set.
 pub fn switch(name: &'static str, default: bool) -> Result<bool, VariableError> {
     let word: Option<String> =
         optional(name, "`on` or `off`", |word: &String| word == "on" || word == "off")?;

@@ -1,14 +1,13 @@
-//! The function that a provider calls: it takes somebody who understands the provider's events, and the rest is the
-//! library's.
+//! The function that a provider calls. It takes a reader of the provider's events; the library does the rest.
 //!
 //! | the event | answer |
 //! | --- | --- |
-//! | is not the provider's | 401, and nothing is done |
-//! | is the provider's, and cannot be read | 400 |
-//! | tells nothing of an operation | 200 |
-//! | settles a record, agrees with it, or will be held against it later | 200 |
+//! | is not from the provider | 401, and nothing is done |
+//! | is from the provider, but cannot be read | 400 |
+//! | is not about an operation | 200 |
+//! | settles a record, agrees with it, or will be checked against it later | 200 |
 //! | contradicts a record, or has none | 200: it is escalated |
-//! | could not be taken up | 503: the provider sends it again |
+//! | could not be processed | 503: the provider sends it again |
 //!
 //! An event that comes twice settles once: the second finds the record settled.
 
@@ -35,36 +34,36 @@ use crate::{
     time::Timestamp,
 };
 
-/// Understands a provider's events. One for each webhook.
+/// Reads a provider's events. One for each webhook.
 pub trait Events: Send + Sync + 'static {
-    /// Checks that the provider sent this, and says what it tells. `now` is the time by which a signature's age counts.
+    /// Checks that the provider sent this, and returns what it says. `now` is for checking a signature's age.
     fn read(&self, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Notice;
 }
 
-/// What a request to the webhook tells.
+/// What a request to the webhook says.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Notice {
-    /// It is not the provider's, for this reason.
+    /// It is not from the provider, for this reason.
     Refused(String),
-    /// It is the provider's, and cannot be read: the provider has changed its events.
+    /// It is from the provider, but cannot be read: the provider has changed its events.
     Unreadable,
-    /// It tells nothing of an operation.
+    /// It is not about an operation.
     Ignored,
-    /// It tells of an effect, and its way back cannot be read now: the provider is to send it again.
+    /// It reports an effect, but the reference to its record cannot be read now: the provider must send it again.
     Again(&'static str),
-    /// It tells of an effect that leads to no record.
+    /// It reports an effect that leads to no record.
     Unclaimed {
         /// The key under which the provider has it.
         downstream_key: String,
-        /// Why it leads to none.
+        /// Why it leads to no record.
         reason: &'static str,
     },
-    /// It tells what became of this operation.
+    /// It reports what became of this operation.
     Told(RecordKey, Told),
 }
 
-/// A provider's webhook, as a `tower` service. Clones are one.
+/// A provider's webhook, as a `tower` service. Clones share everything.
 #[derive(Clone)]
 pub struct Webhook(Arc<Parts>);
 
@@ -80,7 +79,7 @@ impl fmt::Debug for Webhook {
 }
 
 impl Webhook {
-    /// Takes up what `events` understands.
+    /// Applies what `events` reads to the records of `reconciliation`.
     pub fn new(reconciliation: Reconciliation, events: impl Events) -> Self {
         Self(Arc::new(Parts { reconciliation, events: Box::new(events) }))
     }
@@ -113,7 +112,7 @@ impl Webhook {
             }
             Notice::Ignored => (StatusCode::OK, "ignored"),
             Notice::Again(reason) => {
-                tracing::error!(reason, "an event of the provider cannot be taken up now");
+                tracing::error!(reason, "an event of the provider cannot be processed now");
                 TRY_AGAIN
             }
             Notice::Unclaimed { downstream_key, reason } => {
@@ -146,12 +145,12 @@ impl Webhook {
             Ok(
                 outcome @ (ReconcileOutcome::InFlight(_) | ReconcileOutcome::NotDue | ReconcileOutcome::Busy),
             ) => {
-                tracing::info!(key = %hash, %operation, ?outcome, "the provider is to say it again");
+                tracing::info!(key = %hash, %operation, ?outcome, "the provider must send its event again");
                 TRY_AGAIN
             }
             Err(error) => {
                 let cause = error.source();
-                tracing::error!(key = %hash, %operation, %error, cause, "the provider's word could not be taken up");
+                tracing::error!(key = %hash, %operation, %error, cause, "the provider's word could not be processed");
                 TRY_AGAIN
             }
         }

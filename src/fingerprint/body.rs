@@ -1,4 +1,4 @@
-//! What a body says.
+//! Reads a body by its meaning: unpacked, and in canonical form or in parts.
 
 use std::{borrow::Cow, io::Read};
 
@@ -10,11 +10,11 @@ use super::{
     multipart,
 };
 
-/// The longest packed body that is unpacked: as long as a plain one may be. A longer one counts by its bytes, so that a few
+/// The longest body after unpacking: as long as a plain one may be. A longer one is hashed by its packed bytes, so that a few
 /// kilobytes of gzip take no more memory than a plain body can.
 const LONGEST_UNPACKED: u64 = 6 * 1024 * 1024;
 
-/// A body without its packing: a gzip header holds the time at which it was made.
+/// A body without its gzip packing, whose header holds the time at which it was made.
 pub(super) struct Unpacked<'a> {
     media_type: String,
     boundary: Option<String>,
@@ -23,7 +23,7 @@ pub(super) struct Unpacked<'a> {
     body: Cow<'a, [u8]>,
 }
 
-/// How a body counts.
+/// The form in which a body is hashed.
 pub(super) enum Form<'a> {
     Json(Vec<u8>),
     Multipart(Vec<&'a [u8]>),
@@ -60,7 +60,7 @@ impl<'a> Unpacked<'a> {
         matches!(self.body, Cow::Owned(_))
     }
 
-    /// How the body counts, if these members of a JSON document are left out.
+    /// The form in which the body is hashed, without these members of a JSON document.
     pub(super) fn form(&self, left_out: &[JsonPointer]) -> Form<'_> {
         let body = &*self.body;
         let json = is_json(&self.media_type).then(|| canonical::canonical_json(body, left_out)).flatten();

@@ -2,24 +2,22 @@
 //!
 //! 1. The form is that of RFC 8785 (JCS): members sorted by the UTF-16 code units of their names, no white space,
 //!    strings with the fewest escapes.
-//! 2. Numbers are compared as the decimals that they are, not as doubles: two forms are equal exactly when the two
-//!    values are, whatever their size and precision. A number is written as JCS says where that text has the very value
-//!    of the literal: `1`, `1.0`, `1e0` and `10e-1` are `1`, `-0` is `0`. Any other, which JCS would round or refuse, is
-//!    written exactly, as sign, digits without zeros at either end, `e` and exponent: `9007199254740993e0`, `1e400`.
-//! 3. A body that is not I-JSON (RFC 7493) has no canonical form; it is fingerprinted as the bytes it is. That is: a
-//!    syntax error, anything behind the value, an empty body, a byte order mark, bytes that are not UTF-8, half of a
-//!    surrogate pair in an escape, two members of one name in one object (compared after unescaping), more than
-//!    [`MAX_DEPTH`] arrays and objects in each other. So is a number, other than zero, whose exponent, as written or in
-//!    the exact form, does not fit 64 bits.
-//! 4. The value at a [`JsonPointer`] to be left out goes with its member name or its place in the array. All pointers
-//!    speak of the body as it came: leaving out `/a/0` and `/a/1` removes the first two elements. A pointer that leads
-//!    nowhere is ignored. Rule 3 holds for what is left out, too.
+//! 2. Numbers are compared as decimals, not as doubles: two forms are equal exactly when the two values are, whatever their
+//!    size and precision. A number is written in the JCS form if that has the exact value of the literal: `1`, `1.0`, `1e0`
+//!    and `10e-1` are `1`, `-0` is `0`. A number that JCS would round or refuse is written exactly, as sign, digits without
+//!    zeros at either end, `e` and exponent: `9007199254740993e0`, `1e400`.
+//! 3. A body that is not I-JSON (RFC 7493) has no canonical form; it is fingerprinted by its bytes. That covers a syntax
+//!    error, anything after the value, an empty body, a byte order mark, bytes that are not UTF-8, half of a surrogate pair
+//!    in an escape, two members of one name in one object (compared after unescaping), more than [`MAX_DEPTH`] nested arrays
+//!    and objects; and a number, other than zero, whose exponent, as written or in the exact form, does not fit 64 bits.
+//! 4. A value at a [`JsonPointer`] to be left out is removed with its member name or its place in the array. All pointers
+//!    refer to the body as it came: leaving out `/a/0` and `/a/1` removes the first two elements. A pointer that leads
+//!    nowhere is ignored. Rule 3 applies to values that are left out, too.
 //!
-//! Caveat: I-JSON also forbids noncharacters such as U+FFFF. They are kept as they are, since nothing about them is
-//! ambiguous.
+//! Caveat: I-JSON also forbids noncharacters such as U+FFFF. They are kept, since nothing about them is ambiguous.
 //!
 //! A canonical form is its own canonical form. So it never equals the bytes of a body that has none, and the
-//! fingerprints of the two kinds can't meet.
+//! fingerprints of the two kinds cannot collide.
 
 mod number;
 mod pointer;
@@ -34,13 +32,13 @@ use number::write_number;
 pub(crate) use pointer::JsonPointer;
 use pointer::Step;
 
-/// How many arrays and objects may be open at once. Other JSON parsers commonly stop at the same depth, so that a handler
-/// could not read a deeper body; and it bounds how often a byte is moved when members are sorted.
+/// How many arrays and objects may be open at once. Other JSON parsers commonly stop at the same depth, so a handler could
+/// not read a deeper body anyway. It also bounds how often a byte is moved when members are sorted.
 const MAX_DEPTH: usize = 128;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// The canonical form of a JSON body, or `None` where the body is not I-JSON and is fingerprinted as the bytes it is.
+/// The canonical form of a JSON body, or `None` if the body is not I-JSON and is fingerprinted by its bytes.
 pub(super) fn canonical_json(body: &[u8], left_out: &[JsonPointer]) -> Option<Vec<u8>> {
     // The parser would skip it.
     if body.starts_with(BYTE_ORDER_MARK) {
@@ -64,14 +62,14 @@ pub(super) fn canonical_json(body: &[u8], left_out: &[JsonPointer]) -> Option<Ve
 /// Writes the canonical form while the body is read.
 ///
 /// No tree is built: a body of 6 MB can hold three million values. Each value is written at once, and the members of an
-/// object are brought into order when it ends.
+/// object are sorted when it ends.
 struct Canonical<'a> {
-    /// Every value in an array or object is followed by a comma, until the bracket behind the last one takes its place.
+    /// Every value in an array or object is followed by a comma. The closing bracket replaces the last one.
     out: Vec<u8>,
     open: Vec<Container>,
     /// The members of all open objects, the innermost object's last.
     members: Vec<Member<'a>>,
-    /// With how many steps of the pointer lead to the value being read, counted until the first one that leads elsewhere.
+    /// Each with the number of its leading steps that match the path to the value being read.
     left_out: Vec<(&'a JsonPointer, usize)>,
 }
 
@@ -196,8 +194,7 @@ impl<'a> Canonical<'a> {
     }
 }
 
-/// Puts the members of the object whose last one ends the output into the order of their names; `None` where two have
-/// the same.
+/// Sorts the members of the innermost object, which end the output, by their names; `None` if two have the same name.
 fn sort_members(out: &mut Vec<u8>, members: &mut [Member<'_>]) -> Option<()> {
     if members.is_sorted_by(|a, b| utf16_order(&a.name, &b.name).is_lt()) {
         return Some(());
@@ -214,13 +211,13 @@ fn sort_members(out: &mut Vec<u8>, members: &mut [Member<'_>]) -> Option<()> {
     Some(())
 }
 
-/// The order of two names by their UTF-16 code units. That of their UTF-8 bytes differs in one thing only: surrogates,
-/// which stand for the characters that begin with bytes from F0, go before U+E000 to U+FFFF, which begin with EE and EF.
+/// The order of two names by their UTF-16 code units. The order of their UTF-8 bytes differs in one thing only: surrogates,
+/// which encode the characters that begin with bytes from F0, sort before U+E000 to U+FFFF, which begin with EE and EF.
 fn utf16_order(a: &str, b: &str) -> Ordering {
     let rank = |byte| if matches!(byte, 0xEE | 0xEF) { byte + 0x10 } else { byte };
     a.bytes().map(rank).cmp(b.bytes().map(rank))
 }
 
 fn write_string(out: &mut Vec<u8>, value: &str) {
-    serde_json::to_writer(out, value).expect("a Vec takes every write");
+    serde_json::to_writer(out, value).expect("writing to a Vec cannot fail");
 }

@@ -1,9 +1,9 @@
-//! What a request asks.
+//! The parts of a request that its fingerprint can cover.
 
 use std::{borrow::Cow, fmt};
 
-/// What a request asks, as far as it can count for its fingerprint; what a
-/// [rule of your own](super::FingerprintRule::custom) is given.
+/// The parts of a request that its fingerprint can cover, and the argument of a
+/// [rule of your own](super::FingerprintRule::custom).
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Content<'a> {
@@ -11,29 +11,29 @@ pub struct Content<'a> {
     pub method: &'a str,
     /// The path without the stage of an HTTP API's own domain, percent-decoded once: an encoded slash is a slash.
     pub path: &'a [u8],
-    /// The query's parameters, decoded: in the order of their names, those of one name in their own.
+    /// The query's parameters, decoded and sorted by name; those of one name keep their order.
     pub query: &'a [(Cow<'a, str>, Cow<'a, str>)],
     /// Finds a header by its name in lower case. Several lines are joined by a comma, as gateways join them.
     pub header: &'a (dyn Fn(&str) -> Option<Cow<'a, str>> + Sync),
     /// The body as it came.
     pub body: &'a [u8],
-    /// What the first version of fingerprints took it for.
+    /// The request as the first version of fingerprints read it.
     #[doc(hidden)]
     pub earlier: Earlier<'a>,
 }
 
-/// What the first version of fingerprints took a request for.
+/// A request as the first version of fingerprints read it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Earlier<'a> {
-    /// What is addressed.
+    /// The target of the request.
     pub target: &'a str,
     /// Whether the body is JSON.
     pub json: bool,
 }
 
 impl<'a> Earlier<'a> {
-    /// What was sent to `target` with this `Content-Type`.
+    /// A request to `target` with this `Content-Type`.
     pub fn new(target: &'a str, content_type: &str) -> Self {
         Self { target, json: is_json(&media_type(content_type)) }
     }
@@ -47,7 +47,7 @@ impl fmt::Debug for Content<'_> {
 }
 
 impl<'a> Content<'a> {
-    /// This method, path and body; no query, and no headers.
+    /// A request with this method, path and body, and without query or headers.
     pub fn new(method: &'a str, path: &'a str, body: &'a [u8]) -> Self {
         let earlier = Earlier { target: "", json: false };
         Self { method, path: path.as_bytes(), query: &[], header: &|_| None, body, earlier }
@@ -73,7 +73,7 @@ impl<'a> Content<'a> {
         Self { earlier, header, ..self }
     }
 
-    /// The same, addressed like this in the first version of fingerprints.
+    /// The same, with this target in the first version of fingerprints.
     #[doc(hidden)]
     #[must_use]
     pub fn earlier_target(self, target: &'a str) -> Self {

@@ -1,4 +1,4 @@
-//! Fingerprints as the first version made them. Records keep them for as long as they live, and are compared by them (T36).
+//! Fingerprints of the first version. Records that have one keep it for as long as they live, and are compared by it (T36).
 
 use sha2::{Digest, Sha256};
 
@@ -11,7 +11,7 @@ use super::{
 
 const FORM: u8 = 1;
 
-/// The fingerprint of `content` by this rule; `None` if there were no such rules yet.
+/// The fingerprint of `content` by this rule; `None` if the first version had no such rules.
 pub(super) fn fingerprint(
     rule: &FingerprintRule,
     operation: &str,
@@ -20,7 +20,7 @@ pub(super) fn fingerprint(
     form: &Form<'_>,
 ) -> Option<Fingerprint> {
     let id = id(rule)?;
-    // It took no content coding into account, and one line of the media type.
+    // The first version ignored the content coding, and read one line of the media type.
     let own;
     let (form, body) = match form {
         _ if !content.earlier.json => (b'b', content.body),

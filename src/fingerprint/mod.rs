@@ -1,11 +1,15 @@
-//! The fingerprint of a request: what tells a retry from another request under the same key.
+//! The fingerprint of a request: it tells a retry from another request under the same key.
 //!
-//! 1. What counts is the operation, the method, the target, the media type without its parameters, the headers that the
-//!    rule declares, and the body: [`Content`].
-//! 2. A body counts by what it says (`body`): JSON in its canonical form, multipart without its boundary, gzip by what is
-//!    packed. Everything else counts by its bytes.
-//! 3. A record keeps the number of the rule that made its fingerprint. A retry is compared by that rule, also by the form
-//!    that earlier versions used (`earlier`).
+//! 1. A fingerprint covers the operation, the method, the path and query, the media type without its parameters, the headers
+//!    that the rule declares, and the body: see [`Content`]. A [custom rule](FingerprintRule::custom) replaces all but the
+//!    operation.
+//! 2. A body is hashed by its meaning: JSON in its canonical form, multipart without its boundary, gzip by its unpacked body.
+//!    Every other body is hashed by its bytes and content coding.
+//! 3. A record keeps the number of the rule that made its fingerprint. A retry is compared by that rule, be it the current
+//!    one, a former one, or the form of earlier versions.
+//! 4. If no known rule has that number, the two cannot be compared: that is an error, not a mismatch.
+//!
+//! It does not look at other headers, `Authorization` among them: the tenant is part of the key.
 
 mod body;
 mod canonical;
@@ -53,7 +57,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// A request's fingerprint by the rule of today, and by the rules that older records may have.
+/// A request's fingerprint by the current rule, and by the rules that older records may have.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprints {
@@ -62,7 +66,7 @@ pub struct Fingerprints {
 }
 
 impl Fingerprints {
-    /// Takes the fingerprints of `content` by `rule` and by each of the `former` rules; by each also in the form of earlier
+    /// Takes the fingerprints of `content` by `rule` and by each of the `former` rules, each also in the form of earlier
     /// versions (T36).
     pub fn of(
         operation: &str,
@@ -71,7 +75,7 @@ impl Fingerprints {
         former: &[FingerprintRule],
     ) -> Self {
         let body = Unpacked::of(content);
-        // What takes time is the canonical form of a JSON body, which both are made of.
+        // Made once for both: the canonical form of a JSON body is what takes time.
         let both = |rule: &FingerprintRule| {
             let form = rule.left_out().map_or(Form::Bytes(content.body), |left_out| body.form(left_out));
             let earlier = earlier::fingerprint(rule, operation, content, &body, &form);
@@ -87,8 +91,8 @@ impl Fingerprints {
         self.current
     }
 
-    /// Whether this request is the one of `kept`, compared by the rule that made `kept`; `None` if that rule is not
-    /// known here, as while a deployment with a new rule rolls out.
+    /// Whether this request is the one of `kept`, compared by the rule that made `kept`. `None` if that rule is not known
+    /// here, for example while a deployment with a new rule rolls out.
     pub fn matches(&self, kept: &Fingerprint) -> Option<bool> {
         std::iter::once(&self.current)
             .chain(&self.former)

@@ -1,5 +1,5 @@
-//! Multipart bodies ([RFC 2046, section 5.1.1](https://www.rfc-editor.org/rfc/rfc2046#section-5.1.1)), taken apart at
-//! their boundaries: clients make a new one for every retry.
+//! Splits multipart bodies ([RFC 2046, section 5.1.1](https://www.rfc-editor.org/rfc/rfc2046#section-5.1.1)) at their
+//! boundaries, because clients make a new boundary for every retry.
 
 use mediatype::{MediaType, Name, ReadParams, names::MULTIPART};
 use memchr::memmem;
@@ -9,20 +9,20 @@ pub(super) fn boundary(content_type: &str) -> Option<String> {
     let media_type = MediaType::parse(content_type).ok()?;
     let name = Name::new("boundary")?;
     let boundary = media_type.get_param(name)?.unquoted_str().into_owned();
-    // Of several, parsers do not agree on which counts.
+    // If there are several, parsers do not agree on which counts.
     let one = media_type.params().filter(|(given, _)| *given == name).count() == 1;
     (media_type.ty == MULTIPART && one && !boundary.is_empty()).then_some(boundary)
 }
 
-/// What stands before, between and behind the delimiters, in order; `None` if the body is not closed by one.
+/// The pieces before, between and after the delimiters, in order; `None` if no delimiter closes the body.
 ///
-/// Two bodies with the same pieces differ in their boundary, and in the white space behind it, alone.
+/// Two bodies with the same pieces differ only in their boundary, and in the white space after it.
 pub(super) fn pieces<'a>(body: &'a [u8], boundary: &str) -> Option<Vec<&'a [u8]>> {
     let delimiter = format!("--{boundary}");
     let mut pieces = Vec::new();
     let mut start = 0;
     for at in memmem::find_iter(body, &delimiter) {
-        // A delimiter begins a line, and the line break before it is its own.
+        // A delimiter begins a line, and the line break before it belongs to it.
         let end = match at {
             0 => 0,
             _ if at >= start + 2 && body[..at].ends_with(b"\r\n") => at - 2,

@@ -1,4 +1,4 @@
-//! How requests become fingerprints.
+//! The rules by which requests become fingerprints.
 
 use std::{fmt, sync::Arc};
 
@@ -11,15 +11,15 @@ use super::{
     content::is_header_name,
 };
 
-/// The version of what is hashed below. A change to it, to `body` or to `canonical` needs a new number here, and the old form
-/// kept, as in `earlier`, for as long as records of it can live.
+/// The version of the hashed form. A change to the hashing below, to `body` or to `canonical` needs a new number here, and the
+/// old form must be kept, as in `earlier`, for as long as its records can live.
 const FORM: u8 = 2;
 
-/// How requests become fingerprints: what of a request is not the caller's intent.
+/// How requests become fingerprints: which parts of a request are the caller's intent.
 ///
-/// JSON bodies count by what they say (RFC 8785, with numbers compared by their exact decimal value), multipart bodies by their
-/// parts, gzip by what is packed, everything else by its bytes and its content coding. Members like client timestamps and trace
-/// ids can be left out; headers that your API declares to be intent can be counted in.
+/// JSON bodies count by their value (RFC 8785, with numbers compared by their exact decimal value), multipart bodies by their
+/// parts, gzip by the unpacked body, everything else by its bytes and its content coding. Members such as client timestamps and
+/// trace ids can be left out; headers that your API declares to be intent can be included.
 ///
 /// ```
 /// use lambda_idempotency::fingerprint::FingerprintRule;
@@ -60,22 +60,22 @@ impl fmt::Debug for FingerprintRule {
 }
 
 impl FingerprintRule {
-    /// Everything in the body counts, and no header but the media type.
+    /// The whole body counts, and the media type is the only header that does.
     pub fn new() -> Self {
         Self(Kind::Request { left_out: Vec::new(), headers: Vec::new() })
     }
 
-    /// A rule of your own: what `intent` returns is what tells one request to the operation from another, and nothing else
-    /// does. For bodies that only your code can read, such as one that is encrypted anew for each try.
+    /// A rule of your own: two requests to the operation are the same if `intent` returns the same for both; nothing else
+    /// counts. For bodies that only your code can read, such as one that is encrypted anew for each try.
     ///
-    /// `id` is the rule's number, kept in each record. Another function needs another number, and the old one, as a
-    /// [former rule](crate::operation::Operation::formerly), for as long as records are retained: under the same number the
-    /// two are compared with each other.
+    /// `id` is the rule's number, kept in each record. Another function needs another number: under the same number the two
+    /// are compared with each other. Keep the old one as a [former rule](crate::operation::Operation::formerly) for as long
+    /// as records are retained.
     ///
     /// ```
     /// use lambda_idempotency::fingerprint::FingerprintRule;
     ///
-    /// // The path and the first line count; what stands below it is a receipt.
+    /// // The path and the first line count; the lines below are a receipt.
     /// let rule = FingerprintRule::custom(1, |request| {
     ///     let line = request.body.split(|byte| *byte == b'\n').next().unwrap_or_default();
     ///     [request.path, b"\n", line].concat()
@@ -85,7 +85,7 @@ impl FingerprintRule {
         Self(Kind::Custom { id, intent: Arc::new(intent) })
     }
 
-    /// Leaves out of JSON bodies what stands at `pointer`, an RFC 6901 JSON Pointer.
+    /// Leaves the value at `pointer`, an RFC 6901 JSON Pointer, out of JSON bodies.
     ///
     /// # Panics
     /// If `pointer` is invalid, or the rule is [your own](Self::custom): a mistake in the program, found at start-up.
@@ -101,8 +101,8 @@ impl FingerprintRule {
         self
     }
 
-    /// Counts this header in: it is part of what the caller wants, as `Prefer` or `API-Version` can be. Not one that differs
-    /// from try to try. A REST API hands over the last line alone of a header that was sent in several.
+    /// Includes this header, because it is part of the caller's intent, as `Prefer` or `API-Version` can be. It must not differ
+    /// from try to try. If a header was sent in several lines, a REST API passes on the last one only.
     ///
     /// # Panics
     /// If `name` is not a valid header name, or the rule is [your own](Self::custom): a mistake in the program, found at start-up.
@@ -116,8 +116,8 @@ impl FingerprintRule {
         self
     }
 
-    /// The rule's own number, kept in each record: derived from what the rule says, so that it cannot be forgotten
-    /// when the rule changes; of a rule of your own, from its number alone.
+    /// The rule's number, kept in each record. It is derived from the rule's settings, so that it changes with the rule; for a
+    /// rule of your own, from its number alone.
     pub fn id(&self) -> u32 {
         let mut hash = Sha256::new_with_prefix([FORM]);
         match &self.0 {
@@ -182,7 +182,7 @@ impl FingerprintRule {
         Fingerprint { rule: self.id(), digest: hash.finalize().into() }
     }
 
-    /// What is left out of JSON bodies, unless the rule is a function.
+    /// The members left out of JSON bodies, unless the rule is a function.
     pub(super) fn left_out(&self) -> Option<&[JsonPointer]> {
         match &self.0 {
             Kind::Request { left_out, .. } => Some(left_out),
@@ -190,7 +190,7 @@ impl FingerprintRule {
         }
     }
 
-    /// The same as text, in an order of its own.
+    /// The same as text, sorted.
     pub(super) fn sorted_pointers(&self) -> Option<Vec<&str>> {
         Some(sorted(self.left_out()?.iter().map(JsonPointer::as_str)))
     }
@@ -202,7 +202,7 @@ fn sorted<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     sorted
 }
 
-/// So that no two lists of parts are the same bytes.
+/// Hashes a part with its length, so that no two lists of parts are the same bytes.
 pub(super) fn part(hash: &mut Sha256, bytes: &[u8]) {
     hash.update((bytes.len() as u64).to_be_bytes());
     hash.update(bytes);

@@ -54,7 +54,7 @@ fn the_media_type_counts_without_its_parameters() {
 
 // R3
 #[test]
-fn operation_method_path_and_query_count_and_nothing_runs_from_one_into_another() {
+fn operation_method_path_and_query_count_and_never_run_together() {
     let pair = |name: &'static str, value: &'static str| (Cow::Borrowed(name), Cow::Borrowed(value));
     let (ab, abc) = ([pair("a", "b")], [pair("a", "b"), pair("c", "")]);
     let of = Content::new;
@@ -117,7 +117,7 @@ fn a_multipart_body_counts_without_its_boundary() {
     let broken = |boundary: &str| {
         print(&rule, &format!("multipart/form-data; boundary={boundary}"), &format!("--{boundary}\r\nopen"))
     };
-    assert_ne!(broken("x1"), broken("x2"), "what is no multipart body counts by its bytes");
+    assert_ne!(broken("x1"), broken("x2"), "a body that is not multipart counts by its bytes");
 }
 
 fn gzip(time: u32, body: &[u8]) -> Vec<u8> {
@@ -137,13 +137,13 @@ fn a_packed_body_counts_by_what_is_packed() {
     assert_eq!(packed, sent("x-gzip", &gzip(2, br#"{"a":1,"b":2}"#)));
     assert_ne!(packed, sent("gzip", &gzip(1, br#"{"a":1,"b":3}"#)));
     assert_eq!(packed, sent("", br#"{"a":1,"b":2}"#), "how it travels does not count");
-    // Several members are one body, and what stands behind them counts.
+    // Several gzip members are one body, and bytes after them count.
     let members = |second: &[u8]| sent("gzip", &[gzip(1, b"one"), gzip(1, second)].concat());
     assert_eq!(members(b"two"), sent("gzip", &gzip(2, b"onetwo")));
     assert_ne!(members(b"two"), members(b"three"));
     let tail = |tail: &[u8]| sent("gzip", &[&gzip(1, b"one")[..], tail].concat());
     assert_ne!(tail(b"x"), tail(b"y"));
-    // What says gzip and is not, or would not fit, counts by its bytes; so does every other coding.
+    // A body that claims gzip and is not, or would not fit, counts by its bytes; so does every other coding.
     let (plain, bomb) = (br#"{"a":1,"b":2}"#, vec![b' '; 6 * 1024 * 1024 + 1]);
     assert_ne!(packed, sent("gzip", plain));
     assert_ne!(sent("gzip", &gzip(1, &bomb)), sent("gzip", &gzip(2, &bomb)));
@@ -154,7 +154,7 @@ fn a_packed_body_counts_by_what_is_packed() {
 
 // R3, T36
 #[test]
-fn a_rule_of_ones_own_says_alone_what_counts_under_its_own_number() {
+fn each_custom_rule_has_its_own_id_and_decides_what_counts() {
     let rule = |id| FingerprintRule::custom(id, |content| content.body[..1].to_vec());
     assert_eq!(print(&rule(1), JSON, "1 first"), print(&rule(1), "text/plain", "1 second"));
     assert_ne!(print(&rule(1), JSON, "1 first"), print(&rule(1), JSON, "2 first"));
@@ -188,7 +188,7 @@ fn a_request_is_compared_by_the_rule_that_the_record_has() {
     assert_eq!(Fingerprints::of("pay", &content, &new, &[]).matches(&kept), None);
 }
 
-/// The fingerprint of the first version, as it is documented: made here by hand.
+/// The fingerprint of the first version as documented, made here by hand.
 fn first_version(pointers: &[&str], form: u8, parts: [&[u8]; 3]) -> Fingerprint {
     use sha2::{Digest, Sha256};
     let hashed = |prefix: &[u8], parts: &[&[u8]]| {
@@ -224,7 +224,7 @@ fn a_record_of_the_first_version_is_compared_as_that_version_did() {
     let custom = FingerprintRule::custom(1, |_| Vec::new());
     assert_eq!(Fingerprints::of("pay", &content, &custom, &[]).matches(&kept), None);
     assert_eq!(Fingerprints::of("pay", &content, &custom, &[plain]).matches(&kept), Some(true));
-    // It looked at one line of the media type, and at ASCII alone.
+    // The first version read one line of the media type, and only in ASCII.
     let (list, plain) = (|_: &str| Some(Cow::Borrowed("a/b,c/d")), |_: &str| Some(Cow::Borrowed(JSON)));
     for (content, json, form) in
         [(content.headers(&list), true, b'j'), (content.headers(&plain), false, b'b')]
@@ -236,7 +236,7 @@ fn a_record_of_the_first_version_is_compared_as_that_version_did() {
             Some(true)
         );
     }
-    // Packed, it counted by its bytes.
+    // A packed body counted by its bytes.
     let packed = gzip(1, body);
     let header = |name: &str| Some(if name == "content-type" { JSON.into() } else { Cow::Borrowed("gzip") });
     let content = Content { body: &packed, ..content }.headers(&header);
@@ -260,7 +260,7 @@ fn rules_that_contradict_themselves_are_refused_at_start_up() {
     }
 }
 
-/// The second form, as `rule` documents it: made here by hand.
+/// The second form as `rule` documents it, made here by hand.
 fn second_version(kind: u8, id: &[u8], parts: &[u8]) -> Fingerprint {
     use sha2::{Digest, Sha256};
     let id = Sha256::digest([&[2, kind], id].concat());
@@ -272,12 +272,12 @@ fn parts(parts: &[&[u8]]) -> Vec<u8> {
     parts.iter().flat_map(|part| [&(part.len() as u64).to_be_bytes()[..], part].concat()).collect()
 }
 
-/// How many there are, and they.
+/// The number of parts, then the parts.
 fn list(items: &[&[u8]]) -> Vec<u8> {
     [(items.len() as u64).to_be_bytes().to_vec(), parts(items)].concat()
 }
 
-// T36: records of today are compared for as long as they live; whoever changes the form gives it a new number.
+// T36: today's records are compared for as long as they live; a change of the form needs a new number.
 #[test]
 fn the_form_of_today_never_changes() {
     let query = [(Cow::Borrowed("a"), Cow::Borrowed("b")), (Cow::Borrowed("c"), Cow::Borrowed(""))];

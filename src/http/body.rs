@@ -1,19 +1,27 @@
-//! Bodies of requests: read once for the fingerprint, handed on as they came.
+//! Request bodies: read once for the fingerprint, then passed on unchanged.
 
 use std::future::Future;
 
+#[cfg(feature = "axum")]
+use bytes::Bytes;
 use lambda_http::Body;
 
 use super::ProblemType;
 
-/// A request body that can be looked at before it is handed on.
+/// Makes one copy of a body at each call.
+pub type Copies<B> = Box<dyn Fn() -> B + Send + Sync>;
+
+/// A request body that can be inspected before it is passed on.
 pub trait GuardedBody: Sized + Send + 'static {
-    /// Reads the body whole, shows it to `look`, and gives it back as it was.
+    /// Reads the whole body, shows it to `look`, and returns it unchanged.
     fn inspect<T: Send>(
         self,
         limit: usize,
         look: impl FnOnce(&[u8]) -> T + Send,
     ) -> impl Future<Output = Result<(T, Self), ProblemType>> + Send;
+
+    /// Copies of a body that was inspected, for a handler that may run again.
+    fn copies(self) -> impl Future<Output = Result<Copies<Self>, ProblemType>> + Send;
 }
 
 impl GuardedBody for Body {
@@ -28,6 +36,10 @@ impl GuardedBody for Body {
         }
         let seen = look(bytes);
         Ok((seen, self))
+    }
+
+    async fn copies(self) -> Result<Copies<Self>, ProblemType> {
+        Ok(Box::new(move || self.clone()))
     }
 }
 
@@ -48,5 +60,10 @@ impl GuardedBody for ::axum::body::Body {
             Err(error) if error.is::<LengthLimitError>() => Err(ProblemType::BodyTooLong),
             Err(_) => Err(ProblemType::BodyUnreadable),
         }
+    }
+
+    async fn copies(self) -> Result<Copies<Self>, ProblemType> {
+        let (bytes, _) = self.inspect(usize::MAX, Bytes::copy_from_slice).await?;
+        Ok(Box::new(move || bytes.clone().into()))
     }
 }

@@ -1,4 +1,4 @@
-//! The guard at work: one request from its key to its answer.
+//! Takes one request from its key to its answer.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -22,63 +22,84 @@ use super::{
     status,
 };
 use crate::{
-    engine::{Ending, Execution, FinishOutcome, Ownership, ReserveOutcome},
+    engine::{Computation, Ending, Execution, FinishOutcome, Ownership, ReserveOutcome},
     key::RecordKey,
     operation::{ServerErrors, WhileInFlight},
     record::{Answer, UnknownCause},
     telemetry::{self, Count},
 };
 
-/// A handler's response with its body, or why it is not known what the handler did.
+/// A handler's response and body, or why its outcome is unknown.
 pub(super) type Handled = Result<(response::Parts, Bytes), UnknownCause>;
 
-type HttpAnswer = Response<Full<Bytes>>;
+pub(super) type HttpAnswer = Response<Full<Bytes>>;
 
 impl Guard {
-    /// Answers one request. Runs `handler` if the key is ours.
+    /// Answers one request. Runs `handler` if it owns the key.
     pub(super) async fn answer<B: GuardedBody>(
         self,
         request: Request<B>,
         handler: impl FnOnce(Execution, Request<B>) -> BoxFuture<'static, Handled> + Send,
     ) -> HttpAnswer {
+        let (mut parts, Understood { request, body, refusal, mount }) = match self.understand(request).await {
+            Ok(understood) => understood,
+            Err(problem) => return problem,
+        };
+        let span = telemetry::span(&request.key);
+        let answer = async {
+            match self.settings.executor.reserve(&request).await {
+                ReserveOutcome::Owned(owned) => {
+                    let execution = owned.execution().clone();
+                    parts.extensions.insert(execution.clone());
+                    let handled = handler(execution, Request::from_parts(parts, body));
+                    self.execute(owned, handled).await
+                }
+                met => self.instead(met, &request.key, &mount, refusal),
+            }
+        };
+        answer.instrument(span).await
+    }
+
+    /// What the guard needs of a request; as an error, why it is refused.
+    pub(super) async fn understand<B: GuardedBody>(
+        &self,
+        request: Request<B>,
+    ) -> Result<(http::request::Parts, Understood<B>), HttpAnswer> {
         let (parts, body) = request.into_parts();
-        // A rule or a resolver of the user's own may panic. Nothing is reserved yet.
-        let understood = AssertUnwindSafe(request::understand(&self, &parts, body)).catch_unwind().await;
+        // A user's own rule or resolver may panic. Nothing is reserved yet.
+        let understood = AssertUnwindSafe(request::understand(self, &parts, body)).catch_unwind().await;
         let understood = match understood {
             Ok(Ok(understood)) => understood,
-            Ok(Err(problem)) => return self.say(problem, Outcome::NotExecuted),
+            Ok(Err(problem)) => return Err(self.say(problem, Outcome::NotExecuted)),
             Err(_) => {
                 let operation = self.operation().name();
                 tracing::error!(%operation, "the tenant resolver or the fingerprint rule panicked: nothing was done");
-                return self.say(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted);
+                return Err(self.say(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
             }
         };
         let key = &understood.request.key;
-        if parts.extensions.get::<Execution>().is_some_and(|outer| outer.record_key() == key) {
+        let of_this = |outer: &RecordKey| outer == key;
+        if parts.extensions.get::<Execution>().is_some_and(|outer| of_this(outer.record_key()))
+            || parts.extensions.get::<Computation>().is_some_and(|outer| of_this(outer.record_key()))
+        {
             let operation = self.operation().name();
-            tracing::error!(%operation, "two guards of one operation stand in each other: take one away");
-            return self.say(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted);
+            tracing::error!(%operation, "two guards of the same operation are nested: remove one");
+            return Err(self.say(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
         }
-        let span = telemetry::span(key);
-        self.answer_once(parts, understood, handler).instrument(span).await
+        Ok((parts, understood))
     }
 
-    /// Answers a request whose key is known.
-    async fn answer_once<B: GuardedBody>(
+    /// The answer to a request that may not run.
+    pub(super) fn instead(
         &self,
-        mut parts: http::request::Parts,
-        Understood { request, body, refusal, mount }: Understood<B>,
-        handler: impl FnOnce(Execution, Request<B>) -> BoxFuture<'static, Handled> + Send,
+        met: ReserveOutcome,
+        key: &RecordKey,
+        mount: &str,
+        refusal: Option<Problem>,
     ) -> HttpAnswer {
-        match self.settings.executor.reserve(&request).await {
-            ReserveOutcome::Owned(owned) => {
-                let execution = owned.execution().clone();
-                parts.extensions.insert(execution.clone());
-                let handled = handler(execution, Request::from_parts(parts, body));
-                self.execute(owned, handled).await
-            }
+        match met {
             ReserveOutcome::Replay(replay) => replay::response(replay, &self.settings.profile),
-            ReserveOutcome::InFlight { wait } => self.in_flight(&request.key, &mount, wait),
+            ReserveOutcome::InFlight { wait } => self.in_flight(key, mount, wait),
             ReserveOutcome::Mismatch => self.say(Problem::new(ProblemType::KeyReused), Outcome::Completed),
             ReserveOutcome::Unknown { wait } => {
                 self.come_again(Problem::new(ProblemType::OutcomeUnknown), wait, Outcome::PerhapsExecuted)
@@ -87,33 +108,34 @@ impl Guard {
                 let refusal = refusal.unwrap_or_else(|| Problem::new(ProblemType::KeyTooOld));
                 self.say(refusal, Outcome::NotExecuted)
             }
-            ReserveOutcome::TooLate | ReserveOutcome::Unavailable => {
+            // Owned is answered before.
+            ReserveOutcome::TooLate | ReserveOutcome::Unavailable | ReserveOutcome::Owned(_) => {
                 self.unavailable(ProblemType::StoreUnavailable)
             }
             ReserveOutcome::Unreadable => self.unavailable(ProblemType::RecordUnreadable),
         }
     }
 
-    /// Runs the handler, and writes down how it ended.
+    /// Runs the handler and records how it ended.
     async fn execute(&self, mut owned: Ownership, handled: BoxFuture<'static, Handled>) -> HttpAnswer {
         let execution = owned.execution().clone();
         let (ending, answer) = match AssertUnwindSafe(handled).catch_unwind().await {
             Ok(Ok((mut parts, body))) => {
                 for name in [IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, IDEMPOTENCY_EXPIRES] {
-                    // A service behind this one has said it of its own answer.
+                    // Set by an inner service, about its own answer.
                     parts.headers.remove(name);
                 }
                 owned.answered(parts.status.as_u16());
                 let ending = self.ending(&execution, &parts, &body);
                 if let Some(outcome @ Outcome::NotBegun) = parts.extensions.get_mut() {
-                    // To a guard around this one, whose operation may have begun.
+                    // For a guard around this one, whose own operation may have begun.
                     *outcome = Outcome::NotExecuted;
                 }
                 (ending, Some((parts, body)))
             }
             Ok(Err(cause)) => (Ending::PerhapsExecuted(cause), None),
             Err(_) => {
-                // The panic's own message has been printed by the panic hook; it is not repeated to anybody.
+                // The panic hook has printed the panic's message; nobody else gets it.
                 let key = execution.record_key().hash();
                 tracing::error!(%key, operation = %execution.operation(), "the handler panicked");
                 (Ending::PerhapsExecuted(UnknownCause::Panicked), None)
@@ -130,8 +152,10 @@ impl Guard {
                 let problem = Problem::new(ProblemType::AnsweredElsewhere);
                 return self.come_again(problem, Duration::ZERO, Outcome::PerhapsExecuted);
             }
+            FinishOutcome::Refused { answer, expires_at } => return replay::first(answer, expires_at),
+            FinishOutcome::NotCommitted => return self.unavailable(ProblemType::StoreUnavailable),
             FinishOutcome::Written { expires_at } => expires_at,
-            // Its key is not free yet: a corrected request would be refused as another one.
+            // Its key is not free yet: a corrected request would be refused as a mismatch.
             FinishOutcome::HandedOver | FinishOutcome::Unwritten if not_begun => {
                 return self.unavailable(ProblemType::StoreUnavailable);
             }
@@ -149,8 +173,11 @@ impl Guard {
     fn ending(&self, execution: &Execution, parts: &response::Parts, body: &Bytes) -> Ending {
         match self.outcome(execution, parts, body) {
             Outcome::Completed => {
-                let headers =
-                    replay::kept_headers(execution, &parts.headers, self.operation().kept_headers());
+                let headers = replay::kept_headers(
+                    execution.record_key(),
+                    &parts.headers,
+                    self.operation().kept_headers(),
+                );
                 Ending::Completed(Answer::http(parts.status.as_u16(), headers, body.clone()))
             }
             Outcome::NotExecuted => Ending::NotExecuted,
@@ -159,7 +186,7 @@ impl Guard {
         }
     }
 
-    /// What a response says of its effect.
+    /// What a response says about its effect.
     fn outcome(&self, execution: &Execution, parts: &response::Parts, body: &Bytes) -> Outcome {
         if let Some(said) = parts.extensions.get::<Outcome>() {
             return *said;
@@ -169,7 +196,7 @@ impl Guard {
             let status = parts.status.as_u16();
             tracing::warn!(
                 %key, %operation, status,
-                "this status does not say whether the operation was executed, so the outcome is unknown: move what answers it \
+                "this status does not say whether the operation was executed, so the outcome is unknown: move whatever returns it \
                  outside the guard (in axum: route_layer), or put an Outcome into its response"
             );
             Count::SaysNothing.add(operation);
@@ -185,15 +212,15 @@ impl Guard {
         }
     }
 
-    /// A problem, with what it means to a guard around this one: that must not keep our refusal as its answer.
-    fn say(&self, problem: Problem, outcome: Outcome) -> HttpAnswer {
+    /// A problem, marked with its outcome for a guard around this one, which must not keep this refusal as its answer.
+    pub(super) fn say(&self, problem: Problem, outcome: Outcome) -> HttpAnswer {
         let mut response = problem.into_response(&self.settings.profile);
         response.extensions_mut().insert(outcome);
         response
     }
 
-    /// The same, with the time after which to come again.
-    fn come_again(&self, problem: Problem, wait: Duration, outcome: Outcome) -> HttpAnswer {
+    /// The same, with a `Retry-After`.
+    pub(super) fn come_again(&self, problem: Problem, wait: Duration, outcome: Outcome) -> HttpAnswer {
         self.say(problem.retry_after(self.operation().retry_after_of(wait)), outcome)
     }
 
@@ -212,20 +239,20 @@ impl Guard {
         accepted
     }
 
-    fn unavailable(&self, problem: ProblemType) -> HttpAnswer {
+    pub(super) fn unavailable(&self, problem: ProblemType) -> HttpAnswer {
         self.come_again(Problem::new(problem), Duration::ZERO, Outcome::NotExecuted)
     }
 
-    /// The handler broke.
+    /// The answer if the handler broke.
     pub(super) fn broken(&self) -> HttpAnswer {
         let problem = Problem::new(ProblemType::OutcomeUnknown).status(StatusCode::INTERNAL_SERVER_ERROR);
         self.come_again(problem, Duration::ZERO, Outcome::PerhapsExecuted)
     }
 }
 
-/// Whether a status says nothing of the operation, but of the caller, the moment or the route (T44). A time-out layer that answers
-/// 408 has dropped the handler where it stood.
-fn says_nothing(status: StatusCode, body: &Bytes) -> bool {
+/// Whether a status is about the caller, the moment or the route, and says nothing about the operation (T44). A time-out
+/// layer that answers 408 has dropped the handler midway.
+pub(super) fn says_nothing(status: StatusCode, body: &Bytes) -> bool {
     match status {
         StatusCode::UNAUTHORIZED
         | StatusCode::FORBIDDEN
@@ -234,7 +261,7 @@ fn says_nothing(status: StatusCode, body: &Bytes) -> bool {
         | StatusCode::MISDIRECTED_REQUEST
         | StatusCode::TOO_EARLY
         | StatusCode::TOO_MANY_REQUESTS => true,
-        // A router's own has no body; a handler's says what was not found, or cannot be done any more.
+        // A router's own 404 or 405 has no body; a handler's says what was not found, or can no longer be done.
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => body.is_empty(),
         _ => false,
     }

@@ -1,4 +1,4 @@
-//! The `Idempotency-Key` header: parsed once, into a key or the reason why it is none. And the time beside it.
+//! Parses the `Idempotency-Key` header into a key or the reason why it is invalid, and reads the timestamp beside it.
 
 use http::HeaderMap;
 use sfv::{BareItem, Item, List, Parser};
@@ -10,11 +10,11 @@ use crate::key::{IdempotencyKey, KeyError};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeySyntax {
-    /// As a String item of RFC 9651, in quotes: what the IETF draft says.
+    /// A String item of RFC 9651, in quotes, as in the IETF draft.
     Item,
-    /// As it is, without quotes: what Stripe and most APIs take.
+    /// The bare value, without quotes, as Stripe and most APIs take it.
     Bare,
-    /// A value that begins with `"` as a String item, any other as it is: clients send both.
+    /// A String item if the value begins with `"`, else the bare value: clients send both.
     #[default]
     Either,
 }
@@ -22,26 +22,26 @@ pub enum KeySyntax {
 /// Why a request has no usable key, in words for its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum KeyHeaderError {
-    /// There is none.
+    /// The header is missing.
     #[error("The request has no Idempotency-Key header")]
     Missing,
-    /// The header is there more than once.
+    /// The header appears more than once.
     #[error("The request has more than one Idempotency-Key header")]
     Repeated,
-    /// The value is a list, or several lines that a gateway made one.
+    /// The value is a list, or several lines that a gateway joined.
     #[error("The Idempotency-Key is a list")]
     List,
     /// The item has parameters.
     #[error("The Idempotency-Key has parameters")]
     Parameters,
-    /// The value is an item, but no String.
+    /// The value is an item, but not a String.
     #[error("The Idempotency-Key must be a string in double quotes")]
     NotAString,
-    /// The value begins as a String and is none.
+    /// The value begins like a String, but is malformed.
     #[error("The Idempotency-Key begins with a double quote and is not a well-formed string")]
     Malformed,
-    /// It holds a byte that may not stand there.
-    #[error("The Idempotency-Key holds a byte outside visible ASCII")]
+    /// It contains a byte that is not allowed.
+    #[error("The Idempotency-Key contains a byte outside visible ASCII")]
     Character,
     /// It is empty.
     #[error("The Idempotency-Key is empty")]
@@ -49,7 +49,7 @@ pub(super) enum KeyHeaderError {
     /// It is too long.
     #[error("The Idempotency-Key is longer than {0} characters")]
     TooLong(usize),
-    /// It is shorter than the operation takes.
+    /// It is shorter than the operation's minimum.
     #[error("The Idempotency-Key is shorter than {0} characters")]
     TooShort(usize),
 }
@@ -94,12 +94,12 @@ impl KeySyntax {
     }
 }
 
-/// Whether a key is shorter than its operation takes.
+/// The error if a key is shorter than its operation's minimum.
 pub(super) fn too_short(key: &IdempotencyKey, shortest: usize) -> Option<KeyHeaderError> {
     (key.as_str().chars().count() < shortest).then_some(KeyHeaderError::TooShort(shortest))
 }
 
-/// A String item. Between its quotes a space may stand (RFC 9651, section 3.3.3); everything else is visible ASCII.
+/// Parses a String item. It may contain spaces (RFC 9651, section 3.3.3); everything else must be visible ASCII.
 fn item(value: &[u8]) -> Result<String, KeyHeaderError> {
     if value.iter().any(|byte| !matches!(byte, b' '..=b'~')) {
         return Err(KeyHeaderError::Character);
@@ -114,8 +114,8 @@ fn item(value: &[u8]) -> Result<String, KeyHeaderError> {
     }
 }
 
-/// An opaque string. A comma is refused: API Gateway joins repeated header lines with one, so that a key that holds a
-/// comma could not be told from two keys.
+/// Parses an opaque string. A comma is refused: API Gateway joins repeated header lines with one, so a key with a comma
+/// would look like two keys.
 fn bare(value: &[u8]) -> Result<String, KeyHeaderError> {
     if value.contains(&b',') {
         return Err(KeyHeaderError::List);
@@ -126,7 +126,8 @@ fn bare(value: &[u8]) -> Result<String, KeyHeaderError> {
     }
 }
 
-/// The one `Idempotency-Timestamp`. Where there are several, or it is no text: an empty one, which nobody has signed.
+/// The one `Idempotency-Timestamp`. If there are several, or it is not text, returns an empty one, whose signature is never
+/// valid.
 pub(super) fn timestamp(headers: &HeaderMap) -> Option<&str> {
     let mut lines = headers.get_all(IDEMPOTENCY_TIMESTAMP).iter();
     let line = lines.next()?;
@@ -192,7 +193,7 @@ mod tests {
 
     // R1
     #[test]
-    fn a_key_is_too_short_below_the_operations_length_and_not_at_it() {
+    fn a_key_shorter_than_the_operations_minimum_is_refused() {
         let key = |text| IdempotencyKey::parse(text).unwrap();
         assert_eq!(too_short(&key("ab"), 3), Some(KeyHeaderError::TooShort(3)));
         assert_eq!(KeyHeaderError::TooShort(3).reason(), "too-short");

@@ -6,7 +6,7 @@ use http::Method;
 use tower_layer::Layer;
 
 use super::{
-    Profile, Service, TenantResolver,
+    OneTransaction, Profile, Service, TenantResolver,
     settings::{Guard, Settings},
 };
 use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, world::World};
@@ -14,18 +14,18 @@ use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, 
 /// Guards what it wraps: the effect of each idempotency key happens once.
 ///
 /// The decision, in order:
-/// 1. GET, HEAD, OPTIONS, TRACE, PUT and DELETE pass untouched: they are idempotent by themselves. Every other method is guarded;
-///    a request without a key passes if the profile leaves it to clients ([`Profile::key_optional`]).
+/// 1. GET, HEAD, OPTIONS, TRACE, PUT and DELETE pass untouched: they are idempotent by themselves. Every other method is
+///    guarded; a request without a key passes if the profile makes keys optional ([`Profile::key_optional`]).
 /// 2. No verified tenant: 401. No key: 400. A malformed key: 400.
-/// 3. The key is reserved. What is known is answered: a replay, a mismatch, in flight, unknown, the store unavailable. A key
-///    that is too old, or too short, reserves nothing: if nothing is known of it, 400.
-/// 4. The handler runs, to its end even if the client has gone, with an [`Execution`](crate::engine::Execution)
-///    in the request's extensions.
-/// 5. Its answer is kept, or its failure is written down as what it is. An answer that says nothing of the operation is not kept:
-///    see [`Outcome`](super::Outcome).
+/// 3. The key is reserved. If it cannot be, the client gets the reason: a replay, a mismatch, in flight, unknown, the store
+///    unavailable. A key that is too old or too short reserves nothing: without a record, it gets 400.
+/// 4. The handler runs with an [`Execution`](crate::engine::Execution) in the request's extensions, to its end even if the
+///    client has gone.
+/// 5. Its answer is kept, or its failure is recorded for what it is. An answer that says nothing about the operation is not
+///    kept: see [`Outcome`](super::Outcome).
 ///
-/// What answers for other reasons than the operation stands outside of it: authentication, rate limits, CORS, and a router's own
-/// 404 and 405 (in axum: `route_layer`, not `layer`).
+/// Put whatever answers for other reasons than the operation outside of the guard: authentication, rate limits, CORS, and a
+/// router's own 404 and 405 (in axum: `route_layer`, not `layer`).
 ///
 /// ```
 /// use axum::{Router, routing::post};
@@ -44,21 +44,21 @@ use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, 
 /// let app: Router = Router::new().route("/payments", post(create).route_layer(guard));
 /// ```
 ///
-/// Without a tenant resolver it is no layer: that is a compile error, not an open door.
+/// Without a tenant resolver it is not a layer: that is a compile error.
 ///
 /// Clones share one circuit breaker.
 pub struct Idempotency<T = ()> {
-    /// Behind an `Arc`, because axum asks a layer for a new service at each request.
+    /// Behind an `Arc`, because axum asks a layer for a new service for each request.
     settings: Arc<Settings>,
     tenant: T,
 }
 
 impl Idempotency {
-    /// A guard of `operation`, whose records are in `store`. Say next who the [`tenant`](Self::tenant) is.
+    /// A guard of `operation`, with its records in `store`. Call [`tenant`](Self::tenant) next.
     ///
     /// # Panics
-    /// If the operation's settings contradict each other, such as answers that are kept shorter than
-    /// [`Operation::refuse_older_than`] needs: a mistake in the program, found at start-up.
+    /// If the operation's settings contradict each other, such as a retention shorter than [`Operation::refuse_older_than`]
+    /// needs: a mistake in the program, found at start-up.
     pub fn new(store: impl Store, operation: Operation) -> Self {
         operation.assert_consistent();
         let settings = Settings {
@@ -71,7 +71,7 @@ impl Idempotency {
         Self { settings: Arc::new(settings), tenant: () }
     }
 
-    /// Says how the caller's tenant is found.
+    /// Sets how the caller's tenant is found.
     #[must_use]
     pub fn tenant(self, tenant: impl TenantResolver) -> Idempotency<Arc<dyn TenantResolver>> {
         Idempotency { settings: self.settings, tenant: Arc::new(tenant) }
@@ -79,7 +79,7 @@ impl Idempotency {
 }
 
 impl<T> Idempotency<T> {
-    /// Speaks another contract than the IETF draft's.
+    /// Sets the contract profile. Default: the IETF draft's.
     #[must_use]
     pub fn profile(mut self, profile: Profile) -> Self {
         Arc::make_mut(&mut self.settings).profile = profile;
@@ -101,8 +101,8 @@ impl<T> Idempotency<T> {
         self
     }
 
-    /// Hands endings that cannot be written in time to this queue, from which the reconcile function applies them; without
-    /// one they are logged and counted, and the record becomes `unknown` when its lease is over.
+    /// Sends endings that cannot be written in time to this queue, from which the reconcile function applies them. Without
+    /// a queue they are logged and counted, and the record becomes `unknown` when its lease is over.
     #[must_use]
     pub fn lost_endings_to(mut self, queue: impl Queue) -> Self {
         let settings = Arc::make_mut(&mut self.settings);
@@ -110,7 +110,15 @@ impl<T> Idempotency<T> {
         self
     }
 
-    /// Lives in this world: for tests.
+    /// Guards in one round trip, without a reservation, an operation whose effects are all [domain writes](crate::domain). Its
+    /// handler takes a [`Computation`](crate::engine::Computation) in place of an [`Execution`](crate::engine::Execution), and
+    /// may run more than once.
+    #[must_use]
+    pub fn in_one_transaction(self) -> OneTransaction<T> {
+        OneTransaction::new(self.settings, self.tenant)
+    }
+
+    /// Takes clocks, randomness and tasks from `world`: for tests.
     #[must_use]
     pub fn world(mut self, world: impl World) -> Self {
         let settings = Arc::make_mut(&mut self.settings);
@@ -131,7 +139,7 @@ impl<T> fmt::Debug for Idempotency<T> {
     }
 }
 
-/// Whether a guard knows who its callers are. Only [`Idempotency::tenant`] makes one that does.
+/// A guard that has a tenant resolver. Only [`Idempotency::tenant`] makes one.
 #[diagnostic::on_unimplemented(
     message = "this guard does not know who its callers are",
     label = "call `.tenant(…)` on it",

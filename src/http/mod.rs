@@ -1,11 +1,17 @@
-//! The guard for HTTP: a `tower` layer for `lambda_http` services and `axum` routes alike.
+//! The guard for HTTP: a `tower` layer for `lambda_http` services and `axum` routes.
 //!
-//! 1. `layer` builds the configuration and `settings` holds it; `service` lets requests in (`unguarded`: which ones pass),
-//!    `request` and `target` parse them, `guard` answers them.
-//! 2. What a response says of its effect is an `outcome` (or `not_begun`); what is kept and replayed of it is in `replay`; which
-//!    words, codes and shapes an API speaks, in `profile`, `problem` and `shape`; what pollers are told, in `status`.
-//! 3. A tenant comes from what verified the caller, and from nothing that a client can set.
+//! Each request is decided in this order:
+//! 1. A method that is idempotent by itself passes unguarded; so does a request without a key, if the profile makes keys optional.
+//! 2. Without a verified tenant: 401. Without a key, or with a malformed one: 400.
+//! 3. The key is reserved. A duplicate gets the replay, or a problem document: a mismatch, in flight, unknown, store unavailable.
+//! 4. The handler runs to its end, even if the client has gone.
+//! 5. Its response is kept and replayed, or its failure is recorded for what it is, as [`Outcome`] says.
+//!
+//! It does not authenticate anybody: the tenant comes from what verified the caller, never from what a client can set.
 
+// `layer` builds the configuration and `settings` holds it; `service` lets requests in (`unguarded`: which ones pass), `request` and
+// `target` parse them, `guard` answers them. `outcome` and `not_begun` say what a response means, `replay` what is kept and replayed.
+// `profile`, `problem` and `shape` have an API's codes and shapes; `status` answers clients that poll.
 mod body;
 mod date;
 #[cfg(feature = "axum")]
@@ -15,6 +21,7 @@ mod header;
 mod layer;
 #[cfg(feature = "axum")]
 mod not_begun;
+mod one_transaction;
 mod origin;
 mod outcome;
 mod problem;
@@ -30,11 +37,12 @@ mod tenant;
 mod unguarded;
 
 pub use crate::record::SAFE_HEADERS;
-pub use body::GuardedBody;
+pub use body::{Copies, GuardedBody};
 pub use header::KeySyntax;
 pub use layer::{Idempotency, KnowsTenants};
 #[cfg(feature = "axum")]
 pub use not_begun::{NotBegun, OrNotBegun};
+pub use one_transaction::{OneTransaction, OneTransactionService};
 pub use outcome::Outcome;
 pub use problem::{Problem, ProblemType};
 pub use profile::Profile;
@@ -48,28 +56,28 @@ pub use tenant::{
 /// What a [`TenantResolver`] of your own takes and returns.
 pub use {crate::key::Tenant, http::request::Parts};
 
-/// The `lambda_http` whose requests the guard understands. Of another major version's it would not find the verified caller, and
-/// refuse them all.
+/// The `lambda_http` whose requests the guard understands. In requests of another major version it would not find the
+/// verified caller, and would refuse them all.
 pub use lambda_http;
 
 use http::HeaderName;
 
-/// The longest body that is read, of a request and of a response: what a Lambda invocation can carry (6 MB).
+/// The longest request or response body that is read: what a Lambda invocation can carry (6 MiB).
 pub(crate) const LONGEST_BODY: usize = 6 * 1024 * 1024;
 
 /// The request header with the client's key, which ACP's answers echo
 /// ([draft-ietf-httpapi-idempotency-key-header](https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/)).
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The request header with the time at which the key was made, signed, where the operation asks for it
+/// The request header with the key's signed creation time, if the operation asks for it
 /// ([`KeyTime::Signed`](crate::key::age::KeyTime::Signed)).
 pub const IDEMPOTENCY_TIMESTAMP: HeaderName = HeaderName::from_static("idempotency-timestamp");
 
-/// The response header that tells a replay from a first answer: `true`.
+/// The response header that marks a replay: `true`.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// The response header of a replay whose body was too large to be kept: `omitted`.
 pub const IDEMPOTENT_REPLAYED_BODY: HeaderName = HeaderName::from_static("idempotent-replayed-body");
 
-/// The response header that tells until when the answer is replayed: an HTTP date.
+/// The response header that says until when the answer is replayed: an HTTP date.
 pub const IDEMPOTENCY_EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");

@@ -1,4 +1,4 @@
-//! Refusals before anything was done: said by whoever refuses, never derived from a status.
+//! Refusals before anything was done: marked by whoever refuses, never derived from a status.
 
 use ::axum::{
     extract::{FromRequest, FromRequestParts, Request},
@@ -36,9 +36,9 @@ impl<R: IntoResponse> IntoResponse for NotBegun<R> {
     }
 }
 
-/// An extractor whose refusals say [`Outcome::NotBegun`]: wrap `Json`, `Query`, `Path` or any other, as long as it does nothing
-/// that lasts. A client may then correct its request under the same key. A kept refusal would make the corrected one a mismatch
-/// (`key-reused`).
+/// An extractor whose rejections say [`Outcome::NotBegun`]. It wraps `Json`, `Query`, `Path` or any other that has no
+/// lasting effect. A client may then correct its request under the same key. A kept refusal would make the corrected one a
+/// mismatch (`key-reused`).
 ///
 /// ```
 /// use axum::{Json, Router, routing::post};

@@ -1,16 +1,16 @@
-//! Where a request came from, in one line for people: its method and its route.
+//! Where a request came from, in one readable line: its method and its route.
 
 use http::request::Parts;
 use lambda_http::{RequestExt, request::RequestContext};
 
 use crate::record::Note;
 
-/// `POST /payments/{id}`: by the router's route, or the gateway's. The method alone if neither names one: a path may hold
-/// what is not for everybody's eyes.
+/// `POST /payments/{id}`, by the router's route or the gateway's. The method alone if neither names one: the path itself
+/// may be confidential.
 pub(super) fn of(parts: &Parts) -> Note {
     let method = parts.method.as_str();
     match route(parts) {
-        // The gateway's own word for everything that no route of its takes.
+        // Not `$default`, the gateway's catch-all.
         Some(route) if route.starts_with('/') => Note::new(&format!("{method} {route}")),
         _ => Note::new(method),
     }

@@ -1,11 +1,11 @@
-//! What a handler says of its effect.
+//! What a handler says about its effect.
 
-/// What a response says of the operation's effect. Put it into the response's extensions, where a guard around another one finds
-/// it too: whoever does something between two guards says what that means. Without it the status counts:
+/// What a response says about the operation's effect. Put it into the response's extensions. The outer one of two nested
+/// guards reads it too, so code between them that has an effect must set it. Without it, the status counts:
 ///
 /// | status | counts as |
 /// | --- | --- |
-/// | 401, 403, 407, 408, 421, 425, 429, and 404 or 405 without a body | [`PerhapsExecuted`](Self::PerhapsExecuted): it speaks of the caller, the moment or the route, and no status frees a key |
+/// | 401, 403, 407, 408, 421, 425, 429, and 404 or 405 without a body | [`PerhapsExecuted`](Self::PerhapsExecuted): it is about the caller, the moment or the route, and no status frees a key |
 /// | 5xx | as [`Operation::server_errors`](crate::operation::Operation::server_errors) or the profile says |
 /// | any other | [`Completed`](Self::Completed) |
 ///
@@ -25,13 +25,13 @@ pub enum Outcome {
     Completed,
     /// Certainly nothing was done: the key is released, and the same request may be retried.
     NotExecuted,
-    /// The request was refused before anything was done, as invalid input is: the key is free at once, for any request, so that
-    /// a corrected one may come under it. Say it only before the first effect, and never because of a status alone. In a later
-    /// attempt it counts as `NotExecuted`: the key belongs to the request of the first.
+    /// The request was refused before anything was done, such as invalid input. The key is free at once for any request, so
+    /// a corrected one may use it. Set this only before the first effect, and never because of a status alone. In a later
+    /// attempt it counts as `NotExecuted`: the key belongs to the first attempt's request.
     ///
-    /// Nothing remembers the refusal, so a late duplicate of the request is asked anew: say it of refusals that follow from the
-    /// request alone, such as a field that is missing, and not of those that may be another in a minute, such as a balance.
+    /// Nothing remembers the refusal, so a late duplicate of the request is decided anew. Use this for refusals that follow
+    /// from the request alone, such as a missing field, not for those that may differ in a minute, such as a low balance.
     NotBegun,
-    /// Perhaps something was done: `unknown`, until reconciliation has found out.
+    /// Perhaps something was done: `unknown` until it is reconciled.
     PerhapsExecuted,
 }

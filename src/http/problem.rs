@@ -1,4 +1,4 @@
-//! What clients are told when they get no answer: problems with stable types, in the shape of the contract.
+//! The problems that clients get instead of an answer, with stable types and in the contract's shape.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use http_body_util::Full;
 
 use super::{Profile, shape::Words};
 
-/// What a problem's `type` begins with.
+/// The prefix of a problem's `type`.
 const TYPE_PREFIX: &str = "urn:lambda-idempotency:";
 
 /// The problems that the guard answers with. Their names are stable.
@@ -20,9 +20,9 @@ const TYPE_PREFIX: &str = "urn:lambda-idempotency:";
 pub enum ProblemType {
     /// A guarded operation was called without a key.
     KeyMissing,
-    /// The key is none; `reason` says why.
+    /// The key is invalid; `reason` says why.
     KeyMalformed,
-    /// The key was made longer ago than the operation takes; this request did nothing.
+    /// The key is older than the operation accepts; this request did nothing.
     KeyTooOld,
     /// Nobody verified who the caller is.
     TenantMissing,
@@ -34,7 +34,7 @@ pub enum ProblemType {
     KeyReused,
     /// The first request under this key is still being worked on.
     InFlight,
-    /// Perhaps the operation was executed; it is being found out.
+    /// Perhaps the operation was executed; it is being reconciled.
     OutcomeUnknown,
     /// Another execution of the operation owns its record, or has settled it with an answer that cannot be read now: this one's
     /// answer does not count.
@@ -45,11 +45,11 @@ pub enum ProblemType {
     RecordUnreadable,
     /// No operation of this key is known.
     OperationNotFound,
-    /// The operation of this key is past its time.
+    /// The operation of this key has expired.
     OperationExpired,
-    /// The operation was accepted, and nobody began with it in time.
+    /// The operation was accepted, but no worker began it in time.
     Abandoned,
-    /// The route is not set up as it should be; nothing was done.
+    /// The route is misconfigured; nothing was done.
     NotGuarded,
 }
 
@@ -81,7 +81,7 @@ impl ProblemType {
         format!("{TYPE_PREFIX}{}", self.name())
     }
 
-    /// The status that it has where the profile says nothing else.
+    /// The status, unless the profile sets another.
     pub const fn status(self) -> StatusCode {
         match self {
             Self::KeyMissing | Self::KeyMalformed | Self::KeyTooOld | Self::BodyUnreadable => {
@@ -112,17 +112,17 @@ impl ProblemType {
             Self::KeyReused => "The Idempotency-Key was used for another request",
             Self::InFlight => "A request with this Idempotency-Key is in progress",
             Self::OutcomeUnknown => "The outcome of this operation is not known yet",
-            Self::AnsweredElsewhere => "The answer of this operation cannot be given now",
+            Self::AnsweredElsewhere => "The answer of this operation is not available now",
             Self::StoreUnavailable => "The service cannot guard this operation now",
             Self::RecordUnreadable => "The record of this operation cannot be read now",
             Self::OperationNotFound => "No such operation",
-            Self::OperationExpired => "The operation is past its time",
+            Self::OperationExpired => "The operation has expired",
             Self::Abandoned => "The operation was not begun in time",
             Self::NotGuarded => "This operation is not guarded",
         }
     }
 
-    /// What to do.
+    /// What the client should do.
     const fn advice(self) -> &'static str {
         match self {
             Self::KeyMissing => {
@@ -141,7 +141,7 @@ impl ProblemType {
             Self::BodyUnreadable => "Send the request again with the same key.",
             Self::KeyReused => {
                 "This request did nothing; an earlier one with the same key may have. To retry that one, repeat it exactly; \
-                 use a new key for a new intent alone."
+                 use a new key only for a new intent."
             }
             Self::InFlight => "Send the same request with the same key after the time in Retry-After.",
             Self::OutcomeUnknown => {
@@ -157,7 +157,7 @@ impl ProblemType {
                  same request with the same key after the time in Retry-After."
             }
             Self::OperationNotFound => {
-                "Check key and operation, and that the credentials are the ones it was sent with."
+                "Check the key and the operation, and that the credentials are those of the original request."
             }
             Self::OperationExpired => "Its answer is no longer kept. Look the resource itself up.",
             Self::Abandoned => {
@@ -192,28 +192,28 @@ impl Problem {
         self
     }
 
-    /// Says what is wrong in particular. Nothing internal, and nothing that the client sent.
+    /// Adds what exactly is wrong: nothing internal, and nothing that the client sent.
     #[must_use]
     pub fn detail(mut self, detail: String) -> Self {
         self.detail = Some(detail);
         self
     }
 
-    /// Says why in one stable word.
+    /// Adds the reason, in one stable word.
     #[must_use]
     pub fn reason(mut self, reason: &'static str) -> Self {
         self.reason = Some(reason);
         self
     }
 
-    /// Advises what a problem of another type advises.
+    /// Gives another problem type's advice instead.
     #[must_use]
     pub(super) fn advice_of(mut self, problem: ProblemType) -> Self {
         self.advice = Some(problem);
         self
     }
 
-    /// Says when to come back: at least a second, in whole seconds.
+    /// Sets `Retry-After`: whole seconds, at least one.
     #[must_use]
     pub fn retry_after(mut self, span: Duration) -> Self {
         self.retry_after = Some(span);
@@ -229,7 +229,7 @@ impl Problem {
         headers.insert(CONTENT_TYPE, profile.shape().content_type());
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if status == StatusCode::UNAUTHORIZED {
-            // RFC 9110, section 15.5.2, wants one; what verified the caller, or did not, stands before the function.
+            // Required by RFC 9110, section 15.5.2. Callers are verified in front of the function, not by it.
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let Some(span) = self.retry_after {

@@ -1,4 +1,4 @@
-//! Contract profiles: which codes and headers an API speaks.
+//! Contract profiles: an API's statuses, codes and headers.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use super::{IDEMPOTENCY_KEY, KeySyntax, ProblemType, shape::Shape};
 use crate::operation::ServerErrors;
 
-/// What an API's idempotency contract says. Choose one for each API, document it, change what differs.
+/// An API's idempotency contract. Choose one for each API, change what differs, and document it.
 ///
 /// | | IETF draft | Stripe v1 | ACP |
 /// | --- | --- | --- | --- |
@@ -22,7 +22,7 @@ use crate::operation::ServerErrors;
 /// | one key on two paths | another request | another request | two operations |
 /// | echo of the key | no | no | yes |
 ///
-/// Neither Stripe nor ACP has a word for a key that is too old: this one is in the manner of theirs. The chapter
+/// Neither Stripe nor ACP has a code for a key that is too old: this one follows their style. The chapter
 /// `docs/contract.md` compares each requirement, with the reason for every deviation.
 ///
 /// ```
@@ -78,8 +78,8 @@ impl Profile {
         }
     }
 
-    /// The [Agentic Commerce Protocol](https://github.com/agentic-commerce-protocol/agentic-commerce-protocol): 422 and 409 with
-    /// codes of its own, an echo of the key, keys that count for one path each, and a 5xx is never kept as an answer.
+    /// The [Agentic Commerce Protocol](https://github.com/agentic-commerce-protocol/agentic-commerce-protocol): 422 and 409
+    /// with codes of its own, an echo of the key, keys scoped to one path each, and a 5xx is never kept as an answer.
     pub fn acp() -> Self {
         Self {
             codes: |problem| match problem {
@@ -95,8 +95,8 @@ impl Profile {
         }
     }
 
-    /// Leaves it to clients whether they send a key, as Stripe does. A request without one runs **unguarded**, as often as it is
-    /// sent, and is [counted](crate::telemetry::UNGUARDED). Nobody looks at its tenant either, so verify callers outside the guard.
+    /// Makes the key optional, as Stripe does. A request without one runs **unguarded**, every time it is sent, and is
+    /// [counted](crate::telemetry::UNGUARDED). Its tenant is not checked either, so verify callers outside the guard.
     /// Handlers must take an `Option<Execution>`: an `Execution` alone is refused with 500.
     #[must_use]
     pub fn key_optional(mut self) -> Self {
@@ -104,18 +104,19 @@ impl Profile {
         self
     }
 
-    /// Whether one key on two paths names two operations, as ACP has it (section 6.1), or one that is called in two ways, which is
-    /// refused as another request.
+    /// Whether one key on two paths names two operations, as in ACP (section 6.1), or one operation, whose second path is
+    /// refused as a mismatch.
     ///
-    /// **Choose before the first request comes**: a record that was written under the other choice is not found, and its retry
-    /// runs again. With keys by path the same request by another path, such as that of another domain's base path, runs too.
+    /// **Choose before the first request comes**: a record that was written under the other choice is not found, and its
+    /// retry runs again. With keys scoped by path, the same request also runs under another path, such as another domain's
+    /// base path.
     #[must_use]
     pub fn scope_keys_by_path(mut self, scoped: bool) -> Self {
         self.keys_by_path = scoped;
         self
     }
 
-    /// Answers this problem with another status. That of [`ProblemType::OutcomeUnknown`] is for retries; a handler that
+    /// Sets another status for this problem. For [`ProblemType::OutcomeUnknown`] it applies to retries; a handler that
     /// breaks is answered with 500.
     #[must_use]
     pub fn status(mut self, problem: ProblemType, status: StatusCode) -> Self {
@@ -133,18 +134,19 @@ impl Profile {
     /// Where your API documents this contract: problems link there.
     ///
     /// # Panics
-    /// If `url` holds what cannot stand in a `Link` header: a mistake in the program, found at start-up.
+    /// If `url` is empty, or contains characters that a `Link` header does not allow: a mistake in the program, found at
+    /// start-up.
     #[must_use]
     pub fn documentation(mut self, url: impl Into<Cow<'static, str>>) -> Self {
         let url = url.into();
         let fits =
             !url.is_empty() && url.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'<' | b'>' | b'"'));
-        assert!(fits, "documentation({url:?}) is not a URL that can stand in a Link header");
+        assert!(fits, "documentation({url:?}) is not a valid URL for a Link header");
         self.documentation = Some(url);
         self
     }
 
-    /// Whether the contract asks for a documentation, and none is known.
+    /// Whether the contract asks for documentation and none is set.
     pub(super) fn wants_documentation(&self) -> bool {
         self.shape == Shape::Problem && self.documentation.is_none()
     }
@@ -161,13 +163,13 @@ impl Profile {
         self.keys_by_path
     }
 
-    /// The key as the client wrote it, if the contract wants to see it again: ACP's response headers.
+    /// The key as the client wrote it, if the contract echoes it in responses, as ACP does.
     pub(super) fn echo(&self, request: &HeaderMap) -> Option<HeaderValue> {
         let mut lines = request.get_all(IDEMPOTENCY_KEY).iter().filter(|_| self.shape == Shape::Acp);
         lines.next().filter(|_| lines.next().is_none()).cloned()
     }
 
-    /// The status that was chosen last, or the one that the type has.
+    /// The status that was set last, or the type's default.
     pub(super) fn status_of(&self, problem: ProblemType) -> StatusCode {
         let chosen = self.statuses.iter().rev().find(|(chosen, _)| *chosen == problem);
         chosen.map_or_else(|| problem.status(), |(_, status)| *status)

@@ -1,4 +1,4 @@
-//! Which headers are kept, and how a kept response becomes a response again.
+//! Which headers are kept, and how a kept answer becomes a response again.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
@@ -9,21 +9,18 @@ use super::{
     Profile, date::http_date,
 };
 use crate::{
-    engine::{Execution, Replay},
+    engine::Replay,
+    key::RecordKey,
     record::{Answer, Head, is_kept, may_be_kept},
     time::Timestamp,
 };
 
-/// The headers of a response that are kept: safe ones, and `also`. One whose value is not UTF-8 cannot be, which is logged.
-pub(super) fn kept_headers(
-    execution: &Execution,
-    headers: &HeaderMap,
-    also: &[String],
-) -> Vec<(String, String)> {
+/// The response headers to keep: the safe ones and `also`. One whose value is not UTF-8 is left out and logged.
+pub(super) fn kept_headers(key: &RecordKey, headers: &HeaderMap, also: &[String]) -> Vec<(String, String)> {
     let text = |name: &HeaderName, value: &HeaderValue| {
         let text = std::str::from_utf8(value.as_bytes()).inspect_err(|_| {
-            let (key, operation) = (execution.record_key().hash(), execution.operation());
-            tracing::warn!(%key, %operation, header = %name, "this header is not UTF-8: replays go without it");
+            let (key, operation) = (key.hash(), key.operation());
+            tracing::warn!(%key, %operation, header = %name, "this header is not UTF-8: replays omit it");
         });
         text.ok().map(|text| (name.as_str().to_owned(), text.to_owned()))
     };
@@ -31,8 +28,16 @@ pub(super) fn kept_headers(
     kept.filter_map(|(name, value)| text(name, value)).collect()
 }
 
-/// The answer that was kept, byte for byte, and marked as a replay. One that says that nobody began is said in the words of
-/// `profile`.
+/// An answer that is not the handler's, to the request that made it the operation's.
+pub(super) fn first(answer: Answer, expires_at: Option<Timestamp>) -> Response<Full<Bytes>> {
+    let mut response = of_answer(answer);
+    if let Some(expires_at) = expires_at {
+        tell_expiry(response.headers_mut(), expires_at);
+    }
+    response
+}
+
+/// The kept answer, byte for byte, marked as a replay. For an abandoned operation, the problem in the words of `profile`.
 pub(super) fn response(replay: Replay, profile: &Profile) -> Response<Full<Bytes>> {
     let Replay { answer: Answer { head, body }, body_omitted, expires_at } = replay;
     let mut response = match head {
@@ -40,7 +45,7 @@ pub(super) fn response(replay: Replay, profile: &Profile) -> Response<Full<Bytes
         head => {
             let mut response = of_answer(Answer { head, body });
             if body_omitted {
-                // A body that was too large to be kept is missing, and says so.
+                // The body was too large to be kept.
                 let omitted = HeaderValue::from_static("omitted");
                 response.headers_mut().insert(IDEMPOTENT_REPLAYED_BODY, omitted);
             }
@@ -48,7 +53,7 @@ pub(super) fn response(replay: Replay, profile: &Profile) -> Response<Full<Bytes
         }
     };
     response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
-    // To a guard around this one: whatever its status, it is the operation's answer.
+    // For a guard around this one: whatever its status, it is the operation's answer.
     response.extensions_mut().insert(Outcome::Completed);
     tell_expiry(response.headers_mut(), expires_at);
     response
@@ -59,7 +64,7 @@ pub(super) fn of_answer(Answer { head, body }: Answer) -> Response<Full<Bytes>> 
     let mut response = Response::new(Full::new(body));
     let status = head.status().and_then(|status| StatusCode::from_u16(status).ok());
     *response.status_mut() = status.unwrap_or_default();
-    // What an earlier version kept, or another hand wrote, is held to the same rule.
+    // Checked again: an earlier version, or somebody by hand, may have kept others.
     let replayed = head.headers().iter().filter(|(name, _)| may_be_kept(&name.to_ascii_lowercase()));
     for (name, value) in replayed {
         let value = HeaderValue::from_bytes(value.as_bytes());
@@ -70,7 +75,7 @@ pub(super) fn of_answer(Answer { head, body }: Answer) -> Response<Full<Bytes>> 
     response
 }
 
-/// Tells until when the answer is replayed.
+/// Adds the time until which the answer is replayed.
 pub(super) fn tell_expiry(headers: &mut HeaderMap, expires_at: Timestamp) {
     if let Ok(date) = HeaderValue::try_from(http_date(expires_at)) {
         headers.insert(IDEMPOTENCY_EXPIRES, date);

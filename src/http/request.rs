@@ -26,14 +26,15 @@ use crate::{
 pub(super) struct Understood<B> {
     pub(super) request: Request,
     pub(super) body: B,
-    /// Why its key may not begin an execution. It gets what there is; else this, which sends no client to a new key while the
-    /// old one may have done something (T43): settings change, proxies drop headers, records expire.
+    /// Why its key may not begin an execution, if so. The client gets what the record says. Without a record it gets this
+    /// problem, which sends no client to a new key while the old one may have done something (T43): settings change,
+    /// proxies drop headers, records expire.
     pub(super) refusal: Option<Problem>,
-    /// What stands before the API's own paths in URLs that its client can use: the stage, at the API's own domain.
+    /// The prefix of the API's paths in URLs that its clients can use: the stage, at the API's own domain.
     pub(super) mount: String,
 }
 
-/// Parses what the guard needs, as the request came.
+/// Parses what the guard needs from a request.
 pub(super) async fn understand<B: GuardedBody>(
     guard: &Guard,
     parts: &Parts,
@@ -54,7 +55,7 @@ pub(super) async fn understand<B: GuardedBody>(
         None => operation.oldest_key().and_then(admit).map(|error| of_age(&error)),
     };
     let target = Target::of(parts);
-    // The first version looked at one line, if that is ASCII.
+    // The first version read one line, and only if it was ASCII.
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let earlier = Earlier::new(&target.earlier, content_type.unwrap_or_default());
     let look = |body: &[u8]| {
@@ -99,7 +100,7 @@ fn of_age(error: &KeyAgeError) -> Problem {
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
     let text = |line: &'a HeaderValue| match std::str::from_utf8(line.as_bytes().trim_ascii()) {
         Ok(text) => Cow::Borrowed(text),
-        // No event has one. Each such value has a text of its own, which no other value has.
+        // Never in an event. Each such value maps to a text of its own.
         Err(_) => line
             .as_bytes()
             .iter()

@@ -1,4 +1,4 @@
-//! What the layer makes of a service: it lets what needs no guard pass, and has the guard at the rest.
+//! The guarded service: requests that need no guard pass through, the guard answers the rest.
 
 use std::{
     fmt, mem,
@@ -15,9 +15,11 @@ use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use super::{GuardedBody, IDEMPOTENCY_KEY, LONGEST_BODY, guard::Handled, settings::Guard};
-use crate::{engine::Execution, record::UnknownCause, time_budget::TimeBudget};
+use crate::{
+    engine::Execution, key::RecordKey, record::UnknownCause, time::Instant, time_budget::TimeBudget,
+};
 
-/// What [`Idempotency`](super::Idempotency) makes of a service.
+/// A guarded service, made by the layer [`Idempotency`](super::Idempotency).
 pub struct Service<I> {
     guard: Guard,
     inner: I,
@@ -63,7 +65,7 @@ where
             let answer = self.inner.call(request);
             return Box::pin(async { Ok(answer.await?.map(Either::Right)) });
         }
-        // The clone stays behind, and the one that was polled ready goes.
+        // The clone stays; the service that was polled ready is used.
         let clone = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, clone);
         let guard = self.guard.clone();
@@ -71,7 +73,10 @@ where
             let guard = guard.clone();
             move |execution: Execution, request| -> BoxFuture<'static, Handled> {
                 // Called within the future, so that a handler which panics at once is caught too.
-                Box::pin(async move { whole(&guard, &execution, inner.call(request)).await })
+                let response = async move { inner.call(request).await };
+                Box::pin(
+                    async move { whole(&guard, execution.record_key(), execution.ends_at(), response).await },
+                )
             }
         };
         let echo = guard.settings.profile.echo(request.headers());
@@ -81,7 +86,7 @@ where
             let guard = guard.clone();
             async move { drop(answered.send(guard.answer(request, handler).await)) }
         };
-        // A task of its own: the execution goes on to its end whatever becomes of the request's future (T35).
+        // A task of its own: the execution runs to its end even if the request's future is dropped (T35).
         world.spawn(Box::pin(execution.in_current_span()));
         Box::pin(async move {
             let mut response = answer.await.unwrap_or_else(|_| {
@@ -96,10 +101,11 @@ where
     }
 }
 
-/// The handler's response, whole, in bounded time and size.
-async fn whole<R, E>(
+/// Collects the handler's whole response, its body within bounds of time and size.
+pub(super) async fn whole<R, E>(
     guard: &Guard,
-    execution: &Execution,
+    key: &RecordKey,
+    ends_at: Option<Instant>,
     response: impl Future<Output = Result<Response<R>, E>>,
 ) -> Handled
 where
@@ -107,14 +113,14 @@ where
     R: Body<Data = Bytes>,
     R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let (key, operation) = (execution.record_key(), execution.operation());
+    let operation = key.operation();
     let response = response.await.map_err(|error| {
         tracing::error!(key = %key.hash(), %operation, %error, "the handler failed: perhaps executed");
         UnknownCause::HandlerFailed
     })?;
     let (parts, body) = response.into_parts();
     let world = guard.world();
-    let time = TimeBudget::at(world.instant(), execution.ends_at()).read();
+    let time = TimeBudget::at(world.instant(), ends_at).read();
     let body = tokio::select! {
         biased;
         body = Limited::new(body, LONGEST_BODY).collect() => body.map_err(|error| error.to_string()),

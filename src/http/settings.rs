@@ -1,4 +1,4 @@
-//! What was chosen for one guard.
+//! The settings of one guard.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +7,7 @@ use http::Method;
 use super::{Profile, TenantResolver, unguarded::IDEMPOTENT};
 use crate::{engine::Executor, operation::Operation, world::World};
 
-/// What is logged once, and not with every request.
+/// What is logged once, not with every request.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     no_documentation: OnceLock<()>,
@@ -15,29 +15,29 @@ pub(super) struct Told {
     no_context: OnceLock<()>,
 }
 
-/// The major version whose requests are understood.
+/// The major version of `lambda_http` whose requests are understood.
 const LAMBDA_HTTP: &str = "1.x";
 
-/// What was chosen for one guard.
+/// The settings of one guard.
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) executor: Executor,
     pub(super) profile: Profile,
-    /// Guarded, although they are idempotent by themselves.
+    /// Methods to guard although they are idempotent by themselves.
     pub(super) also: Vec<Method>,
     pub(super) status_path: String,
     pub(super) told: Arc<Told>,
 }
 
 impl Settings {
-    /// Says at start-up what is missing.
+    /// Warns at start-up about what is missing.
     pub(super) fn check(&self) {
         if self.profile.wants_documentation() {
             self.told.no_documentation.get_or_init(|| {
                 let operation = self.executor.operation().name();
                 tracing::warn!(
                     %operation,
-                    "problems have no link to a documentation, which the IETF draft asks for: see Profile::documentation"
+                    "problems have no link to documentation, which the IETF draft asks for: see Profile::documentation"
                 );
             });
         }
@@ -52,14 +52,14 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Says why everybody is refused, if no request says who its caller is.
+    /// Logs why every request is refused, if none has a request context.
     pub(super) fn no_context(&self) {
         self.settings.told.no_context.get_or_init(|| {
             let operation = self.operation().name();
             tracing::error!(
                 %operation,
-                "a request has no tenant, and no request context either. On Lambda that means that it did not come through \
-                 lambda_http {LAMBDA_HTTP}: if another major version of that crate is in the program, use the one that \
+                "a request has neither a tenant nor a request context. On Lambda, that means it did not come through \
+                 lambda_http {LAMBDA_HTTP}: if the program contains another major version of that crate, use the one that \
                  lambda_idempotency::http re-exports"
             );
         });

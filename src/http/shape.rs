@@ -1,4 +1,4 @@
-//! How a problem is written: each contract has a shape of its own.
+//! How a problem is serialized: each contract has a shape of its own.
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
@@ -78,7 +78,7 @@ impl Shape {
             }
             Self::Acp => serde_json::to_vec(&error(acp_type(problem, status), None)),
         };
-        // Strings and a number: this cannot fail; an empty body with the right status would still be true.
+        // Strings and a number: this cannot fail. An empty body with the right status would still be correct.
         written.unwrap_or_default().into()
     }
 }

@@ -33,13 +33,14 @@ struct Status<'a> {
     expires_at: Option<String>,
 }
 
-/// The record that a client asks about, of this tenant: by `GET <path>?key=<key>&operation=<name>`, or `GET
-/// <path>/<key>?operation=<name>`. `default` is the operation if the request names none. `None` if the key or the operation is
-/// invalid: such a record was never seen ([`ProblemType::OperationNotFound`]).
+/// Parses which record of `tenant` a client asks about: `GET <path>?key=<key>&operation=<name>`, or `GET
+/// <path>/<key>?operation=<name>`. `default` is the operation if the request names none. `None` if the key or the operation
+/// is invalid: such a record was never seen ([`ProblemType::OperationNotFound`]).
 ///
-/// `path` is where your API serves statuses, as in [`Idempotency::status_path`](super::Idempotency::status_path). Takes the key
-/// from the event, so that no key's status is another's: HTTP APIs decode `%23` and `%2F`, and a router then sees the path end at
-/// the `#`. They are reported to cut it at an encoded `?`; so the guard hands out the first form, and hand-made URLs should have it too.
+/// `path` is where your API serves statuses, as in [`Idempotency::status_path`](super::Idempotency::status_path). The key
+/// is taken from the event, so that no client gets another key's status: HTTP APIs decode `%23` and `%2F`, and a router
+/// then sees the path end at the `#`. They are reported to cut it at an encoded `?`. So the guard hands out the first form,
+/// and hand-made URLs should use it too.
 ///
 /// ```
 /// use http::Request;
@@ -57,7 +58,7 @@ pub fn operation_key(
     default: &OperationName,
 ) -> Option<RecordKey> {
     let query = target::query(request);
-    // One that comes twice is none: fronts do not agree on which counts.
+    // A repeated parameter is invalid: fronts do not agree on which one counts.
     let parameter = |wanted: &str| {
         let mut values = query.iter().filter(|(name, _)| name == wanted).map(|(_, value)| &**value);
         match (values.next(), values.next()) {
@@ -83,10 +84,11 @@ pub fn operation_key(
     }
 }
 
-/// Answers a client that asks how far an operation is: see [`operation_key`].
+/// Answers a client that polls the status of an operation: see [`operation_key`].
 ///
-/// 200 with the state, and when to ask again if it may change; 404 for an operation never seen (and for another tenant's, which is
-/// as unknown), or refused before it began; 410 for one past its time; 503 if the store does not answer. Costs one consistent read.
+/// Returns 200 with the state, and when to ask again if it may change; 404 for an operation that was never seen (another
+/// tenant's included) or was refused before it began; 410 for an expired one; 503 if the store does not answer or the
+/// record cannot be read. Costs one consistent read.
 pub async fn operation_status(
     store: &dyn Store,
     key: &RecordKey,
@@ -133,7 +135,7 @@ pub async fn operation_status(
     response
 }
 
-/// What a duplicate of an accepted operation is told.
+/// The status document that a duplicate of an operation in flight gets.
 pub(super) fn in_progress(operation: &OperationName) -> Response<Full<Bytes>> {
     json(&Status {
         operation: operation.as_str(),
@@ -145,7 +147,7 @@ pub(super) fn in_progress(operation: &OperationName) -> Response<Full<Bytes>> {
     })
 }
 
-/// Where the status of an operation is. In the query, which every front hands over as it was sent, or decoded once.
+/// The URL of an operation's status. The key is in the query, which every front hands over as it was sent, or decoded once.
 pub(super) fn url(path: &str, key: &RecordKey) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.append_pair("key", key.idempotency_key().as_str());
@@ -160,7 +162,7 @@ fn json(status: &Status<'_>) -> Response<Full<Bytes>> {
     let body = serde_json::to_vec(status).unwrap_or_default();
     let mut response = Response::new(Full::new(Bytes::from(body)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    // It changes by itself.
+    // The status changes by itself.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

@@ -1,14 +1,14 @@
 //! What a request addresses, the same through every front (T45).
 //!
-//! 1. The path comes from the event and not from the URI, which ends at a `#` that an HTTP API has decoded.
-//! 2. HTTP APIs hand paths over decoded, the other fronts as the client wrote them. So it is decoded once, whoever does it,
-//!    and an encoded slash counts as a slash. An HTTP API is reported to cut a path at an encoded `?`; then nobody
-//!    behind it sees the rest.
-//! 3. HTTP APIs put a named stage before the path at their own domain, and none at a custom one. It does not count.
-//! 4. The query's parameters count decoded, in the order of their names: REST APIs and load balancers hand them over in no
-//!    order. Those of one name keep theirs.
+//! 1. The path comes from the event, not from the URI, which ends at a `#` that an HTTP API has decoded.
+//! 2. HTTP APIs hand paths over decoded, the other fronts as the client wrote them. So each path is decoded exactly once,
+//!    and an encoded slash counts as a slash. HTTP APIs are reported to cut a path at an encoded `?`; nothing behind them
+//!    sees the rest.
+//! 3. HTTP APIs put a named stage before the path at their own domain, but not at a custom one. The stage does not count.
+//! 4. Query parameters count decoded and sorted by name, because REST APIs and load balancers hand them over in no order.
+//!    Parameters of one name keep their order.
 //!
-//! Seen in events that were captured from live services
+//! Observed in events captured from live services
 //! ([hotsock/voker](https://github.com/hotsock/voker/tree/main/vokerhttp/testdata)).
 
 use std::borrow::Cow;
@@ -22,7 +22,7 @@ type Query<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 pub(super) struct Target<'a> {
     pub(super) path: Cow<'a, [u8]>,
     pub(super) query: Query<'a>,
-    /// As the first version of fingerprints had it.
+    /// Method, path and query, as the first version of fingerprints had them.
     pub(super) earlier: String,
 }
 
@@ -40,14 +40,14 @@ pub(super) fn path(parts: &Parts) -> Cow<'_, [u8]> {
     }
 }
 
-/// What stands before the API's own paths in URLs that its client can use.
+/// The prefix of the API's paths in URLs that its clients can use.
 pub(super) fn mount(parts: &Parts) -> &str {
     match (decoded(parts), parts.request_context_ref()) {
         (Some((path, stage)), _) => {
             let rest = stage.strip(path);
             if rest.len() < path.len() { &path[..=stage.name.len()] } else { "" }
         }
-        // A REST API's path has no stage, and that of its context has one if the client's has.
+        // A REST API's path never has the stage; its context's path has it if the client's has.
         (None, Some(RequestContext::ApiGatewayV1(context))) => context
             .path
             .as_deref()
@@ -57,8 +57,8 @@ pub(super) fn mount(parts: &Parts) -> &str {
     }
 }
 
-/// A decoded path, with the stage that may stand before it, of a front that decodes it; both payload formats of an HTTP API,
-/// and function URLs, which say it so beside `rawPath`.
+/// The decoded path and the stage that may precede it, from a front that decodes paths: an HTTP API in both payload
+/// formats, and function URLs, which have it beside `rawPath`.
 fn decoded(parts: &Parts) -> Option<(&str, Stage<'_>)> {
     match parts.request_context_ref()? {
         RequestContext::ApiGatewayV2(context) => {
@@ -87,7 +87,7 @@ fn encoded(parts: &Parts) -> &str {
     Some(parts.raw_http_path()).filter(|path| !path.is_empty()).unwrap_or_else(|| original_uri(parts).path())
 }
 
-/// What may stand before a path.
+/// The stage that may precede a path.
 struct Stage<'a> {
     name: &'a str,
     /// The route by which the request came, such as `POST /orders/{id}`, or `$default`.
@@ -96,7 +96,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// The path without the stage. At the API's own domain it is there; at a custom one it is not.
+    /// The path without the stage, which is there at the API's own domain and not at a custom one.
     fn strip<'p>(&self, path: &'p str) -> &'p str {
         let rest = path.strip_prefix('/').and_then(|path| path.strip_prefix(self.name));
         let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -105,13 +105,13 @@ impl Stage<'_> {
         match self.domain.map(|domain| domain.contains(".execute-api.")) {
             Some(true) => stripped,
             Some(false) => path,
-            // An event that does not say it was not made by AWS. Its route may.
+            // An event without a domain was not made by AWS. Its route may tell.
             None if self.is_routed_to(path) => path,
             None => stripped,
         }
     }
 
-    /// Whether the route has such paths.
+    /// Whether the route matches this path.
     fn is_routed_to(&self, path: &str) -> bool {
         let Some((_, route)) = self.route.and_then(|route| route.split_once('/')) else { return false };
         let (route, path) = (route.split('/'), path.trim_start_matches('/').split('/'));
@@ -127,12 +127,12 @@ pub(super) fn query(parts: &Parts) -> Query<'_> {
     let from_event = !parts.raw_http_path().is_empty();
     let mut query: Query<'_> = match parts.query_string_parameters_ref() {
         Some(parameters) => parameters.iter().map(|(name, value)| (name.into(), value.into())).collect(),
-        // What the URI has then is a part of the path, decoded.
+        // What looks like the URI's query is then a decoded part of the path.
         None if from_event => Vec::new(),
         None => form_urlencoded::parse(raw.unwrap_or_default().as_bytes()).collect(),
     };
     query.sort_by(|(a, _), (b, _)| a.cmp(b));
-    // Two queries that are not UTF-8 are decoded alike. Where the query is there as it was sent, it counts too.
+    // Different queries that are not UTF-8 decode alike. If the query is there as it was sent, it counts too.
     let as_sent = !from_event || matches!(parts.request_context_ref(), Some(RequestContext::ApiGatewayV2(_)));
     let lossy = query.iter().any(|(name, value)| [name, value].iter().any(|text| text.contains('\u{FFFD}')));
     if let (true, true, Some(raw)) = (as_sent, lossy, raw) {
@@ -149,7 +149,7 @@ fn earlier(parts: &Parts) -> String {
     format!("{} {path}?{}", parts.method, parameters.join("&"))
 }
 
-/// A router that nests strips its prefix, and with it what tells `/accounts/1/payments` from `/accounts/2/payments`.
+/// The URI before nested routers strip its prefix, which tells `/accounts/1/payments` from `/accounts/2/payments`.
 #[cfg(feature = "axum")]
 fn original_uri(parts: &Parts) -> &Uri {
     parts.extensions.get::<::axum::extract::OriginalUri>().map_or(&parts.uri, |original| &original.0)

@@ -1,4 +1,4 @@
-//! Who the caller is, from what verified the caller: never from the body, the path or a plain header.
+//! Finds the caller's tenant in what verified the caller: never in the body, the path or a plain header.
 
 use http::request::Parts;
 use lambda_http::{
@@ -7,10 +7,10 @@ use lambda_http::{
 
 use crate::key::Tenant;
 
-/// Finds the verified caller of a request. None found: the request is refused with 401.
+/// Finds the verified caller of a request. If there is none, the request is refused with 401.
 ///
-/// Functions `Fn(&Parts) -> Option<Tenant>` are resolvers too, for what this module does not know. Nothing in it may
-/// come from what a client can set.
+/// Functions `Fn(&Parts) -> Option<Tenant>` are resolvers too, for what this module does not cover. A tenant must not come
+/// from what a client can set.
 pub trait TenantResolver: Send + Sync + 'static {
     /// The caller's tenant.
     fn tenant(&self, request: &Parts) -> Option<Tenant>;
@@ -33,11 +33,11 @@ pub struct JwtClaim(
 );
 
 impl JwtClaim {
-    /// The same together with who issued the token: for an API whose authorizers trust several issuers, each of which names its
-    /// callers by itself. Two issuers' `sub` are two tenants.
+    /// The same claim together with the token's issuer, for an API whose authorizers trust several issuers: the same `sub`
+    /// from two issuers is two tenants.
     ///
-    /// Choose before the first request comes: these are other tenants, and records of the former ones are not found. Issuer and
-    /// claim may have 254 bytes together, and an issuer no `|`; any other caller is refused with 401.
+    /// Choose before the first request comes: these are other tenants, and records of the former ones are not found. Issuer
+    /// and claim may have 254 bytes together, and the issuer no `|`; any other caller is refused with 401.
     pub const fn with_issuer(self) -> IssuerAndClaim {
         IssuerAndClaim(self)
     }
@@ -68,7 +68,7 @@ pub struct IssuerAndClaim(JwtClaim);
 impl TenantResolver for IssuerAndClaim {
     fn tenant(&self, request: &Parts) -> Option<Tenant> {
         let (issuer, claim) = (JwtClaim("iss").value(request)?, self.0.value(request)?);
-        // The first bar is the one between the two, so that no two pairs meet in one tenant. An issuer is a URL.
+        // An issuer is a URL, without a bar: the first bar separates the two, so no two pairs share a tenant.
         (!issuer.is_empty() && !issuer.contains('|') && !claim.is_empty())
             .then(|| parse(&format!("{issuer}|{claim}")))
             .flatten()
@@ -101,7 +101,7 @@ pub fn iam_account(request: &Parts) -> Option<Tenant> {
             parse(context.authorizer.as_ref()?.iam.as_ref()?.account_id.as_deref()?)
         }
         RequestContext::ApiGatewayV1(context) => {
-            // Set for requests that carry an API key alone, too; the ARN is there only where a signature was checked.
+            // Also set for requests with only an API key; the ARN is there only if a signature was checked.
             context.identity.user_arn.as_ref()?;
             parse(context.identity.account_id.as_deref()?)
         }
@@ -111,9 +111,9 @@ pub fn iam_account(request: &Parts) -> Option<Tenant> {
 
 /// The IAM user or role of a caller that signed the request, as its ARN.
 ///
-/// Of an assumed role the session's name is left out: a client that retries with new credentials is the same client. So
-/// everybody who takes one role is one tenant, and can replay the others' answers: where a role is shared, as with a
-/// Cognito identity pool or single sign-on, use a resolver of your own.
+/// The session name of an assumed role is left out: a client that retries with new credentials is the same client. So all
+/// callers with one role are one tenant, and can replay each other's answers. If a role is shared, as with a Cognito
+/// identity pool or single sign-on, use a resolver of your own.
 pub fn iam_caller(request: &Parts) -> Option<Tenant> {
     let arn = match request.request_context_ref()? {
         RequestContext::ApiGatewayV2(context) => {
@@ -136,11 +136,11 @@ pub fn context_tenant(request: &Parts) -> Option<Tenant> {
     parse(request.lambda_context_ref()?.tenant_id.as_deref()?)
 }
 
-/// One tenant, said out loud: all callers of this API share one space of keys. Right if there is one caller.
+/// One explicit tenant: all callers of this API share one space of keys. Right if there is one caller.
 ///
-/// With several, whoever sends another's key and request is replayed the other's answer; keys that two callers choose alike, such as
-/// `order-1`, meet. Behind a load balancer or a function URL without IAM nobody has verified who calls: verify a token yourself
-/// before the guard, and take the tenant from that by a resolver of your own, rather than one tenant for all.
+/// With several, a caller that sends another's key and request gets the other's answer, and two callers that choose the
+/// same key, such as `order-1`, collide. Behind a load balancer or a function URL without IAM, nobody has verified the
+/// caller: verify a token yourself before the guard, and take the tenant from it by a resolver of your own.
 #[derive(Clone, Debug)]
 pub struct SingleTenant(Tenant);
 

@@ -1,18 +1,17 @@
-//! How old an idempotency key is, by a time that it carries, and which keys are too old to begin anything.
+//! Decides by the time that an idempotency key carries whether it is too old to begin an execution.
 //!
-//! When an answer is no longer kept, its key is new: a retry would run again. A key that says when it was made can be kept
-//! from that, also if the store has forgotten it before its time (a table that was restored to an earlier point).
+//! Once an answer is no longer kept, its key counts as new, and a retry would run again. A key that says when it was made is
+//! safe from that, even if the store lost it early (a table restored to an earlier point).
 //!
-//! An old key gets what its record says, as ever: to refuse it while its operation may have been executed would lead an
-//! honest client to a new key, and so to a second effect. Only if there is nothing to tell is it refused.
+//! 1. A key without a readable or authentic time begins nothing.
+//! 2. A key dated more than [`CLOCK_SKEW`] ahead begins nothing: the later its date, the longer it would be accepted.
+//! 3. A key older than the operation's bound begins nothing. No skew is allowed here, so that no clock can stretch the bound.
+//! 4. A key that begins nothing still gets its record's answer. Refusing it while its operation may have been executed would
+//!    lead an honest client to a new key, and so to a second effect. It is refused only if there is no answer.
 //!
-//! # Whose clock
-//!
-//! The time is the client's. It may be ahead of ours by [`CLOCK_SKEW`]; further ahead it is refused, because a key that is
-//! dated ahead is taken for that much longer. On the other side nothing is allowed for: a bound that clocks could stretch
-//! would be none. So a key is taken for at most its bound and twice the skew (the client's clock ahead of the worker that
-//! completed, the next worker's behind the one that deletes), which is why its answer must be kept for so long:
-//! [`Idempotency::new`](crate::http::Idempotency::new) sees to that.
+//! The time is the client's. So a key is accepted for at most its bound plus twice the skew (the client's clock ahead of the
+//! worker that completed, the next worker's behind the one that deletes), and its answer must be kept at least that long:
+//! [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
 //!
 //! ```
 //! use std::time::Duration;
@@ -30,9 +29,9 @@ use uuid::{Uuid, Variant};
 use super::{IdempotencyKey, OperationName, signature::Secrets};
 use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
 
-/// Where the time stands at which a key was made.
+/// Where to read the time at which a key was made.
 ///
-/// The key stays opaque otherwise: another spelling of the same UUID or ULID is another key.
+/// Otherwise the key stays opaque: another spelling of the same UUID or ULID is another key.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum KeyTime {
@@ -41,34 +40,34 @@ pub enum KeyTime {
     UuidV7,
     /// In the key, a [ULID](https://github.com/ulid/spec), in letters of either case.
     Ulid,
-    /// In the header [`Idempotency-Timestamp`](crate::http::IDEMPOTENCY_TIMESTAMP): `t=<unix seconds>,v1=<hex>`, as
-    /// [`Secrets::sign`] makes it of the key, without the quotes that it may stand in.
+    /// In the header [`Idempotency-Timestamp`](crate::http::IDEMPOTENCY_TIMESTAMP): `t=<unix seconds>,v1=<hex>`, which
+    /// [`Secrets::sign`] makes from the key without the quotes that its header may have.
     ///
-    /// Made once, together with the key, and sent with every retry: who signs each retry anew makes an old key young.
-    /// Whoever has the secret can do so, so it belongs to those who make keys.
+    /// Sign once, together with making the key, and send that with every retry: a new signature makes an old key young.
+    /// Whoever has the secret can do so, so give it only to those who make keys.
     Signed(Secrets),
 }
 
-/// Why a key is not taken for its time, in words for its client.
+/// Why a key may not begin an execution, in words for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KeyAgeError {
-    /// It is no UUID of version 7.
+    /// It is not a UUID of version 7.
     #[error("The Idempotency-Key must be a UUID of version 7")]
     NotAUuidV7,
-    /// It is no ULID.
+    /// It is not a ULID.
     #[error("The Idempotency-Key must be a ULID")]
     NotAUlid,
-    /// The header with its time is not there.
+    /// The header with its time is missing.
     #[error("The request has no Idempotency-Timestamp header")]
     TimestampMissing,
-    /// The header with its time is not one that the secret made of this key.
+    /// The header with its time is not a signature of this key by one of the secrets.
     #[error("The Idempotency-Timestamp is not a valid signature of the Idempotency-Key")]
     TimestampInvalid,
-    /// It was made later than now.
-    #[error("The time of the Idempotency-Key lies in the future")]
+    /// It is dated ahead of our clock by more than the skew.
+    #[error("The time of the Idempotency-Key is in the future")]
     Future,
     /// It was made too long ago.
-    #[error("The Idempotency-Key is older than this operation takes")]
+    #[error("The Idempotency-Key is older than this operation accepts")]
     TooOld,
 }
 
@@ -94,7 +93,7 @@ pub(crate) struct OldestKey {
 }
 
 impl OldestKey {
-    /// Panics if an answer can be gone while its key is still taken.
+    /// Panics if an answer can be gone while its key is still accepted.
     pub(crate) fn assert_answers_kept(&self, operation: &OperationName, kept: Duration) {
         let needed = self.bound.saturating_add(2 * CLOCK_SKEW);
         let (name, bound) = (operation.as_str(), self.bound);
@@ -105,7 +104,7 @@ impl OldestKey {
         );
     }
 
-    /// Refuses what is too old, and what does not say how old it is. `timestamp` is the header of [`KeyTime::Signed`].
+    /// Refuses a key that is too old, or whose age is unknown. `timestamp` is the header of [`KeyTime::Signed`].
     pub(crate) fn admit(
         &self,
         key: &IdempotencyKey,
@@ -133,7 +132,7 @@ impl OldestKey {
 
 /// The first 48 bits, in milliseconds.
 fn uuid_v7(text: &str) -> Option<Timestamp> {
-    /// Of the form with hyphens, the only one that RFC 9562 has.
+    /// The form with hyphens, the only one in RFC 9562.
     const LENGTH: usize = 36;
     let uuid = Uuid::try_parse(text).ok().filter(|_| text.len() == LENGTH)?;
     let is_v7 = uuid.get_version_num() == 7 && uuid.get_variant() == Variant::RFC4122;
@@ -229,7 +228,7 @@ mod tests {
 
     // R21
     #[test]
-    fn a_key_is_taken_up_to_its_bound_and_as_far_ahead_as_clocks_may_be_apart() {
+    fn a_key_is_accepted_within_its_age_limit_and_clock_skew() {
         assert_eq!(admit(NOW), Ok(()));
         assert_eq!(admit(NOW.minus(BOUND)), Ok(()));
         assert_eq!(admit(NOW.minus(BOUND + MILLISECOND)), Err(KeyAgeError::TooOld));

@@ -1,4 +1,14 @@
-//! Who asks for what: tenant, operation and idempotency key, and what is derived from the three.
+//! The identity of a record: tenant, operation and idempotency key, and everything derived from the three.
+//!
+//! 1. Each part is parsed once, within its limits; a [`RecordKey`] holds valid parts only.
+//! 2. A [`Scope`], if the contract asks for one, also tells keys apart by the path that was called.
+//! 3. No two record keys share a [partition key](RecordKey::partition_key), whatever characters the parts hold. It begins
+//!    with the tenant.
+//! 4. A [downstream key](RecordKey::downstream_key) is the same in every attempt, and different for every phase and for
+//!    another request under the same key.
+//! 5. Logs and metrics show a [hash](RecordKey::hash), never the key or the tenant.
+//!
+//! It does not verify a tenant: the front takes it from something that did.
 
 pub mod age;
 pub mod signature;
@@ -16,35 +26,35 @@ use crate::fingerprint::Fingerprint;
 /// The longest idempotency key, in characters (the limit that Stripe's API documents).
 pub const MAX_KEY_CHARS: usize = 255;
 
-/// The longest tenant, in bytes. With the other two parts, escaped, it fits DynamoDB's 2,048 bytes of partition key.
+/// The longest tenant, in bytes. Escaped, and with the other parts, it fits DynamoDB's 2,048 bytes of partition key.
 pub const MAX_TENANT_BYTES: usize = 255;
 
 /// The longest name of an operation, in bytes.
 pub const MAX_OPERATION_BYTES: usize = 128;
 
-/// Why a text is no tenant, operation or idempotency key.
+/// Why a text is not a valid tenant, operation or idempotency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// Nothing there.
+    /// It is empty.
     #[error("it is empty")]
     Empty,
-    /// Longer than the limit.
+    /// It is longer than the limit.
     #[error("it is longer than {limit} {unit}")]
     TooLong {
-        /// How long it may be.
+        /// The limit.
         limit: usize,
-        /// What is counted.
+        /// The unit of the limit.
         unit: &'static str,
     },
-    /// Holds a character that may not stand there.
+    /// It holds a character that is not allowed.
     #[error("it holds a character that is not allowed")]
     Character,
 }
 
 macro_rules! shown_as_hash {
     ($type:ty) => {
-        /// Shows a hash: keys and tenants do not belong into logs.
+        /// Shows a hash: keys and tenants do not belong in logs.
         impl fmt::Debug for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{}({})", stringify!($type), KeyHash::of(&self.0))
@@ -80,7 +90,7 @@ impl IdempotencyKey {
     }
 }
 
-/// Who the caller is, as something that verified the caller says.
+/// The verified caller.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Tenant(Arc<str>);
 
@@ -112,7 +122,7 @@ impl Tenant {
 pub struct OperationName(Arc<str>);
 
 impl OperationName {
-    /// Takes 1 to 128 letters, digits, `-`, `_` and `.`: it stands in metrics and URLs as it is.
+    /// Takes 1 to 128 letters, digits, `-`, `_` and `.`: metrics and URLs show it unescaped.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         if text.is_empty() {
             return Err(KeyError::Empty);
@@ -131,7 +141,7 @@ impl OperationName {
         &self.0
     }
 
-    /// The name, shared: a metric's label that costs no copy.
+    /// The name, shared: a metric's label without a copy.
     pub(crate) fn shared(&self) -> Arc<str> {
         self.0.clone()
     }
@@ -143,13 +153,13 @@ impl fmt::Display for OperationName {
     }
 }
 
-/// What a key is told apart by beside tenant and operation, if the contract says so: a hash of the path that was called, in
-/// 32 hex digits.
+/// The path that was called, as part of a key's identity beside tenant and operation, if the contract says so: a hash in 32
+/// hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scope([u8; 16]);
 
 impl Scope {
-    /// The scope of what was sent to `path`: without API Gateway's stage, percent-decoded.
+    /// The scope of requests to `path`, without API Gateway's stage and percent-decoded.
     pub fn of(path: &[u8]) -> Self {
         let digest = Sha256::digest(path);
         let mut scope = [0; 16];
@@ -157,7 +167,7 @@ impl Scope {
         Self(scope)
     }
 
-    /// Reads a scope as it is shown.
+    /// Reads a scope in its displayed form.
     pub fn parse(text: &str) -> Option<Self> {
         let mut scope = [0; 16];
         hex::decode_to_slice(text, &mut scope).ok()?;
@@ -193,7 +203,7 @@ impl RecordKey {
         Self { tenant, operation, scope: None, key }
     }
 
-    /// The same within a scope: keys of different scopes never meet.
+    /// The same key within a scope. Keys of different scopes never meet.
     #[must_use]
     pub fn within(self, scope: Scope) -> Self {
         Self { scope: Some(scope), ..self }
@@ -239,14 +249,14 @@ impl RecordKey {
         text
     }
 
-    /// What the partition keys of a tenant begin with, and those of no other.
+    /// The prefix of this tenant's partition keys, and of no other tenant's.
     pub fn partition_key_prefix(tenant: &Tenant) -> String {
         let mut text = String::new();
         push_tenant(&mut text, tenant);
         text
     }
 
-    /// Reads a [`partition_key`](Self::partition_key) back; `None` where it is none.
+    /// Reads a [`partition_key`](Self::partition_key) back; `None` if the text is not one.
     pub fn from_partition_key(text: &str) -> Option<Self> {
         let (tenant, rest) = text.split_once('#')?;
         let (operation, key) = rest.split_once('#')?;
@@ -261,25 +271,25 @@ impl RecordKey {
             scope,
             key: IdempotencyKey::parse(key).ok()?,
         };
-        // What does not come out as it went in (`%2`, `%41`) was not written by us.
+        // A text that does not survive the round trip (`%2`, `%41`) was not written by us.
         (parsed.partition_key() == text).then_some(parsed)
     }
 
-    /// What logs and metrics say instead of the key.
+    /// The hash that logs and metrics show instead of the key.
     pub fn hash(&self) -> impl fmt::Display + fmt::Debug + Copy + Eq + use<> {
         self.short_hash()
     }
 
-    /// The same, as a number to spread keys by.
+    /// The same hash, with the bytes to spread keys by.
     pub(crate) fn short_hash(&self) -> KeyHash {
         KeyHash::of(&self.partition_key())
     }
 
-    /// The key to hand on to the downstream service that `phase` calls.
+    /// The idempotency key for the downstream service that `phase` calls.
     ///
-    /// The same in every attempt, so that a provider that honours idempotency keys acts once, even after this record
-    /// has expired or the table was restored to an earlier time, for as long as the operation's fingerprint rule
-    /// stays, and this crate's form of it. Another phase, and another request under the same key, get another one.
+    /// It is the same in every attempt, so that a provider that honours idempotency keys acts once, even after this record
+    /// has expired or the table was restored to an earlier time. That holds as long as the operation's fingerprint rule, and
+    /// this crate's form of it, stay the same. Another phase, or another request under the same key, gets a different one.
     pub fn downstream_key(&self, fingerprint: &Fingerprint, phase: &str) -> String {
         let mut hash = Sha256::new_with_prefix(b"lambda-idempotency downstream key\0");
         for part in [self.partition_key().as_bytes(), fingerprint.digest(), phase.as_bytes()] {
@@ -304,12 +314,12 @@ fn push_tenant(text: &mut String, tenant: &Tenant) {
     text.push('#');
 }
 
-/// A short hash that stands for a key in logs and metrics: 16 hex digits of SHA-256.
+/// A short hash that replaces a key in logs and metrics: 16 hex digits of SHA-256.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct KeyHash([u8; 8]);
 
 impl KeyHash {
-    /// The hash of a partition key, or of what stands in its place.
+    /// The hash of a partition key, or of a text in its place.
     pub(crate) fn of(text: &str) -> Self {
         let digest = Sha256::digest(text.as_bytes());
         let mut short = [0; 8];
@@ -317,7 +327,7 @@ impl KeyHash {
         Self(short)
     }
 
-    /// Spreads keys evenly.
+    /// A byte that spreads keys evenly.
     pub(crate) const fn first_byte(self) -> u8 {
         self.0[0]
     }
@@ -451,7 +461,7 @@ mod tests {
 
     // R36
     #[test]
-    fn logs_name_a_key_by_its_hash_and_an_operation_by_its_name() {
+    fn logs_identify_a_key_by_hash_and_an_operation_by_name() {
         let key = record_key("acme", "pay", "order-1");
         let hash = key.hash().to_string();
         assert!(!hash.is_empty() && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{hash}");

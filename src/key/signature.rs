@@ -1,8 +1,12 @@
-//! Signatures with a time stamp, against forgery and replay: `t=<unix seconds>,v1=<hex>`, as
-//! [Stripe's webhooks](https://docs.stripe.com/webhooks#verify-manually) have them.
+//! Signatures with a time stamp, `t=<unix seconds>,v1=<hex>`, in the form of
+//! [Stripe's webhooks](https://docs.stripe.com/webhooks#verify-manually).
 //!
-//! `v1` is HMAC-SHA256 of `<t>.<payload>`. Several may stand there, while secrets are changed; schemes that are not `v1` are
-//! left alone.
+//! 1. A signature must have exactly one `t`, and at least one `v1`. Several `v1` may be given while secrets are changed; other
+//!    schemes are ignored.
+//! 2. One `v1` must be the HMAC-SHA256 of `<t>.<payload>` under one of our [`Secrets`], compared in constant time.
+//! 3. [`Secrets::verify`] then refuses a `t` that is further from now than the tolerance, in the past or in the future.
+//!
+//! It does not remember signatures: within the tolerance, a copy is accepted again.
 
 use std::{fmt, time::Duration};
 
@@ -14,18 +18,19 @@ use crate::time::Timestamp;
 /// How old a signature may be, and how far ahead: Stripe's own default.
 pub const DEFAULT_TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
-/// More digests than a sender has secrets; each is compared with each of ours.
+/// The most digests in a signature, more than any sender has secrets: each is compared with each of ours.
 const MOST_DIGESTS: usize = 16;
 
-/// The shortest secret, in bytes: what is shorter can be guessed.
+/// The shortest secret, in bytes: a shorter one can be guessed.
 const SHORTEST_SECRET: usize = 16;
 
-/// Secrets that are valid at the same time. The first signs; any of them verifies, so that one can be changed without a gap.
+/// Secrets that are valid at the same time. The first signs and any of them verifies, so that secrets can be rotated without a
+/// gap.
 #[derive(Clone)]
 pub struct Secrets(Vec<Hmac<Sha256>>);
 
 impl fmt::Debug for Secrets {
-    /// How many, not which.
+    /// Their number only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Secrets({})", self.0.len())
     }
@@ -35,7 +40,7 @@ impl fmt::Debug for Secrets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
-    /// No secret is given.
+    /// There is no secret.
     #[error("no secret is given")]
     NoSecret,
     /// A secret is too short.
@@ -44,11 +49,11 @@ pub enum SignatureError {
     /// It is not written as `t=…,v1=…`.
     #[error("the signature is malformed")]
     Malformed,
-    /// It has more than one `t`: which of them counts?
+    /// It has more than one `t`, and nothing says which of them counts.
     #[error("the signature has more than one time")]
     TimeRepeated,
     /// It has no `v1`.
-    #[error("the signature has no scheme that is known")]
+    #[error("the signature has no known scheme")]
     Unsigned,
     /// It is older than the tolerance.
     #[error("the signature is too old")]
@@ -56,13 +61,13 @@ pub enum SignatureError {
     /// It is further ahead than the tolerance.
     #[error("the signature is from the future")]
     Future,
-    /// No secret made it.
+    /// None of the secrets made it.
     #[error("the signature does not match")]
     Mismatch,
 }
 
 impl Secrets {
-    /// These secrets.
+    /// Takes these secrets, the one that signs first.
     pub fn new<T: AsRef<[u8]>>(secrets: impl IntoIterator<Item = T>) -> Result<Self, SignatureError> {
         let keyed = secrets.into_iter().map(|secret| match secret.as_ref() {
             short if short.len() < SHORTEST_SECRET => Err(SignatureError::ShortSecret),
@@ -72,19 +77,19 @@ impl Secrets {
         if keyed.is_empty() { Err(SignatureError::NoSecret) } else { Ok(Self(keyed)) }
     }
 
-    /// The secrets of a text, separated by commas, the newest first.
+    /// Reads secrets separated by commas, the newest first.
     pub fn parse(text: &str) -> Result<Self, SignatureError> {
         Self::new(text.split(',').map(str::trim).filter(|secret| !secret.is_empty()))
     }
 
-    /// The signature of a payload at this time.
+    /// Signs a payload at this time.
     pub fn sign(&self, now: Timestamp, payload: &[u8]) -> String {
         let seconds = now.as_millis() / 1000;
         let digest = self.0[0].clone().chain_update(format!("{seconds}.")).chain_update(payload).finalize();
         format!("t={seconds},v1={}", hex::encode(digest.into_bytes()))
     }
 
-    /// Checks a signature, in constant time, and its age; gives the time at which it was made.
+    /// Checks a signature, in constant time, and its age. Returns the time at which it was made.
     pub fn verify(
         &self,
         signature: &str,
@@ -92,7 +97,7 @@ impl Secrets {
         now: Timestamp,
         tolerance: Duration,
     ) -> Result<Timestamp, SignatureError> {
-        // Before its age: only what is authentic has one.
+        // Before the age check: a time counts only once it is authentic.
         let made_at = self.authenticate(signature, payload)?;
         if made_at.plus(tolerance) < now {
             return Err(SignatureError::TooOld);
@@ -113,7 +118,7 @@ impl Secrets {
                 }
                 ("t", _) if time.is_some() => return Err(SignatureError::TimeRepeated),
                 ("t", _) => return Err(SignatureError::Malformed),
-                // What is no digest matches nothing.
+                // A `v1` that is not a digest matches nothing.
                 ("v1", digits) => {
                     signed = true;
                     let mut digest = [0; 32];
@@ -129,7 +134,7 @@ impl Secrets {
         if !signed {
             return Err(SignatureError::Unsigned);
         }
-        // The payload is hashed once a secret, and not once a digest: anybody may send a large body with thousands of them.
+        // Hashes the payload once per secret, not once per digest: anybody can send a large body with many digests.
         let matches = |keyed: &Hmac<Sha256>| {
             let keyed = keyed.clone().chain_update(format!("{seconds}.")).chain_update(payload);
             digests.iter().any(|digest| keyed.clone().verify_slice(digest).is_ok())
@@ -210,7 +215,7 @@ mod tests {
         assert_eq!(verified(OLD, "t=1,v1=zz", b"", NOW), Err(SignatureError::Mismatch));
     }
 
-    // Against whoever has no secret: 10 KB of headers have room for 2,400 digests.
+    // Anybody can send this: 10 KB of headers have room for 2,400 digests.
     #[test]
     fn more_digests_than_anybody_needs_are_malformed() {
         let with =

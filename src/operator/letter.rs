@@ -1,4 +1,4 @@
-//! A message of the queues as operators see it: what it is about, and who can do something with it.
+//! A queue message as operators see it: what it is about, and which queue's function can process it.
 
 use serde::{Deserialize, de::IgnoredAny};
 
@@ -10,17 +10,19 @@ const FAILED_RUN: &str = "failed_run";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Letter {
-    /// The message's kind, such as `ask`; `failed_run` if it is Lambda's own word on an invocation that failed. `None` if it does
-    /// not say.
+    /// The message's kind, such as `ask`; `failed_run` if it is Lambda's own record of a failed invocation. `None` if it
+    /// does not say.
     pub kind: Option<String>,
     /// The record that it is about.
     pub record: Option<RecordKey>,
-    /// The queue whose function does what it says, `checks` or `reconcile`; none, if it cannot be read.
+    /// The queue whose function can process it, `checks` or `reconcile`; `None` if none can: it needs an operator, or
+    /// cannot be read.
     pub queue: Option<&'static str>,
 }
 
 impl Letter {
-    /// The body of a message that has the reconcile function ask about this record now, and count its questions anew.
+    /// The body of a message that has the reconcile function ask about this record now, and restarts its count of
+    /// questions.
     pub fn ask(record: &RecordKey) -> String {
         Message::Ask { key: record.partition_key(), reason: None }.to_json()
     }
@@ -43,13 +45,15 @@ impl Letter {
             (_, Ok(Message::Ask { key, .. } | Message::Told { key, .. })) => {
                 (Some("reconcile"), RecordKey::from_partition_key(&key))
             }
-            // Nobody can do these over: they are for people.
+            // No function can process these: they need an operator.
             (_, Ok(Message::DoubleExecution(double))) => (None, RecordKey::from_partition_key(&double.key)),
             (_, Ok(Message::Contradiction(told))) => {
                 (None, told.key.as_deref().and_then(RecordKey::from_partition_key))
             }
             (_, Ok(Message::Forgotten(ending))) => (None, ending.record_key()),
-            (_, Ok(Message::Ending(ending))) => (Some("reconcile"), ending.record_key()),
+            (_, Ok(Message::Ending(ending) | Message::EndingWithWrites(ending))) => {
+                (Some("reconcile"), ending.record_key())
+            }
             _ => (None, key.as_deref().and_then(RecordKey::from_partition_key)),
         };
         Self { kind, record, queue }
@@ -60,7 +64,7 @@ impl Letter {
 mod tests {
     use super::*;
 
-    // T50: Lambda's own word on a run that failed has no kind.
+    // T50: Lambda's own record of a failed invocation has no kind.
     #[test]
     fn a_letter_says_its_kind_or_that_a_run_failed() {
         for (body, kind) in [

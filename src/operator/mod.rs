@@ -1,8 +1,10 @@
-//! What operators do with records, by a command line or a tool of their own.
+//! Corrections of records by operators, through the command line or a tool of their own.
 //!
-//! 1. A change is made to the record that the operator has seen, and to no other: if it was changed meanwhile, nothing is
-//!    done.
-//! 2. Each change is written together with its audit line, or not at all.
+//! 1. A correction applies to the record that the operator has seen: if it was changed meanwhile, nothing is written.
+//! 2. Each correction is written together with its audit line, or not at all.
+//! 3. A pending or settled record, or one whose worker may still live, cannot be settled; but "executed" overturns a release.
+//!
+//! It does not check who the operator is: the audit line names whoever the caller says.
 //!
 //! ```
 //! use lambda_idempotency::{operator::{Correction, Operator}, record::Record, store::memory::MemoryStore};
@@ -33,7 +35,7 @@ use crate::{
 
 pub use letter::Letter;
 
-/// What a record is to become.
+/// A change to a record.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Correction {
@@ -41,18 +43,18 @@ pub enum Correction {
     Executed {
         /// The answer.
         answer: Answer,
-        /// How long it is kept, if longer than its record says; needed if the record does not say it.
+        /// How long it is kept, if longer than its record says; required if the record does not say.
         retain: Option<Duration>,
     },
     /// It was not executed, and will not be: the next retry runs it.
     NotExecuted {
-        /// How long that is kept, if longer than its record says; needed if the record does not say it.
+        /// How long that is kept, if longer than its record says; required if the record does not say.
         retain: Option<Duration>,
     },
-    /// The answer is not to be kept any longer. The operation stays completed, and nothing runs again.
+    /// Drops the kept headers and body. The operation stays completed, and nothing runs again.
     ForgetAnswer,
-    /// The worker is given up, if its lease is over; or the work that nobody has taken; and an unknown outcome comes into
-    /// the index from which it is asked about.
+    /// Gives up a worker whose lease is over, or accepted work that nobody took in time; puts an unknown outcome into the
+    /// index that polls read.
     GiveUp,
 }
 
@@ -68,7 +70,7 @@ impl Correction {
     }
 }
 
-/// Why a record is not corrected. Nothing was changed, unless it says that this is not known.
+/// Why a record was not corrected. Nothing was changed, unless the error says that this is not known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CorrectionError {
@@ -88,7 +90,7 @@ pub enum CorrectionError {
     #[error("the record keeps neither headers nor a body")]
     NothingKept,
     /// There is nothing to give up.
-    #[error("the record's worker, or its time to wait, is not over")]
+    #[error("the lease of the record's worker, or its time to wait for one, is not over")]
     NotDead,
     /// Somebody has changed the record since it was seen.
     #[error("the record was changed meanwhile, and is {0} now")]
@@ -96,16 +98,16 @@ pub enum CorrectionError {
     /// Somebody has deleted the record since it was seen.
     #[error("the record was deleted meanwhile")]
     Deleted,
-    /// The record does not say how long it is kept, because it was written before records did; nobody guesses.
+    /// The record does not say how long it is kept, because it was written before records did; nothing is guessed.
     #[error("the record does not say how long it is to be kept")]
     NoRetention,
-    /// It would be kept for less than its record says, or than clocks may be apart: its key would run again.
-    #[error("that is shorter than the record is to be kept by its operation, or than 5 minutes")]
+    /// It would be kept for less than its record says, or than clocks may be apart: its key would run again too early.
+    #[error("that is shorter than the operation keeps the record, or than 5 minutes")]
     ShortRetention,
-    /// The answer's status is none that a response can end with.
+    /// The answer's status is not that of a final response.
     #[error("the status is not that of a final response: 200 to 599")]
     NoStatus,
-    /// The body is too large for every place.
+    /// The body is too large for any place.
     #[error("the body is too large to be kept")]
     BodyTooLarge,
     /// The body could not be kept.
@@ -129,7 +131,7 @@ impl From<SettleError> for CorrectionError {
 /// Corrects records by hand.
 pub struct Operator {
     engine: Engine,
-    /// Which headers of answers are kept beside the safe ones.
+    /// Headers of answers that are kept besides the safe ones.
     kept_headers: Vec<String>,
 }
 
@@ -146,22 +148,23 @@ impl Operator {
         Self { engine, kept_headers: Vec::new() }
     }
 
-    /// Keeps one more header of answers, because the operation's guard does: see
-    /// [`Operation::keep_header`](crate::operation::Operation::keep_header). One that no guard keeps is left out all the same.
+    /// Keeps one more header of answers, as the operation's guard does: see
+    /// [`Operation::keep_header`](crate::operation::Operation::keep_header). A header that no guard may keep is left out
+    /// all the same.
     #[must_use]
     pub fn keep_header(mut self, name: &str) -> Self {
         self.kept_headers.extend(Some(name.to_ascii_lowercase()).filter(|name| may_be_kept(name)));
         self
     }
 
-    /// Lives in this world: for tests.
+    /// Takes clocks, randomness and tasks from `world`: for tests.
     #[must_use]
     pub fn world(mut self, world: impl World) -> Self {
         self.engine.world = Arc::new(world);
         self
     }
 
-    /// The answer that a record keeps, with its body; `None` if it keeps none, or its body is not to be found.
+    /// The answer that a record keeps, with its body; `None` if it keeps none, or its body is missing.
     ///
     /// # Errors
     /// If the store fails, or the body cannot be decoded.
@@ -170,8 +173,8 @@ impl Operator {
         Ok(replay.filter(|replay| !replay.body_omitted).map(|replay| replay.answer))
     }
 
-    /// Writes an audit line about something that leaves the record as it is, such as a message about it that is moved:
-    /// `what`, in one stable word, by whom, and why.
+    /// Writes an audit line about an action that leaves the record as it is, such as moving a message about it: `what`, in
+    /// one stable word, by whom, and why.
     ///
     /// # Errors
     /// If the store fails.
@@ -182,19 +185,20 @@ impl Operator {
         self.engine.bounded(None, self.engine.store.audit(key, id, &line)).await
     }
 
-    /// What `seen` is to become, for a person to look at. Writes nothing.
+    /// What `seen` would become, for an operator to review. Writes nothing.
     ///
     /// # Errors
-    /// If it is not to be corrected so.
+    /// If the record cannot be corrected so.
     pub fn preview(&self, seen: &Record, correction: &Correction) -> Result<Record, CorrectionError> {
         let placed = self.placed(seen, correction).map(|placed| placed.answer);
         corrected(correction, placed.as_ref(), seen, seen.revision, self.engine.world.now())
     }
 
-    /// Writes what `seen` is to become, if it still stands, with its audit line: by whom, and why. Returns what was written.
+    /// Writes the correction of `seen`, if the record is unchanged, with its audit line: by whom, and why. Returns the new
+    /// record.
     ///
     /// # Errors
-    /// If it is not to be corrected so, was changed meanwhile, or the store fails.
+    /// If the record cannot be corrected so, was changed meanwhile, or the store fails.
     pub async fn correct(
         &self,
         seen: &Record,
@@ -204,7 +208,7 @@ impl Operator {
     ) -> Result<Record, CorrectionError> {
         let answer = match (correction, self.placed(seen, correction)) {
             (Correction::Executed { .. }, Some(placed)) => {
-                // Before anything is kept.
+                // Checked before the body is kept.
                 corrected(correction, Some(&placed.answer), seen, seen.revision, self.engine.world.now())?;
                 // First, as everywhere: a record never names a body that is not there.
                 let kept =
@@ -231,7 +235,7 @@ impl Operator {
         match self.engine.apply(Start::Seen(Box::new(seen.clone())), effort, step).await {
             Ok(Applied::Written(_, record)) => Ok(*record),
             Ok(Applied::Stopped(error, _)) => Err(error.unwrap_or(CorrectionError::Deleted)),
-            // A read may know what no answer has said.
+            // The write's answer was lost: a read may show that it was applied.
             Err(Unapplied { tried: Some(tried), .. }) if self.engine.stands(&tried.record).await => {
                 Ok(*tried.record)
             }
@@ -249,7 +253,7 @@ impl Operator {
     }
 }
 
-/// What a correction makes of a record; `answer` is that of [`Correction::Executed`], in its place.
+/// The corrected record; `answer` is that of [`Correction::Executed`], with its body placed.
 fn corrected(
     correction: &Correction,
     answer: Option<&KeptAnswer>,
@@ -311,14 +315,14 @@ fn is_bare(answer: &KeptAnswer) -> bool {
     answer.head.headers().is_empty() && matches!(answer.body, KeptBody::Omitted { .. })
 }
 
-/// The change with its audit line. A body beside the record that `next` does not name any more goes with it.
+/// The change with its audit line. A body beside the record that `next` does not name any more is deleted with it.
 fn with_line(seen: &Record, next: Record, words: [&str; 3], now: Timestamp) -> Change {
     let mut with = vec![Companion::Audit(AuditLine::new(words, now, Some(seen), Some(&next)))];
     with.extend(beside(seen).filter(|_| beside(&next) != beside(seen)).map(Companion::DeleteBody));
     Change::with(next, with)
 }
 
-/// The body that a record has beside it.
+/// The body that is stored beside a record.
 fn beside(record: &Record) -> Option<BodyId> {
     match &record.state {
         State::Completed { answer, .. } => match answer.body {

@@ -1,8 +1,11 @@
-//! Where work goes that is to be done later, or that nobody could do: queues of short JSON messages.
+//! Queues of short JSON messages, for work that is done later and for dead letters.
 //!
-//! A message is handed over at least once and in no order. So each of them says only *look at this record*, or carries an
-//! outcome that is applied under the record's own fence: one that comes twice, or late, changes nothing.
-
+//! 1. A message is delivered at least once, and in no order.
+//! 2. So a message says only *look at this record*, or carries an outcome that is applied under the record's own fence: one that
+//!    comes twice, or late, changes nothing.
+//! 3. A message whose work fails is delivered again, and finally becomes a dead letter.
+//!
+//! It does not receive: Lambda's triggers deliver the messages.
 mod memory;
 #[cfg(feature = "sqs")]
 mod sqs;
@@ -20,8 +23,8 @@ pub use sqs::{LONGEST_DELAY, SqsQueue};
 /// A queue to send to.
 ///
 /// # What it promises
-/// - What [`send`](Self::send) has accepted is delivered at least once, not before `delay` is over; a delay beyond what the
-///   queue can keep is cut to that, and the receiver sends the message again.
+/// - What [`send`](Self::send) has accepted is delivered at least once, and not before `delay` is over. A delay beyond the
+///   queue's maximum is cut to that; the receiver then sends the message again.
 /// - An error says nothing about whether the message will be delivered.
 #[async_trait]
 pub trait Queue: Send + Sync + 'static {
@@ -34,12 +37,12 @@ pub trait Queue: Send + Sync + 'static {
 pub struct QueueError(Box<dyn Error + Send + Sync>);
 
 impl QueueError {
-    /// An error with what is behind it.
+    /// An error with its source.
     pub fn new(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self(source.into())
     }
 
-    /// What is behind it, in words for a log.
+    /// The source's text, for a log.
     pub(crate) fn cause(&self) -> String {
         self.0.to_string()
     }
@@ -57,17 +60,17 @@ impl Error for QueueError {
     }
 }
 
-/// Why a message or a job failed. It is delivered again, and becomes a dead letter in the end.
+/// Why a message or a job failed. It is delivered again, and finally becomes a dead letter.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkError {
     /// The store failed.
     #[error("the store failed")]
     Store(#[from] StoreError),
-    /// A queue failed to which something had to be sent.
+    /// Sending to a queue failed.
     #[error("a queue failed")]
     Queue(#[from] QueueError),
-    /// The message says nothing that can be done; no retry helps.
+    /// The message cannot be understood; no retry helps.
     #[error("the message is malformed: {0}")]
     Malformed(&'static str),
     /// An ending could not be written in time. A retry may help.
@@ -76,8 +79,8 @@ pub enum WorkError {
     /// Too little of the function's time is left to begin.
     #[error("too little time is left")]
     NoTime,
-    /// Others change the record at this moment.
-    #[error("others change the record at this moment")]
+    /// Others are changing the record at this moment.
+    #[error("others are changing the record at this moment")]
     Busy,
     /// No reconciler knows the operation.
     #[error("no reconciler knows the operation {0}")]

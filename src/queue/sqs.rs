@@ -28,7 +28,7 @@ impl SqsQueue {
     /// The queue whose URL the environment variable `variable` holds.
     ///
     /// # Errors
-    /// If the variable is missing or no URL.
+    /// If the variable is missing, or not a URL.
     pub fn from_env(config: &SdkConfig, variable: &'static str) -> Result<Self, ConfigError> {
         match env::var(variable) {
             Ok(url) if url.starts_with("http") => Ok(Self::new(config, url)),
@@ -59,9 +59,9 @@ impl Queue for SqsQueue {
     }
 }
 
-/// The message without the two characters of JSON that SQS refuses in their own shape
-/// ([SendMessage](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html)). A key may have
-/// them. In JSON they stand in strings only, where an escape means the same.
+/// Escapes the two characters that are valid in JSON but that SQS refuses
+/// ([SendMessage](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html)). A key may
+/// contain them. In JSON they occur only in strings, where an escape means the same.
 fn acceptable(message: &str) -> String {
     message.replace('\u{FFFE}', "\\ufffe").replace('\u{FFFF}', "\\uffff")
 }

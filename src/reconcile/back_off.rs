@@ -7,17 +7,17 @@ use crate::{
     time_budget::{DEFAULT_FIRST_PAUSE, DEFAULT_LONGEST_DOUBT, DEFAULT_LONGEST_PAUSE, DEFAULT_QUESTIONS},
 };
 
-/// How questions about one unknown outcome are repeated: ever further apart, each a little off its time so that what
-/// became unknown together is not asked about together, and a bounded number of times.
+/// How questions about one unknown outcome are repeated: ever further apart, with jitter so that what became unknown
+/// together is not asked about together, and a bounded number of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BackOff {
     /// The pause after the first question; each later one is twice as long.
     pub(super) first: Duration,
     /// The longest pause.
     pub(super) longest: Duration,
-    /// How many questions there are before the outcome is for people.
+    /// How many questions there are before the outcome is escalated.
     pub(super) most: u32,
-    /// How long an outcome is doubted before it is for people, however few questions there were.
+    /// How long an outcome may be in doubt before it is escalated, however few questions there were.
     pub(super) longest_doubt: Duration,
 }
 
@@ -33,8 +33,8 @@ impl Default for BackOff {
 }
 
 impl BackOff {
-    /// The pause after the question of this number; `None` where it was the last. `nonce` is the source of its jitter: up to
-    /// a quarter less.
+    /// The pause after the question of this number; `None` if it was the last. `nonce` is the source of its jitter: up to a
+    /// quarter less.
     pub(super) fn after(&self, asked: u32, nonce: Revision) -> Option<Duration> {
         if asked >= self.most {
             return None;
@@ -53,7 +53,7 @@ mod tests {
 
     // R29
     #[test]
-    fn pauses_double_up_to_the_longest_with_a_quarter_of_jitter_and_end() {
+    fn pauses_double_with_jitter_up_to_a_maximum_and_then_end() {
         let (first, longest) = (Duration::from_secs(10), Duration::from_secs(100));
         let back_off = BackOff { first, longest, most: 6, ..BackOff::default() };
         for (asked, full) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 100)] {

@@ -1,4 +1,4 @@
-//! What was learned about an operation, and what that makes of its record: a pure function.
+//! Computes the next record from what was learned about its operation: a pure function.
 
 use std::time::Duration;
 
@@ -14,33 +14,41 @@ use crate::{
     time_budget::{DEFAULT_NOT_FOUND_WINDOW, DEFAULT_RETENTION},
 };
 
-/// Why it is asked.
+/// Why a question is asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asks {
     /// Its question may be due.
     IfDue,
-    /// Somebody knows that the answer is there: questions are counted anew.
+    /// Somebody knows that there is an answer: the count of questions restarts.
     Anew,
-    /// The provider has told of it by itself.
+    /// The provider has reported it by itself.
     Told,
 }
 
-/// What was learned, with the answer's body in its place.
+/// What was learned, with the answer's body already kept.
 pub(super) enum Learned {
     Executed(KeptAnswer),
     NotExecuted,
     NotFound,
     /// Nothing yet: ask again after this span, or after the back-off.
     Later(Option<Duration>),
-    /// Nobody can be asked.
+    /// No reconciler knows the operation.
     Nobody,
+    /// It was executed, and the domain writes that belong to it were refused.
+    Denied,
+    /// It was executed, and the store does not take the domain writes that belong to it: somebody may mend that.
+    Unwritable,
 }
 
 impl Learned {
-    /// Whether it proves an effect, whatever became of the record that was asked about. A refusal proves none: it is what that
-    /// record's execution ended with, and no other.
+    /// Whether it proves an effect, whatever became of the record that was asked about. A refusal proves none: it is how
+    /// that record's execution ended, and no other.
     fn is_proof(&self) -> bool {
-        matches!(self, Self::Executed(answer) if answer.head.is_effect())
+        match self {
+            Self::Executed(answer) => answer.head.is_effect(),
+            Self::Denied | Self::Unwritable => true,
+            _ => false,
+        }
     }
 
     /// Whether it says that there was no effect.
@@ -48,7 +56,7 @@ impl Learned {
         matches!(self, Self::Executed(_) | Self::NotExecuted | Self::NotFound) && !self.is_proof()
     }
 
-    /// What was learned of the record `seen`, in short, and why what is there now contradicts it, if it does.
+    /// What was learned of the record `seen`, in short, and why the present record contradicts it, if it does.
     pub(super) fn contradicted_by(
         &self,
         seen: &Record,
@@ -58,6 +66,7 @@ impl Learned {
         let word = match self {
             // A payload is an effect, with no status of its own.
             Self::Executed(answer) => Word::Executed(answer.head.status().unwrap_or(200)),
+            Self::Denied | Self::Unwritable => Word::Executed(200),
             Self::NotExecuted => Word::NotExecuted,
             _ => return None,
         };
@@ -73,36 +82,36 @@ impl Learned {
     }
 }
 
-/// What is done about an outcome that is not known yet.
+/// What to do about an outcome that is not known yet.
 enum Then {
     /// Ask again after this span at least.
     AskAgain(Option<Duration>),
-    /// Nobody asks any more: people have to find out.
+    /// Stop asking: an operator has to find out.
     People,
 }
 
-/// A question with all that its answer is judged by.
+/// A question, with everything that its answer is judged by.
 pub(super) struct Asked<'a> {
     /// The record that it was about.
     pub(super) seen: &'a Record,
     pub(super) why: Asks,
-    /// When it was asked, and not when it was answered: what lands in between was not seen.
+    /// When it was asked, not when it was answered: the answer may miss an effect in between.
     pub(super) at: Timestamp,
     pub(super) operation: Option<&'a Operation>,
     pub(super) not_found: NotFound,
     pub(super) back_off: &'a BackOff,
 }
 
-/// What is made of an operation that is not to be found.
+/// What to do about an operation that is not found.
 #[derive(Clone, Copy)]
 pub(super) struct NotFound {
-    /// How long it is waited for.
+    /// How long to wait for it.
     pub(super) grace: Duration,
     /// Whether it is released after that: not while its provider has an incident.
     pub(super) releases: bool,
 }
 
-/// How many questions there were before this one; or why the record is not asked about now.
+/// The number of questions before this one, or why the record is not asked about now.
 pub(super) fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u32, ReconcileOutcome> {
     match &record.state {
         State::Unknown { reconcile_at, .. } if why == Asks::IfDue && *reconcile_at > now => {
@@ -113,7 +122,7 @@ pub(super) fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u3
         State::InProgress { lease_until } if *lease_until > now => {
             Err(ReconcileOutcome::InFlight(*lease_until))
         }
-        // Found dead by us before the stale function came.
+        // Found dead here, before the stale function came.
         State::InProgress { .. } => Ok(0),
         State::Pending | State::Completed { .. } | State::FailedRetryable { .. } => {
             Err(ReconcileOutcome::Settled)
@@ -122,11 +131,11 @@ pub(super) fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u3
 }
 
 impl Asked<'_> {
-    /// The record to write in the place of `there`, or why there is none.
+    /// The record that replaces `there`, or why nothing is written.
     ///
-    /// `there` may have changed since the question was asked. Proof of an effect holds for the same request whatever became of
-    /// its record; a refusal, "not executed" and "not found" hold for the record that was asked about alone: its worker may have
-    /// come back to life since. And if the provider has told of an effect, they hold for nothing.
+    /// `there` may have changed since the question was asked. Proof of an effect holds for the same request, whatever
+    /// became of its record. A refusal, "not executed" and "not found" hold only for the record that was asked about: its
+    /// worker may have come back to life since. If the provider has reported an effect, they do not count at all.
     pub(super) fn next(
         &self,
         there: &Record,
@@ -137,18 +146,18 @@ impl Asked<'_> {
         let same = there.attempt == self.seen.attempt;
         let proof = learned.is_proof();
         if proof && there.fingerprint != self.seen.fingerprint {
-            // The key has expired meanwhile, and belongs to another request now.
+            // The key has expired meanwhile, and now belongs to another request.
             return Err(ReconcileOutcome::Busy);
         }
-        // Released meanwhile, by somebody who asked before the effect was to be seen: proof of it is stronger.
+        // Released meanwhile, by somebody who asked before the effect was visible: proof of it is stronger.
         let one_life = there.created_at == self.seen.created_at;
         let contradicted = proof && one_life && matches!(there.state, State::FailedRetryable { .. });
         let asked = match questions(there, self.why, now) {
             Ok(asked) => asked,
             Err(ReconcileOutcome::Settled) if contradicted => 0,
-            // Somebody has put the next question off meanwhile.
+            // Somebody has postponed the next question meanwhile.
             Err(ReconcileOutcome::NotDue) if proof => 0,
-            // Its worker has come back, or another execution has begun. Neither releases it now, whatever it says of itself.
+            // Its worker has come back, or another execution has begun. The claim keeps either from releasing it.
             Err(ReconcileOutcome::InFlight(until)) if proof && one_life => {
                 return there.claim(revision, until, now).ok_or(ReconcileOutcome::InFlight(until));
             }
@@ -156,6 +165,22 @@ impl Asked<'_> {
         };
         if (learned.denies() && there.revision != self.seen.revision) || (!same && !proof) {
             return Err(ReconcileOutcome::Busy);
+        }
+        // A proven effect is claimed, so that nothing but its proof ends the record: what it is worth is to be mended.
+        let at = match learned {
+            Learned::Denied => Some(Timestamp::MAX),
+            Learned::Unwritable => {
+                let pause = self.back_off.after(asked.saturating_add(1), revision);
+                Some(pause.map_or(Timestamp::MAX, |pause| now.plus(pause)))
+            }
+            // Its own write would prove that the worker did nothing. One of the two is wrong.
+            _ if proof && there.is_undone_by_the_next_write() => {
+                matches!(there.state, State::InProgress { .. }).then_some(now)
+            }
+            _ => None,
+        };
+        if let Some(claimed) = at.and_then(|at| there.claim(revision, at, now)) {
+            return Ok(claimed);
         }
         let settled = |verdict, by| {
             let settled = self.settled(there, verdict, by, revision, now)?;
@@ -168,9 +193,9 @@ impl Asked<'_> {
             Learned::NotExecuted if !there.claimed => {
                 return settled(Verdict::NotExecuted, SettledBy::Provider);
             }
-            // One of the two is wrong.
+            // This answer and the provider's earlier report contradict each other.
             Learned::Executed(_) | Learned::NotExecuted => Then::People,
-            // Whoever is asked has perhaps forgotten what he knew (T40).
+            // The provider may have forgotten the key by now (T40).
             Learned::NotFound if !self.is_remembered(there) => Then::People,
             Learned::NotFound => match self.waited(there) {
                 waited if waited < self.not_found.grace => {
@@ -182,10 +207,11 @@ impl Asked<'_> {
                 _ => return settled(Verdict::NotExecuted, SettledBy::Assumption),
             },
             Learned::Later(after) => Then::AskAgain(*after),
-            Learned::Nobody => Then::People,
+            Learned::Unwritable => Then::AskAgain(None),
+            Learned::Nobody | Learned::Denied => Then::People,
         };
         if self.why == Asks::Told && escalates(there) {
-            // People have heard of it, and are asked until they settle it.
+            // It is escalated already, and each poll reports it until an operator settles it.
             return Err(match then {
                 Then::AskAgain(_) => ReconcileOutcome::Scheduled(Timestamp::MAX),
                 Then::People => ReconcileOutcome::Escalated,
@@ -205,10 +231,11 @@ impl Asked<'_> {
         Ok(put_off(there, asked, at, revision, now))
     }
 
-    /// Why the record becomes one for people.
+    /// Why the record is escalated.
     pub(super) fn reason(&self, there: &Record, learned: &Learned) -> &'static str {
         match learned {
             Learned::Nobody => "no reconciler knows the operation",
+            Learned::Denied => "it was executed, and the domain writes of its completion were refused",
             _ if there.claimed && learned.denies() => {
                 "the provider told of an effect by itself, and does not confirm it"
             }
@@ -223,13 +250,13 @@ impl Asked<'_> {
         }
     }
 
-    /// Whether it has been doubted for so long that people hear of it however few questions there were: nobody may have
+    /// Whether it has been in doubt for so long that it is escalated however few questions there were: nobody may have
     /// asked for a while (T50). Whoever asks anew knows that.
     fn is_old(&self, there: &Record) -> bool {
         self.why == Asks::IfDue && self.waited(there) > self.back_off.longest_doubt
     }
 
-    /// Who settles it, and why.
+    /// The record's note: who settles it, and why.
     fn note(&self, learned: &Learned) -> Note {
         let asked = match self.why {
             Asks::IfDue => "reconcile: the provider was asked",
@@ -240,6 +267,7 @@ impl Asked<'_> {
             Learned::Executed(_) => "executed",
             Learned::NotExecuted => "not executed",
             Learned::NotFound => "not found, and waited for long enough",
+            Learned::Denied | Learned::Unwritable => "executed, without its domain writes",
             Learned::Later(_) | Learned::Nobody => "nothing",
         };
         Note::new(&format!("{asked}: {said}"))
@@ -260,18 +288,18 @@ impl Asked<'_> {
         })
     }
 
-    /// Whether what is not found then was never there.
+    /// Whether "not found" is still proof: the provider still remembered the key when it was asked.
     fn is_remembered(&self, there: &Record) -> bool {
         let window = self.operation.map_or(DEFAULT_NOT_FOUND_WINDOW, Operation::not_found_window);
         self.at.since(there.began_at) <= window
     }
 
-    /// How long the operation had been doubted when the question was asked.
+    /// How long the operation had been in doubt when the question was asked.
     fn waited(&self, there: &Record) -> Duration {
         self.at.since(self.doubted_since(there))
     }
 
-    /// When it has been doubted for too long; whoever asks anew knows that it is.
+    /// When it will have been in doubt for too long; never if somebody asks anew, who knows that it is.
     fn oldest(&self, there: &Record) -> Timestamp {
         match self.why {
             Asks::IfDue => {
@@ -295,7 +323,7 @@ fn put_off(there: &Record, asked: u32, at: Timestamp, revision: Revision, now: T
     open.ask_again(revision, asked, at).unwrap_or(open)
 }
 
-/// Whether this record is one that an operator has to settle.
+/// Whether an operator has to settle this record.
 pub(super) fn escalates(record: &Record) -> bool {
     matches!(record.state, State::Unknown { reconcile_at: Timestamp::MAX, .. })
 }
@@ -397,7 +425,7 @@ mod tests {
         assert_eq!(becomes(&seen, &another, Asks::Told, &proof), "completed");
     }
 
-    // T5: whoever has the record now did perhaps nothing, and says so.
+    // T5: the record's present worker perhaps did nothing, and says so.
     #[test]
     fn proof_keeps_a_live_execution_from_releasing_the_record() {
         let (seen, proof) = (unknown(), Learned::Executed(answer()));
@@ -423,7 +451,7 @@ mod tests {
 
     // T46, T5
     #[test]
-    fn what_somebody_tells_of_an_effect_is_ended_by_proof_of_it_alone() {
+    fn a_claimed_effect_is_settled_only_by_proof() {
         let seen = unknown();
         let claimed = seen.claim(Revision::mint(), START, START).unwrap();
         let just_now = seen.claim(Revision::mint(), NOW, NOW).unwrap();
@@ -467,14 +495,14 @@ mod tests {
         for why in [Asks::IfDue, Asks::Anew, Asks::Told] {
             assert_eq!(becomes(&seen, &other, why, &proof), "busy");
         }
-        // Nobody will be told of it by its record.
+        // Its record will not report it to anybody.
         assert!(proof.contradicted_by(&seen, &other, NOW).is_some());
         assert!(Learned::Executed(refusal()).contradicted_by(&seen, &other, NOW).is_none());
     }
 
     // T32
     #[test]
-    fn a_question_that_was_put_off_meanwhile_is_overtaken_by_proof_alone() {
+    fn only_proof_settles_a_question_postponed_meanwhile() {
         let seen = unknown();
         let later = seen.ask_again(Revision::mint(), 1, NOW.plus(GRACE)).unwrap();
         assert_eq!(becomes(&seen, &later, Asks::IfDue, &Learned::Executed(answer())), "completed");
@@ -521,7 +549,7 @@ mod tests {
 
     // T5
     #[test]
-    fn it_is_written_by_whose_word_the_record_is_settled() {
+    fn a_settled_record_says_whose_word_settled_it() {
         let seen = unknown();
         let by = |learned| next(&seen, &seen, Asks::IfDue, &learned).unwrap().state.settled_by();
         assert_eq!(by(Learned::Executed(answer())), Some(SettledBy::Provider));
@@ -531,7 +559,7 @@ mod tests {
 
     // T41: a worker whose lease is over may have sent something just before.
     #[test]
-    fn what_is_not_found_is_waited_for_from_the_end_of_a_lease() {
+    fn the_not_found_grace_starts_no_earlier_than_the_lease_ends() {
         let lease_until = NOW.minus(Duration::from_secs(1));
         let dead = Record::reserve(&Bid { lease_until, ..bid("k") }, Revision::mint(), START);
         assert_eq!(becomes(&dead, &dead, Asks::IfDue, &Learned::NotFound), "unknown");
@@ -542,7 +570,7 @@ mod tests {
 
     // T32
     #[test]
-    fn what_was_learned_of_one_execution_puts_no_question_about_another_off() {
+    fn an_answer_about_one_execution_postpones_no_question_about_another() {
         let seen = unknown();
         assert_eq!(becomes(&seen, &doubted_again(&seen), Asks::IfDue, &Learned::Later(None)), "busy");
         let alive =
@@ -552,7 +580,7 @@ mod tests {
 
     // T41
     #[test]
-    fn what_is_not_found_is_waited_for_from_the_beginning_of_the_doubt() {
+    fn the_not_found_grace_starts_when_the_outcome_became_unknown() {
         let seen = unknown();
         let record = Record::reserve(&bid("k"), Revision::mint(), START);
         let just_doubted =

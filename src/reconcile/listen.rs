@@ -1,4 +1,4 @@
-//! Takes up what a provider says by itself, at once or when the record is nobody's any more.
+//! Processes what a provider reports by itself, at once or when no worker has the record any more.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ use crate::{
     time_budget::{ASK_TIMEOUT, STORE_TIMEOUT, WRITE_PAUSES},
 };
 
-/// How often a word is held against a record that changes at the same moment.
+/// How often a word is checked against a record that changes at the same moment.
 const LOOKS: usize = 4;
 
 impl Reconciliation {
-    /// Settles a record by what somebody says who knows, such as a provider's webhook; see [`Told`] for what is not settled so.
+    /// Settles a record by what a provider reports by itself, for example through its webhook; see [`Told`].
     ///
-    /// The word is taken up, and need not be told again, unless this fails, or says [`InFlight`](ReconcileOutcome::InFlight),
-    /// [`Busy`](ReconcileOutcome::Busy) or [`NotDue`](ReconcileOutcome::NotDue).
+    /// The word is processed, and need not be reported again, unless this fails or returns
+    /// [`InFlight`](ReconcileOutcome::InFlight), [`Busy`](ReconcileOutcome::Busy) or [`NotDue`](ReconcileOutcome::NotDue).
     pub async fn told(&self, key: &RecordKey, told: &Told) -> Result<ReconcileOutcome, WorkError> {
         let Ok(known) = self.known(key) else {
-            // What leads to a record is often metadata that anybody can set: to tell it again would not help.
+            // The metadata that leads to a record can often be set by anybody: a repetition would not help.
             if !told.said.word.is_effect() {
                 return Ok(ReconcileOutcome::Settled);
             }
@@ -39,7 +39,7 @@ impl Reconciliation {
         };
         for _ in 0..LOOKS {
             let there = match self.there(key).await {
-                // No retry mends that.
+                // No retry helps.
                 Err(WorkError::Store(error)) if error.kind() == StoreErrorKind::Unreadable => {
                     let letter = told.said.contradiction(key, None, "its record cannot be read");
                     return self.contradicted(key, letter).await;
@@ -56,7 +56,7 @@ impl Reconciliation {
         Ok(ReconcileOutcome::Busy)
     }
 
-    /// A word that came while a worker had the record is held against what became of that.
+    /// Checks a word that came while a worker had the record against what became of the record.
     pub(super) async fn told_before(
         &self,
         key: &RecordKey,
@@ -66,7 +66,7 @@ impl Reconciliation {
         let known = self.known(key)?;
         let there = self.there(key).await?;
         match self.take_up(key, said, there.as_ref(), known, None, time).await? {
-            // Nobody was told, and nothing is planned: the message comes again.
+            // Nothing was escalated, and nothing is scheduled: the message comes again.
             None
             | Some(ReconcileOutcome::Busy | ReconcileOutcome::NotDue | ReconcileOutcome::InFlight(_)) => {
                 Err(WorkError::Busy)
@@ -75,8 +75,8 @@ impl Reconciliation {
         }
     }
 
-    /// Does what a word means beside the record that is there. `by` is who told it, if he can be asked; else the provider is: an
-    /// answer that was not kept. `None` if the record has changed since it was looked at: what that means is for the next look.
+    /// Applies a word to the current record. `by` is who reported it, if that can still be asked; else the provider is
+    /// asked. `None` if the record has changed since it was read: the caller reads it again.
     async fn take_up(
         &self,
         key: &RecordKey,
@@ -106,7 +106,7 @@ impl Reconciliation {
             | ReconcileOutcome::Busy
             | ReconcileOutcome::Gone
             | ReconcileOutcome::InFlight(_) => None,
-            // Who told it has the answer, which a question may not find.
+            // Whoever reported it has the answer, which a question may not find.
             ReconcileOutcome::Scheduled(_) if by.is_some() && said.word.is_effect() => {
                 Some(ReconcileOutcome::NotDue)
             }
@@ -114,7 +114,8 @@ impl Reconciliation {
         })
     }
 
-    /// Settles the record by a word: an effect as `by` knows it, and a refusal as the provider says when it is asked.
+    /// Settles the record by a word. For an effect, `by` has the answer; after a refusal, which may be about another
+    /// attempt, the provider is asked.
     async fn settle_by(
         &self,
         said: &Said,
@@ -133,10 +134,10 @@ impl Reconciliation {
         }
     }
 
-    /// Hands an effect to people that a provider tells of, and that leads to no record: it may be the only sign of it.
+    /// Escalates an effect that a provider reports and that leads to no record: the report may be its only sign.
     ///
     /// # Errors
-    /// If nobody could be told: it is to be told again.
+    /// If it could not be escalated: the provider must report it again.
     pub async fn unclaimed(&self, downstream_key: &str, reason: &'static str) -> Result<(), WorkError> {
         let downstream_key = Note::new(downstream_key);
         tracing::error!(%downstream_key, reason, "an effect that leads to no record: it is escalated");
@@ -152,7 +153,7 @@ impl Reconciliation {
         Ok(self.engine.bounded(None, self.engine.store.load(key)).await?)
     }
 
-    /// A worker has the record. It knows too; but if what it knows is something else, somebody must hear of it.
+    /// Postpones the word, because a worker has the record. If the worker ends with something else, that must be escalated.
     async fn ask_later(
         &self,
         said: &Said,
@@ -163,12 +164,12 @@ impl Reconciliation {
         let message = Message::Told { key: there.key.partition_key(), said: said.clone() };
         queue.send(&message.to_json(), until.since(self.now())).await?;
         let (key, operation) = (there.key.hash(), there.key.operation());
-        tracing::info!(%key, %operation, "the provider's word came while a worker has the record: it is taken up later");
+        tracing::info!(%key, %operation, "the provider's word came while a worker has the record: it is processed later");
         Ok(ReconcileOutcome::Scheduled(until))
     }
 
-    /// Has the record say at once that the provider tells of an effect, if it does: what is asked, and sent, comes after that. `None`
-    /// if the record is another by now.
+    /// Claims the record at once if the provider reports an effect, before anything is asked or sent. `None` if the record
+    /// has changed by now.
     async fn claim(&self, said: &Said, there: &Record) -> Result<Option<Record>, WorkError> {
         if there.claimed || !said.word.is_effect() {
             return Ok(Some(there.clone()));
@@ -191,7 +192,7 @@ impl Reconciliation {
         match self.engine.apply(Start::Seen(Box::new(there.clone())), effort, step).await {
             Ok(Applied::Written(found_dead, claimed)) => {
                 if found_dead == Some(true) {
-                    // Before the stale function came.
+                    // Found dead here, before the stale function came.
                     telemetry::given_up(&claimed, self.now());
                 }
                 Ok(Some(*claimed))
@@ -216,14 +217,14 @@ impl Reconciliation {
 }
 
 impl Said {
-    /// The letter that tells people of it.
+    /// The dead letter about it.
     pub(super) fn contradiction(
         &self,
         key: &RecordKey,
         there: Option<&Record>,
         reason: &'static str,
     ) -> Contradiction {
-        // Cut: it may be anything.
+        // Truncated: it may be anything.
         let downstream_key = self.downstream_key().map(|key| Note::new(key).to_string());
         Contradiction { told: Some(self.word), downstream_key, ..Contradiction::about(key, there, reason) }
     }

@@ -13,29 +13,32 @@ use crate::{
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Message {
-    /// Ask about this record now, and count its questions anew.
+    /// Ask about this record now, and restart its count of questions.
     Ask {
         /// Its partition key.
         key: String,
-        /// Why it is for people, if it is.
+        /// Why it is escalated, if it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Hold what the provider said by itself while a worker had the record against what became of it. A kind of its own: a version
-    /// before it refuses what it would otherwise forget.
+    /// Check what the provider reported by itself, while a worker had the record, against what became of it. A kind of its
+    /// own: an earlier version refuses it, rather than drop it.
     Told {
         /// The record's partition key.
         key: String,
         /// What was said.
         said: Said,
     },
-    /// Write down how an execution ended.
+    /// Write how an execution ended.
     Ending(Box<LostEnding>),
-    /// Tell people of an ending whose record is gone for longer than it is kept.
+    /// The same with domain writes, in one transaction. A kind of its own: a version before it refuses what it would apply
+    /// without its writes.
+    EndingWithWrites(Box<LostEnding>),
+    /// Escalate an ending whose record has been gone for so long that nobody knows whether it was settled.
     Forgotten(Box<LostEnding>),
-    /// Tell people that an operation was executed twice.
+    /// Escalate an operation that was executed twice.
     DoubleExecution(Box<DoubleExecution>),
-    /// Tell people of a provider's word, or a worker's, that the record contradicts.
+    /// Escalate a provider's word, or a worker's, that the record contradicts.
     Contradiction(Box<Contradiction>),
 }
 
@@ -50,10 +53,10 @@ pub(crate) struct Contradiction {
     /// What was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) told: Option<Word>,
-    /// The key that was handed on to it, by which the effect is found there.
+    /// The key that was passed to the provider, by which the effect is found there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) downstream_key: Option<String>,
-    /// What a worker would have written, if it is the one who tells of an effect.
+    /// What a worker would have written, if the worker reports the effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ending: Option<Box<LostEnding>>,
     /// The record's state; none if there is no record.
@@ -62,7 +65,7 @@ pub(crate) struct Contradiction {
 }
 
 impl Contradiction {
-    /// Beside this record; none if there is none.
+    /// A contradiction with this record; `None` if there is no record.
     pub(super) fn about(key: &RecordKey, there: Option<&Record>, reason: &str) -> Self {
         Self {
             key: Some(key.partition_key()),
@@ -85,7 +88,7 @@ impl Message {
 mod tests {
     use super::*;
 
-    // R29: what is escalated must be readable by people's tools, and by this function when they send it back.
+    // R29: what is escalated must be readable by operators' tools, and by this function when they send it back.
     #[test]
     fn an_ending_that_is_escalated_can_be_read_again() {
         let earlier = r#"{"kind":"ending","key":"t#pay#k","revision":"","attempt":"","attempts":1,"fingerprint":"",

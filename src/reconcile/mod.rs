@@ -3,11 +3,14 @@
 //! 1. Three sources, in this order of authority: the provider's word ([`told`](Reconciliation::told), by webhook), the
 //!    provider's answer to a question ([`poll`](Reconciliation::poll), when `reconcile_at` is due), and, after a bounded
 //!    number of questions, an operator.
-//! 2. Whoever comes first writes by compare-and-set; who comes second sees it settled.
-//! 3. What a provider tells by itself is held against the record whatever its state ([`Told`]): nothing of it is forgotten, and
-//!    what the record contradicts is escalated.
-//! 4. A record of which the provider has told an effect is ended by proof of that effect alone, or by a person.
-//! 5. What nobody can settle is escalated: the record first, of which each poll tells until it is settled, then a dead letter.
+//! 2. Whoever comes first settles the record by compare-and-set; a second one finds it settled.
+//! 3. What a provider reports by itself is checked against the record in any state ([`Told`]); a contradiction is
+//!    escalated.
+//! 4. Once the provider has reported an effect, only proof of that effect, or an operator, settles the record.
+//! 5. What nobody can settle is escalated: first in the record, which each poll reports until it is settled, then by a dead
+//!    letter.
+//!
+//! It does not run anything: what was not executed runs when its client retries.
 //!
 //! ```
 //! use lambda_idempotency::{async_trait, reconcile::{Finding, Question, Reconciler}, record::Answer};
@@ -42,6 +45,7 @@ use std::{error::Error, time::Duration};
 use async_trait::async_trait;
 
 use crate::{
+    domain::DomainWrite,
     key::{RecordKey, Tenant},
     record::{Answer, Record},
     time_budget::{ASK_TIMEOUT, OFFLINE_PATIENCE, STORE_TIMEOUT},
@@ -53,18 +57,17 @@ pub use poll::Polled;
 pub use reconciliation::Reconciliation;
 pub use told::Told;
 
-/// How long the work of one message takes at most: a read, a claim, a question, its answer's body, and a write.
+/// The longest time that one message takes: a read, a claim, a question, its answer's body, and a write.
 pub const LONGEST_QUESTION: Duration =
     ASK_TIMEOUT.saturating_add(OFFLINE_PATIENCE).saturating_add(STORE_TIMEOUT.saturating_mul(3));
 
-/// Knows where to ask what became of an operation. One for each operation.
+/// Asks the provider what became of an operation. One for each operation.
 #[async_trait]
 pub trait Reconciler: Send + Sync + 'static {
-    /// Asks about one operation. Must change nothing that a second question would change again: it is asked any number of
-    /// times, and at once by several.
+    /// Asks about one operation. Must be idempotent: it is called any number of times, also concurrently.
     ///
     /// # Errors
-    /// If the one who is asked does not answer. The question is put off, as by [`Finding::AskAgain`].
+    /// If the provider does not answer. The question is retried later, as after [`Finding::AskAgain`].
     async fn ask(&self, question: &Question) -> Result<Finding, Box<dyn Error + Send + Sync>>;
 }
 
@@ -75,22 +78,22 @@ pub struct Question {
 }
 
 impl Question {
-    /// Whose operation it is.
+    /// The tenant whose operation it is.
     pub fn tenant(&self) -> &Tenant {
         self.record.key.tenant()
     }
 
-    /// Whose, which operation, which key.
+    /// Tenant, operation and key.
     pub fn record_key(&self) -> &RecordKey {
         &self.record.key
     }
 
-    /// The key that the handler handed on to the downstream service that `phase` calls.
+    /// The key that the handler passed to the downstream service that `phase` calls.
     pub fn downstream_key(&self, phase: &str) -> String {
         self.record.key.downstream_key(&self.record.fingerprint, phase)
     }
 
-    /// The record as it stood when the question was asked.
+    /// The record as it was when the question was asked.
     pub fn record(&self) -> &Record {
         &self.record
     }
@@ -100,12 +103,15 @@ impl Question {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Finding {
-    /// It was executed, and this is what its client is to get.
+    /// It was executed; its client gets this answer.
     Executed(Answer),
+    /// The same, and these domain writes commit with its completion: those that its handler would have made. Put them without a
+    /// condition, because a worker may have made them; a refused one is escalated.
+    ExecutedWith(Answer, Vec<DomainWrite>),
     /// It was not executed, and will not be: the next retry runs it.
     NotExecuted,
-    /// Nothing is known of it there. Counts as not executed once a request that was still on its way must have arrived
-    /// ([`Reconciliation::not_found_grace`]), and as long as it would be remembered
+    /// The provider does not know it. Counts as not executed once a request that was still on its way must have arrived
+    /// ([`Reconciliation::not_found_grace`]), and only as long as the provider remembers keys
     /// ([`Operation::not_found_within`](crate::operation::Operation::not_found_within)); later it is escalated.
     NotFound,
     /// It is not decided yet: ask again after this time, or after the back-off.

@@ -16,10 +16,10 @@ pub enum ReconcileOutcome {
     NotDue,
     /// Nothing is known yet; it is asked about again then.
     Scheduled(Timestamp),
-    /// Asking helps no more: an operator has to settle it, and its dead letter is written.
+    /// Asking no longer helps: an operator has to settle it.
     Escalated,
     /// There is no such record.
     Gone,
-    /// Others change it at this moment.
+    /// Others are changing it at this moment.
     Busy,
 }

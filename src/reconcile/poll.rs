@@ -14,11 +14,11 @@ use crate::{
 };
 
 /// How many questions of each partition of the index are due in one round, and how many are asked at once: a provider that
-/// was down is not to be brought down again.
+/// was down must not be brought down again.
 const ROUND: usize = 25;
 const AT_ONCE: usize = 8;
 
-/// What a poll came to.
+/// The result of a poll.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Polled {
@@ -28,24 +28,24 @@ pub struct Polled {
     pub resolved: usize,
     /// How many are asked about again.
     pub scheduled: usize,
-    /// How many an operator has to settle now.
+    /// How many were escalated to an operator.
     pub escalated: usize,
     /// How many questions failed before they were asked.
     pub failed: usize,
 }
 
 impl Reconciliation {
-    /// Asks about everything that is due, round after round, until nothing is or the `time` is up. Then counts what is still
-    /// unknown, and what an operator has to settle: that is told at each poll, until it is settled.
+    /// Asks about everything that is due, round after round, until nothing is or the `time` is up. Then counts what is
+    /// still unknown, and what an operator has to settle: each poll reports that until it is settled.
     ///
     /// # Errors
-    /// If the store cannot say what is due, or what is left. What was asked by then is written.
+    /// If the store cannot say what is due, or what is left. The answers until then are written.
     pub async fn poll(&self, time: Duration) -> Result<Polled, StoreError> {
         let world = &self.engine.world;
         let until = world.instant().plus(time);
         let mut polled = Polled::default();
-        // Keys that failed, or that the index still lists. They are left to the next poll, and do not stand in front of what
-        // comes after them in their partition.
+        // Keys that failed, or that the index still lists. They are left to the next poll, and must not block what comes
+        // after them in their partition.
         let mut left: HashSet<RecordKey> = HashSet::new();
         loop {
             let mut due = self.records.due(world.now(), ROUND + left.len()).await?;

@@ -12,9 +12,10 @@ use super::{
     told::Said,
 };
 use crate::{
+    domain::{DomainWrite, Writes},
     engine::{
         Applied, Delivered, Effort, Engine, Executor, LostEnding, MalformedError, Moment, Retries, Start,
-        Step,
+        Step, completing,
     },
     key::{OperationName, RecordKey},
     operation::Operation,
@@ -27,7 +28,7 @@ use crate::{
     world::{SystemWorld, World},
 };
 
-/// What went wrong with a question.
+/// Why a question failed.
 type AskError = Box<dyn Error + Send + Sync>;
 
 pub(super) struct Known {
@@ -67,7 +68,7 @@ impl Reconciliation {
         }
     }
 
-    /// Lives in this world: for tests.
+    /// Takes clocks, randomness and tasks from `world`: for tests.
     #[must_use]
     pub fn world(mut self, world: impl World) -> Self {
         self.engine.world = Arc::new(world);
@@ -75,51 +76,51 @@ impl Reconciliation {
     }
 
     /// How questions about one unknown outcome are repeated: after a `first` pause, which is doubled up to the `longest`,
-    /// each a little off its time so that what became unknown together is not asked about together; after `most` questions
-    /// the outcome is escalated. Default: 10 s, an hour, 24 questions (about 15 hours, after which a night has passed and
-    /// somebody is at work).
+    /// with jitter so that what became unknown together is not asked about together. After `most` questions the outcome is
+    /// escalated. Default: 10 s, an hour, 24 questions (13 to 15 hours, after which a night has passed and somebody is at
+    /// work).
     #[must_use]
     pub fn back_off(mut self, first: Duration, longest: Duration, most: u32) -> Self {
         self.back_off = BackOff { first, longest, most, ..self.back_off };
         self
     }
 
-    /// How long an outcome is doubted before it is escalated, however few questions there were: nobody may have asked for a
-    /// while. It is asked about once more before that. Default: [`DEFAULT_LONGEST_DOUBT`](crate::time_budget::DEFAULT_LONGEST_DOUBT).
+    /// How long an outcome may be in doubt before it is escalated, however few questions there were: nobody may have asked
+    /// for a while. It is asked about once more before that. Default:
+    /// [`DEFAULT_LONGEST_DOUBT`](crate::time_budget::DEFAULT_LONGEST_DOUBT).
     #[must_use]
     pub fn longest_doubt(mut self, span: Duration) -> Self {
         self.back_off.longest_doubt = span;
         self
     }
 
-    /// Sends what has to be asked later to this queue, whose messages come back to [`receive`](Self::receive): what a
-    /// provider says by itself while a worker has the record. Without it that is [in flight](ReconcileOutcome::InFlight), and
-    /// has to be told again.
+    /// Sends what a provider reports by itself while a worker has the record to this queue, whose messages come back to
+    /// [`receive`](Self::receive). Without it, the outcome is [`InFlight`](ReconcileOutcome::InFlight), and the provider
+    /// has to report it again.
     #[must_use]
     pub fn questions_to(mut self, queue: impl Queue) -> Self {
         self.questions = Some(Arc::new(queue));
         self
     }
 
-    /// How long after its outcome became unknown an operation that is nowhere to be found counts as not executed: longer
-    /// than any request of its handler can be on its way, and by as much as clocks may be apart. Default:
-    /// [`DEFAULT_NOT_FOUND_GRACE`].
+    /// How long after its outcome became unknown an operation that is not found counts as not executed: longer than any
+    /// request of its handler can be on its way, plus what clocks may be apart. Default: [`DEFAULT_NOT_FOUND_GRACE`].
     #[must_use]
     pub fn not_found_grace(mut self, grace: Duration) -> Self {
         self.not_found.grace = grace;
         self
     }
 
-    /// Whether what is not found counts as not executed at all. `false` while a provider has an incident and may have lost
-    /// sight of what it did: then it is asked again until it says more, and escalated in the end. Default: `true`.
+    /// Whether "not found" counts as not executed at all. `false` while a provider has an incident and may have lost sight
+    /// of what it did: the question is then repeated, and finally escalated. Default: `true`.
     #[must_use]
     pub fn not_found_releases(mut self, releases: bool) -> Self {
         self.not_found.releases = releases;
         self
     }
 
-    /// Has `reconciler` asked about this operation, which is configured as its guard is: which headers are kept counts, for
-    /// how long "not found" is proof, and whether it may run again.
+    /// Asks `reconciler` about this operation. Configure the operation as its guard does: what counts is which headers are
+    /// kept, how long "not found" is proof, and whether it may run again.
     #[must_use]
     pub fn operation(mut self, operation: Operation, reconciler: impl Reconciler) -> Self {
         let name = operation.name().clone();
@@ -127,7 +128,7 @@ impl Reconciliation {
         self
     }
 
-    /// The time by which it goes.
+    /// The current time of its clock.
     pub fn now(&self) -> Timestamp {
         self.engine.world.now()
     }
@@ -149,7 +150,8 @@ impl Reconciliation {
         self.ask_about_what_is_there(key, source, Asks::IfDue, time).await
     }
 
-    /// Asks about a record now, and counts its questions anew: for an operator who knows that the provider can answer.
+    /// Asks about a record now, and restarts its count of questions: for an operator who knows that the provider can
+    /// answer.
     pub async fn ask(&self, key: &RecordKey) -> Result<ReconcileOutcome, WorkError> {
         self.ask_within(key, ASK_TIMEOUT).await
     }
@@ -172,11 +174,11 @@ impl Reconciliation {
         }
     }
 
-    /// Does what one message of the reconcile function's queue says: asks about a record, or writes an ending that its
-    /// worker could not write.
+    /// Processes one message of the reconcile function's queue: asks about a record, or writes an ending that its worker
+    /// could not write.
     ///
     /// # Errors
-    /// If it could not be done: the message is to be delivered again.
+    /// If it failed: the message must be delivered again.
     pub async fn receive(&self, body: &str) -> Result<(), WorkError> {
         self.receive_within(body, ASK_TIMEOUT).await
     }
@@ -184,7 +186,7 @@ impl Reconciliation {
     /// The same, in a function that has about this much time left. Nothing is begun with less than a second.
     ///
     /// # Errors
-    /// Likewise.
+    /// The same.
     pub async fn receive_within(&self, body: &str, time: Duration) -> Result<(), WorkError> {
         if time < LEAST_QUESTION {
             return Err(WorkError::NoTime);
@@ -194,7 +196,7 @@ impl Reconciliation {
         let message: Message = serde_json::from_str(body)
             .map_err(|_| WorkError::Malformed("it says nothing that can be done"))?;
         match &message {
-            Message::Ending(lost) => self.apply(lost).await,
+            Message::Ending(lost) | Message::EndingWithWrites(lost) => self.apply(lost).await,
             // Counted and logged where it was found.
             Message::DoubleExecution(_) | Message::Forgotten(_) | Message::Contradiction(_) => {
                 self.escalate(&message).await
@@ -215,24 +217,35 @@ impl Reconciliation {
         }
     }
 
-    /// Applies an ending that its worker could not write, under the fence that the worker was under. One that says that
-    /// something was executed is escalated if another execution says so too; so is one whose record is gone for so long that
-    /// nobody can say whether it was settled.
+    /// Applies an ending that its worker could not write, under the worker's fence. If both it and another execution say
+    /// that they executed something, that is escalated. So is an ending whose record has been gone for so long that nobody
+    /// knows whether it was settled.
     async fn apply(&self, lost: &LostEnding) -> Result<(), WorkError> {
         let key = lost.record_key().ok_or(WorkError::Malformed("key"))?;
         let executor = Executor::on(self.engine.clone(), self.known(&key)?.operation.clone());
         let malformed = |error: MalformedError| WorkError::Malformed(error.0);
         let mut delivered = executor.apply(lost, false).await.map_err(malformed)?;
         if let Delivered::Double(double) = delivered {
-            // First, so that people hear of it twice rather than never. Counted once they have.
+            // Escalated first: twice is better than never. Counted once that has worked.
             self.escalate(&Message::DoubleExecution(double.clone())).await?;
             double.tell(&key);
             delivered = executor.apply(lost, true).await.map_err(malformed)?;
         }
         match delivered {
             Delivered::Written | Delivered::Overtaken | Delivered::Double(_) => Ok(()),
+            Delivered::Refused => {
+                let reason = "the domain writes of its ending are refused: nothing of it is written";
+                let mut letter = Contradiction::about(&key, None, reason);
+                letter.ending = Some(Box::new(lost.clone()));
+                self.contradicted(&key, letter).await.map(|_| ())
+            }
             Delivered::Denied(there) => {
-                let reason = "its worker tells of an effect that the record says was refused";
+                let reason = match &there.state {
+                    State::Completed { .. } if lost.has_writes() && !there.with_writes => {
+                        "the domain writes of its worker are not made: it was completed without them"
+                    }
+                    _ => "its worker tells of an effect that the record says was refused",
+                };
                 let mut letter = Contradiction::about(&key, Some(&there), reason);
                 letter.ending = Some(Box::new(lost.clone()));
                 self.contradicted(&key, letter).await.map(|_| ())
@@ -241,7 +254,7 @@ impl Reconciliation {
                 let (key, operation) = (key.hash(), key.operation());
                 tracing::error!(
                     %key, %operation,
-                    "a worker did, or perhaps did, what has no record any more, and may have been settled: it is escalated"
+                    "a worker executed, or perhaps executed, what has no record any more, and may have been settled: it is escalated"
                 );
                 Count::ReconcileFailed.add(operation);
                 self.escalate(&Message::Forgotten(Box::new(lost.clone()))).await
@@ -262,8 +275,8 @@ impl Reconciliation {
             .ok_or_else(|| WorkError::UnknownOperation(key.operation().clone()))
     }
 
-    /// Asks about the record as it was `seen`, for at most `time`, and writes what was learned. `said` is what a provider has said by
-    /// itself before, for people.
+    /// Asks about the record as it was `seen`, for at most `time`, and writes what was learned. `said` is what a provider
+    /// has reported by itself before, for the dead letter.
     pub(super) async fn ask_about(
         &self,
         seen: &Record,
@@ -276,7 +289,7 @@ impl Reconciliation {
         if let Err(outcome) = questions(seen, why, at) {
             return Ok(outcome);
         }
-        let learned = match source {
+        let (learned, writes) = match source {
             Some((known, reconciler)) => {
                 let finding = self.finding(seen, reconciler, time).await;
                 self.learned(seen, known, finding).await
@@ -284,7 +297,7 @@ impl Reconciliation {
             None => {
                 let (key, operation) = (seen.key.hash(), seen.key.operation());
                 tracing::error!(%key, %operation, "no reconciler knows this operation");
-                Learned::Nobody
+                (Learned::Nobody, Vec::new())
             }
         };
         let asked = Asked {
@@ -295,17 +308,17 @@ impl Reconciliation {
             not_found: self.not_found,
             back_off: &self.back_off,
         };
-        let (outcome, reason) = self.write(&asked, &learned).await?;
+        let (outcome, reason) = self.write(&asked, &learned, &writes).await?;
         if outcome == ReconcileOutcome::Escalated
             && let Some(reason) = reason
         {
             let told = self.tell_people(seen, said, reason).await;
             match (told, why) {
-                // The record is among those for people by now, which each poll tells of until they are settled.
+                // The record is escalated by now, and each poll reports it until it is settled.
                 (Err(error), Asks::IfDue) => {
                     let (key, operation) = (seen.key.hash(), seen.key.operation());
                     let error: &dyn Error = &error;
-                    tracing::error!(%key, %operation, error, cause = error.source(), "no letter tells of an unknown outcome");
+                    tracing::error!(%key, %operation, error, cause = error.source(), "the letter about an unknown outcome was not sent");
                 }
                 (told, _) => told?,
             }
@@ -313,7 +326,7 @@ impl Reconciliation {
         Ok(outcome)
     }
 
-    /// Sends the letter about an outcome that people have to find out.
+    /// Sends the dead letter about an outcome that an operator has to find out.
     async fn tell_people(
         &self,
         seen: &Record,
@@ -329,11 +342,12 @@ impl Reconciliation {
         self.escalate(&letter).await
     }
 
-    /// Writes what was learned. If the outcome is one for people, the reason is there.
+    /// Writes what was learned. If the outcome is escalated, returns the reason too.
     async fn write(
         &self,
         asked: &Asked<'_>,
         learned: &Learned,
+        writes: &[DomainWrite],
     ) -> Result<(ReconcileOutcome, Option<&'static str>), WorkError> {
         let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
             let Some(there) = there else { return Step::Stop(Err(ReconcileOutcome::Gone)) };
@@ -342,7 +356,7 @@ impl Reconciliation {
                     let live = matches!(next.state, State::InProgress { .. });
                     let found_dead = !live && matches!(there.state, State::InProgress { .. });
                     let reason = escalates(&next).then(|| asked.reason(there, learned));
-                    Step::Write(next.into(), Ok((found_dead, reason)))
+                    Step::Write(completing(next, writes), Ok((found_dead, reason)))
                 }
                 Err(outcome) => Step::Stop(Err(outcome)),
             }
@@ -367,6 +381,20 @@ impl Reconciliation {
             Err(unapplied) if unapplied.error.kind() == StoreErrorKind::Contended => {
                 Ok((ReconcileOutcome::Busy, None))
             }
+            Err(unapplied) if !unapplied.denied.is_empty() => {
+                let (key, operation) = (asked.seen.key.hash(), asked.seen.key.operation());
+                let denied: Vec<_> = unapplied.denied.iter().filter_map(|place| writes.get(*place)).collect();
+                tracing::error!(%key, %operation, ?denied, "the domain writes of a completion were refused: it is escalated");
+                Count::Denied.add(operation);
+                Box::pin(self.write(asked, &Learned::Denied, &[])).await
+            }
+            // A missing right, or an expression that is malformed: somebody may mend it, and the questions are bounded.
+            Err(unapplied) if !writes.is_empty() && unapplied.error.kind() == StoreErrorKind::Refused => {
+                let (key, operation) = (asked.seen.key.hash(), asked.seen.key.operation());
+                let cause = unapplied.error.cause();
+                tracing::error!(%key, %operation, cause, "the store does not take the domain writes of a completion");
+                Box::pin(self.write(asked, &Learned::Unwritable, &[])).await
+            }
             Err(unapplied) => Err(unapplied.error.into()),
         }
     }
@@ -388,14 +416,34 @@ impl Reconciliation {
         }
     }
 
-    async fn learned(&self, seen: &Record, known: &Known, finding: Result<Finding, AskError>) -> Learned {
+    /// What a finding means, and the domain writes that come with it.
+    async fn learned(
+        &self,
+        seen: &Record,
+        known: &Known,
+        finding: Result<Finding, AskError>,
+    ) -> (Learned, Vec<DomainWrite>) {
+        let (finding, writes) = match finding {
+            Ok(Finding::ExecutedWith(answer, writes)) => {
+                match Writes::of(writes, self.engine.store.records_table()) {
+                    Ok(writes) => (Ok(Finding::Executed(answer)), writes.into_vec()),
+                    Err(error) => (Err(error.into()), Vec::new()),
+                }
+            }
+            finding => (finding, Vec::new()),
+        };
+        (self.learned_of(seen, known, finding).await, writes)
+    }
+
+    async fn learned_of(&self, seen: &Record, known: &Known, finding: Result<Finding, AskError>) -> Learned {
         match finding {
-            Ok(Finding::Executed(answer)) if !answer.head.is_final() => {
+            Ok(Finding::Executed(answer) | Finding::ExecutedWith(answer, _)) if !answer.head.is_final() => {
                 let (key, operation) = (seen.key.hash(), seen.key.operation());
-                tracing::error!(%key, %operation, "a reconciler's answer has no status of a response: it is not taken");
+                tracing::error!(%key, %operation, "a reconciler's answer has no valid response status: it is not used");
                 Learned::Later(None)
             }
-            Ok(Finding::Executed(answer)) => {
+            // With its writes taken out.
+            Ok(Finding::Executed(answer) | Finding::ExecutedWith(answer, _)) => {
                 let seen = seen.retained_or(known.operation.retention());
                 let also = known.operation.kept_headers();
                 Learned::Executed(self.engine.keep(&seen, answer, also, OFFLINE_PATIENCE).await)
@@ -416,7 +464,7 @@ impl Reconciliation {
         let (key, operation) = (record.key.hash(), record.key.operation());
         match &record.state {
             State::Unknown { asked, .. } if escalates(record) => {
-                tracing::error!(%key, %operation, asked, "nobody knows the outcome: it is for people");
+                tracing::error!(%key, %operation, asked, "nobody knows the outcome: it needs an operator");
                 Count::ReconcileFailed.add(operation);
                 ReconcileOutcome::Escalated
             }

@@ -1,16 +1,16 @@
-//! What a provider says by itself, and what that means beside the record that is there (T46): a pure function.
+//! What a provider reports by itself, and what that means for the current record (T46): a pure function.
 //!
 //! | the record | what is done |
 //! | --- | --- |
-//! | unknown, or its lease is over | an effect claims it and settles it; a refusal has the provider asked: it may be another attempt's |
+//! | unknown, or its lease is over | an effect claims it and settles it; after a refusal, the provider is asked |
 //! | released | an effect claims it and settles it; a refusal agrees |
-//! | in progress | an effect claims it; held against what becomes of it once that is over |
+//! | in progress | an effect claims it; the word is checked against what becomes of it, once that is over |
 //! | completed, and the word says the same | nothing |
 //! | completed, and the word says otherwise | escalated: a completed record never changes |
-//! | younger than the effect, or another request's | escalated if it tells of an effect |
-//! | none | likewise, unless that is two weeks ago or more, and the retention over |
+//! | younger than the effect, or another request's | escalated if the word reports an effect |
+//! | none | the same, unless the effect is older than two weeks and than the retention |
 //!
-//! A record that is claimed is ended by proof of the effect alone, or by a person: no retry runs, whatever its worker says, and
+//! Only proof of the effect, or an operator, settles a claimed record: no retry runs, whatever its worker says, and
 //! whatever the provider does not find or denies.
 
 use std::{fmt, time::Duration};
@@ -19,23 +19,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{Question, Reconciler};
 use crate::{
-    record::{Record, State},
+    record::{Record, SettledBy, State},
     time::Timestamp,
     time_budget::CLOCK_SKEW,
 };
 
-/// What a provider says by itself of one operation, by a webhook for example.
+/// What a provider reports by itself about one operation, by a webhook for example.
 pub struct Told {
-    /// Who gives the answer, if it tells of an effect.
+    /// Returns the answer, if the word reports an effect.
     pub(super) by: Option<Box<dyn Reconciler>>,
     pub(super) said: Said,
 }
 
-/// What is said, without who can say more: as it goes through a queue while a worker has the record.
+/// The word alone, without its reconciler: as it goes through a queue while a worker has the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Said {
     pub(super) word: Word,
-    /// The phase, and the key that it handed on.
+    /// The phase, and the downstream key that it passed on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     under: Option<(String, String)>,
     /// In milliseconds since 1970, by the provider's clock.
@@ -43,30 +43,30 @@ pub(crate) struct Said {
     made_at: Option<u64>,
 }
 
-/// How long ago an effect was made whose record may be gone without anybody missing it: providers send what is not acknowledged
-/// for days, and what is released may turn out to have been executed for as long.
+/// The age of an effect from which its record may be gone without an alarm: providers resend unacknowledged events for
+/// days, and for as long a released operation may turn out to have been executed.
 const OLD: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
-/// What is said of the effect, as short as it goes through a queue.
+/// What is said about the effect, in the short form that goes through a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Word {
-    /// It was executed, and this is the status that its client is to get.
+    /// It was executed; its client gets this status.
     Executed(u16),
     /// It was not executed.
     NotExecuted,
 }
 
-/// What a word means beside the record.
+/// What a word means for the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Meaning<'a> {
     /// It settles this record, as far as was seen.
     Settles(&'a Record),
     /// The record says the same, or knows better.
     Nothing,
-    /// This record is somebody's until then.
+    /// A worker has this record until then.
     Later(&'a Record, Timestamp),
-    /// Nobody can say what it belongs to any more: its record may have expired.
+    /// It can no longer be matched: its record may have expired.
     TooLate,
     /// One of the two is wrong, for this reason.
     Contradicts(&'static str),
@@ -79,29 +79,30 @@ impl fmt::Debug for Told {
 }
 
 impl Told {
-    /// It was executed, and this is the status that its client is to get. `by` gives the whole answer if it is needed.
+    /// It was executed; its client gets this status. `by` returns the whole answer if it is needed.
     ///
-    /// With a status beyond 399 it is a refusal, as [`not_executed`](Self::not_executed) is, and `by` is not asked.
+    /// A status outside 200 to 399 makes it a refusal, as [`not_executed`](Self::not_executed) is, and `by` is not asked.
     pub fn executed(status: u16, by: impl Reconciler) -> Self {
         Self { by: Some(Box::new(by)), said: Said::of(Word::Executed(status)) }
     }
 
-    /// It was not executed, and will not be. The operation's own reconciler is asked before that counts: the word may be late, and
-    /// about an earlier attempt, which has the same downstream key.
+    /// It was not executed, and will not be. The operation's own reconciler is asked before that counts: the word may be
+    /// late, and about an earlier attempt with the same downstream key.
     pub fn not_executed() -> Self {
         Self { by: None, said: Said::of(Word::NotExecuted) }
     }
 
-    /// It was asked for under this [downstream key](crate::engine::Execution::downstream_key) of this phase. What leads to a
-    /// record is often metadata that anybody can set; the key proves that it is about this very request.
+    /// Adds the [downstream key](crate::engine::Execution::downstream_key) of this phase under which the effect was
+    /// requested. The metadata that leads to a record can often be set by anybody; the key proves that the word is about
+    /// this very request.
     #[must_use]
     pub fn under(mut self, phase: &str, downstream_key: &str) -> Self {
         self.said.under = Some((phase.to_owned(), downstream_key.to_owned()));
         self
     }
 
-    /// When the effect was made, by the provider's clock: one that is older than its record belongs to an earlier life of the key;
-    /// one that is older than two weeks, and than its operation's retention, has perhaps no record any more.
+    /// Adds when the effect was made, by the provider's clock. One that is older than its record belongs to an earlier life
+    /// of the key; one that is older than two weeks, and than its operation's retention, may have no record any more.
     #[must_use]
     pub fn made_at(mut self, at: Timestamp) -> Self {
         self.said.made_at = Some(at.as_millis());
@@ -115,12 +116,12 @@ impl Said {
         Self { word, under: None, made_at: None }
     }
 
-    /// The downstream key, for people.
+    /// The downstream key, for operators.
     pub(super) fn downstream_key(&self) -> Option<&str> {
         self.under.as_ref().map(|(_, key)| &**key)
     }
 
-    /// What this means beside the record that is there.
+    /// What this means for the current record.
     pub(super) fn beside<'a>(
         &self,
         there: Option<&'a Record>,
@@ -128,7 +129,7 @@ impl Said {
         now: Timestamp,
     ) -> Meaning<'a> {
         let made_at = self.made_at.map(Timestamp::from_millis);
-        // A refusal that did not begin is as absent as none.
+        // The record of a refusal before anything began counts as absent.
         let Some(there) = there.filter(|there| !there.is_not_begun()) else {
             let kept = retention.max(OLD);
             return match self.word.is_effect() {
@@ -159,12 +160,12 @@ impl Said {
 }
 
 impl Word {
-    /// Whether it tells of an effect, and not of a refusal.
+    /// Whether it reports an effect, and not a refusal.
     pub(super) const fn is_effect(self) -> bool {
         matches!(self, Self::Executed(200..=399))
     }
 
-    /// What this means beside the record of the same request.
+    /// What this means for the record of the same request.
     pub(super) fn beside(self, there: &Record, now: Timestamp) -> Meaning<'_> {
         match (&there.state, self) {
             (State::InProgress { lease_until }, _) if now < *lease_until => {
@@ -181,6 +182,11 @@ impl Word {
                 }
                 _ => Meaning::Nothing,
             },
+            (State::FailedRetryable { by: SettledBy::Certainty, .. }, Self::Executed(200..=399)) => {
+                Meaning::Contradicts(
+                    "it tells of an effect, and the operation says that all its effects are in its transaction",
+                )
+            }
             // A retry gets its own answer.
             (State::FailedRetryable { .. }, _) if !self.is_effect() => Meaning::Nothing,
             (State::FailedRetryable { .. } | State::InProgress { .. } | State::Unknown { .. }, _) => {
@@ -194,7 +200,7 @@ impl Word {
 mod tests {
     use super::*;
     use crate::record::{
-        Head, KeptAnswer, Revision, SettledBy, Verdict, Worker,
+        Head, KeptAnswer, Revision, Verdict, Worker,
         tests::{answer, bid},
     };
 
@@ -213,7 +219,7 @@ mod tests {
         completed(KeptAnswer { head: Head::Http { status, headers: Vec::new() }, ..answer() })
     }
 
-    /// In short: what a word that tells of an effect means beside the record, and what one that denies it does.
+    /// Asserts, in short, what a word that reports an effect means for the record, and what one that denies it means.
     #[track_caller]
     fn assert_means(there: &Record, at: Timestamp, told: &str, denied: &str) {
         let short = |word: Word| match word.beside(there, at) {
@@ -251,7 +257,7 @@ mod tests {
 
     // T46, T37: the key had an earlier life, with the same downstream key.
     #[test]
-    fn an_effect_that_is_older_than_its_record_is_for_people() {
+    fn an_effect_older_than_its_record_is_escalated() {
         let lease_until = bid("k").lease_until;
         let doubt = begun().expire(Revision::mint(), lease_until).expect("its lease is over");
         let eve = START.minus(CLOCK_SKEW).as_millis();
@@ -280,7 +286,7 @@ mod tests {
 
     // T46
     #[test]
-    fn a_word_is_held_against_what_a_completed_record_says_of_the_effect() {
+    fn the_providers_word_is_checked_against_a_completed_record() {
         for status in [200, 201, 302, 399] {
             assert_means(&with_status(status), START, "nothing", "contradicts");
         }

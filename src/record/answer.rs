@@ -1,4 +1,4 @@
-//! What an operation answers, and how a record keeps it.
+//! The answer of an operation, and the form in which its record keeps it.
 
 use std::fmt;
 
@@ -7,15 +7,14 @@ use bytes::Bytes;
 use super::nonce;
 
 nonce! {
-    /// The mark of a body that is kept outside its record. Fresh for each, so that no two writers can meet in one.
+    /// The id of a body that is kept outside its record. Fresh for each body, so that no two writers can collide.
     BodyId
 }
 
-/// What an operation answers: the one form in which handlers, reconcilers and operators give an answer, and in which
-/// replays return it.
+/// The answer of an operation, in the one form that handlers, reconcilers and operators produce and replays return.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// What stands above the body.
+    /// Status and headers, if there are any.
     pub head: Head,
     /// The body.
     pub body: Bytes,
@@ -40,7 +39,7 @@ impl fmt::Debug for Answer {
     }
 }
 
-/// What stands above an answer's body.
+/// The part of an answer above its body.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Head {
@@ -53,8 +52,8 @@ pub enum Head {
     },
     /// Nothing: the body is what a function returned.
     Payload,
-    /// There is no answer: the work was accepted, and nobody began with it in time. The front that replays it says so in
-    /// its own words.
+    /// There is no answer: the work was accepted, but nobody began it in time. The front that replays it says so in its own
+    /// words.
     Abandoned,
 }
 
@@ -67,7 +66,7 @@ impl Head {
         }
     }
 
-    /// Whether it tells of an effect, and not of a refusal.
+    /// Whether it reports an effect rather than a refusal.
     pub(crate) const fn is_effect(&self) -> bool {
         match self {
             Self::Http { status, .. } => matches!(status, 200..=399),
@@ -76,7 +75,7 @@ impl Head {
         }
     }
 
-    /// The headers; none if the answer is no HTTP response.
+    /// The headers; none if the answer is not an HTTP response.
     pub fn headers(&self) -> &[(String, String)] {
         match self {
             Self::Http { headers, .. } => headers,
@@ -95,7 +94,7 @@ impl Head {
 }
 
 impl fmt::Debug for Head {
-    /// Without the headers' values: a location can name what nobody else should know.
+    /// Without the headers: a location can name what nobody else should know.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http { status, headers } => write!(f, "{status}, {} headers", headers.len()),
@@ -105,16 +104,16 @@ impl fmt::Debug for Head {
     }
 }
 
-/// An answer as its record keeps it: the head, and the body or where it is.
+/// An answer as its record keeps it: the head, and the body or its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptAnswer {
-    /// What stands above the body.
+    /// Status and headers, if there are any.
     pub head: Head,
     pub(crate) body: KeptBody,
 }
 
 impl KeptAnswer {
-    /// How long the body is, or was.
+    /// The body's length before encoding, even if the body is gone.
     pub const fn body_length(&self) -> u64 {
         self.body.length()
     }
@@ -128,7 +127,7 @@ impl KeptAnswer {
         }
     }
 
-    /// The mark of a body outside the record.
+    /// The id of a body outside the record.
     pub const fn body_id(&self) -> Option<BodyId> {
         match &self.body {
             KeptBody::Outside { id, .. } => Some(*id),
@@ -136,7 +135,7 @@ impl KeptAnswer {
         }
     }
 
-    /// What is kept of work that nobody began with.
+    /// The answer of work that nobody began.
     pub(crate) const fn abandoned() -> Self {
         Self { head: Head::Abandoned, body: KeptBody::Omitted { length: 0 } }
     }
@@ -149,7 +148,7 @@ pub(crate) enum KeptBody {
     Inline {
         /// The body, encoded.
         bytes: Bytes,
-        /// How.
+        /// How it is encoded.
         encoding: Encoding,
         /// Its length before encoding.
         length: u64,
@@ -165,19 +164,19 @@ pub(crate) enum KeptBody {
         /// Its length before encoding.
         length: u64,
     },
-    /// Nowhere: it was too large for every place there is, or was removed. Replays have the head only.
+    /// Nowhere: it was too large for every place, or was removed. Replays return the head only.
     Omitted {
-        /// The length that it had.
+        /// Its original length.
         length: u64,
     },
 }
 
 impl KeptBody {
-    /// The names of the places that are no [`Place`].
+    /// The names of the places that are not a [`Place`].
     pub(crate) const IN_RECORD: &str = "record";
     pub(crate) const OMITTED: &str = "omitted";
 
-    /// How long the body is, or was, before encoding.
+    /// The body's length before encoding, even if the body is gone.
     pub(crate) const fn length(&self) -> u64 {
         match self {
             Self::Inline { length, .. } | Self::Outside { length, .. } | Self::Omitted { length } => *length,
@@ -186,7 +185,7 @@ impl KeptBody {
 }
 
 impl fmt::Debug for KeptBody {
-    /// Without the bytes: bodies do not belong into logs.
+    /// Without the bytes: bodies do not belong in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inline { encoding, length, .. } => write!(f, "Inline({}, {length} bytes)", encoding.name()),
@@ -257,7 +256,7 @@ mod tests {
         KeptBody::Outside { id: BodyId::from([7; 16]), place, encoding: Encoding::Zlib, length: 9 }
     }
 
-    // T36: what is written today is read for as long as records can live.
+    // T36: records written today are read for as long as they can live.
     #[test]
     fn the_names_of_places_and_encodings_never_change() {
         assert_eq!([Place::Beside, Place::S3].map(Place::name), ["beside", "s3"]);
@@ -272,7 +271,7 @@ mod tests {
 
     // R14
     #[test]
-    fn a_kept_answer_says_where_its_body_is_and_how_long_it_was() {
+    fn a_stored_answer_records_its_bodys_place_and_length() {
         let inline =
             KeptBody::Inline { bytes: Bytes::from_static(b"{}"), encoding: Encoding::Identity, length: 2 };
         for (body, place, length, has_id) in [

@@ -1,4 +1,4 @@
-//! What a caller may do whose key already has a record: one pure function.
+//! Decides what a caller may do whose key already has a record: one pure function.
 
 use super::{Bid, Record, Revision, State, UnknownCause};
 use crate::{operation::Operation, time::Timestamp};
@@ -6,34 +6,35 @@ use crate::{operation::Operation, time::Timestamp};
 /// What to do about an existing record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// The operation is completed: give its answer.
+    /// The operation is completed: return its answer.
     Replay,
-    /// It is accepted or under way.
+    /// It is accepted or in progress.
     InFlight,
     /// The key was used for another request.
     Mismatch,
     /// The record's fingerprint was made by a rule that this deployment does not know.
     Incomparable,
-    /// Perhaps executed; reconciliation is at it.
+    /// It may have been executed; reconciliation finds out.
     Unknown,
-    /// Run it: write this record first, where the existing one still stands.
+    /// Run it, but first replace the existing record with this one.
     TakeOver(Record),
     /// An execution would have to begin, and may not.
     MayNotBegin,
-    /// The worker seems dead: write this record, where the existing one still stands, and decide again.
+    /// The worker seems dead: replace the existing record with this one, which is unknown, or released by certainty.
     Expire(Record),
 }
 
 /// Decides what `bid` may do about `existing`.
 ///
 /// In this order, because each step protects the next:
-/// 1. A settled record past its time is absent: the bid starts anew.
+/// 1. A settled record that has expired counts as absent: the bid starts anew.
 /// 2. Another request under the same key is refused, in every state.
 /// 3. A completed operation is replayed; a released one is taken over.
-/// 4. A live lease is respected. One that is over is treated as the operation chose, unless the provider has told of an effect.
-/// 5. A bid that may not begin an execution gets what there is (T43).
+/// 4. A live lease is respected. An expired one is handled as the operation is configured, unless the provider has reported an
+///    effect; taken over, if all effects are in the transaction that can then commit no more.
+/// 5. A bid that may not begin an execution gets the record's answer, and takes nothing over (T43).
 ///
-/// `revision` marks the record to write, if there is one.
+/// `revision` goes into the record to write, if there is one.
 pub(crate) fn decide(
     existing: &Record,
     bid: &Bid,
@@ -60,7 +61,7 @@ pub(crate) fn decide(
             Decision::TakeOver(existing.again(bid, revision, now))
         }
         State::FailedRetryable { .. } => Decision::MayNotBegin,
-        // Found dead by the stale function, and not by this caller: the operation's choice is the same.
+        // The stale function found the dead worker first: the operation's configuration applies all the same.
         State::Unknown { cause: UnknownCause::LeaseOver, .. } if may_run_again => {
             Decision::TakeOver(existing.again(bid, revision, now))
         }
@@ -68,6 +69,14 @@ pub(crate) fn decide(
         State::Pending => Decision::InFlight,
         State::InProgress { lease_until } if now < *lease_until => Decision::InFlight,
         State::InProgress { .. } if may_run_again => Decision::TakeOver(existing.again(bid, revision, now)),
+        // The take-over itself proves that the dead worker's transaction has not committed, and never will.
+        State::InProgress { .. } if bid.may_begin && existing.is_undone_by_the_next_write() => {
+            Decision::TakeOver(existing.again(bid, revision, now))
+        }
+        // Nothing is said of it before that is written.
+        State::InProgress { .. } if existing.is_undone_by_the_next_write() => {
+            existing.expire(revision, now).map_or(Decision::InFlight, Decision::Expire)
+        }
         State::InProgress { .. } => {
             Decision::Expire(existing.unknown(revision, UnknownCause::LeaseOver, now))
         }
@@ -112,7 +121,7 @@ mod tests {
             let decision = decide(&record, &bid_for("k", "other"), Revision::mint(), NOW, &operation());
             assert_eq!(decision, Decision::Mismatch, "{}", record.state.name());
         }
-        // And where the lease is over.
+        // Also once the lease is over.
         let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
         let decision = decide(&reserved, &bid_for("k", "other"), Revision::mint(), LATER, &operation());
         assert_eq!(decision, Decision::Mismatch);
@@ -158,7 +167,7 @@ mod tests {
         assert_eq!((next.state.name(), next.attempt), ("unknown", record.attempt));
         for choice in [LeaseOver::RunAgain, LeaseOver::Resume] {
             let (bid, operation) = (bid("k"), after(choice));
-            // Whether this caller finds it so, or the stale function was there before.
+            // Whether this caller finds the dead worker, or the stale function did before.
             let found_stale = record.expire(Revision::mint(), LATER).unwrap();
             for record in [&record, &found_stale] {
                 let decision = decide(record, &bid, Revision::mint(), LATER, &operation);
@@ -212,14 +221,14 @@ mod tests {
 
     // R28
     #[test]
-    fn unknown_blocks_every_retry_whatever_its_cause_and_the_operations_choice_and_however_late() {
+    fn an_unknown_outcome_blocks_retries_unless_an_expired_lease_may_run_again() {
         for cause in UnknownCause::EACH {
             let unknown =
                 Record::reserve(&bid("k"), Revision::mint(), NOW).unknown(Revision::mint(), cause, NOW);
             for choice in [LeaseOver::Unknown, LeaseOver::RunAgain, LeaseOver::Resume] {
                 let operation = operation().when_lease_over(choice);
                 let decision = decide(&unknown, &bid("k"), Revision::mint(), LATER, &operation);
-                // That a lease is over is what the operation chose about.
+                // An expired lease is the one cause that the operation configures.
                 if cause == UnknownCause::LeaseOver && choice != LeaseOver::Unknown {
                     assert!(matches!(decision, Decision::TakeOver(_)), "{cause:?} {choice:?}");
                 } else {
@@ -231,7 +240,7 @@ mod tests {
 
     // T43
     #[test]
-    fn an_old_key_gets_what_there_is_and_begins_nothing() {
+    fn an_old_key_gets_its_record_and_begins_nothing() {
         let old = Bid { may_begin: false, ..bid("k") };
         for choice in [LeaseOver::Unknown, LeaseOver::RunAgain, LeaseOver::Resume] {
             let operation = operation().when_lease_over(choice);
@@ -269,9 +278,9 @@ mod tests {
 
     // T3
     #[test]
-    fn the_owner_of_a_record_does_not_recognise_itself_in_a_new_invocation() {
+    fn a_new_invocation_does_not_own_an_earlier_invocations_record() {
         let record = Record::reserve(&bid("k"), Revision::mint(), NOW);
-        // Not even if it had the same mark.
+        // Not even if it had the same attempt id.
         for attempt in [AttemptId::mint(), record.attempt] {
             let redelivered = Bid { attempt, ..bid("k") };
             let decision = decide(&record, &redelivered, Revision::mint(), NOW, &operation());

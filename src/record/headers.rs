@@ -1,16 +1,16 @@
-//! Which headers of an answer are kept. One list, whoever gives the answer.
+//! Which headers of an answer are kept: one list, wherever the answer comes from.
 
 use super::Head;
 use crate::fingerprint::is_header_name;
 
-/// The headers that are kept with an answer, and no others: they describe the content and where it is. What belongs to one
-/// connection, one moment or one caller (`Set-Cookie`, `Authorization`, `Date`, hop-by-hop headers) is not replayed. Add
+/// The only headers kept with an answer by default: those that describe the content and its location. Headers of one
+/// connection, one moment or one caller (`Set-Cookie`, `Authorization`, `Date`, hop-by-hop headers) are not replayed. Add
 /// your own with [`Operation::keep_header`](crate::operation::Operation::keep_header).
 ///
-/// `Content-Security-Policy` and `X-Content-Type-Options` are kept, because they speak of this content (a policy can name a nonce
-/// in the body); `Allow`, because a 405 must have it. Not kept: CORS headers, because they answer the origin of one request (a
-/// CORS layer stands outside the guard); `Age`, `Date` and `Retry-After`, because they tell of a moment; `WWW-Authenticate`,
-/// because it is a challenge to one request; request and trace ids, because each request has its own.
+/// `Content-Security-Policy` and `X-Content-Type-Options` are kept because they describe this content (a policy can name a
+/// nonce in the body), and `Allow` because a 405 must have it. Not kept: CORS headers, which answer the origin of one request
+/// (a CORS layer belongs outside the guard); `Age`, `Date` and `Retry-After`, which describe one moment; `WWW-Authenticate`,
+/// which is a challenge to one request; request and trace ids, because each request has its own.
 pub const SAFE_HEADERS: [&str; 16] = [
     "allow",
     "cache-control",
@@ -30,7 +30,7 @@ pub const SAFE_HEADERS: [&str; 16] = [
     "x-content-type-options",
 ];
 
-/// What no configuration can make kept.
+/// Headers that no configuration can keep.
 const NEVER_KEPT: [&str; 20] = [
     "age",
     "authorization",
@@ -54,7 +54,7 @@ const NEVER_KEPT: [&str; 20] = [
     "www-authenticate",
 ];
 
-/// Whether a header, by its name in lower case, may be kept at all; by default [`SAFE_HEADERS`] alone are.
+/// Whether a header may be kept at all, given its name in lower case. By default only [`SAFE_HEADERS`] are.
 pub fn may_be_kept(name: &str) -> bool {
     is_header_name(name) && !NEVER_KEPT.contains(&name)
 }
@@ -66,7 +66,7 @@ pub(crate) fn is_kept(name: &str, also: &[String]) -> bool {
 }
 
 impl Head {
-    /// The same with those headers alone that are kept.
+    /// The same, with only the headers that are kept.
     #[must_use]
     pub(crate) fn kept(mut self, also: &[String]) -> Self {
         if let Self::Http { headers, .. } = &mut self {
@@ -75,7 +75,7 @@ impl Head {
         self
     }
 
-    /// Whether it can stand above an answer that somebody gives: a status is one of a final response (RFC 9110, section 15).
+    /// Whether it can head an answer: a status must be that of a final response (RFC 9110, section 15).
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Http { status, .. } => (200..600).contains(status),

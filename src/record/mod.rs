@@ -1,10 +1,14 @@
-//! The record of one operation: a compare-and-set register.
+//! The record of one operation: a compare-and-set register, and every transition of its state.
 //!
-//! 1. Everything that happens to a record is a pure function from record to record: no await, no clock, no randomness.
-//! 2. `own` has what the execution that owns a record may do, `settle` what everybody else may, and `decide` what a caller
-//!    may do whose key has a record already.
-//! 3. Nothing here knows of DynamoDB, Lambda or a web framework. What an operation answers is a head and a body; of an HTTP
-//!    response the head is a number and pairs of strings.
+//! 1. Each transition is a pure function from record to record: no await, no clock, no randomness. It is written only if the
+//!    revision that it started from is still current.
+//! 2. `decide` says what a caller may do whose key already has a record: replay, wait, take over, or be refused.
+//! 3. `own` has the transitions of the execution that owns a record, fenced by its attempt.
+//! 4. `settle` has those of everybody else: give up a dead worker, settle an unknown outcome, forget an answer.
+//! 5. An [`Answer`] is a head and a body. The head of an HTTP response is a number and pairs of strings.
+//!
+//! It knows nothing of DynamoDB, Lambda or web frameworks, and writes nothing itself: see [`engine`](crate::engine). For the
+//! states and who may change them, see docs/states.md in the repository.
 
 mod answer;
 mod decide;
@@ -48,7 +52,7 @@ macro_rules! nonce {
         }
 
         impl From<[u8; 16]> for $name {
-            /// A fresh one of a [`nonce`](crate::world::World::nonce), or one that a store has kept.
+            /// From a [`nonce`](crate::world::World::nonce), which makes a fresh one, or from stored bytes.
             fn from(bytes: [u8; 16]) -> Self {
                 Self(bytes)
             }
@@ -70,60 +74,65 @@ macro_rules! nonce {
 use nonce;
 
 nonce! {
-    /// The mark of one write. It is the fence, the optimistic lock, and the proof that a write whose answer was lost
+    /// The id of one write. It is the fence, the optimistic lock, and the proof that a write whose answer was lost
     /// is one's own.
     Revision
 }
 
 nonce! {
-    /// The mark of one execution of a handler, from reservation to its last write. Never Lambda's request id, which
-    /// Lambda uses again when it retries.
+    /// The id of one execution of a handler, from reservation to its last write. Never Lambda's request id, which
+    /// Lambda reuses when it retries.
     AttemptId
 }
 
-/// What is known of one operation.
+/// Everything known about one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record {
-    /// Whose, which operation, which key.
+    /// Tenant, operation and idempotency key.
     pub key: RecordKey,
-    /// The mark of the write that made this record what it is.
+    /// The id of the write that produced this record.
     pub revision: Revision,
     /// The execution that owns it, or owned it last.
     pub attempt: AttemptId,
     /// How many executions there were, this one included.
     pub attempts: u32,
-    /// What was asked.
+    /// What tells a retry from another request.
     pub fingerprint: Fingerprint,
     /// When the key was first seen.
     pub created_at: Timestamp,
     /// When the execution that owns it, or owned it last, began.
     pub began_at: Timestamp,
-    /// How long it is kept once it is settled, as its guard has it, so that whoever settles it keeps it as long. `None` if
-    /// it was written before records said so.
+    /// How long it is kept once it is settled, as its guard configured, so that whoever settles it keeps it as long. `None`
+    /// if it was written before records had this.
     pub retention: Option<Duration>,
-    /// Whether another execution has said, while this one is in progress, that it did, or perhaps did, the operation: that
-    /// this one did nothing is no leave to run it again.
+    /// Whether another execution reported, while this one was in progress, that it ran the operation, certainly or possibly.
+    /// Then this one's report that it did nothing does not allow a retry.
     pub contested: bool,
-    /// Whether the provider has told of an effect: nothing but proof of it, or a person, ends the record. A worker's refusal, and an
-    /// effect that is denied or not found, do not.
+    /// Whether the provider has reported an effect. Then only proof of it, or a person, ends the record: not a worker's
+    /// refusal, nor an effect that is denied or not found.
     pub claimed: bool,
-    /// By which method and route it came, as the front says; for people.
+    /// Whether all effects of its execution are in the transaction that completes it, as its operation said. Then another write
+    /// over the same revision proves that it did nothing, and never will.
+    pub transactional: bool,
+    /// Whether domain writes committed with its completion.
+    pub with_writes: bool,
+    /// The method and route of the request, as the front reports them; shown to operators.
     pub origin: Option<Note>,
-    /// Why an execution last failed: this one, or the one before it; for people.
+    /// Why this execution, or else the one before it, failed; shown to operators.
     pub last_failure: Option<Note>,
-    /// What whoever settled it, other than its worker, says of that: who, and why; for people.
+    /// Who settled it, if not its worker, and why; shown to operators.
     pub settled_note: Option<Note>,
-    /// How far it is.
+    /// Its state.
     pub state: State,
 }
 
-/// What a caller brings who wants to execute an operation.
+/// A caller's request to execute an operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Bid {
-    /// Whose, which operation, which key.
+    /// Tenant, operation and idempotency key.
     pub key: RecordKey,
-    /// What is asked.
+    /// What tells a retry from another request.
     pub fingerprints: Fingerprints,
     /// The execution that the caller would run.
     pub attempt: AttemptId,
@@ -131,9 +140,11 @@ pub(crate) struct Bid {
     pub lease_until: Timestamp,
     /// How long the record is to be kept once it is settled.
     pub retention: Duration,
-    /// Whether an execution may begin; an old key gets what there is, and begins nothing.
+    /// Whether an execution may begin. A key that is too old gets the current record's answer, and begins nothing.
     pub may_begin: bool,
-    /// By which method and route it came.
+    /// Whether all effects of the execution are in the transaction that completes it.
+    pub transactional: bool,
+    /// The method and route of the request.
     pub origin: Option<Note>,
 }
 
@@ -143,8 +154,8 @@ impl Record {
         self.retention.unwrap_or(DEFAULT_RETENTION)
     }
 
-    /// How long a client should wait before it retries: as long as the present attempt has run, and no longer than its lease;
-    /// until somebody asks what became of it. Zero if it is settled.
+    /// How long a client should wait before it retries. In progress: as long again as the attempt has run, at most until its
+    /// lease is over. Unknown: until reconciliation next asks. Zero if the record is settled.
     pub(crate) fn wait(&self, now: Timestamp) -> Duration {
         match &self.state {
             State::Pending => now.since(self.created_at),
@@ -154,7 +165,7 @@ impl Record {
         }
     }
 
-    /// The same record, with what an execution that failed says of it in more words than its cause.
+    /// The same record, with a note on why its execution failed; unchanged unless it did.
     pub(crate) fn failed(self, because: Option<Note>) -> Self {
         match self.state {
             State::Unknown { .. } | State::FailedRetryable { .. } if because.is_some() => {
@@ -164,7 +175,7 @@ impl Record {
         }
     }
 
-    /// The same record, with who settled it, and why.
+    /// The same record, with a note on who settled it, and why; unchanged unless it is settled.
     pub(crate) fn settled_because(self, note: Note) -> Self {
         match self.state.settled_by() {
             Some(_) => Self { settled_note: Some(note), ..self },
@@ -172,7 +183,12 @@ impl Record {
         }
     }
 
-    /// The same record; with this retention if it says none.
+    /// Whether its execution certainly did nothing, and never will, once another write has replaced this record.
+    pub(crate) const fn is_undone_by_the_next_write(&self) -> bool {
+        self.transactional && !self.contested && !self.claimed
+    }
+
+    /// The same record, with this retention if it has none.
     pub(crate) fn retained_or(&self, retention: Duration) -> Cow<'_, Self> {
         match self.retention {
             Some(_) => Cow::Borrowed(self),
@@ -223,6 +239,7 @@ pub(crate) mod tests {
             lease_until: Timestamp::from_secs(1_030),
             retention: RETAIN,
             may_begin: true,
+            transactional: false,
             origin: Some(Note::new("POST /payments")),
         }
     }

@@ -1,12 +1,12 @@
-//! Short lines for people, kept in the record.
+//! Short lines for operators, kept in the record.
 
 use std::{fmt, sync::Arc};
 
-/// The longest note, in bytes: a record with all of them still has room for a body within one capacity unit.
+/// The longest note, in bytes: a record with all its notes still has room for a body within one capacity unit.
 const LONGEST: usize = 120;
 
-/// One short line for people: at most 120 bytes, without control characters and without characters that change the
-/// direction of text. What is longer is cut.
+/// One short line for operators: at most 120 bytes, without control characters and without characters that change the
+/// direction of text. Longer text is cut.
 ///
 /// ```
 /// use lambda_idempotency::record::Note;
@@ -17,21 +17,21 @@ const LONGEST: usize = 120;
 pub struct Note(Arc<str>);
 
 impl Note {
-    /// The line that is left of `text`.
+    /// Makes a line of `text`.
     pub fn new(text: &str) -> Self {
         let mut line: String = text.chars().filter(|char| !is_hidden(*char)).collect();
         line.truncate(line.floor_char_boundary(LONGEST));
         Self(line.into())
     }
 
-    /// Its text.
+    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Control characters, and those that change how what stands around them is shown
-/// ([UAX #9](https://www.unicode.org/reports/tr9/#Directional_Formatting_Characters)), or where a line ends.
+/// Whether this is a control character, or one that changes the direction of the text around it
+/// ([UAX #9](https://www.unicode.org/reports/tr9/#Directional_Formatting_Characters)) or ends a line.
 fn is_hidden(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

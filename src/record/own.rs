@@ -1,40 +1,47 @@
-//! What the execution that owns a record may do.
+//! The transitions of the execution that owns a record.
 //!
-//! A transition takes the record that was seen and returns the one to write in its place; the store writes it only if
-//! the seen revision still stands. What an owner does ([`complete`](Record::complete), [`release`](Record::release),
-//! [`doubt`](Record::doubt), [`extend`](Record::extend)) is fenced by the attempt: a worker that lost its record to
-//! another execution, or to reconciliation, can change nothing.
+//! A transition takes the record that was seen and returns its replacement; the store writes it only if the revision seen is
+//! still current. An owner's transitions ([`complete`](Record::complete), [`release`](Record::release),
+//! [`doubt`](Record::doubt), [`extend`](Record::extend)) are fenced by the attempt. Only a worker that knows more may change
+//! a record it has lost: it completes or doubts one that others released or left unknown.
 
 use std::time::Duration;
 
 use super::{AttemptId, Bid, KeptAnswer, Note, Record, Revision, SettledBy, State, UnknownCause, Verdict};
 use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
 
-/// Why an execution failed that certainly did nothing.
+/// The cause that is noted for an execution that certainly did nothing.
 pub(crate) const NOT_EXECUTED: &str = "not_executed";
 
-/// Who says how an execution ended.
+/// The worker that reports how an execution ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Worker {
     /// Its execution.
     pub attempt: AttemptId,
-    /// When the key was first seen, in the record that the worker had: a key that has expired since is another one.
+    /// When the key was first seen, in the worker's record: a key that has expired since has a new life.
     pub created_at: Timestamp,
     /// When its execution began.
     pub began_at: Timestamp,
     /// How long the worker keeps its answer, and the answer's body.
     pub retention: Option<Duration>,
+    /// Whether all its effects are in the transaction that completes its operation.
+    pub transactional: bool,
 }
 
 impl Worker {
     /// The worker of the execution that owns this record.
     pub(crate) const fn of(record: &Record) -> Self {
-        let (created_at, began_at) = (record.created_at, record.began_at);
-        Self { attempt: record.attempt, created_at, began_at, retention: record.retention }
+        Self {
+            attempt: record.attempt,
+            created_at: record.created_at,
+            began_at: record.began_at,
+            retention: record.retention,
+            transactional: record.transactional,
+        }
     }
 }
 
-/// Why a worker may not change a record any more.
+/// Why a worker may no longer change a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FencedError {
     /// Another execution owns it.
@@ -62,6 +69,8 @@ impl Record {
             retention: Some(bid.retention),
             contested: false,
             claimed: false,
+            transactional: bid.transactional,
+            with_writes: false,
             origin: bid.origin.clone(),
             last_failure: None,
             settled_note: None,
@@ -69,13 +78,13 @@ impl Record {
         }
     }
 
-    /// The record of work to be done later: absent → pending. Nobody accepts work yet.
+    /// The record of work to be done later: absent → pending. No front accepts work yet.
     #[cfg(any(test, feature = "conformance"))]
     pub(crate) fn accept(bid: &Bid, revision: Revision, now: Timestamp) -> Self {
         Self { attempts: 0, state: State::Pending, ..Self::reserve(bid, revision, now) }
     }
 
-    /// One more execution of the same operation. Which records allow it is for [`decide`](super::decide) to say.
+    /// One more execution of the same operation. [`decide`](super::decide) says which records allow it.
     pub(crate) fn again(&self, bid: &Bid, revision: Revision, now: Timestamp) -> Self {
         Self {
             revision,
@@ -84,6 +93,7 @@ impl Record {
             began_at: now,
             retention: Some(bid.retention),
             contested: false,
+            transactional: bid.transactional,
             origin: bid.origin.clone().or_else(|| self.origin.clone()),
             settled_note: None,
             state: State::InProgress { lease_until: bid.lease_until },
@@ -91,10 +101,10 @@ impl Record {
         }
     }
 
-    /// Longer ownership while the handler runs: a heartbeat.
+    /// Extends the lease while the handler runs: a heartbeat.
     ///
-    /// Also from `unknown`, if somebody has given this execution up, whose clock was ahead, and nobody has settled it since:
-    /// unknown → in progress.
+    /// Also from `unknown`, if this execution was given up, by a clock that was ahead, and not settled since: unknown → in
+    /// progress.
     pub(crate) fn extend(
         &self,
         attempt: AttemptId,
@@ -104,7 +114,7 @@ impl Record {
         self.owned_by(attempt)?;
         match &self.state {
             State::InProgress { lease_until: before } => {
-                // A heartbeat never shortens a lease: one from the Lambda deadline may reach further.
+                // A heartbeat never shortens a lease: one that follows Lambda's deadline may reach further.
                 let lease_until = lease_until.max(*before);
                 Ok(Self { revision, state: State::InProgress { lease_until }, ..self.clone() })
             }
@@ -115,14 +125,16 @@ impl Record {
         }
     }
 
-    /// The effect and its answer are known: in progress → completed.
+    /// Records the effect and its answer: in progress → completed.
     ///
-    /// Also from `unknown`, if this very execution was given up for dead and was only late; and from every release, because
-    /// the next retry would do again what this worker did. Both also if they are another execution's: that it did nothing,
-    /// or that nobody knows what it did, says nothing of this one. Not over one that is in progress or completed.
+    /// Also from `unknown`, if this execution was given up for dead and was only late; and from every release, because the
+    /// next retry would repeat this worker's effect. Both also if they are another execution's: its doubt, or its having done
+    /// nothing, says nothing about this one. Never over another execution that is in progress, nor over a completed record.
     ///
-    /// If the provider has told of an effect, and the answer is a refusal: → unknown. One of the two is wrong, and its client must
-    /// not take another way while it is not known which.
+    /// A worker whose effects are all in the transaction completes only what is its own and in progress.
+    ///
+    /// A refusal is different if the provider has reported an effect: → unknown. One of the two is wrong, and until it is
+    /// known which, the client must not try another way.
     pub(crate) fn complete(
         &self,
         worker: Worker,
@@ -131,21 +143,24 @@ impl Record {
         now: Timestamp,
     ) -> Result<Self, FencedError> {
         let knows_less = matches!(self.state, State::FailedRetryable { .. } | State::Unknown { .. });
-        if !(knows_less && self.created_at == worker.created_at) {
+        if worker.transactional {
+            // Whoever has written since has been told, certainly, that it did nothing.
+            self.in_progress_of(worker.attempt)?;
+        } else if !(knows_less && self.created_at == worker.created_at) {
             self.open_for(worker.attempt)?;
         }
         if self.claimed && !answer.head.is_effect() {
-            let refused = Note::new("it was refused, and the provider tells of an effect");
+            let refused = Note::new("it was refused, but the provider reports an effect");
             return Ok(self.unknown(revision, UnknownCause::Contested, now).failed(Some(refused)));
         }
-        // As long as its body: a person may have chosen another retention for what is undone here.
+        // As long as its body is kept: a person may have chosen another retention for the release that is overturned here.
         let retention = worker.retention.or(self.retention);
         let completing = Self { attempt: worker.attempt, retention, ..self.clone() };
         Ok(completing.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now))
     }
 
-    /// Certainly not executed: in progress (or unknown, as with [`complete`](Self::complete)) → failed, retryable; → unknown,
-    /// if another execution perhaps did it, or the provider has told of an effect.
+    /// Certainly not executed: in progress, or this execution's own unknown → failed, retryable; → unknown, if another
+    /// execution may have done it, or the provider has reported an effect.
     pub(crate) fn release(
         &self,
         attempt: AttemptId,
@@ -156,15 +171,17 @@ impl Record {
         if self.contested || self.claimed {
             return Ok(self.unknown(revision, UnknownCause::Contested, now));
         }
-        let released = self.settled(Verdict::NotExecuted, SettledBy::Worker, revision, now);
+        let certain = matches!(self.state, State::InProgress { .. }) && self.is_undone_by_the_next_write();
+        let by = if certain { SettledBy::Certainty } else { SettledBy::Worker };
+        let released = self.settled(Verdict::NotExecuted, by, revision, now);
         Ok(released.failed(Some(Note::new(NOT_EXECUTED))))
     }
 
-    /// Refused before anything was done: as a [release](Self::release), and expired at once for every clock, so that the key is
-    /// free for any request.
+    /// Refused before anything was done: a [release](Self::release) that has expired at once for every clock, so that the key
+    /// is free for any request.
     ///
-    /// Of the first execution alone: if there was an earlier one, its request is the key's, and it may still turn out to have
-    /// done something.
+    /// Only a first execution frees the key. If there was an earlier one, the key belongs to its request, and it may still turn
+    /// out to have done something.
     pub(crate) fn not_begun(
         &self,
         attempt: AttemptId,
@@ -175,23 +192,24 @@ impl Record {
         if let State::FailedRetryable { expires_at, .. } = &mut released.state
             && self.attempts == 1
         {
-            // Whole seconds, because a time to live has no others; and so long ago that a clock behind ours agrees.
+            // Whole seconds, because a time to live has no others; and far enough back that a clock behind ours agrees.
             *expires_at = Timestamp::from_secs(now.minus(CLOCK_SKEW * 2).as_millis() / 1000);
         }
         Ok(released)
     }
 
-    /// Whether it says that its request was refused before anything was done: it is as absent as if it had never been there.
+    /// Whether its request was refused before anything was done: the record counts as absent.
     pub fn is_not_begun(&self) -> bool {
         matches!(self.state, State::FailedRetryable { failed_at, expires_at, .. } if expires_at < failed_at)
     }
 
-    /// Another execution did, or perhaps did, what this one is at: it stays in progress, and is no longer the only one.
-    /// `None` if there is nothing to contest. Also if the record was deleted since, and the key has begun another life.
+    /// Marks this execution, which is in progress, as contested: `worker`'s execution ran the same operation, certainly or
+    /// possibly. `None` if there is nothing to contest. Applies also if the key has begun a new life since the worker's record
+    /// was deleted.
     pub(crate) fn contest(&self, worker: Worker, revision: Revision) -> Option<Self> {
         let others = self.attempt != worker.attempt;
         let open = matches!(self.state, State::InProgress { .. });
-        // Whoever is asked has to remember the earlier of the two.
+        // The provider has to remember the earlier of the two.
         let began_at = self.began_at.min(worker.began_at);
         (others && open && !self.contested).then(|| Self {
             revision,
@@ -201,11 +219,11 @@ impl Record {
         })
     }
 
-    /// Perhaps executed: in progress → unknown. If somebody has given this execution up meanwhile, the cause that it knows
-    /// takes the place of the guess, and the doubt begins anew: what it sent last can still be on its way.
+    /// Perhaps executed: in progress → unknown. If this execution was given up meanwhile, the worker's cause replaces the
+    /// guess, and the doubt begins anew: its last request may still be on its way.
     ///
-    /// If somebody has assumed that it did nothing, or another execution has done nothing, which says nothing of this one:
-    /// failed, retryable → unknown. If another execution is unknown, this one is too: that one's word does not end it.
+    /// Also failed, retryable → unknown, if that was an assumption, or another worker's word about its own execution only. If
+    /// another execution is unknown, the record becomes this one's: the other's own word must not end this doubt.
     pub(crate) fn doubt(
         &self,
         worker: Worker,
@@ -216,13 +234,14 @@ impl Record {
         let (one_life, others) = (self.created_at == worker.created_at, self.attempt != worker.attempt);
         let takes = match self.state {
             State::FailedRetryable { by, .. } => {
-                by == SettledBy::Assumption || (others && by == SettledBy::Worker)
+                let own_word = matches!(by, SettledBy::Worker | SettledBy::Certainty);
+                by == SettledBy::Assumption || (others && own_word)
             }
             State::Unknown { .. } => others,
             _ => false,
         };
         if one_life && takes {
-            // Whoever is asked has to remember the earlier of the two.
+            // The provider has to remember the earlier of the two.
             let began_at = self.began_at.min(worker.began_at);
             let unknown = self.unknown(revision, cause, now);
             return Ok(Self { attempt: worker.attempt, began_at, contested: false, ..unknown });
@@ -246,14 +265,21 @@ impl Record {
         Self { revision, last_failure, settled_note: None, state, ..self.clone() }
     }
 
-    /// Whether the record is past its time, for a clock that is up to [`CLOCK_SKEW`] ahead too: to be read as absent,
-    /// deleted or not.
+    /// Whether the record has expired, even if this clock is [`CLOCK_SKEW`] ahead: it counts as absent, deleted or not.
     pub fn expired(&self, now: Timestamp) -> bool {
         self.state.expires_at().is_some_and(|expires_at| expires_at.plus(CLOCK_SKEW) <= now)
     }
 
     fn owned_by(&self, attempt: AttemptId) -> Result<(), FencedError> {
         if self.attempt == attempt { Ok(()) } else { Err(FencedError::OwnedByAnother) }
+    }
+
+    fn in_progress_of(&self, attempt: AttemptId) -> Result<(), FencedError> {
+        self.owned_by(attempt)?;
+        match &self.state {
+            State::InProgress { .. } => Ok(()),
+            other => Err(FencedError::NotInProgress(other.name())),
+        }
     }
 
     fn open_for(&self, attempt: AttemptId) -> Result<(), FencedError> {
@@ -298,7 +324,7 @@ mod tests {
         [SettledBy::Worker, SettledBy::Provider, SettledBy::Person, SettledBy::Assumption];
 
     #[test]
-    fn a_reservation_says_who_owns_what_since_when_until_when_and_for_how_long_it_is_kept() {
+    fn a_reservation_records_its_owner_lease_and_retention() {
         let (bid, revision) = (bid("k"), fresh());
         let expected = Record {
             key: bid.key.clone(),
@@ -311,6 +337,8 @@ mod tests {
             retention: Some(bid.retention),
             contested: false,
             claimed: false,
+            transactional: bid.transactional,
+            with_writes: false,
             origin: bid.origin.clone(),
             last_failure: None,
             settled_note: None,
@@ -323,7 +351,7 @@ mod tests {
 
     // T42
     #[test]
-    fn a_record_that_says_no_retention_has_that_of_who_knows_it() {
+    fn a_record_without_a_retention_uses_its_readers() {
         let says = reserved();
         assert_eq!(says.retained_or(RETAIN * 9).retained_for(), RETAIN);
         let silent = Record { retention: None, ..says };
@@ -333,7 +361,7 @@ mod tests {
 
     // R10
     #[test]
-    fn one_more_execution_keeps_what_the_key_is_and_replaces_whose_it_is() {
+    fn a_take_over_keeps_the_keys_data_and_replaces_its_owner() {
         let (first, revision) = (released(SettledBy::Worker), fresh());
         let next = Bid { retention: RETAIN * 2, lease_until: LATER.plus(RETAIN), ..bid("k") };
         let expected = Record {
@@ -385,7 +413,7 @@ mod tests {
 
     // T5: whoever released it, the next retry would do again what this worker did.
     #[test]
-    fn a_completion_takes_every_release_and_no_completion() {
+    fn a_completion_overrides_every_release_and_no_completion() {
         for by in EACH {
             let (released, revision) = (released(by), fresh());
             let completed = released.complete(Worker::of(&released), revision, answer(), LATER).unwrap();
@@ -395,15 +423,15 @@ mod tests {
         }
     }
 
-    // T5: what another execution did not do says nothing of what this one did.
+    // T5: that another execution did nothing says nothing about this one.
     #[test]
-    fn a_completion_takes_the_release_of_another_attempt_and_not_that_of_another_life_of_the_key() {
+    fn a_completion_overrides_another_attempts_release_but_not_after_the_key_expired() {
         let record = reserved();
         let other = again(&released(SettledBy::Assumption));
         let other = other.release(other.attempt, fresh(), LATER).unwrap();
         let completed = other.complete(Worker::of(&record), fresh(), answer(), LATER).unwrap();
         assert_eq!((completed.state.name(), completed.attempt), ("completed", record.attempt));
-        // The key has expired since, and is another one.
+        // The key has expired since, and has a new life.
         let anew = Record::reserve(&bid("k"), fresh(), LATER);
         let anew = anew.release(anew.attempt, fresh(), LATER).unwrap();
         let late = anew.complete(Worker::of(&record), fresh(), answer(), LATER);
@@ -412,7 +440,7 @@ mod tests {
 
     // T5
     #[test]
-    fn a_doubt_takes_an_assumption_and_nothing_that_somebody_knew() {
+    fn a_doubt_overrides_an_assumption_but_nobodys_word() {
         for by in EACH {
             let (released, revision) = (released(by), fresh());
             let doubted = released.doubt(Worker::of(&released), revision, UnknownCause::Panicked, LATER);
@@ -435,14 +463,14 @@ mod tests {
 
     // T5
     #[test]
-    fn a_doubt_takes_the_release_of_another_attempt_that_spoke_for_itself_alone() {
+    fn a_doubt_overrides_another_attempts_release_unless_provider_or_operator_made_it() {
         let record = reserved();
         for by in EACH {
             let other = again(&released(SettledBy::Assumption));
             let other = other.unknown(fresh(), UnknownCause::LeaseOver, LATER);
             let other = other.settle(Verdict::NotExecuted, by, fresh(), LATER).unwrap();
             let doubted = other.doubt(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER);
-            // The provider and a person spoke of the operation as a whole.
+            // The provider and a person spoke about the operation as a whole.
             let taken = matches!(by, SettledBy::Worker | SettledBy::Assumption);
             assert_eq!(doubted.is_ok(), taken, "{by:?}");
             assert!(doubted.is_err() || doubted.unwrap().attempt == record.attempt);
@@ -453,7 +481,7 @@ mod tests {
 
     // T5
     #[test]
-    fn a_doubt_takes_anothers_unknown_and_the_earlier_beginning_counts() {
+    fn a_doubt_overrides_anothers_unknown_and_keeps_the_earlier_start() {
         let record = reserved();
         let other = again(&released(SettledBy::Assumption));
         let other = other.unknown(fresh(), UnknownCause::LeaseOver, LATER);
@@ -468,7 +496,7 @@ mod tests {
         assert!(doubted.complete(Worker::of(&other), fresh(), answer(), later).is_ok());
     }
 
-    // T5: between the word of the first and the release by the second nobody may run it.
+    // T5: between the first worker's report and the second's release, nobody may run it.
     #[test]
     fn a_contested_execution_that_did_nothing_leaves_the_operation_unknown() {
         let (record, other) = (reserved(), again(&released(SettledBy::Assumption)));
@@ -544,7 +572,7 @@ mod tests {
 
     // R17, T13, T22, T42
     #[test]
-    fn only_settled_records_expire_and_they_count_from_their_settling_by_their_own_retention() {
+    fn only_settled_records_expire_and_by_their_own_retention() {
         let record = Record { retention: Some(RETAIN * 7), ..reserved() };
         let late = NOW.plus(RETAIN * 10);
         assert_eq!(record.state.expires_at(), None);
@@ -563,7 +591,7 @@ mod tests {
 
     // R4
     #[test]
-    fn what_was_not_begun_is_absent_at_once_for_every_clock() {
+    fn what_never_began_is_absent_at_once_for_every_clock() {
         let record = reserved();
         for now in [NOW, Timestamp::from_millis(LATER.as_millis() + 1)] {
             let (revision, behind) = (fresh(), now.minus(CLOCK_SKEW));
@@ -582,7 +610,7 @@ mod tests {
 
     // T5: the earlier execution may turn out to have done something, for its own request.
     #[test]
-    fn a_later_execution_that_did_not_begin_leaves_the_key_to_its_request() {
+    fn a_later_execution_that_never_began_leaves_the_key_to_its_request() {
         let again = again(&released(SettledBy::Assumption));
         let (revision, now) = (fresh(), LATER);
         let refused = again.not_begun(again.attempt, revision, now).unwrap();
@@ -608,7 +636,7 @@ mod tests {
 
     // T41
     #[test]
-    fn a_heartbeat_claims_back_what_was_given_up_and_nothing_that_is_settled_or_was_said() {
+    fn a_heartbeat_reclaims_a_record_given_up_but_not_one_settled() {
         let (record, revision, until) = (reserved(), fresh(), NOW.plus(RETAIN));
         let given_up = record.unknown(fresh(), UnknownCause::LeaseOver, NOW);
         let given_up = given_up.ask_again(fresh(), 3, LATER).unwrap();
@@ -624,7 +652,7 @@ mod tests {
 
     // R43
     #[test]
-    fn why_an_execution_failed_and_where_it_came_from_outlives_the_next_attempt() {
+    fn failure_reason_and_origin_outlive_the_next_attempt() {
         let said = |record: &Record| record.last_failure.as_ref().map(Note::to_string);
         let first = reserved();
         assert_eq!((said(&first), first.origin.as_ref().map(Note::as_str)), (None, Some("POST /payments")));
@@ -634,7 +662,7 @@ mod tests {
         let settled = doubted.settle(Verdict::NotExecuted, SettledBy::Person, fresh(), LATER).unwrap();
         let settled = settled.settled_because(Note::new("alex: asked the bank"));
         assert_eq!(settled.settled_note.as_ref().map(Note::as_str), Some("alex: asked the bank"));
-        // A front that says nothing takes nothing away.
+        // A front that reports no origin does not erase it.
         let again = settled.again(&Bid { origin: None, ..bid("k") }, fresh(), LATER);
         assert_eq!(said(&again).as_deref(), Some("handler_failed, status 500"));
         assert_eq!((again.origin.as_ref(), again.settled_note.as_ref()), (first.origin.as_ref(), None));

@@ -1,13 +1,12 @@
-//! What others than its owner may do with a record: give its worker up, settle what is unknown, put off the next
-//! question, forget an answer. None of these is fenced by an attempt; each is written only where the revision that was seen still
-//! stands.
+//! The transitions of everybody but the owner: give up a worker, claim an effect, settle an unknown outcome, postpone the
+//! next question, forget an answer. None is fenced by an attempt; each is written only if the revision seen is still current.
 
 use std::time::Duration;
 
-use super::{KeptAnswer, KeptBody, Record, Revision, SettledBy, State, UnknownCause};
+use super::{KeptAnswer, KeptBody, Note, Record, Revision, SettledBy, State, UnknownCause};
 use crate::time::Timestamp;
 
-/// What somebody has found out who knows: the provider, or a person.
+/// The outcome as the worker, the provider or a person knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The effect happened, and this is its answer.
@@ -16,7 +15,7 @@ pub(crate) enum Verdict {
     NotExecuted,
 }
 
-/// Why a record is not to be settled.
+/// Why a record cannot be settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettleError {
     /// A worker has it, and its lease is not over.
@@ -28,18 +27,25 @@ pub(crate) enum SettleError {
 }
 
 impl Record {
-    /// Gives a worker up whose lease is over: in progress → unknown. `None` where there is none to give up.
+    /// Gives up a worker whose lease is over: in progress → unknown. `None` if there is none.
+    ///
+    /// If all effects of the worker are in its completing transaction: → failed, retryable. Its transaction needs the revision
+    /// that this write replaces, so that it has not committed and never will.
     pub(crate) fn expire(&self, revision: Revision, now: Timestamp) -> Option<Self> {
         match &self.state {
             State::InProgress { lease_until } if *lease_until <= now => {
-                Some(self.unknown(revision, UnknownCause::LeaseOver, now))
+                if !self.is_undone_by_the_next_write() {
+                    return Some(self.unknown(revision, UnknownCause::LeaseOver, now));
+                }
+                let released = self.settled(Verdict::NotExecuted, SettledBy::Certainty, revision, now);
+                Some(released.failed(Some(Note::new(UnknownCause::LeaseOver.name()))))
             }
             _ => None,
         }
     }
 
     /// Ends accepted work that no worker has taken within `bound`: pending → completed, with an answer that says so.
-    /// `None` if there is none.
+    /// `None` if there is no such work.
     pub(crate) fn abandon(&self, revision: Revision, now: Timestamp, bound: Duration) -> Option<Self> {
         match &self.state {
             State::Pending if self.created_at.plus(bound) <= now => {
@@ -50,10 +56,10 @@ impl Record {
         }
     }
 
-    /// What is unknown becomes known: unknown → completed, or failed and retryable.
+    /// Settles an unknown outcome: unknown → completed, or failed and retryable.
     ///
-    /// So does what is in progress and has a lease that is over. And where a record says that nothing was executed, the
-    /// proof that something was is the stronger one: failed, retryable → completed.
+    /// The same from in progress, once the lease is over. Proof of an effect also overturns a release, unless it is certain:
+    /// failed, retryable → completed.
     pub(crate) fn settle(
         &self,
         verdict: Verdict,
@@ -62,6 +68,13 @@ impl Record {
         now: Timestamp,
     ) -> Result<Self, SettleError> {
         match (&self.state, &verdict) {
+            // This very write would prove that nothing was done.
+            (State::InProgress { .. }, Verdict::Executed(_)) if self.is_undone_by_the_next_write() => {
+                return Err(SettleError::InFlight);
+            }
+            (State::FailedRetryable { by: SettledBy::Certainty, .. }, _) => {
+                return Err(SettleError::Settled(self.state.name()));
+            }
             (State::Unknown { .. }, _) | (State::FailedRetryable { .. }, Verdict::Executed(_)) => {}
             (State::InProgress { lease_until }, _) if *lease_until <= now => {}
             (State::InProgress { .. }, _) => return Err(SettleError::InFlight),
@@ -70,11 +83,15 @@ impl Record {
                 return Err(SettleError::Settled(self.state.name()));
             }
         }
+        let is_certain = matches!(self.state, State::InProgress { .. })
+            && self.is_undone_by_the_next_write()
+            && verdict == Verdict::NotExecuted;
+        let by = if is_certain { SettledBy::Certainty } else { by };
         Ok(self.settled(verdict, by, revision, now))
     }
 
-    /// Puts the next question about an unknown outcome off until `at`; `asked` is how many questions there were. The end
-    /// of time means that nobody asks any more: it is for people. `None` where the outcome is not unknown.
+    /// Postpones the next question about an unknown outcome until `at`; `asked` is the number of questions so far. The end
+    /// of time means that nobody asks any more: an operator has to settle it. `None` if the outcome is not unknown.
     pub(crate) fn ask_again(&self, revision: Revision, asked: u32, at: Timestamp) -> Option<Self> {
         match self.state {
             State::Unknown { cause, since, .. } => {
@@ -85,16 +102,20 @@ impl Record {
         }
     }
 
-    /// The provider tells of an effect, and it is not known yet with which answer: unknown, a release included, to be asked about at
-    /// this time; the doubt begins anew. While a worker has it, it stays in progress. `None` if it is completed or nobody has begun
-    /// it, or if it says so already.
+    /// Claims the record for an effect that the provider reports, before its answer is known. An unknown or released record
+    /// becomes unknown, to be asked about at `at`, and the doubt begins anew. While a worker has it, it stays in progress.
+    /// `None` if it is completed, pending, or claimed already.
     pub(crate) fn claim(&self, revision: Revision, at: Timestamp, now: Timestamp) -> Option<Self> {
         if self.claimed {
             return None;
         }
         let open = match &self.state {
             State::InProgress { lease_until } if *lease_until > now => Self { revision, ..self.clone() },
-            State::InProgress { .. } => self.expire(revision, now)?.ask_again(revision, 0, at)?,
+            State::InProgress { .. } => {
+                self.unknown(revision, UnknownCause::LeaseOver, now).ask_again(revision, 0, at)?
+            }
+            // Nothing was done, whoever says otherwise.
+            State::FailedRetryable { by: SettledBy::Certainty, .. } => return None,
             State::FailedRetryable { .. } => {
                 self.unknown(revision, UnknownCause::Contested, now).ask_again(revision, 0, at)?
             }
@@ -107,8 +128,8 @@ impl Record {
         Some(Self { claimed: true, ..open })
     }
 
-    /// Drops the headers and the body that a completed record keeps; its status stays, and it stays completed, so that
-    /// nothing runs again. `None` where the record is not completed.
+    /// Drops the headers and the body of a completed record. It keeps its status and stays completed, so that nothing runs
+    /// again. `None` if the record is not completed.
     pub(crate) fn forget_answer(&self, revision: Revision) -> Option<Self> {
         match &self.state {
             State::Completed { answer, completed_at, by, expires_at } => {
@@ -122,7 +143,7 @@ impl Record {
         }
     }
 
-    /// The one way into the two states that end: by the worker, by reconciliation, by a person.
+    /// The only transition into the two settled states, for the worker, for reconciliation and for a person.
     pub(crate) fn settled(
         &self,
         verdict: Verdict,
@@ -130,13 +151,14 @@ impl Record {
         revision: Revision,
         now: Timestamp,
     ) -> Self {
-        // In whole seconds, because that is what the store's time to live keeps: a record is the same before and after.
+        // In whole seconds, because the store's time to live has no others: the record reads back as it was written.
         let expires_at = now.plus(self.retained_for()).rounded_up_to_second();
         let state = match verdict {
             Verdict::Executed(answer) => State::Completed { answer, completed_at: now, by, expires_at },
             Verdict::NotExecuted => State::FailedRetryable { failed_at: now, by, expires_at },
         };
-        Self { revision, contested: false, claimed: false, settled_note: None, state, ..self.clone() }
+        let (contested, claimed, with_writes) = (false, false, false);
+        Self { revision, contested, claimed, with_writes, settled_note: None, state, ..self.clone() }
     }
 }
 
@@ -174,7 +196,7 @@ mod tests {
 
     // R19
     #[test]
-    fn a_worker_is_given_up_when_its_lease_is_over_and_not_before() {
+    fn a_worker_is_given_up_only_once_its_lease_is_over() {
         let (record, revision) = (reserved(), fresh());
         let just_before = Timestamp::from_millis(lease_over().as_millis() - 1);
         assert_eq!(record.expire(fresh(), just_before), None);
@@ -186,9 +208,35 @@ mod tests {
         assert_eq!(given_up.expire(fresh(), Timestamp::MAX), None);
     }
 
+    // R22
+    #[test]
+    fn a_transactional_worker_is_released_by_certainty_and_by_nothing_else() {
+        let record = Record { transactional: true, ..reserved() };
+        let just_before = Timestamp::from_millis(lease_over().as_millis() - 1);
+        assert_eq!(record.expire(fresh(), just_before), None);
+        let executed = || Verdict::Executed(answer());
+        for by in EACH {
+            let settled = record.settle(executed(), by, fresh(), lease_over());
+            assert_eq!(settled, Err(SettleError::InFlight), "{by:?}");
+        }
+        let released = record.expire(fresh(), lease_over()).unwrap();
+        assert_eq!(released.state.settled_by(), Some(SettledBy::Certainty));
+        for by in EACH {
+            let overturned = released.settle(executed(), by, fresh(), lease_over());
+            assert_eq!(overturned, Err(SettleError::Settled("failed_retryable")), "{by:?}");
+        }
+        assert_eq!(released.claim(fresh(), Timestamp::MAX, lease_over()), None);
+        // What somebody else did, or is said to have done, is not in its transaction.
+        for marked in
+            [Record { contested: true, ..record.clone() }, Record { claimed: true, ..record.clone() }]
+        {
+            assert_eq!(marked.expire(fresh(), lease_over()).unwrap().state.name(), "unknown");
+        }
+    }
+
     // T46
     #[test]
-    fn a_claim_is_ended_by_proof_alone() {
+    fn a_claim_is_settled_only_by_proof() {
         let (record, late) = (reserved(), lease_over());
         let released = |by| unknown().settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap();
         let for_people = unknown().ask_again(fresh(), 7, Timestamp::MAX).unwrap();
@@ -239,7 +287,7 @@ mod tests {
 
     // R28, T42
     #[test]
-    fn what_is_unknown_is_settled_either_way_by_whoever_said_so_for_as_long_as_its_record_says() {
+    fn anyone_can_settle_an_unknown_outcome_for_its_records_own_retention() {
         let unknown = Record { retention: Some(RETAIN * 7), ..unknown() };
         let expires_at = NOW.plus(RETAIN * 7);
         for by in EACH {
@@ -255,7 +303,7 @@ mod tests {
 
     // R28
     #[test]
-    fn what_is_settled_stays() {
+    fn a_settled_record_stays_settled() {
         let completed = settle(&unknown(), Verdict::Executed(answer())).unwrap();
         for verdict in [Verdict::Executed(answer()), Verdict::NotExecuted] {
             assert_eq!(settle(&completed, verdict), Err(SettleError::Settled("completed")));
@@ -276,7 +324,7 @@ mod tests {
 
     // T7
     #[test]
-    fn a_live_worker_is_not_settled_over_and_a_dead_one_is() {
+    fn a_dead_workers_record_can_be_settled_and_a_live_ones_cannot() {
         let at = |now| reserved().settle(Verdict::NotExecuted, SettledBy::Person, fresh(), now);
         assert_eq!(at(NOW), Err(SettleError::InFlight));
         assert_eq!(at(Timestamp::from_millis(lease_over().as_millis() - 1)), Err(SettleError::InFlight));

@@ -3,7 +3,7 @@
 use super::KeptAnswer;
 use crate::time::Timestamp;
 
-/// How far an operation is. What is past its time is not a state: see [`Record::expired`](super::Record::expired).
+/// The state of an operation. Being expired is not a state: see [`Record::expired`](super::Record::expired).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
@@ -11,14 +11,14 @@ pub enum State {
     Pending,
     /// A worker has it.
     InProgress {
-        /// From when on others may doubt that the worker lives.
+        /// From then on, others may give up the worker.
         lease_until: Timestamp,
     },
     /// The effect and the answer are known.
     Completed {
         /// The answer, for replays.
         answer: KeptAnswer,
-        /// When.
+        /// When it was completed.
         completed_at: Timestamp,
         /// By whose word.
         by: SettledBy,
@@ -27,7 +27,7 @@ pub enum State {
     },
     /// Not executed, as far as `by` can know: a retry may run.
     FailedRetryable {
-        /// When.
+        /// When it failed.
         failed_at: Timestamp,
         /// By whose word.
         by: SettledBy,
@@ -36,11 +36,11 @@ pub enum State {
     },
     /// Perhaps executed: nobody may run it until reconciliation has found out.
     Unknown {
-        /// Why it is not known.
+        /// Why the outcome is unknown.
         cause: UnknownCause,
-        /// Since when: since its worker was given up, or last said something.
+        /// Since when: its worker was given up then, or last reported.
         since: Timestamp,
-        /// When to ask next; the end of time if nobody asks any more, and an operator has to.
+        /// When to ask next; the end of time if nobody asks any more, and an operator has to settle it.
         reconcile_at: Timestamp,
         /// How often reconciliation has asked.
         asked: u32,
@@ -78,7 +78,7 @@ impl State {
         }
     }
 
-    /// When the record may be deleted: only once it is settled.
+    /// When the record may be deleted; `None` unless it is settled.
     pub const fn expires_at(&self) -> Option<Timestamp> {
         match self {
             Self::Completed { expires_at, .. } | Self::FailedRetryable { expires_at, .. } => {
@@ -89,18 +89,20 @@ impl State {
     }
 }
 
-/// By whose word a record was settled. Who knows more wins: proof of the effect overturns every release; a worker's doubt
-/// overturns an assumption, or another execution's own word, and never the provider's or a person's.
+/// By whose word a record was settled. Who knows more wins: proof of the effect overturns every release but a certain one; a worker's doubt
+/// overturns an assumption, or another execution's own word, but never the provider's or a person's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SettledBy {
     /// The worker said so.
     Worker,
-    /// The provider said so, when it was asked or by itself.
+    /// The provider said so, when asked or unprompted.
     Provider,
     /// A person said so.
     Person,
-    /// Nobody said so: the effect was not to be found in time, or nobody began.
+    /// Nobody had to say so: its transaction can commit no more.
+    Certainty,
+    /// Nobody said so: the effect was not found in time, or nobody began the work.
     Assumption,
 }
 
@@ -111,31 +113,32 @@ impl SettledBy {
             Self::Worker => "worker",
             Self::Provider => "provider",
             Self::Person => "person",
+            Self::Certainty => "certainty",
             Self::Assumption => "assumption",
         }
     }
 
     /// Reads a [`name`](Self::name).
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Worker, Self::Provider, Self::Person, Self::Assumption]
+        [Self::Worker, Self::Provider, Self::Person, Self::Certainty, Self::Assumption]
             .into_iter()
             .find(|by| by.name() == name)
     }
 }
 
-/// Why it is not known whether the effect happened.
+/// Why the outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnknownCause {
-    /// The worker's lease was over and nothing had been heard of it.
+    /// The worker's lease was over, and it had not reported.
     LeaseOver,
-    /// The handler said so, or gave an answer that says nothing (a 5xx, an error without a class).
+    /// The handler said so, or returned an answer that proves nothing (a 5xx, an error without a class).
     HandlerFailed,
     /// The handler panicked.
     Panicked,
     /// The handler's response could not be read to its end.
     ResponseLost,
-    /// This execution did nothing, and another one did, or perhaps did.
+    /// This execution did nothing, but another one, or the provider, says otherwise.
     Contested,
 }
 
@@ -164,7 +167,7 @@ impl UnknownCause {
 mod tests {
     use super::*;
 
-    // T36: what is written today is read for as long as records can live.
+    // T36: records written today are read for as long as they can live.
     #[test]
     fn the_names_in_items_never_change() {
         let causes = ["lease_over", "handler_failed", "panicked", "response_lost", "contested"];
@@ -175,8 +178,14 @@ mod tests {
                 .zip(UnknownCause::EACH)
                 .all(|(name, cause)| UnknownCause::parse(name) == Some(cause))
         );
-        let each = [SettledBy::Worker, SettledBy::Provider, SettledBy::Person, SettledBy::Assumption];
-        let names = ["worker", "provider", "person", "assumption"];
+        let each = [
+            SettledBy::Worker,
+            SettledBy::Provider,
+            SettledBy::Person,
+            SettledBy::Certainty,
+            SettledBy::Assumption,
+        ];
+        let names = ["worker", "provider", "person", "certainty", "assumption"];
         assert_eq!(each.map(SettledBy::name), names);
         assert!(names.iter().zip(each).all(|(name, by)| SettledBy::parse(name) == Some(by)));
         assert_eq!((UnknownCause::parse("nobody"), SettledBy::parse("nobody")), (None, None));

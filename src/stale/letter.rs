@@ -6,10 +6,10 @@ use serde_json::value::RawValue;
 use super::net::Poison;
 use crate::store::stream::{self, Named};
 
-/// The longest stream record that goes into its letter whole: SQS takes messages of 1 MiB, and of 256 KiB before August 2025.
+/// The longest stream record that goes into its letter whole: SQS takes messages of 1 MiB; before August 2025, of 256 KiB.
 const LONGEST_RECORD: usize = 200_000;
 
-/// How much of a longer one goes into the letter, in characters: each is six bytes at most.
+/// How much of a longer record goes into the letter, in characters of at most six bytes each.
 const BEGINNING: usize = 10_000;
 
 #[derive(Serialize)]
@@ -31,7 +31,7 @@ struct Cut {
     begins: String,
 }
 
-/// The letter about this stream record: why it cannot be read, which one it is, as far as it says so, and the record itself, or
+/// The dead letter about this stream record: why it cannot be read, which one it is (as far as it says), and the record or
 /// its beginning.
 pub(super) fn poison(poison: &Poison, record: &RawValue) -> String {
     let text = record.get();

@@ -4,20 +4,20 @@ use serde::{Deserialize, Serialize};
 
 use super::SweepProgress;
 
-/// What is to be looked at.
+/// What is to be checked.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Check {
-    /// Look at this record, from this time on.
+    /// Check this record, once this time has come.
     Check {
         /// Its partition key.
         key: String,
         /// When, in milliseconds since 1970.
         look_at: u64,
     },
-    /// Go on with the sweep under way.
+    /// Continue the sweep under way.
     Sweep {
-        /// How far it is, as earlier versions say here, in the queue of checks. This one keeps it in the store.
+        /// Its progress, which earlier versions sent here, in the queue of checks. This version keeps it in the store.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         progress: Option<SweepProgress>,
     },

@@ -1,4 +1,4 @@
-//! Finds records whose worker died, without anybody retrying.
+//! Finds records whose worker died, without waiting for a client's retry.
 //!
 //! ```text
 //! stream records ─▶ net: insertions that no completion of the same batch cancels
@@ -6,10 +6,13 @@
 //! table ─▶ sweep: a slow scan, one at a time, for the day on which the stream was down ───┘
 //! ```
 //!
-//! 1. A healthy operation costs nothing here: its insertion and its completion meet in one batch.
-//! 2. What a check finds is decided by the record's own lease and written by compare-and-set, so that messages which come
-//!    twice, late or in any order end the same.
-//! 3. Unreadable stream records become dead letters, and block nothing.
+//! 1. A healthy operation costs nothing here: its insertion and its completion are in one batch.
+//! 2. What is left open is checked when its lease is over: a dead worker's record becomes `unknown`; untaken work ends with 408.
+//! 3. The record's own lease decides, and a compare-and-set writes it: messages may come twice, late or in any order.
+//! 4. Unreadable stream records become dead letters, and block nothing.
+//! 5. A slow sweep finds what the stream did not show.
+//!
+//! It does not find out what the dead worker did: [`reconcile`](crate::reconcile) does.
 
 mod letter;
 mod message;
@@ -38,29 +41,29 @@ pub(crate) use sweep::SweepProgress;
 /// How many read units a second a sweep takes: a million records in about 12 minutes, for a fraction of a cent.
 const DEFAULT_SWEEP_UNITS: f64 = 50.0;
 
-/// How long the work of one message of the queue of checks takes at most: a read, a write, and a message.
+/// The longest time that one message of the queue of checks takes: a read, a write, and a message.
 pub const LONGEST_CHECK: Duration = STORE_TIMEOUT.saturating_mul(2).saturating_add(Duration::from_secs(2));
 
-/// What a look at a record found.
+/// What a check of a record found.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CheckOutcome {
-    /// Nothing there.
+    /// There is no record.
     Gone,
     /// Nothing to give up: it is settled, or unknown already.
     Settled,
-    /// Its worker, or its time to wait, has until then.
+    /// Its lease, or its time to wait for a worker, lasts until then.
     Live(Timestamp),
-    /// Its worker was given up: it is `unknown` now.
+    /// Its worker was given up: it is `unknown` now, or released, if its transaction can commit no more.
     GivenUp,
     /// Nobody took it: it ended without an answer.
     Abandoned,
-    /// Others changed it each time that we tried. Look again.
+    /// Others changed it on each try. Check again.
     Busy,
 }
 
-/// Looks at records, and gives up those whose worker's lease is over.
+/// Checks records, and gives up those whose worker's lease is over.
 pub struct Stale {
     engine: Engine,
     records: Arc<dyn Unsettled>,
@@ -78,8 +81,8 @@ impl fmt::Debug for Stale {
 }
 
 impl Stale {
-    /// Looks at the records of `store`. What is to be looked at later goes to `checks`, and a sweep that goes on to `sweeps`, so
-    /// that it holds no check up; the messages of both come back to [`receive`](Self::receive). What cannot be read goes to
+    /// Checks the records of `store`. Later checks go to the queue `checks`. A sweep continues through `sweeps`, so that it
+    /// delays no check. The messages of both come back to [`receive`](Self::receive). What cannot be read goes to
     /// `dead_letters`.
     pub fn new(
         store: impl Unsettled,
@@ -113,17 +116,17 @@ impl Stale {
         self
     }
 
-    /// Lives in this world: for tests.
+    /// Takes clocks, randomness and tasks from `world`: for tests.
     #[must_use]
     pub fn world(mut self, world: impl World) -> Self {
         self.engine.world = Arc::new(world);
         self
     }
 
-    /// Does what one message of the queues of checks and of sweeps says, for about as long as `time`.
+    /// Processes one message of the queues of checks and of sweeps, for about `time` at most.
     ///
     /// # Errors
-    /// If it could not be done: the message is to be delivered again.
+    /// If it failed: the message must be delivered again.
     pub async fn receive(&self, body: &str, time: Duration) -> Result<(), WorkError> {
         // Not the parser's own words: they may repeat what the message says.
         let check = serde_json::from_str(body).map_err(|_| WorkError::Malformed("it is not a check"))?;
@@ -146,21 +149,21 @@ impl Stale {
         }
     }
 
-    /// Looks at a record: one consistent read, and one write if there is something to write.
+    /// Checks a record: one consistent read, and one write if there is something to write.
     #[doc(hidden)]
     pub async fn check(&self, key: &RecordKey) -> Result<CheckOutcome, StoreError> {
         self.look(key, false).await
     }
 
-    /// Looks at a record. If `unlisted`, an unknown outcome is written as it is, so that it comes into the index from
-    /// which it is asked about: one that was written before there was an index is found by nobody else.
+    /// Checks a record. If `unlisted`, an unknown outcome is written as it is, which puts it into the index that polls
+    /// read: nothing else finds one that was written before there was an index.
     async fn look(&self, key: &RecordKey, unlisted: bool) -> Result<CheckOutcome, StoreError> {
         let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
             let Some(there) = there else { return Step::Stop(CheckOutcome::Gone) };
             if let Some(next) = give_up(there, revision, now, self.pending_bound) {
                 let outcome = match next.state {
-                    State::Unknown { .. } => CheckOutcome::GivenUp,
-                    _ => CheckOutcome::Abandoned,
+                    State::Completed { .. } => CheckOutcome::Abandoned,
+                    _ => CheckOutcome::GivenUp,
                 };
                 return Step::Write(next.into(), outcome);
             }
@@ -194,7 +197,7 @@ impl Stale {
             CheckOutcome::GivenUp => telemetry::given_up(record, now),
             CheckOutcome::Abandoned => {
                 let age_ms = telemetry::age_ms(record, now);
-                tracing::warn!(%key, %operation, age_ms, "accepted work was taken by nobody: it ends with 408");
+                tracing::warn!(%key, %operation, age_ms, "no worker took accepted work in time: it ends with 408");
             }
             _ => {
                 tracing::warn!(%key, %operation, "an unknown outcome was not in the index: it is asked about now");
@@ -202,7 +205,7 @@ impl Stale {
         }
     }
 
-    /// A queue keeps a message for 15 minutes at most: a longer lease takes several.
+    /// A queue delays a message for 15 minutes at most: a longer lease takes several.
     async fn look_later(&self, key: String, look_at: Timestamp) -> Result<(), WorkError> {
         let delay = look_at.since(self.engine.world.now()).max(Duration::from_secs(1));
         let check = Check::Check { key, look_at: look_at.as_millis() };
@@ -214,8 +217,8 @@ impl Stale {
     }
 }
 
-/// The record with its dead worker given up, or its unclaimed work abandoned after `pending_bound`; `None` if there is
-/// nothing to give up.
+/// The record with its dead worker given up, or with accepted work abandoned that nobody took within `pending_bound`;
+/// `None` if there is nothing to give up.
 pub(crate) fn give_up(
     record: &Record,
     revision: Revision,

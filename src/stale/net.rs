@@ -11,14 +11,14 @@ use crate::{
     time::Timestamp,
 };
 
-/// What a batch of stream records comes to.
+/// What netting a batch of stream records leaves.
 #[derive(Debug, Default)]
 pub(super) struct Netted {
-    /// Executions that began and whose end the batch does not show, and work that nobody has taken yet.
+    /// Executions that began and did not end in the batch, and accepted work that nobody has taken yet.
     pub(super) open: Vec<Open>,
     /// Stream records that cannot be read.
     pub(super) poison: Vec<Poison>,
-    /// Operations of the records that time to live has deleted, each with how many.
+    /// How many records time to live has deleted, by operation.
     pub(super) pruned: HashMap<OperationName, u64>,
 }
 
@@ -36,7 +36,7 @@ impl Netted {
 pub(super) struct Open {
     /// The record's partition key.
     pub(super) key: String,
-    /// Until when its worker owns it; `None` where it waits for one.
+    /// Until when its worker owns it; `None` if it waits for one.
     pub(super) lease_until: Option<Timestamp>,
     /// When the key was first seen.
     pub(super) created_at: Timestamp,
@@ -47,7 +47,7 @@ pub(super) struct Open {
 /// A stream record that cannot be read.
 #[derive(Debug)]
 pub(super) struct Poison {
-    /// Its sequence number, where that much can be read.
+    /// Its sequence number, if that much can be read.
     pub(super) sequence_number: Option<String>,
     /// What is wrong with it.
     pub(super) reason: &'static str,
@@ -57,13 +57,13 @@ pub(super) struct Poison {
 
 /// Nets the records of a batch.
 ///
-/// By the mark of the execution and by the sequence numbers, and whatever the order of the batch: an execution that the
-/// batch shows past it, and not in progress after that, is no concern of ours, however often its records come. One that is
-/// in progress again, because a heartbeat has claimed it back, is open: an end cancels only what came before it (T41). What
-/// is open here and ended in another batch costs one look at the record.
+/// Matches executions by their attempt and their sequence numbers, whatever the order of the batch. An execution that ended
+/// in the batch, and is not in progress after that, is left out, however often its records come. One that is in progress
+/// again, because a heartbeat has claimed it back, is open: an end cancels only what came before it (T41). One that is open
+/// here and ended in another batch costs one check of its record.
 pub(super) fn net(records: &[Box<RawValue>]) -> Netted {
     let mut netted = Netted::default();
-    // In an order of their own, so that the same batch says the same in the same order.
+    // Sorted, so that the same batch has the same result in the same order.
     let mut began: BTreeMap<(String, Vec<u8>), Open> = BTreeMap::new();
     let mut ended: HashMap<(String, Vec<u8>), String> = HashMap::new();
     let mut waiting: BTreeMap<String, Open> = BTreeMap::new();
@@ -82,7 +82,7 @@ pub(super) fn net(records: &[Box<RawValue>]) -> Netted {
                     began.insert(execution, open);
                     continue;
                 };
-                // A heartbeat has moved it.
+                // A heartbeat has extended it.
                 before.lease_until = open.lease_until.max(before.lease_until);
                 if order(&before.sequence_number) < order(&open.sequence_number) {
                     before.sequence_number = open.sequence_number;
@@ -104,15 +104,15 @@ pub(super) fn net(records: &[Box<RawValue>]) -> Netted {
     began.retain(|execution, open| {
         ended.get(execution).is_none_or(|end| order(end) < order(&open.sequence_number))
     });
-    // Work that was taken, or that ended, since it was accepted.
+    // Drops work that was taken, or that ended, since it was accepted.
     waiting.retain(|key, open| taken.get(key).is_none_or(|created_at| *created_at < open.created_at));
     netted.open = began.into_values().chain(waiting.into_values()).collect();
-    // In the order of the stream, so that what there is no time for comes again, and not all of the batch.
+    // In the order of the stream, so that only what there was no time for is delivered again, not the whole batch.
     netted.open.sort_by(|one, other| order(&one.sequence_number).cmp(&order(&other.sequence_number)));
     netted
 }
 
-/// Sequence numbers are digits, more than any number type has: by their length, then by their digits.
+/// Orders sequence numbers, which have more digits than any number type: by their length, then by their digits.
 fn order(sequence_number: &str) -> (usize, &str) {
     let digits = sequence_number.trim_start_matches('0');
     (digits.len(), digits)
@@ -128,7 +128,7 @@ fn later(taken: &mut HashMap<String, Timestamp>, key: &str, at: Timestamp) {
 }
 
 impl Open {
-    /// The execution, and what is open of it.
+    /// The execution's key, and its open entry.
     fn new(seen: Seen, lease_until: Option<Timestamp>) -> ((String, Vec<u8>), Self) {
         let Seen { key, attempt, created_at, sequence_number } = seen;
         ((key.clone(), attempt), Self { key, lease_until, created_at, sequence_number })

@@ -1,4 +1,4 @@
-//! A batch of the table's stream: what it leaves open is to be looked at when its lease is over.
+//! Processes a batch of the table's stream: what it leaves open is checked when its lease is over.
 
 use std::{error::Error, time::Duration};
 
@@ -18,8 +18,8 @@ const AT_ONCE: usize = 16;
 impl Stale {
     /// Sends what a batch of stream records leaves open to the queue of checks, and what cannot be read to the dead letters.
     ///
-    /// Returns the sequence numbers of stream records whose messages could not be sent: Lambda is to deliver the batch
-    /// again from there, from its beginning if one is empty. A record that is sent twice so is looked at twice. Nothing is sent
+    /// Returns the sequence numbers of stream records whose messages could not be sent: Lambda must deliver the batch again
+    /// from there, or from its beginning if one is empty. A record that is sent twice is checked twice. Nothing is sent
     /// once the `time` is up.
     pub async fn stream(&self, records: &[Box<RawValue>], time: Duration) -> Vec<String> {
         let until = self.until(time);
@@ -42,7 +42,7 @@ impl Stale {
             .buffer_unordered(AT_ONCE);
         let failed: Vec<_> = checks.chain(poison).filter_map(async |failed| failed).collect().await;
         if failed.is_empty() {
-            // Otherwise the batch comes again.
+            // Otherwise the batch comes again, and is counted then.
             netted.count_pruned();
             telemetry::count(STREAM_BATCH);
         }
@@ -62,7 +62,7 @@ impl Stale {
 
     async fn send_poison(&self, poison: &Poison, record: &RawValue) -> Option<String> {
         let (sequence_number, reason) = (poison.sequence_number.as_deref(), poison.reason);
-        tracing::error!(sequence_number, reason, "a stream record cannot be read: it is for people");
+        tracing::error!(sequence_number, reason, "a stream record cannot be read: it is escalated");
         let letter = letter::poison(poison, record);
         let Err(error) = self.dead_letters.send(&letter, Duration::ZERO).await else {
             telemetry::count(DEAD_LETTER);
@@ -70,7 +70,7 @@ impl Stale {
         };
         let error: &dyn Error = &error;
         tracing::error!(error, cause = error.source(), "a dead letter could not be sent");
-        // Without a number there is no place to go on from: the whole batch is delivered again, from its beginning.
+        // Without a number there is no place to continue from: the whole batch is delivered again, from its beginning.
         Some(poison.sequence_number.clone().unwrap_or_default())
     }
 }

@@ -13,27 +13,27 @@ use crate::{
     time_budget::STORE_TIMEOUT,
 };
 
-/// In how many parts a table is swept, each scanned beside the others.
+/// How many segments of a table are scanned in parallel.
 const SEGMENTS: usize = 4;
 
-/// How many items one step of a segment looks at: at 0.3 KB each, and half a unit for 4 KB, some ten read units.
+/// How many items one step of a segment reads: at 0.3 KB each, and half a unit for 4 KB, some ten read units.
 const STEP: u32 = 250;
 
-/// How many records of a page are looked at at once.
+/// How many records of a page are checked at once.
 const LOOKS: usize = 8;
 
-/// How far a sweep is; enough to go on with it elsewhere.
+/// The progress of a sweep; enough to continue it elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SweepProgress {
     /// Where each segment goes on; empty before the first step.
     segments: Vec<Segment>,
-    /// How many items were looked at.
+    /// How many items were read.
     scanned: u64,
     /// How many read units that took.
     units: f64,
     /// How many records it gave up.
     given_up: u64,
-    /// How much accepted work it ended that nobody had taken.
+    /// How many pieces of accepted work it ended because nobody took them.
     abandoned: u64,
     /// How many records it could not read.
     unreadable: u64,
@@ -48,7 +48,7 @@ enum Segment {
 }
 
 impl SweepProgress {
-    /// Whether the whole table was looked at.
+    /// Whether the whole table was swept.
     pub(super) fn is_done(&self) -> bool {
         !self.segments.is_empty() && self.segments.iter().all(|segment| *segment == Segment::Done)
     }
@@ -67,7 +67,7 @@ impl SweepProgress {
 }
 
 impl Stale {
-    /// Looks at page after page until the whole table is done or the `time` is up. No page is begun for which too little time is
+    /// Checks page after page until the whole table is done or the `time` is up. No page is begun with too little time
     /// left.
     pub(super) async fn steps(&self, progress: &mut SweepProgress, time: Duration) -> Result<(), StoreError> {
         if progress.segments.is_empty() {
@@ -104,18 +104,18 @@ impl Stale {
         for (number, page) in pages {
             progress.units += page.units;
             if !self.look_at(&page, progress, until).await? {
-                // The page is taken up again. What was given up of it is not found again, so that the next turn comes further.
+                // The page is repeated. What was given up in it is not found again, so the next turn gets further.
                 continue;
             }
             progress.scanned += page.scanned;
             progress.unreadable += page.unreadable as u64;
-            // After its records were looked at: one who goes on from here has missed none.
+            // Only after its records were checked: whoever continues from here has missed none.
             progress.segments[number as usize] = page.next.map_or(Segment::Done, Segment::After);
         }
         Ok(())
     }
 
-    /// Looks at the records of a page. Returns whether there was time for all of them.
+    /// Checks the records of a page. Returns whether there was time for all of them.
     async fn look_at(
         &self,
         page: &Page,

@@ -1,4 +1,4 @@
-//! One sweep at a time, in turns: each turn is one invocation's.
+//! Runs one sweep at a time, in turns of one invocation each.
 //!
 //! ```text
 //! schedule ─▶ take the mark ─▶ sweep until the time is up ─▶ give it back, with the progress ─▶ queue of sweeps ─┐
@@ -6,13 +6,14 @@
 //!                  └─────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! 1. The [`Mark`] in the store says how far the sweep is; a message says only *go on*. So a turn that dies is made up for by
-//!    whoever comes next (the message again, the next schedule), from where it began.
+//! 1. The [`Mark`] in the store has the progress of the sweep; a message says only *go on*. So if a turn dies, whoever
+//!    comes next (the message again, or the next schedule) repeats it from where it began.
 //! 2. Whoever comes while a turn's lease lasts stops. A turn whose lease was over finds another revision when it gives the
-//!    mark back, and stops too. Both may have looked at the same records: each look is a compare-and-set.
-//! 3. A sweep that nobody has gone on with for an hour begins anew: what it has looked at was long ago.
-//! 4. Between two turns nobody holds the lease: a message that is lost or comes twice holds nobody up. Whoever stops because of a
-//!    lease has a message come once that is over: its holder may be dead.
+//!    mark back, and stops too. Both may have checked the same records, which does no harm: each check writes by
+//!    compare-and-set.
+//! 3. A sweep that nobody has continued for an hour begins anew: what it has checked may have changed.
+//! 4. Between two turns nobody holds the lease, so a message that is lost or comes twice blocks nobody. Whoever stops
+//!    because of a lease sends a message for when it is over: its holder may be dead.
 
 use std::time::Duration;
 
@@ -29,14 +30,15 @@ use crate::{
 /// The name of the mark.
 const SWEEP: &str = "sweep";
 
-/// For how long nobody goes on with a sweep before it begins anew.
+/// How long nobody may have continued a sweep before it begins anew.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 impl Stale {
-    /// Begins a sweep, which looks at every record of the store, or goes on with the one under way. If the `time` is up
-    /// before it is done, a message to the queue of sweeps has it go on.
+    /// Begins a sweep, which checks every record of the store, or continues the one under way. If the `time` is up before
+    /// it is done, a message to the queue of sweeps continues it.
     ///
-    /// What it finds is read again, consistently, before it is changed. While another is at it, nothing is done.
+    /// What it finds is read again, consistently, before it is changed. While another invocation is sweeping, nothing is
+    /// done.
     ///
     /// # Errors
     /// If the store or the queue fails.
@@ -46,11 +48,11 @@ impl Stale {
         self.turn(there, progress, time).await
     }
 
-    /// Goes on with the sweep under way, if there is one.
+    /// Continues the sweep under way, if there is one.
     pub(super) async fn go_on(&self, time: Duration) -> Result<(), WorkError> {
         let there = self.load_mark().await?;
         let Some(progress) = self.under_way(there.as_ref()) else {
-            tracing::info!("no sweep is under way: nothing to go on with");
+            tracing::info!("no sweep is under way: nothing to continue");
             return Ok(());
         };
         self.turn(there, progress, time).await
@@ -61,7 +63,7 @@ impl Stale {
         let there = self.load_mark().await?;
         if self.under_way(there.as_ref()).is_none() {
             let mark = self.mark(Some(progress), self.engine.world.now());
-            // If another has begun one meanwhile, that one looks at everything.
+            // If another sweep has begun meanwhile, that one checks everything.
             self.write_mark(seen(there.as_ref()), &mark).await?;
         }
         self.send_go_on(Duration::ZERO).await
@@ -81,7 +83,7 @@ impl Stale {
             let left = mark.lease_until.since(now);
             let for_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
             tracing::info!(for_ms, "another sweep is under way: this one stops");
-            // That one may be dead: whoever comes once its lease is over goes on, or finds nothing to go on with.
+            // Its turn may be dead: this message continues the sweep once the lease is over, or finds nothing to continue.
             return self.send_go_on(left).await;
         }
         let ours = self.mark(Some(&progress), now.plus(time).plus(DEFAULT_GRACE));
@@ -92,16 +94,16 @@ impl Stale {
         let swept = self.steps(&mut progress, time).await;
         progress.log();
         if swept.as_ref().is_err_and(|error| error.kind() == StoreErrorKind::Refused) {
-            // It may refuse the place to go on from: the next one begins at the beginning.
+            // The store may refuse the place to continue from: the next sweep begins at the beginning.
             progress = SweepProgress::default();
         }
         let done = progress.is_done();
         let mark = self.mark(Some(&progress).filter(|_| !done), self.engine.world.now());
         let given_back = self.write_mark(Some(ours.revision), &mark).await;
-        // What failed first. The lease of a mark that could not be given back runs out.
+        // The first failure is returned. If the mark could not be given back, its lease runs out.
         swept?;
         if !given_back? {
-            tracing::warn!("a sweep's lease was over before its turn was: another goes on");
+            tracing::warn!("a sweep's lease was over before its turn ended: another continues it");
             return Ok(());
         }
         if done {
@@ -121,7 +123,7 @@ impl Stale {
         Mark { name: SWEEP.to_owned(), revision, lease_until, progress: progress.map(SweepProgress::to_json) }
     }
 
-    /// How far the sweep under way is; `None` if there is none. What cannot be read begins anew.
+    /// The progress of the sweep under way; `None` if there is none. One whose progress cannot be read begins anew.
     fn under_way(&self, mark: Option<&Mark>) -> Option<SweepProgress> {
         let mark = mark?;
         let progress = mark.progress.as_deref()?;

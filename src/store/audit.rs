@@ -1,10 +1,10 @@
-//! Who changed a record by hand, when, why, and from what to what.
+//! Audit lines: who changed a record by hand, when, why, and from which state to which.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{record::Record, time::Timestamp};
 
-/// One audit line of a record. It has no time to live, and stays when its record is gone.
+/// One audit line of a record. It has no time to live, and outlives its record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AuditLine {
@@ -16,14 +16,14 @@ pub struct AuditLine {
     pub what: String,
     /// Why.
     pub reason: String,
-    /// What the record was; `None` if there was none.
+    /// The record before the change; `None` if there was none.
     before: Option<AuditedState>,
-    /// What it became.
+    /// The record after the change; `None` if there was none.
     after: Option<AuditedState>,
 }
 
 impl AuditLine {
-    /// The line about a change at this time: by whom, what and why.
+    /// The line about a change at this time: who made it, what it was, and why.
     pub(crate) fn new(
         [who, what, reason]: [&str; 3],
         at: Timestamp,
@@ -44,12 +44,12 @@ impl AuditLine {
 }
 
 impl AuditLine {
-    /// The state that the record was in; `None` if there was none.
+    /// The record's state before the change; `None` if there was no record.
     pub fn before(&self) -> Option<&str> {
         self.before.as_ref().map(|before| before.state.as_str())
     }
 
-    /// The state that it came into.
+    /// The record's state after the change; `None` if there was no record.
     pub fn after(&self) -> Option<&str> {
         self.after.as_ref().map(|after| after.state.as_str())
     }

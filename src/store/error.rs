@@ -1,24 +1,24 @@
-//! What can go wrong with a store.
+//! The errors of stores.
 
 use std::{error::Error, fmt};
 
-/// What went wrong with a store.
+/// What kind of error it is: whether the write may have been applied, and whether a retry helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// No answer, or a failure of the store's. Whether a write was applied is not known.
+    /// No answer, or a failure of the store's. The write may have been applied.
     Unavailable,
-    /// The key, or the table, is asked too often. Whether an earlier try was applied is not known.
+    /// Requests for the key or the table are throttled. An earlier try may have been applied.
     Throttled,
-    /// The item is part of a transaction under way, or others change it each time. Not written.
+    /// The item is part of a transaction in flight, or others change it on every try. Not written.
     Contended,
-    /// What stands there is no record that this version can read. Not written.
+    /// The current item is not a record that this version can read. Not written.
     Unreadable,
-    /// The store refuses us: no such table, no right to it. Not written, and no retry helps.
+    /// The store refuses us: there is no such table, or a permission is missing. Not written, and no retry helps.
     Refused,
 }
 
-/// An error of a store: what kind, and what was behind it.
+/// An error of a store: its kind, and its source.
 #[derive(Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -32,17 +32,18 @@ impl StoreError {
         Self { kind, cut_short: false, source: source.into() }
     }
 
-    /// The error of a call that we did not wait for: `cut_short` if for less time than the store takes for one try.
+    /// The error of a call that we stopped waiting for; `cut_short` if we waited for less time than the store needs for one
+    /// try.
     pub(crate) fn no_answer_in_time(cut_short: bool) -> Self {
         Self { cut_short, ..Self::new(StoreErrorKind::Unavailable, "no answer in time") }
     }
 
-    /// Whether it says nothing of the store, because nobody waited long enough.
+    /// Whether it says nothing about the store, because we did not wait long enough.
     pub(crate) fn is_cut_short(&self) -> bool {
         self.cut_short
     }
 
-    /// What kind of error it is.
+    /// The kind of the error.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }
@@ -52,7 +53,7 @@ impl StoreError {
         !matches!(self.kind, StoreErrorKind::Refused | StoreErrorKind::Unreadable)
     }
 
-    /// What is behind it, in words for a log.
+    /// Its source, in words for a log.
     pub(crate) fn cause(&self) -> String {
         self.source.to_string()
     }
@@ -62,8 +63,8 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
             StoreErrorKind::Unavailable => "the store is unavailable",
-            StoreErrorKind::Throttled => "the store is asked too often",
-            StoreErrorKind::Contended => "the record is part of a transaction under way",
+            StoreErrorKind::Throttled => "the store throttles requests",
+            StoreErrorKind::Contended => "the record is in a transaction, or others keep changing it",
             StoreErrorKind::Unreadable => "the record cannot be read",
             StoreErrorKind::Refused => "the store refuses the request",
         })

@@ -1,38 +1,40 @@
-//! A record as it is stored, and back: in a table, in a table's stream, in a queue. Attributes have the names that the
-//! record's parts have everywhere.
+//! A record's stored form, in a table, in a table's stream and in a queue. Attributes have the same names everywhere.
 //!
 //! | attribute | in state | what |
 //! | --- | --- | --- |
 //! | `pk`, `sk` | all | [`RecordKey::partition_key`], `record` |
 //! | `schema` | all | version of this layout |
 //! | `state` | all | `pending`, `in_progress`, `completed`, `failed_retryable`, `unknown` |
-//! | `revision`, `attempt`, `attempts` | all | mark of the last write, of the execution, and how many there were |
-//! | `fingerprint`, `fingerprint_rule` | all | what was asked, and the rule that says so |
+//! | `revision`, `attempt`, `attempts` | all | ids of the last write and of the execution, and the number of executions |
+//! | `fingerprint`, `fingerprint_rule` | all | the request's fingerprint, and the rule that made it |
 //! | `created_at`, `began_at` | all | milliseconds since 1970: when the key was first seen, and when this execution began |
 //! | `retention` | all | milliseconds that it is kept once it is settled |
 //! | `lease_until` | `in_progress` | milliseconds since 1970 |
-//! | `contested` | `in_progress`, `unknown` | that another execution did, or perhaps did, the operation |
-//! | `claimed` | `in_progress`, `unknown` | that the provider has told of its effect |
-//! | `origin` | all | for people: by which method and route it came |
-//! | `last_failure` | all | for people: why an execution last failed |
-//! | `settled_note` | `completed`, `failed_retryable` | for people: who settled it, if not its worker, and why |
-//! | `completed_at`, `failed_at`, `since` | as they say | milliseconds since 1970 |
+//! | `contested` | `in_progress`, `unknown` | that another execution ran the operation, certainly or possibly |
+//! | `claimed` | `in_progress`, `unknown` | that the provider has reported its effect |
+//! | `transactional` | all | that all effects of its execution are in the completing transaction |
+//! | `with_writes` | `completed` | that domain writes committed with its completion |
+//! | `origin` | all | for operators: the request's method and route |
+//! | `last_failure` | all | for operators: why an execution last failed |
+//! | `settled_note` | `completed`, `failed_retryable` | for operators: who settled it, if not its worker, and why |
+//! | `completed_at`, `failed_at`, `since` | `completed`, `failed_retryable`, `unknown` | milliseconds since 1970 |
 //! | `settled_by` | `completed`, `failed_retryable` | `worker`, `provider`, `person`, `assumption` |
 //! | `expires_at` | `completed`, `failed_retryable` | **seconds** since 1970: the time-to-live attribute |
-//! | `head` | `completed` | `payload` or `abandoned`, if the answer is no HTTP response |
+//! | `head` | `completed` | `payload` or `abandoned`, if the answer is not an HTTP response |
 //! | `status`, `headers`, `body…` | `completed` | the kept answer |
+//! | `certain` | `failed_retryable` | that its transaction can commit no more; `settled_by` says `worker`, which older versions know |
 //! | `did_nothing` | `unknown` | that the cause is `contested`; `cause` says `handler_failed`, which older versions know |
 //! | `cause`, `reconcile_at`, `asked` | `unknown` | why, when to ask next, and how often that was done |
-//! | `reconcile_shard` | `unknown` | the partition of the index `reconcile` that finds it |
+//! | `reconcile_shard` | `unknown` | its partition in the index `reconcile` |
 //!
-//! Records that were written before there were `began_at`, `retention` and `settled_by` are read as if their execution had
-//! begun when the key was first seen, as if they did not say how long they are kept, and, released, as an assumption:
-//! each is what believes them least. The exceptions are `contested` and `claimed`: an older version that writes such a record drops
-//! them, and with them the guard that they are.
+//! Records from before `began_at`, `retention` and `settled_by` are read as if their execution had begun when the key was first
+//! seen, as if they did not say how long they are kept, and, if released, as an assumption: each default trusts them least. The
+//! exceptions are `contested`, `claimed`, `transactional` and `with_writes`: an older version that writes such a record drops them, and with them their
+//! protection.
 //!
-//! New attributes may be added under the same version: an older version ignores what it does not know. What it must not
-//! ignore needs a new version, which it leaves alone. An answer that is no HTTP response has a status all the same, for
-//! versions that know no other.
+//! New attributes may be added under the same version: an older version ignores those it does not know. An attribute that it
+//! must not ignore needs a new version, whose records it leaves alone. An answer that is not an HTTP response has a status all
+//! the same, for versions that know no other answers.
 
 use std::{fmt, time::Duration};
 
@@ -50,7 +52,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// The version of this layout. A reader takes this one and every earlier one; what is newer is left alone.
+/// The version of this layout. A reader accepts this one and every earlier one, and leaves newer ones alone.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// The sort key of a record in its item collection.
@@ -65,11 +67,11 @@ pub(super) const SK: &str = "sk";
 /// The version attribute.
 pub(super) const SCHEMA_ATTRIBUTE: &str = "schema";
 
-/// The names of answers that are no HTTP response, and the status that versions before there were any find with them.
+/// The names of answers that are not HTTP responses, each with the status for versions that do not know them.
 const PAYLOAD: (&str, u16) = ("payload", 200);
 const ABANDONED: (&str, u16) = ("abandoned", 408);
 
-/// An item that is no record which this version can read.
+/// An item that is not a record, or one that this version cannot read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnreadableItemError {
     /// It does not have the attributes of a record.
@@ -78,38 +80,38 @@ pub(crate) enum UnreadableItemError {
     /// It was written by a newer version.
     #[error("the item has schema {0}, newer than {SCHEMA}")]
     Newer(u32),
-    /// An attribute is missing or does not say what it should.
+    /// An attribute is missing or malformed.
     #[error("attribute `{0}` is missing or malformed")]
     Attribute(&'static str),
 }
 
-/// How many partitions of each kind the index of unknown outcomes has: one takes 1,000 writes a second, and an index that
-/// lags would throttle the table while a provider is down and everything becomes unknown.
+/// How many partitions of each kind the index of unknown outcomes has. One takes 1,000 writes a second. While a provider is
+/// down everything becomes unknown, and an index that cannot keep up would throttle the table.
 const SHARDS: usize = 8;
 
 /// The partitions of outcomes that reconciliation asks about.
 pub(super) const ASKED_SHARDS: [&str; SHARDS] = ["0", "1", "2", "3", "4", "5", "6", "7"];
 
 /// The partitions of outcomes that nobody asks about any more: an operator finds them without reading the others, and they
-/// stand in front of no question.
+/// delay no question.
 ///
-/// Earlier versions kept them in [`ASKED_SHARDS`], so both are read for what is unknown. Those versions do not list what is
-/// here: the command line is to be no older than the functions.
+/// Earlier versions kept them in [`ASKED_SHARDS`], so a list of unknown outcomes reads both. Those versions do not list these
+/// partitions: the command line must be no older than the functions.
 pub(super) const PEOPLE_SHARDS: [&str; SHARDS] =
     ["people-0", "people-1", "people-2", "people-3", "people-4", "people-5", "people-6", "people-7"];
 
-/// The partition of the index in which an unknown outcome is found.
+/// The index partition of an unknown outcome.
 fn shard(key: &RecordKey, reconcile_at: Timestamp) -> &'static str {
     let shards = if reconcile_at == Timestamp::MAX { PEOPLE_SHARDS } else { ASKED_SHARDS };
     shards[usize::from(key.short_hash().first_byte()) % SHARDS]
 }
 
-/// A record in the form in which it is stored; serde takes it to whatever a store keeps.
+/// A record in its stored form; serde converts it to the store's own format.
 ///
 /// ```
 /// use lambda_idempotency::{record::Record, store::Item};
 ///
-/// /// What a store that keeps JSON writes, and reads.
+/// /// The reads and writes of a store that keeps JSON.
 /// fn write(record: &Record) -> serde_json::Result<String> {
 ///     serde_json::to_string(&Item::from(record))
 /// }
@@ -140,6 +142,10 @@ pub struct Item {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claimed: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    transactional: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    with_writes: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last_failure: Option<String>,
@@ -157,6 +163,8 @@ pub struct Item {
     expires_at: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     settled_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    certain: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cause: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -209,6 +217,8 @@ impl From<&Record> for Item {
             retention: record.retention.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
             contested: record.contested.then_some(true),
             claimed: record.claimed.then_some(true),
+            transactional: record.transactional.then_some(true),
+            with_writes: record.with_writes.then_some(true),
             origin: record.origin.as_ref().map(Note::to_string),
             last_failure: record.last_failure.as_ref().map(Note::to_string),
             settled_note: record.settled_note.as_ref().map(Note::to_string),
@@ -224,7 +234,9 @@ impl From<&Record> for Item {
                 item.keep(answer);
             }
             State::FailedRetryable { failed_at, by, .. } => {
-                item.settled_by = Some(by.name().to_owned());
+                item.certain = (*by == SettledBy::Certainty).then_some(true);
+                let known = if item.certain.is_some() { SettledBy::Worker } else { *by };
+                item.settled_by = Some(known.name().to_owned());
                 item.failed_at = Some(failed_at.as_millis());
             }
             State::Unknown { cause, since, reconcile_at, asked } => {
@@ -244,7 +256,7 @@ impl From<&Record> for Item {
 impl TryFrom<Item> for Record {
     type Error = StoreError;
 
-    /// Fails, with an error of kind [`Unreadable`](StoreErrorKind::Unreadable), if the item is no record that this version
+    /// Fails with an error of kind [`Unreadable`](StoreErrorKind::Unreadable) if the item is not a record that this version
     /// can read.
     fn try_from(item: Item) -> Result<Self, StoreError> {
         item.record().map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
@@ -271,6 +283,8 @@ impl Item {
             retention: item.retention.map(Duration::from_millis),
             contested: item.contested.unwrap_or_default(),
             claimed: item.claimed.unwrap_or_default(),
+            transactional: item.transactional.unwrap_or_default(),
+            with_writes: item.with_writes.unwrap_or_default(),
             origin: item.origin.as_deref().map(Note::new),
             last_failure: item.last_failure.as_deref().map(Note::new),
             settled_note: item.settled_note.as_deref().map(Note::new),
@@ -279,7 +293,7 @@ impl Item {
     }
 }
 
-/// The record that these attributes are, as DynamoDB, its streams and our messages have them.
+/// Reads a record from its attributes, as DynamoDB, its streams and our messages hold them.
 pub(crate) fn from_attributes(
     attributes: impl Into<serde_dynamo::Item>,
 ) -> Result<Record, UnreadableItemError> {
@@ -344,7 +358,10 @@ impl Item {
             },
             State::FAILED_RETRYABLE => State::FailedRetryable {
                 failed_at: millis(self.failed_at, "failed_at")?,
-                by: by(SettledBy::Assumption)?,
+                by: match self.certain {
+                    Some(true) => SettledBy::Certainty,
+                    _ => by(SettledBy::Assumption)?,
+                },
                 expires_at: expires_at?,
             },
             State::UNKNOWN => State::Unknown {
@@ -355,7 +372,7 @@ impl Item {
                 },
                 since: millis(self.since, "since")?,
                 reconcile_at: millis(self.reconcile_at, "reconcile_at")?,
-                // Not there where the record was written before there was an index of such outcomes.
+                // Missing if the record was written before there was an index of such outcomes.
                 asked: self.asked.unwrap_or_default(),
             },
             _ => return Err(UnreadableItemError::Attribute("state")),
@@ -418,7 +435,7 @@ mod tests {
 
     // T13: a Number, in seconds, on settled records only.
     #[test]
-    fn the_time_to_live_is_a_number_of_seconds_on_settled_records_only() {
+    fn time_to_live_is_in_seconds_and_only_on_settled_records() {
         let item = attributes(&completed(answer()));
         assert_eq!(item["expires_at"], AttributeValue::N("1800086401".into()));
         let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
@@ -437,7 +454,7 @@ mod tests {
         assert!(matches!(from_attributes(item), Err(UnreadableItemError::Newer(_))));
     }
 
-    // T36: a version before there were such answers finds a status.
+    // T36: a version from before such answers finds a status.
     #[test]
     fn an_answer_that_is_no_response_has_a_status_for_older_versions() {
         for (head, status) in [(Head::Payload, "200"), (Head::Abandoned, "408")] {
@@ -449,7 +466,7 @@ mod tests {
         }
     }
 
-    // T36: a version before there was this cause finds one that it knows.
+    // T36: a version from before this cause finds one that it knows.
     #[test]
     fn a_contested_execution_has_a_cause_that_older_versions_read() {
         let other = Record::reserve(&bid("k"), Revision::mint(), NOW);
@@ -464,7 +481,7 @@ mod tests {
         assert_eq!(from_attributes(item).unwrap(), unknown);
     }
 
-    // T36, T5, T40: each default believes the record least.
+    // T36, T5, T40: each default trusts the record least.
     #[test]
     fn a_record_that_says_less_is_read_as_one_that_knows_less() {
         let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
@@ -483,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_lacks_any_needed_attribute_is_unreadable_and_never_a_guess() {
+    fn an_item_missing_a_required_attribute_is_unreadable() {
         let unknown = {
             let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
             reserved.doubt(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW).unwrap()

@@ -1,22 +1,22 @@
-//! Who is at a job that one does at a time.
+//! The lease of a job that only one invocation may run at a time.
 
 use std::fmt;
 
 use crate::{record::Revision, time::Timestamp};
 
-/// Who is at a job over the whole store that one does at a time, such as the sweep, and how far it is.
+/// The lease and progress of a job over the whole store that only one invocation may run at a time, such as the sweep.
 ///
-/// It stands beside the records, under a key that no record can have, and is written by compare-and-set as they are: whoever
-/// loses the race, or its lease, has lost the job.
+/// It is kept beside the records, under a key that no record can have, and written by compare-and-set as they are: whoever
+/// loses the race, or the lease, has lost the job.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// The job's name. No `#` is in it, so that no record has its key.
+    /// The job's name. It has no `#`, so that no record has its key.
     pub name: String,
-    /// The mark of the last write.
+    /// The id of the last write.
     pub revision: Revision,
-    /// Until when somebody is at it.
+    /// Until when somebody runs the job.
     pub lease_until: Timestamp,
-    /// How far it is, in the job's own words; `None` if it is done.
+    /// The job's progress, in its own form; `None` if it is done.
     pub progress: Option<String>,
 }
 

@@ -1,13 +1,15 @@
 //! Where records live: two conditional writes and a read.
 //!
-//! 1. A [`Store`] promises three primitives, and a place for bodies that are too large for their record. Everything else
-//!    is done above it, the same on every store.
-//! 2. A write may have [companions](Companion): what is written in the same transaction, or not at all.
-//! 3. [`Unsettled`] finds the records that somebody has to look at, and keeps the [`Mark`] of whoever goes through all of them.
-//! 4. A record is stored as an [`Item`], in every store and in every queue: one form, with one version number.
+//! 1. A [`Store`] inserts a record if there is none, swaps it if its revision is still the one seen, and loads it. A write
+//!    that is refused returns the current record.
+//! 2. It also keeps bodies that are too large for their record, and audit lines.
+//! 3. A write may have [companions](Companion), which are written in the same transaction or not at all.
+//! 4. [`Unsettled`] finds the records that somebody has to look at, and keeps the [`Mark`] of a job that goes through them all.
+//! 5. A record is stored as an [`Item`], in every store and in every queue: one form, with one version number.
 //!
-//! Stores are trait objects, as queues, worlds and reconcilers are: a call of a store takes a network's time, so that the
-//! pointer in between cannot be measured, and what stands above has no type parameter.
+//! It does not decide what may be written, nor retry: see [`record`](crate::record) and [`engine`](crate::engine). Stores are
+//! trait objects, like queues, worlds and reconcilers: next to a network call the indirection cannot be measured, and the code
+//! above them needs no type parameters.
 
 mod audit;
 #[cfg(feature = "conformance")]
@@ -27,6 +29,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::{
+    domain::DomainWrite,
     key::RecordKey,
     record::{BodyId, Place, Record, Revision},
     time::Timestamp,
@@ -44,37 +47,41 @@ pub use unsettled::{Cursor, Page, Survey, Unsettled};
 pub enum WriteOutcome {
     /// It was applied.
     Written,
-    /// Its condition did not hold; this is what stands there instead (nothing, if a swap found nothing).
+    /// Its condition did not hold; this is the current record (`None` if a swap found none).
     Refused(Option<Box<Record>>),
+    /// The conditions of these domain writes did not hold; the numbers are their places among the companions. It says nothing
+    /// about the record's own condition: an earlier try may have been applied.
+    Denied(Vec<usize>),
 }
 
-/// What is written together with a record, or not at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A change that is applied together with a record's write, or not at all.
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Companion {
-    /// Who changed the record by hand, and why. Kept beside it.
+    /// Adds an audit line beside the record: who changed it by hand, and why.
     Audit(AuditLine),
-    /// A body beside the record, which the record does not name any more, is deleted.
+    /// Deletes a body beside the record that the record no longer names.
     DeleteBody(BodyId),
+    /// Writes an item of a table of the user's, under its own condition.
+    Domain(DomainWrite),
 }
 
 /// A place that keeps records.
 ///
 /// # What it promises
-/// - [`insert`](Self::insert) writes if nothing is there, or returns what is there, in one atomic step.
-/// - [`swap`](Self::swap) writes if the revision is still the one seen, or returns what is there, in one atomic step.
-/// - Companions stand once their record does, and never without it. Where a record stands already because of this very
-///   write, whose answer was lost, they stand too.
-/// - [`load`](Self::load) reads what the last applied write wrote.
-/// - An error says nothing about whether a write was applied, now or later; [`StoreError::kind`] says what to make of
-///   it.
-/// - What is kept once as a body under an id is never changed, and is there for as long as it was asked for.
+/// - [`insert`](Self::insert) writes if there is no record, or returns the current one, in one atomic step.
+/// - [`swap`](Self::swap) writes if the revision is still the one seen, or returns the current record, in one atomic step.
+/// - Companions are applied with their record, and never without it. If an earlier try of the same write was applied and its
+///   answer was lost, they were applied too.
+/// - [`load`](Self::load) returns what the last applied write wrote.
+/// - An error does not prove that a write was not applied, or will not be later; [`StoreError::kind`] says more.
+/// - A body that is kept under an id never changes, and is kept for at least as long as requested.
 ///
 /// The suite in `conformance` checks these for stores of your own (feature `conformance`). Guard, stale function and
 /// reconciliation each take a store: make it cheap to clone.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Writes `record` if nothing is there.
+    /// Writes `record` if there is none.
     async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError>;
 
     /// Writes `record` if the revision is still `seen`.
@@ -85,10 +92,13 @@ pub trait Store: Send + Sync + 'static {
         with: &[Companion],
     ) -> Result<WriteOutcome, StoreError>;
 
+    /// The name of the table that the records are in, which domain writes must not touch; `None` if they are in no table.
+    fn records_table(&self) -> Option<&str>;
+
     /// Reads a record, strongly consistent.
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError>;
 
-    /// How many bytes of body the record has room for before a duplicate of it costs more than the least.
+    /// How many bytes of body fit in the record before a duplicate request costs more than the minimum.
     fn room_for_body(&self, record: &Record) -> usize;
 
     /// Keeps a body outside its record, at least until `expires_at`; `None` if it is too large for every place.
@@ -100,12 +110,12 @@ pub trait Store: Send + Sync + 'static {
         expires_at: Timestamp,
     ) -> Result<Option<Place>, StoreError>;
 
-    /// Reads a body that was kept outside its record; `None` if it is not there.
+    /// Reads a body that was kept outside its record; `None` if it is missing.
     async fn load_body(&self, key: &RecordKey, id: BodyId, place: Place)
     -> Result<Option<Bytes>, StoreError>;
 
-    /// Writes an audit line about something that leaves the record as it is, such as a message about it that is moved.
-    /// `id` tells it from other lines of the same instant.
+    /// Writes an audit line about an action that leaves the record unchanged, such as moving a message about it. `id`
+    /// distinguishes it from other lines of the same instant.
     async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<(), StoreError>;
 
     /// The audit lines of a record, oldest first.

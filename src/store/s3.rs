@@ -1,4 +1,10 @@
-//! Bodies that are too large for a DynamoDB item, in S3.
+//! Keeps bodies that are too large for a DynamoDB item in S3.
+//!
+//! 1. Each body is an object of its own, under a fresh id, and is written only if there is none.
+//! 2. A missing object is read as a body that is gone; its replay omits the body.
+//! 3. [`S3Bodies::check`] finds a missing bucket or permission at start-up.
+//!
+//! It does not delete objects: give the prefix a lifecycle rule.
 
 use std::sync::Arc;
 
@@ -19,11 +25,11 @@ const ACCESS_DENIED: &str = "AccessDenied";
 
 /// A bucket for large bodies, in objects `<prefix><SHA-256 of the record's key>/<body id>`.
 ///
-/// Needs `s3:PutObject` and `s3:GetObject` below the prefix, and `s3:ListBucket` on the bucket: without it, S3 answers 403
-/// for an object that is not there
-/// ([GetObject](https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html)), and a body that is gone could not be
-/// told from a right that is missing. [`check`](Self::check) finds that out at start-up. Objects are not deleted by the library: give the prefix a
-/// lifecycle rule that expires them a day or more after the longest retention.
+/// Needs `s3:PutObject` and `s3:GetObject` below the prefix, and `s3:ListBucket` on the bucket. Without the last, S3 answers
+/// 403 for a missing object
+/// ([GetObject](https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html)), and a body that is gone would look like
+/// a missing permission. [`check`](Self::check) finds that out at start-up. The library does not delete objects: give the
+/// prefix a lifecycle rule that expires them a day or more after the longest retention.
 #[derive(Clone, Debug)]
 pub struct S3Bodies {
     client: Client,
@@ -41,7 +47,7 @@ impl S3Bodies {
     ///
     /// # Errors
     /// If there is no such bucket, or `s3:GetObject` or `s3:ListBucket` is missing. A bucket that is only slow or unavailable is
-    /// no error here; that `s3:PutObject` is missing shows at the first large body, which is then left out.
+    /// no error here. A missing `s3:PutObject` shows only with the first large body, which is then left out.
     pub async fn check(&self) -> Result<(), ConfigError> {
         let object = format!("{}start-up check", self.prefix);
         let refused = |reason: &str| {
@@ -68,7 +74,7 @@ impl S3Bodies {
         format!("{}{}/{id}", self.prefix, hex::encode(digest))
     }
 
-    /// Writes the body where nothing is. As beside the record, what is there already is this very body.
+    /// Writes the body if there is none. As beside the record, an existing object is this very body.
     pub(super) async fn keep(&self, key: &RecordKey, id: BodyId, body: Bytes) -> Result<(), StoreError> {
         let put = self.client.put_object().bucket(&*self.bucket).key(self.object(key, id));
         match put.if_none_match("*").body(ByteStream::from(body)).send().await {

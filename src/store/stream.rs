@@ -1,4 +1,4 @@
-//! The table's stream, as Lambda hands it over: what one change of an item says of an execution.
+//! Reads the table's stream, as Lambda delivers it: what one change of an item says about an execution.
 
 use std::collections::HashMap;
 
@@ -17,13 +17,13 @@ use crate::{
 pub(crate) enum Change {
     /// Work waits for a worker.
     Accepted(Seen),
-    /// A worker has it until then.
+    /// A worker owns the record, until the end of this lease.
     Began(Seen, Timestamp),
-    /// It is settled, or unknown.
+    /// The record is settled, or unknown.
     Ended(Seen),
     /// Time to live has deleted a record of this operation.
     Pruned(OperationName),
-    /// Nothing of a record: something beside one, or a deletion.
+    /// Nothing about an execution: an item beside a record, or another deletion.
     Nothing,
 }
 
@@ -31,15 +31,15 @@ pub(crate) enum Change {
 pub(crate) struct Seen {
     /// The record's partition key.
     pub(crate) key: String,
-    /// The mark of the execution.
+    /// The id of the execution.
     pub(crate) attempt: Vec<u8>,
     /// When the key was first seen.
     pub(crate) created_at: Timestamp,
-    /// The stream record that says so.
+    /// The sequence number of the stream record.
     pub(crate) sequence_number: String,
 }
 
-/// A stream record as Lambda hands it over, as far as it matters here
+/// A stream record as Lambda delivers it, reduced to the members that matter here
 /// ([event](https://docs.aws.amazon.com/lambda/latest/dg/with-ddb.html)).
 #[derive(Deserialize)]
 struct StreamRecord<'a> {
@@ -53,7 +53,7 @@ struct StreamRecord<'a> {
 #[serde(rename_all = "PascalCase")]
 struct Images<'a> {
     keys: Keys,
-    /// Read once it is known to be a record's: bodies beside records are large.
+    /// Parsed only once it is known to be a record's: bodies beside records are large.
     #[serde(borrow)]
     new_image: Option<&'a RawValue>,
     sequence_number: String,
@@ -72,7 +72,7 @@ struct Keys {
     sk: AttributeValue,
 }
 
-/// What matters here of a record's image: less than the record, so that what is damaged elsewhere is still watched over.
+/// The attributes of a record's image that matter here. Not all, so that a record damaged elsewhere is still watched over.
 #[derive(Deserialize)]
 struct Image {
     state: AttributeValue,
@@ -91,7 +91,7 @@ pub(crate) fn read(record: &str) -> Result<Change, &'static str> {
     if sk != RECORD {
         return Ok(Change::Nothing);
     }
-    // By what stands there now, and not by the event's name: DynamoDB Local calls a deletion by time to live
+    // Decides by the new image, not by the event's name: DynamoDB Local calls a deletion by time to live
     // `UNKNOWN_TO_SDK_VERSION`.
     let Some(image) = images.new_image else {
         let by = user_identity.and_then(|identity| identity.principal_id);
@@ -123,10 +123,10 @@ fn millis(attribute: &AttributeValue) -> Option<Timestamp> {
     }
 }
 
-/// The longest name of a stream record: that of a key, in bytes.
+/// The longest identifier of a stream record: that of a partition key, in bytes.
 const LONGEST_NAME: usize = 2_048;
 
-/// What names a stream record, as far as it can be read.
+/// The identifiers of a stream record, as far as they can be read.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Named {
     /// The partition key of its item.
@@ -138,7 +138,7 @@ pub(crate) struct Named {
     /// Its place in the stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sequence_number: Option<String>,
-    /// What Lambda calls it.
+    /// Lambda's id for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) event_id: Option<String>,
     /// The stream, which names the table.
@@ -146,7 +146,7 @@ pub(crate) struct Named {
     pub(crate) stream: Option<String>,
 }
 
-/// What names a stream record that cannot be read: each part by itself.
+/// The identifiers of a stream record that cannot be read, each parsed by itself.
 pub(crate) fn named(record: &str) -> Named {
     let record = parts_of(Some(record));
     let change = parts_of(record.get("dynamodb").map(|change| change.get()));
@@ -161,12 +161,12 @@ pub(crate) fn named(record: &str) -> Named {
     }
 }
 
-/// The members of an object; none, if it is no object.
+/// The members of an object; none if it is not an object.
 fn parts_of(object: Option<&str>) -> HashMap<String, &RawValue> {
     object.and_then(|object| serde_json::from_str(object).ok()).unwrap_or_default()
 }
 
-/// A member that is a text, of a length that a name may have.
+/// A string member, if it is no longer than an identifier may be.
 fn text(parts: &HashMap<String, &RawValue>, name: &str) -> Option<String> {
     let text: String = serde_json::from_str(parts.get(name)?.get()).ok()?;
     (text.len() <= LONGEST_NAME).then_some(text)

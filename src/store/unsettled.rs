@@ -12,21 +12,20 @@ use crate::{
     time::Timestamp,
 };
 
-/// A store that finds its records which are not settled.
+/// A store that finds its unsettled records.
 ///
-/// What it returns may be some moments old: read a record again before you change it.
+/// The records that it returns may be slightly stale: read a record again before you change it.
 #[async_trait]
 pub trait Unsettled: Store {
-    /// The keys of unknown outcomes that reconciliation is to ask about by `now`: up to `limit` of each partition of the
-    /// index, the longest overdue first. So `limit` of them at least, if so many are due. A key that cannot be read is
-    /// logged, and takes no place of those.
+    /// The keys of unknown outcomes that reconciliation is to ask about by `now`: up to `limit` from each partition of the
+    /// index, the longest overdue first. So at least `limit` in all, if that many are due. A key that cannot be read is
+    /// logged, and does not count toward the limit.
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>, StoreError>;
 
-    /// Unknown outcomes, of one tenant or of all, page by page, in no order of their age.
+    /// Unknown outcomes, of one tenant or of all, page by page, not ordered by age.
     async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page, StoreError>;
 
-    /// How many outcomes are unknown, and since when: a figure to watch. Looks at no more than one page of each partition of
-    /// the index.
+    /// How many outcomes are unknown, and since when, for monitoring. Reads at most one page of each partition of the index.
     async fn survey(&self) -> Result<Survey, StoreError>;
 
     /// Looks at up to `limit` items of part `segment.0` of `segment.1` of the whole store, and returns the records among
@@ -42,8 +41,8 @@ pub trait Unsettled: Store {
     /// Reads the mark of the job of this name, strongly consistent.
     async fn load_mark(&self, name: &str) -> Result<Option<Mark>, StoreError>;
 
-    /// Writes `mark` if the revision of what stands there is still `seen`, or if nothing does and `seen` is `None`, in one
-    /// atomic step. Returns whether `mark` stands: also if it was written before, and its answer was lost.
+    /// Writes `mark` if the current mark's revision is still `seen`, or if there is no mark and `seen` is `None`, in one
+    /// atomic step. Returns whether `mark` is the current one, also if an earlier try wrote it and its answer was lost.
     async fn write_mark(&self, seen: Option<Revision>, mark: &Mark) -> Result<bool, StoreError>;
 }
 
@@ -53,7 +52,7 @@ pub trait Unsettled: Store {
 pub struct Page {
     /// The records.
     pub records: Vec<Record>,
-    /// How many items are no record that this version can read; each is logged.
+    /// How many items were not records that this version can read; each is logged.
     pub unreadable: usize,
     /// How many items were looked at.
     pub scanned: u64,
@@ -71,17 +70,17 @@ pub struct Survey {
     pub unknown: u64,
     /// How many of them nobody asks about any more: they wait for an operator.
     pub people: u64,
-    /// Since when the oldest of them is unknown; `None` if there is none.
+    /// Since when the oldest is unknown; `None` if there is none.
     pub oldest: Option<Timestamp>,
-    /// Whether everything was looked at and understood. If not, there may be more, and older ones.
+    /// Whether everything was read and understood. If not, there may be more, and older ones.
     pub whole: bool,
 }
 
 impl Survey {
-    /// Of a store in which nothing is unknown.
+    /// The survey of a store in which nothing is unknown.
     pub const NOTHING: Self = Self { unknown: 0, people: 0, oldest: None, whole: true };
 
-    /// With one more outcome, unknown since then and to be asked about at this time.
+    /// Counts one more outcome, unknown since `since` and to be asked about at `reconcile_at`.
     pub fn count(&mut self, since: Timestamp, reconcile_at: Timestamp) {
         self.unknown += 1;
         self.people += u64::from(reconcile_at == Timestamp::MAX);
@@ -89,7 +88,7 @@ impl Survey {
     }
 }
 
-/// Where a page begins. Only its own store knows what it says.
+/// Where a page begins. Opaque to all but the store that made it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor(Vec<String>);
 
@@ -101,7 +100,7 @@ impl fmt::Debug for Cursor {
 }
 
 impl Cursor {
-    /// A place that these parts name.
+    /// The position that these parts name.
     pub fn new(parts: impl IntoIterator<Item = String>) -> Self {
         Self(parts.into_iter().collect())
     }

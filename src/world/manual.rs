@@ -1,4 +1,4 @@
-//! A world for tests, whose time stands still until it is moved.
+//! A world for tests, whose time stands still until a test advances it.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -24,7 +24,7 @@ impl ManualWorld {
         Self { running: Arc::new(watch::Sender::new(Duration::ZERO)), now: Arc::new(Mutex::new(now)) }
     }
 
-    /// Moves both clocks on, and wakes what sleeps up to there.
+    /// Advances both clocks, and wakes every sleeper whose time has come.
     pub fn advance(&self, span: Duration) {
         self.set(self.now().plus(span));
         self.running.send_modify(|running| *running = running.saturating_add(span));
@@ -35,7 +35,7 @@ impl ManualWorld {
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = now;
     }
 
-    /// How many sleepers wait: lets a test advance the clocks only once the code under test has come to its sleep.
+    /// How many sleepers wait: lets a test advance the clocks only once the code under test sleeps.
     pub fn sleepers(&self) -> usize {
         self.running.receiver_count()
     }
@@ -54,7 +54,7 @@ impl World for ManualWorld {
         let mut running = self.running.subscribe();
         let until = running.borrow().saturating_add(span);
         Box::pin(async move {
-            // The sender lives as long as a clone of the world; without one nobody can wake us, and nobody waits.
+            // The sender lives as long as any clone of the world. Without one there is nobody left to wake us.
             let _ = running.wait_for(|running| *running >= until).await;
         })
     }

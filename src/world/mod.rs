@@ -1,12 +1,12 @@
-//! The world around the library: clocks, randomness, and tasks in the background.
+//! The library's access to the machine: clocks, randomness and background tasks.
 //!
-//! 1. Nothing in the library asks the operating system past it (a lint forbids that), so that a test or a simulator can
-//!    hold all of it in the hand.
-//! 2. Spans are measured, and waited for, by [`running`](World::running). [`now`](World::now) is for what records keep.
-//! 3. A clock decides only *when to look* at a record; who may change it is decided by the record's revision. So a wrong
-//!    clock costs a detour through reconciliation, and never a second effect.
+//! 1. Nothing in the library bypasses it to ask the operating system (a lint forbids that), so that a test or a simulator
+//!    controls everything.
+//! 2. Spans are measured, and waited for, by [`running`](World::running). Records hold times of [`now`](World::now).
+//! 3. A clock decides only *when to look* at a record; the record's revision decides who may change it. So a wrong clock
+//!    costs a detour through reconciliation, never a second effect.
 //!
-//! The AWS SDK's clients are outside of it: a store or a queue brings its own clock, for its own time-outs.
+//! It does not cover the AWS SDK's clients: a store or a queue brings its own clock, for its own time-outs.
 
 mod manual;
 mod system;
@@ -20,7 +20,7 @@ pub use system::SystemWorld;
 
 use crate::time::{Instant, Timestamp};
 
-/// What the library asks of the machine that it runs on.
+/// Everything that the library asks of the machine it runs on.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,11 +39,11 @@ pub trait World: fmt::Debug + Send + Sync + 'static {
     /// The wall clock's time. It can be set, forward and backward.
     fn now(&self) -> Timestamp;
 
-    /// How long a clock has run that nobody sets, since a beginning of its own. It may stand still while the machine is
+    /// How long a clock that nobody sets has run, since a beginning of its own. It may stand still while the machine is
     /// suspended.
     fn running(&self) -> Duration;
 
-    /// Ends once [`running`](Self::running) has gone on by `span`.
+    /// Completes once [`running`](Self::running) has advanced by `span`.
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
 
     /// Sixteen bytes that no other call returns, here or anywhere. Never from memory alone: SnapStart clones memory.
@@ -53,8 +53,8 @@ pub trait World: fmt::Debug + Send + Sync + 'static {
     fn spawn(&self, task: BoxFuture<'static, ()>);
 }
 
-/// A moment to come, by both clocks. It has come once either says so: one stands still while the machine is suspended, and
-/// the other can be set back.
+/// A future moment, by both clocks. It has come once either says so: one stands still while the machine is suspended, and the
+/// other can be set back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
     pub(crate) wall: Timestamp,
@@ -72,7 +72,7 @@ impl dyn World {
         Term { wall: self.now().plus(span), running: self.instant().plus(span) }
     }
 
-    /// How long it is until that moment at most; nothing if it has come.
+    /// How long it is until that moment, by the clock that is closer to it; zero if it has come.
     pub(crate) fn left(&self, term: Term) -> Duration {
         term.wall.since(self.now()).min(term.running.since(self.instant()))
     }

@@ -1,4 +1,4 @@
-//! The world as it is.
+//! The real world: the machine's clocks, random source, timer and tasks.
 
 // The one place that asks the operating system.
 #![allow(clippy::disallowed_methods)]

@@ -1,4 +1,4 @@
-//! What a request addresses counts for its fingerprint, however routers and gateways hand it over.
+//! A request's target counts for its fingerprint, however routers and gateways pass it on.
 
 use axum::{
     Router,
@@ -30,7 +30,7 @@ async fn send(app: &Router, uri: &str) -> (StatusCode, String) {
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-// R3, R4: a router that nests strips its prefix from the path that the guard sees.
+// R3, R4: a nested router strips its prefix from the path that the guard sees.
 #[tokio::test]
 async fn two_accounts_of_a_nested_router_are_two_requests() {
     let pay = async |Path(account): Path<String>| format!("paid from {account}");

@@ -1,4 +1,4 @@
-//! Changes by people: the record and its audit line change together, or not at all.
+//! Changes by operators: the record and its audit line are written together, or not at all.
 
 use lambda_idempotency::{
     engine::Request,
@@ -21,15 +21,15 @@ use crate::support::{
 
 on_each_store!(
     a_change_and_its_line_are_written_together,
-    a_change_to_what_is_there_no_more_writes_no_line,
+    a_change_to_a_missing_record_writes_no_audit_line,
     a_change_whose_answer_is_lost_is_recognised_and_has_one_line,
-    a_change_that_was_applied_unseen_is_recognised_even_after_the_next_one,
+    an_unseen_change_is_recognised_even_after_the_next_one,
     a_change_that_is_sent_again_is_the_same_byte_for_byte,
-    a_change_that_is_sent_again_after_its_tokens_time_is_applied_once,
-    a_change_waits_for_a_transaction_under_way_and_gives_up_in_the_end,
+    a_change_resent_after_its_token_expired_is_applied_once,
+    a_change_waits_for_a_conflicting_transaction_but_not_for_ever,
     a_line_about_something_else_leaves_the_record_alone,
-    a_change_of_which_no_answer_comes_is_known_by_a_read,
-    a_change_says_that_it_is_not_known_once_a_try_got_no_answer,
+    an_unanswered_change_is_confirmed_by_a_read,
+    a_change_stays_unknown_after_any_try_without_an_answer,
 );
 
 /// A record whose worker was given up.
@@ -49,10 +49,10 @@ fn not_executed(guarded: &Guarded, seen: &Record, revision: Revision) -> Record 
     next
 }
 
-/// By whom, what and why.
+/// Who, what and why.
 const WORDS: [&str; 3] = ["olga@bank", "settle-not-executed", "asked"];
 
-/// The store's own entrance: this record, in the place of the one that was seen.
+/// Through the store itself: replaces the record that was seen with this one.
 async fn swap(
     store: &DynamoDbStore,
     seen: &Record,
@@ -63,7 +63,7 @@ async fn swap(
     store.swap(seen.revision, next, &[Companion::Audit(line)]).await
 }
 
-/// The operators' entrance, which makes the next record itself.
+/// Through `Operator`, which makes the next record itself.
 async fn correct(guarded: &Guarded, seen: &Record) -> Result<Record, CorrectionError> {
     let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
     let correction = Correction::NotExecuted { retain: Some(RETENTION) };
@@ -103,7 +103,7 @@ async fn a_change_and_its_line_are_written_together(endpoint: &str) {
 }
 
 // R31, R12
-async fn a_change_to_what_is_there_no_more_writes_no_line(endpoint: &str) {
+async fn a_change_to_a_missing_record_writes_no_audit_line(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
     let (first, second) = (not_executed(&guarded, &seen, fresh()), not_executed(&guarded, &seen, fresh()));
@@ -135,7 +135,7 @@ async fn a_change_whose_answer_is_lost_is_recognised_and_has_one_line(endpoint: 
         assert_eq!((put.unwrap(), guarded.faults.left()), (WriteOutcome::Written, 0));
         assert_written_once(&guarded, &seen, &next, guarded.now()).await;
     }
-    // Nor where the SDK does not send it again, and the operator does.
+    // The same if the operator sends it again rather than the SDK.
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     for fault in [Fault::DropAnswer, Fault::Twice, Fault::DropRequest] {
         let (seen, began_at) = (unknown(&guarded).await, guarded.now());
@@ -147,7 +147,7 @@ async fn a_change_whose_answer_is_lost_is_recognised_and_has_one_line(endpoint: 
 }
 
 // T10, T11
-async fn a_change_that_was_applied_unseen_is_recognised_even_after_the_next_one(endpoint: &str) {
+async fn an_unseen_change_is_recognised_even_after_the_next_one(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
     let next = not_executed(&guarded, &seen, fresh());
@@ -167,7 +167,7 @@ async fn a_change_that_was_applied_unseen_is_recognised_even_after_the_next_one(
     assert_eq!(store.audit_lines(&seen.key).await.unwrap().len(), 1);
 }
 
-// T10: DynamoDB refuses a token that comes back with other parameters.
+// T10: DynamoDB refuses a token that is reused with other parameters.
 async fn a_change_that_is_sent_again_is_the_same_byte_for_byte(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let seen = unknown(&guarded).await;
@@ -187,8 +187,8 @@ async fn a_change_that_is_sent_again_is_the_same_byte_for_byte(endpoint: &str) {
     );
 }
 
-// T11: the ten minutes of its token are over, and its conditions decide alone.
-async fn a_change_that_is_sent_again_after_its_tokens_time_is_applied_once(endpoint: &str) {
+// T11: the token's ten minutes are over, so only the conditions decide.
+async fn a_change_resent_after_its_token_expired_is_applied_once(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (seen, began_at) = (unknown(&guarded).await, guarded.now());
     guarded.faults.script("TransactWriteItems", [Fault::TwiceUnderAnotherToken]);
@@ -197,7 +197,7 @@ async fn a_change_that_is_sent_again_after_its_tokens_time_is_applied_once(endpo
     assert_eq!(guarded.faults.sent("TransactWriteItems"), 2);
     assert_written_once(&guarded, &seen, &corrected, began_at).await;
 
-    // Also if others have changed the record since: its own line says that it was applied.
+    // Even if others have changed the record since: its own audit line says that it was applied.
     let seen = unknown(&guarded).await;
     let next = not_executed(&guarded, &seen, fresh());
     let now = guarded.now();
@@ -218,7 +218,7 @@ async fn a_change_that_is_sent_again_after_its_tokens_time_is_applied_once(endpo
 }
 
 // T9
-async fn a_change_waits_for_a_transaction_under_way_and_gives_up_in_the_end(endpoint: &str) {
+async fn a_change_waits_for_a_conflicting_transaction_but_not_for_ever(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
     guarded.faults.for_all("TransactWriteItems", Fault::TransactionConflict);
@@ -248,7 +248,7 @@ async fn a_line_about_something_else_leaves_the_record_alone(endpoint: &str) {
 }
 
 // T2
-async fn a_change_of_which_no_answer_comes_is_known_by_a_read(endpoint: &str) {
+async fn an_unanswered_change_is_confirmed_by_a_read(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (seen, began_at) = (unknown(&guarded).await, guarded.now());
     guarded.faults.for_all("TransactWriteItems", Fault::DropAnswer);
@@ -263,8 +263,8 @@ async fn a_change_of_which_no_answer_comes_is_known_by_a_read(endpoint: &str) {
     assert_eq!(guarded.record(&seen.key).await.as_ref(), Some(&seen));
 }
 
-// T2: what comes after it may be a clear no, and does not make it clear.
-async fn a_change_says_that_it_is_not_known_once_a_try_got_no_answer(endpoint: &str) {
+// T2: a clear refusal of a later try does not settle what became of the unanswered one.
+async fn a_change_stays_unknown_after_any_try_without_an_answer(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let seen = unknown(&guarded).await;
     guarded.faults.script("TransactWriteItems", [Fault::DropRequest, Fault::AccessDenied]);
@@ -272,7 +272,7 @@ async fn a_change_says_that_it_is_not_known_once_a_try_got_no_answer(endpoint: &
     let Err(CorrectionError::Store(error)) = corrected else { panic!("{corrected:?}") };
     assert_eq!((error.kind(), guarded.faults.left()), (StoreErrorKind::Unavailable, 0));
 
-    // A clear no by itself is told at once.
+    // A clear refusal with no unanswered try before it is reported at once.
     let (asked, began_at) = (guarded.faults.asked("TransactWriteItems"), guarded.now());
     guarded.faults.script("TransactWriteItems", [Fault::AccessDenied]);
     let corrected = correct(&guarded, &seen).await;

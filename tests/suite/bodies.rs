@@ -1,5 +1,4 @@
-//! Response bodies of every size: the effect is recorded as completed in each case, and what is kept comes back as it
-//! was.
+//! Response bodies of every size: the effect is always recorded as completed, and a kept body comes back unchanged.
 
 use std::time::Duration;
 
@@ -22,27 +21,27 @@ use crate::support::{
 };
 
 on_each_store!(
-    a_body_of_any_size_is_replayed_byte_for_byte_or_left_out,
+    a_body_is_replayed_byte_for_byte_or_left_out,
     the_longest_key_leaves_room_for_the_largest_body,
     the_body_is_written_before_the_record_names_it_and_lives_longer,
     a_body_that_the_store_refuses_is_left_out,
-    a_body_that_the_store_takes_no_more_is_left_out_in_time_for_the_record,
+    a_body_the_store_keeps_rejecting_is_abandoned_before_the_record_suffers,
     a_body_that_hangs_is_left_out_in_time_for_the_record,
     headers_that_no_record_can_hold_are_left_out,
     a_body_whose_answer_was_lost_is_kept_once,
     status_and_headers_come_back_as_they_were,
 );
 
-/// What a write covers for one capacity unit.
+/// The bytes that one write capacity unit covers.
 const CAPACITY_UNIT: usize = 1024;
 
-/// Text that compresses to a fraction, as JSON does.
+/// Text that compresses well, as JSON does.
 fn json(length: usize) -> Bytes {
     let line = r#"{"id":"pay_2f1c9a7e4b","amountCents":1999,"currency":"EUR","status":"captured"},"#;
     line.bytes().cycle().take(length).collect::<Vec<_>>().into()
 }
 
-/// Runs the operation to its end with this body, and gives what a duplicate gets.
+/// Runs the operation to its end with this body, and returns what a duplicate gets.
 pub async fn replay_of(executor: &Executor, request: &Request, body: &Bytes) -> Replay {
     let ours = owned(executor.reserve(request).await);
     written(executor.finish(ours, completed(body.clone())).await);
@@ -64,7 +63,7 @@ pub async fn place(guarded: &Guarded, request: &Request) -> &'static str {
 }
 
 // R13, R14, T16
-async fn a_body_of_any_size_is_replayed_byte_for_byte_or_left_out(endpoint: &str) {
+async fn a_body_is_replayed_byte_for_byte_or_left_out(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
     let mebibyte = 1024 * 1024;
@@ -100,7 +99,7 @@ async fn a_body_of_any_size_is_replayed_byte_for_byte_or_left_out(endpoint: &str
     }
 }
 
-// R14, T16: an item's limit counts its key, and every attribute's name.
+// R14, T16: an item's size limit includes its key and every attribute's name.
 async fn the_longest_key_leaves_room_for_the_largest_body(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let mut request = request();
@@ -152,11 +151,11 @@ async fn a_body_that_the_store_refuses_is_left_out(endpoint: &str) {
 }
 
 // T16, R41
-async fn a_body_that_the_store_takes_no_more_is_left_out_in_time_for_the_record(endpoint: &str) {
+async fn a_body_the_store_keeps_rejecting_is_abandoned_before_the_record_suffers(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    // As many as are tried in half of the operation's patience. One fewer, and the body would be kept.
+    // Exactly as many tries as fit into half of the operation's patience. With one fault fewer the body would be kept.
     guarded.faults.script("PutItem", vec![Fault::Status(500); 10]);
     written(guarded.clock.passing(executor.finish(ours, completed(random(20_000)))).await);
     assert_eq!((guarded.faults.sent("PutItem"), guarded.faults.left()), (2, 0));
@@ -164,10 +163,10 @@ async fn a_body_that_the_store_takes_no_more_is_left_out_in_time_for_the_record(
     assert_eq!(place(&guarded, &request).await, "omitted");
 }
 
-// T16, R41: the record is more important than its body.
+// T16, R41: the record matters more than its body.
 async fn a_body_that_hangs_is_left_out_in_time_for_the_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    // Half of what is left beside the answer's 300 ms; and a little where nothing is.
+    // Half of the time left after the answer's 300 ms, and a little if none is left.
     for (left, waited) in [(2300, 1000), (200, 100)] {
         let (left, waited) = (Duration::from_millis(left), Duration::from_millis(waited));
         let (executor, mut request, late) = (guarded.executor(), request(), Late::hanging());
@@ -185,7 +184,7 @@ async fn a_body_that_hangs_is_left_out_in_time_for_the_record(endpoint: &str) {
     }
 }
 
-// T16: more than any front delivers, and than a record can hold.
+// T16: more headers than any front delivers or a record can hold.
 async fn headers_that_no_record_can_hold_are_left_out(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor_of(operation().keep_header("x-large"));

@@ -1,4 +1,4 @@
-//! Processes that begin with one memory, as SnapStart's do.
+//! Processes that start from the same memory, as SnapStart's do.
 
 use std::{fs::File, io::Read, os::fd::FromRawFd};
 
@@ -10,15 +10,15 @@ fn nonces() -> [[u8; 16]; NONCES] {
     std::array::from_fn(|_| SystemWorld.nonce())
 }
 
-// T20: a fork has its parent's memory, whatever generator of random numbers that may hold.
+// T20: a fork has its parent's memory, with any random number generator in it.
 #[test]
 fn two_processes_of_one_memory_mint_different_nonces() {
-    // What is made once is made before.
+    // Initialise everything that is made only once before the fork.
     nonces();
     let mut ends = [0; 2];
-    // SAFETY: two descriptors are written to the array. They are closed in whatever program another test starts meanwhile, so
-    // that nobody else holds the end that we wait for. The child asks for random bytes, writes them, and ends; it allocates
-    // nothing, and does not return into the test.
+    // SAFETY: two descriptors are written to the array. They are closed on exec, so no program that another test starts meanwhile
+    // holds the end that we wait for. The child asks for random bytes, writes them, and exits; it allocates nothing and does not
+    // return into the test.
     let child = unsafe {
         assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
         libc::fork()
@@ -27,7 +27,7 @@ fn two_processes_of_one_memory_mint_different_nonces() {
     if child == 0 {
         let nonces = nonces();
         let bytes = nonces.as_flattened();
-        // SAFETY: as above; nothing of the parent's is cleaned up.
+        // SAFETY: as above; nothing that belongs to the parent is cleaned up.
         unsafe {
             let written = libc::write(ends[1], bytes.as_ptr().cast(), bytes.len());
             libc::_exit(i32::from(written != bytes.len() as isize));
@@ -35,7 +35,7 @@ fn two_processes_of_one_memory_mint_different_nonces() {
     }
     let ours = nonces();
     let mut theirs = [0; NONCES * 16];
-    // SAFETY: both descriptors are ours, and used by nobody else.
+    // SAFETY: both descriptors are ours, and nothing else uses them.
     let [mut from, to] = unsafe { ends.map(|end| File::from_raw_fd(end)) };
     drop(to);
     from.read_exact(&mut theirs).expect("the child writes its nonces");

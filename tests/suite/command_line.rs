@@ -1,4 +1,4 @@
-//! The operators' command line: what it shows, what it changes, and what an operator's mistake does.
+//! The operators' command line: what it shows, what it changes, and what happens if an operator makes a mistake.
 
 mod asking;
 mod creating;
@@ -36,7 +36,7 @@ async fn table() -> OperatorsTable {
     OperatorsTable::new(embedded::endpoint()).await
 }
 
-/// A file with an answer, and the folder that it goes with.
+/// A file with an answer, and the temporary folder that holds it.
 fn answer(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempdir().expect("a folder");
     let file = folder.path().join("answer.json");
@@ -106,7 +106,7 @@ async fn an_outcome_that_was_not_executed_is_free_for_the_next_retry() {
     assert!(!ran.stdout.contains('\u{1b}'), "colours where there is no terminal: {ran:?}");
     assert_eq!(table.record("k-1").await.state.name(), "failed_retryable");
 
-    // What proves that it was executed after all is the stronger evidence.
+    // Proof that it was executed after all outweighs a release.
     let (_folder, file) = answer(r#"{"status":201,"body":{"id":1}}"#);
     let settle = ["settle", &record, "--completed", "--response", &file];
     table.cli.json(&[&settle[..], &WHY].concat()).await;
@@ -166,7 +166,7 @@ async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         table.cli.run(&arguments).await.assert_refused(code, words);
     }
-    // The record is there, and only its body is not.
+    // The record is still there; only its body is gone.
     let ran = table.cli.run(&["show", &own("live"), "--body"]).await;
     assert_eq!((ran.code, ran.stderr.lines().count()), (Some(3), 1), "{ran:?}");
     assert!(ran.stdout.contains("in_progress") && ran.stderr.contains("keeps no body"), "{ran:?}");
@@ -178,7 +178,7 @@ async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
 
 // R31, T32
 #[tokio::test]
-async fn of_two_operators_who_saw_the_same_one_wins_and_the_other_is_told() {
+async fn of_two_racing_operators_one_wins_and_the_other_is_refused() {
     let table = table().await;
     table.unknown("k-1").await;
     let record = table.name("k-1");
@@ -191,7 +191,7 @@ async fn of_two_operators_who_saw_the_same_one_wins_and_the_other_is_told() {
             late.run(&[&settle[..], &WHY].concat()).await
         }
     });
-    // The slow one has seen the record, and is about to write.
+    // The slow operator has read the record and is about to write.
     gate.reached(1).await;
     let (_folder, file) = answer(r#"{"status":201,"body":{"id":1}}"#);
     let settle = ["settle", &record, "--completed", "--response", &file, "--as", "kim"];
@@ -205,7 +205,7 @@ async fn of_two_operators_who_saw_the_same_one_wins_and_the_other_is_told() {
     assert_eq!((lines.len(), &lines[0]["who"]), (1, &json!("kim")));
 }
 
-/// The store at `endpoint` through a relay that lets transactions wait at a gate.
+/// A relay to the store at `endpoint` that holds transactions at a gate.
 async fn held_before_transactions(endpoint: &str) -> (String, std::sync::Arc<Gate>) {
     let gate = std::sync::Arc::new(Gate::closed());
     let (endpoint, held, client) = (endpoint.to_owned(), gate.clone(), reqwest::Client::new());
@@ -229,7 +229,7 @@ async fn held_before_transactions(endpoint: &str) -> (String, std::sync::Arc<Gat
 async fn a_forgotten_response_leaves_no_body_behind_and_nothing_runs_again() {
     let table = table().await;
     table.unknown("k-1").await;
-    // Compressed, it is still too long for the record.
+    // Too long for the record even when compressed.
     let long: String = random(10_000).iter().map(|byte| format!("{byte:02x}")).collect();
     let record = table.name("k-1");
     let (_folder, file) = answer(&json!({ "status": 200, "text": long }).to_string());
@@ -274,7 +274,7 @@ async fn a_long_body_that_compresses_stays_in_the_record() {
     let State::Completed { answer, .. } = &kept.state else { panic!("{kept:?}") };
     assert_eq!((answer.body_place(), answer.body_length()), ("record", long.len() as u64));
     assert!(table.sort_keys().await.iter().all(|sk| !sk.starts_with("body#")));
-    // Compressed: a record of one write unit has no room for the body as it is.
+    // Compressed: a record of one write unit has no room for the plain body.
     let items = table.items().await;
     let item = items.iter().find(|((sk, _), _)| sk == "record").map(|(_, item)| item).expect("a record");
     let longest = item.values().filter_map(|value| value.as_b().ok()).map(|bytes| bytes.as_ref().len()).max();
@@ -325,7 +325,7 @@ async fn a_table_that_is_not_there_is_named() {
 
 // R31
 #[tokio::test]
-async fn a_record_that_was_put_there_by_others_is_shown_as_it_is() {
+async fn a_record_with_unusual_names_is_shown_as_it_is() {
     let table = table().await;
     let key = record_key("ten#ant", "a key # with = all");
     let mut record = table.unknown("k").await;
@@ -368,7 +368,7 @@ async fn two_ledgers_in_files_are_compared_line_by_line() {
     }
 }
 
-// T42: an operator and a guard cannot disagree on how long an answer is kept.
+// T42: an operator and a guard cannot disagree about how long an answer is kept.
 #[tokio::test]
 async fn a_settled_record_is_kept_as_long_as_it_says_itself() {
     let table = table().await;
@@ -399,9 +399,9 @@ async fn a_settled_record_is_kept_as_long_as_it_says_itself() {
     }
 }
 
-// R2, R31: an API that counts keys by path has several records of one key.
+// R2, R31: an API that scopes keys by path has several records for one key.
 #[tokio::test]
-async fn a_record_of_a_path_is_named_by_its_path_or_as_it_is_listed() {
+async fn a_path_scoped_record_is_found_by_path_or_listed_name() {
     let table = table().await;
     let path = "/sessions/1";
     let plain = table.unknown("k-1").await;
@@ -432,7 +432,7 @@ async fn a_record_of_a_path_is_named_by_its_path_or_as_it_is_listed() {
 
 // R4, R31
 #[tokio::test]
-async fn a_record_whose_request_did_not_begin_is_shown_as_what_it_is() {
+async fn a_record_whose_request_never_began_is_shown_as_free() {
     let table = table().await;
     let record = table.in_progress("k-1").await;
     let mut refused = samples::released(&record, SystemWorld.now(), RETENTION);

@@ -1,10 +1,17 @@
 //! The conformance suite against every store.
 
-use lambda_idempotency::store::{conformance, dynamodb::DynamoDbStore, memory::MemoryStore};
+use lambda_idempotency::{
+    domain::Table,
+    store::{conformance, dynamodb::DynamoDbStore, memory::MemoryStore},
+};
 
 use crate::support::{client::client, on_each_store, tables};
 
-on_each_store!(the_dynamodb_store_keeps_every_promise, the_dynamodb_store_finds_what_is_not_settled);
+on_each_store!(
+    the_dynamodb_store_keeps_every_promise,
+    the_dynamodb_store_finds_what_is_not_settled,
+    the_dynamodb_store_commits_domain_writes_with_their_record,
+);
 
 async fn dynamodb(endpoint: &str) -> DynamoDbStore {
     let client = client(endpoint);
@@ -22,6 +29,12 @@ async fn the_dynamodb_store_finds_what_is_not_settled(endpoint: &str) {
     conformance::unsettled(&dynamodb(endpoint).await).await;
 }
 
+// R22, T10, T11
+async fn the_dynamodb_store_commits_domain_writes_with_their_record(endpoint: &str) {
+    let accounts = tables::domain_table(&client(endpoint)).await;
+    conformance::domain_writes(&dynamodb(endpoint).await, &accounts).await;
+}
+
 // R7
 #[tokio::test]
 async fn the_memory_store_keeps_every_promise() {
@@ -32,4 +45,10 @@ async fn the_memory_store_keeps_every_promise() {
 #[tokio::test]
 async fn the_memory_store_finds_what_is_not_settled() {
     conformance::unsettled(&MemoryStore::new()).await;
+}
+
+// R22
+#[tokio::test]
+async fn the_memory_store_commits_domain_writes_with_their_record() {
+    conformance::domain_writes(&MemoryStore::new(), &Table::new("accounts", "id")).await;
 }

@@ -1,4 +1,4 @@
-//! What each case costs, in round trips and capacity units: the table in docs/costs.md and the documentation, row by row.
+//! What each case costs in round trips and capacity units: the table in docs/costs.md and in the documentation, row by row.
 
 use lambda_idempotency::{
     engine::{Ending, Request},
@@ -18,24 +18,24 @@ on_each_store!(
     a_fresh_execution_costs_two_round_trips_and_two_write_units,
     a_fresh_execution_with_a_large_body_costs_the_body_besides,
     a_replay_costs_one_round_trip_and_one_write_unit,
-    a_replay_of_a_large_body_costs_a_second_round_trip_and_read_units,
-    a_duplicate_in_flight_a_mismatch_and_an_unknown_cost_one_of_each,
+    a_large_bodys_replay_costs_a_second_round_trip_and_read_units,
+    a_duplicate_a_mismatch_and_an_unknown_cost_one_write_each,
     a_take_over_costs_two_round_trips_and_its_completion,
-    a_key_that_is_retried_a_thousand_times_costs_a_thousand_write_units_and_others_nothing,
+    a_thousand_retries_of_a_key_cost_a_thousand_write_units,
 );
 
 /// A payment as the sample answers it, with content type and location (`completed` adds them); the request's key and
 /// tenant are UUIDs.
 const PAYMENT: &str = r#"{"id":"pay_2f1c9a7e4b3d4c5e","customerId":"c-1","amountCents":1999,"currency":"EUR","status":"captured","createdAt":"2026-03-01T12:00:00Z"}"#;
 
-/// Round trips, write units, read units since the meter was last read.
+/// Round trips, write units and read units since the meter was last read.
 fn cost(guarded: &Guarded) -> (u32, f64, f64) {
     let used = guarded.meter.reading().total();
     guarded.meter.reset();
     (used.round_trips, used.billed_write_units(), used.read_units)
 }
 
-/// Runs a new operation to this end.
+/// Runs a new operation to this ending.
 async fn ended(guarded: &Guarded, ending: Ending) -> Request {
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
@@ -45,7 +45,7 @@ async fn ended(guarded: &Guarded, ending: Ending) -> Request {
 
 async fn a_fresh_execution_costs_two_round_trips_and_two_write_units(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    // Nothing but an unknown outcome enters an index.
+    // Only unknown outcomes are in an index.
     for (ending, write_units) in [
         (completed(PAYMENT), 2.0),
         (Ending::NotExecuted, 2.0),
@@ -75,8 +75,8 @@ async fn a_replay_costs_one_round_trip_and_one_write_unit(endpoint: &str) {
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));
 }
 
-// R14: 20 KB in the record would cost 20 write units, four times the price of as many bytes read.
-async fn a_replay_of_a_large_body_costs_a_second_round_trip_and_read_units(endpoint: &str) {
+// R14: 20 KB in the record would cost 20 write units at every retry, four times the price of reading them.
+async fn a_large_bodys_replay_costs_a_second_round_trip_and_read_units(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (length, read_units) in [(1_000, 1.0), (20_000, 5.0), (300_000, 74.0)] {
         let request = ended(&guarded, completed(random(length))).await;
@@ -86,7 +86,7 @@ async fn a_replay_of_a_large_body_costs_a_second_round_trip_and_read_units(endpo
     }
 }
 
-async fn a_duplicate_in_flight_a_mismatch_and_an_unknown_cost_one_of_each(endpoint: &str) {
+async fn a_duplicate_a_mismatch_and_an_unknown_cost_one_write_each(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, in_flight) = (guarded.executor(), request());
     let _ours = owned(executor.reserve(&in_flight).await);
@@ -100,7 +100,7 @@ async fn a_duplicate_in_flight_a_mismatch_and_an_unknown_cost_one_of_each(endpoi
     }
 }
 
-// R10, R11: finding that a lease is over costs one write more than meeting it, once.
+// R10, R11: expiring a lease costs one write more, once.
 async fn a_take_over_costs_two_round_trips_and_its_completion(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
@@ -116,16 +116,14 @@ async fn a_take_over_costs_two_round_trips_and_its_completion(endpoint: &str) {
     guarded.clock.advance(LEASE + GRACE);
     cost(&guarded);
     assert_eq!(told(&executor.reserve(&abandoned).await), "unknown");
-    // The index of unknown outcomes is the third.
+    // The third unit is the index of unknown outcomes.
     assert_eq!(cost(&guarded), (2, 3.0, 0.0));
     assert_eq!(told(&executor.reserve(&abandoned).await), "unknown");
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));
 }
 
 // T38
-async fn a_key_that_is_retried_a_thousand_times_costs_a_thousand_write_units_and_others_nothing(
-    endpoint: &str,
-) {
+async fn a_thousand_retries_of_a_key_cost_a_thousand_write_units(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, hot) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&hot).await);
@@ -137,7 +135,7 @@ async fn a_key_that_is_retried_a_thousand_times_costs_a_thousand_write_units_and
     assert_eq!(cost(&guarded), (500, 500.0, 0.0));
     assert_eq!(guarded.item(&hot.key).await, in_flight, "nothing is written");
 
-    // The owner and everybody else pay what they always pay.
+    // The owner and all other keys pay what they always pay.
     written(executor.finish(ours, completed(PAYMENT)).await);
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));
     let other = ended(&guarded, completed(PAYMENT)).await;

@@ -1,4 +1,4 @@
-//! Requests whose future is dropped: the execution goes on to its end, and is kept.
+//! Requests whose future is dropped: the execution still runs to its end, and its answer is kept.
 
 use axum::{
     Router,
@@ -18,8 +18,8 @@ use crate::support::{
 
 on_each_store!(
     a_dropped_request_runs_to_its_end_and_is_kept,
-    a_time_out_outside_the_guard_ends_the_answer_and_not_the_execution,
-    a_request_that_is_dropped_before_it_is_reserved_is_run_or_never_was,
+    a_time_out_outside_the_guard_does_not_stop_the_execution,
+    a_request_dropped_before_its_reservation_either_runs_or_never_existed,
 );
 
 fn held(store: impl Store) -> (Router, Gate, Counter) {
@@ -43,7 +43,7 @@ async fn a_dropped_request_runs_to_its_end_and_is_kept(endpoint: &str) {
         answer = app.clone().oneshot(pay("order-1")) => panic!("answered at a closed gate: {answer:?}"),
         () = gate.reached(1) => {}
     }
-    // The client has gone. Its retry meets the first, which is still at it.
+    // The client has gone. Its retry meets the first execution, which is still running.
     send(&app, pay("order-1")).await.assert_problem(409, "in-flight");
     gate.open();
     until_state(&store, "order-1", "completed").await;
@@ -53,10 +53,10 @@ async fn a_dropped_request_runs_to_its_end_and_is_kept(endpoint: &str) {
 }
 
 // T35
-async fn a_time_out_outside_the_guard_ends_the_answer_and_not_the_execution(endpoint: &str) {
+async fn a_time_out_outside_the_guard_does_not_stop_the_execution(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let (app, gate, effects) = held(store.clone());
-    // A time-out whose time is up as soon as the handler runs.
+    // A time-out that fires as soon as the handler runs.
     let late = gate.clone();
     let time_out = move |request: Request, next: Next| {
         let late = late.clone();
@@ -77,11 +77,11 @@ async fn a_time_out_outside_the_guard_ends_the_answer_and_not_the_execution(endp
 }
 
 // T35, T17
-async fn a_request_that_is_dropped_before_it_is_reserved_is_run_or_never_was(endpoint: &str) {
+async fn a_request_dropped_before_its_reservation_either_runs_or_never_existed(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let (app, gate, effects) = held(store.clone());
     gate.open();
-    // Its future is made, looked at once, and dropped: the reservation cannot have been answered yet.
+    // The future is created, polled once, and dropped: the reservation cannot have been answered yet.
     let mut call: futures_util::future::BoxFuture<Result<Response, _>> =
         app.clone().oneshot(pay("order-1")).boxed();
     assert!((&mut call).now_or_never().is_none());
@@ -90,7 +90,7 @@ async fn a_request_that_is_dropped_before_it_is_reserved_is_run_or_never_was(end
     assert!(send(&app, pay("order-1")).await.replayed());
     assert_eq!(effects.count(), 1);
 
-    // One that nobody looked at is no request: nothing was reserved for it.
+    // A future that is never polled sends no request: nothing was reserved for it.
     drop(app.clone().oneshot(pay("order-2")));
     assert_eq!(record(&store, "order-2").await, None);
 }

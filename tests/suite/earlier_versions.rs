@@ -1,4 +1,4 @@
-//! What an earlier version has stored, or left waiting in a queue, is still read. The fixtures say what that is.
+//! Whatever an earlier version stored, or left in a queue, can still be read. The fixtures hold examples.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -37,7 +37,7 @@ on_each_store!(
     audit_lines_of_an_earlier_version_are_read
 );
 
-/// While these records are kept, and their leases are over.
+/// A time at which these records are still kept and their leases are over.
 const NOW: Timestamp = Timestamp::from_millis(2_000_000_100_123);
 
 fn fixture(text: &str) -> Vec<Value> {
@@ -56,7 +56,7 @@ fn attributes(item: &Value) -> HashMap<String, AttributeValue> {
     serde_json::from_value::<serde_dynamo::Item>(item.clone()).expect("an item").into()
 }
 
-/// What a reader found, in the fixtures' words.
+/// A record as the reader sees it, in the form of the fixtures.
 async fn found(store: &DynamoDbStore, record: &Record) -> Value {
     let mut found = json!({
         "tenant": record.key.tenant().as_str(),
@@ -101,7 +101,7 @@ async fn body(store: &DynamoDbStore, record: &Record, answer: &KeptAnswer) -> Va
         body["id"] = id.to_string().into();
     }
     if answer.body_place() == "record" {
-        // Decoded: so its encoding was understood.
+        // It was decoded, so its encoding was understood.
         let answer = Operator::new(store.clone()).answer(record).await.expect("readable").expect("an answer");
         body["text"] = String::from_utf8(answer.body.to_vec()).expect("text").into();
     }
@@ -121,7 +121,7 @@ async fn items_of_an_earlier_version_are_read(endpoint: &str) {
         let record = stored(&guarded, fixture).await;
         let mut expected = fixture["expect"].clone();
         let about = expected.as_object_mut().expect("an object");
-        // These have tests of their own.
+        // These have their own tests.
         about.retain(|name, _| !["requests", "downstream_keys"].contains(&name.as_str()));
         if let Some(body) = about.get_mut("body") {
             body.as_object_mut()
@@ -133,7 +133,7 @@ async fn items_of_an_earlier_version_are_read(endpoint: &str) {
     assert_eq!(items.len(), 22);
 }
 
-/// The record that an item of the fixtures is read as.
+/// Stores a fixture's item, and reads it as a record.
 async fn stored(guarded: &Guarded, fixture: &Value) -> Record {
     guarded.write_raw(attributes(&fixture["item"])).await;
     let key = fixture["item"]["pk"]["S"].as_str().expect("a partition key");
@@ -171,7 +171,7 @@ async fn requests_of_an_earlier_version_are_told_from_others(endpoint: &str) {
     assert_eq!(compared, 3);
 }
 
-// R3, T36: what the guard took a request for, before this version.
+// R3, T36: a request that the guard of an earlier version took.
 async fn a_retry_of_a_request_that_an_earlier_version_took_is_replayed(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let fixture =
@@ -191,7 +191,7 @@ async fn a_retry_of_a_request_that_an_earlier_version_took_is_replayed(endpoint:
     assert_eq!((replay.status, replay.replayed()), (201, true), "{replay:?}");
     send(&app, retry(body.replacen("1999", "1998", 1))).await.assert_problem(422, "key-reused");
 
-    // As an HTTP API with a named stage shows it: that version took the stage for a part of the path.
+    // An event of an HTTP API with a named stage: that version took the stage for a part of the path.
     let event = |raw_path: &str| {
         json!({
             "version": "2.0", "routeKey": "$default", "rawPath": raw_path, "rawQueryString": "dryRun=false",
@@ -229,7 +229,7 @@ async fn downstream_keys_of_an_earlier_version_stay_the_same(endpoint: &str) {
     assert_eq!(compared, 2);
 }
 
-/// Knows of an operation, and is asked nothing.
+/// A reconciler that must not be asked.
 struct Nobody;
 
 #[async_trait]
@@ -251,7 +251,7 @@ async fn endings_of_an_earlier_version_are_applied(endpoint: &str) {
     let mut applied = 0;
     for fixture in endings.filter(|message| message["queue"] == "reconcile") {
         let (name, expect, text) = (&fixture["name"], &fixture["expect"], fixture["body"].as_str().unwrap());
-        // Applied to the record as its worker saw it, and where that is gone.
+        // Applied to the record as its worker saw it, and after that record is gone.
         for gone in [false, true] {
             let guarded = Guarded::on(endpoint).await;
             let store = guarded.undisturbed_store();
@@ -293,7 +293,7 @@ fn fixture_bodies() -> Vec<Value> {
     fixture(include_str!("fixtures/earlier/bodies.json"))
 }
 
-/// The record that a worker saw last, as its item.
+/// The item of the record that a worker saw last.
 fn seen(pk: &str, seen: &Value) -> HashMap<String, AttributeValue> {
     let text = |text: &str| AttributeValue::S(text.to_owned());
     let number = |number: &Value| AttributeValue::N(number.to_string());
@@ -334,7 +334,7 @@ async fn audit_lines_of_an_earlier_version_are_read(endpoint: &str) {
         ] {
             assert_eq!(about.remove(part), Some(json!(read)), "{}", fixture["name"]);
         }
-        // Who, when, what and why, and the states before and after: all of it.
+        // All of it: who, when, what and why, and the states before and after.
         let lines = guarded.undisturbed_store().audit_lines(&key).await.expect("readable");
         assert_eq!(json!(lines), json!([expected]), "{}", fixture["name"]);
     }
@@ -374,12 +374,12 @@ async fn checks_and_sweeps_of_an_earlier_version_are_done() {
             .world(ManualWorld::at(Timestamp::MAX));
         let done = stale.receive(fixture["body"].as_str().unwrap(), Duration::from_secs(10)).await;
         assert!(done.is_ok(), "{}: {done:?}", fixture["name"]);
-        // A sweep goes on in the queue of its own.
+        // A sweep continues in its own queue.
         for (message, _) in sweeps.take() {
             let done = stale.receive(&message, Duration::from_secs(10)).await;
             assert!(done.is_ok(), "{}: {done:?}", fixture["name"]);
         }
-        // The store is empty, and all of it is looked at: nothing is left to do.
+        // The store is empty and fully scanned: nothing is left to do.
         let left = [checks.take(), sweeps.take(), dead_letters.take()].concat();
         assert_eq!(left, [], "{}", fixture["name"]);
     }

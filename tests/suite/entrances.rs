@@ -1,5 +1,5 @@
-//! What comes in at the functions that no client calls: whatever it is, nothing is lost, the rest goes on, and one line says
-//! what and where.
+//! Events at the functions that no client calls: whatever arrives, nothing is lost, the rest of the batch is processed, and one log
+//! line says what was wrong and where.
 
 use std::time::{Duration, SystemTime};
 
@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::support::{BoxError, guarded::OPERATION, logs::Logs};
 
-/// The functions, on stores and queues of their own.
+/// The functions, with their own stores and queues.
 struct Functions {
     stale: Stale,
     checks: MemoryQueue,
@@ -53,11 +53,11 @@ impl Functions {
         }
     }
 
-    /// What each of them is to be delivered again, or its error.
+    /// For each function, the messages to be delivered again, or its error.
     async fn deliver(&self, event: &Value) -> [Result<Vec<String>, String>; 2] {
-        // Time enough for the largest batch on the slowest machine.
+        // Enough time for the largest batch on the slowest machine.
         let context = &with_left(Duration::from_secs(900));
-        // As the runtime reads it.
+        // Parsed as the runtime parses it.
         let read = || serde_json::from_str(&event.to_string()).expect("every event reaches the function");
         let stale = stale::handle(&self.stale, read(), context).await.map_err(|error| error.to_string());
         let reconcile = reconcile_event(&self.reconciliation, read(), context).await;
@@ -75,7 +75,7 @@ impl Functions {
     }
 }
 
-/// The context of an invocation whose deadline is so far away.
+/// The context of an invocation with this much time left.
 fn with_left(left: Duration) -> Context {
     let mut context = Context::default();
     context.deadline = Timestamp::from(SystemTime::now()).plus(left).as_millis();
@@ -97,7 +97,7 @@ fn message(id: &str, body: &str) -> Value {
     json!({ "eventSource": "aws:sqs", "eventSourceARN": "arn:checks", "messageId": id, "body": body })
 }
 
-/// What both functions can do: a look at a record that is not there, and a question about one.
+/// Valid work for each function: a check of a record that does not exist, and a question about one.
 fn work(id: &str) -> [Value; 2] {
     let key = format!("acme#{OPERATION}#{}", Uuid::new_v4());
     let check = json!({ "kind": "check", "key": key, "look_at": 0 });
@@ -106,7 +106,7 @@ fn work(id: &str) -> [Value; 2] {
 
 // T19
 #[tokio::test]
-async fn an_event_that_is_none_of_a_functions_is_refused_in_one_line() {
+async fn a_foreign_event_is_refused_in_one_line() {
     let (functions, logs) = (Functions::new(), Logs::capture());
     let long = "x".repeat(6_000_000);
     let records = |records: Value| json!({ "Records": records });
@@ -169,7 +169,7 @@ async fn of_a_batch_only_what_failed_is_named() {
         message(huge, &"{".repeat(1_000_000)),
     ];
     for (function, name) in ["stale", "reconcile"].into_iter().enumerate() {
-        // Its source alone is wrong.
+        // Only its source is wrong.
         let mut of_another_source = work(kinesis)[function].clone();
         of_another_source["eventSource"] = json!("aws:kinesis");
         let healthy = ["a", "b", "c"].map(|id| work(id)[function].clone());
@@ -184,12 +184,12 @@ async fn of_a_batch_only_what_failed_is_named() {
     }
     for id in &ids {
         let lines = logs.lines_with(id).into_iter().filter(|line| line.level() == "ERROR");
-        // One from each function, for the batch of either.
+        // One line from each function for each of the two batches.
         assert_eq!(lines.count(), 4, "{id}");
     }
 }
 
-// T19: an empty identifier means the whole batch to SQS. What has no name is lost otherwise.
+// T19: to SQS, an empty identifier means the whole batch. A failed message without an id would be lost otherwise.
 #[tokio::test]
 async fn only_a_failed_message_without_an_id_fails_its_whole_batch() {
     let functions = Functions::new();
@@ -204,7 +204,7 @@ async fn only_a_failed_message_without_an_id_fails_its_whole_batch() {
             let answers = functions.deliver(&json!({ "Records": [nameless, healthy] })).await;
             assert_eq!(answers[function], Ok(vec![String::new()]), "{nameless}");
         }
-        // The id is read by itself: the body is no text that Rust has.
+        // The id is read separately: the body is not a valid Rust string.
         let damaged = r#"{"Records":[{"eventSource":"aws:sqs","messageId":"m","body":"\ud800"}]}"#;
         let event = serde_json::from_str(damaged).unwrap();
         let answer = stale::handle(&functions.stale, event, &Context::default()).await;
@@ -228,7 +228,7 @@ async fn the_largest_batches_are_taken_whole() {
     let batch: Vec<_> = (0..10_000).map(|number| work(&number.to_string())[0].clone()).collect();
     let [stale, _] = functions.deliver(&json!({ "Records": batch })).await;
     assert_eq!(stale, Ok(vec![]));
-    // 6 MB of what is no record: letters, and nothing that comes again.
+    // 6 MB of malformed records: they become dead letters, and nothing is delivered again.
     let poison = |number: u32| {
         json!({
             "eventSource": "aws:dynamodb",
@@ -247,7 +247,7 @@ async fn the_largest_batches_are_taken_whole() {
     assert!(letters.iter().all(|(letter, _)| letter.len() < 256 * 1024 && letter.contains("acme#pay#k")));
 }
 
-// T50: a function that is nearly at its end leaves the rest to the next.
+// T50: a function that is almost out of time leaves the rest to the next invocation.
 #[tokio::test]
 async fn what_there_is_no_time_for_is_delivered_again() {
     let functions = Functions::new();
@@ -271,8 +271,8 @@ async fn what_there_is_no_time_for_is_delivered_again() {
     let event = json!({ "Records": batch });
     assert_eq!(functions.deliver(&event).await[0], Ok(vec![]));
     assert_eq!(functions.sent(), 3);
-    // Through the handler: the first message takes all of the time. If this machine lets the nearer deadline pass before the
-    // handler reads it, the function has ten seconds.
+    // Through the handler: the first message uses up all of the time. If the nearer deadline passes before the handler reads it, the
+    // function has ten seconds.
     for (left, takes) in [(Duration::from_millis(100), 10), (Duration::from_secs(60), 57)] {
         let (checks, world) = (MemoryQueue::new(), ManualWorld::at(Timestamp::from_secs(2_000_000_000)));
         let slow = Slow(checks.clone(), world.clone(), Duration::from_secs(takes));

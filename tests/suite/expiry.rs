@@ -1,4 +1,4 @@
-//! States, and the end of their time: what is settled expires, what is not settled never does.
+//! Expiry: settled records expire, others never do.
 
 use std::time::{Duration, SystemTime};
 
@@ -107,7 +107,7 @@ async fn an_answer_is_kept_for_the_retention_from_completion_and_not_longer(endp
     };
     assert_eq!(expires_at, completed_at.plus(retention).rounded_up_to_second());
 
-    // A clock as far ahead as clocks may be must not take it for expired while its time, as it was told, is not over.
+    // A clock that is ahead by the permitted skew must not take it for expired before the time that was announced.
     let absent_from = expires_at.plus(CLOCK_SKEW);
     guarded.clock.set(absent_from.minus(MILLISECOND));
     assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
@@ -127,13 +127,13 @@ async fn only_settled_records_have_a_time_to_live(endpoint: &str) {
             matches!(state, "completed" | "failed_retryable").then(|| AttributeValue::N(seconds.to_string()));
         assert_eq!(item.get("expires_at"), expected.as_ref(), "{state}");
     }
-    // What was settled and runs again has none any more.
+    // A settled record that runs again no longer has one.
     let released = in_state(&guarded, "failed_retryable").await;
     drop(owned(guarded.executor().reserve(&released).await));
     assert!(!guarded.item(&released.key).await.unwrap().contains_key("expires_at"));
 }
 
-// T13: years ago by the store's clock, all of it.
+// T13: all times are years ago by the store's clock.
 #[tokio::test]
 async fn time_to_live_deletes_what_is_settled_and_nothing_else() {
     let embedded = embedded::start();
@@ -159,7 +159,7 @@ async fn an_expired_record_is_absent_though_it_is_still_there(endpoint: &str) {
         guarded.clock.advance(RETENTION + CLOCK_SKEW + Duration::from_secs(1));
         assert_eq!(guarded.state(&request).await, state, "still there");
 
-        // Absent for another request as well.
+        // It is absent for a different request as well.
         request.fingerprints = fingerprints("{}");
         let anew = owned(guarded.executor().reserve(&request).await);
         assert_eq!((anew.execution().attempts(), anew.execution().created_at()), (1, guarded.now()));
@@ -188,14 +188,14 @@ async fn an_expired_record_is_replaced_only_as_it_was_seen(endpoint: &str) {
     let (request, late) = (in_state(&guarded, "completed").await, Late::hanging());
     guarded.clock.advance(RETENTION + CLOCK_SKEW + Duration::from_secs(1));
 
-    // One has seen the expired record, and his replacement is on its way.
+    // One executor has seen the expired record, and its replacement is on its way.
     guarded.faults.script("PutItem", [Fault::Pass, late.fault()]);
     let slow = tokio::spawn({
         let (executor, request) = (guarded.executor(), request.clone());
         async move { executor.reserve(&request).await }
     });
     late.held(1).await;
-    // Meanwhile another has run the operation anew, and has even completed it.
+    // Meanwhile another has run the operation again, and has even completed it.
     let another = guarded.another(operation());
     let anew = owned(another.reserve(&request).await);
     written(another.finish(anew, completed("anew")).await);
@@ -205,7 +205,7 @@ async fn an_expired_record_is_replaced_only_as_it_was_seen(endpoint: &str) {
     slow.abort();
 }
 
-// T12, T28: a clock that is set back makes an expired answer a kept one, and nothing worse.
+// T12, T28: a clock that is behind replays an expired answer, and nothing worse.
 #[tokio::test]
 async fn a_clock_behind_replays_what_others_take_for_expired() {
     let guarded = Guarded::on(embedded::endpoint()).await;

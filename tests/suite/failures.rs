@@ -1,4 +1,4 @@
-//! Handlers that fail, in every way that they can: what is perhaps done is never done again.
+//! Handlers that fail, in every way they can: an effect that may have happened is never repeated.
 
 use std::{convert::Infallible, io, time::Duration};
 
@@ -35,14 +35,14 @@ use crate::support::{
 on_each_store!(
     a_handler_that_panics_leaves_an_unknown_and_never_runs_again,
     a_service_that_fails_leaves_an_unknown_and_never_runs_again,
-    what_certainly_was_not_done_is_done_by_the_retry,
-    what_perhaps_was_done_is_an_unknown,
+    what_certainly_did_not_happen_runs_on_retry,
+    a_possible_effect_is_an_unknown_outcome,
     a_body_that_breaks_off_or_is_too_long_leaves_an_unknown,
-    a_handler_whose_record_another_has_answers_nothing_of_its_own,
-    a_refusal_of_what_the_provider_tells_of_is_answered_as_unknown,
+    a_handler_that_lost_its_record_sends_no_answer_of_its_own,
+    a_refusal_of_a_claimed_effect_is_answered_as_unknown,
 );
 
-/// Gives the answer of a charge.
+/// A reconciler that finds a charge.
 struct Charged;
 
 #[async_trait]
@@ -52,7 +52,7 @@ impl Reconciler for Charged {
     }
 }
 
-/// Fails unless the record is unknown for this cause, and a retry neither runs nor gets anything but that.
+/// Fails unless the record is unknown for this cause, and retries are refused for that reason without running.
 async fn assert_unknown(store: &impl Store, app: &Router, key: &str, expected: UnknownCause) {
     let before = record(store, key).await.expect("an unknown is never deleted");
     assert!(matches!(before.state, State::Unknown { cause, .. } if cause == expected), "{before:?}");
@@ -110,7 +110,7 @@ async fn a_service_that_fails_leaves_an_unknown_and_never_runs_again(endpoint: &
 }
 
 // R10, R15
-async fn what_certainly_was_not_done_is_done_by_the_retry(endpoint: &str) {
+async fn what_certainly_did_not_happen_runs_on_retry(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let app = api(guard(store.clone()), |parts, _| async move {
         match execution(&parts).attempts() {
@@ -130,9 +130,9 @@ async fn what_certainly_was_not_done_is_done_by_the_retry(endpoint: &str) {
 }
 
 // R15, R28
-async fn what_perhaps_was_done_is_an_unknown(endpoint: &str) {
+async fn a_possible_effect_is_an_unknown_outcome(endpoint: &str) {
     let store = dynamodb(endpoint).await;
-    // A 2xx and a 4xx too: what the handler says of its effect counts more than its status.
+    // Even a 2xx or a 4xx: what the handler says about its effect counts more than its status.
     for status in [StatusCode::OK, StatusCode::BAD_REQUEST, StatusCode::GATEWAY_TIMEOUT] {
         let app = api(guard(store.clone()), move |_, _| async move {
             (status, Extension(Outcome::PerhapsExecuted), "no answer")
@@ -165,7 +165,7 @@ async fn a_body_that_breaks_off_or_is_too_long_leaves_an_unknown(endpoint: &str)
         send(&app, pay(key)).await.assert_problem(500, "outcome-unknown");
         assert_unknown(&store, &app, key, UnknownCause::ResponseLost).await;
     }
-    // The longest body of all is kept, or left out of replays; it is no failure.
+    // The longest permitted body is kept, or left out of replays; it is not a failure.
     let first = send(&app, pay("long")).await;
     assert_eq!((first.status, first.body.len()), (200, 6 * 1024 * 1024));
     assert_eq!(state(&store, "long").await, "completed");
@@ -173,8 +173,8 @@ async fn a_body_that_breaks_off_or_is_too_long_leaves_an_unknown(endpoint: &str)
 
 // T37
 #[tokio::test]
-async fn a_body_that_never_ends_is_given_up_in_time_and_leaves_an_unknown() {
-    // Where no deadline says it, 30 seconds; else what is left of the invocation, less the time to write that down.
+async fn a_response_body_that_never_ends_becomes_an_unknown_outcome() {
+    // Without a deadline 30 seconds, else what is left of the invocation less the time to record the outcome.
     for (left, bound) in [(None, 30), (Some(10), 8)] {
         let (store, clock) = (MemoryStore::new(), clock());
         let app = streams(store.clone(), clock.clone());
@@ -201,7 +201,7 @@ async fn a_body_that_never_ends_is_given_up_in_time_and_leaves_an_unknown() {
 
 // R15
 #[tokio::test]
-async fn one_tenants_failure_is_nothing_to_another() {
+async fn one_tenants_failure_does_not_affect_another() {
     let app = api(guard(MemoryStore::new()), |parts, _| async move {
         assert_ne!(execution(&parts).tenant().as_str(), TENANT, "panics for one tenant");
     });
@@ -210,8 +210,8 @@ async fn one_tenants_failure_is_nothing_to_another() {
     assert_eq!(send(&app, other).await.status, 200);
 }
 
-// T46: a client that reads "declined" pays by another card.
-async fn a_refusal_of_what_the_provider_tells_of_is_answered_as_unknown(endpoint: &str) {
+// T46: a client that is told "declined" pays with another card.
+async fn a_refusal_of_a_claimed_effect_is_answered_as_unknown(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let theirs = store.clone();
     let reconciliation = |store| {
@@ -222,7 +222,7 @@ async fn a_refusal_of_what_the_provider_tells_of_is_answered_as_unknown(endpoint
         async move {
             let key = execution(&parts).record_key().clone();
             let told = reconciliation.told(&key, &Told::executed(201, Charged)).await.unwrap();
-            // Without a queue of questions the provider is to tell it again.
+            // Without a queue of questions the provider has to send it again.
             assert!(matches!(told, ReconcileOutcome::InFlight(_)), "{told:?}");
             let refused = parts.headers["idempotency-key"] == "refused";
             let status = if refused { StatusCode::PAYMENT_REQUIRED } else { StatusCode::CREATED };
@@ -237,19 +237,19 @@ async fn a_refusal_of_what_the_provider_tells_of_is_answered_as_unknown(endpoint
     let asked = reconciliation(store.clone()).ask_if_due(&key).await.unwrap();
     assert_eq!(asked, ReconcileOutcome::Resolved("completed"));
     assert_eq!(send(&app, pay("refused")).await.status, 201);
-    // What agrees is as ever.
+    // An answer that agrees is returned as usual.
     let agreed = send(&app, pay("agreed")).await;
     assert_eq!((agreed.status, &agreed.body[..]), (201, &b"its own answer"[..]));
 }
 
 // T5: one key has one answer.
-async fn a_handler_whose_record_another_has_answers_nothing_of_its_own(endpoint: &str) {
+async fn a_handler_that_lost_its_record_sends_no_answer_of_its_own(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let theirs = store.clone();
     let app = api(guard(store.clone()), move |parts, _| {
         let store = theirs.clone();
         async move {
-            // While it runs, its record goes to another execution.
+            // While it runs, another execution takes its record over.
             let key = execution(&parts).record_key().clone();
             let seen = store.load(&key).await.unwrap().expect("its own record");
             let mut other = seen.clone();

@@ -1,5 +1,5 @@
-//! Every HTTP front of Lambda, as its events come in and its answers go out, through `lambda_http`'s own conversions;
-//! in front of an axum router and of a plain `service_fn` handler.
+//! Every HTTP front of Lambda, with its real events and answers, through `lambda_http`'s own conversions; each in front of an axum
+//! router and of a plain `service_fn` handler.
 
 use std::sync::Arc;
 
@@ -66,19 +66,19 @@ impl Front {
         serde_json::from_str(self.event).expect("a fixture is JSON")
     }
 
-    /// The same event without what verified the caller.
+    /// The same event without the result of the caller's authentication.
     fn anonymous(&self) -> Value {
         let mut event = self.event();
         let context = event["requestContext"].as_object_mut().expect("every event has a context");
         context.remove("authorizer");
         if let Some(identity) = context.get_mut("identity") {
-            // An API key alone verifies nobody, and brings the account of its owner all the same.
+            // An API key alone verifies nobody, yet it comes with its owner's account.
             *identity = json!({ "accountId": "210987654321", "apiKey": "k-1", "sourceIp": "192.0.2.7" });
         }
         event
     }
 
-    /// The guarded function, of both kinds.
+    /// The guarded function, in both kinds.
     fn functions(&self, store: &(impl Store + Clone)) -> [(Function, Counter); 2] {
         let tenant = self.tenant.clone();
         let by = move |parts: &Parts| tenant.tenant(parts);
@@ -144,7 +144,7 @@ async fn every_front_pays_once_and_replays_byte_for_byte(endpoint: &str) {
             assert_eq!((replay.status(), replay.text()), (201, first.text()));
             assert_eq!(replay.header("location"), Some("/payments/1"));
 
-            // The same bytes in base64 are the same request.
+            // The same body in base64 is the same request.
             let mut encoded = front.event();
             encoded["body"] = base64::encode(front.event()["body"].as_str().unwrap()).into();
             encoded["isBase64Encoded"] = true.into();
@@ -247,7 +247,7 @@ async fn a_binary_answer_is_replayed_as_it_was() {
 // R1
 #[tokio::test]
 async fn two_keys_in_one_request_are_refused_as_each_front_shows_them() {
-    // An HTTP API and a function URL join the lines; a load balancer keeps them where it sends all values.
+    // An HTTP API and a function URL join the lines; a load balancer keeps them if it sends all values.
     let mut joined: Value = serde_json::from_str(include_str!("fixtures/http_api_jwt.json")).unwrap();
     joined["headers"]["idempotency-key"] = "order-1,order-2".into();
     let mut kept: Value =
@@ -266,7 +266,7 @@ async fn two_keys_in_one_request_are_refused_as_each_front_shows_them() {
 
 // R3
 #[tokio::test]
-async fn the_order_of_query_parameters_that_a_front_has_lost_does_not_count() {
+async fn parameter_order_that_a_front_has_lost_does_not_count() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let values: Value = names.iter().map(|name| (name.to_string(), json!([name, "2"]))).collect();
     for event in [include_str!("fixtures/rest_api_iam.json"), include_str!("fixtures/load_balancer.json")] {
@@ -285,8 +285,8 @@ async fn the_order_of_query_parameters_that_a_front_has_lost_does_not_count() {
     }
 }
 
-// R1: `lambda_http` lets the one value that a REST API gives of each header replace all of them; nobody behind it can
-// see that there were two.
+// R1: a REST API also sends one value of each header, and `lambda_http` lets that replace all of them. Nothing behind it can see that
+// there were two.
 #[tokio::test]
 async fn of_two_keys_in_a_rest_apis_request_the_last_counts() {
     let mut event = fronts()[0].event();
@@ -343,7 +343,7 @@ async fn one_subject_of_two_issuers_is_two_tenants_if_the_issuer_counts() {
     }
 }
 
-// R2: as with the requests of another major version of `lambda_http`.
+// R2: this happens if another major version of `lambda_http` made the request.
 #[tokio::test]
 async fn a_request_without_a_context_is_refused_and_one_line_says_why() {
     let logs = Logs::capture();
@@ -355,7 +355,7 @@ async fn a_request_without_a_context_is_refused_and_one_line_says_why() {
         let refused = send(&app, request.body(axum::body::Body::empty()).unwrap()).await;
         refused.assert_problem(401, "tenant-missing");
     }
-    // A caller who is anonymous is nothing of the kind.
+    // An anonymous caller does not cause that line.
     let front = &fronts()[5];
     let guard =
         Idempotency::new(MemoryStore::new(), Operation::new("with-a-context")).tenant(JwtClaim("sub"));

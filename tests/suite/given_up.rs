@@ -1,4 +1,4 @@
-//! From a worker's death to `unknown`, by the clock: stream, queue and check in virtual time.
+//! The time from a worker's death to `unknown`: stream, queue and check in virtual time.
 
 use std::time::Duration;
 
@@ -23,26 +23,26 @@ use crate::support::{
 const START: Timestamp = Timestamp::from_secs(2_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How long a batch or a message is on its way.
+/// How long a batch or a message takes to arrive.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 
-/// What the way may take on top of grace and window.
+/// The longest delay on top of grace and window.
 const MOST: Duration = Duration::from_secs(2);
 
 /// A worker that dies as soon as it has reserved.
 struct Death {
-    /// From the reservation to the deadline, or as long as the operation says.
+    /// From the reservation to the deadline, or the operation's own lease.
     lease: Duration,
     has_deadline: bool,
     grace: Duration,
-    /// How long the stream's records are gathered.
+    /// How long the stream gathers records into a batch.
     window: Duration,
-    /// How long its window was open when it reserved.
+    /// How long the window had been open at the reservation.
     into_window: Duration,
 }
 
 impl Death {
-    /// How long after the end of its lease it is given up, and how many messages that took.
+    /// How long after the end of its lease it is given up, and how many messages that takes.
     async fn given_up_after(&self) -> (Duration, usize) {
         let world = SeededWorld::new(1, START);
         let (store, checks, letters) = (MemoryStore::new(), MemoryQueue::new(), MemoryQueue::new());
@@ -67,7 +67,7 @@ impl Death {
                 return (since.since(over), messages - 1);
             }
             let [(check, delay)] = &checks.take()[..] else { panic!("not one message") };
-            // As SQS does: whole seconds, and a quarter of an hour at most.
+            // As SQS delays messages: by whole seconds, 15 minutes at most.
             let seconds = (*delay).min(LONGEST_DELAY).as_millis().div_ceil(1000);
             world.sleep(SECOND * u32::try_from(seconds).unwrap() + ON_ITS_WAY).await;
             let message = json!({ "eventSource": "aws:sqs", "messageId": "1", "body": check });
@@ -113,7 +113,7 @@ async fn a_dead_worker_is_given_up_in_grace_window_and_two_seconds() {
                         let most = grace + window + MOST;
                         assert!(after <= most, "{lease:?} {grace:?} {window:?}: {after:?} > {most:?}");
                         if lease > window {
-                            // The window is over before the lease is: it costs nothing.
+                            // The window ends before the lease does, so it adds no delay.
                             assert!(after <= grace + MOST, "{lease:?} {grace:?} {window:?}: {after:?}");
                         }
                         longest_chain = longest_chain.max(messages);

@@ -1,4 +1,4 @@
-//! Heartbeats: work of unknown length keeps its lease, and loses it honestly.
+//! Heartbeats: work of unknown length keeps its lease, and learns when it has lost it.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use crate::support::{
 
 on_each_store!(
     heartbeats_extend_the_lease_as_long_as_the_handler_runs,
-    a_heartbeat_whose_answer_was_lost_does_not_hinder_the_next_nor_the_completion,
-    a_heartbeat_that_hangs_does_not_hinder_the_completion_and_does_not_undo_it,
+    a_heartbeats_lost_answer_blocks_neither_the_next_nor_the_completion,
+    a_hanging_heartbeat_neither_blocks_nor_undoes_the_completion,
     heartbeats_stop_where_another_execution_owns_the_record,
-    a_heartbeat_claims_back_what_was_given_up_by_a_clock_that_is_ahead,
+    a_heartbeat_reclaims_a_record_given_up_by_a_fast_clock,
     heartbeats_do_not_revive_what_somebody_settled,
     heartbeats_end_with_the_longest_lease,
     an_execution_hears_that_it_has_lost_its_record,
@@ -35,7 +35,7 @@ on_each_store!(
 
 const EVERY: Duration = Duration::from_secs(20);
 
-/// An execution whose heart beats: the test moves the clock by [`EVERY`], and it does.
+/// An execution with heartbeats: the test advances the clock by [`EVERY`], and a heartbeat is sent.
 struct Beating {
     guarded: Guarded,
     executor: Executor,
@@ -44,7 +44,7 @@ struct Beating {
 }
 
 impl Beating {
-    /// The SDK does not retry, so that one fault is one heartbeat's.
+    /// The SDK does not retry, so that one fault affects one heartbeat.
     async fn on(endpoint: &str, operation: Operation) -> Self {
         Self::within(endpoint, operation, None).await
     }
@@ -58,7 +58,7 @@ impl Beating {
         Self { guarded, executor, request, ours }
     }
 
-    /// Lets the heart beat once more, the `number`th time. Returns when it has.
+    /// Lets the `number`th heartbeat happen. Returns when it has been answered.
     async fn beat(&self, number: usize) {
         self.guarded.clock.advance(EVERY);
         self.guarded.clock.slept(EVERY, number + 1).await;
@@ -71,7 +71,7 @@ impl Beating {
         }
     }
 
-    /// An executor whose clock takes the lease for over.
+    /// An executor whose clock says that the lease is over.
     fn ahead(&self, operation: Operation) -> Executor {
         let ahead = ManualWorld::at(self.guarded.now().plus(LEASE + GRACE));
         Executor::new(self.guarded.undisturbed_store(), operation).world(ahead)
@@ -95,10 +95,10 @@ async fn heartbeats_extend_the_lease_as_long_as_the_handler_runs(endpoint: &str)
 }
 
 // R18, T1
-async fn a_heartbeat_whose_answer_was_lost_does_not_hinder_the_next_nor_the_completion(endpoint: &str) {
+async fn a_heartbeats_lost_answer_blocks_neither_the_next_nor_the_completion(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
-    // It landed, unknown to us. The next one finds it there, the one after that extends.
+    // It landed unseen. The next heartbeat finds it, and the one after that extends the lease.
     guarded.faults.script("PutItem", [Fault::DropAnswer]);
     for number in 1..=3 {
         beating.beat(number).await;
@@ -113,7 +113,7 @@ async fn a_heartbeat_whose_answer_was_lost_does_not_hinder_the_next_nor_the_comp
 }
 
 // R18, R12
-async fn a_heartbeat_that_hangs_does_not_hinder_the_completion_and_does_not_undo_it(endpoint: &str) {
+async fn a_hanging_heartbeat_neither_blocks_nor_undoes_the_completion(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let (guarded, late) = (&beating.guarded, Late::hanging());
     guarded.faults.script("PutItem", [late.fault()]);
@@ -143,7 +143,7 @@ async fn heartbeats_stop_where_another_execution_owns_the_record(endpoint: &str)
 }
 
 // R18, T41
-async fn a_heartbeat_claims_back_what_was_given_up_by_a_clock_that_is_ahead(endpoint: &str) {
+async fn a_heartbeat_reclaims_a_record_given_up_by_a_fast_clock(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
     assert_eq!(told(&beating.ahead(operation()).reserve(&beating.request).await), "unknown");
@@ -169,12 +169,12 @@ async fn heartbeats_do_not_revive_what_somebody_settled(endpoint: &str) {
     guarded.clock.nobody_sleeps().await;
     assert_eq!(guarded.item(&beating.request.key).await, before);
     assert!(beating.ours.execution().is_lost(), "the handler can stop before its effect");
-    // What the handler did in the end is known all the same.
+    // What the handler finally did is recorded all the same.
     written(beating.executor.finish(beating.ours, completed("{}")).await);
     assert_eq!(guarded.state(&beating.request).await, "completed");
 }
 
-// R18: a handler that hangs is found.
+// R18: this is how a handler that hangs is found.
 async fn heartbeats_end_with_the_longest_lease(endpoint: &str) {
     let longest = LEASE + EVERY;
     let beating = Beating::on(endpoint, operation().longest_lease(longest)).await;
@@ -204,7 +204,7 @@ async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
     in_time(lost).await.expect("it ends");
     assert!(beating.ours.execution().is_lost());
 
-    // The lease is over, and nobody beats. By either clock.
+    // The lease is over, by either clock, and no heartbeat is sent.
     for frozen in [false, true] {
         let guarded = Guarded::on(endpoint).await;
         let ours = owned(guarded.executor().reserve(&request()).await);
@@ -213,7 +213,7 @@ async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
         let looks = Duration::from_secs(1);
         guarded.clock.slept(looks, 1).await;
         if frozen {
-            // The machine was suspended: the clock that nobody sets stood still.
+            // The machine was suspended: the monotonic clock stood still.
             guarded.clock.set(guarded.now().plus(LEASE));
             assert!(ours.execution().is_lost());
             guarded.clock.advance(looks);
@@ -231,7 +231,7 @@ async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
 async fn heartbeats_end_with_the_execution(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
-    // The handler is dropped, and nobody ends the execution.
+    // The handler is dropped without ending the execution.
     drop(beating.ours);
     guarded.clock.nobody_sleeps().await;
     guarded.clock.advance(LEASE + GRACE);

@@ -1,4 +1,4 @@
-//! What a duplicate gets while the first is still at it, and how clients poll.
+//! What a duplicate gets while the first execution is in flight, and how clients poll.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ on_each_store!(
     a_duplicate_waits_and_gets_the_answer_of_the_first,
 );
 
-/// An API whose first request has come to the gate.
+/// An API whose first request waits at the gate.
 struct Held {
     app: Router,
     gate: Gate,
@@ -57,7 +57,7 @@ impl Held {
         Self { app, gate, runs, first }
     }
 
-    /// Lets the first go on to its end.
+    /// Lets the first request finish.
     async fn finish(self) -> Answer {
         self.gate.open();
         let first = self.first.await.unwrap();
@@ -90,7 +90,7 @@ async fn a_duplicate_is_refused_and_told_when_to_come_back(endpoint: &str) {
 
 // R9, R20
 async fn a_duplicate_is_accepted_and_told_where_the_status_is(endpoint: &str) {
-    /// A key of which every other character means something in a URL.
+    /// A key in which every other character is special in a URL.
     const KEY: &str = "a/b?c=d&e%20#f";
     let (store, clock) = (dynamodb(endpoint).await, clock());
     let retain = Duration::from_secs(3600);
@@ -121,7 +121,7 @@ async fn a_duplicate_is_accepted_and_told_where_the_status_is(endpoint: &str) {
     send(&polled, poll(TENANT)).await.assert_problem(410, "operation-expired");
 }
 
-/// The route that an API serves states on, as the guide shows it.
+/// The route on which an API serves states, as the guide shows it.
 fn status_api(store: impl Store + Clone, clock: ManualWorld) -> Router {
     let show = move |request: Request<Body>| {
         let (store, clock) = (store.clone(), clock.clone());
@@ -152,7 +152,7 @@ async fn a_duplicate_waits_and_gets_the_answer_of_the_first(endpoint: &str) {
     waiting.await.unwrap().assert_replay_of(&first);
 }
 
-/// Moves the clock on, and lets whoever that wakes go on to his next sleep or his end.
+/// Advances the clock, and lets the tasks that this wakes run until they sleep again or end.
 async fn advance(clock: &ManualWorld, span: Duration) {
     clock.advance(span);
     for _ in 0..20 {
@@ -222,7 +222,7 @@ async fn retry_after_grows_with_the_attempt_and_ends_with_its_lease() {
         refused.assert_problem(409, "in-flight");
         assert_eq!(refused.header("retry-after"), Some(told), "after {ran} s");
     }
-    // A clock that is behind the one that began.
+    // A clock that is behind the first execution's.
     clock.set(started.minus(CLOCK_SKEW));
     assert_eq!(send(&held.app, pay("order-1")).await.header("retry-after"), Some("1"));
     clock.set(started);
@@ -240,7 +240,7 @@ async fn retry_after_is_bounded_however_long_the_lease() {
     let accepted = send(&held.app, pay("order-1")).await;
     assert_eq!((accepted.status, accepted.header("retry-after")), (202, Some("300")));
     held.finish().await;
-    // However long an operation wants it.
+    // However long an operation asks for.
     let operation = Operation::new(PAY).retry_after(Duration::from_secs(600));
     let held = Held::of(guard_of(MemoryStore::new(), operation), "order-1").await;
     assert_eq!(send(&held.app, pay("order-1")).await.header("retry-after"), Some("300"));

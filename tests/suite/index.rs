@@ -1,4 +1,4 @@
-//! The index of unknown outcomes, past what every store promises: what other versions, and others than we, put into it.
+//! The index of unknown outcomes, beyond what every store promises: entries that other versions or other software wrote.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use lambda_idempotency::{
@@ -17,8 +17,8 @@ use crate::support::{
 };
 
 on_each_store!(
-    keys_that_cannot_be_read_stand_in_nobodys_way,
-    what_an_older_version_left_for_people_is_found,
+    unreadable_keys_block_no_others,
+    what_an_older_version_escalated_is_found,
     a_survey_counts_all_and_says_if_there_is_more,
 );
 
@@ -58,8 +58,8 @@ async fn listed(guarded: &Guarded) -> Vec<RecordKey> {
     }
 }
 
-// R29, R36: they are due for ever, and the longest overdue.
-async fn keys_that_cannot_be_read_stand_in_nobodys_way(endpoint: &str) {
+// R29, R36: they stay due for ever, and are always the longest overdue.
+async fn unreadable_keys_block_no_others(endpoint: &str) {
     const LIMIT: usize = 5;
     let guarded = Guarded::on(endpoint).await;
     let (key, item) = unknown(&guarded).await;
@@ -82,8 +82,8 @@ async fn keys_that_cannot_be_read_stand_in_nobodys_way(endpoint: &str) {
     }
 }
 
-// T36, R29: it had no partitions for those that wait for an operator.
-async fn what_an_older_version_left_for_people_is_found(endpoint: &str) {
+// T36, R29: that version had no partitions for outcomes that wait for an operator.
+async fn what_an_older_version_escalated_is_found(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (key, item) = unknown(&guarded).await;
     assert!(item["reconcile_shard"].as_s().is_ok_and(|shard| !shard.contains("people")));
@@ -112,7 +112,7 @@ async fn a_survey_counts_all_and_says_if_there_is_more(endpoint: &str) {
     let seen = survey().await;
     assert_eq!((seen.unknown, seen.people, seen.oldest, seen.whole), (2, 1, Some(since), true));
 
-    // Its age cannot be read: there may be an older one than those that can.
+    // Its age cannot be read, so it may be older than the oldest that can.
     let mut damaged = item.clone();
     damaged.insert("since".to_owned(), text("long ago"));
     place(&guarded, &damaged, "people-0", u64::MAX).await;

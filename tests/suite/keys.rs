@@ -1,4 +1,4 @@
-//! Which requests are guarded, which keys are taken, and that no two callers meet in one record.
+//! Which requests are guarded, which keys are accepted, and that no two callers share a record.
 
 use std::collections::HashSet;
 
@@ -20,15 +20,15 @@ use crate::support::{
 };
 
 on_each_store!(
-    every_bad_key_is_a_400_of_a_stable_type_with_a_reason_of_its_own,
-    every_legal_key_has_a_record_of_its_own_and_both_its_forms_are_one,
+    every_bad_key_gets_a_400_with_its_own_reason,
+    every_legal_key_has_one_record_under_both_its_forms,
     a_keyless_request_is_never_run_nor_hashed_into_one_shared_record,
     a_key_means_something_to_one_tenant_and_one_operation_only,
     methods_that_are_not_guarded_pass_untouched_and_leave_no_record,
 );
 
 // R1, T34
-async fn every_bad_key_is_a_400_of_a_stable_type_with_a_reason_of_its_own(endpoint: &str) {
+async fn every_bad_key_gets_a_400_with_its_own_reason(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let runs = Counter::default();
     let counter = runs.clone();
@@ -77,13 +77,13 @@ async fn every_bad_key_is_a_400_of_a_stable_type_with_a_reason_of_its_own(endpoi
 }
 
 // R1
-async fn every_legal_key_has_a_record_of_its_own_and_both_its_forms_are_one(endpoint: &str) {
+async fn every_legal_key_has_one_record_under_both_its_forms(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let app = api(guard(guarded.store()), |parts, _| async move {
         execution(&parts).idempotency_key().as_str().to_owned()
     });
     let longest = "k".repeat(255);
-    // Each visible character by itself, and what separates parts elsewhere.
+    // Each visible character by itself, and the characters that separate parts elsewhere.
     let visible = ('!'..='~').map(String::from);
     let more =
         ["order-1", "a#b", "a%23b", "a%2Fb", "../a", "a/b", "a,b", "a;b=1", "{\"a\":1}", "record", &longest];
@@ -94,7 +94,7 @@ async fn every_legal_key_has_a_record_of_its_own_and_both_its_forms_are_one(endp
         assert_eq!((first.status, &first.body[..]), (200, key.as_bytes()), "{key}");
         assert!(!first.replayed(), "{key}");
         assert_eq!(guarded.number_of_items().await, number + 1, "{key}");
-        // Without its quotes the same key, where that can be written so.
+        // The same key without quotes, if it can be written that way.
         if !key.starts_with('"') && !key.contains(',') {
             send(&app, pay(key)).await.assert_replay_of(&first);
         }
@@ -169,7 +169,7 @@ async fn methods_that_are_not_guarded_pass_untouched_and_leave_no_record(endpoin
 
 // R5
 #[tokio::test]
-async fn an_operation_can_guard_an_idempotent_method_too_and_leaves_no_other_unguarded() {
+async fn guard_also_guards_one_more_method_and_unguards_none() {
     let store = MemoryStore::new();
     let app = api(guard(store.clone()).guard_also(Method::PUT), |_, _| async {});
     let propfind = Method::from_bytes(b"PROPFIND").unwrap();

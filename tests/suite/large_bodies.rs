@@ -1,4 +1,4 @@
-//! Bodies beyond an item's limit, in S3.
+//! Bodies beyond an item's size limit, in S3.
 
 use bytes::Bytes;
 use lambda_idempotency::{engine::Executor, store::s3::S3Bodies};
@@ -16,8 +16,8 @@ use crate::{
 on_each_store!(
     bodies_too_large_for_an_item_are_kept_in_s3,
     a_body_that_s3_refuses_is_left_out,
-    a_body_that_is_gone_from_s3_leaves_status_and_headers_and_is_never_a_run,
-    a_body_that_s3_does_not_show_is_no_body_that_is_gone,
+    a_body_gone_from_s3_still_replays_status_and_headers,
+    access_denied_by_s3_is_not_taken_for_a_missing_body,
 );
 
 const BUCKET: &str = "bodies";
@@ -49,7 +49,7 @@ async fn bodies_too_large_for_an_item_are_kept_in_s3(endpoint: &str) {
 
         let keys = s3.objects(BUCKET).await;
         assert_eq!(keys.len(), objects);
-        // The bucket says nothing of tenants and keys (R36), nor can they lead out of the prefix.
+        // Object names reveal neither tenant nor key (R36), and neither can lead out of the prefix.
         let tenant = request.key.tenant().as_str();
         assert!(keys.iter().all(|key| key.starts_with(PREFIX) && !key.contains(tenant)), "{keys:?}");
     }
@@ -71,7 +71,7 @@ async fn a_body_that_s3_refuses_is_left_out(endpoint: &str) {
 }
 
 // R14
-async fn a_body_that_is_gone_from_s3_leaves_status_and_headers_and_is_never_a_run(endpoint: &str) {
+async fn a_body_gone_from_s3_still_replays_status_and_headers(endpoint: &str) {
     let (guarded, s3) = (Guarded::on(endpoint).await, LocalS3::with_bucket(BUCKET).await);
     let executor = executor(&guarded, &s3, BUCKET);
     let (request, body): (_, Bytes) = (request(), random(500_000));
@@ -84,19 +84,19 @@ async fn a_body_that_is_gone_from_s3_leaves_status_and_headers_and_is_never_a_ru
     }
     let replay = replayed(executor.reserve(&request).await);
     assert_eq!((replay.answer.head.status(), body_of(&replay)), (Some(201), None));
-    // A deployment without the bucket cannot replay it, and does not run it either.
+    // A deployment without the bucket cannot replay the body, and does not run the operation either.
     assert_eq!(told(&guarded.executor().reserve(&request).await), "unavailable");
 }
 
-// R14, R16: without `s3:ListBucket`, S3 says 403 for what is not there. What nobody knows is not replayed as if it were so.
-async fn a_body_that_s3_does_not_show_is_no_body_that_is_gone(endpoint: &str) {
+// R14, R16: without `s3:ListBucket`, S3 answers 403 for a missing object. That the body is gone must not be assumed.
+async fn access_denied_by_s3_is_not_taken_for_a_missing_body(endpoint: &str) {
     let (guarded, s3) = (Guarded::on(endpoint).await, LocalS3::with_bucket(BUCKET).await);
     let executor = executor(&guarded, &s3, BUCKET);
     let (request, body): (_, Bytes) = (request(), random(500_000));
     replay_of(&executor, &request, &body).await;
     s3.fail(403, "AccessDenied");
     assert_eq!(told(&executor.reserve(&request).await), "unavailable");
-    // And start-up says which right it needs.
+    // And the check at start-up names the permission that is missing.
     let bodies = |bucket| S3Bodies::new(s3.client.clone(), bucket, PREFIX);
     let refused = bodies(BUCKET).check().await.expect_err("a right is missing").to_string();
     assert!(refused.contains(BUCKET) && refused.contains("s3:ListBucket"), "{refused}");

@@ -1,4 +1,4 @@
-//! Reservations whose caller hears of them late, or that land late: owning is not yet running.
+//! Reservations that are answered late, or that land late: owning a record is not yet running.
 
 use std::{
     sync::{Arc, Mutex},
@@ -40,25 +40,25 @@ on_each_store!(
     a_take_over_that_lands_late_is_given_back,
     a_take_over_of_what_others_have_changed_is_not_waited_for,
     a_reservation_that_met_a_transaction_after_it_landed_is_given_back,
-    a_store_that_throttles_or_refuses_is_asked_once_more_and_no_oftener,
+    a_throttling_or_refusing_store_is_asked_only_once_more,
     a_reservation_that_lands_between_two_looks_is_given_back,
     a_reservation_that_others_have_given_up_meanwhile_is_given_back,
     a_request_that_comes_too_late_is_a_503_and_runs_nothing,
     what_comes_too_late_or_is_too_old_is_counted,
     whoever_wrote_an_expiry_owns_nothing,
     a_probe_that_is_throttled_closes_the_breaker,
-    a_caller_that_does_not_wait_says_nothing_of_the_store,
+    an_impatient_caller_does_not_open_the_breaker,
     a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it,
 );
 
 const SECOND: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// A store on whose first insertion something happens between the write and its answer: the process is frozen.
+/// A store that does something between its first insertion and the answer: the process is frozen meanwhile.
 struct Frozen {
     store: DynamoDbStore,
     meanwhile: Mutex<Option<BoxFuture<'static, ()>>>,
-    /// Whether the insertion is sent again after that, as the SDK does if it got no answer.
+    /// Whether the insertion is sent again after that, as the SDK does if it gets no answer.
     again: bool,
 }
 
@@ -95,6 +95,10 @@ impl Store for Frozen {
         self.store.swap(seen, to, with).await
     }
 
+    fn records_table(&self) -> Option<&str> {
+        self.store.records_table()
+    }
+
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
         self.store.load(key).await
     }
@@ -126,7 +130,7 @@ impl Store for Frozen {
     }
 }
 
-/// Finds nothing.
+/// A reconciler that finds nothing.
 struct Nothing;
 
 #[async_trait]
@@ -136,7 +140,7 @@ impl Reconciler for Nothing {
     }
 }
 
-/// A frozen machine's wall clock goes on, and the other stands still; or the wall clock is set back meanwhile.
+/// Either the machine is frozen, so that only its wall clock advances; or the wall clock is set back meanwhile.
 #[derive(Clone, Copy, Debug)]
 enum Meanwhile {
     Frozen,
@@ -223,7 +227,7 @@ async fn an_execution_begins_with_enough_time_and_not_with_less(endpoint: &str) 
             assert_eq!(told(&executor.reserve(&request).await), expected, "{least:?} {whole:?}");
         }
     }
-    // Without a deadline it is the lease that has to be good.
+    // Without a deadline the lease has to last long enough.
     for (passed, expected) in [(LEASE - 2 * SECOND, "owned"), (LEASE - SECOND, "too late")] {
         let world = guarded.clone();
         let frozen = Frozen::new(&guarded, async move { world.clock.advance(passed) });
@@ -251,7 +255,7 @@ async fn a_waiter_with_too_little_time_left_takes_nothing_over(endpoint: &str) {
     assert_eq!(guarded.item(&request.key).await, before);
 }
 
-/// A key that was released, and the take-over of it, which lands when the test says so. Its caller was told 503.
+/// A released key, and its take-over, which lands when the test says so. Its caller got a 503.
 async fn held_take_over(guarded: &Guarded) -> (Request, Late) {
     let (executor, request, late) = (guarded.executor(), request(), Late::timing_out());
     let first = owned(executor.reserve(&request).await);
@@ -267,7 +271,7 @@ async fn a_take_over_that_lands_late_is_given_back(endpoint: &str) {
     let (request, late) = held_take_over(&guarded).await;
     guarded.clock.slept(FIRST_PAUSE, 1).await;
     guarded.clock.advance(FIRST_PAUSE);
-    // It has looked, and what was to be taken over still stands.
+    // It has looked, and the record to be taken over is unchanged.
     guarded.clock.slept(FIRST_PAUSE, 2).await;
     assert_eq!(late.release().await.status, 200);
     assert_eq!(guarded.state(&request).await, "in_progress");
@@ -291,7 +295,7 @@ async fn a_take_over_of_what_others_have_changed_is_not_waited_for(endpoint: &st
     written(guarded.executor().finish(theirs, completed("theirs")).await);
 }
 
-// T9, T1: the SDK's retry meets a transaction, its first try was applied.
+// T9, T1: the first try was applied, and the SDK's retry meets a transaction.
 async fn a_reservation_that_met_a_transaction_after_it_landed_is_given_back(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(2)).await;
     let (executor, request) = (guarded.executor(), request());
@@ -305,7 +309,7 @@ async fn a_reservation_that_met_a_transaction_after_it_landed_is_given_back(endp
 }
 
 // T38, T47
-async fn a_store_that_throttles_or_refuses_is_asked_once_more_and_no_oftener(endpoint: &str) {
+async fn a_throttling_or_refusing_store_is_asked_only_once_more(endpoint: &str) {
     for fault in [Fault::Throttle, Fault::AccessDenied] {
         for only_once in [true, false] {
             let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
@@ -317,7 +321,7 @@ async fn a_store_that_throttles_or_refuses_is_asked_once_more_and_no_oftener(end
             assert_eq!(told(&guarded.executor().reserve(&request()).await), "unavailable");
             assert_eq!(guarded.faults.asked("PutItem"), 1);
             guarded.clock.slept(FIRST_PAUSE, 1).await;
-            // As long as anybody would be patient, in the steps of whoever tries again.
+            // Longer than any patience, in the steps of the back-off.
             for step in [50, 200, 800, 3_200, 5_000, 10_000, 10_000] {
                 guarded.clock.advance(Duration::from_millis(step));
                 guarded.clock.nobody_sleeps().await;
@@ -339,7 +343,7 @@ async fn a_reservation_that_lands_between_two_looks_is_given_back(endpoint: &str
     assert_eq!(told(&executor.reserve(&request).await), "unavailable");
     guarded.clock.slept(FIRST_PAUSE, 1).await;
     guarded.clock.advance(FIRST_PAUSE);
-    // Nothing was there.
+    // The first look found nothing.
     guarded.clock.slept(FIRST_PAUSE, 2).await;
     assert_eq!((late.release().await.status, guarded.state(&request).await), (200, "in_progress"));
     guarded.clock.advance(FIRST_PAUSE);
@@ -347,7 +351,7 @@ async fn a_reservation_that_lands_between_two_looks_is_given_back(endpoint: &str
     assert_eq!(owned(executor.reserve(&request).await).execution().attempts(), 2);
 }
 
-// T39: it landed unseen, was given up by others, and its own retry finds it so.
+// T39: it landed unseen, others gave it up, and its own retry finds it in that state.
 async fn a_reservation_that_others_have_given_up_meanwhile_is_given_back(endpoint: &str) {
     let guarded = Arc::new(Guarded::through(endpoint, |connect| connect.max_attempts(1)).await);
     let (world, request) = (guarded.clone(), request());
@@ -364,7 +368,7 @@ async fn a_reservation_that_others_have_given_up_meanwhile_is_given_back(endpoin
     assert_eq!(owned(guarded.executor().reserve(&request).await).execution().attempts(), 2);
 }
 
-// T39: a client hears of it what it hears of a store that does not answer.
+// T39: the client gets the same answer as if the store did not respond.
 async fn a_request_that_comes_too_late_is_a_503_and_runs_nothing(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let runs = Counter::default();
@@ -385,7 +389,7 @@ async fn a_request_that_comes_too_late_is_a_503_and_runs_nothing(endpoint: &str)
     assert_eq!((runs.count(), guarded.number_of_items().await), (0, 0));
     let first = send(&app, within(29 * SECOND)).await;
     assert_eq!((first.status, runs.count()), (200, 1));
-    // What is known is told however little time is left.
+    // A known answer is replayed, however little time is left.
     send(&app, within(SECOND)).await.assert_replay_of(&first);
 }
 
@@ -405,7 +409,7 @@ async fn what_comes_too_late_or_is_too_old_is_counted(endpoint: &str) {
     assert_eq!((told(&reserved), count), ("may not begin", Some(&1)));
 }
 
-// T52: also if its answer was lost, and it finds its own write; and what it wrote is not taken back.
+// T52: even if the answer was lost and it finds its own write; and the expiry is not undone.
 async fn whoever_wrote_an_expiry_owns_nothing(endpoint: &str) {
     for (attempts, faults, said) in [
         (2, vec![], "unknown"),
@@ -440,13 +444,13 @@ async fn a_probe_that_is_throttled_closes_the_breaker(endpoint: &str) {
     }
     assert_eq!(guarded.faults.asked("PutItem"), 5, "the breaker is open");
     guarded.clock.advance(2 * SECOND);
-    // What is taken back asks too; it has asked by then.
+    // Giving reservations back asks the store too; that is over by then.
     for step in [50, 200, 800, 3_200, 10_000] {
         guarded.clock.advance(Duration::from_millis(step));
         guarded.clock.nobody_sleeps().await;
     }
     guarded.clock.advance(2 * SECOND);
-    // The hot key takes the probe. The store has answered.
+    // A hot key is the probe. Throttling is an answer of the store.
     guarded.faults.script("PutItem", [Fault::Throttle]);
     assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
     for _ in 0..10 {
@@ -455,7 +459,7 @@ async fn a_probe_that_is_throttled_closes_the_breaker(endpoint: &str) {
 }
 
 // T48
-async fn a_caller_that_does_not_wait_says_nothing_of_the_store(endpoint: &str) {
+async fn an_impatient_caller_does_not_open_the_breaker(endpoint: &str) {
     let second_and_a_half = Duration::from_millis(1500);
     for (whole, opens) in [(second_and_a_half, false), (2 * SECOND, true), (60 * SECOND, true)] {
         let guarded = Guarded::on(endpoint).await;
@@ -481,13 +485,13 @@ async fn a_caller_that_does_not_wait_says_nothing_of_the_store(endpoint: &str) {
 async fn a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it(endpoint: &str) {
     let guarded = Arc::new(Guarded::on(endpoint).await);
     let (hour, bound) = (3600 * SECOND, FIRST_PAUSE * 3);
-    // Whichever way the clock steps, the record is its worker's.
+    // Whichever way the clock steps, the record stays with its worker.
     let long = operation().lease(hour * 10);
     for forward in [true, false] {
         let (first, request, began) = (guarded.another(long.clone()), request(), guarded.now());
         let _ours = owned(first.reserve(&request).await);
         let world = guarded.clone();
-        // Once it has begun to wait.
+        // After it has begun to wait.
         let steps = Frozen::new(&guarded, async move {
             world.clock.set(if forward { began.plus(hour) } else { began.minus(hour) });
         });
@@ -500,9 +504,9 @@ async fn a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it(endpoint: &
     }
 }
 
-// T52, R11: an operation that may run again is taken over, and then it is ours.
+// T52, R11: an operation that may run again is taken over, and then the executor owns it.
 #[tokio::test]
-async fn a_take_over_of_what_one_has_expired_is_owned_by_its_own_attempt() {
+async fn a_take_over_after_ones_own_expiry_is_a_new_attempt() {
     let guarded = Guarded::on(crate::support::embedded::endpoint()).await;
     let (expires, request) = (guarded.executor(), request());
     let dead = owned(expires.reserve(&request).await);

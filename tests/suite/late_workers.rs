@@ -1,4 +1,4 @@
-//! Workers that come late: after their record was given up, taken over or settled.
+//! Workers that finish late: after their record was given up, taken over or settled.
 
 use std::time::Duration;
 
@@ -30,25 +30,25 @@ use crate::support::{
 };
 
 on_each_store!(
-    a_worker_that_ends_after_its_record_went_to_unknown_is_believed,
+    a_worker_ending_after_its_record_became_unknown_is_believed,
     a_worker_that_completes_after_reconciliation_gets_what_everybody_gets,
-    what_a_worker_did_after_its_refusal_was_written_goes_to_people,
-    what_a_worker_did_takes_the_release_of_everybody,
-    a_workers_doubt_takes_an_assumption_and_nothing_that_somebody_knew,
-    what_a_worker_did_takes_the_release_of_the_execution_after_it,
+    a_workers_effect_after_its_operation_was_refused_is_escalated,
+    a_workers_effect_overrides_every_release,
+    a_workers_doubt_overrides_an_assumption_but_nobodys_word,
+    a_workers_effect_overrides_the_next_executions_release,
     a_double_execution_is_counted_and_escalated_with_both_sides,
-    what_a_worker_did_is_kept_until_the_next_execution_has_ended,
-    what_a_worker_did_takes_the_doubt_of_the_execution_after_it_and_is_escalated,
-    a_doubt_about_what_another_execution_has_is_escalated,
-    a_double_execution_is_told_though_an_answer_cannot_be_read,
+    a_workers_effect_waits_until_the_next_execution_has_ended,
+    a_workers_effect_overrides_the_next_executions_doubt_and_is_escalated,
+    a_doubt_about_another_executions_record_is_escalated,
+    a_double_execution_is_reported_despite_an_unreadable_answer,
     an_operation_that_may_run_again_alarms_nobody,
-    a_worker_that_cannot_read_the_winners_answer_gives_no_second_one,
+    a_worker_that_cannot_read_the_winners_answer_sends_no_other,
     a_late_worker_changes_nothing_of_the_next_ones_record,
     a_late_worker_whose_record_was_deleted_still_says_what_it_did,
-    a_refusal_that_did_not_begin_hides_nothing_that_an_earlier_worker_did,
+    a_request_that_never_began_hides_no_earlier_workers_effect,
     a_refusal_is_not_answered_with_the_answer_to_another_request,
-    what_was_done_under_a_key_that_is_anothers_now_goes_to_people,
-    a_double_execution_across_two_forms_of_fingerprints_is_told,
+    an_effect_under_a_key_now_held_by_another_request_is_escalated,
+    a_double_execution_across_two_fingerprint_rules_is_reported,
     completion_and_expiry_at_one_moment_end_in_one_state,
     completion_and_take_over_at_one_moment_have_one_winner,
     whoever_of_completion_and_expiry_comes_second_changes_nothing,
@@ -72,7 +72,7 @@ fn endings() -> [(Ending, &'static str); 3] {
 }
 
 // T5
-async fn a_worker_that_ends_after_its_record_went_to_unknown_is_believed(endpoint: &str) {
+async fn a_worker_ending_after_its_record_became_unknown_is_believed(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (ending, state) in endings() {
         let request = request();
@@ -85,7 +85,7 @@ async fn a_worker_that_ends_after_its_record_went_to_unknown_is_believed(endpoin
     }
 }
 
-/// Settles the record as reconciliation does: load, next, swap.
+/// Settles the record as reconciliation does: load, compute the next record, swap.
 async fn settle(guarded: &Guarded, request: &Request, next: impl FnOnce(&Record) -> Record) {
     let record = guarded.record(&request.key).await.expect("a record to settle");
     let put = guarded.undisturbed_store().swap(record.revision, &next(&record), &[]).await;
@@ -112,8 +112,8 @@ async fn a_worker_that_completes_after_reconciliation_gets_what_everybody_gets(e
     }
 }
 
-// T5: a provider that lags behind has refused it; one of the two is wrong, and what was done must not be forgotten.
-async fn what_a_worker_did_after_its_refusal_was_written_goes_to_people(endpoint: &str) {
+// T5: a provider that lags behind has refused it. One of the two is wrong, and the effect must not be forgotten.
+async fn a_workers_effect_after_its_operation_was_refused_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (ending, letters) in
         [(completed("late"), 1), (Ending::Completed(Answer::json(409, "{}")), 0), (Ending::NotExecuted, 0)]
@@ -141,7 +141,7 @@ async fn what_a_worker_did_after_its_refusal_was_written_goes_to_people(endpoint
     }
 }
 
-/// Who released the record, and how: reconciliation that found nothing in time, the provider, a person.
+/// Releases the record as one of these does: reconciliation that found nothing in time, the provider, an operator.
 async fn release(guarded: &Guarded, request: &Request, by: SettledBy) {
     let key = &request.key;
     match by {
@@ -168,7 +168,7 @@ async fn release(guarded: &Guarded, request: &Request, by: SettledBy) {
     assert_eq!(guarded.item(key).await.expect("a record")["settled_by"], AttributeValue::S(by.name().into()));
 }
 
-/// Always says the same.
+/// A reconciler with a fixed answer.
 struct Says<F>(F);
 
 #[async_trait]
@@ -180,8 +180,8 @@ impl<F: Fn() -> Finding + Send + Sync + 'static> Reconciler for Says<F> {
 
 const EACH_RELEASE: [SettledBy; 3] = [SettledBy::Assumption, SettledBy::Provider, SettledBy::Person];
 
-// T5: the next retry would do again what it did.
-async fn what_a_worker_did_takes_the_release_of_everybody(endpoint: &str) {
+// T5: else the next retry would repeat the effect.
+async fn a_workers_effect_overrides_every_release(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for by in EACH_RELEASE {
         let request = request();
@@ -195,7 +195,7 @@ async fn what_a_worker_did_takes_the_release_of_everybody(endpoint: &str) {
 }
 
 // T5
-async fn a_workers_doubt_takes_an_assumption_and_nothing_that_somebody_knew(endpoint: &str) {
+async fn a_workers_doubt_overrides_an_assumption_but_nobodys_word(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for by in EACH_RELEASE {
         let request = request();
@@ -216,8 +216,8 @@ async fn a_workers_doubt_takes_an_assumption_and_nothing_that_somebody_knew(endp
     }
 }
 
-// T5: that another one did nothing says nothing of what this one did.
-async fn what_a_worker_did_takes_the_release_of_the_execution_after_it(endpoint: &str) {
+// T5: that another execution did nothing proves nothing about this one.
+async fn a_workers_effect_overrides_the_next_executions_release(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let first = given_up(&guarded, &request).await;
@@ -228,7 +228,7 @@ async fn what_a_worker_did_takes_the_release_of_the_execution_after_it(endpoint:
     assert_eq!(replayed_text(executor.reserve(&request).await), "first");
 }
 
-/// The reconcile function, with the letters that it writes.
+/// The reconcile function, and its dead letters.
 fn reconcile_function(guarded: &Guarded, store: DynamoDbStore) -> (Reconciliation, MemoryQueue) {
     let letters = MemoryQueue::new();
     let reconciliation = Reconciliation::new(store, letters.clone())
@@ -237,7 +237,7 @@ fn reconcile_function(guarded: &Guarded, store: DynamoDbStore) -> (Reconciliatio
     (reconciliation, letters)
 }
 
-/// Delivers everything once; what cannot be done yet stays in the queue.
+/// Delivers every message once and returns the dead letters; what cannot be applied yet stays in the queue.
 async fn deliver(guarded: &Guarded, queue: &MemoryQueue) -> Vec<Value> {
     let (reconciliation, letters) = reconcile_function(guarded, guarded.undisturbed_store());
     for (message, delay) in queue.take() {
@@ -252,7 +252,7 @@ async fn deliver(guarded: &Guarded, queue: &MemoryQueue) -> Vec<Value> {
 
 const DOUBLE: &str = "api.idempotency.double_execution.count";
 
-/// A worker that was given up, and released because nobody saw its effect; and the execution after it.
+/// A worker that was given up, and whose key was released because nobody saw its effect; and the execution after it.
 async fn overtaken(guarded: &Guarded, executor: &Executor) -> (Request, Ownership, Ownership) {
     let request = request();
     let late = given_up(guarded, &request).await;
@@ -284,7 +284,7 @@ async fn a_double_execution_is_counted_and_escalated_with_both_sides(endpoint: &
         assert!(sides.iter().all(|side| side["state"] == "completed"));
         let digests = sides.map(|side| side["answer_sha256"].as_str().expect("a digest"));
         assert_eq!((digests[0].len(), digests[0] == digests[1]), (64, same));
-        // The answer that its client does not get names what it did.
+        // The letter holds the answer that its client does not get.
         assert_eq!(letter["ending"]["item"]["attempt"], json!({ "B": base64(late_attempt(letter)) }));
         assert_eq!(letter["ending"]["item"]["status"], json!({ "N": "201" }));
         let read = Letter::read(&letter.to_string());
@@ -306,8 +306,8 @@ fn base64(bytes: Vec<u8>) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-// T5: it may be the only proof that the operation was executed, and the other one may do nothing.
-async fn what_a_worker_did_is_kept_until_the_next_execution_has_ended(endpoint: &str) {
+// T5: it may be the only proof that the operation was executed, and the other execution may do nothing.
+async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     for through_the_queue in [false, true] {
@@ -332,14 +332,14 @@ async fn what_a_worker_did_is_kept_until_the_next_execution_has_ended(endpoint: 
             });
             assert_eq!(what, if through_the_queue { "handed over" } else { "answered elsewhere" });
             let told_at_once = deliver(&guarded, &queue).await.len();
-            assert_eq!(told_at_once, usize::from(!through_the_queue), "whoever knows it tells it at once");
+            assert_eq!(told_at_once, usize::from(!through_the_queue), "its worker reports it at once");
             assert_eq!(guarded.state(&request).await, "in_progress");
 
             let answered = matches!(second_ends, Ending::Completed(_));
             let ended = executor.finish(second, second_ends).await;
-            // That nothing was done would not be true.
+            // "Not executed" would be false.
             assert_eq!(ended_as(&ended), if answered { "written" } else { "in doubt" });
-            // Nobody runs it before the ending comes again.
+            // Nothing runs before the ending is delivered again.
             assert_eq!(told(&executor.reserve(&request).await), if answered { "replay" } else { "unknown" });
             let (letters, counted) = counting(deliver(&guarded, &queue)).await;
             let letters_then = if through_the_queue { letters_then } else { 0 };
@@ -355,8 +355,8 @@ async fn what_a_worker_did_is_kept_until_the_next_execution_has_ended(endpoint: 
     }
 }
 
-// T5: nothing runs any more, and somebody looks whether both did.
-async fn what_a_worker_did_takes_the_doubt_of_the_execution_after_it_and_is_escalated(endpoint: &str) {
+// T5: nothing runs any more, and an operator looks whether both executions had an effect.
+async fn a_workers_effect_overrides_the_next_executions_doubt_and_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     let executor = guarded.executor().lost_endings_to(queue.clone());
@@ -370,14 +370,14 @@ async fn what_a_worker_did_takes_the_doubt_of_the_execution_after_it_and_is_esca
 }
 
 // T5
-async fn a_doubt_about_what_another_execution_has_is_escalated(endpoint: &str) {
+async fn a_doubt_about_another_executions_record_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     let executor = guarded.executor().lost_endings_to(queue.clone());
     let doubt = || Ending::PerhapsExecuted(UnknownCause::HandlerFailed);
     for (second_ends, told_then, letters_then) in [
         (completed("second"), "replay", 1),
-        // That one spoke for itself alone.
+        // The second execution's word covers only itself.
         (Ending::NotExecuted, "unknown", 0),
         (Ending::NotBegun, "unknown", 0),
     ] {
@@ -388,7 +388,7 @@ async fn a_doubt_about_what_another_execution_has_is_escalated(endpoint: &str) {
         assert_eq!(deliver(&guarded, &queue).await.len(), letters_then);
         assert_eq!(told(&executor.reserve(&request).await), told_then);
     }
-    // While it is in progress: told at once, and kept until it has ended.
+    // While the second is in progress, the doubt is reported at once, and kept until it has ended.
     let (request, late, second) = overtaken(&guarded, &executor).await;
     assert_eq!(ended_as(&executor.finish(late, doubt()).await), "answered elsewhere");
     let letters = deliver(&guarded, &queue).await;
@@ -396,7 +396,7 @@ async fn a_doubt_about_what_another_execution_has_is_escalated(endpoint: &str) {
     assert_eq!(ended_as(&executor.finish(second, Ending::NotExecuted).await), "in doubt");
     assert_eq!(deliver(&guarded, &queue).await.len(), 0);
     assert_eq!(told(&executor.reserve(&request).await), "unknown");
-    // Nor does one that says that it did not even begin free the key; and it contradicts nobody.
+    // A second execution that did not even begin does not free the key either, and contradicts nobody.
     let (request, late, second) = overtaken(&guarded, &executor).await;
     assert_eq!(ended_as(&executor.finish(late, doubt()).await), "answered elsewhere");
     assert_eq!(ended_as(&executor.finish(second, Ending::NotBegun).await), "in doubt");
@@ -408,8 +408,8 @@ async fn a_doubt_about_what_another_execution_has_is_escalated(endpoint: &str) {
     assert_eq!(counted.get(DOUBLE), None);
 }
 
-// T5, T42: the alarm does not wait for an answer that nobody can read.
-async fn a_double_execution_is_told_though_an_answer_cannot_be_read(endpoint: &str) {
+// T5, T42: the alarm does not wait for an answer that cannot be read.
+async fn a_double_execution_is_reported_despite_an_unreadable_answer(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let queue = MemoryQueue::new();
     let executor = guarded.executor().lost_endings_to(queue.clone());
@@ -428,7 +428,7 @@ async fn a_double_execution_is_told_though_an_answer_cannot_be_read(endpoint: &s
             guarded.write_raw(item).await;
             assert_eq!(deliver(&guarded, &queue).await.len(), 1);
         } else {
-            // A store that does not answer now is asked again, and nothing is counted twice.
+            // If the store does not answer, the message is retried, and nothing is counted twice.
             let (reconciliation, letters) = reconcile_function(&guarded, guarded.store());
             let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
             guarded.faults.for_all("GetItem", Fault::DropRequest);
@@ -468,8 +468,8 @@ async fn an_operation_that_may_run_again_alarms_nobody(endpoint: &str) {
     assert_eq!((counted.get(DOUBLE), queue.take().len()), (None, 0));
 }
 
-// T5: one key has one answer, and the retry gets it.
-async fn a_worker_that_cannot_read_the_winners_answer_gives_no_second_one(endpoint: &str) {
+// T5: a key has one answer, and the retry gets it.
+async fn a_worker_that_cannot_read_the_winners_answer_sends_no_other(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (executor, request) = (guarded.executor(), request());
     let late = given_up(&guarded, &request).await;
@@ -478,7 +478,7 @@ async fn a_worker_that_cannot_read_the_winners_answer_gives_no_second_one(endpoi
         samples::completed(record, answer, guarded.now(), RETENTION)
     })
     .await;
-    // Beside the record, and not to be read now.
+    // The winner's body is damaged for the moment.
     let other = guarded.record(&request.key).await.expect("a record");
     let beside = guarded.item(&request.key).await.expect("an item");
     assert_eq!(other.state.name(), "completed");
@@ -510,7 +510,7 @@ async fn a_late_worker_changes_nothing_of_the_next_ones_record(endpoint: &str) {
         assert_eq!(guarded.item(&request.key).await, before);
 
         written(executor.finish(third, completed("third")).await);
-        // Once there is an answer, the late one gets it too.
+        // Once there is an answer, the late worker gets it too.
         let ended = executor.finish(second, Ending::NotExecuted).await;
         let FinishOutcome::Superseded(replay) = ended else { panic!("{ended:?}") };
         assert_eq!(body_of(&replay).map(|body| &body[..]), Some(&b"third"[..]));
@@ -518,7 +518,7 @@ async fn a_late_worker_changes_nothing_of_the_next_ones_record(endpoint: &str) {
     }
 }
 
-// T6, T29: an operator deleted the record, or the table was restored to an earlier time.
+// T6, T29: an operator deleted the record, or the table was restored to an earlier state.
 async fn a_late_worker_whose_record_was_deleted_still_says_what_it_did(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
@@ -535,10 +535,10 @@ async fn a_late_worker_whose_record_was_deleted_still_says_what_it_did(endpoint:
     assert_eq!(replayed_text(executor.reserve(&free).await), "done");
     let ended = executor.finish(late_used, completed("late")).await;
     assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
-    // The next one's, and it is told that it is not the only one: if it did nothing, a retry would do it again.
+    // The record stays with the next execution but is marked as contested: if that one did nothing, a retry must not run.
     let mut contested = before.clone();
     let there = guarded.record(&used.key).await.expect("a record");
-    // With the earlier beginning: a provider that is asked has to remember that one.
+    // It gets the earlier start: the provider must still remember keys from then when it is asked.
     let began_at = guarded.now().minus(Duration::from_secs(1));
     (contested.revision, contested.contested, contested.began_at) = (there.revision, true, began_at);
     assert_eq!(there, contested);
@@ -546,7 +546,7 @@ async fn a_late_worker_whose_record_was_deleted_still_says_what_it_did(endpoint:
     assert_eq!(told(&executor.reserve(&used).await), "unknown");
 }
 
-/// Enough for both orders to happen; what is asserted holds in each.
+/// Enough for both orders to happen; the assertions hold in either.
 const ROUNDS: usize = 50;
 
 // T7
@@ -559,7 +559,7 @@ async fn completion_and_expiry_at_one_moment_end_in_one_state(endpoint: &str) {
         guarded.clock.advance(LEASE + GRACE);
         let (ended, told_then) =
             tokio::join!(worker.finish(ours, completed("done")), duplicate.reserve(&request));
-        // The same attempt is believed after `unknown`, so that completion stands in the end, in either order.
+        // The same attempt is believed even after `unknown`, so the record ends as completed in either order.
         written(ended);
         assert!(matches!(told(&told_then), "unknown" | "replay"), "{told_then:?}");
         assert_eq!(guarded.state(&request).await, "completed");
@@ -599,7 +599,7 @@ async fn whoever_of_completion_and_expiry_comes_second_changes_nothing(endpoint:
         let (late, request) = (Late::hanging(), request());
         let ours = owned(other.reserve(&request).await);
         guarded.clock.advance(LEASE + GRACE);
-        // The duplicate has seen the lease over, and its write is on its way.
+        // The duplicate has seen that the lease is over, and its write is on its way.
         guarded.faults.script("PutItem", [Fault::Pass, late.fault()]);
         let (duplicate, again) = (disturbed.clone(), request.clone());
         let duplicate = tokio::spawn(async move { duplicate.reserve(&again).await });
@@ -648,8 +648,8 @@ async fn of_a_hundred_retries_of_a_released_key_one_takes_over(endpoint: &str) {
     assert_eq!(told(&executor.reserve(&other).await), "mismatch");
 }
 
-// T5, T29: a record that says that a request did not begin is as good as none.
-async fn a_refusal_that_did_not_begin_hides_nothing_that_an_earlier_worker_did(endpoint: &str) {
+// T5, T29: the record of a request that never began counts as absent.
+async fn a_request_that_never_began_hides_no_earlier_workers_effect(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
     for (ending, state) in
@@ -658,7 +658,7 @@ async fn a_refusal_that_did_not_begin_hides_nothing_that_an_earlier_worker_did(e
         let request = request();
         let late = owned(executor.reserve(&request).await);
         guarded.delete(&request.key).await;
-        // Another life of the key.
+        // The key is reserved anew.
         guarded.clock.advance(Duration::from_millis(1));
         let refused = Request { fingerprints: fingerprints("refused"), ..request.clone() };
         let other = owned(executor.reserve(&refused).await);
@@ -666,7 +666,7 @@ async fn a_refusal_that_did_not_begin_hides_nothing_that_an_earlier_worker_did(e
         written(executor.finish(late, ending).await);
         assert_eq!(guarded.state(&request).await, state);
     }
-    // It hides nothing either from whoever did nothing: that leaves the key as it is.
+    // A late worker that did nothing leaves the key as it is.
     let request = request();
     let late = owned(executor.reserve(&request).await);
     guarded.delete(&request.key).await;
@@ -678,14 +678,14 @@ async fn a_refusal_that_did_not_begin_hides_nothing_that_an_earlier_worker_did(e
     assert_eq!(guarded.item(&request.key).await, before);
 }
 
-// T14, T2: its own write landed unseen, and the key has gone to a corrected request meanwhile.
+// T14, T2: its own write landed unseen, and meanwhile a corrected request has taken the key.
 async fn a_refusal_is_not_answered_with_the_answer_to_another_request(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
     for same in [false, true] {
         let request = request();
         let ours = owned(executor.reserve(&request).await);
-        // As the first try of the write left it.
+        // As the first try of the write would leave it.
         let seen = guarded.record(&request.key).await.unwrap();
         let mut refused = samples::released(&seen, guarded.now(), RETENTION);
         let State::FailedRetryable { expires_at, .. } = &mut refused.state else { panic!("{refused:?}") };
@@ -700,15 +700,15 @@ async fn a_refusal_is_not_answered_with_the_answer_to_another_request(endpoint: 
     }
 }
 
-// T5, T36: fingerprints by different rules do not compare, and nobody takes that for a difference.
-async fn a_double_execution_across_two_forms_of_fingerprints_is_told(endpoint: &str) {
+// T5, T36: fingerprints by different rules cannot be compared, which does not make the requests different.
+async fn a_double_execution_across_two_fingerprint_rules_is_reported(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     let executor = guarded.executor().lost_endings_to(queue.clone());
     let request = request();
     let late = owned(executor.reserve(&request).await);
     guarded.delete(&request.key).await;
-    // A version with another rule has run it meanwhile.
+    // Meanwhile a version with another rule has run it.
     let rule = FingerprintRule::new().leave_out("/sentAt");
     let content = Content::new("POST", "/payments", b"{}").json();
     let fingerprints = Fingerprints::of("pay", &content, &rule, &[]);
@@ -719,9 +719,8 @@ async fn a_double_execution_across_two_forms_of_fingerprints_is_told(endpoint: &
     assert_eq!(deliver(&guarded, &queue).await.len(), 1);
 }
 
-// T14, T29: its record was deleted, and its key has gone to another request. Nobody's answer is anybody else's, and nothing is
-// lost.
-async fn what_was_done_under_a_key_that_is_anothers_now_goes_to_people(endpoint: &str) {
+// T14, T29: its record was deleted, and another request has taken its key. Each caller gets its own answer, and nothing is lost.
+async fn an_effect_under_a_key_now_held_by_another_request_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     let executor = guarded.executor().lost_endings_to(queue.clone());
@@ -730,7 +729,7 @@ async fn what_was_done_under_a_key_that_is_anothers_now_goes_to_people(endpoint:
             let request = request();
             let late = owned(executor.reserve(&request).await);
             guarded.delete(&request.key).await;
-            // Another life of the key.
+            // The key is reserved anew.
             guarded.clock.advance(Duration::from_millis(1));
             let others = Request { fingerprints: fingerprints("another"), ..request.clone() };
             let other = owned(executor.reserve(&others).await);

@@ -1,4 +1,4 @@
-//! The guard among other layers, and among guards.
+//! The guard among other layers, and among other guards.
 
 use std::{
     process::Command,
@@ -39,7 +39,7 @@ async fn problem(response: Response<Body>) -> String {
     document["type"].as_str().unwrap().rsplit(':').next().unwrap().to_owned()
 }
 
-// R16: axum asks a layer for a new service at each request.
+// R16: axum asks a layer for a new service for each request.
 #[tokio::test]
 async fn one_circuit_breaker_serves_all_requests_of_a_route() {
     let guarded = Guarded::through(embedded::endpoint(), |connect| connect.max_attempts(1)).await;
@@ -69,9 +69,9 @@ async fn a_throttled_key_does_not_open_the_breaker_for_others() {
     assert_eq!(send(&app, "other").await.status(), StatusCode::OK);
 }
 
-// T23: the inner one's refusals are not the operation's answer.
+// T23: the inner guard's refusals are not the operation's answer.
 #[tokio::test]
-async fn two_guards_of_one_operation_in_each_other_run_nothing_and_keep_nothing() {
+async fn two_nested_guards_of_one_operation_run_and_keep_nothing() {
     let store = MemoryStore::new();
     let guard = Idempotency::new(store, Operation::new("pay")).tenant(SingleTenant::new("acme"));
     let runs = Arc::new(AtomicUsize::new(0));
@@ -90,7 +90,7 @@ async fn two_guards_of_one_operation_in_each_other_run_nothing_and_keep_nothing(
     assert_eq!(runs.load(Ordering::SeqCst), 0);
 }
 
-// R15: tower-http's time-out layer drops the handler, wherever it stands, and answers 408.
+// R15: tower-http's time-out layer drops the handler at any point and answers 408.
 #[tokio::test]
 async fn a_time_out_inside_the_guard_is_no_answer() {
     let guard = Idempotency::new(MemoryStore::new(), Operation::new("pay")).tenant(SingleTenant::new("acme"));
@@ -116,7 +116,7 @@ async fn an_answer_that_is_kept_for_ever_is_replayed_all_the_same() {
 
 // R2
 #[test]
-fn a_guard_without_a_tenant_does_not_compile_and_the_compiler_says_why() {
+fn a_guard_without_a_tenant_does_not_compile_and_says_why() {
     let compiled = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["rustc", "--locked", "--package", "tests", "--example", "without_tenant"])
         .args(["--", "--cfg", "without_tenant"])

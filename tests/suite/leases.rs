@@ -1,4 +1,4 @@
-//! Leases: how long a record is its worker's, and what happens then.
+//! Leases: how long a record stays with its worker, and what happens afterwards.
 
 use std::time::Duration;
 
@@ -17,19 +17,19 @@ use crate::support::{
 };
 
 on_each_store!(
-    a_lease_that_is_over_leads_where_the_operation_chose,
-    what_a_handler_left_unknown_stays_so_whatever_the_operation_chose,
+    an_expired_lease_is_handled_as_the_operation_chose,
+    an_outcome_the_handler_left_unknown_stays_unknown,
     a_lease_comes_from_the_deadline_and_its_grace,
     an_impossible_deadline_leaves_the_operations_lease,
     a_live_lease_outlasts_a_shorter_retention,
     clocks_minutes_apart_lead_to_no_second_run,
-    running_again_is_safe_as_far_as_clocks_are_apart_by_no_more_than_the_grace,
+    running_again_is_safe_while_clock_skew_stays_within_the_grace,
 );
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 // R11, R39
-async fn a_lease_that_is_over_leads_where_the_operation_chose(endpoint: &str) {
+async fn an_expired_lease_is_handled_as_the_operation_chose(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (choice, told_then, state) in [
         (LeaseOver::Unknown, "unknown", "unknown"),
@@ -54,7 +54,7 @@ async fn a_lease_that_is_over_leads_where_the_operation_chose(endpoint: &str) {
 }
 
 // R11, R28
-async fn what_a_handler_left_unknown_stays_so_whatever_the_operation_chose(endpoint: &str) {
+async fn an_outcome_the_handler_left_unknown_stays_unknown(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
@@ -113,7 +113,7 @@ async fn an_impossible_deadline_leaves_the_operations_lease(endpoint: &str) {
         assert_eq!(ours.execution().deadline(), None, "{deadline:?}");
         assert_eq!(lease_until(&guarded, &request.key).await, guarded.now().plus(LEASE + GRACE));
         assert_eq!(told(&executor.reserve(&request).await), "in flight", "{deadline:?}");
-        // Nor does it leave no time for the completion.
+        // There is still time for the completion, too.
         written(executor.finish(ours, completed("{}")).await);
         assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
     }
@@ -144,7 +144,7 @@ async fn a_live_lease_outlasts_a_shorter_retention(endpoint: &str) {
     assert!(expires_at >= guarded.now().plus(retention), "{expires_at:?}");
     assert_eq!(told(&executor.reserve(&request).await), "replay");
 
-    // And a worker that died is not forgotten after its retention.
+    // And the record of a dead worker does not expire after its retention.
     let dead = self::request();
     drop(owned(executor.reserve(&dead).await));
     guarded.clock.advance(retention * 1000);
@@ -162,7 +162,7 @@ async fn clocks_minutes_apart_lead_to_no_second_run(endpoint: &str) {
         assert_eq!(told(&theirs.reserve(&request).await), told_then);
         assert_ne!(told(&ours.reserve(&request).await), "owned");
 
-        // The worker lives, and what it did is what counts.
+        // The worker is alive, and its ending counts.
         written(ours.finish(running, completed("{}")).await);
         assert_eq!(replayed_text(theirs.reserve(&request).await), "{}");
         assert_eq!(replayed_text(ours.reserve(&request).await), "{}");
@@ -184,7 +184,7 @@ impl Apart {
 }
 
 // T28, R11: the bound that `DEFAULT_GRACE` and `LeaseOver::RunAgain` state.
-async fn running_again_is_safe_as_far_as_clocks_are_apart_by_no_more_than_the_grace(endpoint: &str) {
+async fn running_again_is_safe_while_clock_skew_stays_within_the_grace(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let grace = Duration::from_secs(3 * 60);
     let runs_again = operation().when_lease_over(LeaseOver::RunAgain).grace(grace);
@@ -193,7 +193,7 @@ async fn running_again_is_safe_as_far_as_clocks_are_apart_by_no_more_than_the_gr
         let mut request = request();
         request.deadline = Some(guarded.now().plus(handler_takes));
         let running = owned(ours.reserve(&request).await);
-        // The last moment that the handler can run.
+        // The last moment at which the handler can still run.
         guarded.clock.advance(handler_takes);
         let ahead = ManualWorld::at(guarded.now().plus(apart));
         let theirs = Executor::new(guarded.store(), runs_again.clone()).world(ahead);

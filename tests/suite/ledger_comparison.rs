@@ -1,4 +1,4 @@
-//! Our ledger against the provider's (R30).
+//! Comparison of our ledger with the provider's (R30).
 
 mod places;
 pub mod provider;
@@ -13,6 +13,7 @@ use aws_sdk_dynamodb::types::{
 use compare::{Compared, Comparison, Failure, Reports};
 use futures_util::future::BoxFuture;
 use lambda_idempotency::{
+    engine::FinishOutcome,
     time::Timestamp,
     world::{SystemWorld, World},
 };
@@ -24,7 +25,9 @@ use uuid::Uuid;
 
 use crate::support::{
     client::client,
-    embedded, http,
+    embedded,
+    guarded::{Guarded, completed, owned, request, written},
+    http,
     logs::Logs,
     on_each_store,
     payments_api::{self, CHARGED_AT},
@@ -33,17 +36,17 @@ use provider::Provider;
 
 on_each_store!(
     ledgers_that_say_the_same_agree,
-    each_kind_of_difference_is_in_the_report_the_log_and_the_answer,
-    our_side_is_read_to_the_end_where_it_has_more_than_a_page,
+    every_difference_is_in_the_report_the_log_and_the_answer,
+    our_ledger_is_read_past_its_first_page,
     a_day_is_compared_again_when_its_questions_are_over,
 );
 
 const DAY: &str = "2026-11-20";
 
-/// Only a comparison that has no end takes as long.
+/// Only a comparison that never ends takes this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A world on the day after, in which every wait is over at once.
+/// A world on the next day, in which every wait ends at once.
 #[derive(Debug)]
 struct Hasty;
 
@@ -72,6 +75,7 @@ impl World for Hasty {
 /// Both ledgers, and a folder for reports.
 struct Ledgers {
     ours: Ledger,
+    guarded: Guarded,
     theirs: Provider,
     reports: TempDir,
 }
@@ -79,7 +83,13 @@ struct Ledgers {
 impl Ledgers {
     async fn on(endpoint: &str) -> Self {
         let ours = Ledger::new(client(endpoint), payments_table(endpoint).await);
-        Self { ours, theirs: Provider::start().await, reports: tempfile::tempdir().expect("a folder") }
+        let guarded = Guarded::on(endpoint).await;
+        Self {
+            ours,
+            guarded,
+            theirs: Provider::start().await,
+            reports: tempfile::tempdir().expect("a folder"),
+        }
     }
 
     async fn compare(&self, input: Value) -> Result<Compared, Failure> {
@@ -101,15 +111,18 @@ impl Ledgers {
         timeout(PATIENCE, comparison.run(input)).await.expect("a comparison comes to its end")
     }
 
-    /// A charge of which both say the same.
+    /// A charge that is the same in both ledgers.
     async fn both(&self, id: &str) {
         self.only_ours(id, 1999).await;
         self.theirs.list(json!({ "id": id, "amountCents": 1999, "currency": "EUR" }));
     }
 
     async fn only_ours(&self, id: &str, cents: u64) {
-        let added = self.ours.add("acme", &payment(id, cents), Timestamp::from_millis(CHARGED_AT)).await;
-        added.expect("a payment is added");
+        self.record(&payment(id, cents), Timestamp::from_millis(CHARGED_AT)).await;
+    }
+
+    async fn record(&self, payment: &Payment, charged_at: Timestamp) {
+        written(recorded(&self.guarded, &self.ours, payment, charged_at).await);
     }
 
     fn files(&self) -> Vec<String> {
@@ -144,9 +157,9 @@ async fn ledgers_that_say_the_same_agree(endpoint: &str) {
     for id in ["ch_1", "ch_2", "ch_3", "ch_4", "ch_5"] {
         ledgers.both(id).await;
     }
-    // The day after: no part of this comparison.
+    // On the next day, so not part of this comparison.
     let later = Timestamp::from_millis(CHARGED_AT + 1);
-    ledgers.ours.add("acme", &payment("ch_6", 1), later).await.unwrap();
+    ledgers.record(&payment("ch_6", 1), later).await;
 
     let compared = ledgers.compare(json!({ "job": "compare" })).await.unwrap();
     assert_eq!((&*compared.day, compared.summary.equal, compared.summary.agrees()), (DAY, 5, true));
@@ -166,7 +179,7 @@ async fn ledgers_that_say_the_same_agree(endpoint: &str) {
 }
 
 // R30
-async fn each_kind_of_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str) {
+async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str) {
     let logs = Logs::capture();
     let unique = |name: &str| format!("ch_{name}_{}", Uuid::new_v4().simple());
     let ids = ["ours", "theirs", "amount", "state", "twice"].map(unique);
@@ -194,7 +207,7 @@ async fn each_kind_of_difference_is_in_the_report_the_log_and_the_answer(endpoin
 
     let mut report = lines(&compared.report);
     assert_eq!(report.pop().unwrap()["summary"]["only_theirs"], 1, "the summary is the last line");
-    // How ours names a charge. Its id is new each time.
+    // The id of our payment, which is new each time.
     for said in report.iter_mut().flat_map(|line| {
         let ours = line["side"] == "ours";
         line.as_object_mut()
@@ -236,17 +249,17 @@ async fn each_kind_of_difference_is_in_the_report_the_log_and_the_answer(endpoin
             logged.iter().filter(|line| line.target().starts_with("compare") && line.level() == "WARN");
         assert_eq!(told.count(), 1, "{id}");
     }
-    // The log names it by its hash, so that the operator finds its other lines.
+    // The log identifies the record by its hash, so that an operator finds its other lines.
     assert!(logs.lines_with(theirs).iter().any(|line| line.text.contains(&record.hash().to_string())));
     let key = logs.lines_with(record.idempotency_key().as_str());
     assert!(key.iter().all(|line| !line.target().starts_with("compare")), "{key:?}");
 }
 
-// R30: a charge that is found out in the afternoon stands in one ledger at two o'clock in the night, and in both the night after.
+// R30: a charge that is settled in the afternoon is in only one ledger at two o'clock the night before, and in both the night after.
 async fn a_day_is_compared_again_when_its_questions_are_over(endpoint: &str) {
     let ledgers = Ledgers::on(endpoint).await;
     let before = Timestamp::from_millis(CHARGED_AT - 24 * 60 * 60 * 1000);
-    ledgers.ours.add("acme", &payment("ch_before", 1), before).await.unwrap();
+    ledgers.record(&payment("ch_before", 1), before).await;
     ledgers.both("ch_1").await;
     let reports = || Reports::Folder(ledgers.reports.path().to_owned());
     let compared = ledgers.compare_days(reports(), json!({ "job": "compare" })).await.unwrap();
@@ -254,7 +267,7 @@ async fn a_day_is_compared_again_when_its_questions_are_over(endpoint: &str) {
         compared.iter().map(|day| (&*day.day, day.summary.equal, day.summary.only_ours)).collect();
     assert_eq!(found, [(DAY, 1, 0), ("2026-11-19", 0, 1)]);
 
-    // A day that cannot be compared keeps the other one from nothing.
+    // A day that cannot be compared does not stop the other one.
     fs::remove_file(&compared[1].report).unwrap();
     ledgers.theirs.fail_at(1, 5);
     let failed = ledgers.compare_days(reports(), json!({ "job": "compare" })).await.unwrap_err();
@@ -263,13 +276,13 @@ async fn a_day_is_compared_again_when_its_questions_are_over(endpoint: &str) {
 }
 
 // R30
-async fn our_side_is_read_to_the_end_where_it_has_more_than_a_page(endpoint: &str) {
+async fn our_ledger_is_read_past_its_first_page(endpoint: &str) {
     let ledgers = Ledgers::on(endpoint).await;
-    // A page of DynamoDB's has 1 MB.
+    // A page of DynamoDB holds 1 MB.
     for number in 0..15 {
         let mut large = payment(&format!("ch_{number}"), 1);
         large.customer_id = "c".repeat(100_000);
-        ledgers.ours.add("acme", &large, Timestamp::from_millis(CHARGED_AT)).await.unwrap();
+        ledgers.record(&large, Timestamp::from_millis(CHARGED_AT)).await;
     }
     let first = ledgers.ours.of_day(DAY.parse().unwrap(), None).await.unwrap();
     assert!(first.payments.len() < 15 && first.next.is_some(), "the test has more than a page");
@@ -292,7 +305,7 @@ async fn a_page_that_fails_once_is_asked_for_again() {
 
 // R30
 #[tokio::test]
-async fn a_side_that_fails_for_good_is_an_error_and_leaves_the_earlier_report_as_it_was() {
+async fn a_side_that_keeps_failing_leaves_the_earlier_report_untouched() {
     let ledgers = Ledgers::on(embedded::endpoint()).await;
     for id in ["ch_1", "ch_2", "ch_3"] {
         ledgers.both(id).await;
@@ -351,6 +364,19 @@ async fn an_input_that_makes_no_sense_has_an_error_with_a_name() {
         assert_eq!(lambda_http::lambda_runtime::Diagnostic::from(failed).error_type, name);
     }
     assert_eq!(ledgers.files(), [""; 0]);
+}
+
+/// Completes an operation of its own, which records this payment.
+pub async fn recorded(
+    guarded: &Guarded,
+    ledger: &Ledger,
+    payment: &Payment,
+    charged_at: Timestamp,
+) -> FinishOutcome {
+    let (executor, request) = (guarded.executor(), request());
+    let ours = owned(executor.reserve(&request).await);
+    ours.execution().write(ledger.recording("acme", payment, charged_at)).expect("a write");
+    executor.finish(ours, completed("paid")).await
 }
 
 /// A table of payments as the template deploys it.

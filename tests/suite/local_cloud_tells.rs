@@ -1,4 +1,4 @@
-//! What the local cloud tells whoever watches it, and how it ends.
+//! What the local cloud shows to whoever watches it, and how it ends.
 
 use std::{
     fs::File,
@@ -20,7 +20,7 @@ fn payment(source: &str) -> Value {
     json!({ "customerId": "c-1", "amountCents": 1, "currency": "EUR", "source": source })
 }
 
-/// A payment whose function crashes, by a gateway that tells of this path.
+/// A payment whose function crashes, from a gateway that reports this path.
 fn event(key: &str, path: &str) -> Value {
     json!({
         "version": "2.0", "rawPath": "/payments", "rawQueryString": "", "isBase64Encoded": false,
@@ -34,28 +34,28 @@ fn event(key: &str, path: &str) -> Value {
     })
 }
 
-/// A terminal: our end of it, and the program's.
+/// A terminal: our end, and the program's.
 fn terminal() -> (File, OwnedFd) {
     let (mut ours, mut theirs) = (0, 0);
-    // SAFETY: both descriptors are written before they are read, and nobody else has them.
+    // SAFETY: both descriptors are written before they are read, and nothing else has them.
     unsafe {
         let opened = libc::openpty(&mut ours, &mut theirs, ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
         assert_eq!(opened, 0, "a terminal can be opened");
-        // Not for the programs that other tests start: the terminal would outlive this one.
+        // Programs that other tests start must not inherit it, or the terminal would outlive this test.
         libc::fcntl(ours, libc::F_SETFD, libc::FD_CLOEXEC);
         libc::fcntl(theirs, libc::F_SETFD, libc::FD_CLOEXEC);
         (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
     }
 }
 
-/// The process ids of every environment that lives.
+/// The process ids of all environments that are alive.
 async fn processes(cloud: &LocalCloud) -> Vec<i32> {
     let told: Value = cloud.get("/environments").send().await.unwrap().json().await.unwrap();
     let rows = told["environments"].as_array().expect("a list").iter();
     rows.filter_map(|row| i32::try_from(row["pid"].as_i64()?).ok()).collect()
 }
 
-/// Ends it in this way while an invocation runs.
+/// Ends the local cloud in this way while an invocation runs.
 async fn ended_by(mut cloud: LocalCloud, end: impl FnOnce(&LocalCloud)) -> ExitStatus {
     let payment = payment("tok_slow_9000");
     let slow = cloud.post("/payments").bearer_auth("acme").header("Idempotency-Key", "slow").json(&payment);
@@ -74,10 +74,10 @@ async fn ended_by(mut cloud: LocalCloud, end: impl FnOnce(&LocalCloud)) -> ExitS
     end(&cloud);
     let status = cloud.ended().await;
     for process in processes {
-        // SAFETY: signal 0 only asks whether there is such a process.
+        // SAFETY: signal 0 only checks whether the process exists.
         assert_eq!(unsafe { libc::kill(process, 0) }, -1, "process {process} is still there");
     }
-    // Whatever its client has heard.
+    // Whatever its client got.
     let _ = slow.await;
     status
 }
@@ -87,7 +87,7 @@ async fn a_signal_ends_the_local_cloud_with_every_process_of_it() {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         let cloud = LocalCloud::start(&[]).await;
         let status = ended_by(cloud, |cloud| {
-            // SAFETY: it is our child, which has not been waited for.
+            // SAFETY: it is our child, and has not been waited for.
             unsafe { libc::kill(cloud.process_id() as i32, signal) };
         });
         assert_eq!(status.await.code(), Some(0), "signal {signal}");
@@ -95,12 +95,12 @@ async fn a_signal_ends_the_local_cloud_with_every_process_of_it() {
 }
 
 #[tokio::test]
-async fn on_a_terminal_it_tells_people_until_ctrl_c() {
+async fn on_a_terminal_it_logs_readably_until_ctrl_c() {
     let (ours, theirs) = terminal();
     let mut keyboard = ours.try_clone().unwrap();
     let screen = thread::spawn(move || {
         let (mut shown, mut ours, mut part) = (Vec::new(), ours, [0; 4096]);
-        // An error is how a terminal ends.
+        // Reading a closed terminal ends with an error.
         while let Ok(length @ 1..) = ours.read(&mut part) {
             shown.extend_from_slice(&part[..length]);
         }
@@ -108,7 +108,7 @@ async fn on_a_terminal_it_tells_people_until_ctrl_c() {
     });
     let cloud = LocalCloud::configured(&[("NO_COLOR", "1"), ("RUST_BACKTRACE", "0")], |command| {
         command.stderr(theirs);
-        // SAFETY: only makes the terminal that of the program's own session, by two system calls.
+        // SAFETY: two system calls that make this the controlling terminal of the program's own session.
         unsafe {
             command.pre_exec(|| {
                 libc::setsid();
@@ -137,7 +137,7 @@ async fn on_a_terminal_it_tells_people_until_ctrl_c() {
     ] {
         assert!(screen.contains(told), "{told}: {screen}");
     }
-    // What the terminal itself shows of Ctrl-C is text.
+    // The terminal itself echoes Ctrl-C as text.
     assert!(!screen.contains(|c: char| c != '\n' && c.is_control() || c == '\u{202e}'), "{screen:?}");
 }
 
@@ -160,7 +160,7 @@ async fn a_crash_names_its_request_to_whoever_asks() {
     assert_eq!(end["reason"], "Runtime exited with error: signal: aborted");
     assert_eq!(end["workingOn"], json!({ "requestId": id, "what": "POST /payments" }));
 
-    // As Lambda says it to whoever invokes a function.
+    // As Lambda reports it to a caller of Invoke.
     let invoke = cloud.post(INVOKE).json(&event("k-2", "/payments")).send().await.unwrap();
     assert_eq!(invoke.headers()["x-amz-function-error"], "Unhandled");
     let error: Value = invoke.json().await.unwrap();
@@ -208,7 +208,7 @@ async fn an_operator_sees_a_metric_move() {
         let row = rows.find(|row| row["name"] == name && row["dimensions"] == dimensions);
         row.map_or(Value::Null, |row| row["sum"].clone())
     };
-    // They are written when an invocation has ended, which its answer does not wait for.
+    // Metrics are written when an invocation has ended, which may be after its answer.
     for (name, dimensions, sum) in [
         ("api.idempotency.reserve.replay.count", json!({}), 1),
         ("api.idempotency.reserve.created.count", json!({}), 2),

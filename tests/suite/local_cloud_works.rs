@@ -1,4 +1,4 @@
-//! The local cloud's own parts do what AWS and a provider do, as far as the functions rely on it.
+//! The local cloud's own parts behave like AWS and a provider, as far as the functions rely on it.
 
 use std::{
     process::Stdio,
@@ -20,7 +20,7 @@ use crate::support::{
     tables::create_idempotency_table,
 };
 
-/// How long something of another process is waited for. Passing takes a fraction; only a failure takes as long.
+/// How long an event in another process is waited for. Success takes a fraction of this; only a failure takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PREFIX: &str = "local-";
 
@@ -49,7 +49,7 @@ impl Queue {
         receive.send().await.expect("the queue answers").messages.unwrap_or_default()
     }
 
-    /// The first message that comes.
+    /// The first message that arrives.
     async fn next(&self, hidden: i32) -> Message {
         let give_up = Instant::now() + PATIENCE;
         loop {
@@ -68,9 +68,9 @@ impl Queue {
 }
 
 #[tokio::test]
-async fn a_message_waits_for_its_delay_comes_again_until_it_is_deleted_and_is_counted() {
+async fn a_message_is_delayed_and_redelivered_until_deleted_and_its_receipts_counted() {
     let cloud = LocalCloud::start(&[]).await;
-    // The one that no function empties.
+    // The only queue that no function empties.
     let queue = Queue::of(&cloud, PREFIX, "dead-letters").await;
     let sent = Instant::now();
     queue.send("later", 1).await;
@@ -116,12 +116,12 @@ async fn a_message_that_no_function_can_handle_ends_among_the_dead_letters() {
     }
 }
 
-on_each_store!(a_stream_record_that_fails_again_and_again_is_a_dead_letter_and_the_shard_goes_on);
+on_each_store!(a_poison_stream_record_is_dead_lettered_and_its_shard_goes_on);
 
 // T19
-async fn a_stream_record_that_fails_again_and_again_is_a_dead_letter_and_the_shard_goes_on(endpoint: &str) {
+async fn a_poison_stream_record_is_dead_lettered_and_its_shard_goes_on(endpoint: &str) {
     let prefix = format!("t{}-", uuid::Uuid::new_v4().simple());
-    // No sweep: what is found is found through the stream.
+    // No sweep: records are found only through the stream.
     let variables = [
         ("DYNAMODB_ENDPOINT", endpoint),
         ("TABLE_PREFIX", &*prefix),
@@ -134,7 +134,7 @@ async fn a_stream_record_that_fails_again_and_again_is_a_dead_letter_and_the_sha
     let cloud = LocalCloud::start(&variables).await;
     let checks = Queue::of(&cloud, &prefix, "checks").await;
     let dead_letters = Queue::of(&cloud, &prefix, "dead-letters").await;
-    // Nothing that is left open can be noted.
+    // Checks of open records cannot be scheduled any more.
     checks.client.delete_queue().queue_url(&checks.url).send().await.unwrap();
     cloud.pay("order-1", "tok_crash_before").await;
     let letter = dead_letters.next(300).await;
@@ -203,7 +203,7 @@ async fn the_provider_tells_of_each_key_and_pages_through_a_day() {
     }
     assert_eq!(get("/charges".to_owned()).await.1, json!({ "charges": [first, second] }));
 
-    // Every decision has one webhook, held until it is acknowledged.
+    // Each decision sends one webhook, which is kept until it is acknowledged.
     let deliver = async || -> (u64, u64) {
         let answer = cloud.post("/provider/deliver").send().await.expect("the front answers");
         let told: Value = answer.json().await.expect("JSON");
@@ -240,9 +240,9 @@ async fn a_table_without_its_index_is_one_line_at_the_start() {
     assert!(error.contains(&format!("table {prefix}payments lacks the index days")), "{error}");
 }
 
-// T45: the gateway hands paths over decoded, as an HTTP API does.
+// T45: the gateway passes paths on decoded, as an HTTP API does.
 #[tokio::test]
-async fn the_status_of_a_key_is_its_own_behind_a_gateway_that_decodes() {
+async fn each_key_has_its_own_status_behind_a_decoding_gateway() {
     let cloud = LocalCloud::start(&[]).await;
     for (key, amount) in [("order-1", 1), ("\"order-1#2\"", 2), ("\"a/b\"", 3), ("\"50% off\"", 4)] {
         let order =

@@ -1,4 +1,4 @@
-//! Answers that are lost, writes that are sent twice, and writes that land late.
+//! Lost answers, writes that are sent twice, and writes that land late.
 
 use std::time::Duration;
 
@@ -22,16 +22,16 @@ on_each_store!(
     a_take_over_whose_answer_was_lost_is_ours_and_runs_once,
     an_expiry_whose_answer_was_lost_counts_as_one,
     an_ending_whose_answer_was_lost_is_written_once,
-    an_ending_whose_answer_was_lost_to_the_executor_itself_is_written_once,
+    an_ending_that_the_executor_itself_retries_is_written_once,
     writes_that_arrive_twice_count_once,
     the_same_delivery_again_does_not_take_itself_for_the_owner,
     an_invocation_whose_request_id_repeats_is_another_execution,
-    the_same_delivery_again_does_not_own_what_its_first_invocation_wrote_unknowingly,
+    a_redelivery_does_not_own_its_first_invocations_unseen_write,
     a_dead_workers_reservation_that_lands_first_ends_as_unknown,
     a_dead_workers_reservation_that_lands_late_changes_nothing,
-    a_reservation_that_timed_out_runs_nothing_now_and_nothing_when_it_lands,
-    a_reservation_that_the_executor_itself_gave_up_is_taken_back_when_it_lands,
-    a_reservation_whose_answer_was_lost_is_taken_back_and_a_retry_runs,
+    a_timed_out_reservation_never_runs_even_when_it_lands,
+    a_reservation_the_executor_timed_out_is_given_back_when_it_lands,
+    a_reservation_with_a_lost_answer_is_given_back_for_a_retry,
     an_answer_that_never_reached_the_caller_is_replayed,
 );
 
@@ -84,15 +84,15 @@ async fn an_ending_whose_answer_was_lost_is_written_once(endpoint: &str) {
         guarded.faults.script("PutItem", [Fault::DropAnswer]);
         written(executor.finish(ours, ending).await);
 
-        // The second try was refused by the first: one write, and that one ours.
+        // The second try failed because of the first: there is one write, and it is ours.
         let used = guarded.meter.reading().total();
         assert_eq!((used.round_trips, used.write_units, used.failed_conditional_writes), (2, 0.0, 1));
         assert_eq!((guarded.state(&request).await, guarded.faults.left()), (state, 0));
     }
 }
 
-// T2: as above, where the SDK has given up and the executor tries again.
-async fn an_ending_whose_answer_was_lost_to_the_executor_itself_is_written_once(endpoint: &str) {
+// T2: as above, but the SDK has given up and the executor retries.
+async fn an_ending_that_the_executor_itself_retries_is_written_once(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let executor = guarded.executor();
     for (ending, state) in endings() {
@@ -144,7 +144,7 @@ async fn the_same_delivery_again_does_not_take_itself_for_the_owner(endpoint: &s
     assert_eq!(replayed_text(again.reserve(&delivery).await), "{}");
 }
 
-// T3: the guard sees the same request id, in a Lambda context of its own.
+// T3: the guard sees the same request id, in a new Lambda context.
 async fn an_invocation_whose_request_id_repeats_is_another_execution(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let (gate, runs) = (Gate::closed(), Counter::default());
@@ -171,7 +171,7 @@ async fn an_invocation_whose_request_id_repeats_is_another_execution(endpoint: &
     gate.reached(1).await;
     send(&app, delivery()).await.assert_problem(409, "in-flight");
     gate.open();
-    // It did nothing, so that the redelivery runs: as another execution.
+    // The first did nothing, so the redelivery runs, as another execution.
     let (first, second) = (first.await.unwrap(), send(&app, delivery()).await);
     assert_eq!(runs.count(), 2);
     assert_ne!(first.body, second.body);
@@ -179,7 +179,7 @@ async fn an_invocation_whose_request_id_repeats_is_another_execution(endpoint: &
 }
 
 // T3, T17
-async fn the_same_delivery_again_does_not_own_what_its_first_invocation_wrote_unknowingly(endpoint: &str) {
+async fn a_redelivery_does_not_own_its_first_invocations_unseen_write(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, delivery) = (guarded.executor(), request());
     guarded.faults.script("PutItem", [Fault::DropAnswer, Fault::DropAnswer, Fault::DropAnswer]);
@@ -239,7 +239,7 @@ async fn a_dead_workers_reservation_that_lands_late_changes_nothing(endpoint: &s
 }
 
 // T17, T4, R16
-async fn a_reservation_that_timed_out_runs_nothing_now_and_nothing_when_it_lands(endpoint: &str) {
+async fn a_timed_out_reservation_never_runs_even_when_it_lands(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (choice, after_its_lease) in [(LeaseOver::Unknown, "unknown"), (LeaseOver::RunAgain, "owned")] {
         let operation = operation().when_lease_over(choice);
@@ -247,13 +247,13 @@ async fn a_reservation_that_timed_out_runs_nothing_now_and_nothing_when_it_lands
         guarded.faults.script("PutItem", [late.fault(), late.fault(), late.fault()]);
         assert_eq!(told(&executor.reserve(&request).await), "unavailable");
         assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("absent", 0));
-        // It is looked for, to be taken back, and then no more.
+        // The executor looks for it in order to give it back, and finally stops.
         while guarded.clock.sleepers() > 0 {
             guarded.clock.advance(Duration::from_secs(20));
             guarded.clock.nobody_sleeps().await;
         }
 
-        // The first of the three lands, and is nobody's; the others find it there.
+        // The first of the three lands and has no owner; the others find it there.
         assert_eq!(late.release().await.status, 200);
         assert_eq!(late.release().await.status, 400);
         assert_eq!(late.release().await.status, 400);
@@ -265,7 +265,7 @@ async fn a_reservation_that_timed_out_runs_nothing_now_and_nothing_when_it_lands
 }
 
 // T17, R15: the SDK would have waited longer.
-async fn a_reservation_that_the_executor_itself_gave_up_is_taken_back_when_it_lands(endpoint: &str) {
+async fn a_reservation_the_executor_timed_out_is_given_back_when_it_lands(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request, late) = (guarded.executor(), request(), Late::hanging());
     guarded.faults.script("PutItem", [late.fault()]);
@@ -285,7 +285,7 @@ async fn a_reservation_that_the_executor_itself_gave_up_is_taken_back_when_it_la
 }
 
 // T17, R15
-async fn a_reservation_whose_answer_was_lost_is_taken_back_and_a_retry_runs(endpoint: &str) {
+async fn a_reservation_with_a_lost_answer_is_given_back_for_a_retry(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     guarded.faults.script("PutItem", vec![Fault::DropAnswer; 3]);
@@ -303,12 +303,12 @@ async fn an_answer_that_never_reached_the_caller_is_replayed(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    // The connection to the caller breaks while the ending is written: nobody looks at what `finish` returns.
+    // The connection to the caller breaks while the ending is written: nobody uses what `finish` returns.
     drop(tokio::spawn({
         let executor = executor.clone();
         async move { executor.finish(ours, completed(r#"{"id":"pay_1"}"#)).await }
     }));
-    // A duplicate waits for it, and is told what the caller was not.
+    // A duplicate waits for it, and gets the answer that the caller did not get.
     let reserved = in_time(async {
         loop {
             let reserved = executor.reserve(&request).await;

@@ -1,4 +1,4 @@
-//! Endings that cannot be written: handed over, and applied under the fence that their worker was under.
+//! Endings that cannot be written: handed over to a queue, and applied under the same fence as their worker.
 
 use std::time::Duration;
 
@@ -25,19 +25,19 @@ use crate::support::{
 on_each_store!(
     an_ending_that_cannot_be_written_is_handed_over_and_applied,
     what_did_not_begin_frees_its_key_through_the_queue_too,
-    an_ending_that_is_delivered_twice_late_or_too_late_changes_nothing_more,
+    an_ending_delivered_twice_or_too_late_changes_nothing_more,
     an_ending_takes_what_knows_less_and_nothing_that_knows_more,
-    an_ending_whose_record_is_gone_for_longer_than_it_is_kept_is_for_people,
-    a_body_that_waited_with_its_ending_is_kept_anew_or_said_to_be_gone,
+    an_ending_whose_record_has_expired_is_escalated,
+    a_body_that_waited_is_stored_again_or_reported_gone,
     an_ending_keeps_no_header_that_a_handlers_answer_would_not_keep,
     an_ending_with_a_status_that_no_response_has_is_malformed,
-    a_worker_whose_record_is_gone_for_longer_than_it_is_kept_hands_its_ending_over,
-    a_body_that_the_store_does_not_take_now_waits_in_its_message,
+    a_worker_whose_record_has_expired_hands_over_its_ending,
+    a_body_that_cannot_be_stored_now_waits_in_its_message,
     an_ending_is_kept_as_long_as_its_guard_said,
-    an_ending_whose_write_landed_after_all_is_known_for_what_it_is,
+    an_ending_whose_write_landed_is_recognised,
     an_ending_whose_record_was_forgotten_is_written_all_the_same,
     a_body_goes_with_its_ending_as_far_as_it_fits,
-    an_ending_that_the_store_does_not_take_goes_back_to_its_queue,
+    an_ending_that_cannot_be_written_returns_to_its_queue,
     an_ending_is_tried_again_while_there_is_time,
     an_ending_that_nobody_takes_is_said_to_be_unwritten,
     handing_over_leaves_time_for_the_answer,
@@ -45,7 +45,7 @@ on_each_store!(
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Nobody is asked here.
+/// A reconciler that must not be asked.
 struct Nobody;
 
 #[async_trait]
@@ -73,7 +73,7 @@ impl Lost {
     }
 
     fn executor(&self) -> Executor {
-        // Without patience: one try, and then the queue.
+        // No patience: one try, and then the queue.
         self.guarded.executor_of(operation().patience(Duration::ZERO)).lost_endings_to(self.queue.clone())
     }
 
@@ -87,7 +87,7 @@ impl Lost {
         self.guarded.faults.clear();
     }
 
-    /// Deletes what is beside the record, as time to live would.
+    /// Deletes the items beside the record, as time to live would.
     async fn delete_body(&self, request: &Request) {
         for item in self.guarded.collection(&request.key).await {
             if item["sk"].as_s().is_ok_and(|sk| sk.starts_with("body#")) {
@@ -98,7 +98,7 @@ impl Lost {
         }
     }
 
-    /// The one message that was handed over, as the function reads it.
+    /// The one message that was handed over, as the function receives it.
     fn message(&self) -> String {
         let [(message, Duration::ZERO)] = &self.queue.take()[..] else { panic!("not one message") };
         assert!(message.len() < 256 * 1024, "{} bytes", message.len());
@@ -140,7 +140,7 @@ async fn what_did_not_begin_frees_its_key_through_the_queue_too(endpoint: &str) 
     let corrected = Request { fingerprints: fingerprints("corrected"), ..request.clone() };
     let ours = owned(lost.guarded.executor().reserve(&corrected).await);
     assert_eq!(ours.execution().attempts(), 1);
-    // Delivered again it changes nothing, and is no double execution.
+    // A second delivery changes nothing, and is not a double execution.
     let there = lost.guarded.item(&request.key).await;
     lost.reconciliation.receive(&message).await.unwrap();
     assert_eq!(lost.guarded.item(&request.key).await, there);
@@ -152,7 +152,7 @@ async fn what_did_not_begin_frees_its_key_through_the_queue_too(endpoint: &str) 
 }
 
 // R12
-async fn an_ending_that_is_delivered_twice_late_or_too_late_changes_nothing_more(endpoint: &str) {
+async fn an_ending_delivered_twice_or_too_late_changes_nothing_more(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
     lost.lose(&request, completed("mine")).await;
@@ -164,7 +164,7 @@ async fn an_ending_that_is_delivered_twice_late_or_too_late_changes_nothing_more
     lost.reconciliation.receive(&message).await.unwrap();
     assert_eq!(lost.guarded.item(&request.key).await, written);
 
-    // Past retention the key is new, and the old ending is nobody's.
+    // After the retention the key is new, and the old ending belongs to no record.
     lost.guarded.clock.advance(RETENTION * 2);
     let second = owned(lost.guarded.executor().reserve(&request).await);
     lost.reconciliation.receive(&message).await.unwrap();
@@ -176,7 +176,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-// R12, T5: who knows more wins, also through the queue.
+// R12, T5: who knows more wins, through the queue too.
 async fn an_ending_takes_what_knows_less_and_nothing_that_knows_more(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for (ending, after) in [
@@ -188,7 +188,7 @@ async fn an_ending_takes_what_knows_less_and_nothing_that_knows_more(endpoint: &
         lost.lose(&request, ending).await;
         lost.guarded.clock.advance(LEASE + GRACE);
         let seen = lost.guarded.record(&request.key).await.unwrap();
-        // By the provider's word.
+        // Released by the provider's word.
         let released = samples::released(&seen, lost.guarded.now(), RETENTION);
         lost.guarded.undisturbed_store().swap(seen.revision, &released, &[]).await.unwrap();
         lost.reconciliation.receive(&lost.message()).await.unwrap();
@@ -196,8 +196,8 @@ async fn an_ending_takes_what_knows_less_and_nothing_that_knows_more(endpoint: &
     }
 }
 
-// T51: what another settled, and time to live removed, does not rise again.
-async fn an_ending_whose_record_is_gone_for_longer_than_it_is_kept_is_for_people(endpoint: &str) {
+// T51: a record that another settled, and that time to live deleted, is not created again.
+async fn an_ending_whose_record_has_expired_is_escalated(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for (ending, letters) in [
         (completed("mine"), 1),
@@ -217,7 +217,7 @@ async fn an_ending_whose_record_is_gone_for_longer_than_it_is_kept_is_for_people
         for (letter, _) in sent {
             let (read, key) = (json(&letter), request.key.partition_key());
             assert_eq!((read["kind"].as_str(), read["key"].as_str()), (Some("forgotten"), Some(&*key)));
-            // Whoever sends it back gets it back.
+            // Sent back to the queue, it is escalated again.
             lost.reconciliation.receive(&letter).await.unwrap();
             let [(again, Duration::ZERO)] = &lost.letters.take()[..] else { panic!("not one letter") };
             assert_eq!(json(again), json(&letter));
@@ -226,14 +226,14 @@ async fn an_ending_whose_record_is_gone_for_longer_than_it_is_kept_is_for_people
 }
 
 // T49
-async fn a_body_that_waited_with_its_ending_is_kept_anew_or_said_to_be_gone(endpoint: &str) {
+async fn a_body_that_waited_is_stored_again_or_reported_gone(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let days = RETENTION * 3;
     for (waited, deleted, kept) in [(HOUR, false, true), (days, false, true), (days, true, false)] {
         let (request, body) = (request(), random(20_000));
         let executor = lost.executor();
         let ours = owned(executor.reserve(&request).await);
-        // The body is kept, and then the store goes away.
+        // The body is stored, and then the store goes away.
         lost.guarded.faults.script("PutItem", [Fault::Pass, Fault::DropRequest]);
         let ended = executor.finish(ours, completed(body.clone())).await;
         assert!(matches!(ended, FinishOutcome::HandedOver), "{ended:?}");
@@ -255,7 +255,7 @@ async fn a_body_that_waited_with_its_ending_is_kept_anew_or_said_to_be_gone(endp
         let beside = beside.iter().find(|item| item["sk"].as_s().ok() == named.as_ref());
         assert_eq!(beside.map(|body| seconds(body) >= seconds(&record)), kept.then_some(true), "{waited:?}");
     }
-    // While the store cannot say whether it is there, nothing is written.
+    // While the store cannot say whether the body is there, nothing is written.
     let (request, executor) = (request(), lost.executor());
     let ours = owned(executor.reserve(&request).await);
     lost.guarded.faults.script("PutItem", [Fault::Pass, Fault::DropRequest]);
@@ -268,7 +268,7 @@ async fn a_body_that_waited_with_its_ending_is_kept_anew_or_said_to_be_gone(endp
     assert_eq!(lost.guarded.state(&request).await, "in_progress");
 }
 
-// R16: nobody could read the record that it would make.
+// R16: no reader could read the record that would result.
 async fn an_ending_with_a_status_that_no_response_has_is_malformed(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
@@ -299,11 +299,11 @@ async fn an_ending_with_a_status_that_no_response_has_is_malformed(endpoint: &st
     }
 }
 
-// T51: its own worker finds the same.
-async fn a_worker_whose_record_is_gone_for_longer_than_it_is_kept_hands_its_ending_over(endpoint: &str) {
+// T51: the same, found by the worker itself.
+async fn a_worker_whose_record_has_expired_hands_over_its_ending(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let (executor, request) = (lost.executor(), request());
-    // A second attempt: the first one's time does not count.
+    // A second attempt: the time of the first does not count.
     let first = owned(executor.reserve(&request).await);
     executor.finish(first, Ending::NotExecuted).await;
     lost.guarded.clock.advance(RETENTION / 2);
@@ -327,7 +327,7 @@ async fn a_worker_whose_record_is_gone_for_longer_than_it_is_kept_hands_its_endi
     }
 }
 
-// T26: an older version, or another hand, wrote it.
+// T26: an older version, or other software, wrote the message.
 async fn an_ending_keeps_no_header_that_a_handlers_answer_would_not_keep(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for outside in [false, true] {
@@ -350,7 +350,7 @@ async fn an_ending_keeps_no_header_that_a_handlers_answer_would_not_keep(endpoin
 }
 
 // T2
-async fn an_ending_whose_write_landed_after_all_is_known_for_what_it_is(endpoint: &str) {
+async fn an_ending_whose_write_landed_is_recognised(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let (executor, request) = (lost.executor(), request());
     let ours = owned(executor.reserve(&request).await);
@@ -384,7 +384,7 @@ async fn a_body_goes_with_its_ending_as_far_as_it_fits(endpoint: &str) {
         assert_eq!(replay.answer.head.status(), Some(201));
         assert!(body_of(&replay) == kept.then_some(&body), "{length} bytes");
     }
-    // One that has its place already does not travel.
+    // A body that is already stored is not part of the message.
     let (request, body) = (request(), random(300_000));
     let executor = lost.executor();
     let ours = owned(executor.reserve(&request).await);
@@ -396,7 +396,7 @@ async fn a_body_goes_with_its_ending_as_far_as_it_fits(endpoint: &str) {
 }
 
 // R41
-async fn an_ending_that_the_store_does_not_take_goes_back_to_its_queue(endpoint: &str) {
+async fn an_ending_that_cannot_be_written_returns_to_its_queue(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
     lost.lose(&request, completed("mine")).await;
@@ -409,7 +409,7 @@ async fn an_ending_that_the_store_does_not_take_goes_back_to_its_queue(endpoint:
     assert_eq!(lost.told(&request).await, "replay");
 }
 
-// R41: a fault that passes costs no delivery.
+// R41: a transient fault costs no delivery.
 async fn an_ending_is_tried_again_while_there_is_time(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for fault in [Fault::DropRequest, Fault::DropAnswer, Fault::Throttle, Fault::TransactionConflict] {
@@ -452,7 +452,7 @@ impl Queue for Hanging {
     }
 }
 
-// R41: the deadline is the process's death.
+// R41: the process dies at the deadline.
 async fn handing_over_leaves_time_for_the_answer(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let executor = lost.guarded.executor().lost_endings_to(Hanging);
@@ -463,7 +463,7 @@ async fn handing_over_leaves_time_for_the_answer(endpoint: &str) {
     lost.guarded.faults.for_all(ANY, Fault::BlackHole);
     let clock = lost.guarded.clock.clone();
     let ending = tokio::spawn(async move { executor.finish(ours, completed("mine")).await });
-    // Whatever it waits for, nothing is longer than what is left.
+    // No single wait is longer than the time left.
     while !ending.is_finished() {
         if clock.sleepers() > 0 {
             clock.advance(Duration::from_millis(50));
@@ -474,15 +474,15 @@ async fn handing_over_leaves_time_for_the_answer(endpoint: &str) {
     assert!(lost.guarded.now() < deadline, "{:?} before {deadline:?}", lost.guarded.now());
 }
 
-// T16, T49: an inline body is not left out for a fault that passes; and it does not keep the effect from being recorded.
-async fn a_body_that_the_store_does_not_take_now_waits_in_its_message(endpoint: &str) {
+// T16, T49: a transient fault does not make an inline body be left out, and the body does not stop the effect from being recorded.
+async fn a_body_that_cannot_be_stored_now_waits_in_its_message(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for (waited, written) in [(Duration::ZERO, false), (Duration::from_secs(241), true)] {
         let (request, body) = (request(), random(20_000));
         lost.lose(&request, completed(body.clone())).await;
         let message = lost.message();
         lost.guarded.clock.advance(waited);
-        // As often as it is tried within its time; the record's own write would pass.
+        // As many tries as fit into its time; the record's own write would succeed.
         lost.guarded.faults.script("PutItem", vec![Fault::DropRequest; 9]);
         let applied = lost.guarded.clock.passing(lost.reconciliation.receive(&message)).await;
         assert_eq!(lost.guarded.faults.left(), 0);

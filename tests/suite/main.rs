@@ -1,5 +1,5 @@
-//! What the library promises, shown on real stores. One test crate, a module a subject: linking the SDK many times costs
-//! minutes.
+//! What the library promises, shown on real stores. One test crate with a module for each subject: linking the SDK many times would
+//! take minutes.
 
 mod addressing;
 mod audit;
@@ -35,6 +35,8 @@ mod metrics;
 mod metrics_written;
 mod network_cuts;
 mod old_keys;
+mod one_trip;
+mod one_trip_routes;
 mod payments_routes;
 mod profiles;
 mod readme;
@@ -56,6 +58,8 @@ mod targets;
 mod template;
 mod together;
 mod told;
+mod transactions;
+mod transfers;
 mod unreadable;
 mod virtual_time;
 mod webhook;

@@ -1,4 +1,4 @@
-//! The main job, as a client of the deployed API sees it: the local cloud on each store, processes and all.
+//! The main job, as a client of the deployed API sees it: the local cloud with real processes, on each store.
 
 use std::{path::Path, process::Command};
 
@@ -8,9 +8,9 @@ use crate::support::{local_cloud::LocalCloud, on_each_store};
 
 on_each_store!(
     of_a_hundred_identical_requests_through_four_processes_one_charges,
-    a_worker_that_dies_after_the_charge_leaves_one_charge_and_an_unknown,
-    a_worker_that_dies_before_the_charge_leaves_no_charge_and_an_unknown,
-    a_worker_that_is_killed_during_the_charge_leaves_one_charge_and_an_unknown,
+    a_worker_dying_after_the_charge_leaves_one_charge_and_an_unknown,
+    a_worker_dying_before_the_charge_leaves_no_charge_and_an_unknown,
+    a_worker_killed_during_the_charge_leaves_one_charge_and_an_unknown,
     an_answer_that_is_lost_leaves_an_unknown_and_no_second_charge,
     a_refused_connection_is_no_charge_and_the_next_retry_runs,
     a_panic_is_an_unknown,
@@ -22,7 +22,7 @@ const UNKNOWN: (u16, &str) = (409, "outcome-unknown");
 const CRASHED: (u16, &str) = (502, "");
 const SENT_AWAY: (u16, &str) = (504, "");
 
-/// A cloud in which nobody finds out what is unknown: `rest` shows how that ends.
+/// A cloud without reconciliation: `rest` shows how unknown outcomes are settled.
 async fn still(endpoint: &str, variables: &[(&str, &str)]) -> LocalCloud {
     let never = [("POLL_MS", "86400000"), ("SWEEP_MS", "86400000")];
     LocalCloud::on(endpoint, &[&never, variables].concat()).await
@@ -31,7 +31,7 @@ async fn still(endpoint: &str, variables: &[(&str, &str)]) -> LocalCloud {
 // R38, T20
 async fn of_a_hundred_identical_requests_through_four_processes_one_charges(endpoint: &str) {
     let cloud = still(endpoint, &[("ENVIRONMENTS", "4")]).await;
-    // Four different payments at once bring up four processes.
+    // Four simultaneous payments start four processes.
     let warm = ["w1", "w2", "w3", "w4"].map(|key| cloud.pay(key, "tok_slow_300"));
     assert!(join_all(warm).await.iter().all(|answer| answer.status == 201));
     assert_eq!(cloud.environments().await.len(), 4);
@@ -56,7 +56,7 @@ async fn of_a_hundred_identical_requests_through_four_processes_one_charges(endp
 }
 
 // R39, T4
-async fn a_worker_that_dies_after_the_charge_leaves_one_charge_and_an_unknown(endpoint: &str) {
+async fn a_worker_dying_after_the_charge_leaves_one_charge_and_an_unknown(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
     assert_eq!(cloud.pay("order-1", "tok_crash_after").await.told(), CRASHED);
     assert_eq!(cloud.pay("order-1", "tok_crash_after").await.told(), IN_FLIGHT);
@@ -68,7 +68,7 @@ async fn a_worker_that_dies_after_the_charge_leaves_one_charge_and_an_unknown(en
 }
 
 // R39
-async fn a_worker_that_dies_before_the_charge_leaves_no_charge_and_an_unknown(endpoint: &str) {
+async fn a_worker_dying_before_the_charge_leaves_no_charge_and_an_unknown(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
     assert_eq!(cloud.pay("order-1", "tok_crash_before").await.told(), CRASHED);
     let answer = cloud.retry_past("order-1", "tok_crash_before", &[IN_FLIGHT]).await;
@@ -77,20 +77,20 @@ async fn a_worker_that_dies_before_the_charge_leaves_no_charge_and_an_unknown(en
 }
 
 // R39
-async fn a_worker_that_is_killed_during_the_charge_leaves_one_charge_and_an_unknown(endpoint: &str) {
+async fn a_worker_killed_during_the_charge_leaves_one_charge_and_an_unknown(endpoint: &str) {
     let cloud = still(endpoint, &[("PROVIDER_TIMEOUT_MS", "2500")]).await;
     let kill = async {
-        // The record is there before the charge begins.
+        // The record exists before the charge begins.
         while cloud.state("order-1").await != "in_progress" {}
         for process in cloud.environments().await {
             Command::new("kill").args(["-9", &process.to_string()]).status().expect("kill is there");
         }
     };
-    // The slow card is charged by the provider whether or not anybody waits for it. The status is read by another
-    // environment than the one that is killed, or by a new one.
+    // The provider charges the slow card whether or not anybody waits. The status is read through another environment than the
+    // one that is killed, or through a new one.
     let (answer, ()) = tokio::join!(cloud.pay("order-1", "tok_slow_2000"), kill);
     assert_eq!(answer.told(), CRASHED);
-    // An environment whose death is not noticed yet may still be given a request.
+    // Until its death is noticed, a dead environment may still be sent a request.
     let answer = cloud.retry_past("order-1", "tok_slow_2000", &[IN_FLIGHT, CRASHED]).await;
     assert_eq!(answer.told(), UNKNOWN);
     assert_eq!(cloud.charged("tok_slow_2000").await, 1);
@@ -137,7 +137,7 @@ async fn a_client_that_the_gateway_sent_away_gets_the_answer_later(endpoint: &st
     assert_eq!(cloud.charged(card).await, 1);
 }
 
-// T14, T25: bad input through the whole way, each a problem document, nothing charged.
+// T14, T25: bad input through the whole stack; each gets a problem document, and nothing is charged.
 #[tokio::test]
 async fn bad_input_is_a_problem_and_charges_nothing() {
     let cloud = LocalCloud::start(&[]).await;

@@ -1,4 +1,4 @@
-//! What is counted, under which names, with which labels.
+//! Which metrics are counted, under which names and labels.
 
 use std::{
     collections::BTreeMap,
@@ -42,8 +42,8 @@ on_each_store!(
 /// The counters of one operation, by name.
 type Counts = BTreeMap<String, u64>;
 
-/// What was counted for `operation` since the first call. The recorder is one for the process, and its snapshots take
-/// what they show, so they are added up here.
+/// What was counted for `operation` since the first call. The process has one recorder, and a snapshot resets it, so the snapshots
+/// are added up here.
 fn counts(operation: &str) -> Counts {
     static SNAPSHOTTER: OnceLock<Snapshotter> = OnceLock::new();
     static SEEN: Mutex<BTreeMap<String, Counts>> = Mutex::new(BTreeMap::new());
@@ -60,7 +60,7 @@ fn counts(operation: &str) -> Counts {
             let labels: Vec<_> = key.key().labels().map(|label| (label.key(), label.value())).collect();
             let of = match labels[..] {
                 [("operation", of)] => of,
-                // No operation's.
+                // Not an operation's counter.
                 [] => continue,
                 _ => panic!("{name} has the labels {labels:?}"),
             };
@@ -75,7 +75,7 @@ fn expected(counts: &[(&str, u64)]) -> Counts {
     counts.iter().map(|(name, count)| (format!("api.idempotency.{name}.count"), *count)).collect()
 }
 
-/// A guard of an operation of its own, on a store whose network can fail.
+/// A guard of a separate operation, on a store whose network can fail.
 struct Counted {
     operation: String,
     faults: Faults,
@@ -193,7 +193,7 @@ async fn a_worker_given_up_for_dead_is_counted(endpoint: &str) {
     dead.await.unwrap();
 }
 
-/// Answers what it was given last.
+/// A reconciler that returns the prepared findings, the last one first.
 struct Provider(Mutex<Vec<Result<Finding, &'static str>>>);
 
 #[async_trait]
@@ -230,7 +230,7 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
     so_far.push(("store.error", errors));
     assert_eq!(met, expected(&so_far));
 
-    // Found dead, asked about, settled; another is for people.
+    // One is found dead, asked about and settled; another is escalated.
     let stale =
         Stale::new(guarded.undisturbed_store(), MemoryQueue::new(), MemoryQueue::new(), MemoryQueue::new())
             .world(clock.clone());

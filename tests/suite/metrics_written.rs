@@ -1,5 +1,4 @@
-//! What functions write of what they count: documents of CloudWatch's embedded metric format on standard output, read where
-//! Lambda reads them.
+//! How functions write their metrics: documents of CloudWatch's embedded metric format on standard output, where Lambda reads them.
 
 use std::{
     collections::BTreeMap,
@@ -31,10 +30,10 @@ use crate::{
 
 const OPERATION: &str = "create-payment";
 
-/// How long an invocation has that does not end.
+/// The time of an invocation that does not end by itself.
 const TIME: Duration = Duration::from_secs(20);
 
-/// Only a function that writes nothing takes as long.
+/// Only a function that writes nothing takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What was written since the last look.
@@ -48,7 +47,7 @@ impl Written {
         new
     }
 
-    /// The one document since the last look, which is one of an operation, and there in total too.
+    /// The one document since the last look, which has an operation's counts, also in total.
     #[track_caller]
     fn of_operation(&mut self, function: &Function) -> Document {
         let documents = self.by(function);
@@ -58,7 +57,7 @@ impl Written {
         document.clone()
     }
 
-    /// The one document since the last look, which is no operation's.
+    /// The one document since the last look, which belongs to no operation.
     #[track_caller]
     fn of_none(&mut self, function: &Function) -> Document {
         let documents = self.by(function);
@@ -73,7 +72,7 @@ fn counted<const N: usize>(counts: [(&'static str, u64); N]) -> BTreeMap<&'stati
     counts.into()
 }
 
-/// The names of what was timed, each once and in milliseconds.
+/// The names of the timings, each of which has one value in milliseconds.
 #[track_caller]
 fn timed(document: &Document) -> Vec<&str> {
     let latencies = document.metrics.iter().filter(|(name, _)| name.ends_with(".latency"));
@@ -92,7 +91,7 @@ async fn sample() -> (Sample, TestProvider) {
     (Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await, provider)
 }
 
-/// Leaves an outcome that is unknown since `ago`, and waits for an operator.
+/// Leaves an outcome that has been unknown since `ago` and waits for an operator.
 async fn escalated(sample: &Sample, ago: Duration) {
     let since = Timestamp::from(SystemTime::now()).minus(ago);
     let key = record_key("acme", OPERATION, "order-2");
@@ -122,12 +121,12 @@ async fn each_request_writes_what_it_counted_once() {
     assert_eq!(replay.counts(), counted([("reserve.replay", 1)]));
     assert_eq!(timed(&replay), ["api.idempotency.reserve.latency"]);
 
-    // The tenant is the invocation's: beside the dimensions, which stay the same for all.
+    // The tenant belongs to the invocation. It is not a dimension: those are the same for all tenants.
     let others = payments.invoke(&payment("other \"tenant\"", "order-1", &order("tok_ok"))).await;
     assert_eq!(status(&others), 201);
     assert_eq!(written.of_operation(&payments).tenant.as_deref(), Some("other \"tenant\""));
 
-    // Nothing is guarded, and nothing counted.
+    // Nothing is guarded, so nothing is counted.
     assert_eq!(status(&payments.invoke(&request("GET", "/payments", "acme", &[], "")).await), 200);
     assert_eq!(written.by(&payments), []);
 
@@ -142,7 +141,7 @@ async fn each_request_writes_what_it_counted_once() {
 async fn what_a_time_out_would_kill_is_written_before() {
     let (sample, _provider) = sample().await;
     let mut payments = sample.start("payments", &[("PROVIDER_TIMEOUT_MS", "600000")]).await;
-    // Longer than it takes to reserve on a slow machine: what is not counted by then is not written.
+    // Long enough to reserve on a slow machine: what is not counted by then is not written.
     let deadline = Timestamp::from(SystemTime::now() + TIME);
     payments.begin(&payment("acme", "order-1", &order("hang")), TIME);
     let written = async {

@@ -1,5 +1,5 @@
-//! The network is cut during a payment, at every byte boundary that matters and in steps between them: each payment ends as
-//! one charge and its 201, or as an error that can be retried and no charge; and no record is left open.
+//! The network is cut during a payment, at every byte boundary that matters and in steps between them. Each payment ends as one charge
+//! and its 201, or as a retryable error and no charge, and no record is left open.
 //!
 //! `STEP=1` cuts at every byte.
 
@@ -14,13 +14,13 @@ use crate::support::{
     proxy::{Cut, Exchange, Length, Proxy, Then},
 };
 
-/// Bytes from one cut to the next, where nothing else matters. Prime, so that it falls in with no pattern of a message.
+/// Bytes from one cut to the next, away from the boundaries. A prime, so that it follows no pattern in a message.
 const STEP: usize = 23;
 
-/// Payments at once, each in an environment of its own.
+/// Concurrent payments, each in its own environment.
 const AT_ONCE: usize = 6;
 
-/// A write's tries by the SDK, and one more: so the one who writes hears of it.
+/// One more than the SDK's tries of a write, so that the function sees the failure.
 const ALL_TRIES: usize = 4;
 
 const AT_REST_WITHIN: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ const SPANS: [(&str, &str); 10] = [
     ("RECONCILE_FIRST_MS", "200"),
     ("RECONCILE_LONGEST_MS", "500"),
     ("RECONCILE_ASKS", "1000"),
-    // Longer than a charge can be on its way.
+    // Longer than a charge can take to arrive.
     ("NOT_FOUND_GRACE_MS", "1500"),
 ];
 
@@ -51,14 +51,14 @@ mod on_dynamodb_local {
     // R40, R15
     #[tokio::test]
     #[cfg_attr(not(dynamodb_local), ignore = "DynamoDB Local needs Java 17 and Maven")]
-    async fn a_cut_between_function_and_provider_is_one_charge_or_none_and_never_in_doubt_for_long() {
+    async fn a_cut_to_the_provider_charges_at_most_once_and_settles_soon() {
         super::between_function_and_provider().await;
     }
 
     // R40, R41, T1, T2, T17
     #[tokio::test]
     #[cfg_attr(not(dynamodb_local), ignore = "DynamoDB Local needs Java 17 and Maven")]
-    async fn a_cut_between_function_and_table_is_one_charge_or_none_and_never_in_doubt_for_long() {
+    async fn a_cut_to_the_table_charges_at_most_once_and_settles_soon() {
         super::between_function_and_table().await;
     }
 }
@@ -83,7 +83,7 @@ async fn between_function_and_provider() {
         let charged = charged_before.iter().filter(|charge| charge.amount_cents == order.cents).count();
         match blow.cut {
             Cut::Request(bytes) if bytes < exchange.request.whole => assert_eq!(charged, 0, "{blow:?}"),
-            // Whether an order is carried out whose sender is gone at once is the provider's affair.
+            // The provider may or may not carry out an order whose sender is gone at once.
             Cut::Request(_) => {}
             Cut::Answer(_) => assert_eq!(charged, 1, "{blow:?}"),
         }
@@ -97,7 +97,7 @@ async fn between_function_and_table() {
     let cloud = cloud(&books, ("FUNCTION_DYNAMODB_ENDPOINT", proxy.url())).await;
 
     let mut orders = vec![paid(&cloud).await];
-    for write in [reservation, payment, completion] {
+    for write in [reservation, completion] {
         let exchange = passed(&proxy, &write(&orders[0]));
         let blows = [
             blows(exchange, Places::All, Then::Closed, 1),
@@ -111,22 +111,17 @@ async fn between_function_and_table() {
     books.come_right(&cloud, &orders, AT_REST_WITHIN).await;
 }
 
-/// What the first write of a record says.
+/// Texts that identify the first write of a record.
 fn reservation(order: &Order) -> Vec<String> {
     let key = format!("#{}\"", order.key);
     vec!["DynamoDB_20120810.PutItem".to_owned(), "attribute_not_exists(pk)".to_owned(), key]
 }
 
-/// What the write of a payment into the ledger says.
-fn payment(order: &Order) -> Vec<String> {
-    vec!["DynamoDB_20120810.PutItem".to_owned(), format!("\"amountCents\":{{\"N\":\"{}\"}}", order.cents)]
-}
-
-/// What the completion of a record says.
+/// Texts that identify the completion of a record, with its payment.
 fn completion(order: &Order) -> Vec<String> {
     let key = format!("#{}\"", order.key);
     vec![
-        "DynamoDB_20120810.PutItem".to_owned(),
+        "DynamoDB_20120810.TransactWriteItems".to_owned(),
         "revision = :seen".to_owned(),
         "\"completed\"".to_owned(),
         key,
@@ -151,14 +146,14 @@ fn passed(proxy: &Proxy, texts: &[String]) -> Exchange {
     exchange.unwrap_or_else(|| panic!("nothing with {texts:?} passed"))
 }
 
-/// Which places of a message are cut.
+/// Where a message is cut.
 #[derive(Clone, Copy)]
 enum Places {
-    /// Before, between head and body, behind.
+    /// Before it, between head and body, and after it.
     Few,
-    /// Where messages have their joints, and next to them.
+    /// At the boundaries within a message, and next to them.
     Joints,
-    /// These, and others in steps.
+    /// These, and more in steps.
     All,
 }
 
@@ -177,14 +172,14 @@ impl Places {
     }
 }
 
-/// Cuts both messages of an exchange, each time at another place.
+/// Cuts of both messages of an exchange, each at a different place.
 fn blows(exchange: Exchange, places: Places, then: Then, times: usize) -> Vec<Blow> {
     let requests = places.of(exchange.request).into_iter().map(Cut::Request);
     let cuts = requests.chain(places.of(exchange.answer).into_iter().map(Cut::Answer));
     cuts.map(|cut| Blow { cut, then, times }).collect()
 }
 
-/// An order for each blow, from this number on, with the answer that came through it.
+/// Sends an order for each blow, numbered from `first`, and returns them with the answers that came through.
 async fn strike(
     cloud: &LocalCloud,
     proxy: &Proxy,
@@ -202,7 +197,7 @@ async fn strike(
             if proxy.used(rule) > 0 {
                 break order;
             }
-            // Refused before it was sent, by a breaker that earlier blows have opened.
+            // A breaker that earlier blows have opened refused it before it was sent.
             assert!(order.told.is_none(), "{blow:?} met nothing");
         }
     });

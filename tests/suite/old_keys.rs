@@ -1,4 +1,4 @@
-//! Keys that are too old to begin anything: they get what there is, and nothing runs, also if the table has forgotten them.
+//! Keys that are too old to begin anything: they get the answer of their record, and nothing runs even if the table has forgotten them.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -27,9 +27,9 @@ use crate::support::{
 };
 
 on_each_store!(
-    an_old_key_is_refused_by_a_table_that_was_restored_and_has_forgotten_it,
-    an_old_key_gets_what_its_record_says_and_a_fresh_one_pays_nothing_for_that,
-    an_old_key_begins_nothing_in_a_record_that_others_could_take_over,
+    a_restored_table_refuses_an_old_key_it_has_forgotten,
+    an_old_key_gets_its_record_and_fresh_keys_cost_nothing_extra,
+    an_old_key_never_takes_over_a_record,
 );
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -70,7 +70,7 @@ fn ulid(made_at: Timestamp) -> String {
     (0..26).rev().map(digit).collect()
 }
 
-/// A client's request whose key was made at that time: the key, and what repeats the request.
+/// A client's request whose key was made at that time: the key, and a function that repeats the request.
 fn made_at(time: &KeyTime, made_at: Timestamp) -> (RecordKey, impl Fn() -> Request<Body> + use<>) {
     let (key, timestamp) = match time {
         KeyTime::UuidV7 => (uuid_v7(made_at), None),
@@ -93,7 +93,7 @@ fn made_at(time: &KeyTime, made_at: Timestamp) -> (RecordKey, impl Fn() -> Reque
 }
 
 // T29, R21
-async fn an_old_key_is_refused_by_a_table_that_was_restored_and_has_forgotten_it(endpoint: &str) {
+async fn a_restored_table_refuses_an_old_key_it_has_forgotten(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for time in each_key_time() {
         let (app, runs) = counting(&guarded, Operation::new(PAY).refuse_older_than(HOUR, time.clone()));
@@ -108,13 +108,13 @@ async fn an_old_key_is_refused_by_a_table_that_was_restored_and_has_forgotten_it
     }
 }
 
-// R21, T43: no client is led to a new key while the old one may have done something.
-async fn an_old_key_gets_what_its_record_says_and_a_fresh_one_pays_nothing_for_that(endpoint: &str) {
+// R21, T43: no client is advised to use a new key while the old one may have had an effect.
+async fn an_old_key_gets_its_record_and_fresh_keys_cost_nothing_extra(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for time in each_key_time() {
         let operation = || Operation::new(PAY).refuse_older_than(HOUR, time.clone());
         let (app, runs) = counting(&guarded, operation());
-        // A whole second, which is what a signed time can say.
+        // A whole second, because signed times have whole seconds.
         guarded.clock.set(guarded.now().rounded_up_to_second());
         let (key, request) = made_at(&time, guarded.now());
         let first = send(&app, request()).await;
@@ -180,7 +180,7 @@ async fn an_old_key_gets_what_its_record_says_and_a_fresh_one_pays_nothing_for_t
 }
 
 // R21, T43
-async fn an_old_key_begins_nothing_in_a_record_that_others_could_take_over(endpoint: &str) {
+async fn an_old_key_never_takes_over_a_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let time = KeyTime::UuidV7;
     let operation = Operation::new(PAY)
@@ -201,7 +201,7 @@ async fn an_old_key_begins_nothing_in_a_record_that_others_could_take_over(endpo
     }
     assert_eq!(runs.count(), 1);
 
-    // A key that is too short, or says no time, gets what there is too: settings change while operations are under way.
+    // A key that is too short, or has no time, gets its record's answer too: settings change while operations are in flight.
     let (before, _) = counting(&guarded, Operation::new(PAY));
     for (key, absent) in [("abc", "abd"), ("order-1", "order-2")] {
         let first = send(&before, pay(key)).await;
@@ -214,8 +214,8 @@ async fn an_old_key_begins_nothing_in_a_record_that_others_could_take_over(endpo
     assert_eq!(runs.count(), 1);
 }
 
-// R21, T12, T28: as unfavourably as clocks may stand. The client's was ahead, the store deleted at once, and the worker that
-// is asked again is behind.
+// R21, T12, T28: the worst permitted clocks. The client's was ahead, the store deleted at once, and the worker that gets the retry
+// is behind.
 #[tokio::test]
 async fn an_expired_key_never_runs_again_at_the_longest_bound() {
     let guarded = Guarded::on(embedded::endpoint()).await;
@@ -235,7 +235,7 @@ async fn an_expired_key_never_runs_again_at_the_longest_bound() {
 
 // R21
 #[tokio::test]
-async fn a_key_that_is_dated_ahead_is_refused_beyond_what_clocks_may_be_apart() {
+async fn a_key_dated_ahead_beyond_clock_skew_is_refused() {
     let guarded = Guarded::on(embedded::endpoint()).await;
     guarded.clock.set(guarded.now().rounded_up_to_second());
     for time in each_key_time() {
@@ -253,7 +253,7 @@ async fn a_key_that_is_dated_ahead_is_refused_beyond_what_clocks_may_be_apart() 
 
 // R21, R1
 #[tokio::test]
-async fn a_key_that_does_not_say_when_it_was_made_is_refused_with_a_reason() {
+async fn a_key_without_a_creation_time_is_refused_with_a_reason() {
     let guarded = Guarded::on(embedded::endpoint()).await;
     let (now, v4) = (guarded.now(), Uuid::new_v4().to_string());
     for (time, keys, reason) in [
@@ -312,15 +312,15 @@ async fn only_the_time_that_was_signed_with_this_key_is_believed() {
 
     let first = send(&app, with(&[&fresh])).await;
     assert_eq!(first.status, 200);
-    // The key is what is signed, whatever form it stands in.
+    // The signature covers the key, in whichever form it is sent.
     let mut quoted = with(&[&fresh]);
     quoted.headers_mut().insert("idempotency-key", "\"order-1\"".parse().unwrap());
     send(&app, quoted).await.assert_replay_of(&first);
 }
 
-// R21: while a secret is changed, both are believed.
+// R21: while a secret is rotated, both are accepted.
 #[tokio::test]
-async fn a_time_that_was_signed_with_a_former_secret_is_believed_while_it_is_listed() {
+async fn a_time_signed_with_a_listed_former_secret_is_believed() {
     let guarded = Guarded::on(embedded::endpoint()).await;
     let newer = "a-newer-secret-that-they-share";
     for (listed, status) in [(format!("{newer},{SECRET}"), 200), (newer.to_owned(), 400)] {
@@ -351,7 +351,7 @@ async fn each_profile_has_its_word_for_a_key_that_is_too_old() {
 
 // R21
 #[test]
-fn a_bound_that_outlives_the_answers_is_found_at_start_up_whatever_the_order_of_choices() {
+fn a_key_age_limit_beyond_the_retention_is_refused_at_start_up() {
     let start = |operation: Operation| {
         let started =
             catch_unwind(AssertUnwindSafe(|| drop(Idempotency::new(MemoryStore::new(), operation))));

@@ -1,4 +1,4 @@
-//! The payments function: every route that changes something is guarded, and every answer is true.
+//! The payments function: every route that changes state is guarded, and every answer is true.
 
 use axum::{
     body::Body,
@@ -17,9 +17,9 @@ use crate::support::{
 on_each_store!(
     a_payment_is_made_once_and_listed_to_its_tenant_alone,
     a_declined_card_is_an_answer_that_is_kept,
-    a_provider_that_refuses_the_connection_has_charged_nothing_and_the_retry_runs,
-    an_answer_of_the_provider_that_is_lost_is_an_unknown_and_never_charged_again,
-    an_order_that_makes_no_sense_is_a_problem_that_says_nothing_internal,
+    a_refused_connection_charges_nothing_and_the_retry_runs,
+    a_lost_provider_answer_is_unknown_and_never_charged_again,
+    an_invalid_order_is_refused_without_revealing_internals,
 );
 
 const NOBODY: &str = "http://127.0.0.1:1";
@@ -82,7 +82,7 @@ async fn a_payment_is_made_once_and_listed_to_its_tenant_alone(endpoint: &str) {
     assert_eq!(provider.charged(), 1);
     assert!(!String::from_utf8_lossy(&first.body).contains("tok"), "the card is not shown");
 
-    // Another tenant's key is another key, and its payments are other payments.
+    // Another tenant's key is a different key, and its payments are separate.
     let other = api.pay("globex", "order-1", order("tok")).await;
     assert_eq!((other.status, other.replayed(), provider.charged()), (201, false, 2));
     assert_ne!(other.json()["id"], payment["id"]);
@@ -116,7 +116,7 @@ async fn a_declined_card_is_an_answer_that_is_kept(endpoint: &str) {
 }
 
 // R15, R40
-async fn a_provider_that_refuses_the_connection_has_charged_nothing_and_the_retry_runs(endpoint: &str) {
+async fn a_refused_connection_charges_nothing_and_the_retry_runs(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
     let away = api.behind(NOBODY);
@@ -131,10 +131,10 @@ async fn a_provider_that_refuses_the_connection_has_charged_nothing_and_the_retr
 }
 
 // R15, R28, R40
-async fn an_answer_of_the_provider_that_is_lost_is_an_unknown_and_never_charged_again(endpoint: &str) {
+async fn a_lost_provider_answer_is_unknown_and_never_charged_again(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
-    // No answer in time, a failure without a class, an answer that cannot be read.
+    // No answer in time, an unclassified failure, an unreadable answer.
     for (number, card) in ["hang", "500", "echo"].into_iter().enumerate() {
         let first = api.pay("acme", card, order(card)).await;
         assert_eq!(problem(&first), (504, "charge-unknown".to_owned()), "{card}");
@@ -150,7 +150,7 @@ async fn an_answer_of_the_provider_that_is_lost_is_an_unknown_and_never_charged_
 }
 
 // R13
-async fn an_order_that_makes_no_sense_is_a_problem_that_says_nothing_internal(endpoint: &str) {
+async fn an_invalid_order_is_refused_without_revealing_internals(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
     let with = |member: &str, value: Value| {
@@ -193,7 +193,7 @@ async fn an_order_that_makes_no_sense_is_a_problem_that_says_nothing_internal(en
         for internal in ["MARK", "serde", "axum", "line ", "column", "expected", "xxx", ".rs"] {
             assert!(!text.contains(internal), "{internal} in {text}");
         }
-        // Nothing was done: a corrected order may come under the same key.
+        // Nothing was done: a corrected order may use the same key.
         assert!(!api.send("acme", request()).await.replayed());
         let asked = api.get("acme", &format!("/operations/bad-{number}")).await;
         assert_eq!(problem(&asked), (404, "operation-not-found".to_owned()));
@@ -222,7 +222,7 @@ async fn the_state_of_each_legal_key_is_shown_by_both_forms() {
     assert_eq!(api.get("acme", "/operations").await.status, 404);
 }
 
-// T44: a method that no route has stands outside the guard.
+// T44: a method that no route has is outside the guard.
 #[tokio::test]
 async fn a_method_that_is_not_there_leaves_no_record() {
     let api = PaymentsApi::on(crate::support::embedded::endpoint(), NOBODY).await;
@@ -231,9 +231,9 @@ async fn a_method_that_is_not_there_leaves_no_record() {
     assert_eq!(api.get("acme", "/operations?key=order-1").await.status, 404);
 }
 
-// R15, T43: a provider that compares requests rejects one that was changed, and may have charged the first.
+// R15, T43: a provider that compares requests rejects a changed one, and may have charged the first.
 #[tokio::test]
-async fn a_rejected_order_is_final_only_if_the_provider_knows_of_no_charge() {
+async fn a_rejection_is_final_only_if_the_provider_has_no_charge() {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(crate::support::embedded::endpoint(), &provider.url).await;
     let paid = api.pay("acme", "changed", order("changed")).await;
@@ -267,7 +267,7 @@ async fn the_record_tells_an_operator_its_route_and_why_it_failed() {
     let record =
         api.store().load(&record_key("acme", CREATE_PAYMENT, "away")).await.unwrap().expect("a record");
     assert_eq!(record.last_failure.as_ref().map(Note::as_str), Some("not_executed, status 503"));
-    // The next attempt keeps it.
+    // The next attempt preserves it.
     assert_eq!(api.pay("acme", "away", order("tok")).await.status, 201);
     let record =
         api.store().load(&record_key("acme", CREATE_PAYMENT, "away")).await.unwrap().expect("a record");

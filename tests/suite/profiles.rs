@@ -1,4 +1,4 @@
-//! The contract profiles, and the problem documents that they speak.
+//! The contract profiles and their problem documents.
 
 use axum::{Router, http::StatusCode};
 use lambda_idempotency::{
@@ -29,7 +29,7 @@ on_each_store!(
     acp_counts_one_key_on_two_paths_as_two_operations,
 );
 
-/// Answers with the status that the request asks for, and counts.
+/// Answers with the status that the request asks for, and counts the runs.
 fn echo(guard: Guard) -> (Router, Counter) {
     let runs = Counter::default();
     let counter = runs.clone();
@@ -90,7 +90,7 @@ async fn another_request_under_the_same_key_is_a_mismatch_in_every_state(endpoin
             send(&app, pay_other(&key(name))).await.assert_code(mismatch, reused);
             assert_eq!(record(&store, &key(name)).await, before, "a mismatch changes nothing");
         }
-        // A pending operation is accepted and not begun; its record is written here as a front would.
+        // A pending operation is accepted but not begun; its record is written here as a front would write it.
         let pending = pending(&store, &key("in_progress"), &key("pending")).await;
         store.insert(&pending, &[]).await.unwrap();
         send(&app, pay_other(&key("pending"))).await.assert_code(mismatch, reused);
@@ -210,7 +210,7 @@ async fn every_status_of_a_profile_can_be_replaced() {
 
 // R6
 #[tokio::test]
-async fn a_problem_document_says_what_rfc_9457_asks_for_and_links_to_the_documentation() {
+async fn a_problem_document_follows_rfc_9457_and_links_to_the_documentation() {
     let documented = Profile::ietf_draft().documentation("https://api.example.com/idempotency");
     let (app, _) = echo(guard(MemoryStore::new()).profile(documented));
     send(&app, pay("order-1")).await;
@@ -251,7 +251,7 @@ async fn a_problem_document_says_what_rfc_9457_asks_for_and_links_to_the_documen
         (400, "key-missing"),
     ];
     assert_eq!(told, expected.map(|(status, name)| (status, name.to_owned())));
-    assert!(problems[1].header("retry-after").is_some(), "who may come back is told when");
+    assert!(problems[1].header("retry-after").is_some(), "a retryable problem says when");
 }
 
 // R6
@@ -329,7 +329,7 @@ async fn acps_errors_are_flat_and_every_answer_echoes_its_key() {
     assert_eq!(send(&others, pay("order-1")).await.header("idempotency-key"), None);
 }
 
-// R6, R16: whole, with no documentation, and of a fault of ours.
+// R6, R16: complete documents, without documentation, for a fault of ours.
 #[tokio::test]
 async fn a_store_that_is_away_is_told_in_each_profiles_shape() {
     let detail = "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the same \
@@ -381,7 +381,7 @@ async fn acp_counts_one_key_on_two_paths_as_two_operations(endpoint: &str) {
     send(&app, update("1", "{}")).await.assert_replay_of(&one);
     send(&app, update("2", "{}")).await.assert_replay_of(&two);
     send(&app, update("2", "[]")).await.assert_code(422, "idempotency_conflict");
-    // Everywhere else it is one key that was used for another request.
+    // In every other profile it is one key that was reused for another request.
     let app = sessions(guarded(Profile::ietf_draft()));
     send(&app, update("3", "{}")).await;
     send(&app, update("4", "{}")).await.assert_problem(422, "key-reused");
@@ -390,7 +390,7 @@ async fn acp_counts_one_key_on_two_paths_as_two_operations(endpoint: &str) {
 
 // R6, T34
 #[tokio::test]
-async fn a_request_without_a_key_runs_unguarded_only_if_the_profile_says_so() {
+async fn a_keyless_request_runs_unguarded_only_if_the_profile_allows_it() {
     let runs = Counter::default();
     let counter = runs.clone();
     let handler = move |execution: Option<Execution>| async move {
@@ -411,7 +411,7 @@ async fn a_request_without_a_key_runs_unguarded_only_if_the_profile_says_so() {
     let first = send(&app, pay("order-1")).await;
     assert_eq!(first.body, "3 guarded: true");
     send(&app, pay("order-1")).await.assert_replay_of(&first);
-    // What is there and is no key is no choice.
+    // A header without a valid key is not a choice to run unguarded.
     for none in ["", "a,b", "\"open"] {
         send(&app, order(none).body("{}".into()).unwrap()).await.assert_code(400, "key-malformed");
     }

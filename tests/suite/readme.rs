@@ -1,4 +1,4 @@
-//! The transcripts of README and walkthrough come out as they are written there.
+//! The documents: transcripts come out as written, and the tests that they name exist.
 
 use std::process::Stdio;
 
@@ -9,23 +9,20 @@ use crate::support::{command, local_cloud::LocalCloud};
 const README: &str = include_str!("../../README.md");
 const WALKTHROUGH: &str = include_str!("../../docs/walkthrough.md");
 const CONTRACT: &str = include_str!("../../docs/contract.md");
+const TRAPS: &str = include_str!("../../docs/traps.md");
 
 const LOOKS: &str = "## What it looks like";
 
-// R28
+// R4, R13, R15, R28, R29, R39
 #[tokio::test]
-async fn the_transcript_of_the_readme_comes_out_as_written() {
+async fn the_transcripts_of_readme_and_walkthrough_come_out_as_written() {
     let cloud = LocalCloud::start(&[]).await;
-    let steps = run(&cloud, README, LOOKS, &[block(README, LOOKS, "```sh\npay()")]).await;
-    assert_eq!(steps, 4);
-}
-
-// R4, R13, R15, R29, R39
-#[tokio::test]
-async fn the_transcript_of_payments_comes_out_as_written() {
-    let cloud = LocalCloud::start(&[]).await;
-    let steps = run(&cloud, WALKTHROUGH, LOOKS, &[block(WALKTHROUGH, LOOKS, "```sh\npay()")]).await;
-    assert_eq!(steps, 11);
+    let pay = [block(README, LOOKS, "```sh\npay()")];
+    assert_eq!(run(&cloud, README, LOOKS, &pay).await, 4);
+    assert_eq!(run(&cloud, WALKTHROUGH, "## What clients see", &pay).await, 8);
+    const MOVE: &str = "## Move money";
+    let transfer = [block(WALKTHROUGH, MOVE, "```sh\ntransfer()")];
+    assert_eq!(run(&cloud, WALKTHROUGH, MOVE, &transfer).await, 4);
 }
 
 // R28, R29, R31
@@ -35,25 +32,46 @@ async fn the_transcript_of_a_worker_that_dies_comes_out_as_written() {
     let start = block(WALKTHROUGH, SECTION, "```sh\nPOLL_MS");
     let (variable, value) = start.split_once(' ').unwrap().0.split_once('=').unwrap();
     let cloud = LocalCloud::start(&[(variable, value)]).await;
-    let definitions = [block(WALKTHROUGH, LOOKS, "```sh\npay()"), block(WALKTHROUGH, SECTION, "```sh\neval")];
+    let definitions = [block(README, LOOKS, "```sh\npay()"), block(WALKTHROUGH, SECTION, "```sh\neval")];
     let steps = run(&cloud, WALKTHROUGH, SECTION, &definitions).await;
     assert_eq!(steps, 8);
 }
 
 // R6, R42
 #[test]
-fn every_requirement_of_the_contract_names_a_test_that_there_is() {
-    let rows = CONTRACT.lines().filter(|line| line.contains("holds") || line.contains("deviates"));
-    let mut shown = 0;
-    for row in rows.filter(|row| row.starts_with('|')) {
-        let name = row.trim_end_matches(" |").rsplit('`').nth(1).unwrap_or_else(|| panic!("no test: {row}"));
-        let (module, test) = name.split_once("::").unwrap_or_else(|| panic!("no module: {row}"));
-        let source = std::fs::read_to_string(format!("{}/suite/{module}.rs", env!("CARGO_MANIFEST_DIR")))
-            .unwrap_or_else(|error| panic!("{module}: {error}"));
-        assert!(source.contains(&format!("fn {test}(")), "{name}");
-        shown += 1;
-    }
-    assert_eq!(shown, 35);
+fn every_requirement_of_the_contract_names_a_test_that_exists() {
+    let rows = rows(CONTRACT, |row| row.contains("holds") || row.contains("deviates"));
+    assert_eq!(rows.iter().map(|row| tests_of(row)).collect::<Vec<_>>(), [1; 35]);
+}
+
+#[test]
+fn every_trap_names_tests_that_exist() {
+    let rows = rows(TRAPS, |row| row.starts_with("| T"));
+    assert!(rows.iter().all(|row| tests_of(row) > 0));
+    let ids: Vec<_> = rows.iter().filter_map(|row| row.split_whitespace().nth(1)).collect();
+    assert_eq!(ids, (1..=52).map(|number| format!("T{number}")).collect::<Vec<_>>());
+}
+
+fn rows(document: &'static str, chosen: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    document.lines().filter(|line| line.starts_with('|') && chosen(line)).collect()
+}
+
+/// How many tests the last cell of a row names; fails if one does not exist.
+fn tests_of(row: &str) -> usize {
+    let cell = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+    let named = cell.split('`').skip(1).step_by(2);
+    named
+        .inspect(|named| {
+            let (path, test) = named.rsplit_once("::").unwrap_or_else(|| panic!("no module: {named}"));
+            // A unit test's module is in the file of its parent.
+            let path = path.strip_suffix("::tests").unwrap_or(path).replace("::", "/");
+            let root = env!("CARGO_MANIFEST_DIR");
+            let sources = ["suite/{}.rs", "../src/{}.rs", "../src/{}/mod.rs", "../src/{}/tests.rs"]
+                .map(|file| format!("{root}/{}", file.replace("{}", &path)));
+            let sources = sources.iter().filter_map(|file| std::fs::read_to_string(file).ok());
+            assert!(sources.into_iter().any(|source| source.contains(&format!("fn {test}("))), "{named}");
+        })
+        .count()
 }
 
 #[tokio::test]
@@ -75,7 +93,7 @@ async fn the_examples_show_what_they_say() {
     }
 }
 
-/// Runs the transcript of a document's section, each command after these definitions; gives the number of commands.
+/// Runs the transcript of a document's section, each command after these definitions; returns the number of commands.
 async fn run(cloud: &LocalCloud, document: &'static str, section: &str, definitions: &[&str]) -> usize {
     let built = command::program();
     let here = |text: &str| {
@@ -108,7 +126,7 @@ fn block(document: &'static str, section: &str, beginning: &str) -> &'static str
     inside.split_once("\n```").expect("the block is closed").0
 }
 
-/// With ids, times and ages in place of which something else comes each time, and with the white space that aligns them.
+/// Replaces what differs each time: ids, times, ages, and the white space that aligns them.
 fn masked(text: &str) -> String {
     let is_id = |word: &str| word.len() >= 32 && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     let words = text.trim().split_inclusive(|c: char| !c.is_ascii_hexdigit() && c != '-');

@@ -1,4 +1,4 @@
-//! Unknown outcomes, and how they are found out.
+//! Unknown outcomes, and how reconciliation settles them.
 
 use std::{
     collections::VecDeque,
@@ -41,16 +41,16 @@ on_each_store!(
     an_executed_operation_is_completed_with_its_answer,
     after_not_executed_the_next_retry_runs_anew,
     what_is_not_found_counts_as_not_executed_only_after_the_grace,
-    a_question_that_is_not_answered_is_asked_again_ever_later_and_at_last_is_for_people,
-    an_outcome_whose_letter_cannot_be_sent_is_told_at_each_poll,
-    a_record_that_cannot_be_written_is_no_letter,
+    an_unanswered_question_backs_off_and_is_finally_escalated,
+    an_outcome_whose_letter_cannot_be_sent_is_reported_each_poll,
+    a_record_that_cannot_be_written_is_not_dead_lettered,
     proof_keeps_the_next_execution_from_releasing_the_key,
-    what_a_person_sends_back_is_asked_about_anew,
-    an_operation_that_no_reconciler_knows_is_for_people_at_once,
+    what_an_operator_sends_back_is_asked_about_again,
+    an_operation_without_a_reconciler_is_escalated_at_once,
     webhook_and_poller_at_one_moment_settle_once,
     the_providers_word_wins_over_a_release,
-    a_live_workers_record_is_not_settled_over,
-    a_dead_worker_is_settled_by_the_providers_word_before_anybody_gave_it_up,
+    a_live_workers_record_is_not_settled,
+    the_providers_word_settles_a_dead_worker_not_yet_given_up,
     a_worker_that_comes_back_during_a_question_is_believed,
     proof_that_comes_a_moment_after_a_release_is_not_dropped,
     a_question_that_panics_is_put_off_and_holds_no_other_up,
@@ -58,17 +58,17 @@ on_each_store!(
     the_index_finds_what_is_due_and_nothing_else,
     a_large_answer_is_kept_as_a_handlers_is,
     records_that_cannot_be_read_do_not_stand_in_front_of_others,
-    what_a_race_escalates_is_told,
-    what_is_not_found_too_late_is_no_proof_and_goes_to_people,
+    what_a_race_escalates_is_reported,
+    not_found_after_the_provider_forgot_is_escalated,
     a_sign_of_life_begins_the_grace_anew,
     whoever_settles_keeps_the_answer_as_long_as_the_record_says,
-    what_a_reconciler_or_a_person_answers_keeps_the_headers_of_a_handlers_answer,
+    a_reconcilers_or_operators_answer_keeps_the_same_headers_as_a_handlers,
     a_status_that_no_response_has_is_not_written,
     what_is_not_found_counts_from_when_it_was_asked,
-    what_nobody_asked_about_for_a_day_is_for_people_after_one_question,
-    each_poll_tells_of_what_waits_for_an_operator_until_it_is_settled,
+    an_outcome_unasked_for_a_day_is_escalated_after_one_question,
+    each_poll_reports_what_waits_for_an_operator_until_settled,
     nothing_is_released_while_a_provider_has_an_incident,
-    a_poll_begins_no_question_that_its_time_is_too_short_for,
+    a_poll_begins_no_question_it_has_no_time_for,
 );
 
 const NOT_FOUND_GRACE: Duration = Duration::from_secs(300);
@@ -77,7 +77,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(100);
 
 type Found = Result<Finding, &'static str>;
 
-/// Answers what a test has prepared, and counts the questions.
+/// A reconciler that returns what a test has prepared, and counts the questions.
 #[derive(Clone, Default)]
 struct Provider(Arc<Mutex<(VecDeque<Found>, usize)>>);
 
@@ -134,7 +134,7 @@ impl Reconciling {
         self.guarded.executor().reserve(request).await
     }
 
-    /// When it is asked about next, and how often it was.
+    /// When the outcome is asked about next, and how often it has been.
     async fn next(&self, request: &Request) -> (Timestamp, u32) {
         match self.guarded.record(&request.key).await.expect("there is a record").state {
             State::Unknown { reconcile_at, asked, .. } => (reconcile_at, asked),
@@ -143,7 +143,7 @@ impl Reconciling {
     }
 }
 
-/// What a webhook says of a charge; `webhook` gives the answer.
+/// A webhook's word on a charge; `webhook` returns the answer.
 fn charged(webhook: &Provider) -> Told {
     Told::executed(201, webhook.clone())
 }
@@ -173,7 +173,7 @@ async fn after_not_executed_the_next_retry_runs_anew(endpoint: &str) {
     assert_eq!(told(&reconciling.reserve(&request).await), "in flight");
 }
 
-// R29: a request that was still on its way lands within the grace, and the question was asked before it.
+// R29: a request that was still on its way can land within the grace, after the question was asked.
 async fn what_is_not_found_counts_as_not_executed_only_after_the_grace(endpoint: &str) {
     let findings = (0..3).map(|_| Ok(Finding::NotFound));
     let reconciling = Reconciling::on(endpoint, findings).await;
@@ -183,7 +183,7 @@ async fn what_is_not_found_counts_as_not_executed_only_after_the_grace(endpoint:
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Scheduled(since.plus(NOT_FOUND_GRACE)));
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::NotDue);
     reconciling.guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_millis(1));
-    // Asked for by a person in between: still too early.
+    // An operator's question in between is still too early.
     let early = reconciling.reconciliation.ask(&request.key).await.unwrap();
     assert!(matches!(early, ReconcileOutcome::Scheduled(_)), "{early:?}");
     assert_eq!(reconciling.guarded.state(&request).await, "unknown");
@@ -192,7 +192,7 @@ async fn what_is_not_found_counts_as_not_executed_only_after_the_grace(endpoint:
 }
 
 // R29
-async fn a_question_that_is_not_answered_is_asked_again_ever_later_and_at_last_is_for_people(endpoint: &str) {
+async fn an_unanswered_question_backs_off_and_is_finally_escalated(endpoint: &str) {
     let findings =
         [Err("away"), Ok(Finding::AskAgain(Some(Duration::from_secs(50)))), Err("away"), Err("away")];
     let reconciling = Reconciling::on(endpoint, findings).await;
@@ -224,13 +224,13 @@ async fn a_question_that_is_not_answered_is_asked_again_ever_later_and_at_last_i
             json!({ "kind": "ask", "key": request.key.partition_key(), "reason": "it was asked about often enough" })
         )
     );
-    // Nobody asks any more, and it still blocks every retry.
+    // No more questions are asked, and the outcome still blocks every retry.
     reconciling.guarded.clock.advance(Duration::from_secs(365 * 24 * 3600));
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::NotDue);
     assert_eq!(told(&reconciling.reserve(&request).await), "unknown");
 }
 
-/// A queue that takes nothing.
+/// A queue that accepts nothing.
 struct Closed;
 
 #[async_trait]
@@ -241,7 +241,7 @@ impl Queue for Closed {
 }
 
 // T50
-async fn an_outcome_whose_letter_cannot_be_sent_is_told_at_each_poll(endpoint: &str) {
+async fn an_outcome_whose_letter_cannot_be_sent_is_reported_each_poll(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
     let asks_once = |reconciliation: Reconciliation| {
@@ -256,7 +256,7 @@ async fn an_outcome_whose_letter_cannot_be_sent_is_told_at_each_poll(endpoint: &
     assert_eq!(reconciling.next(&request).await, (Timestamp::MAX, 1));
     let (polled, figures) = recording(closed.poll(Duration::from_secs(50))).await;
     assert_eq!((polled.unwrap().due, figures[UNKNOWN_PEOPLE].last()), (0, Some(&1.0)));
-    // A message is delivered again, until its letter is written.
+    // A message is redelivered until its letter is sent.
     let message = Letter::ask(&request.key);
     let error = closed.receive(&message).await.expect_err("nobody was told");
     assert!(matches!(error, WorkError::Queue(_)), "{error:?}");
@@ -265,14 +265,14 @@ async fn an_outcome_whose_letter_cannot_be_sent_is_told_at_each_poll(endpoint: &
     assert_eq!(reconciling.letters.take().len(), 1);
 }
 
-// T50: an incident of the store is no flood of letters.
-async fn a_record_that_cannot_be_written_is_no_letter(endpoint: &str) {
+// T50: an outage of the store must not cause a flood of letters.
+async fn a_record_that_cannot_be_written_is_not_dead_lettered(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
     let poller = Reconciliation::new(reconciling.guarded.store(), reconciling.letters.clone())
         .world(reconciling.guarded.clock.clone())
         .operation(operation(), Provider::says((0..3).map(|_| Ok(Finding::NotFound))));
-    // Too late to be proof.
+    // Too late for "not found" to be proof.
     reconciling.guarded.clock.advance(Duration::from_secs(24 * 3600));
     for _ in 0..2 {
         reconciling.guarded.faults.for_all("PutItem", Fault::Throttle);
@@ -285,7 +285,7 @@ async fn a_record_that_cannot_be_written_is_no_letter(endpoint: &str) {
 }
 
 // R29, R31
-async fn what_a_person_sends_back_is_asked_about_anew(endpoint: &str) {
+async fn what_an_operator_sends_back_is_asked_about_again(endpoint: &str) {
     let findings = (0..5).map(|_| Err("away")).chain([executed()]);
     let reconciling = Reconciling::on(endpoint, findings).await;
     let request = reconciling.unknown().await;
@@ -300,7 +300,7 @@ async fn what_a_person_sends_back_is_asked_about_anew(endpoint: &str) {
     assert_eq!(asked, ReconcileOutcome::Resolved("completed"));
 }
 
-async fn an_operation_that_no_reconciler_knows_is_for_people_at_once(endpoint: &str) {
+async fn an_operation_without_a_reconciler_is_escalated_at_once(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
     let other = Reconciliation::new(reconciling.guarded.store(), reconciling.letters.clone())
@@ -333,7 +333,7 @@ async fn webhook_and_poller_at_one_moment_settle_once(endpoint: &str) {
     }
 }
 
-// R29: whoever says that it was done knows more than who did not find it.
+// R29: a word that it was executed outweighs "not found".
 async fn the_providers_word_wins_over_a_release(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotExecuted)]).await;
     let request = reconciling.unknown().await;
@@ -341,14 +341,14 @@ async fn the_providers_word_wins_over_a_release(endpoint: &str) {
     let webhook = Provider::says([executed(), executed()]);
     let told = reconciling.reconciliation.told(&request.key, &charged(&webhook)).await.unwrap();
     assert_eq!(told, ReconcileOutcome::Resolved("completed"));
-    // Again, as webhooks come; and a denial that is late changes nothing.
+    // Delivered again, as webhooks are; and a late denial changes nothing.
     let again = reconciling.reconciliation.told(&request.key, &charged(&webhook)).await.unwrap();
     assert_eq!(again, ReconcileOutcome::Settled);
     assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
 }
 
 // T7
-async fn a_live_workers_record_is_not_settled_over(endpoint: &str) {
+async fn a_live_workers_record_is_not_settled(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = request();
     let ours = owned(reconciling.reserve(&request).await);
@@ -361,7 +361,7 @@ async fn a_live_workers_record_is_not_settled_over(endpoint: &str) {
     assert_eq!(replayed_text(reconciling.reserve(&request).await), "mine");
 }
 
-async fn a_dead_worker_is_settled_by_the_providers_word_before_anybody_gave_it_up(endpoint: &str) {
+async fn the_providers_word_settles_a_dead_worker_not_yet_given_up(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = request();
     drop(owned(reconciling.reserve(&request).await));
@@ -371,7 +371,7 @@ async fn a_dead_worker_is_settled_by_the_providers_word_before_anybody_gave_it_u
     assert_eq!(told, ReconcileOutcome::Resolved("completed"));
 }
 
-/// Lets the worker end while the question is on its way.
+/// A reconciler that lets the worker end while the question is under way.
 struct Meanwhile {
     worker: Executor,
     late: Mutex<Option<Ownership>>,
@@ -396,12 +396,12 @@ async fn a_worker_that_comes_back_during_a_question_is_believed(endpoint: &str) 
     let meanwhile = Meanwhile { worker: reconciling.guarded.executor(), late: Mutex::new(Some(late)) };
     let outcome =
         reconciling.reconciliation.told(&request.key, &Told::executed(201, meanwhile)).await.unwrap();
-    // One of the two is wrong, and nobody here can say which.
+    // One of the two is wrong, and it cannot be decided here which.
     assert_eq!((outcome, reconciling.letters.take().len()), (ReconcileOutcome::Escalated, 1));
     assert_eq!(replayed_text(reconciling.reserve(&request).await), "late");
 }
 
-/// Finds a charge, while somebody else, who asked before it was there, releases the key.
+/// Finds a charge, while somebody who asked before the charge existed releases the key.
 struct ReleasedMeanwhile(DynamoDbStore, Timestamp);
 
 #[async_trait]
@@ -416,7 +416,7 @@ impl Reconciler for ReleasedMeanwhile {
     }
 }
 
-// R29, T32: two polls at one moment, or a poll and a person.
+// R29, T32: two polls at the same moment, or a poll and an operator.
 async fn proof_that_comes_a_moment_after_a_release_is_not_dropped(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -430,7 +430,7 @@ async fn proof_that_comes_a_moment_after_a_release_is_not_dropped(endpoint: &str
     assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
 }
 
-/// Finds a charge, while the key is released, and taken over by another execution.
+/// Finds a charge, while the key is released and another execution takes it over.
 struct TakenOverMeanwhile(DynamoDbStore, Executor, Timestamp, Arc<Mutex<Option<Ownership>>>);
 
 #[async_trait]
@@ -447,7 +447,7 @@ impl Reconciler for TakenOverMeanwhile {
     }
 }
 
-// T5, R29: nobody asks about a release, so that this would be the last that is heard of it.
+// T5, R29: nobody asks about a released record, so the charge would never be seen again.
 async fn proof_keeps_the_next_execution_from_releasing_the_key(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -472,7 +472,7 @@ async fn proof_keeps_the_next_execution_from_releasing_the_key(endpoint: &str) {
     assert_eq!(replayed_text(executor.reserve(&request).await), r#"{"id":"pay_1"}"#);
 }
 
-/// Stumbles over what it is asked.
+/// A reconciler that panics.
 struct Stumbles;
 
 #[async_trait]
@@ -482,7 +482,7 @@ impl Reconciler for Stumbles {
     }
 }
 
-// R29: a poll asks about many, the longest overdue first.
+// R29: a poll asks about many outcomes, the longest overdue first.
 async fn a_question_that_panics_is_put_off_and_holds_no_other_up(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -521,7 +521,7 @@ async fn the_index_finds_what_is_due_and_nothing_else(endpoint: &str) {
     assert_eq!(due, expected);
     drop(ours);
 
-    // A page for each partition; each outcome once; a tenant's own apart.
+    // A page for each partition; each outcome is listed once, and can be filtered by tenant.
     let (mut keys, mut of_tenant) = (Vec::new(), Vec::new());
     for (tenant, keys) in [(None, &mut keys), (Some(first.key.tenant()), &mut of_tenant)] {
         let mut from = None;
@@ -548,7 +548,7 @@ async fn a_large_answer_is_kept_as_a_handlers_is(endpoint: &str) {
     assert_eq!(body_of(&replay), Some(&body));
 }
 
-// R29: whatever cannot be asked about stays due, and is the longest overdue.
+// R29: a record that cannot be asked about stays due, and becomes the longest overdue.
 async fn records_that_cannot_be_read_do_not_stand_in_front_of_others(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [executed()]).await;
     let guarded = &reconciling.guarded;
@@ -568,7 +568,7 @@ async fn records_that_cannot_be_read_do_not_stand_in_front_of_others(endpoint: &
     assert_eq!((polled.failed, polled.resolved), (30, 1));
 }
 
-/// Knows nothing; at its first question another poller asks too, and counts that.
+/// Knows nothing; during its first question another poller asks too, and counts its question.
 struct AskedTwice(DynamoDbStore, AtomicBool);
 
 #[async_trait]
@@ -585,8 +585,8 @@ impl Reconciler for AskedTwice {
     }
 }
 
-// R29: nobody is given up on without anybody being told.
-async fn what_a_race_escalates_is_told(endpoint: &str) {
+// R29: no outcome is escalated without a letter.
+async fn what_a_race_escalates_is_reported(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
     let (guarded, letters) = (&reconciling.guarded, MemoryQueue::new());
@@ -601,8 +601,8 @@ async fn what_a_race_escalates_is_told(endpoint: &str) {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-// T40: a provider forgets its keys, and finds nothing then.
-async fn what_is_not_found_too_late_is_no_proof_and_goes_to_people(endpoint: &str) {
+// T40: a provider forgets its keys, and then finds nothing.
+async fn not_found_after_the_provider_forgot_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (why_not_at_once, after, outcome) in [
         ("within the window", HOUR, ReconcileOutcome::Resolved("failed_retryable")),
@@ -615,7 +615,7 @@ async fn what_is_not_found_too_late_is_no_proof_and_goes_to_people(endpoint: &st
             .not_found_grace(NOT_FOUND_GRACE)
             .operation(operation.clone(), provider);
         let (executor, request) = (guarded.executor_of(operation), request());
-        // Released once, so that the second attempt begins later than the key's first.
+        // Released once, so that the second attempt begins later than the first.
         let first = owned(executor.reserve(&request).await);
         written(executor.finish(first, Ending::NotExecuted).await);
         guarded.clock.advance(HOUR);
@@ -631,7 +631,7 @@ async fn what_is_not_found_too_late_is_no_proof_and_goes_to_people(endpoint: &st
         assert!(sent.iter().all(says_why), "{sent:?}");
         assert_eq!(told(&executor.reserve(&request).await), if escalated { "unknown" } else { "owned" });
         if escalated {
-            // Sent back by a person, it is asked about again, and is no more proof than before.
+            // Requeued by an operator, it is asked about again, and "not found" is still no proof.
             let asked = reconciliation.ask(&request.key).await.expect("an answer");
             assert_eq!((asked, letters.take().len()), (ReconcileOutcome::Escalated, 1));
         }
@@ -647,7 +647,7 @@ async fn a_sign_of_life_begins_the_grace_anew(endpoint: &str) {
     guarded.clock.advance(LEASE + GRACE);
     assert_eq!(told(&executor.reserve(&request).await), "unknown");
     guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_secs(1));
-    // What it sent last can still be on its way.
+    // The worker's last request may still be on its way.
     written(executor.finish(slow, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     guarded.clock.advance(Duration::from_secs(1));
     assert!(matches!(reconciling.poll(&request).await, ReconcileOutcome::Scheduled(_)));
@@ -658,7 +658,7 @@ async fn a_sign_of_life_begins_the_grace_anew(endpoint: &str) {
 // T42
 async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &str) {
     let week = Duration::from_secs(7 * 24 * 3600);
-    // The reconciler has another retention than the guard.
+    // The reconciler is configured with another retention than the guard.
     let reconciling = Reconciling::on(endpoint, [executed(), executed()]).await;
     let guarded = &reconciling.guarded;
     let unknown = async || {
@@ -688,7 +688,7 @@ async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &
         assert_eq!(kept_for(&by_person).await, expected);
     }
 
-    // Shorter, and its key would run again while it is still taken.
+    // With a shorter retention its key would run again while clients may still use it.
     let refused = async |request: &Request, retain| {
         let seen = guarded.record(&request.key).await.expect("a record");
         let correction = Correction::NotExecuted { retain };
@@ -699,7 +699,7 @@ async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &
         assert!(matches!(refused(&by_person, Some(retain)).await, CorrectionError::ShortRetention));
     }
 
-    // A record that was written before records said so: whoever settles says it.
+    // A record from before records had a retention: whoever settles it decides.
     let before = unknown().await;
     let mut item = guarded.item(&before.key).await.expect("an item");
     item.remove("retention");
@@ -710,8 +710,8 @@ async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &
     assert_eq!(kept_for(&before).await, RETENTION);
 }
 
-// T26: a reconciler's answer is no other than a handler's.
-async fn what_a_reconciler_or_a_person_answers_keeps_the_headers_of_a_handlers_answer(endpoint: &str) {
+// T26: a reconciler's answer is treated like a handler's.
+async fn a_reconcilers_or_operators_answer_keeps_the_same_headers_as_a_handlers(endpoint: &str) {
     let headers = || {
         ["location", "set-cookie", "x-request-id", "date"]
             .map(|name| (name.to_owned(), "v".to_owned()))
@@ -744,7 +744,7 @@ async fn what_a_reconciler_or_a_person_answers_keeps_the_headers_of_a_handlers_a
     }
 }
 
-// R16: a record that nobody could read would be the end of its key.
+// R16: a record that cannot be read would block its key for ever.
 async fn a_status_that_no_response_has_is_not_written(endpoint: &str) {
     for status in [0, 100, 199, 600, u16::MAX] {
         let answer = || Answer::http(status, Vec::new(), "{}");
@@ -762,7 +762,7 @@ async fn a_status_that_no_response_has_is_not_written(endpoint: &str) {
     }
 }
 
-/// Takes as long to answer as the grace lasts.
+/// A reconciler that takes as long to answer as the grace lasts.
 struct Slow(WatchedClock);
 
 #[async_trait]
@@ -773,7 +773,7 @@ impl Reconciler for Slow {
     }
 }
 
-// T41: what lands while the question is answered was not seen.
+// T41: the question cannot see what lands while it is being answered.
 async fn what_is_not_found_counts_from_when_it_was_asked(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let reconciliation = Reconciliation::new(guarded.store(), MemoryQueue::new())
@@ -787,8 +787,8 @@ async fn what_is_not_found_counts_from_when_it_was_asked(endpoint: &str) {
     assert!(matches!(asked, ReconcileOutcome::Scheduled(_)), "{asked:?}");
 }
 
-// T50: the poller was dead.
-async fn what_nobody_asked_about_for_a_day_is_for_people_after_one_question(endpoint: &str) {
+// T50: the poller was down.
+async fn an_outcome_unasked_for_a_day_is_escalated_after_one_question(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Err("away"), Err("away"), executed()]).await;
     let request = reconciling.unknown().await;
     reconciling.guarded.clock.advance(DEFAULT_LONGEST_DOUBT);
@@ -798,7 +798,7 @@ async fn what_nobody_asked_about_for_a_day_is_for_people_after_one_question(endp
     let [(letter, _)] = &reconciling.letters.take()[..] else { panic!("not one letter") };
     assert!(letter.contains("doubted for too long"), "{letter}");
     assert_eq!(reconciling.provider.asked(), 2);
-    // A person's question is asked all the same.
+    // An operator's question is still asked.
     let asked = reconciling.reconciliation.ask(&request.key).await.unwrap();
     assert_eq!(asked, ReconcileOutcome::Resolved("completed"));
 }
@@ -825,7 +825,7 @@ async fn nothing_is_released_while_a_provider_has_an_incident(endpoint: &str) {
     assert!(released.settled_note.is_some_and(|note| note.as_str().contains("not found")));
 }
 
-async fn a_poll_begins_no_question_that_its_time_is_too_short_for(endpoint: &str) {
+async fn a_poll_begins_no_question_it_has_no_time_for(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
     let polled = reconciling.reconciliation.poll(Duration::from_millis(999)).await.unwrap();
@@ -837,7 +837,7 @@ async fn a_poll_begins_no_question_that_its_time_is_too_short_for(endpoint: &str
 }
 
 // T50
-async fn each_poll_tells_of_what_waits_for_an_operator_until_it_is_settled(endpoint: &str) {
+async fn each_poll_reports_what_waits_for_an_operator_until_settled(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotFound)]).await;
     let request = reconciling.unknown().await;
     // Too late for "not found" to be proof.

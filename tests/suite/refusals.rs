@@ -1,4 +1,4 @@
-//! Refusals: those that say nothing of the operation are not kept, and those before any effect leave their key free.
+//! Refusals: those that say nothing about the operation are not kept, and those before any effect leave their key free.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ use crate::support::{
 on_each_store!(
     refusals_that_say_nothing_of_the_operation_are_not_kept,
     what_did_not_begin_leaves_its_key_free_for_any_request,
-    a_later_attempt_that_did_not_begin_leaves_the_key_to_its_request,
+    a_later_attempt_that_never_began_leaves_the_key_to_its_request,
 );
 
 /// 404 and 405 as a router answers them.
@@ -60,7 +60,7 @@ fn refuses_once(guard: Guard) -> (Router, Counter) {
 async fn refusals_that_say_nothing_of_the_operation_are_not_kept(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     for status in SAY_NOTHING {
-        // Whatever the profile does with a 5xx: a limiter stands before Stripe's guard too, and nothing frees a key.
+        // Whatever the profile does with a 5xx: a limiter may be in front of Stripe's guard too, and it never frees a key.
         for errors in [ServerErrors::Reconcile, ServerErrors::Keep, ServerErrors::RetryFresh] {
             let key = format!("{status}-{errors:?}");
             let (app, runs) =
@@ -103,7 +103,7 @@ async fn a_refusal_counts_as_its_handler_or_a_layer_says() {
             let app = api(guard(store.clone()), move |_, _| async move { (status, Extension(outcome)) });
             assert_eq!(send(&app, pay("order-1")).await.status, status.as_u16());
             assert_eq!(state(&store, "order-1").await, expected, "{status} {outcome:?}");
-            // A layer inside the guard, around a handler that says nothing.
+            // Marked as by a layer inside the guard, around a handler that does not mark its response.
             let store = MemoryStore::new();
             let handler = service_fn(move |_: Request<Body>| async move {
                 let mut response = status.into_response();
@@ -116,7 +116,7 @@ async fn a_refusal_counts_as_its_handler_or_a_layer_says() {
     }
 }
 
-// T44: a handler's own says what was not found, or cannot be done any more, as ACP's cancel does.
+// T44: a handler's own 404 or 405 says what was not found or is no longer possible, as ACP's cancel does.
 #[tokio::test]
 async fn a_404_or_405_with_a_body_is_an_answer() {
     for (status, told) in
@@ -128,7 +128,7 @@ async fn a_404_or_405_with_a_body_is_an_answer() {
     }
 }
 
-// T44: what the documentation advises.
+// T44: the set-up that the documentation advises.
 #[tokio::test]
 async fn a_router_around_the_guard_refuses_methods_and_paths_without_a_record() {
     let store = MemoryStore::new();
@@ -186,7 +186,7 @@ async fn what_did_not_begin_leaves_its_key_free_for_any_request(endpoint: &str) 
             let asked = operation_status(&store, &record.key, clock.now(), &Profile::default()).await;
             Answer::of(asked).await.assert_problem(404, "operation-not-found");
         }
-        // A worker whose clock is behind takes the corrected request too.
+        // A worker whose clock is behind accepts the corrected request too.
         clock.set(clock.now().minus(CLOCK_SKEW - Duration::from_secs(1)));
         let corrected = send(&app, pay(key)).await;
         assert_eq!((corrected.status, corrected.replayed()), (200, false), "{key}");
@@ -197,8 +197,8 @@ async fn what_did_not_begin_leaves_its_key_free_for_any_request(endpoint: &str) 
     assert_eq!(runs.count(), 3);
 }
 
-// T5: what the first attempt did may still turn up, and it did it for its own request.
-async fn a_later_attempt_that_did_not_begin_leaves_the_key_to_its_request(endpoint: &str) {
+// T5: an effect of the first attempt may still turn up, and it belongs to that attempt's request.
+async fn a_later_attempt_that_never_began_leaves_the_key_to_its_request(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let app = api(guard(store.clone()), |parts, _| async move {
         let first = execution(&parts).attempts() == 1;
@@ -241,9 +241,9 @@ async fn each_extractor_of_axum_can_refuse_before_anything_begins() {
     assert_eq!(asked("/accounts/1?number=1", b"text").await.body, "1 1 text");
 }
 
-// T23, T44: an inner guard that refuses has done nothing, and its refusal is not the outer operation's answer.
+// T23, T44: an inner guard that refuses has run nothing, and its refusal is not the outer operation's answer.
 #[tokio::test]
-async fn a_guard_inside_a_guard_that_refuses_is_no_answer_of_the_outer() {
+async fn an_inner_guards_refusal_is_not_the_outer_operations_answer() {
     let store = MemoryStore::new();
     let nobody = |_: &axum::http::request::Parts| None;
     let inner = lambda_idempotency::http::Idempotency::new(MemoryStore::new(), Operation::new("inner"))
@@ -254,9 +254,9 @@ async fn a_guard_inside_a_guard_that_refuses_is_no_answer_of_the_outer() {
     assert_eq!(state(&store, "order-1").await, "failed_retryable");
 }
 
-// T23, T5: the inner operation did not begin; the outer may have.
+// T23, T5: the inner operation did not begin, but the outer one may have.
 #[tokio::test]
-async fn an_inner_operation_that_did_not_begin_does_not_free_the_outer_key() {
+async fn an_inner_operation_that_never_began_frees_no_outer_key() {
     let (inners, outers) = (MemoryStore::new(), MemoryStore::new());
     let inner = guard_of(inners.clone(), Operation::new("inner"));
     let refuses = post(async || NotBegun(StatusCode::BAD_REQUEST)).route_layer(inner);
@@ -270,7 +270,7 @@ async fn an_inner_operation_that_did_not_begin_does_not_free_the_outer_key() {
     );
 }
 
-// T23, T44: what an inner guard answers of its own record is never kept as the outer operation's answer.
+// T23, T44: an inner guard's answer about its own record is never kept as the outer operation's answer.
 #[tokio::test]
 async fn no_answer_of_an_inner_guard_is_kept_by_the_outer() {
     use lambda_idempotency::{operation::WhileInFlight, record::Record};
@@ -330,9 +330,9 @@ async fn a_header_that_cannot_be_kept_is_logged_by_its_name() {
 
 // R5
 #[tokio::test]
-async fn a_key_that_no_guard_looks_at_is_told_of_once_a_method() {
+async fn a_key_on_an_unguarded_method_is_logged_once_per_method() {
     let logs = Logs::capture();
-    // The process has one log.
+    // A unique name, because the process has one log.
     let operation = Operation::new("called-by-any-method");
     let app = api(guard_of(MemoryStore::new(), operation), |_, _| async {});
     let by = |method: Method, key: Option<&str>| {
@@ -351,9 +351,9 @@ async fn a_key_that_no_guard_looks_at_is_told_of_once_a_method() {
     assert!(told[0].text.contains("PUT") && told[1].text.contains("DELETE"));
 }
 
-// R16: the key is not free before it is written that nothing began, and a corrected request would be refused.
+// R16: the key is not free until the store says that nothing began, so a corrected request would be refused.
 #[tokio::test]
-async fn a_refusal_that_cannot_be_written_down_leads_nobody_to_a_corrected_request() {
+async fn an_unwritten_refusal_invites_no_corrected_request() {
     let guarded = Guarded::through(embedded::endpoint(), |connect| connect.max_attempts(1)).await;
     let faults = guarded.faults.clone();
     let guard = guard_of(guarded.store(), Operation::new(PAY).patience(Duration::ZERO));
@@ -379,7 +379,7 @@ async fn a_replay_of_an_inner_guard_is_kept_by_the_outer() {
     assert_eq!((first.status, first.replayed(), state(&outers, "order-1").await), (403, false, "completed"));
 }
 
-// R16: nothing is reserved yet, and nobody is told that something may have been done.
+// R16: nothing is reserved yet, so the client must not be told that something may have been done.
 #[tokio::test]
 async fn a_rule_that_panics_does_nothing_and_says_so() {
     let store = MemoryStore::new();

@@ -1,4 +1,4 @@
-//! What is kept of an answer, and what a replay shows of it.
+//! What is kept of an answer, and what a replay returns.
 
 use std::time::Duration;
 
@@ -134,7 +134,7 @@ async fn safe_headers_are_replayed_in_order_and_no_others(endpoint: &str) {
     }
 }
 
-// T26: what is not kept says nothing of when it expires, whoever stands behind the guard.
+// T26: an answer that is not kept has no expiry, even if the handler sets the header.
 #[tokio::test]
 async fn an_answer_that_is_not_kept_does_not_say_when_it_expires() {
     let app = api(guard(MemoryStore::new()), |_, _| async {
@@ -183,9 +183,9 @@ async fn a_caller_that_changes_a_replay_changes_no_later_one(endpoint: &str) {
     send(&app, pay("order-1")).await.assert_replay_of(&first);
 }
 
-// T27: a store in memory could share what it keeps with whom it gives it to.
+// T27: an in-memory store could share its buffers with callers.
 #[tokio::test]
-async fn a_caller_that_changes_what_a_store_in_memory_gave_it_changes_nothing_there() {
+async fn changing_what_a_memory_store_returned_changes_nothing_in_the_store() {
     let store = MemoryStore::new();
     let executor = Executor::new(store.clone(), operation()).world(clock());
     for length in [10, 20_000] {
@@ -198,7 +198,7 @@ async fn a_caller_that_changes_what_a_store_in_memory_gave_it_changes_nothing_th
             assert!(replay.answer.body == body);
             let Head::Http { mut headers, .. } = replay.answer.head else { panic!("an HTTP answer") };
             headers.iter_mut().for_each(|(_, value)| value.push('z'));
-            // In place if nobody else has it, as a careless caller would.
+            // Changed in place if the buffer is not shared, as a careless caller would.
             let mut changed = replay.answer.body.try_into_mut().unwrap_or_else(|shared| shared[..].into());
             changed.fill(b'z');
             assert_eq!(store.load(&request.key).await.unwrap().as_ref(), Some(&kept));
@@ -218,7 +218,7 @@ async fn an_answer_past_its_time_is_gone_and_the_key_runs_again(endpoint: &str) 
         async move { format!("run {run}") }
     });
     let first = send(&app, pay("order-1")).await;
-    // In whole seconds, and not before the time that was promised.
+    // In whole seconds, and rounded up.
     let expires = httpdate::parse_http_date(first.header("idempotency-expires").unwrap()).unwrap();
     let expires = Timestamp::from(expires);
     assert_eq!(expires, clock.now().plus(retain).rounded_up_to_second());

@@ -1,4 +1,4 @@
-//! Request bodies: what counts of them, and what is too much.
+//! Request bodies: which parts count for the fingerprint, and how large they may be.
 
 use axum::{
     Json, Router,
@@ -60,7 +60,7 @@ async fn a_handler_that_changes_its_request_does_not_change_what_it_was(endpoint
             execution.idempotency_key().as_str().to_owned(),
         )))
     });
-    // A layer between guard and handler changes everything, and the handler throws the request away.
+    // A layer between guard and handler changes everything, and the handler discards the request.
     let app = guard(store.clone()).layer(ServiceBuilder::new().map_request(changes).service(handler));
     let first = send(&app, pay("order-1")).await;
     assert_eq!(first.body, "order-1");
@@ -71,7 +71,7 @@ async fn a_handler_that_changes_its_request_does_not_change_what_it_was(endpoint
 
 // T25, R3
 #[tokio::test]
-async fn json_that_says_the_same_is_the_same_and_numbers_that_differ_are_not() {
+async fn equivalent_json_is_one_request_and_different_numbers_are_another() {
     let cases = [
         (r#"{"id":9007199254740993}"#, r#"{"id":9007199254740992}"#, false),
         (r#"{"a":1,"b":[true,null]}"#, "{ \"b\" : [true, null],\n\"a\":1.0 }", true),
@@ -108,14 +108,14 @@ async fn a_deep_body_is_taken_and_told_from_another() {
     assert_eq!(first.status, 200);
     send(&app, body("order-1", deep("1"))).await.assert_replay_of(&first);
     send(&app, body("order-1", deep("2"))).await.assert_problem(422, "key-reused");
-    // A depth at which a parser that recurses ends the process.
+    // A depth at which a recursive parser would crash the process.
     assert_eq!(send(&app, body("order-2", "[".repeat(1_000_000))).await.status, 200);
     assert_eq!(runs.count(), 2);
 }
 
 // T25, R13
 #[tokio::test]
-async fn a_body_that_claims_json_and_is_not_is_refused_by_the_handler_and_that_is_kept() {
+async fn malformed_json_is_refused_by_the_handler_and_the_refusal_is_kept() {
     let store = MemoryStore::new();
     let handler = |_: Execution, Json(order): Json<Value>| async move { order.to_string() };
     let app = Router::new().route("/payments", post(handler).layer(guard(store.clone())));
@@ -128,7 +128,7 @@ async fn a_body_that_claims_json_and_is_not_is_refused_by_the_handler_and_that_i
 
 // R16
 #[tokio::test]
-async fn a_body_of_1_mb_or_6_mb_is_taken_and_a_longer_one_is_refused_before_anything_is_done() {
+async fn a_6_mb_body_is_accepted_and_a_longer_one_never_runs() {
     let store = MemoryStore::new();
     let (app, runs) = counted(guard(store.clone()));
     for length in [1024 * 1024, LONGEST] {
@@ -177,7 +177,7 @@ async fn a_record_is_compared_by_the_rule_that_made_it(endpoint: &str) {
     send(&after, body("newer", sent_at(2))).await.assert_replay_of(&first);
     assert_eq!(runs.count(), 1);
 
-    // Who does not know the rule runs nothing, and says so; a worker of the old version meets the same.
+    // A worker that does not know the rule runs nothing, and says so; this holds for a worker of the old version too.
     for (app, key) in [(&careless, "older"), (&before, "newer")] {
         let refused = send(app, body(key, sent_at(1))).await;
         refused.assert_problem(503, "record-unreadable");
@@ -188,7 +188,7 @@ async fn a_record_is_compared_by_the_rule_that_made_it(endpoint: &str) {
     assert_eq!(careless_runs.count(), 0);
 }
 
-/// A form of two fields, as a client sends it with this boundary.
+/// A form with two fields, as a client sends it with this boundary.
 fn form(key: &str, boundary: &str, amount: u32) -> Request<Body> {
     let field = |name: &str, value: &str| {
         format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
@@ -273,7 +273,7 @@ async fn a_rule_of_ones_own_takes_the_place_of_a_former_one() {
     let store = MemoryStore::new();
     let deployed = |operation: Operation| counted(guard_of(store.clone(), operation));
     let sealed = || {
-        // What counts is the order's number; the rest is encrypted anew for each try.
+        // Only the order's number counts; the rest is encrypted anew for each try.
         FingerprintRule::custom(7, |content| {
             content.body.split(|byte| *byte == b':').next().unwrap().to_vec()
         })

@@ -1,4 +1,4 @@
-//! What a request leaves in the log: a line when it was executed or replayed, and a span around all that is logged meanwhile.
+//! What a request leaves in the log: a line if it was executed or replayed, and a span around everything logged meanwhile.
 
 use axum::{Extension, http::StatusCode};
 use lambda_idempotency::{http::Outcome, store::memory::MemoryStore};
@@ -10,14 +10,14 @@ use crate::support::{
     logs::Logs,
 };
 
-/// The lines with this hash or mark, without those that say that a span begins.
+/// The lines that contain `needle`, without those that open a span.
 fn lines(logs: Logs, needle: &str) -> Vec<Value> {
     let lines = logs.lines_with(needle).into_iter();
     let lines = lines.map(|line| serde_json::from_str(&line.text).expect("a line is JSON"));
     lines.filter(|line: &Value| line["fields"]["message"] != "new").collect()
 }
 
-/// What the lines say, and of which attempt, and with which outcome.
+/// The attempt and the outcome in each line with this message.
 fn told(lines: &[Value], message: &str) -> Vec<Value> {
     let those = lines.iter().filter(|line| line["fields"]["message"] == message);
     those
@@ -29,7 +29,7 @@ fn told(lines: &[Value], message: &str) -> Vec<Value> {
         .collect()
 }
 
-/// How the spans of its requests ended.
+/// The lines at which the spans of requests closed.
 fn spans(lines: &[Value]) -> Vec<Value> {
     let closed = lines.iter().filter(|line| line["fields"]["message"] == "close");
     let spans = closed.map(|line| &line["span"]).filter(|span| span["name"] == "idempotency");

@@ -1,4 +1,4 @@
-//! Every crash comes to rest: nobody retries, and yet each record ends as what really happened.
+//! Every crash is settled: nobody retries, and yet each record ends as what really happened.
 
 use std::process::Command;
 
@@ -8,17 +8,17 @@ use crate::support::{local_cloud::LocalCloud, on_each_store};
 
 on_each_store!(
     a_lost_answer_becomes_the_true_charge_without_a_retry,
-    an_answer_lost_before_the_charge_becomes_retryable_and_the_next_retry_runs,
-    workers_that_died_are_found_and_what_they_did_is_found_out,
-    a_worker_killed_during_the_charge_comes_to_rest_as_charged,
+    an_answer_lost_before_the_charge_is_retryable_and_runs_again,
+    dead_workers_are_found_and_their_outcomes_settled,
+    a_worker_killed_during_the_charge_is_settled_as_charged,
     the_providers_word_comes_before_any_question,
-    an_outcome_that_nobody_knows_comes_to_people,
+    an_outcome_that_nobody_knows_is_escalated,
 );
 
 const UNKNOWN: (u16, &str) = (409, "outcome-unknown");
 const NEVER: &str = "86400000";
 
-/// With short spans, and with the stream, the queues and the schedules at work.
+/// A cloud with short time spans, and with stream, queues and schedules running.
 async fn cloud(endpoint: &str, variables: &[(&str, &str)]) -> LocalCloud {
     let quick = [
         ("FUNCTION_TIMEOUT_MS", "2500"),
@@ -37,7 +37,7 @@ async fn rests(cloud: &LocalCloud, key: &str, state: &str) {
     cloud.until(async || cloud.state(key).await == state, &format!("{key} becomes {state}")).await;
 }
 
-/// Both ledgers say the same of today, as the function that compares them finds.
+/// Checks with the function that compares them that both ledgers agree about today.
 async fn ledgers_agree(cloud: &LocalCloud, charges: usize) {
     assert_eq!(cloud.charges().await.len(), charges);
     let today = ledgers::Day::of(std::time::SystemTime::now().into());
@@ -64,19 +64,19 @@ async fn a_lost_answer_becomes_the_true_charge_without_a_retry(endpoint: &str) {
 }
 
 // R28, R29
-async fn an_answer_lost_before_the_charge_becomes_retryable_and_the_next_retry_runs(endpoint: &str) {
+async fn an_answer_lost_before_the_charge_is_retryable_and_runs_again(endpoint: &str) {
     let cloud = cloud(endpoint, &[]).await;
     let card = "tok_timeout_not_charged";
     assert_eq!(cloud.pay("k", card).await.told(), (504, "charge-unknown"));
     assert_eq!(cloud.pay("k", card).await.told(), UNKNOWN);
     rests(&cloud, "k", "failed_retryable").await;
-    // It runs: the answer is lost anew, and is no replay.
+    // It runs: its answer is lost again, so this is not a replay.
     assert_eq!(cloud.pay("k", card).await.told(), (504, "charge-unknown"));
     ledgers_agree(&cloud, 0).await;
 }
 
 // R19, R39
-async fn workers_that_died_are_found_and_what_they_did_is_found_out(endpoint: &str) {
+async fn dead_workers_are_found_and_their_outcomes_settled(endpoint: &str) {
     let cloud = cloud(endpoint, &[]).await;
     let cards = [
         ("tok_crash_after", "completed"),
@@ -96,7 +96,7 @@ async fn workers_that_died_are_found_and_what_they_did_is_found_out(endpoint: &s
 }
 
 // R39, T4
-async fn a_worker_killed_during_the_charge_comes_to_rest_as_charged(endpoint: &str) {
+async fn a_worker_killed_during_the_charge_is_settled_as_charged(endpoint: &str) {
     let cloud = cloud(endpoint, &[("PROVIDER_TIMEOUT_MS", "2000")]).await;
     let kill = async {
         while cloud.state("k").await != "in_progress" {}
@@ -125,11 +125,11 @@ async fn the_providers_word_comes_before_any_question(endpoint: &str) {
 }
 
 // R29
-async fn an_outcome_that_nobody_knows_comes_to_people(endpoint: &str) {
+async fn an_outcome_that_nobody_knows_is_escalated(endpoint: &str) {
     // Nobody listens on port 1.
     let away = [("FUNCTION_PROVIDER_URL", "http://127.0.0.1:1"), ("RECONCILE_ASKS", "3")];
     let cloud = cloud(endpoint, &away).await;
-    // The charge never left, which the function knows; so its process must die to leave a doubt.
+    // The function would know that the charge was never sent; so its process must die to leave the outcome unknown.
     assert_eq!(cloud.pay("k", "tok_crash_before").await.status, 502);
     let queues = aws_config::SdkConfig::builder()
         .behavior_version(aws_config::BehaviorVersion::latest())

@@ -1,4 +1,4 @@
-//! The metadata of a charge leads the webhook back to the record, and tells the provider nothing of it.
+//! The metadata of a charge leads the webhook back to the record, and reveals nothing about it to the provider.
 
 use std::time::{Duration, SystemTime};
 
@@ -31,7 +31,7 @@ on_each_store!(
 
 const TENANT: &str = "acme";
 
-/// A payment that the provider has perhaps made: its answer was lost.
+/// A payment that the provider may have made: its answer was lost.
 struct Lost {
     api: PaymentsApi,
     provider: TestProvider,
@@ -46,7 +46,7 @@ impl Lost {
         lost
     }
 
-    /// Every answer of the provider to this card is lost.
+    /// Pays with a card for which every answer of the provider is lost.
     async fn pay(&self, key: &str) -> Answer {
         self.api.pay(TENANT, key, order("500")).await
     }
@@ -56,17 +56,17 @@ impl Lost {
         status["state"].as_str().expect("a state").to_owned()
     }
 
-    /// The metadata that the provider was sent with the first order.
+    /// The metadata that was sent to the provider with the first order.
     fn way_back(&self) -> String {
         way_back(&self.provider.orders()[0].1)
     }
 
-    /// What the webhook answers when the provider says that it made the first order's charge, with this metadata.
+    /// The webhook's answer if the provider says that it made the first order's charge, with this metadata.
     async fn told(&self, way_back: &str) -> (u16, Value) {
         self.told_of(way_back, SystemTime::now().into()).await
     }
 
-    /// The same about a charge that was made then.
+    /// The same for a charge that was made at that time.
     async fn told_of(&self, way_back: &str, made_at: Timestamp) -> (u16, Value) {
         let metadata = json!({ "record": way_back, "customerId": "c-1" });
         let event = json!({
@@ -85,7 +85,7 @@ impl Lost {
         (answer.status, answer.json()["outcome"].clone())
     }
 
-    /// Fails unless the payment is made, and its retry gets it.
+    /// Fails unless the payment is made and a retry gets it.
     async fn assert_made(&self) {
         assert_eq!(self.state("order-1").await, "completed");
         let retry = self.pay("order-1").await;
@@ -100,7 +100,7 @@ fn record(key: &str) -> RecordKey {
     record_key(TENANT, CREATE_PAYMENT, key)
 }
 
-/// As earlier versions sent it.
+/// The metadata as earlier versions sent it.
 fn in_clear(record: &RecordKey) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(record.partition_key())
 }
@@ -125,7 +125,7 @@ async fn the_provider_reads_neither_tenant_nor_key_in_a_charges_metadata() {
     for text in [sent["metadata"].to_string(), String::from_utf8_lossy(&bytes).into_owned()] {
         assert!(!text.contains(&mark) && !text.contains(CREATE_PAYMENT), "{text}");
     }
-    // The order itself says for which tenant the charge is made. The key is nowhere.
+    // The tenant is in the order itself; the key is nowhere.
     assert!(!sent.to_string().contains(&key) && !sent_key.contains(&key), "{sent_key} {sent}");
     assert_eq!(sealing_keys().open(&way_back), Some(record_key(&tenant, CREATE_PAYMENT, &key)));
 }
@@ -134,7 +134,7 @@ async fn the_provider_reads_neither_tenant_nor_key_in_a_charges_metadata() {
 #[tokio::test]
 async fn the_same_operation_sends_the_very_same_charge_after_a_restore() {
     let provider = TestProvider::start().await;
-    // Tables of their own: the second has forgotten what the first knows.
+    // Separate tables: the second has forgotten what the first knows.
     for _ in 0..2 {
         let api = PaymentsApi::on(embedded::endpoint(), &provider.url).await;
         assert_eq!(api.pay(TENANT, "order-1", order("tok")).await.status, 201);
@@ -152,7 +152,7 @@ async fn the_webhook_finds_the_record_by_sealed_metadata(endpoint: &str) {
     assert_eq!(lost.told(&lost.way_back()).await, (200, json!("nothing to settle")));
 }
 
-// R29: charges that earlier versions made.
+// R29: for charges that earlier versions made.
 async fn the_webhook_finds_the_record_by_metadata_in_clear(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     assert_eq!(lost.told(&in_clear(&record("order-1"))).await, (200, json!("settled")));
@@ -185,7 +185,7 @@ async fn forged_metadata_changes_nothing_and_what_does_not_open_comes_again(endp
         assert_eq!(lost.told_of(&way_back, hours_ago(23)).await.0, 503);
         assert_eq!(lost.told_of(&way_back, hours_ago(25)).await, (200, json!("escalated")));
     }
-    // Another record than the event's, whether there is one or not.
+    // A record other than the event's, whether it exists or not.
     for another in [record("order-2"), record("order-3"), record_key("globex", CREATE_PAYMENT, "order-1")] {
         for way_back in [sealing_keys().seal(&another), in_clear(&another)] {
             assert_eq!(lost.told(&way_back).await, (200, json!("escalated")), "{another:?}");

@@ -1,4 +1,4 @@
-//! Nothing that belongs to a caller is logged: every line is searched, after everything that can go wrong has.
+//! No data of a caller is logged: every line is searched after everything has gone wrong that can.
 
 use std::time::{Duration, SystemTime};
 
@@ -35,11 +35,11 @@ use crate::support::{
 };
 
 on_each_store!(
-    the_guard_logs_hashes_of_keys_and_nothing_that_belongs_to_a_caller,
+    the_guard_logs_key_hashes_and_no_caller_data,
     the_payments_function_logs_nothing_that_belongs_to_a_caller,
 );
 
-/// What must not be logged; each holds `mark`, which nothing else does.
+/// Values that must not be logged; each contains `mark`, and nothing else does.
 struct Secrets {
     mark: String,
     key: String,
@@ -75,9 +75,9 @@ impl Secrets {
         record_key(&self.tenant, PAY, &self.key(flow))
     }
 
-    /// Searches every line. The library, the function and Lambda's runtime keep silent at every level. The SDK, its HTTP
-    /// client, and the store that runs in this process log whole requests at DEBUG and TRACE, which nobody who
-    /// turns those on for them can be spared; above that they keep silent too.
+    /// Searches every line. The library, the function and Lambda's runtime reveal nothing at any level. The SDK, its HTTP client and the
+    /// store that runs in this process log whole requests at DEBUG and TRACE, which is unavoidable; above those levels they reveal
+    /// nothing either.
     fn assert_kept(&self, logs: Logs) {
         const OURS: [&str; 4] = ["lambda_idempotency", "payments", "lambda_http", "lambda_runtime"];
         for line in logs.lines_with(&self.mark) {
@@ -88,7 +88,7 @@ impl Secrets {
     }
 }
 
-/// A guarded handler that does what the flow in its key asks for, and the network of its store.
+/// A guarded handler that does what the flow in its key asks for, with the network of its store.
 struct Guarded {
     app: Router,
     faults: Faults,
@@ -130,7 +130,7 @@ impl Guarded {
 }
 
 // R36
-async fn the_guard_logs_hashes_of_keys_and_nothing_that_belongs_to_a_caller(endpoint: &str) {
+async fn the_guard_logs_key_hashes_and_no_caller_data(endpoint: &str) {
     let (logs, secrets) = (Logs::capture(), Secrets::new());
     let guarded = Guarded::on(endpoint).await;
     let pay = |flow, cents| guarded.pay(&secrets, flow, cents);
@@ -175,7 +175,7 @@ async fn the_guard_logs_hashes_of_keys_and_nothing_that_belongs_to_a_caller(endp
         let hash = secrets.record_key(flow).hash().to_string();
         let lines = logs.lines_with(&hash);
         let told = lines.iter().any(|line| matches!(line.level(), "ERROR" | "WARN"));
-        assert!(told, "nothing is said of `{flow}` by its hash");
+        assert!(told, "the hash of `{flow}` is not logged");
     }
 }
 
@@ -184,7 +184,7 @@ async fn the_payments_function_logs_nothing_that_belongs_to_a_caller(endpoint: &
     let (logs, secrets) = (Logs::capture(), Secrets::new());
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
-    // What the provider makes of the card is in the last word of its token.
+    // The last word of the card's token says how the provider answers.
     for (flow, status) in
         [("ok", 201), ("declined", 402), ("500", 500), ("echo", 504), ("hang", 504), ("rejected", 422)]
     {
@@ -203,18 +203,18 @@ async fn the_payments_function_logs_nothing_that_belongs_to_a_caller(endpoint: &
     assert_eq!(away.pay(&secrets.tenant, &secrets.key("away"), secrets.order(1)).await.status, 503);
     // The card was charged, and the table of payments is gone.
     let lost = PaymentsApi::with_ledger(endpoint, &provider.url, "no-such-table").await;
-    assert_eq!(lost.pay(&secrets.tenant, &secrets.key("lost"), secrets.order(1)).await.status, 500);
+    assert_eq!(lost.pay(&secrets.tenant, &secrets.key("lost"), secrets.order(1)).await.status, 409);
     assert_eq!(lost.get(&secrets.tenant, "/payments").await.status, 503);
     assert_eq!(lost.get(&secrets.tenant, &format!("/payments/{}", secrets.key)).await.status, 503);
 
     secrets.assert_kept(logs);
     for flow in ["500", "echo", "hang", "away", "lost"] {
         let hash = secrets.record_key(flow).hash().to_string();
-        assert!(logs.contains(&hash), "nothing is said of `{flow}` by its hash");
+        assert!(logs.contains(&hash), "the hash of `{flow}` is not logged");
     }
 }
 
-// R36, R34: as they are deployed, with everything of ours at its most talkative.
+// R36, R34: as they are deployed, with all of our own log targets at their most verbose level.
 #[tokio::test]
 async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
     const LEVELS: &str =
@@ -225,14 +225,14 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
     let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
     let start = async |name: &str| sample.start(name, &[("RUST_LOG", LEVELS)]).await;
     let record = |flow: &str| record_key(tenant, CREATE_PAYMENT, &secrets.key(flow));
-    // A function that has met these records says so: the search is not of nothing.
+    // A function that has processed these records logs their hashes, so the search is not of an empty log.
     let quiet = |function: &Function, met: &[&str]| {
         let said = function.said();
         let line = said.lines().find(|line| line.contains(mark));
         assert_eq!(line, None, "a secret leaves the function");
         for flow in met {
             let hash = record(flow).hash().to_string();
-            assert!(function.log().contains(&hash), "nothing is said of `{flow}` by its hash");
+            assert!(function.log().contains(&hash), "the hash of `{flow}` is not logged");
         }
     };
 

@@ -1,4 +1,4 @@
-//! Records whose worker died: found by the stream, by a check, by a sweep.
+//! Records whose worker died: found through the stream, by a check, or by a sweep.
 
 mod sweeps;
 
@@ -29,14 +29,14 @@ use crate::support::{
 };
 
 on_each_store!(
-    a_worker_that_died_is_given_up_when_its_lease_is_over_and_not_before,
+    a_dead_worker_is_given_up_only_once_its_lease_is_over,
     a_check_that_comes_early_late_or_twice_changes_nothing_more,
     a_record_that_lands_late_is_given_up_too,
     completion_and_check_at_one_moment_end_in_one_state,
     abandoned_work_ends_with_408_and_is_replayed,
     an_operation_that_may_run_again_runs_again_after_the_check,
-    a_batch_of_the_stream_leaves_a_check_for_what_it_does_not_end,
-    a_poison_record_goes_to_the_dead_letters_and_the_rest_goes_on,
+    a_stream_batch_schedules_checks_only_for_executions_it_leaves_open,
+    a_poison_record_is_dead_lettered_and_blocks_no_other,
 );
 
 const BOUND: Duration = Duration::from_secs(3600);
@@ -61,7 +61,7 @@ impl Found {
         Self { guarded, checks, sweeps, dead_letters, stale }
     }
 
-    /// A worker that reserved and was never heard of again.
+    /// A request whose worker reserved it and then died.
     async fn dead(&self) -> Request {
         let request = request();
         drop(owned(self.guarded.executor().reserve(&request).await));
@@ -72,13 +72,13 @@ impl Found {
         self.stale.check(key).await.expect("the store answers")
     }
 
-    /// Delivers a message as Lambda does. It must be worked on.
+    /// Delivers a message as Lambda does. It must be processed.
     async fn receive(&self, check: &Value) {
         let message = json!({ "eventSource": "aws:sqs", "messageId": "1", "body": check.to_string() });
         assert_eq!(self.deliver(json!({ "Records": [message] })).await, [""; 0]);
     }
 
-    /// Delivers a batch of the stream as Lambda does, and gives what is to be delivered again.
+    /// Delivers a batch of the stream as Lambda does, and returns what is to be delivered again.
     async fn stream(&self, batch: &[Box<RawValue>]) -> Vec<String> {
         self.deliver(json!({ "Records": batch })).await
     }
@@ -101,7 +101,7 @@ fn check_of(request: &Request, look_at: Timestamp) -> Value {
 }
 
 // R19, T7
-async fn a_worker_that_died_is_given_up_when_its_lease_is_over_and_not_before(endpoint: &str) {
+async fn a_dead_worker_is_given_up_only_once_its_lease_is_over(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let request = found.dead().await;
     let over = found.guarded.now().plus(LEASE + GRACE);
@@ -118,10 +118,10 @@ async fn a_check_that_comes_early_late_or_twice_changes_nothing_more(endpoint: &
     let found = Found::on(endpoint).await;
     let request = found.dead().await;
     let over = found.guarded.now().plus(LEASE + GRACE);
-    // A lease of more than a quarter of an hour takes several messages, each for what is left.
+    // A lease longer than 15 minutes takes several messages, each for the time left.
     found.receive(&check_of(&request, over)).await;
     assert_eq!(found.check(), (check_of(&request, over), LEASE + GRACE));
-    // One that comes at its time, and finds that a heartbeat has moved the lease.
+    // A check that is on time, and finds that a heartbeat has extended the lease.
     found.receive(&check_of(&request, found.guarded.now())).await;
     assert_eq!(found.check(), (check_of(&request, over), LEASE + GRACE));
     found.guarded.clock.advance(LEASE + GRACE);
@@ -135,7 +135,7 @@ async fn a_check_that_comes_early_late_or_twice_changes_nothing_more(endpoint: &
     assert_eq!(found.look(&self::request().key).await, CheckOutcome::Gone);
 }
 
-// T4: the write was on its way when its worker died; the stream tells of it whenever it lands.
+// T4: the write was on its way when its worker died; the stream reports it whenever it lands.
 async fn a_record_that_lands_late_is_given_up_too(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let store = found.guarded.undisturbed_store();
@@ -161,7 +161,7 @@ async fn completion_and_check_at_one_moment_end_in_one_state(endpoint: &str) {
         let ours = owned(executor.reserve(&request).await);
         found.guarded.clock.advance(LEASE + GRACE);
         let (_, ended) = tokio::join!(found.look(&request.key), executor.finish(ours, completed("{}")));
-        // Whoever is first: the worker's own word is the truth, before the check and after it.
+        // In either order, the worker's own word counts, before the check and after it.
         written(ended);
         assert_eq!(found.guarded.state(&request).await, "completed");
         assert_eq!(found.look(&request.key).await, CheckOutcome::Settled);
@@ -172,7 +172,7 @@ async fn completion_and_check_at_one_moment_end_in_one_state(endpoint: &str) {
 async fn abandoned_work_ends_with_408_and_is_replayed(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let key = http::record_key(http::TENANT, http::PAY, "order-1");
-    // As the guard understands the order below.
+    // As the guard reads the order below.
     let content = Content::new("POST", "/payments", BODY.as_bytes()).json();
     let fingerprints = Fingerprints::of(http::PAY, &content, &FingerprintRule::new(), &[]);
     let request = Request { key, fingerprints, ..request() };
@@ -188,7 +188,7 @@ async fn abandoned_work_ends_with_408_and_is_replayed(endpoint: &str) {
     let replay = replayed(found.guarded.executor().reserve(&request).await);
     assert_eq!(replay.answer.head, Head::Abandoned);
 
-    // Each profile says it in its own words.
+    // Each profile has its own form of this answer.
     let runs = http::Counter::default();
     let elsewhere = Profile::acp().scope_keys_by_path(false).status(ProblemType::Abandoned, StatusCode::GONE);
     for (profile, status) in [(Profile::ietf_draft(), 408), (Profile::stripe(), 408), (elsewhere, 410)] {
@@ -220,7 +220,7 @@ async fn an_operation_that_may_run_again_runs_again_after_the_check(endpoint: &s
 }
 
 // R19, T19
-async fn a_batch_of_the_stream_leaves_a_check_for_what_it_does_not_end(endpoint: &str) {
+async fn a_stream_batch_schedules_checks_only_for_executions_it_leaves_open(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let executor = found.guarded.executor();
     let mut batch = Vec::new();
@@ -242,7 +242,7 @@ async fn a_batch_of_the_stream_leaves_a_check_for_what_it_does_not_end(endpoint:
 }
 
 // T19
-async fn a_poison_record_goes_to_the_dead_letters_and_the_rest_goes_on(endpoint: &str) {
+async fn a_poison_record_is_dead_lettered_and_blocks_no_other(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let dead = found.dead().await;
     let whole = found.guarded.item(&dead.key).await.unwrap();
@@ -257,7 +257,7 @@ async fn a_poison_record_goes_to_the_dead_letters_and_the_rest_goes_on(endpoint:
     assert_eq!(letter["record"]["dynamodb"]["SequenceNumber"], "1", "nothing of it is lost");
 }
 
-/// A stream record with this image, as Lambda hands it over.
+/// A stream record with this image, as Lambda delivers it.
 fn change(item: Item, number: u64) -> Box<RawValue> {
     use aws_sdk_dynamodb::types::AttributeValue;
     use base64::{Engine, prelude::BASE64_STANDARD};

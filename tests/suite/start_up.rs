@@ -1,4 +1,4 @@
-//! Start-up: what is wrong with the configuration is found then, by name; what may pass by itself is not.
+//! Start-up: a wrong configuration is reported by name; a fault that may pass by itself does not stop the start.
 
 use std::time::{Duration, SystemTime};
 
@@ -92,7 +92,7 @@ async fn a_store_that_is_only_slow_or_failing_passes(endpoint: &str) {
     assert_eq!(guarded.faults.sent(ANY), 0);
 }
 
-/// As on a machine that was never given any.
+/// As on a machine without credentials.
 #[derive(Debug)]
 struct NoCredentials;
 
@@ -138,7 +138,7 @@ fn missing_sealing_keys_are_named() {
     assert_eq!(error.to_string(), "the environment variable SEALING_KEYS must be set");
 }
 
-/// A record in doubt for so long, about which nobody has been asked.
+/// A record that has been unknown for this long, and about which nobody has been asked.
 async fn doubted(sample: &Sample, for_so_long: Duration) -> RecordKey {
     let since = Timestamp::from(SystemTime::now()).minus(for_so_long);
     let key = record_key("acme", "create-payment", &Uuid::new_v4().to_string());
@@ -148,7 +148,7 @@ async fn doubted(sample: &Sample, for_so_long: Duration) -> RecordKey {
     key
 }
 
-// T50: an operator turns releases off while the provider has an incident, and must be sure that they are.
+// T50: an operator who turns releases off during a provider's incident must be sure that they are off.
 #[tokio::test]
 async fn what_the_environment_says_of_questions_is_done() {
     let provider = TestProvider::start().await;

@@ -1,4 +1,4 @@
-//! The store slow, failing, refusing or gone: nothing runs unreserved, and nothing that ran is forgotten.
+//! A slow, failing, refusing or missing store: nothing runs unreserved, and nothing that ran is forgotten.
 
 use std::{net::TcpListener, time::Duration};
 
@@ -26,15 +26,15 @@ use crate::support::{
 
 on_each_store!(
     a_reservation_that_the_store_does_not_take_runs_nothing,
-    the_breaker_opens_after_five_failures_and_closes_when_the_store_is_back,
+    the_breaker_opens_after_five_failures_and_closes_on_recovery,
     a_reservation_that_meets_a_transaction_is_in_flight,
     a_reservation_that_waits_waits_for_a_transaction_too,
     a_completion_that_meets_a_transaction_is_written_after_it,
     a_completion_waits_for_a_store_that_comes_back,
-    a_completion_of_a_store_that_stays_away_ends_as_unknown_and_never_runs_again,
+    a_completion_that_cannot_be_written_becomes_unknown_and_never_reruns,
     a_completion_leaves_time_for_the_answer,
     a_store_that_hangs_leaves_time_for_the_answer,
-    a_replay_whose_body_cannot_be_read_is_refused_and_does_not_run,
+    a_replay_with_an_unreadable_body_is_refused_and_never_runs,
 );
 
 // R16, R41, T17
@@ -51,7 +51,7 @@ async fn a_reservation_that_the_store_does_not_take_runs_nothing(endpoint: &str)
         (Fault::BlackHole, 3),
         (Fault::AccessDenied, 1),
     ] {
-        // A new executor, whose breaker has seen nothing.
+        // A new executor with a fresh breaker.
         let (executor, request) = (guarded.executor(), request());
         let asked = guarded.faults.asked("PutItem");
         guarded.faults.for_all(ANY, fault.clone());
@@ -78,7 +78,7 @@ async fn a_refused_connection_and_a_missing_table_run_nothing() {
     }
 }
 
-// R16, T17: the executor's own bound, for a client without time-outs.
+// R16, T17: the executor's own time-out, for a client without any.
 #[tokio::test]
 async fn a_store_that_never_answers_is_given_up_by_the_executor_itself() {
     let guarded = Guarded::on(embedded::endpoint()).await;
@@ -100,7 +100,7 @@ async fn a_store_that_never_answers_is_given_up_by_the_executor_itself() {
 }
 
 // R16
-async fn the_breaker_opens_after_five_failures_and_closes_when_the_store_is_back(endpoint: &str) {
+async fn the_breaker_opens_after_five_failures_and_closes_on_recovery(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let executor = guarded.executor();
     guarded.faults.for_all(ANY, Fault::Status(503));
@@ -113,7 +113,7 @@ async fn the_breaker_opens_after_five_failures_and_closes_when_the_store_is_back
     }
     assert_eq!(guarded.faults.asked(ANY), 5, "nobody asks a store that is down");
 
-    // Now and then one asks; while it fails, the others do not.
+    // Now and then one request tries; while it fails, the others do not.
     guarded.clock.advance(Duration::from_secs(2));
     for _ in 0..10 {
         assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
@@ -132,14 +132,14 @@ async fn the_breaker_opens_after_five_failures_and_closes_when_the_store_is_back
 async fn a_reservation_that_meets_a_transaction_is_in_flight(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
-    // More than would open the breaker: a conflict is no failure of the store.
+    // More than enough to open the breaker: a conflict is not a failure of the store.
     for _ in 0..10 {
         guarded.faults.script("PutItem", [Fault::TransactionConflict]);
         assert_eq!(told(&executor.reserve(&request).await), "in flight");
     }
     let first = owned(executor.reserve(&request).await);
     written(executor.finish(first, Ending::NotExecuted).await);
-    // Not a second run either where the conflict meets the take-over.
+    // Nor is there a second run if a take-over meets the conflict.
     guarded.faults.script("PutItem", [Fault::Pass, Fault::TransactionConflict]);
     assert_eq!(told(&executor.reserve(&request).await), "in flight");
     assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("failed_retryable", 0));
@@ -153,7 +153,7 @@ async fn a_reservation_that_waits_waits_for_a_transaction_too(endpoint: &str) {
     guarded.faults.script("PutItem", [Fault::TransactionConflict, Fault::TransactionConflict]);
     let reserved = guarded.clock.passing(executor.reserve(&request)).await;
     assert_eq!((told(&reserved), guarded.faults.left()), ("owned", 0));
-    // And no longer than it waits for anything.
+    // But it waits no longer than for anything else.
     guarded.faults.for_all("PutItem", Fault::TransactionConflict);
     let (another, began_at) = (self::request(), guarded.now());
     let reserved = guarded.clock.passing(executor.reserve(&another)).await;
@@ -181,7 +181,7 @@ async fn a_completion_waits_for_a_store_that_comes_back(endpoint: &str) {
         let ours = owned(executor.reserve(&request).await);
         guarded.faults.for_all(ANY, fault.clone());
         let back = async {
-            // It has tried twice in vain, and pauses before the third time.
+            // It has failed twice, and pauses before the third try.
             guarded.clock.slept(Duration::from_millis(25), round).await;
             guarded.clock.advance(Duration::from_millis(25));
             guarded.clock.slept(Duration::from_millis(50), round).await;
@@ -195,7 +195,7 @@ async fn a_completion_waits_for_a_store_that_comes_back(endpoint: &str) {
 }
 
 // R41, R11
-async fn a_completion_of_a_store_that_stays_away_ends_as_unknown_and_never_runs_again(endpoint: &str) {
+async fn a_completion_that_cannot_be_written_becomes_unknown_and_never_reruns(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     for fault in [Fault::Status(500), Fault::AccessDenied, Fault::TransactionConflict] {
         let patience = Duration::from_secs(7);
@@ -234,7 +234,7 @@ async fn a_completion_leaves_time_for_the_answer(endpoint: &str) {
     assert!(guarded.now().plus(ANSWER_TIME) <= deadline, "{:?}", guarded.now());
 }
 
-// R41, R16, R18: as above, where the store does not even fail. Each step ends while there is time to answer.
+// R41, R16, R18: as above, but the store hangs instead of failing. Each step ends while there is time to answer.
 async fn a_store_that_hangs_leaves_time_for_the_answer(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, late, left) = (guarded.executor(), Late::hanging(), Duration::from_secs(3));
@@ -257,7 +257,7 @@ async fn a_store_that_hangs_leaves_time_for_the_answer(endpoint: &str) {
 }
 
 // R16, R41: reads fail, writes do not.
-async fn a_replay_whose_body_cannot_be_read_is_refused_and_does_not_run(endpoint: &str) {
+async fn a_replay_with_an_unreadable_body_is_refused_and_never_runs(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request, body) = (guarded.executor(), request(), random(20_000));
     let ours = owned(executor.reserve(&request).await);

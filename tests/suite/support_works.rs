@@ -1,4 +1,4 @@
-//! The support modules do what the other tests take for granted.
+//! The support modules do what the other tests rely on.
 
 use crate::support::client::{client, connect};
 use crate::support::faults::{ANY, Fault, Faults, Late};
@@ -236,7 +236,7 @@ async fn an_embedded_store_of_its_own_can_be_swept() {
     assert_eq!(store.value().await, None);
 }
 
-/// A table, and a client of it that is metered and can be disturbed.
+/// A table with a client that is metered and whose network can fail.
 struct Store {
     client: Client,
     table: String,

@@ -1,5 +1,5 @@
-//! The table is taken away: before the reservation, between charge and completion, while outcomes are reconciled and dead
-//! workers are looked for. Nothing is done in its absence that could not be answered for, and nothing is lost.
+//! The table is taken away: before the reservation, between charge and completion, and while the functions reconcile outcomes and look
+//! for dead workers. Meanwhile nothing is done that cannot be accounted for, and nothing is lost.
 
 use std::{
     pin::pin,
@@ -18,12 +18,12 @@ use crate::support::{
 
 on_each_store!(
     without_a_table_nothing_is_begun,
-    a_completion_that_finds_no_table_is_handed_over_and_its_caller_gets_the_true_answer,
-    a_charge_that_finds_no_store_at_all_is_in_doubt_and_then_found,
-    what_was_open_when_the_store_went_away_is_settled_once_it_is_back,
+    a_completion_without_a_table_is_queued_with_its_payment,
+    a_charge_during_a_total_outage_is_settled_afterwards,
+    open_records_are_settled_once_the_store_is_back,
 );
 
-/// How long something of another process is waited for. Passing takes a fraction; only a failure takes as long.
+/// How long an event in another process is waited for. Success takes a fraction of this; only a failure takes as long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const AT_REST_WITHIN: Duration = Duration::from_secs(60);
@@ -66,8 +66,8 @@ impl Scene {
         Self { books, store, provider, cloud }
     }
 
-    /// Sends an order, does `meanwhile` once the provider has got it, its card being slow enough for that, and expects this
-    /// answer. A machine so busy that the function's time is up before gets another order; `orders` has all of them.
+    /// Sends an order with a slow card, runs `meanwhile` once the provider has received it, and expects this answer. If a busy machine lets
+    /// the function time out before that, another order is sent; `orders` has all of them.
     async fn send_and(
         &self,
         orders: &mut Vec<Order>,
@@ -129,7 +129,7 @@ impl Scene {
         }
     }
 
-    /// Its answer; a machine so busy that the function's time is up before may try again.
+    /// Its answer; tried again if a busy machine lets the function time out.
     async fn answer(&self, order: &Order) -> Answer {
         let mut answer = order.send(&self.cloud).await;
         for _ in 1..TRIES {
@@ -158,20 +158,21 @@ async fn without_a_table_nothing_is_begun(endpoint: &str) {
 }
 
 // R41, R39
-async fn a_completion_that_finds_no_table_is_handed_over_and_its_caller_gets_the_true_answer(endpoint: &str) {
+async fn a_completion_without_a_table_is_queued_with_its_payment(endpoint: &str) {
     let scene = Scene::on(endpoint).await;
     let table = scene.books.idempotency_table();
-    // Nobody can ask what became of the charge: whoever knows it knows it from the worker.
+    // The provider cannot be asked about the charge: only the worker can say what became of it.
     scene.provider.away(&["GET /charges/"], Then::Closed);
     let (mut orders, mut keys) = (Vec::new(), Vec::new());
     for then in [Then::Closed, Then::Silent] {
         let away = || scene.store.away(&[&table], then);
-        let key = scene.send_and(&mut orders, away, (201, "")).await;
+        // Whether the payment will be recorded is not known yet: its write has a condition.
+        let key = scene.send_and(&mut orders, away, (409, "outcome-unknown")).await;
         assert_eq!(scene.books.states().await[&key], "in_progress", "{then:?}");
         keys.push(key);
         scene.store.pass();
         if then == Then::Closed {
-            // It stays away until the ending is tried to be written in vain, and until the worker is taken for dead.
+            // The table stays away until writing the ending has failed, and until the worker is taken for dead.
             let ending = scene.store.away(&[&table, "\"completed\""], then);
             let look = scene.store.away(&[&table, "DynamoDB_20120810.GetItem"], then);
             scene.store.away(&[&table], then);
@@ -186,27 +187,27 @@ async fn a_completion_that_finds_no_table_is_handed_over_and_its_caller_gets_the
 }
 
 // R41, R40, R28
-async fn a_charge_that_finds_no_store_at_all_is_in_doubt_and_then_found(endpoint: &str) {
+async fn a_charge_during_a_total_outage_is_settled_afterwards(endpoint: &str) {
     let scene = Scene::on(endpoint).await;
     let mut orders = Vec::new();
     let away = || scene.store.away(&[], Then::Closed);
-    let key = scene.send_and(&mut orders, away, (500, "charge-unknown")).await;
+    let key = scene.send_and(&mut orders, away, (409, "outcome-unknown")).await;
     scene.store.pass();
     scene.until_completed(&[key]).await;
     scene.books.come_right(&scene.cloud, &orders, AT_REST_WITHIN).await;
 }
 
 // R41, R19, R28
-async fn what_was_open_when_the_store_went_away_is_settled_once_it_is_back(endpoint: &str) {
+async fn open_records_are_settled_once_the_store_is_back(endpoint: &str) {
     let scene = Scene::on(endpoint).await;
     let cards = ["tok_timeout_charged", "tok_crash_after", "tok_timeout_not_charged", "tok_crash_before"];
     let orders: Vec<_> = cards.into_iter().zip(0..).map(|(card, number)| Order::new(number, card)).collect();
-    // So that nothing is settled before the store goes away.
+    // Nothing may be settled before the store goes away.
     scene.provider.away(&["GET /charges/"], Then::Closed);
     let answers = join_all(orders.iter().map(|order| order.send(&scene.cloud))).await;
     assert!(answers.iter().all(|answer| !answer.is_final()), "{answers:?}");
     for then in [Then::Closed, Then::Silent] {
-        // Polls; checks, and sweeps, which look first how far they are.
+        // Polls query; checks, and sweeps reading their mark, get items.
         let asked = ["Query", "GetItem"]
             .map(|operation| scene.store.away(&[&format!("DynamoDB_20120810.{operation}")], then));
         scene.store.away(&[], then);

@@ -1,4 +1,4 @@
-//! What a request addresses, the same through every front of Lambda, and what its status resource shows.
+//! A request's target, which is the same through every front of Lambda, and what its status resource shows.
 
 use aws_smithy_types::base64;
 use axum::{Router, body::Body, routing::get};
@@ -28,7 +28,7 @@ on_each_store!(
     keys_by_path_count_the_path_alike_through_every_front,
 );
 
-/// A request as its client means it.
+/// A request as its client intends it.
 #[derive(Clone, Debug, PartialEq)]
 struct Sent {
     method: &'static str,
@@ -41,7 +41,7 @@ struct Sent {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Front {
     RestApi,
-    /// With a named stage, called by the API's own domain, or by a custom one.
+    /// With a named stage, called through the API's own domain or a custom one.
     HttpApi {
         stage: &'static str,
         custom_domain: bool,
@@ -83,7 +83,7 @@ impl Sent {
         self.query.iter().map(pair).collect::<Vec<_>>().join("&")
     }
 
-    /// Several values of each name, as fronts that show all values have them; in no order of the names.
+    /// Several values of each name, from fronts that send all values; the order of the names is lost.
     fn multi_value(&self, shown: impl Fn(&str) -> String) -> Value {
         let mut values: std::collections::BTreeMap<String, Vec<String>> = Default::default();
         for (name, value) in &self.query {
@@ -92,8 +92,8 @@ impl Sent {
         if values.is_empty() { Value::Null } else { json!(values) }
     }
 
-    /// The event that this front makes of it. Those of REST APIs, HTTP APIs in format 2.0, function URLs and load balancers as
-    /// they were captured from live services; that in format 1.0 after AWS's documentation.
+    /// The event that this front sends. The forms of REST APIs, HTTP APIs in format 2.0, function URLs and load balancers were captured
+    /// from live services; format 1.0 follows AWS's documentation.
     fn event(&self, front: Front, key: &str) -> Value {
         let mut headers = json!({ "host": "api.example.com", "idempotency-key": key });
         if let Some(content_type) = self.content_type {
@@ -182,7 +182,7 @@ fn guarded_by(guard: Idempotency) -> (Function, Counter) {
     (function(guard.tenant(SingleTenant::new("all")).layer(service_fn(handler))), runs)
 }
 
-/// A text of characters that mean something somewhere; never a `?`, at which HTTP APIs cut the path.
+/// Text of characters that are special somewhere; never a `?`, at which HTTP APIs cut the path.
 fn text(random: &mut Random) -> String {
     const CHARS: [char; 22] = [
         'a', 'b', '1', '#', '/', '%', '&', '=', '+', ' ', ';', ',', '.', '~', '"', '\\', '{', '|', '<', 'ä',
@@ -214,7 +214,7 @@ fn sent(random: &mut Random) -> Sent {
     }
 }
 
-/// The same in one thing differently.
+/// The same request with one difference.
 fn other(sent: &Sent, random: &mut Random) -> Sent {
     let mut other = sent.clone();
     match random.below(5) {
@@ -261,7 +261,7 @@ fn order_to(path: &[&str], query: &[(&str, &str)]) -> Sent {
     }
 }
 
-// T45: the URI that is made of such a path ends at the `#`, and has lost its query.
+// T45: the URI that is built from such a path ends at the `#`, and loses its query.
 #[tokio::test]
 async fn what_stands_behind_a_decoded_fragment_counts() {
     for front in FRONTS {
@@ -283,9 +283,9 @@ async fn what_stands_behind_a_decoded_fragment_counts() {
     }
 }
 
-// T45: what stands in a custom domain's path is no stage, whatever it is named; nor is `$default` ever one.
+// T45: a segment of a custom domain's path is never a stage, whatever its name; nor is `$default` ever one.
 #[tokio::test]
-async fn a_path_that_begins_like_the_stage_is_told_from_one_that_does_not() {
+async fn only_the_stage_itself_is_stripped_from_a_path() {
     let custom = Front::HttpApi { stage: "prod", custom_domain: true };
     for (front, first) in [
         (custom, "prod"),
@@ -301,7 +301,7 @@ async fn a_path_that_begins_like_the_stage_is_told_from_one_that_does_not() {
         let other = deliver(&function, &order_to(&["orders"], &[]).event(front, "k")).await;
         assert_eq!((other.status(), runs.count()), (422, 1), "{front:?}");
     }
-    // An event that does not say by which domain it came: its route says it, if it is one.
+    // An event that does not say through which domain it came: its route decides, if it has one.
     for (route, path, same) in [
         ("POST /prod/{id}", ["prod", "prod"], ["prod", "prod"].as_slice()),
         ("POST /orders", ["prod", "orders"], &["orders"]),
@@ -338,7 +338,7 @@ async fn queries_that_are_not_utf_8_are_not_taken_for_one_another() {
 
 // T45
 #[tokio::test]
-async fn a_route_that_is_named_like_the_stage_is_not_taken_for_it() {
+async fn a_route_named_like_the_stage_is_not_stripped() {
     let (function, runs) = guarded(&MemoryStore::new());
     let (own, custom) = (
         Front::HttpApi { stage: "prod", custom_domain: false },
@@ -357,7 +357,7 @@ async fn a_route_that_is_named_like_the_stage_is_not_taken_for_it() {
         let refused = deliver(&function, &event(outer.clone(), front, "POST /orders")).await;
         assert_eq!(refused.status(), 422, "{front:?}");
     }
-    // A stage by itself, and one that only begins a segment.
+    // A path that is only a stage, and one whose first segment merely starts like the stage.
     for (path, same) in [(vec![], vec![""]), (vec!["production"], vec!["production"])] {
         let (function, _) = guarded(&MemoryStore::new());
         assert_eq!(deliver(&function, &order_to(&path, &[]).event(own, "k")).await.status(), 200);
@@ -367,7 +367,7 @@ async fn a_route_that_is_named_like_the_stage_is_not_taken_for_it() {
     assert_eq!(runs.count(), 1);
 }
 
-/// A function that serves the states of operations, on a router as the sample has it.
+/// A function that serves the states of operations, with a router like the sample's.
 fn states(store: &MemoryStore, now: Timestamp) -> Function {
     let store = store.clone();
     let show = move |request: axum::extract::Request| {
@@ -389,7 +389,7 @@ fn states(store: &MemoryStore, now: Timestamp) -> Function {
     };
     let routes = get(show);
     let routes = Router::new().route("/operations", routes.clone()).route("/operations/{*key}", routes);
-    // `lambda_http` puts a stage before the path.
+    // `lambda_http` puts the stage before the path.
     function(Router::new().nest("/prod", routes.clone()).merge(routes))
 }
 
@@ -425,7 +425,7 @@ async fn the_status_of_one_key_never_shows_anothers() {
     ];
     for front in FRONTS {
         for key in keys {
-            // As the guard hands it out, and as clients make it by hand: the query is handed over whole.
+            // Both as the guard returns it and as clients build it by hand: the query arrives unchanged.
             let by_query = deliver(&states, &ask(&["operations"], &[("key", key)]).event(front, "k")).await;
             let told = (by_query.status(), by_query.header("x-key").map(str::to_owned));
             assert_eq!(told, (404, Some(encode(key))), "{front:?} {key}");
@@ -447,7 +447,7 @@ async fn the_status_of_one_key_never_shows_anothers() {
 
 // T45, R9
 #[tokio::test]
-async fn a_duplicate_is_told_a_url_that_shows_its_own_status_through_every_front() {
+async fn a_duplicates_status_url_works_through_every_front() {
     let key = "order-1?a=b&c#d/e+f%2Fg h";
     for front in FRONTS {
         let (store, gate, clock) = (MemoryStore::new(), Gate::closed(), clock());
@@ -468,7 +468,7 @@ async fn a_duplicate_is_told_a_url_that_shows_its_own_status_through_every_front
             gate.reached(1).await;
             let accepted = deliver(&function, &event).await;
             let url: axum::http::Uri = accepted.header("location").expect("a URL").parse().unwrap();
-            // As its client resolves it: the stage is a part of the API's own domain's paths.
+            // As its client resolves it: the stage is part of the path on the API's own domain.
             let staged = [Front::RestApi, FRONTS[2], Front::HttpApiOne { stage: "prod" }].contains(&front);
             let path = url.path().strip_prefix(if staged { "/prod" } else { "" }).expect("the stage");
             let query = form(url.query().unwrap());
@@ -485,7 +485,7 @@ async fn a_duplicate_is_told_a_url_that_shows_its_own_status_through_every_front
     }
 }
 
-/// What a client's URL library sends of a query: the pairs, decoded.
+/// The decoded pairs of a query, as a client's URL library reads them.
 fn form(query: &str) -> Vec<(String, String)> {
     let decoded = |text: &str| {
         let text = text.replace('+', " ");
@@ -514,9 +514,9 @@ async fn keys_by_path_count_the_path_alike_through_every_front(endpoint: &str) {
     }
 }
 
-// R3, T45: several lines of one header are joined by some fronts, and kept apart by others.
+// R3, T45: some fronts join several lines of one header, others keep them apart.
 #[tokio::test]
-async fn a_declared_header_in_two_lines_is_the_same_through_every_front_that_shows_both() {
+async fn repeated_header_lines_count_alike_through_every_front_that_shows_both() {
     let rule = lambda_idempotency::fingerprint::FingerprintRule::new().header("prefer");
     let guard = Idempotency::new(MemoryStore::new(), Operation::new(PAY).fingerprint(rule));
     let (function, runs) = guarded_by(guard);
@@ -545,7 +545,7 @@ async fn a_declared_header_in_two_lines_is_the_same_through_every_front_that_sho
     assert_eq!(runs.count(), 1);
 }
 
-// T45: a question mark in a path, where a front hands it over.
+// T45: a question mark in a path, through the fronts that pass it on.
 #[tokio::test]
 async fn a_question_mark_in_a_path_begins_no_query() {
     let (function, runs) = guarded(&MemoryStore::new());

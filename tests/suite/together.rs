@@ -1,4 +1,4 @@
-//! Many requests at one instant, and several guards in one process.
+//! Many simultaneous requests, and several guards in one process.
 
 use axum::{
     Extension, Router,
@@ -30,7 +30,7 @@ on_each_store!(
 
 const MANY: usize = 100;
 
-/// Four guards as four workers have them, each with a client of its own, on one table.
+/// Four guards, as four workers have them: one table, and a separate client for each.
 async fn workers(endpoint: &str, handler_runs: &Counter, gate: &Gate) -> Vec<Router> {
     let table = tables::idempotency_table(&client(endpoint)).await;
     let worker = |_| {
@@ -48,7 +48,7 @@ async fn workers(endpoint: &str, handler_runs: &Counter, gate: &Gate) -> Vec<Rou
 }
 
 async fn all_at_once(workers: &[Router], gate: &Gate) -> Vec<Answer> {
-    // The one that executes is let go once all the others are in, or have been answered.
+    // The executing request is released once all the others have arrived or been answered.
     let open = async {
         gate.reached(1).await;
         gate.open();
@@ -112,7 +112,7 @@ async fn guards_within_each_other_share_nothing(endpoint: &str) {
         counter.add();
         async move { execution(&parts).operation().to_string() }
     });
-    // One around the other: the handler of the outer calls the inner, with the very same key, while it runs.
+    // Nested by a call: the outer handler calls the inner service with the same key while it runs.
     let called = inner.clone();
     let outer = api(guard(store.clone()), move |parts, body| {
         let called = called.clone();
@@ -132,7 +132,7 @@ async fn guards_within_each_other_share_nothing(endpoint: &str) {
     }
     assert!(send(&inner, pay("order-1")).await.replayed());
 
-    // One laid around the other: the handler's execution is that of the nearest guard.
+    // Nested as layers: the handler's execution is that of the nearest guard.
     let both = inner.clone().layer(guard_of(store, Operation::new("around")));
     let first = send(&both, pay("order-2")).await;
     assert_eq!(first.body, "charge-card");

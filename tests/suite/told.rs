@@ -1,4 +1,4 @@
-//! What a provider tells by itself is held against the record whatever its state (T46).
+//! A provider's unsolicited word is checked against the record, whatever its state (T46).
 
 use std::{
     sync::{
@@ -29,23 +29,23 @@ use crate::support::{
 };
 
 on_each_store!(
-    a_word_during_a_live_lease_is_held_against_what_becomes_of_it,
-    a_word_during_a_live_lease_settles_the_record_of_a_worker_that_died,
-    a_word_during_a_live_lease_overturns_the_workers_release,
-    a_word_that_waits_follows_a_lease_that_grows,
-    a_claim_outlasts_a_write_or_an_answer_that_is_lost,
-    a_word_that_meets_a_release_at_the_same_moment_overturns_it,
-    a_word_that_nobody_confirms_keeps_every_retry_away,
-    a_word_whose_own_source_denies_it_releases_nothing,
-    a_workers_refusal_is_no_answer_once_an_effect_is_told_of,
-    a_retry_does_not_run_while_the_answer_to_an_effect_is_asked_for,
-    a_word_that_comes_again_leaves_the_record_with_people,
+    the_providers_word_during_a_lease_is_checked_against_the_outcome,
+    the_providers_word_during_a_lease_settles_a_dead_workers_record,
+    the_providers_word_during_a_lease_overturns_the_workers_release,
+    a_deferred_word_follows_a_growing_lease,
+    a_claim_survives_a_lost_write_or_answer,
+    the_providers_word_overturns_a_simultaneous_release,
+    an_unconfirmed_claim_blocks_every_retry,
+    a_claim_that_its_own_source_denies_releases_nothing,
+    a_workers_refusal_does_not_answer_a_claimed_effect,
+    no_retry_runs_while_a_claimed_effects_answer_is_fetched,
+    a_repeated_word_leaves_the_record_escalated,
     a_late_refusal_of_a_worker_is_no_answer_either,
-    a_refusal_that_is_handed_over_after_an_effect_was_told_of_settles_nothing,
-    what_may_run_again_does_not_once_an_effect_is_told_of,
+    a_queued_refusal_settles_nothing_once_an_effect_is_claimed,
+    a_claimed_effect_stops_even_what_may_run_again,
     a_refusal_is_confirmed_before_it_counts,
-    a_refusal_of_an_operation_that_nobody_knows_is_no_letter,
-    a_late_refusal_of_an_earlier_attempt_does_not_end_a_later_one,
+    a_refusal_of_an_unregistered_operation_is_not_dead_lettered,
+    an_earlier_attempts_late_refusal_does_not_settle_a_later_one,
     a_word_that_contradicts_a_completed_record_is_escalated,
     a_word_that_agrees_with_the_record_changes_nothing,
     an_effect_without_a_record_is_escalated_unless_it_is_old,
@@ -55,7 +55,7 @@ on_each_store!(
 
 const PHASE: &str = "charge";
 
-/// Says one thing, and counts how often it is asked.
+/// A reconciler with a fixed answer, which counts how often it is asked.
 #[derive(Clone)]
 struct Says(Result<Finding, &'static str>, Arc<AtomicUsize>);
 
@@ -90,7 +90,7 @@ struct Listening {
 }
 
 impl Listening {
-    /// With a provider that says this when it is asked.
+    /// With a provider that gives this answer when asked.
     async fn on(endpoint: &str, provider: Says) -> Self {
         let guarded = Guarded::on(endpoint).await;
         let (letters, questions) = (MemoryQueue::new(), MemoryQueue::new());
@@ -105,7 +105,7 @@ impl Listening {
         self.guarded.executor().reserve(request).await
     }
 
-    /// A record that its worker ended so.
+    /// A request whose worker ended like this.
     async fn ended(&self, ending: Ending) -> Request {
         let request = request();
         let ours = owned(self.reserve(&request).await);
@@ -117,13 +117,13 @@ impl Listening {
         self.reconciliation.told(&request.key, &told).await.expect("store and queue answer")
     }
 
-    /// The message that waits, and for how long.
+    /// The deferred message and its delay.
     fn waiting(&self) -> (String, Duration) {
         let [waiting] = &self.questions.take()[..] else { panic!("not one question") };
         waiting.clone()
     }
 
-    /// The dead letters, by their reasons, each of which an operator can read.
+    /// The reasons of the dead letters, after checking that an operator can read each.
     fn reasons(&self) -> Vec<String> {
         let reason = |(letter, _): (String, Duration)| {
             assert_eq!(Letter::read(&letter).kind.as_deref(), Some("contradiction"), "{letter}");
@@ -143,7 +143,7 @@ fn refusal() -> Ending {
 }
 
 // T46
-async fn a_word_during_a_live_lease_is_held_against_what_becomes_of_it(endpoint: &str) {
+async fn the_providers_word_during_a_lease_is_checked_against_the_outcome(endpoint: &str) {
     for (ending, asked) in [(completed("mine"), 0), (refusal(), 1)] {
         let listening = Listening::on(endpoint, charged()).await;
         let request = request();
@@ -161,7 +161,7 @@ async fn a_word_during_a_live_lease_is_held_against_what_becomes_of_it(endpoint:
 }
 
 // T46
-async fn a_word_during_a_live_lease_settles_the_record_of_a_worker_that_died(endpoint: &str) {
+async fn the_providers_word_during_a_lease_settles_a_dead_workers_record(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = request();
     drop(owned(listening.reserve(&request).await));
@@ -170,13 +170,13 @@ async fn a_word_during_a_live_lease_settles_the_record_of_a_worker_that_died(end
     listening.guarded.clock.advance(delay);
     listening.reconciliation.receive(&message).await.unwrap();
     assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
-    // It comes twice.
+    // The message is delivered twice.
     listening.reconciliation.receive(&message).await.unwrap();
     assert_eq!((listening.reasons().len(), listening.provider.asked()), (0, 1));
 }
 
 // T46
-async fn a_word_during_a_live_lease_overturns_the_workers_release(endpoint: &str) {
+async fn the_providers_word_during_a_lease_overturns_the_workers_release(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = request();
     let ours = owned(listening.reserve(&request).await);
@@ -193,7 +193,7 @@ async fn a_word_during_a_live_lease_overturns_the_workers_release(endpoint: &str
 }
 
 // T46, T2
-async fn a_claim_outlasts_a_write_or_an_answer_that_is_lost(endpoint: &str) {
+async fn a_claim_survives_a_lost_write_or_answer(endpoint: &str) {
     for fault in [Fault::DropRequest, Fault::DropAnswer] {
         let listening = Listening::on(endpoint, charged()).await;
         let request = request();
@@ -207,7 +207,7 @@ async fn a_claim_outlasts_a_write_or_an_answer_that_is_lost(endpoint: &str) {
 }
 
 // T46
-async fn a_word_that_meets_a_release_at_the_same_moment_overturns_it(endpoint: &str) {
+async fn the_providers_word_overturns_a_simultaneous_release(endpoint: &str) {
     for _ in 0..5 {
         let listening = Listening::on(endpoint, charged()).await;
         let request = request();
@@ -220,7 +220,7 @@ async fn a_word_that_meets_a_release_at_the_same_moment_overturns_it(endpoint: &
             executor.finish(ours, Ending::NotExecuted)
         );
         assert_eq!(listening.guarded.faults.left(), 0);
-        // Whichever comes first.
+        // In either order.
         let expected = match outcome {
             ReconcileOutcome::Scheduled(_) => "unknown",
             ReconcileOutcome::Resolved("completed") => "replay",
@@ -230,8 +230,8 @@ async fn a_word_that_meets_a_release_at_the_same_moment_overturns_it(endpoint: &
     }
 }
 
-// T46: whoever takes the word up asks somebody who lags behind, and what was seen is stronger than what is not found.
-async fn a_word_whose_own_source_denies_it_releases_nothing(endpoint: &str) {
+// T46: whoever processes the word may ask a source that lags behind; what was seen outweighs "not found".
+async fn a_claim_that_its_own_source_denies_releases_nothing(endpoint: &str) {
     let refused = Ok(Finding::Executed(Answer::json(402, "{}")));
     for source in [Ok(Finding::NotFound), Ok(Finding::NotExecuted), refused, Err("away")] {
         for ending in [Ending::NotExecuted, Ending::PerhapsExecuted(UnknownCause::Panicked)] {
@@ -239,12 +239,12 @@ async fn a_word_whose_own_source_denies_it_releases_nothing(endpoint: &str) {
             let request = listening.ended(ending).await;
             listening.guarded.clock.advance(DEFAULT_NOT_FOUND_GRACE);
             let outcome = listening.tell(&request, Told::executed(201, Says::this(source.clone()))).await;
-            // Who told it has the answer, and tells it again.
+            // The source has the answer and sends its word again.
             let denies = matches!(&source, Ok(Finding::NotExecuted | Finding::Executed(_)));
             let expected = if denies { ReconcileOutcome::Escalated } else { ReconcileOutcome::NotDue };
             assert_eq!(outcome, expected, "{source:?}");
             assert_eq!(told(&listening.reserve(&request).await), "unknown");
-            // Nor does a refusal that is told after it.
+            // Nor does a later word of a refusal release it.
             let provider = Says::this(Ok(Finding::Executed(Answer::json(402, "{}"))));
             let later = Reconciliation::new(listening.guarded.store(), listening.letters.clone())
                 .world(listening.guarded.clock.clone())
@@ -252,7 +252,7 @@ async fn a_word_whose_own_source_denies_it_releases_nothing(endpoint: &str) {
             let outcome = later.told(&request.key, &Told::executed(402, charged())).await.unwrap();
             assert_eq!(outcome, ReconcileOutcome::Escalated);
             assert_eq!(told(&listening.reserve(&request).await), "unknown");
-            // Nor is it found, though that is later than it would be remembered: the webhook has its answer with it.
+            // The word settles it even after the provider has forgotten the key: the webhook brings its answer along.
             listening.guarded.clock.advance(Duration::from_secs(24 * 3600));
             let outcome = listening.tell(&request, Told::executed(201, charged())).await;
             assert_eq!(outcome, ReconcileOutcome::Resolved("completed"));
@@ -261,8 +261,8 @@ async fn a_word_whose_own_source_denies_it_releases_nothing(endpoint: &str) {
     }
 }
 
-// T46, T5: its client would pay by another card.
-async fn a_workers_refusal_is_no_answer_once_an_effect_is_told_of(endpoint: &str) {
+// T46, T5: else its client would pay with another card.
+async fn a_workers_refusal_does_not_answer_a_claimed_effect(endpoint: &str) {
     for lease_over in [false, true] {
         let listening = Listening::on(endpoint, charged()).await;
         let request = request();
@@ -270,7 +270,7 @@ async fn a_workers_refusal_is_no_answer_once_an_effect_is_told_of(endpoint: &str
         if lease_over {
             listening.guarded.clock.advance(LEASE + GRACE);
         }
-        // Its own answer cannot be written now.
+        // The charge's own answer cannot be fetched now.
         listening.tell(&request, Told::executed(201, Says::this(Err("away")))).await;
         let ended = listening.guarded.executor().finish(ours, refusal()).await;
         assert!(matches!(ended, FinishOutcome::InDoubt), "{ended:?}");
@@ -281,7 +281,7 @@ async fn a_workers_refusal_is_no_answer_once_an_effect_is_told_of(endpoint: &str
     }
 }
 
-/// Writes the answer of a charge down, while its client asks again.
+/// Fetches the answer of a charge, while its client retries.
 struct Retried(Executor, Request, Mutex<Option<&'static str>>);
 
 #[async_trait]
@@ -292,8 +292,8 @@ impl Reconciler for Retried {
     }
 }
 
-// T46: what is asked takes its time, and a function can be killed meanwhile.
-async fn a_retry_does_not_run_while_the_answer_to_an_effect_is_asked_for(endpoint: &str) {
+// T46: fetching the answer takes time, and the function can be killed meanwhile.
+async fn no_retry_runs_while_a_claimed_effects_answer_is_fetched(endpoint: &str) {
     let ended = [Ending::NotExecuted, Ending::PerhapsExecuted(UnknownCause::Panicked)];
     for ending in ended {
         let listening = Listening::on(endpoint, charged()).await;
@@ -312,8 +312,8 @@ async fn a_retry_does_not_run_while_the_answer_to_an_effect_is_asked_for(endpoin
     }
 }
 
-// T46, T50: providers send for days what is not acknowledged.
-async fn a_word_that_comes_again_leaves_the_record_with_people(endpoint: &str) {
+// T46, T50: providers resend for days what is not acknowledged.
+async fn a_repeated_word_leaves_the_record_escalated(endpoint: &str) {
     let listening = Listening::on(endpoint, Says::this(Ok(Finding::NotExecuted))).await;
     let request = listening.ended(Ending::PerhapsExecuted(UnknownCause::Panicked)).await;
     let word = |source| Told::executed(201, Says::this(source));
@@ -332,7 +332,7 @@ async fn a_word_that_comes_again_leaves_the_record_with_people(endpoint: &str) {
     assert_eq!(settled, ReconcileOutcome::Resolved("completed"));
 }
 
-// T46: of the first of two executions, which comes late.
+// T46: the refusal of the first of two executions, which arrives late.
 async fn a_late_refusal_of_a_worker_is_no_answer_either(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = request();
@@ -351,8 +351,8 @@ async fn a_late_refusal_of_a_worker_is_no_answer_either(endpoint: &str) {
     assert_eq!(told(&listening.reserve(&request).await), "unknown");
 }
 
-// T46, T16: a store that goes away after the word was written makes it no truer.
-async fn a_refusal_that_is_handed_over_after_an_effect_was_told_of_settles_nothing(endpoint: &str) {
+// T46, T16: that the store goes away after the word was written makes the refusal no truer.
+async fn a_queued_refusal_settles_nothing_once_an_effect_is_claimed(endpoint: &str) {
     for loses_the_mark in [false, true] {
         let listening = Listening::on(endpoint, charged()).await;
         let (request, endings) = (request(), MemoryQueue::new());
@@ -362,10 +362,10 @@ async fn a_refusal_that_is_handed_over_after_an_effect_was_told_of_settles_nothi
         listening.guarded.faults.for_all(ANY, Fault::DropRequest);
         let ended = listening.guarded.clock.passing(executor.finish(ours, refusal())).await;
         listening.guarded.faults.clear();
-        // It has not seen the word.
+        // The worker has not seen the word.
         assert!(matches!(ended, FinishOutcome::HandedOver), "{ended:?}");
         if loses_the_mark {
-            // A version before it has written the record.
+            // A version that does not know claims has written the record.
             let mut item = listening.guarded.item(&request.key).await.unwrap();
             item.remove("claimed");
             listening.guarded.write_raw(item).await;
@@ -378,7 +378,7 @@ async fn a_refusal_that_is_handed_over_after_an_effect_was_told_of_settles_nothi
 }
 
 // T46, R6
-async fn what_may_run_again_does_not_once_an_effect_is_told_of(endpoint: &str) {
+async fn a_claimed_effect_stops_even_what_may_run_again(endpoint: &str) {
     for lease_over in [false, true] {
         let listening = Listening::on(endpoint, charged()).await;
         let request = request();
@@ -393,7 +393,7 @@ async fn what_may_run_again_does_not_once_an_effect_is_told_of(endpoint: &str) {
     }
 }
 
-// T46: it may be late, and of an earlier attempt, or of an earlier life of the key.
+// T46: it may be late, and about an earlier attempt or an earlier reservation of the key.
 async fn a_refusal_is_confirmed_before_it_counts(endpoint: &str) {
     let refused = || Says::this(Ok(Finding::Executed(Answer::json(402, "{}"))));
     for told in [Told::not_executed(), Told::executed(402, refused())] {
@@ -410,7 +410,7 @@ async fn a_refusal_is_confirmed_before_it_counts(endpoint: &str) {
 }
 
 // T46
-async fn a_refusal_of_an_operation_that_nobody_knows_is_no_letter(endpoint: &str) {
+async fn a_refusal_of_an_unregistered_operation_is_not_dead_lettered(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = listening.ended(Ending::PerhapsExecuted(UnknownCause::Panicked)).await;
     let knows_none = Reconciliation::new(listening.guarded.store(), listening.letters.clone())
@@ -426,13 +426,13 @@ async fn a_refusal_of_an_operation_that_nobody_knows_is_no_letter(endpoint: &str
 }
 
 // T46, R18
-async fn a_word_that_waits_follows_a_lease_that_grows(endpoint: &str) {
+async fn a_deferred_word_follows_a_growing_lease(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = request();
     let ours = owned(listening.reserve(&request).await);
     listening.tell(&request, Told::executed(201, charged())).await;
     let (message, _) = listening.waiting();
-    // The queue delivers it too early, or a heartbeat has made the lease longer.
+    // The queue delivers it too early, or a heartbeat has extended the lease.
     listening.guarded.clock.advance(LEASE);
     listening.reconciliation.receive(&message).await.unwrap();
     assert_eq!(listening.waiting(), (message, GRACE));
@@ -440,8 +440,8 @@ async fn a_word_that_waits_follows_a_lease_that_grows(endpoint: &str) {
     drop(ours);
 }
 
-// T46: the provider has said that it charged. That it cannot be found now is no leave to charge again.
-async fn a_word_that_nobody_confirms_keeps_every_retry_away(endpoint: &str) {
+// T46: the provider has said that it charged. That the charge cannot be found now does not permit another.
+async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
     let grace = DEFAULT_NOT_FOUND_GRACE;
     let refused = Ok(Finding::Executed(Answer::json(402, "{}")));
     let (not_found, denied) = (Ok(Finding::NotFound), Ok(Finding::NotExecuted));
@@ -469,7 +469,7 @@ async fn a_word_that_nobody_confirms_keeps_every_retry_away(endpoint: &str) {
             assert_eq!(told(&listening.reserve(&request).await), "unknown");
             let letters = listening.letters.take();
             listening.guarded.clock.advance(grace);
-            // What is not found may be too early to be found.
+            // "Not found" may merely be too early.
             let denies = match &provider {
                 Ok(Finding::NotFound) => late == grace,
                 Ok(finding) => !matches!(finding, Finding::AskAgain(_)),
@@ -481,7 +481,7 @@ async fn a_word_that_nobody_confirms_keeps_every_retry_away(endpoint: &str) {
                 let polled = listening.reconciliation.ask_if_due(&request.key).await.unwrap();
                 assert_eq!(polled, ReconcileOutcome::NotDue);
             } else {
-                // It is asked again; and that it denies it then is for people.
+                // It is asked again, and a denial then is escalated.
                 assert!(letters.is_empty(), "{letters:?}");
                 let says = if late == grace { not_found.clone() } else { denied.clone() };
                 let back = Reconciliation::new(listening.guarded.store(), listening.letters.clone())
@@ -491,17 +491,17 @@ async fn a_word_that_nobody_confirms_keeps_every_retry_away(endpoint: &str) {
                 assert_eq!((polled, listening.letters.take().len()), (ReconcileOutcome::Escalated, 1));
             }
             assert_eq!(told(&listening.reserve(&request).await), "unknown");
-            // A person who asks anew releases nothing by that either.
+            // An operator's question releases nothing either.
             listening.reconciliation.ask(&request.key).await.unwrap();
             assert_eq!(listening.state(&request).await, "unknown");
         }
     }
 }
 
-// T36: rolled back, or not rolled out yet.
+// T36: after a rollback, or before the deployment is complete.
 #[test]
-fn a_version_before_this_message_refuses_it() {
-    // The kinds that it knows.
+fn an_older_version_refuses_this_message() {
+    // The kinds that the older version knows.
     for kind in ["ask", "ending", "forgotten", "double_execution"] {
         assert!(!WAITING.contains(&format!("\"kind\":\"{kind}\"")));
     }
@@ -509,11 +509,11 @@ fn a_version_before_this_message_refuses_it() {
     assert!(Letter::read(WAITING).record.is_some());
 }
 
-/// A word that waits, as it is written today.
+/// A deferred word, as this version writes it.
 const WAITING: &str = r#"{"kind":"told","key":"acme#pay#k","said":{"word":{"executed":201},"under":["charge","key"],"made_at":1}}"#;
 
-// T46: events come in any order, and all attempts share one downstream key.
-async fn a_late_refusal_of_an_earlier_attempt_does_not_end_a_later_one(endpoint: &str) {
+// T46: events arrive in any order, and all attempts share one downstream key.
+async fn an_earlier_attempts_late_refusal_does_not_settle_a_later_one(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = listening.ended(Ending::NotExecuted).await;
     let again = owned(listening.reserve(&request).await);
@@ -579,7 +579,7 @@ async fn an_effect_without_a_record_is_escalated_unless_it_is_old(endpoint: &str
     assert_eq!(tell(effect().made_at(now.minus(bound))).await, ReconcileOutcome::Escalated);
     assert_eq!(tell(effect().made_at(Timestamp::MAX)).await, ReconcileOutcome::Escalated);
     assert_eq!(listening.reasons().len(), 3);
-    // Its record may have expired; and of what was refused there need not be one.
+    // Its record may have expired; and a refusal need not have one.
     assert_eq!(tell(effect().made_at(old)).await, ReconcileOutcome::Gone);
     assert_eq!(tell(Told::executed(402, charged())).await, ReconcileOutcome::Settled);
     assert_eq!(tell(Told::not_executed()).await, ReconcileOutcome::Settled);
@@ -588,7 +588,7 @@ async fn an_effect_without_a_record_is_escalated_unless_it_is_old(endpoint: &str
     assert_eq!(listening.reasons(), ["it leads to no record"]);
 }
 
-// T46, R2: what leads to a record is metadata, which anybody can have set.
+// T46, R2: metadata leads to the record, and anybody could have set it.
 async fn a_word_under_another_requests_key_settles_nothing_and_is_escalated(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let (doubt, source) = (UnknownCause::HandlerFailed, charged());
@@ -604,7 +604,7 @@ async fn a_word_under_another_requests_key_settles_nothing_and_is_escalated(endp
     assert_eq!(settled, ReconcileOutcome::Resolved("completed"));
 }
 
-/// Says that it was charged, and lets the worker say the opposite before anybody hears of it.
+/// A reconciler that finds a charge, and lets the worker complete with a refusal before it returns.
 struct Meanwhile {
     worker: Executor,
     late: Mutex<Option<Ownership>>,

@@ -1,4 +1,4 @@
-//! Items that are no record which this version can read: never a guess, never a run, never overwritten.
+//! Items that this version cannot read as a record: never guessed at, never run, never overwritten.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use lambda_idempotency::{
@@ -15,11 +15,11 @@ use crate::support::{
 };
 
 on_each_store!(
-    an_item_with_a_missing_or_malformed_attribute_is_unreadable_and_never_runs,
+    a_malformed_item_is_unreadable_and_never_runs,
     a_record_of_a_newer_schema_is_left_alone,
     a_completion_does_not_overwrite_what_it_cannot_read,
-    unreadable_records_hinder_nobody_else,
-    a_kept_body_that_is_damaged_is_unreadable_and_one_that_is_gone_is_left_out,
+    unreadable_records_block_no_others,
+    a_damaged_body_is_unreadable_and_a_missing_one_is_left_out,
     records_of_schema_1_are_read,
 );
 
@@ -35,7 +35,7 @@ fn bytes(bytes: impl Into<Vec<u8>>) -> AttributeValue {
     AttributeValue::B(Blob::new(bytes))
 }
 
-/// A request with its record's item, once in each state that the executor leaves.
+/// A request with its record's item, for each state that the executor leaves.
 async fn in_each_state(guarded: &Guarded) -> Vec<(Request, Item)> {
     let executor = guarded.executor();
     let endings = [
@@ -58,33 +58,33 @@ async fn in_each_state(guarded: &Guarded) -> Vec<(Request, Item)> {
 }
 
 // R16
-async fn an_item_with_a_missing_or_malformed_attribute_is_unreadable_and_never_runs(endpoint: &str) {
+async fn a_malformed_item_is_unreadable_and_never_runs(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
     for (request, whole) in in_each_state(&guarded).await {
         let state = whole["state"].as_s().unwrap();
-        // `reconcile_shard` is for the index, and not read.
+        // `reconcile_shard` is only for the index and is not read.
         for name in whole.keys().filter(|name| !matches!(name.as_str(), "pk" | "sk" | "reconcile_shard")) {
             let mut damaged = Vec::from([None, Some(AttributeValue::Bool(true)), Some(bytes([1, 2, 3]))]);
             if matches!(whole[name], AttributeValue::S(_)) {
                 damaged.push(Some(text("nonsense")));
             }
             for damage in damaged {
-                // The index takes nothing but a number there.
+                // The index accepts only a number there.
                 if name == "reconcile_at" && damage.is_some() {
                     continue;
                 }
-                // Older records do without.
+                // Older records lack these.
                 let notes = ["origin", "last_failure", "settled_note"].contains(&&**name);
                 let later = ["asked", "began_at", "retention", "settled_by"].contains(&&**name);
                 if (notes || later) && damage.is_none() {
                     continue;
                 }
-                // Any text is a note.
+                // Any text is a valid note.
                 if notes && damage == Some(text("nonsense")) {
                     continue;
                 }
-                // A body of three bytes is one; that it has not the length that was kept is shown below.
+                // Three bytes are a valid body; that its length is wrong is tested below.
                 if name == "body" && damage == Some(bytes([1, 2, 3])) {
                     continue;
                 }
@@ -127,8 +127,8 @@ async fn a_completion_does_not_overwrite_what_it_cannot_read(endpoint: &str) {
     assert_eq!(guarded.item(&request.key).await, Some(item));
 }
 
-// R16: they are no failure of the store, and do not open the breaker.
-async fn unreadable_records_hinder_nobody_else(endpoint: &str) {
+// R16: they are not failures of the store, and do not open the breaker.
+async fn unreadable_records_block_no_others(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, bad) = (guarded.executor(), request());
     guarded.write_raw(item_key(&bad.key)).await;
@@ -139,7 +139,7 @@ async fn unreadable_records_hinder_nobody_else(endpoint: &str) {
 }
 
 // R13, R14
-async fn a_kept_body_that_is_damaged_is_unreadable_and_one_that_is_gone_is_left_out(endpoint: &str) {
+async fn a_damaged_body_is_unreadable_and_a_missing_one_is_left_out(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
     let packed = "all work and no play ".repeat(100);
@@ -168,7 +168,7 @@ async fn a_kept_body_that_is_damaged_is_unreadable_and_one_that_is_gone_is_left_
     }
 }
 
-// T36: the layout as it was first written. A later version reads it for as long as such records can live.
+// T36: the first layout. Later versions read it for as long as such records can exist.
 async fn records_of_schema_1_are_read(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let now = guarded.now().as_millis();

@@ -1,4 +1,4 @@
-//! The whole library in one thread and virtual time: the world that it is handed is the only one that it asks.
+//! The whole library in one thread and virtual time: it uses only the world that it is given.
 
 use std::{
     sync::{Arc, Mutex},
@@ -33,7 +33,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The library's default.
 const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The charges of a provider that shows one only some time after it was made.
+/// The charges of a provider that shows a charge only some time after making it.
 type Charges = Arc<Mutex<Vec<(String, Timestamp)>>>;
 
 struct Provider(Charges, SeededWorld);
@@ -50,7 +50,7 @@ impl Reconciler for Provider {
     }
 }
 
-/// A guarded payment whose worker dies after the charge; its client comes again and again until it has its answer.
+/// A guarded payment whose worker dies after the charge; its client retries until it has its answer.
 async fn story(seed: u64) -> Vec<String> {
     let world = SeededWorld::new(seed, START);
     let (store, charges) = (MemoryStore::new(), Charges::default());
@@ -74,7 +74,7 @@ async fn story(seed: u64) -> Vec<String> {
         .world(world.clone())
         .operation(Operation::new(PAY), Provider(charges.clone(), world.clone()));
 
-    // Its client gives up after two seconds, and then the process dies.
+    // The client gives up after two seconds, and then the process dies.
     let first = tokio::time::timeout(2 * SECOND, send(&api, request())).await;
     trace.push(format!("{:?} the client: {first:?}", world.now()));
     world.crash();
@@ -95,7 +95,7 @@ async fn story(seed: u64) -> Vec<String> {
             stale.receive(&message, SECOND).await
         ));
         if dead {
-            // Before the retry, which would find it too.
+            // Checked before the retry, which would find it too.
             assert_eq!(the_record(&store).await.state.name(), "unknown", "{}", trace.join("\n"));
             given_up += 1;
         }
@@ -141,7 +141,7 @@ fn told(seed: u64) -> Vec<String> {
 
 // R19, R28, R39
 #[test]
-fn a_crash_comes_to_its_answer_in_virtual_time() {
+fn a_crash_is_settled_in_virtual_time() {
     let trace = told(1);
     let whole = trace.join("\n");
     assert!(whole.contains("in round") && whole.contains("201 Created {\"id\":1} replayed: true"), "{whole}");
@@ -152,7 +152,7 @@ fn a_crash_comes_to_its_answer_in_virtual_time() {
 #[test]
 fn nothing_in_the_story_asks_the_machines_clock() {
     let whole = told(1).join("\n");
-    // Times of records, and of the queue's messages. The machine's clock is years before the story's.
+    // The times of records and of the queue's messages. The machine's clock is years behind the story's.
     let records = whole.split("Timestamp(").skip(1).map(|rest| rest.split(')').next());
     let checks = whole.split("\"look_at\":").skip(1).map(|rest| rest.split(['}', ',']).next());
     for (times, least) in [(records.collect::<Vec<_>>(), 20), (checks.collect(), 1)] {

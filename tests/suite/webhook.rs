@@ -1,4 +1,4 @@
-//! The webhook at its entrance: what it takes from whom, and what becomes of it (T46).
+//! The webhook: which events it accepts from whom, and what they cause (T46).
 
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +26,7 @@ use crate::support::{
 const TENANT: &str = "acme";
 const SECRET: &str = "a-secret-of-the-provider";
 
-/// A payment whose outcome is unknown, and the webhook that may hear of it.
+/// A payment whose outcome is unknown, and the webhook that may get its event.
 struct Hook {
     api: PaymentsApi,
     provider: TestProvider,
@@ -67,7 +67,7 @@ impl Hook {
         (answer.status, answer.json()["outcome"].as_str().expect("an outcome").to_owned())
     }
 
-    /// Signed now, as the provider does.
+    /// Sends an event, signed now as the provider signs it.
     async fn tell(&self, event: &Value) -> (u16, String) {
         self.post(Some(&secrets().sign(now(), event.to_string().as_bytes())), event.to_string()).await
     }
@@ -76,7 +76,7 @@ impl Hook {
         self.api.get(TENANT, &format!("/operations/{key}")).await.json()["state"].clone()
     }
 
-    /// Fails unless nothing has been done.
+    /// Fails if anything was changed or asked.
     async fn assert_untouched(&self, why: &str) {
         assert_eq!(self.state("order-1").await, "unknown", "{why}");
         assert!(self.letters.take().is_empty() && self.questions.take().is_empty(), "{why}");
@@ -239,7 +239,7 @@ async fn a_charge_against_a_kept_refusal_is_escalated() {
     assert_eq!(hook.tell(&event).await, said(200, "nothing to settle"));
 }
 
-/// A queue that takes nothing.
+/// A queue that accepts nothing.
 struct Closed;
 
 #[lambda_idempotency::async_trait]
@@ -251,7 +251,7 @@ impl Queue for Closed {
 
 // T46
 #[tokio::test]
-async fn what_nobody_could_be_told_is_not_acknowledged() {
+async fn an_escalation_that_cannot_be_sent_is_not_acknowledged() {
     let hook = Hook::new().await;
     let deaf = hook.api.webhook_of(Reconciliation::new(hook.api.store(), Closed), secrets());
     let deaf = Hook { webhook: deaf, ..hook };
@@ -267,7 +267,7 @@ async fn what_nobody_could_be_told_is_not_acknowledged() {
 
 // T46
 #[tokio::test]
-async fn a_charge_during_a_live_lease_is_taken_up_later_or_sent_again() {
+async fn a_charge_during_a_live_lease_is_deferred_or_redelivered() {
     let hook = Hook::new().await;
     let (key, now) = (record_key(TENANT, CREATE_PAYMENT, "order-8"), now());
     let live = samples::in_progress(key.clone(), fingerprints("{}"), now, now.plus(Duration::from_secs(60)));
@@ -279,7 +279,7 @@ async fn a_charge_during_a_live_lease_is_taken_up_later_or_sent_again() {
     assert_eq!(hook.tell(&event).await, said(200, "taken up later"));
     let [(question, delay)] = &hook.questions.take()[..] else { panic!("not one question") };
     assert!(*delay <= Duration::from_secs(60) && question.contains("told"), "{question} {delay:?}");
-    // Whoever has no queue for it has it sent again.
+    // Without a queue for it, the provider has to send it again.
     let alone = hook.api.webhook_of(Reconciliation::new(hook.api.store(), hook.letters.clone()), secrets());
     let alone = Hook { webhook: alone, ..hook };
     assert_eq!(alone.tell(&event).await, said(503, "try again"));

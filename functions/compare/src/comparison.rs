@@ -13,7 +13,7 @@ use crate::{
     pages::{Charged, ours, theirs},
 };
 
-/// How many differences are logged one by one; the report has all.
+/// How many differences are logged one by one; the report lists them all.
 const LOGGED: u64 = 100;
 
 /// Compares the ledgers of a day.
@@ -23,11 +23,11 @@ pub struct Comparison {
     pub ledger: Ledger,
     /// Theirs.
     pub provider: Provider,
-    /// What opens the way from a charge back to its record.
+    /// Opens the way from a charge back to its record.
     pub sealing_keys: SealingKeys,
     /// Where reports go.
     pub reports: Reports,
-    /// What says which day yesterday was.
+    /// The clock, which says which day was yesterday, and the waits between retries.
     pub world: Box<dyn World>,
 }
 
@@ -50,10 +50,10 @@ pub struct Compared {
 }
 
 impl Comparison {
-    /// Does what the input asks for: compares its day, or else yesterday and the day before.
+    /// Compares the day that the input names, or else yesterday and the day before.
     ///
     /// # Errors
-    /// If the input makes no sense, and where there is no whole report of a day. The other day has one all the same.
+    /// If the input is invalid, or the report of a day could not be completed. The other day is compared all the same.
     pub async fn run(&self, input: Value) -> Result<Vec<Compared>, Failure> {
         let mut compared = Vec::new();
         for day in self.days(input).inspect_err(log_failure)? {
@@ -62,8 +62,8 @@ impl Comparison {
         compared.into_iter().collect()
     }
 
-    /// Yesterday, some of whose charges may still be asked about, for a day at most; and the day before, of which all questions
-    /// are over.
+    /// Yesterday and the day before. Some of yesterday's charges may still be under reconciliation, which takes a day at most; that
+    /// of the day before is over.
     fn days(&self, input: Value) -> Result<Vec<Day>, Failure> {
         let Job::Compare { day } = serde_json::from_value(input).map_err(|_| Failure::MalformedInput)?;
         Ok(match day {
@@ -76,7 +76,7 @@ impl Comparison {
     }
 
     async fn compare(&self, day: Day) -> Result<Compared, Failure> {
-        // What is found the second time is no question's business any more.
+        // By the second comparison, reconciliation of the day is over: a difference will not settle by itself.
         let again = day < Day::of(self.world.now()).before();
         let mut draft = self.reports.draft().map_err(Failure::report)?;
         let mut logged = 0;
@@ -109,10 +109,10 @@ impl Comparison {
 }
 
 fn log_failure(error: &Failure) {
-    tracing::error!(name = error.name(), error = error.causes(), "the ledgers are not compared");
+    tracing::error!(name = error.name(), error = error.causes(), "the comparison failed");
 }
 
-/// By the charge's id and the hash of its record's key: the report says the rest.
+/// Names only the charge's id and the hash of its record's key; the report has the rest.
 fn log(day: Day, difference: &Difference<'_, Charged>) {
     let (kind, said) = match difference {
         Difference::OnlyOurs { ours, .. } => ("only_ours", ours),
@@ -121,5 +121,5 @@ fn log(day: Day, difference: &Difference<'_, Charged>) {
         Difference::Duplicate { value, .. } => ("duplicate", value),
     };
     let (charge, key) = (difference.id(), said.names.record.as_deref());
-    tracing::warn!(%day, difference = kind, charge, key, "the ledgers differ in a charge");
+    tracing::warn!(%day, difference = kind, charge, key, "the ledgers differ on a charge");
 }

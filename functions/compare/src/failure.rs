@@ -1,4 +1,4 @@
-//! Why there is no report, by names that alarms and retries can tell apart.
+//! Why there is no report, under names that alarms and retries can tell apart.
 
 use std::{error::Error, io, iter};
 
@@ -9,10 +9,10 @@ use payments::ProviderError;
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The input is none of this function's.
-    #[error("the input must be {{\"job\": \"compare\"}}, with a \"day\" or without")]
+    /// The input is not a job of this function.
+    #[error("the input must be {{\"job\": \"compare\"}}, with or without a \"day\"")]
     MalformedInput,
-    /// The input's day is none.
+    /// The input's day is invalid.
     #[error("\"day\" must be a day such as 2026-11-20")]
     MalformedDay,
     /// The table of payments does not answer.
@@ -22,7 +22,7 @@ pub enum Failure {
     #[error("the provider's charges could not be read to the end")]
     Provider(#[source] ProviderError),
     /// The provider's next page begins where the last one did.
-    #[error("the provider's charges have no end: a page is followed by itself")]
+    #[error("the provider's charges never end: a page names itself as the next one")]
     Endless,
     /// There is no room for the entries of the day.
     #[error("the entries of the day could not be kept in temporary files")]
@@ -37,13 +37,13 @@ impl Failure {
         Self::Report(error.into())
     }
 
-    /// What failed and what is behind it, for the log.
+    /// The error and its causes, for the log.
     pub(crate) fn causes(&self) -> String {
         let causes = iter::successors(self.source(), |cause| (*cause).source());
         iter::once(self.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
     }
 
-    /// What Lambda calls it.
+    /// The error type that Lambda reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::MalformedInput => "MalformedInput",

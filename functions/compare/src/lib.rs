@@ -1,14 +1,14 @@
-//! Compares our ledger with the provider's, a day at a time: what only one of them has is what no retry, webhook or
-//! question has brought to light.
+//! Compares our ledger with the provider's, a day at a time. What only one of them has was missed by every retry, webhook and
+//! reconciliation.
 //!
-//! A schedule invokes it with `{"job": "compare"}`, for yesterday in UTC and the day before, or with a `"day": "2026-11-20"`. So
-//! each day is compared twice: soon, and once more when all questions about its charges are over. Both ledgers are read page by
-//! page and compared by the charge's id. What differs goes to the report, to the log and to the metrics; the answer has the
-//! summary of each day. Run again, it replaces the day's report by a new one.
+//! A schedule invokes it with `{"job": "compare"}`, which compares yesterday (in UTC) and the day before; a `"day": "2026-11-20"`
+//! compares that day alone. So each day is compared twice: soon, and again when reconciliation of its charges is over. Both ledgers
+//! are read page by page and compared by the charge's id. Differences go to the report, the log and the metrics; the answer has the
+//! summary of each day. Another run replaces the day's report.
 //!
-//! The report names tenant and idempotency key of a charge, as far as its ledger does; the log has the hash of its record's key.
+//! The report names the tenant and idempotency key of a charge if its ledger does; the log has the hash of its record's key.
 //!
-//! Environment: `PAYMENTS_TABLE`, `PROVIDER_URL`, `SEALING_KEYS` (what opens the way from a charge back to its record), `REPORTS`.
+//! Environment: `PAYMENTS_TABLE`, `PROVIDER_URL`, `SEALING_KEYS` (which open the way from a charge back to its record), `REPORTS`.
 
 mod comparison;
 mod failure;
@@ -30,11 +30,11 @@ pub use reports::Reports;
 /// Runs the function until Lambda ends it.
 ///
 /// # Errors
-/// If the configuration is wrong, by the name of what is wrong.
+/// If the configuration is wrong; the error names what is wrong.
 pub async fn run() -> Result<(), Error> {
     event::logs();
     let comparison = from_env().await.inspect_err(event::report)?;
-    // Boxed: the compiler does not follow a comparison's type through the layers of the runtime.
+    // Boxed, because the compiler cannot follow the future's type through the layers of the runtime.
     let run = |event: LambdaEvent<Value>| comparison.run(event.payload).boxed_local();
     event::run(service_fn(run)).await
 }

@@ -10,20 +10,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::Failure;
 
-/// How often a page is asked for, in all. With the waits between, it may be away for a second and a half; after that
-/// Lambda invokes the function anew.
+/// Attempts to fetch a page, in all. The waits between them bridge an outage of a second and a half; after that the invocation
+/// fails, and Lambda retries it.
 const TRIES: u32 = 5;
 
 /// The wait before the second try; each further one is twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-/// Charges a page: some 2 MB, and 200 calls for a million.
+/// Charges per page: some 2 MB, and 200 calls for a million.
 const LIMIT: u32 = 5_000;
 
-/// What a charge is where nothing else became of it: the only state that a payment of ours has.
+/// The state of a charge with no other status, and the only state of our payments.
 const SUCCEEDED: &str = "succeeded";
 
-/// What a ledger says of a charge, and how it names it: the names are for the report, and are not compared.
+/// A charge in one ledger. The names are for the report, and are not compared.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Charged {
@@ -41,7 +41,7 @@ impl PartialEq for Charged {
     }
 }
 
-/// Whose a charge is, and by which request, as far as its ledger says it.
+/// Whose a charge is, and which request made it, as far as its ledger knows.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Names {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ pub(crate) struct Names {
     /// The idempotency key.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
-    /// The record's key as logs name it.
+    /// The hash of the record's key, as in logs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) record: Option<String>,
     /// Our payment's id.
@@ -119,7 +119,7 @@ pub(crate) fn theirs(
     })
 }
 
-/// Every page from the first to the last, the entries of one in memory at a time.
+/// The entries of every page, one page in memory at a time.
 fn pages<C: Clone>(
     world: &dyn World,
     fetch: impl AsyncFn(Option<C>) -> Result<Page<C>, Failure>,
@@ -140,7 +140,7 @@ async fn retried<T>(world: &dyn World, ask: impl AsyncFn() -> Result<T, Failure>
         match ask().await {
             Ok(page) => return Ok(page),
             Err(error) => {
-                tracing::info!(name = error.name(), error = error.causes(), "a page is asked for again");
+                tracing::info!(name = error.name(), error = error.causes(), "retrying a page");
             }
         }
         world.sleep(wait).await;

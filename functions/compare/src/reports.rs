@@ -1,5 +1,5 @@
-//! Where reports go. A report that is there is whole: it is written elsewhere, and put in its place when its last line is
-//! the summary.
+//! Where reports go. A published report is always whole: it is drafted elsewhere, and moved into place once its last line, the
+//! summary, is written.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ const MALFORMED: VariableError = VariableError::Malformed("REPORTS", "a folder's
 /// Where reports go.
 #[derive(Clone, Debug)]
 pub enum Reports {
-    /// Into a folder, which is made where it is missing.
+    /// Into a folder, which is created if it is missing.
     Folder(PathBuf),
     /// Into a bucket.
     S3 {
@@ -25,7 +25,7 @@ pub enum Reports {
         client: aws_sdk_s3::Client,
         /// The bucket.
         bucket: String,
-        /// What the objects' keys begin with; a `/` follows, unless it is empty.
+        /// The prefix of the objects' keys; a `/` follows, unless it is empty.
         prefix: String,
     },
 }
@@ -34,7 +34,7 @@ impl Reports {
     /// Reads the variable `REPORTS`: a folder's path, or `s3://bucket/prefix`.
     ///
     /// # Errors
-    /// Where it is neither.
+    /// If it is neither.
     pub async fn parse(text: &str) -> Result<Self, VariableError> {
         match text.trim().split_once("://") {
             None if text.trim().is_empty() => Err(VariableError::Missing("REPORTS")),
@@ -56,10 +56,10 @@ impl Reports {
         }
     }
 
-    /// A report that nobody sees yet, and that goes with its owner.
+    /// A report that nobody sees yet. Dropping it deletes it.
     pub(crate) fn draft(&self) -> io::Result<Draft> {
         let file = match self {
-            // In the same folder, so that it is put in place by a change of its name.
+            // In the same folder, so that a rename puts it in place.
             Self::Folder(folder) => {
                 fs::create_dir_all(folder)?;
                 NamedTempFile::with_prefix_in(".draft-", folder)?
@@ -69,7 +69,7 @@ impl Reports {
         Ok(Draft(BufWriter::new(file)))
     }
 
-    /// Puts the report in its place, in place of an earlier one, and says where that is.
+    /// Publishes the report in place of an earlier one, and returns where it is.
     pub(crate) async fn publish(&self, draft: Draft, name: &str) -> Result<String, Failure> {
         let file = draft.0.into_inner().map_err(|error| Failure::report(error.into_error()))?;
         match self {
@@ -89,12 +89,12 @@ fn in_folder(file: NamedTempFile, folder: &Path, name: &str) -> io::Result<Strin
     file.as_file().sync_all()?;
     let path = folder.join(name);
     file.persist(&path)?;
-    // The new name lasts only once its folder is on disk too.
+    // The new name is durable only once its folder is on disk too.
     fs::File::open(folder)?.sync_all()?;
     Ok(path.display().to_string())
 }
 
-/// A report on its way.
+/// An unpublished report.
 #[derive(Debug)]
 pub(crate) struct Draft(BufWriter<NamedTempFile>);
 

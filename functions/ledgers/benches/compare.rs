@@ -1,6 +1,6 @@
-//! What the comparison of two ledgers takes: time, peak memory and disk for a million entries a side, in different
-//! orders. `cargo bench -p ledgers --bench compare`, and `-- 5000000` behind it for another size. Linux only: the peak is
-//! what `/proc/self/status` calls `VmHWM`.
+//! What a comparison of two ledgers costs: time, peak memory and disk for a million entries a side, in different orders.
+//! Run `cargo bench -p ledgers --bench compare`; append `-- 5000000` for another size. Linux only: the peak is `VmHWM` of
+//! `/proc/self/status`.
 
 use std::{
     convert::Infallible,
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 const ENTRIES: u64 = 1_000_000;
 
-/// A prime that no sensible number of entries is a multiple of: a step by it meets each of them once, in no order.
+/// A prime that divides no sensible number of entries, so that steps of it visit each entry once, in no order.
 const STEP: u64 = 1_000_003;
 
 #[derive(PartialEq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ async fn measure(
     (ids, cents): (u64, u64),
     expected: impl Fn(Summary) -> bool,
 ) -> io::Result<()> {
-    // The peak begins anew.
+    // Resets the peak.
     fs::write("/proc/self/clear_refs", "5")?;
     let ours = (0..entries).map(|number| entry(number, number));
     let theirs =
@@ -65,13 +65,13 @@ async fn measure(
 }
 
 fn entry(number: u64, cents: u64) -> Result<Entry<Charged>, Infallible> {
-    // As long as a provider's ids are.
+    // As long as a provider's ids.
     let id = format!("ch_{:032x}", u128::from(number) << 64 | u128::from(number));
     let value = Charged { amount_cents: cents, currency: "EUR".to_owned(), state: "succeeded".to_owned() };
     Ok(Entry { id, value })
 }
 
-/// The most memory that this process has held since the peak began, in MiB.
+/// The peak memory of this process since the last reset, in MiB.
 fn peak() -> io::Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let kib =

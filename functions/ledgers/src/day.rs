@@ -7,11 +7,11 @@ use lambda_idempotency::time::Timestamp;
 
 const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
-/// The last day that four digits of year can name: 9999-12-31.
+/// The last day with a year of four digits: 9999-12-31.
 const LAST: u64 = 2_932_896;
 
-/// A day in UTC, from 1970-01-01 to 9999-12-31: what both sides of a comparison mean by the same word. Written as
-/// `2026-11-21`, which sorts as the days do.
+/// A day in UTC, from 1970-01-01 to 9999-12-31, so that both sides of a comparison mean the same day. Written as
+/// `2026-11-21`, which sorts by date.
 ///
 /// ```
 /// use lambda_idempotency::time::Timestamp;
@@ -24,19 +24,19 @@ const LAST: u64 = 2_932_896;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(u64);
 
-/// What was given is no day.
+/// The text is not a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a day is written as 2026-11-21, from 1970-01-01 to 9999-12-31")]
 pub struct DayError;
 
 impl Day {
-    /// The day that holds this instant; the last one for every instant after it.
+    /// The day of this instant; instants after the last day are in the last day.
     pub const fn of(instant: Timestamp) -> Self {
         let day = instant.as_millis() / DAY_MILLIS;
         Self(if day < LAST { day } else { LAST })
     }
 
-    /// The day before; 1970-01-01 for itself.
+    /// The day before; 1970-01-01 is its own.
     pub const fn before(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
@@ -62,7 +62,7 @@ impl FromStr for Day {
         let start = DateTime::from_str(&format!("{text}T00:00:00Z"), Format::DateTime);
         let secs = u64::try_from(start.map_err(|_| DayError)?.secs()).map_err(|_| DayError)?;
         let day = Self::of(Timestamp::from_secs(secs));
-        // One spelling a day: what does not come out as it went in is something else that the parser takes.
+        // Each day has one spelling: the parser accepts others, which do not survive the round trip.
         if day.to_string() == text { Ok(day) } else { Err(DayError) }
     }
 }

@@ -1,4 +1,4 @@
-//! What differs, and how much of it.
+//! The differences between two ledgers, and their counts.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub enum Side {
     /// Ours.
     Ours,
-    /// That of whoever acts for us.
+    /// That of the party that acts for us.
     Theirs,
 }
 
@@ -44,7 +44,7 @@ pub enum Difference<'a, V> {
         /// What they say.
         theirs: &'a V,
     },
-    /// Both have it, and do not say the same.
+    /// Both have it, with different values.
     Differs {
         /// Its id.
         id: &'a str,
@@ -53,13 +53,13 @@ pub enum Difference<'a, V> {
         /// What they say.
         theirs: &'a V,
     },
-    /// One side has it once more; compared is what it said first.
+    /// One side has it more than once; the first entry is the one that is compared.
     Duplicate {
         /// Its id.
         id: &'a str,
         /// Whose ledger has it.
         side: Side,
-        /// What it says this time.
+        /// The value of this further entry.
         value: &'a V,
     },
 }
@@ -87,27 +87,27 @@ impl<V: Serialize> Difference<'_, V> {
     }
 }
 
-/// How much there is of what.
+/// The counts of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Entries of our ledger.
     pub ours: u64,
     /// Entries of theirs.
     pub theirs: u64,
-    /// Ids of which both say the same.
+    /// Ids on which both agree.
     pub equal: u64,
     /// Ids that only we have.
     pub only_ours: u64,
     /// Ids that only they have.
     pub only_theirs: u64,
-    /// Ids of which both say something else.
+    /// Ids that both have, with different values.
     pub differs: u64,
-    /// Further entries of ids that a side had already.
+    /// Repeated entries of an id within one side.
     pub duplicates: u64,
 }
 
 impl Summary {
-    /// Whether both ledgers say the same.
+    /// Whether both ledgers agree.
     pub const fn agrees(&self) -> bool {
         self.only_ours == 0 && self.only_theirs == 0 && self.differs == 0 && self.duplicates == 0
     }

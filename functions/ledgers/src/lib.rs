@@ -1,21 +1,21 @@
-//! Two ledgers of a day, compared: ours with the one of whoever really acts, such as a payment provider. The last net
-//! under everything else: what no retry, webhook or reconciliation brought to light stands in one of them alone.
+//! Compares two ledgers of a day: ours, and that of the party that really acts, such as a payment provider. It is the last
+//! safety net: what every retry, webhook and reconciliation missed is in one of them alone.
 //!
 //! 1. Both sides are streams in any order. Each is spilled into files by a hash of its ids, then the files are compared
-//!    pair by pair, so that memory holds one part in 128 of a day, whatever differs.
-//! 2. Differences are handed on one by one, as they are found. The same two ledgers give the same differences in the
-//!    same order, however the sides were ordered.
-//! 3. A side that fails, fails the comparison, before any difference was handed on: half a ledger is never compared.
-//! 4. The files have no names: they go with the comparison, also where its process is killed. They are in the folder
-//!    for temporary files (`TMPDIR`; `/tmp` in Lambda), which should be a disk's. One comparison opens at most 256;
+//!    pair by pair, so that memory holds one part in 128 of a day, however much differs.
+//! 2. Differences are reported one by one, as they are found. The same two ledgers yield the same differences in the
+//!    same order, whatever the order of the sides.
+//! 3. If a side fails, the comparison fails before it reports any difference: half a ledger is never compared.
+//! 4. The files have no names, so they vanish with the comparison, even if its process is killed. They are in the folder
+//!    for temporary files (`TMPDIR`; `/tmp` in Lambda), which should be on a disk. One comparison opens at most 256;
 //!    Lambda allows a function 1,024.
 //!
 //! # Figures
 //!
-//! A million entries a side as payments have them, in different orders (`cargo bench -p ledgers --bench compare`, two
-//! cores of x86_64): 1.7 s where all are equal, 2.2 s where each differs, 2.3 s where none is on both sides; never more
-//! than 12 MiB of memory in the whole process (28 MiB for four million). The files take 120 bytes an entry: 240 MB of the
-//! 512 MB that a function has in `/tmp` unless it asks for more.
+//! A million entries a side, like those of payments, in different orders (`cargo bench -p ledgers --bench compare`, two
+//! cores of x86_64): 1.7 s if all are equal, 2.2 s if each differs, 2.3 s if none is on both sides; never more than 12 MiB
+//! of memory in the whole process (28 MiB for four million). The files take 120 bytes an entry: 240 MB of the 512 MB that
+//! a function has in `/tmp` by default.
 //!
 //! ```
 //! use futures_util::stream;
@@ -60,32 +60,31 @@ pub use difference::{Difference, Side, Summary};
 /// One line of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry<V> {
-    /// What both sides call it.
+    /// The id that both sides use.
     pub id: String,
-    /// What both sides should say of it; small, because a part of a day is held in memory.
+    /// What both sides should agree on. Keep it small, because a part of a day is held in memory.
     pub value: V,
 }
 
 /// Why there is no comparison.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError<E> {
-    /// One of the sides could not be read to its end. No difference was handed on.
+    /// One of the sides could not be read to its end. No difference was reported.
     #[error("{0} could not be read to the end")]
     Side(Side, #[source] E),
-    /// The files did not take the entries, or lost them.
+    /// The files could not be written or read back.
     #[error("the entries could not be kept in files")]
     Spill(#[source] io::Error),
-    /// The differences were not taken; some were.
-    #[error("a difference could not be handed on")]
+    /// A difference could not be reported; earlier ones may have been.
+    #[error("a difference could not be reported")]
     Report(#[source] io::Error),
 }
 
-/// Compares two ledgers of what `operation` did, and hands each difference to `found`. Counts them by
-/// [`metrics`] too.
+/// Compares two ledgers of what `operation` did, and passes each difference to `found`. Also counts them in [`metrics`].
 ///
 /// # Errors
-/// Where a side fails, before any difference is handed on; where `found` fails or the files do. What was handed on until
-/// then is no report.
+/// If a side fails, before any difference is passed on; if `found` or a file fails. The differences passed on until then are
+/// not a report.
 pub async fn compare<V, E>(
     operation: &OperationName,
     ours: impl Stream<Item = Result<Entry<V>, E>>,
@@ -105,7 +104,7 @@ where
         };
         let equal = compare_pair(ours, theirs, &mut count)?;
         summary.equal += equal;
-        // The rest of the process has its turn: a heartbeat, a page that is being written.
+        // Lets other tasks run: a heartbeat, a page that is being written.
         tokio::task::yield_now().await;
     }
     metrics::compared(operation, &summary);
@@ -124,13 +123,13 @@ async fn spill<V: Serialize, E>(
     Ok(spill)
 }
 
-/// What each side says of an id.
+/// The values of an id on each side.
 struct Said<V> {
     ours: Option<V>,
     theirs: Option<V>,
 }
 
-/// Compares what has the same hashes, and returns how many entries are equal.
+/// Compares the entries of one bucket, and returns how many are equal.
 fn compare_pair<V, E>(
     ours: Bucket,
     theirs: Bucket,
@@ -139,7 +138,7 @@ fn compare_pair<V, E>(
 where
     V: DeserializeOwned + PartialEq,
 {
-    // Sorted, so that the order of the differences does not hang on the order of the sides.
+    // Sorted, so that the order of the differences does not depend on the order of the sides.
     let mut ids: BTreeMap<String, Said<V>> = BTreeMap::new();
     for (side, bucket) in [(Side::Ours, ours), (Side::Theirs, theirs)] {
         let mut entries = bucket.entries().map_err(CompareError::Spill)?;

@@ -1,10 +1,10 @@
-//! What a comparison counts, through the facade of the crate `metrics`. Each counter has the label `operation`.
+//! The counters of a comparison, through the facade of the crate `metrics`. Each has the label `operation`.
 
 use lambda_idempotency::key::OperationName;
 
 use crate::Summary;
 
-/// Counts a comparison and its differences. Zeros too: a recorder that passes them on shows that none was found.
+/// Counts a comparison and its differences. Zeros are counted too, so that a recorder can show that none was found.
 pub(crate) fn compared(operation: &OperationName, summary: &Summary) {
     let differences = summary.only_ours + summary.only_theirs + summary.differs + summary.duplicates;
     for (name, count) in [
@@ -19,11 +19,11 @@ pub(crate) fn compared(operation: &OperationName, summary: &Summary) {
     }
 }
 
-/// Comparisons that came to their end.
+/// Finished comparisons.
 pub const COMPARE_COMPLETED: &str = "api.idempotency.compare.completed.count";
 
-/// What the two ledgers do not agree on, of whatever kind: the sum of the other four, for an alarm. A day is compared twice, and its
-/// differences count in both.
+/// All differences between the two ledgers: the sum of the other four, for an alarm. A day is compared twice, and its differences
+/// count both times.
 pub const COMPARE_DIFFERENCES: &str = "api.idempotency.compare.differences.count";
 
 /// Entries that only our ledger has.
@@ -32,7 +32,7 @@ pub const COMPARE_ONLY_OURS: &str = "api.idempotency.compare.only_ours.count";
 /// Entries that only the other ledger has.
 pub const COMPARE_ONLY_THEIRS: &str = "api.idempotency.compare.only_theirs.count";
 
-/// Entries of which the two ledgers do not say the same.
+/// Entries on which the two ledgers disagree.
 pub const COMPARE_DIFFERS: &str = "api.idempotency.compare.differs.count";
 
 /// Entries that one ledger has more than once.

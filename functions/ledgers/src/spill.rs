@@ -11,15 +11,15 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::Entry;
 
-/// Into how many files: what memory holds is one part of this many, and both sides together open twice as many.
+/// The number of files of one side. Memory holds one part in this many; both sides together open twice as many files.
 const BUCKETS: u64 = 128;
 
-/// What is written at once. All buffers of both sides together are 4 MiB.
+/// The size of a file's buffer. All buffers of both sides together take 4 MiB.
 const BUFFER: usize = 16 * 1024;
 
-/// The entries of a side, one a line.
+/// The entries of a side, one per line.
 pub(crate) struct Spill {
-    /// Files are made once they are needed, so that a quiet day takes few.
+    /// Files are created when needed, so that a quiet day takes few.
     files: Vec<Option<BufWriter<File>>>,
     entries: u64,
 }
@@ -50,7 +50,7 @@ impl Spill {
     }
 }
 
-/// The same for the same id on both sides.
+/// The bucket of an id, the same on both sides.
 fn bucket_of(id: &str) -> usize {
     let mut hasher = DefaultHasher::new();
     id.hash(&mut hasher);
@@ -61,7 +61,7 @@ fn bucket_of(id: &str) -> usize {
 pub(crate) struct Bucket(Option<BufWriter<File>>);
 
 impl Bucket {
-    /// From the first on. Its disk space is free again when they are dropped.
+    /// Reads the bucket from its beginning. Its disk space is freed when the entries are dropped.
     pub(crate) fn entries(self) -> io::Result<Entries> {
         let reader = match self.0 {
             Some(writer) => {
@@ -75,7 +75,7 @@ impl Bucket {
     }
 }
 
-/// A bucket's entries, in the order in which they came.
+/// A bucket's entries, in the order of their arrival.
 pub(crate) struct Entries {
     reader: Option<BufReader<File>>,
     line: Vec<u8>,
@@ -85,7 +85,7 @@ impl Entries {
     pub(crate) fn next<V: DeserializeOwned>(&mut self) -> io::Result<Option<Entry<V>>> {
         let Some(reader) = &mut self.reader else { return Ok(None) };
         self.line.clear();
-        // JSON has no line break within: one in an id is written as an escape.
+        // JSON escapes a line break in an id, so a line is an entry.
         if reader.read_until(b'\n', &mut self.line)? == 0 {
             return Ok(None);
         }

@@ -102,7 +102,7 @@ async fn a_side_that_fails_at_its_end_hands_on_no_difference() {
             Err(CompareError::Side(of, "cut off")) => assert_eq!(of, side),
             other => panic!("{other:?}"),
         }
-        assert_eq!(report, "", "nothing that could be taken for a report");
+        assert_eq!(report, "", "nothing that could be mistaken for a report");
     }
 }
 

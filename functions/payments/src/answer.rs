@@ -1,5 +1,5 @@
-//! The 201 of a payment, made in one place, so that what reconciliation writes down later is byte for byte what the
-//! handler would have answered. The other answer that ends one, [`declined`](crate::declined), stands with the errors.
+//! The 201 of a payment, built in one place, so that what reconciliation records later is byte for byte what the handler
+//! would have answered. The other final answer, [`declined`](crate::declined), is with the errors.
 
 use lambda_idempotency::record::Answer;
 

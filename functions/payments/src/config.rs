@@ -6,10 +6,10 @@ use lambda_idempotency::event::{self, VariableError};
 use lambda_idempotency::time_budget::DEFAULT_GRACE;
 use reqwest::Url;
 
-/// How long a charge may take: below the function's time-out, so that the function can still write down what it knows.
+/// How long a charge may take: less than the function's time-out, so that the function can still record what it knows.
 const DEFAULT_PROVIDER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the environment says.
+/// The function's configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// `PAYMENTS_TABLE`: the table of payments.
@@ -18,7 +18,7 @@ pub struct Config {
     pub provider_url: Url,
     /// `PROVIDER_TIMEOUT_MS`: how long a charge may take; 5000 by default.
     pub provider_timeout: Duration,
-    /// `LEASE_GRACE_MS`: how long after its deadline this function is still taken for alive; 10000 by default.
+    /// `LEASE_GRACE_MS`: how long after its deadline this function still counts as alive; 10000 by default.
     pub lease_grace: Duration,
 }
 
@@ -34,7 +34,7 @@ pub enum ConfigError {
 }
 
 impl fmt::Debug for ConfigError {
-    /// In words too: Lambda shows an error of the start-up so.
+    /// The same as [`Display`](fmt::Display), because Lambda shows a start-up error by its `Debug` text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

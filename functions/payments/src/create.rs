@@ -25,7 +25,6 @@ pub(crate) async fn create(
     #[cfg(feature = "test-cards")]
     crate::test_cards::before_charge(&order.source);
 
-    let tenant = execution.tenant().as_str();
     let key = execution.downstream_key(CHARGE_PHASE);
     let (provider, record) = (&services.provider, execution.record_key());
     let charge = provider.charge(record, &services.sealing_keys, &order, &key).await;
@@ -36,12 +35,13 @@ pub(crate) async fn create(
         return Ok(answer);
     }
     let payment = Payment::of(&charge, &execution.downstream_key(PAYMENT_PHASE)).ok_or_else(|| {
-        failure(&execution, NotCharged::Perhaps("the charge does not say whose it is".to_owned()))
+        failure(&execution, NotCharged::Perhaps("the charge does not name its customer".to_owned()))
     })?;
-    if let Err(error) = services.ledger.add(tenant, &payment, charge.created_at).await {
-        let key = execution.record_key().hash();
-        tracing::error!(%key, error = &*error as &dyn std::error::Error, "charged, and not written down");
-        return Err(PaymentError::NotRecorded);
+    // It commits with the completion, or the payment is not said to be made.
+    let recording = services.ledger.recording(execution.tenant().as_str(), &payment, charge.created_at);
+    if let Err(error) = execution.write(recording) {
+        let cause = format!("charged, but the payment cannot be recorded: {error}");
+        return Err(failure(&execution, NotCharged::Perhaps(cause)));
     }
     Ok(answer::created(&payment).into_response())
 }
@@ -50,7 +50,7 @@ fn parse(
     execution: &Execution,
     order: Result<Json<Order>, JsonRejection>,
 ) -> Result<NewPayment, PaymentError> {
-    // Of a retry, the order was taken before, and may have been paid.
+    // On a retry, the order was accepted before, and may have been paid.
     let invalid = |status, detail| match execution.attempts() {
         1 => PaymentError::Invalid(status, detail),
         _ => PaymentError::NoLongerValid(status, detail),
@@ -61,12 +61,12 @@ fn parse(
             JsonRejection::JsonSyntaxError(_) => "the body is not JSON",
             JsonRejection::MissingJsonContentType(_) => "the content type must be application/json",
             JsonRejection::BytesRejection(_) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-                "the body is longer than an order needs to be (2 MB)"
+                "the body is larger than 2 MB"
             }
             JsonRejection::BytesRejection(_) => "the body cannot be read",
             _ => {
-                "the body must be an object of customerId, amountCents (a whole number above 0), currency and source, \
-                 nothing else"
+                "the body must be an object with customerId, amountCents (a whole number above 0), currency and source, \
+                 and nothing else"
             }
         };
         invalid(rejection.status(), detail)

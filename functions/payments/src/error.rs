@@ -1,4 +1,4 @@
-//! What clients are told when there is no payment, and what the guard is told about the card.
+//! The problems that clients get when there is no payment, and the outcome that each reports to the guard.
 
 use axum::{
     Extension,
@@ -11,30 +11,28 @@ use serde_json::json;
 /// Why there is no payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PaymentError {
-    /// The order makes no sense, and nothing was done: a corrected one may come under the same key.
+    /// The order is invalid, and nothing was done: a corrected one may come under the same key.
     Invalid(StatusCode, &'static str),
-    /// The order makes no sense, and did when it came first: it may have been paid then.
+    /// The order is invalid now, but was accepted in an earlier attempt, which may have paid it.
     NoLongerValid(StatusCode, &'static str),
     /// The card was declined. Final: a completed operation.
     Declined,
-    /// The provider would not take the order. Final.
+    /// The provider rejected the order. Final.
     Rejected,
     /// The provider could not be reached: certainly not charged.
     ProviderAway,
     /// The provider's answer was lost: perhaps charged.
     AnswerLost,
-    /// Charged, and not written down.
-    NotRecorded,
 }
 
 impl PaymentError {
-    /// What this says of the effect.
+    /// What is known of the effect.
     fn outcome(self) -> Outcome {
         match self {
             Self::Invalid(..) => Outcome::NotBegun,
             Self::Declined | Self::Rejected => Outcome::Completed,
             Self::ProviderAway | Self::NoLongerValid(..) => Outcome::NotExecuted,
-            Self::AnswerLost | Self::NotRecorded => Outcome::PerhapsExecuted,
+            Self::AnswerLost => Outcome::PerhapsExecuted,
         }
     }
 
@@ -45,7 +43,6 @@ impl PaymentError {
             Self::Rejected => StatusCode::UNPROCESSABLE_ENTITY,
             Self::ProviderAway => StatusCode::SERVICE_UNAVAILABLE,
             Self::AnswerLost => StatusCode::GATEWAY_TIMEOUT,
-            Self::NotRecorded => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -53,14 +50,14 @@ impl PaymentError {
         let same_key = "Send the same request with the same key again.";
         match self {
             Self::Invalid(_, detail) | Self::NoLongerValid(_, detail) => {
-                ("invalid-order", "The order makes no sense", detail)
+                ("invalid-order", "The order is invalid", detail)
             }
             Self::Declined => ("card-declined", "The card was declined", "Use another card, and a new key."),
             Self::Rejected => {
                 ("order-rejected", "The provider rejected the order", "Correct it, and use a new key.")
             }
             Self::ProviderAway => ("provider-away", "The card was not charged", same_key),
-            Self::AnswerLost | Self::NotRecorded => (
+            Self::AnswerLost => (
                 "charge-unknown",
                 "It is not known whether the card was charged",
                 "Do not use a new key: send the same request with the same key later.",
@@ -75,9 +72,9 @@ impl PaymentError {
             "title": title,
             "status": self.status().as_u16(),
             "detail": match self {
-                Self::Invalid(..) => format!("{detail}. Correct it; the same key will do."),
+                Self::Invalid(..) => format!("{detail}. Correct it and send it again with the same key."),
                 Self::NoLongerValid(..) => {
-                    format!("{detail}. It was taken before: look the payment up before you use a new key.")
+                    format!("{detail}. It was accepted before: look up the payment before you use a new key.")
                 }
                 _ => detail.to_owned(),
             },
@@ -87,7 +84,20 @@ impl PaymentError {
     }
 }
 
-/// The 402 for a card that was declined, as the handler answers it and as reconciliation writes it down.
+/// The refusal of an invalid transfer, before anything is done: a corrected one may come under the same key.
+pub(crate) fn invalid(detail: &'static str) -> Response {
+    let problem = json!({
+        "type": "urn:payments:invalid-transfer",
+        "title": "The transfer is invalid",
+        "status": 422,
+        "detail": format!("{detail}. Correct it and send it again with the same key."),
+    });
+    let content_type = [(header::CONTENT_TYPE, "application/problem+json")];
+    (StatusCode::UNPROCESSABLE_ENTITY, Extension(Outcome::NotBegun), content_type, problem.to_string())
+        .into_response()
+}
+
+/// The 402 for a declined card, as the handler answers it and as reconciliation records it.
 pub fn declined() -> Answer {
     PaymentError::Declined.answer()
 }
@@ -95,7 +105,7 @@ pub fn declined() -> Answer {
 impl IntoResponse for PaymentError {
     fn into_response(self) -> Response {
         let mut response = (Extension(self.outcome()), self.answer()).into_response();
-        if matches!(self, Self::ProviderAway | Self::AnswerLost | Self::NotRecorded) {
+        if matches!(self, Self::ProviderAway | Self::AnswerLost) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

@@ -7,11 +7,14 @@ use aws_config::BehaviorVersion;
 use aws_sdk_dynamodb::{
     Client,
     config::{Builder, retry::RetryConfig, timeout::TimeoutConfig},
-    operation::put_item::PutItemError,
-    types::{AttributeValue, ReturnValuesOnConditionCheckFailure},
+    types::AttributeValue,
 };
-use lambda_idempotency::time::Timestamp;
+use lambda_idempotency::{
+    domain::{DomainWrite, Table},
+    time::Timestamp,
+};
 use ledgers::Day;
+use serde::Serialize;
 
 use crate::Payment;
 
@@ -33,6 +36,18 @@ pub struct DayPage {
     pub next: Option<After>,
 }
 
+/// A client of tables of ours, with the account and Region of the environment.
+pub(crate) async fn client() -> Client {
+    let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(std::time::Duration::from_secs(1))
+        .operation_timeout(std::time::Duration::from_secs(4))
+        .build();
+    let retries = RetryConfig::standard().with_initial_backoff(std::time::Duration::from_millis(25));
+    let config = Builder::from(&config).timeout_config(timeouts).retry_config(retries).build();
+    Client::from_conf(config)
+}
+
 /// The payments of all tenants, each tenant's apart.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -43,14 +58,7 @@ pub struct Ledger {
 impl Ledger {
     /// The table, with the account and Region of the environment.
     pub async fn from_env(table: String) -> Self {
-        let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
-        let timeouts = TimeoutConfig::builder()
-            .connect_timeout(std::time::Duration::from_secs(1))
-            .operation_timeout(std::time::Duration::from_secs(4))
-            .build();
-        let retries = RetryConfig::standard().with_initial_backoff(std::time::Duration::from_millis(25));
-        let config = Builder::from(&config).timeout_config(timeouts).retry_config(retries).build();
-        Self::new(Client::from_conf(config), table)
+        Self::new(client().await, table)
     }
 
     /// The table, through a client of your own.
@@ -58,34 +66,29 @@ impl Ledger {
         Self { client, table: table.into() }
     }
 
-    /// Writes down a payment whose charge the provider made at `charged_at`. Its id says which operation it is of: what
-    /// is there already must be this very payment, and another charge under its id is an error.
-    ///
-    /// # Errors
-    /// If the table does not take it. It may be there all the same: add it again.
-    pub async fn add(&self, tenant: &str, payment: &Payment, charged_at: Timestamp) -> Result<(), BoxError> {
-        let mut item: HashMap<String, AttributeValue> = serde_dynamo::to_item(payment)?;
-        item.insert("pk".to_owned(), AttributeValue::S(tenant.to_owned()));
-        item.insert("sk".to_owned(), AttributeValue::S(payment.id.clone()));
-        // By the provider's clock, so that both ledgers have the payment on the same day.
-        item.insert("day".to_owned(), AttributeValue::S(Day::of(charged_at).to_string()));
-        item.insert("charged_at".to_owned(), AttributeValue::N(charged_at.as_millis().to_string()));
-        let put = self.client.put_item().table_name(&self.table).set_item(Some(item));
-        let put = put.return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        match put.condition_expression("attribute_not_exists(pk)").send().await {
-            Ok(_) => Ok(()),
-            Err(error) => match error.as_service_error() {
-                Some(PutItemError::ConditionalCheckFailedException(there)) => {
-                    let there: Payment = serde_dynamo::from_item(there.item().cloned().unwrap_or_default())?;
-                    if there == *payment {
-                        Ok(())
-                    } else {
-                        Err("another charge is written down as this payment".into())
-                    }
-                }
-                _ => Err(error.into()),
-            },
+    /// Records a payment whose charge the provider made at `charged_at`, in the transaction that completes its operation. Its id is
+    /// made of its operation, so a payment that is there already must be of this very charge: another one is refused.
+    pub fn recording(&self, tenant: &str, payment: &Payment, charged_at: Timestamp) -> DomainWrite {
+        #[derive(Serialize)]
+        struct Row<'a> {
+            pk: &'a str,
+            sk: &'a str,
+            day: String,
+            charged_at: u64,
+            #[serde(flatten)]
+            payment: &'a Payment,
         }
+        let row = Row {
+            pk: tenant,
+            sk: &payment.id,
+            // By the provider's clock, so that both ledgers have the payment on the same day.
+            day: Day::of(charged_at).to_string(),
+            charged_at: charged_at.as_millis(),
+            payment,
+        };
+        let table = Table::new(self.table.as_str(), "pk").sort_key("sk");
+        let same = "attribute_not_exists(pk) OR chargeId = :charge";
+        table.put(row).condition(same).value(":charge", &payment.charge_id)
     }
 
     pub(crate) async fn payment(&self, tenant: &str, id: &str) -> Result<Option<Payment>, BoxError> {
@@ -97,7 +100,7 @@ impl Ledger {
         }
     }
 
-    /// A page of the tenant's payments after the one of id `after`.
+    /// A page of the tenant's payments after the one with the id `after`.
     pub(crate) async fn payments(&self, tenant: &str, after: Option<&str>) -> Result<Vec<Payment>, BoxError> {
         let key = |text: &str| AttributeValue::S(text.to_owned());
         let start =
@@ -108,14 +111,14 @@ impl Ledger {
         Ok(serde_dynamo::from_items(items)?)
     }
 
-    /// A page of all tenants' payments whose charges the provider made on this day, as large as DynamoDB makes pages. The
-    /// index lags behind the table by a moment.
+    /// A page of all tenants' payments whose charges the provider made on this day, as large as DynamoDB allows. The index lags
+    /// behind the table by a moment.
     ///
     /// # Errors
     /// If the table does not answer.
     pub async fn of_day(&self, day: Day, after: Option<After>) -> Result<DayPage, BoxError> {
         let query = self.client.query().table_name(&self.table).index_name("days");
-        // `day` is a word of the expressions' language.
+        // `day` is a reserved word in expressions.
         let query = query.key_condition_expression("#day = :day").expression_attribute_names("#day", "day");
         let query = query.expression_attribute_values(":day", AttributeValue::S(day.to_string()));
         let page = query.set_exclusive_start_key(after.map(|After(key)| key)).send().await?;

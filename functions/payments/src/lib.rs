@@ -3,9 +3,12 @@
 //! | route | what | guarded |
 //! | --- | --- | --- |
 //! | `POST /payments` | charges a card: 201, `Location`, the payment | `create-payment` |
+//! | `POST /transfers` | moves money between two accounts, in one transaction | `transfer` |
+//! | `GET /accounts` | the tenant's accounts | |
 //! | `GET /payments`, `GET /payments/{id}` | the tenant's payments | |
 //! | `GET /operations?key=…`, `GET /operations/{key}` | the state of an operation, for pollers | |
 
+mod accounts;
 mod answer;
 mod config;
 mod create;
@@ -19,12 +22,14 @@ mod read;
 pub mod routes;
 #[cfg(feature = "test-cards")]
 mod test_cards;
+mod transfer;
 mod way_back;
 
 use aws_config::BehaviorVersion;
 use lambda_http::{Adapter, Error};
 use lambda_idempotency::{event, queue::SqsQueue, store::dynamodb::DynamoDbStore};
 
+pub use accounts::{Accounts, OPENING_CENTS};
 pub use answer::created;
 pub use config::{Config, ConfigError};
 pub use error::declined;
@@ -36,17 +41,20 @@ pub use way_back::SealingKeys;
 /// Runs the function until Lambda ends it.
 ///
 /// # Errors
-/// If the configuration is wrong, by the name of what is wrong.
+/// If the configuration is wrong; the error names what is wrong.
 pub async fn run() -> Result<(), Error> {
     event::logs();
     let config = Config::from_env().inspect_err(event::report)?;
     let sealing_keys = SealingKeys::from_env().inspect_err(event::report)?;
     let store = DynamoDbStore::from_env().await.inspect_err(event::report)?;
     let ledger = Ledger::from_env(config.payments_table.clone()).await;
+    let accounts = event::text("ACCOUNTS_TABLE").inspect_err(event::report)?;
+    let accounts = Accounts::from_env(accounts).await;
     let provider = Provider::new(&config).inspect_err(event::report)?;
     let payment = policy::create_payment().grace(config.lease_grace);
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
     let lost_endings = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL").inspect_err(event::report)?;
-    let router = routes::router(store, ledger, provider, sealing_keys, payment, lost_endings);
+    let services = policy::Services { ledger, accounts, provider, sealing_keys };
+    let router = routes::router(store, services, payment, lost_endings);
     event::run(Adapter::from(router)).await
 }

@@ -1,8 +1,8 @@
-//! What a client orders.
+//! A client's order.
 
 use serde::Deserialize;
 
-/// An order as it comes in.
+/// An order as received.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Order {
@@ -12,7 +12,7 @@ pub(crate) struct Order {
     source: String,
 }
 
-/// An order that makes sense.
+/// A valid order.
 pub(crate) struct NewPayment {
     pub(crate) customer_id: String,
     pub(crate) amount_cents: u64,

@@ -1,4 +1,4 @@
-//! What a client gets.
+//! The payment that a client gets.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,10 +21,10 @@ pub struct Payment {
 }
 
 impl Payment {
-    /// The payment that this charge is of; `None` where the charge's metadata does not say whose it is. `key` is the
-    /// operation's downstream key of the phase [`PAYMENT_PHASE`](crate::policy::PAYMENT_PHASE).
+    /// The payment of this charge; `None` if the charge's metadata does not name its customer. `key` is the operation's
+    /// downstream key of the phase [`PAYMENT_PHASE`](crate::policy::PAYMENT_PHASE).
     ///
-    /// Made of nothing else, so that whoever finds the charge later makes the very same payment.
+    /// It is made of nothing else, so that whoever finds the charge later makes the very same payment.
     pub fn of(charge: &Charge, key: &str) -> Option<Self> {
         Some(Self {
             id: format!("pay_{key}"),

@@ -1,4 +1,4 @@
-//! The payment provider, as this function sees it.
+//! A client of the payment provider.
 
 use std::{collections::BTreeMap, error::Error};
 
@@ -16,7 +16,7 @@ use crate::{
 /// The metadata that leads from a charge back to the operation's record.
 const RECORD: &str = "record";
 
-/// The metadata that says whose payment it is.
+/// The metadata that names the customer.
 pub(crate) const CUSTOMER: &str = "customerId";
 
 /// A client of the provider's API.
@@ -40,7 +40,7 @@ struct ChargeRequest<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Charge {
-    /// The provider's id of it.
+    /// The provider's id for it.
     pub id: String,
     /// How much, in the currency's minor unit.
     pub amount_cents: u64,
@@ -49,7 +49,7 @@ pub struct Charge {
     /// When, by the provider's clock.
     #[serde(deserialize_with = "millis")]
     pub created_at: Timestamp,
-    /// What was said with the order.
+    /// The metadata that was sent with the order.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
 }
@@ -63,7 +63,7 @@ fn millis<'de, D: Deserializer<'de>>(millis: D) -> Result<Timestamp, D::Error> {
 pub enum Found {
     /// The card was charged.
     Charged(Charge),
-    /// The bank said no.
+    /// The bank declined.
     Declined,
 }
 
@@ -74,9 +74,9 @@ enum Decision {
     Declined,
 }
 
-/// Why the provider's word is not known. Holds nothing that the provider said.
+/// Why the provider's word is not known. It quotes nothing of the provider's answer.
 #[derive(Debug, thiserror::Error)]
-#[error("the payment provider gave no answer to rely on: {0}")]
+#[error("the payment provider gave no reliable answer: {0}")]
 pub struct ProviderError(String);
 
 impl From<reqwest::Error> for ProviderError {
@@ -85,19 +85,19 @@ impl From<reqwest::Error> for ProviderError {
     }
 }
 
-/// A charge as the provider's list of a day has it.
+/// A charge in the provider's list of a day.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Listed {
-    /// The provider's id of it.
+    /// The provider's id for it.
     pub id: String,
     /// How much, in the currency's minor unit.
     pub amount_cents: u64,
     /// ISO 4217.
     pub currency: String,
-    /// What became of it, where that is something else than a plain charge.
+    /// What became of it, if it is no longer a plain charge.
     pub status: Option<String>,
-    /// What was said with the order.
+    /// The metadata that was sent with the order.
     #[serde(default)]
     metadata: BTreeMap<String, String>,
 }
@@ -114,7 +114,7 @@ impl Listed {
 pub struct ChargesPage {
     /// The charges, in the order in which they were made.
     pub charges: Vec<Listed>,
-    /// After which charge the next page begins, if there is one.
+    /// The charge after which the next page begins, if there is one.
     pub next: Option<String>,
 }
 
@@ -123,25 +123,24 @@ struct Refusal {
     error: String,
 }
 
-/// Why there is no charge to show, told apart by what is known of the card.
+/// Why there is no charge, by what is known of the card.
 pub(crate) enum NotCharged {
-    /// The bank said no. Final.
+    /// The bank declined. Final.
     Declined,
-    /// The provider said that the request makes no sense, and knows of no charge. Final.
+    /// The provider rejected the request, and knows of no charge. Final.
     Rejected,
     /// No connection was made: certainly not charged.
     NeverSent,
-    /// The request was on its way: perhaps charged.
+    /// The request may have arrived: perhaps charged.
     Perhaps(String),
 }
 
 impl Provider {
     /// A client with the configured time-out.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
-        // Without reuse of idle connections a refused connection is known to be refused: a request on a connection that
-        // the provider has closed meanwhile would count as perhaps executed.
-        // And without redirects: what refuses a connection must be the provider that was asked, and the card's token goes
-        // nowhere else.
+        // No reuse of idle connections: a request on one that the provider has closed meanwhile would count as perhaps executed,
+        // while a refused connection is certainly not executed.
+        // No redirects: only the provider itself may refuse the connection, and the card's token goes nowhere else.
         let client = Client::builder()
             .timeout(config.provider_timeout)
             .pool_max_idle_per_host(0)
@@ -150,7 +149,7 @@ impl Provider {
         Ok(Self { client, url: config.provider_url.clone() })
     }
 
-    /// Charges a card. `key` is the downstream key: the provider makes one charge of it, however often it is asked.
+    /// Charges a card. `key` is the downstream key: the provider makes one charge for it, however often it is sent.
     pub(crate) async fn charge(
         &self,
         record: &RecordKey,
@@ -184,8 +183,8 @@ impl Provider {
         }
     }
 
-    /// A request that the provider rejects may repeat one that it took: of an attempt before, and changed since, as the metadata
-    /// is with the sealing key. What it knows under the key tells.
+    /// Finds out what a rejected request means. It may repeat one that the provider accepted in an earlier attempt, and differ from
+    /// it, as its metadata does after a change of the sealing key. So the provider is asked what it knows under the key.
     async fn rejected(&self, key: &str) -> Result<Charge, NotCharged> {
         match self.find(key).await {
             Ok(Some(Found::Charged(charge))) => Ok(charge),
@@ -195,11 +194,11 @@ impl Provider {
         }
     }
 
-    /// What the provider decided under this downstream key; `None` where it knows of no charge, which a charge on its way
-    /// may still change.
+    /// What the provider decided under this downstream key; `None` if it knows of no charge, which a request in flight may still
+    /// change.
     ///
     /// # Errors
-    /// If the provider does not say. A 404 that does not name the missing charge is some other server's.
+    /// If the provider gives no clear answer. A 404 without the error `no_such_charge` may come from some other server.
     pub async fn find(&self, key: &str) -> Result<Option<Found>, ProviderError> {
         let mut url = self.charges_url();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -216,10 +215,10 @@ impl Provider {
         }
     }
 
-    /// At most `limit` of the charges that were made on this day, after the one of id `after`.
+    /// At most `limit` of the charges that were made on this day, after the one with the id `after`.
     ///
     /// # Errors
-    /// If the provider does not say.
+    /// If the provider gives no clear answer.
     pub async fn charges(
         &self,
         day: Day,
@@ -247,10 +246,10 @@ impl Provider {
     }
 }
 
-/// An error with what is behind it, without its URL, and without what the provider said: it may repeat what was sent.
+/// An error with its causes, but without its URL and the provider's text, which may repeat what was sent.
 fn causes(error: &reqwest::Error) -> String {
     if error.is_decode() {
-        return "the answer makes no sense".to_owned();
+        return "the answer could not be decoded".to_owned();
     }
     let first: &dyn Error = error;
     let causes = std::iter::successors(first.source(), |cause| (*cause).source()).map(ToString::to_string);

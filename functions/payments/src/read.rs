@@ -19,10 +19,10 @@ use serde_json::json;
 
 use crate::policy::{CREATE_PAYMENT, Services, TENANT};
 
-/// More than any payment's id has, and less than DynamoDB's 1,024 bytes of sort key.
+/// Longer than any payment's id, and shorter than DynamoDB's 1,024 bytes of sort key.
 const LONGEST_ID: usize = 128;
 
-/// Where the states of operations are.
+/// The path of the states of operations.
 pub(crate) const OPERATIONS: &str = "/operations";
 
 /// The verified caller; 401 without one.
@@ -61,12 +61,19 @@ pub(crate) async fn payments(
     Caller(tenant): Caller,
     Query(page): Query<Page>,
 ) -> Response {
-    // No id is empty, and none is that long: there is nothing after it.
+    // No id is empty or that long, so no payment comes after it.
     if page.after.as_ref().is_some_and(|after| after.is_empty() || after.len() > LONGEST_ID) {
         return Json(json!({ "payments": [] })).into_response();
     }
     match services.ledger.payments(tenant.as_str(), page.after.as_deref()).await {
         Ok(payments) => Json(json!({ "payments": payments })).into_response(),
+        Err(error) => failed(&*error),
+    }
+}
+
+pub(crate) async fn accounts(State(services): State<Services>, Caller(tenant): Caller) -> Response {
+    match services.accounts.of(tenant.as_str()).await {
+        Ok(accounts) => Json(json!({ "accounts": accounts })).into_response(),
         Err(error) => failed(&*error),
     }
 }
@@ -80,7 +87,7 @@ pub(crate) async fn operation(
     let key = OperationName::parse(CREATE_PAYMENT)
         .ok()
         .and_then(|payment| operation_key(&parts, tenant, OPERATIONS, &payment));
-    // What can be no operation or key was never seen.
+    // An invalid operation or key was never seen.
     let Some(key) = key else { return problem(ProblemType::OperationNotFound) };
     operation_status(&*store, &key, SystemWorld.now(), &Profile::default()).await.map(axum::body::Body::new)
 }
@@ -96,7 +103,7 @@ fn not_found() -> Response {
 }
 
 fn failed(error: &(dyn std::error::Error + 'static)) -> Response {
-    tracing::error!(error, "the table of payments does not answer");
+    tracing::error!(error, "a table does not answer");
     let problem = json!({ "type": "urn:payments:unavailable", "title": "Try again later", "status": 503 });
     let headers = [("content-type", "application/problem+json"), ("retry-after", "1")];
     (StatusCode::SERVICE_UNAVAILABLE, headers, problem.to_string()).into_response()

@@ -10,12 +10,12 @@ use axum::{
 use lambda_idempotency::{http::Idempotency, operation::Operation, queue::Queue, store::Store};
 
 use crate::{
-    Ledger, Provider, SealingKeys, create,
-    policy::{CREATE_PAYMENT, Services, TENANT},
-    read,
+    create,
+    policy::{self, CREATE_PAYMENT, Services, TENANT, TRANSFER},
+    read, transfer,
 };
 
-/// A route as the router has it.
+/// A route of the router.
 pub struct Route {
     /// The method.
     pub method: Method,
@@ -26,18 +26,19 @@ pub struct Route {
     handler: MethodRouter,
 }
 
-/// All routes. The router is made of this list and nothing else, so that the list is the truth. Payments whose end cannot be
-/// written go to `lost_endings`.
+/// All routes. The router is made of this list and nothing else, so the list is complete. Endings that cannot be written go to
+/// `lost_endings`.
 pub fn routes(
     store: impl Store + Clone,
-    ledger: Ledger,
-    provider: Provider,
-    sealing_keys: SealingKeys,
+    services: Services,
     payment: Operation,
     lost_endings: impl Queue,
 ) -> Vec<Route> {
-    let services = Services { ledger, provider, sealing_keys };
     let guard = Idempotency::new(store.clone(), payment).lost_endings_to(lost_endings).tenant(TENANT);
+    let transfers = Idempotency::new(store.clone(), policy::transfer()).tenant(TENANT).in_one_transaction();
+    let transfers = post(transfer::transfer).route_layer(transfers);
+    #[cfg(feature = "test-cards")]
+    let transfers = transfers.layer(axum::middleware::map_response(crate::test_cards::after_commit));
     let records: Arc<dyn Store> = Arc::new(store);
     vec![
         Route {
@@ -56,7 +57,19 @@ pub fn routes(
             method: Method::GET,
             path: "/payments/{id}",
             operation: None,
-            handler: get(read::payment).with_state(services),
+            handler: get(read::payment).with_state(services.clone()),
+        },
+        Route {
+            method: Method::POST,
+            path: "/transfers",
+            operation: Some(TRANSFER),
+            handler: transfers.with_state(services.clone()),
+        },
+        Route {
+            method: Method::GET,
+            path: "/accounts",
+            operation: None,
+            handler: get(read::accounts).with_state(services),
         },
         Route {
             method: Method::GET,
@@ -77,12 +90,10 @@ pub fn routes(
 /// The API.
 pub fn router(
     store: impl Store + Clone,
-    ledger: Ledger,
-    provider: Provider,
-    sealing_keys: SealingKeys,
+    services: Services,
     payment: Operation,
     lost_endings: impl Queue,
 ) -> Router {
-    let routes = routes(store, ledger, provider, sealing_keys, payment, lost_endings);
+    let routes = routes(store, services, payment, lost_endings);
     routes.into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler))
 }

@@ -1,13 +1,14 @@
 //! Test cards that make this function fail on purpose: for the local cloud, behind a feature that no deployment has.
-//! The cards that make the *provider* fail are the provider's.
+//! The cards that make the *provider* fail belong to the provider. A transfer has the member `test` for that.
 
 use axum::{
+    Extension,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
 use reqwest::Url;
 
-/// `tok_refused`: sends the charge where nobody listens, so that the connection is really refused.
+/// `tok_refused`: sends the charge to a port where nobody listens, so that the connection is really refused.
 pub(crate) fn provider_url(source: &str, mut url: Url) -> Url {
     if source == "tok_refused" {
         // Port 1 of this machine (tcpmux): privileged, and served by nobody.
@@ -36,4 +37,25 @@ pub(crate) fn after_charge(source: &str) -> Option<Response> {
         }
         _ => None,
     }
+}
+
+/// Kills the process once a response that carries it leaves the guard.
+#[derive(Clone, Copy)]
+struct CrashAfterCommit;
+
+/// `crash_before`, `crash_after`.
+pub(crate) fn of_transfer(test: Option<&str>, response: Response) -> Response {
+    match test {
+        Some("crash_before") => std::process::abort(),
+        Some("crash_after") => (Extension(CrashAfterCommit), response).into_response(),
+        _ => response,
+    }
+}
+
+/// Stands outside of the guard.
+pub(crate) async fn after_commit(response: Response) -> Response {
+    if response.extensions().get::<CrashAfterCommit>().is_some() {
+        std::process::abort();
+    }
+    response
 }

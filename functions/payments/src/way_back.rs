@@ -1,11 +1,11 @@
 //! The way back from a charge to its record: metadata that the provider keeps, and sends along with its webhooks.
 //!
-//! 1. It is sealed: the provider reads neither tenant nor idempotency key in it, only how long they are together.
+//! 1. It is sealed: the provider sees neither tenant nor idempotency key, only their combined length.
 //! 2. A record has the same way back in every attempt, because providers compare the requests under one idempotency key
-//!    and refuse a retry that differs. Hence AES-SIV (RFC 5297), which is safe without a nonce: all it gives away is that
-//!    two charges are of the same record.
-//! 3. It is an address and proves nothing. An event's signature proves that it is the provider's, and its idempotency key,
-//!    which is made of the record, that it is about that record.
+//!    and refuse a retry that differs. Hence AES-SIV (RFC 5297), which is safe without a nonce: it reveals only that two
+//!    charges belong to the same record.
+//! 3. It is an address and proves nothing. An event's signature proves that the provider sent it. Its idempotency key is
+//!    derived from the record, and proves that the event is about that record.
 
 use std::fmt;
 
@@ -20,18 +20,18 @@ use lambda_idempotency::key::RecordKey;
 /// The environment variable with the keys.
 const VARIABLE: &str = "SEALING_KEYS";
 
-/// Sealed in: what these keys seal for another purpose does not open as a way back.
+/// Authenticated with each way back, so that what these keys seal for another purpose does not open as one.
 const CONTEXT: &[u8] = b"payments: the record of a charge";
 
 /// One half authenticates, the other encrypts.
 type Key = [u8; 64];
 
-/// Keys that are valid at the same time. The first seals; any of them opens, so that one can be changed without a gap.
+/// Keys that are valid at the same time. The first seals and any of them opens, so that keys can be rotated without a gap.
 #[derive(Clone)]
 pub struct SealingKeys(Vec<Key>);
 
 impl fmt::Debug for SealingKeys {
-    /// How many, not which.
+    /// Shows how many keys there are, not which.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SealingKeys({})", self.0.len())
     }
@@ -41,7 +41,7 @@ impl SealingKeys {
     /// The keys of `SEALING_KEYS`.
     ///
     /// # Errors
-    /// If it is missing or malformed, by its name and without its value.
+    /// If it is missing or malformed. The error has its name, not its value.
     pub fn from_env() -> Result<Self, VariableError> {
         Self::parse(&event::text(VARIABLE)?)
     }
@@ -57,19 +57,19 @@ impl SealingKeys {
         keys.map(Self).ok_or(VariableError::Malformed(VARIABLE, must_be))
     }
 
-    /// The way back to this record; always the same by the same first key.
+    /// The way back to this record; always the same under the same first key.
     pub fn seal(&self, record: &RecordKey) -> String {
         let sealed = cipher(&self.0[0]).encrypt([CONTEXT], record.partition_key().as_bytes());
         // One header, and a vector that grows: this cannot fail.
         BASE64_URL_SAFE_NO_PAD.encode(sealed.unwrap_or_default())
     }
 
-    /// The record to which this leads; `None` if it leads to none.
+    /// The record that this leads to, if any.
     pub fn open(&self, way_back: &str) -> Option<RecordKey> {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(way_back).ok()?;
         let opened = self.0.iter().find_map(|key| cipher(key).decrypt([CONTEXT], &bytes).ok());
-        // Earlier versions sent it in clear, and webhooks about their charges still come. Because it proves nothing, nobody
-        // gains anything by writing one in clear.
+        // Earlier versions sent it in clear, and webhooks about their charges still arrive. It proves nothing, so nobody gains
+        // anything by sending one in clear.
         let partition_key = opened.unwrap_or(bytes);
         RecordKey::from_partition_key(std::str::from_utf8(&partition_key).ok()?)
     }
@@ -113,7 +113,7 @@ mod tests {
         }
     }
 
-    // R26, R36: retries come after deployments too. The text is that of another implementation of RFC 5297.
+    // R26, R36: retries come after deployments too. The expected text is from another implementation of RFC 5297.
     #[test]
     fn the_same_record_is_sealed_the_same_for_ever() {
         let sealed = keys(&[1]).seal(&order_1());

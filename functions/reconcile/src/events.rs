@@ -17,9 +17,9 @@ use crate::payment::Said;
 /// The header with time stamp and signatures.
 const SIGNATURE: &str = "provider-signature";
 
-/// For how long an event about a charge whose record cannot be made out is sent again, so that keys can be mended: providers
-/// give up an endpoint that keeps failing, and with it the events that could be read. Well below the three days after which
-/// many send it no more: a later one must come that is escalated.
+/// How long the provider is asked to resend an event whose way back does not open, so that an operator can mend the keys. It is
+/// bounded because providers give up on an endpoint that keeps failing, and with it on the events that could be read. It is well
+/// below the three days after which many stop resending: a later delivery must still arrive, to be escalated.
 const SENT_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The metadata that leads from an event back to the record.
@@ -28,15 +28,15 @@ const RECORD: &str = "record";
 /// Understands the provider's events about charges.
 #[derive(Debug)]
 pub struct PaymentEvents {
-    /// What the provider signs with; several while they are changed.
+    /// The provider's signing secrets; several during a rotation.
     pub secrets: Secrets,
-    /// What opens the way from a charge back to its record.
+    /// Opens the way from a charge back to its record.
     pub sealing_keys: SealingKeys,
-    /// Where payments are written down.
+    /// Where payments are recorded.
     pub ledger: Ledger,
 }
 
-/// What every event of the provider has.
+/// The members that every event of the provider has.
 #[derive(Deserialize)]
 struct Envelope {
     #[serde(rename = "type")]
@@ -69,7 +69,7 @@ impl Events for PaymentEvents {
         let charged = match &*kind {
             "charge.succeeded" => true,
             "charge.declined" => false,
-            // Whatever else it holds.
+            // Its other members may have any shape.
             _ => return Notice::Ignored,
         };
         let Ok(event) = serde_json::from_slice::<Event>(body) else { return Notice::Unreadable };
@@ -87,14 +87,14 @@ impl PaymentEvents {
         let Event { key, charge, metadata } = event;
         let unclaimed = |downstream_key, reason| match found {
             Found::Charged(_) => Notice::Unclaimed { downstream_key, reason },
-            // A card that was not charged is missed by nobody.
+            // Nobody misses a charge that was not made.
             Found::Declined => Notice::Ignored,
         };
         let Some(way_back) = metadata.get(RECORD) else {
             return unclaimed(key, "the charge has no metadata that leads to a record");
         };
         let Some(record) = self.sealing_keys.open(way_back) else {
-            // It may be the only proof that a charge was made: the provider sends it again, and not for ever.
+            // It may be the only proof that a charge was made, so the provider is asked to resend it, but not for ever.
             let made_at = charge.as_ref().map(|charge| charge.created_at);
             return match made_at.is_some_and(|made_at| now < made_at.plus(SENT_AGAIN)) {
                 true => Notice::Again(
@@ -108,7 +108,7 @@ impl PaymentEvents {
             Found::Declined => 402,
         };
         let told = Told::executed(status, Said { found, ledger: self.ledger.clone() });
-        // The way back to the record is metadata, which anybody can have set; the key is made of the record.
+        // The way back to the record is metadata, which anybody may have set; the key is derived from the record.
         let told = told.under(CHARGE_PHASE, &key);
         Notice::Told(record, charge.into_iter().fold(told, |told, charge| told.made_at(charge.created_at)))
     }

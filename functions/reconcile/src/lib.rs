@@ -3,7 +3,7 @@
 //! | function | trigger | what |
 //! | --- | --- | --- |
 //! | `reconcile` | a schedule, and the queue of the same name | [`PaymentReconciler`] asks the provider |
-//! | `webhook` | `POST /webhooks/provider` | [`PaymentEvents`] understands what the provider tells by itself |
+//! | `webhook` | `POST /webhooks/provider` | [`PaymentEvents`] understands the events that the provider sends |
 //!
 //! Environment: what [`event::reconciliation`] reads, `PAYMENTS_TABLE` and `PROVIDER_URL`; the webhook also `WEBHOOK_SECRETS`
 //! and `SEALING_KEYS`.
@@ -22,7 +22,7 @@ pub use payment::{PaymentReconciler, Said};
 /// Runs the function `reconcile` until Lambda ends it.
 ///
 /// # Errors
-/// If the configuration is wrong, by the name of what is wrong.
+/// If the configuration is wrong; the error names what is wrong.
 pub async fn reconcile() -> Result<(), Error> {
     event::logs();
     let payments = payments().await.inspect_err(event::report)?;
@@ -32,7 +32,7 @@ pub async fn reconcile() -> Result<(), Error> {
 /// Runs the function `webhook` until Lambda ends it.
 ///
 /// # Errors
-/// If the configuration is wrong, by the name of what is wrong.
+/// If the configuration is wrong; the error names what is wrong.
 pub async fn webhook() -> Result<(), Error> {
     event::logs();
     let secrets = events::secrets().inspect_err(event::report)?;

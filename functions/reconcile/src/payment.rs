@@ -19,12 +19,12 @@ pub struct PaymentReconciler {
 }
 
 impl PaymentReconciler {
-    /// Asks `provider`, and writes what it finds into `ledger` where the worker did not come to that.
+    /// Asks `provider`, and records what it finds in `ledger` if the worker did not get that far.
     pub fn new(provider: Provider, ledger: Ledger) -> Self {
         Self { provider, ledger }
     }
 
-    /// Where payments are written down.
+    /// Where payments are recorded.
     pub(crate) const fn ledger(&self) -> &Ledger {
         &self.ledger
     }
@@ -34,37 +34,37 @@ impl PaymentReconciler {
 impl Reconciler for PaymentReconciler {
     async fn ask(&self, question: &Question) -> Result<Finding, AskError> {
         match self.provider.find(&question.downstream_key(CHARGE_PHASE)).await? {
-            Some(found) => finding(&self.ledger, question, &found).await,
+            Some(found) => finding(&self.ledger, question, &found),
             None => Ok(Finding::NotFound),
         }
     }
 }
 
-/// What the provider said by itself, by webhook.
+/// What the provider reported by webhook.
 #[derive(Debug)]
 pub struct Said {
     /// What it decided.
     pub found: Found,
-    /// Where payments are written down.
+    /// Where payments are recorded.
     pub ledger: Ledger,
 }
 
 #[async_trait]
 impl Reconciler for Said {
     async fn ask(&self, question: &Question) -> Result<Finding, AskError> {
-        finding(&self.ledger, question, &self.found).await
+        finding(&self.ledger, question, &self.found)
     }
 }
 
-/// A charge is written into the ledger before its payment is said to be made, as the handler does.
-async fn finding(ledger: &Ledger, question: &Question, found: &Found) -> Result<Finding, AskError> {
-    Ok(Finding::Executed(match found {
-        Found::Declined => payments::declined(),
+/// A charge is recorded in the transaction that completes its operation, as the handler does it.
+fn finding(ledger: &Ledger, question: &Question, found: &Found) -> Result<Finding, AskError> {
+    Ok(match found {
+        Found::Declined => Finding::Executed(payments::declined()),
         Found::Charged(charge) => {
             let payment = Payment::of(charge, &question.downstream_key(PAYMENT_PHASE))
-                .ok_or("the charge does not say whose it is")?;
-            ledger.add(question.tenant().as_str(), &payment, charge.created_at).await?;
-            payments::created(&payment)
+                .ok_or("the charge does not name its customer")?;
+            let recording = ledger.recording(question.tenant().as_str(), &payment, charge.created_at);
+            Finding::ExecutedWith(payments::created(&payment), vec![recording])
         }
-    }))
+    })
 }

@@ -1,11 +1,11 @@
-//! Finds records whose worker died, without anybody retrying, and gives them up.
+//! Finds records whose worker died, even if nobody retries, and gives them up.
 //!
 //! | trigger | what |
 //! | --- | --- |
-//! | the table's stream | what a batch leaves open goes to the queue of checks |
+//! | the table's stream | queues a check for each execution that a batch leaves open |
 //! | the queue of checks | looks at records |
-//! | a schedule, `{"job":"sweep"}` | begins a sweep, or goes on with one that died |
-//! | the queue of sweeps | goes on with the sweep |
+//! | a schedule, `{"job":"sweep"}` | begins a sweep, or continues one that died |
+//! | the queue of sweeps | continues the sweep |
 //!
 //! Environment: `IDEMPOTENCY_TABLE`, `CHECKS_QUEUE_URL`, `SWEEP_QUEUE_URL`, `DEAD_LETTERS_QUEUE_URL`; `PENDING_BOUND_MS` (how
 //! long accepted work may wait for a worker), `SWEEP_UNITS_PER_SECOND` (what a sweep may read).
@@ -27,7 +27,7 @@ use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
 /// Runs the function until Lambda ends it.
 ///
 /// # Errors
-/// If the configuration is wrong, by the name of what is wrong.
+/// If the configuration is wrong; the error names what is wrong.
 pub async fn run() -> Result<(), Error> {
     event::logs();
     let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
@@ -45,10 +45,10 @@ pub async fn run() -> Result<(), Error> {
     event::run(service_fn(handle)).await
 }
 
-/// Does what one event asks for.
+/// Handles one event.
 ///
 /// # Errors
-/// If it is none of this function's, or a sweep fails. Either leaves a line in the log.
+/// If the event is not one of this function's, or a sweep fails. Either is logged.
 pub async fn handle(stale: &Stale, event: Event, context: &Context) -> Result<BatchFailures, Error> {
     let time = event::time(context);
     match event.trigger()? {

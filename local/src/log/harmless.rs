@@ -1,11 +1,11 @@
-//! Text of others: what would steer a terminal, or turn the order of its characters, is shown as what it is.
+//! Escapes untrusted text: characters that would steer a terminal, or reverse the order of its text.
 
-/// Escaped as Rust does it.
+/// Escaped as in Rust.
 pub fn harmless(text: &str) -> String {
     escaped(text, |c| c.escape_unicode().to_string())
 }
 
-/// A line of JSON, as other JSON of the same meaning: outside strings there are no such characters.
+/// A line of JSON, escaped without a change of its meaning: such characters occur only within strings.
 pub fn json(line: &str) -> String {
     escaped(line, |c| format!("\\u{:04x}", u32::from(c)))
 }
@@ -21,7 +21,8 @@ fn escaped(text: &str, escape: impl Fn(char) -> String) -> String {
     shown
 }
 
-/// Control characters, marks and brackets of bidirectional text, separators of lines. All are of the first 65,536.
+/// Control characters, marks and brackets of bidirectional text, line separators. All are below U+10000, so that `\u` takes
+/// four digits.
 fn steers(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,9 +1,9 @@
-//! What the local cloud and its functions say, on standard error, in one of three forms.
+//! The log of the local cloud and its functions, on standard error, in one of three forms.
 //!
-//! 1. On a terminal, a line for people ([`readable`]). Text of others never steers the terminal ([`harmless()`]).
-//! 2. With `--json`, an object a line: the local cloud's own events, or a function's line under `line` with its source. A
-//!    line of metrics is what the function wrote, so that what reads CloudWatch's format reads it here too.
-//! 3. Elsewhere, lines as functions wrote them, behind their source.
+//! 1. On a terminal, readable lines ([`readable`]). Untrusted text never steers the terminal ([`harmless()`]).
+//! 2. With `--json`, one object per line: the local cloud's own events, or a function's line under `line` with its source. A
+//!    line of metrics stays as the function wrote it, so that readers of CloudWatch's format can read it here too.
+//! 3. Otherwise, lines as functions wrote them, after their source.
 
 mod harmless;
 mod readable;
@@ -70,7 +70,7 @@ pub fn begin(as_json: bool) {
 /// The lines of one process.
 pub struct Lines {
     source: Source,
-    /// The last line of metrics that people were shown.
+    /// The last line of metrics that was shown.
     shown: Option<Line>,
 }
 
@@ -79,7 +79,7 @@ impl Lines {
         Self { source, shown: None }
     }
 
-    /// Writes a line, and shows the metrics that it holds if it does.
+    /// Writes a line, which may hold metrics.
     pub fn write(&mut self, text: &str, metrics: Option<&Document>) {
         let Source { function, environment, pid } = &self.source;
         match form() {
@@ -95,7 +95,7 @@ impl Lines {
         }
     }
 
-    /// None for nothing to see, and for metrics that are the same again: a poll counts itself every second.
+    /// `None` for an empty line, and for metrics that repeat the last ones: a poll counts itself every second.
     fn readable(&mut self, text: &str, metrics: Option<&Document>) -> Option<Line> {
         let Some(document) = metrics else { return Line::logged(text) };
         let line = Line::metrics(document).filter(|line| self.shown.as_ref() != Some(line))?;
@@ -104,7 +104,7 @@ impl Lines {
     }
 }
 
-/// Something that the local cloud has to say, whoever reads it.
+/// Logs an event of the local cloud in every form.
 pub fn say(source: &str, level: Level, message: &str, fields: &[(&str, &str)]) {
     match form() {
         Form::Plain => {
@@ -119,14 +119,14 @@ pub fn say(source: &str, level: Level, message: &str, fields: &[(&str, &str)]) {
     }
 }
 
-/// Something to watch: a file of lines goes without.
+/// Logs an event that is only worth watching: plain lines leave it out.
 pub fn note(source: &str, level: Level, message: &str, fields: &[(&str, &str)]) {
     if form() != Form::Plain {
         say(source, level, message, fields);
     }
 }
 
-/// Whether standard error has one JSON object a line.
+/// Whether standard error gets one JSON object per line.
 pub fn is_json() -> bool {
     form() == Form::Json
 }
@@ -135,7 +135,7 @@ fn form() -> Form {
     *FORM.get().unwrap_or(&Form::Plain)
 }
 
-/// In one write, so that lines of different processes do not mix; with nobody to read it there is no one to tell.
+/// Writes a line in one call, so that lines of different processes do not mix. A failure is ignored: nobody is left to read it.
 fn write(line: &str) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -1,13 +1,13 @@
-//! One line an event, for people: time, source, level, message, fields.
+//! Readable lines, one per event: time, source, level, message, fields.
 
 use super::{Level, harmless};
 use crate::metrics::Document;
 use serde_json::{Map, Value};
 
-/// Fields that stand before others.
+/// Fields that come before others.
 const FIRST: [&str; 5] = ["key", "operation", "state", "outcome", "attempts"];
 const SHORT_ID: usize = 8;
-/// The longest name of a source, so that messages stand below each other.
+/// The longest name of a source, so that messages line up.
 const SOURCE: usize = 11;
 
 const RED: &str = "\x1b[31m";
@@ -26,13 +26,13 @@ pub struct Line {
 }
 
 impl Line {
-    /// Of the local cloud itself.
+    /// An event of the local cloud itself.
     pub fn own(level: Level, message: &str, fields: &[(&str, &str)]) -> Self {
         let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Self { level: level.name().to_owned(), message: message.to_owned(), fields }
     }
 
-    /// What a function wrote: a line of its log, or any other text. None if there is nothing to see.
+    /// A function's output: a line of its log, or any other text. `None` if it is blank.
     pub fn logged(text: &str) -> Option<Self> {
         let plain = || Self { level: String::new(), message: text.to_owned(), fields: Vec::new() };
         let Ok(Value::Object(mut line)) = serde_json::from_str(text) else {
@@ -48,12 +48,12 @@ impl Line {
         for span in line.remove("spans").iter().filter_map(Value::as_array).flatten() {
             fields.extend(of_span(span, &own));
         }
-        // Stable: beside these, fields keep their order.
+        // The sort is stable, so other fields keep their order.
         fields.sort_by_key(|(name, _)| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
         Some(Self { level, message, fields })
     }
 
-    /// Metrics: name, value and unit of each, and by what they are counted.
+    /// Metrics: name, value and unit of each, with their dimensions.
     pub fn metrics(document: &Document) -> Option<Self> {
         let values = document.metrics.iter().map(|metric| {
             let unit = if metric.unit == "None" { "" } else { &*metric.unit };
@@ -67,7 +67,7 @@ impl Line {
         (!message.is_empty()).then(|| Self { level: "METRIC".to_owned(), message, fields })
     }
 
-    /// As the terminal gets it; nothing of it steers the terminal except our own colours.
+    /// The line for the terminal, which nothing but our own colours can steer.
     pub fn shown(&self, time: &str, source: &str, colours: bool) -> String {
         let paint = |colour: &str, text: &str| match colours && !colour.is_empty() && !text.is_empty() {
             true => format!("{colour}{text}{PLAIN}"),
@@ -93,12 +93,12 @@ impl Line {
     }
 }
 
-/// In quotes if it is several words.
+/// A field, with its value in quotes if it has spaces.
 pub fn field(name: &str, value: &str) -> String {
     if value.contains(' ') { format!("{name}={value:?}") } else { format!("{name}={value}") }
 }
 
-/// What the line itself does not say: the request by a short id, and no ids of traces.
+/// The span's fields that the line does not have itself: the request by a short id, and no ids of traces.
 fn of_span(span: &Value, own: &Map<String, Value>) -> Vec<(String, String)> {
     let told = span.as_object().into_iter().flatten().filter(|(name, _)| !own.contains_key(*name));
     let told = told.filter_map(|(name, value)| match name.as_str() {
@@ -109,7 +109,7 @@ fn of_span(span: &Value, own: &Map<String, Value>) -> Vec<(String, String)> {
     told.collect()
 }
 
-/// As much of an id as tells it from its neighbours.
+/// Enough of an id to tell it from its neighbours.
 fn short(id: &str) -> String {
     id.chars().take(SHORT_ID).collect()
 }

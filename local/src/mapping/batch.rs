@@ -1,9 +1,9 @@
-//! One batch of a stream, until each of its records is done or among the dead letters.
+//! Delivers one batch of a stream, until each of its records is done or in the dead-letter queue.
 //!
-//! 1. A batch that fails is tried again, from the first record that failed if the function says which.
-//! 2. What fails twice is halved, so that one bad record is found; it never holds up the rest for long.
-//! 3. A single record that fails five times goes to the dead letters, as Lambda describes it there: by its place in the
-//!    stream, without its content.
+//! 1. A batch that fails is retried, from the first failed record if the function names it.
+//! 2. A batch that fails twice is halved, which isolates a bad record, so that it does not hold up the rest for long.
+//! 3. A single record that fails five times goes to the dead-letter queue as in Lambda: by its place in the stream, without
+//!    its content.
 
 use super::{Failure, invoke, record::Record, say};
 use crate::{functions::Function, queues::Queues};
@@ -24,7 +24,7 @@ const HALVED_AFTER: u32 = 2;
 const GIVEN_UP_AFTER: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// A stream, and where its records go.
+/// A stream, and the destinations of its records.
 pub struct Stream {
     pub client: Client,
     pub arn: String,
@@ -32,24 +32,24 @@ pub struct Stream {
     /// How long records are gathered before they make a batch.
     pub window: Duration,
     pub function: Arc<Function>,
-    /// Of which the dead letters get what cannot be done.
+    /// Its dead-letter queue gets the records that keep failing.
     pub queues: Arc<Queues>,
 }
 
-/// Brings the batch to the function, in order.
+/// Delivers the batch to the function, in order.
 pub async fn deliver(stream: &Stream, shard: &str, batch: Vec<Record>) {
-    // The last of these is the next.
+    // A stack: the last part is delivered next.
     let mut parts = vec![(batch, 0)];
     while let Some((mut records, mut failures)) = parts.pop() {
         let request_id = Uuid::new_v4();
         let mut error = None;
         let reason = match run(stream, request_id, &records).await {
             Ok(None) => continue,
-            Ok(Some(0)) => "the function reports its first record".to_owned(),
+            Ok(Some(0)) => "the function reports its first record as failed".to_owned(),
             Ok(Some(lowest)) => {
                 records.drain(..lowest);
                 failures = 0;
-                "the function reports a record".to_owned()
+                "the function reports a record as failed".to_owned()
             }
             Err(Failure::Throttled) => {
                 time::sleep(FIRST_PAUSE).await;
@@ -78,7 +78,7 @@ pub async fn deliver(stream: &Stream, shard: &str, batch: Vec<Record>) {
     }
 }
 
-/// The place of the first record that failed, if one did.
+/// Invokes the function, and returns the place of the first record that failed, if one did.
 async fn run(stream: &Stream, request_id: Uuid, records: &[Record]) -> Result<Option<usize>, Failure> {
     let events: Vec<_> = records.iter().map(|record| &*record.event).collect();
     let ids: Vec<_> = records.iter().map(|record| &*record.sequence_number).collect();
@@ -90,9 +90,9 @@ async fn bury(stream: &Stream, letter: &str) {
     loop {
         let send = stream.queues.client.send_message().queue_url(&stream.queues.dead_letters.url);
         match send.message_body(letter).send().await {
-            Ok(_) => return say(&stream.function, "a stream record went to the dead letters"),
+            Ok(_) => return say(&stream.function, "a stream record went to the dead-letter queue"),
             Err(error) => {
-                say(&stream.function, &format!("dead letters: {}", DisplayErrorContext(error)));
+                say(&stream.function, &format!("dead-letter queue: {}", DisplayErrorContext(error)));
             }
         }
         time::sleep(FIRST_PAUSE).await;

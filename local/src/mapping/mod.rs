@@ -1,6 +1,6 @@
-//! Event source mappings: what Lambda does to bring a queue's messages and a stream's records to a function.
+//! Event source mappings: they deliver a queue's messages and a stream's records to a function, as Lambda does.
 //!
-//! Both report partial failures (`ReportBatchItemFailures`): the function names the items that are to come again.
+//! Both use partial batch responses (`ReportBatchItemFailures`): the function names the items to retry.
 
 pub mod batch;
 pub mod queue;
@@ -23,7 +23,7 @@ use uuid::Uuid;
 pub enum Failure {
     /// It never began.
     Throttled,
-    /// The function failed, crashed or ran out of time, or its answer makes no sense.
+    /// The function failed, crashed or ran out of time, or its answer is invalid.
     Failed(String),
 }
 
@@ -51,12 +51,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A line of a trigger in the log.
+/// Logs a trigger's warning.
 pub fn say(function: &Function, message: &str) {
     log::say(function.definition.name, Level::Warn, message, &[]);
 }
 
-/// Invokes the function with a batch whose items have these ids, and says which of them failed, by their places.
+/// Invokes the function with a batch whose items have these ids, and returns the places of those that failed.
 async fn invoke(
     function: &Arc<Function>,
     request_id: Uuid,
@@ -79,7 +79,7 @@ struct Item {
     item_identifier: Option<String>,
 }
 
-/// Nothing, or an empty list, is success; an id that is not of this batch fails all of it.
+/// The places of the failed items. No report, or an empty list, is success; an id from outside the batch fails the whole batch.
 fn failed_items(answer: &[u8], ids: &[&str]) -> Result<BTreeSet<usize>, String> {
     let report: Option<Report> =
         serde_json::from_slice(answer).map_err(|error| format!("the answer is not a report: {error}"))?;
@@ -88,7 +88,7 @@ fn failed_items(answer: &[u8], ids: &[&str]) -> Result<BTreeSet<usize>, String> 
         let id = item.item_identifier.unwrap_or_default();
         ids.iter()
             .position(|known| *known == id)
-            .ok_or_else(|| format!("the answer names an item that is not there: {id:?}"))
+            .ok_or_else(|| format!("the answer names an item that is not in the batch: {id:?}"))
     };
     failures.into_iter().map(place).collect()
 }

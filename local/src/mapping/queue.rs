@@ -1,4 +1,4 @@
-//! A queue's messages, in batches, to a function.
+//! Delivers a queue's messages to a function, in batches.
 
 use super::{invoke, say};
 use crate::{functions::Function, queues::Queue};
@@ -17,14 +17,14 @@ use tokio::time;
 use uuid::Uuid;
 
 const BATCH: i32 = 10;
-/// Between two looks at an empty queue. A long poll would see only once a second which delays are over.
+/// The pause before an empty queue is polled again. A long poll would notice the end of a delay only once a second.
 const PAUSE: Duration = Duration::from_millis(200);
-/// After how many seconds a message that failed comes again.
+/// The seconds after which a failed message is delivered again.
 const AGAIN_AFTER: i32 = 1;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// One of a mapping's pollers: it has one batch in hand at a time.
+/// One of a mapping's pollers, with one batch at a time.
 pub async fn run(client: Client, queue: Queue, region: String, function: Arc<Function>, hidden: Duration) {
     let mut told = String::new();
     loop {
@@ -45,7 +45,7 @@ async fn poll(
     function: &Arc<Function>,
     hidden: Duration,
 ) -> Outcome<Infallible> {
-    // Longer than any invocation takes, so that no message is in two hands.
+    // Longer than any invocation takes, so that no message is delivered twice at once.
     let hidden = i32::try_from(hidden.as_secs() + 1)?;
     loop {
         let receive = client.receive_message().queue_url(&queue.url).max_number_of_messages(BATCH);
@@ -62,7 +62,7 @@ async fn poll(
         let failed = match invoke(function, Uuid::new_v4(), event, &ids).await {
             Ok(failed) => failed,
             Err(failure) => {
-                say(function, &format!("a batch of {} messages comes again: {failure}", ids.len()));
+                say(function, &format!("a batch of {} messages is retried: {failure}", ids.len()));
                 (0..messages.len()).collect()
             }
         };
@@ -70,7 +70,7 @@ async fn poll(
     }
 }
 
-/// Takes away what is done, and lets the rest come again soon.
+/// Deletes the messages that are done, and makes the others visible again soon.
 async fn settle(
     client: &Client,
     queue: &Queue,
@@ -98,7 +98,7 @@ async fn settle(
     Ok(())
 }
 
-/// A message as the function sees it.
+/// A message in the event.
 fn record(message: &Message, queue: &Queue, region: &str) -> Value {
     let attributes: Map<String, Value> = message.attributes().map_or_else(Map::new, |attributes| {
         attributes.iter().map(|(name, value)| (name.as_str().to_owned(), json!(value))).collect()

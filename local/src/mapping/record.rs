@@ -1,4 +1,4 @@
-//! A stream record as the function sees it.
+//! A stream record in the event.
 
 use aws_sdk_dynamodbstreams::types::{AttributeValue, Record as Raw};
 use aws_smithy_types::{DateTime, base64};
@@ -43,7 +43,7 @@ impl Record {
             "eventSourceARN": stream,
         });
         if let Some(identity) = raw.user_identity() {
-            // Only a deletion by TTL has one. The embedded DynamoDB spells its members otherwise, so the client does not
+            // Only a deletion by TTL has one. The embedded DynamoDB spells its members differently, so the client does not
             // see them.
             event["userIdentity"] = json!({
                 "type": identity.r#type().unwrap_or("Service"),
@@ -70,7 +70,7 @@ fn attribute(value: &AttributeValue) -> Value {
         AttributeValue::Null(flag) => json!({ "NULL": flag }),
         AttributeValue::S(text) => json!({ "S": text }),
         AttributeValue::Ss(set) => json!({ "SS": set }),
-        // A type that this client does not know is none that the function could read.
+        // The function could not read a type that this client does not know.
         _ => json!({}),
     }
 }

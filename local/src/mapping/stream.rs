@@ -1,5 +1,5 @@
-//! The table's stream, in batches, to a function: every shard from its beginning, a shard after its parent, one batch at
-//! a time of each.
+//! Delivers the table's stream to a function in batches: every shard from its beginning and after its parent, with one batch
+//! at a time per shard.
 
 use super::{
     batch::{self, Stream},
@@ -23,18 +23,18 @@ use tokio::{
 
 /// Records in one batch.
 const BATCH: usize = 1_000;
-/// Bytes of one batch: what Lambda takes as a payload, less the event's own brackets.
+/// Bytes of one batch: Lambda's payload limit, less the event's own brackets.
 const BATCH_BYTES: usize = 6_000_000;
-/// Between two looks at a shard in which nothing is new.
+/// The pause before a shard without new records is read again.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Between two looks for new shards.
+/// The time between two searches for new shards.
 const DISCOVERY: Duration = Duration::from_secs(1);
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Follows the stream for good.
+/// Follows the stream for ever.
 pub async fn run(stream: Arc<Stream>) {
-    // Each shard, and whether it is read to its end.
+    // Each shard, and whether it has been read to its end.
     let mut shards: HashMap<String, bool> = HashMap::new();
     let mut readers = JoinSet::new();
     loop {
@@ -83,12 +83,12 @@ async fn describe(stream: &Stream) -> Outcome<Vec<Shard>> {
     }
 }
 
-/// Reads a shard to its end, and gives back which one it was.
+/// Reads a shard to its end, and returns its id.
 async fn read(stream: Arc<Stream>, shard: String) -> String {
     let mut cursor = Cursor::new(&stream, &shard);
     let mut waiting = VecDeque::new();
     while !(cursor.ended && waiting.is_empty()) {
-        // What was left over has waited already.
+        // Records left over from the last batch have waited already.
         let mut closes = (!waiting.is_empty()).then(Instant::now);
         while !cursor.ended && !is_full(&waiting) && closes.is_none_or(|closes| Instant::now() < closes) {
             let there = waiting.len();
@@ -109,7 +109,7 @@ fn is_full(waiting: &VecDeque<Record>) -> bool {
     waiting.len() >= BATCH || waiting.iter().map(|record| record.event.len()).sum::<usize>() >= BATCH_BYTES
 }
 
-/// The batch's worth, or a single record that is larger.
+/// Takes one batch, or a single record that is larger.
 fn take(waiting: &mut VecDeque<Record>) -> Vec<Record> {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     while let Some(record) = waiting.pop_front() {
@@ -127,7 +127,7 @@ fn take(waiting: &mut VecDeque<Record>) -> Vec<Record> {
 struct Cursor<'a> {
     stream: &'a Stream,
     shard: &'a str,
-    /// None at first, and after an error: an iterator expires.
+    /// `None` at first, and after an error, because an iterator expires.
     iterator: Option<String>,
     /// The last record read.
     after: Option<String>,
@@ -140,7 +140,7 @@ impl<'a> Cursor<'a> {
         Self { stream, shard, iterator: None, after: None, ended: false, failing: false }
     }
 
-    /// Reads what is next, if anything is; an error is told once, and tried past.
+    /// Reads the next records, if there are any. An error is logged once, and the next call tries again.
     async fn advance(&mut self, waiting: &mut VecDeque<Record>) {
         match self.page().await {
             Ok(records) => {

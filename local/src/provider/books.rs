@@ -1,4 +1,4 @@
-//! The provider's ledger: charges in the order in which they were made, and what was decided for each idempotency key.
+//! The provider's ledger: charges in the order in which they were made, and the decision for each idempotency key.
 
 use super::cards::Card;
 use aws_smithy_types::{DateTime, date_time::Format};
@@ -16,7 +16,7 @@ const DAY: u64 = 86_400_000;
 #[derive(Default)]
 pub struct Books {
     charges: Vec<Charge>,
-    /// Where each charge stands.
+    /// The index of each charge, by its id.
     places: HashMap<String, usize>,
     decisions: HashMap<String, Decision>,
     /// Webhooks that nobody has acknowledged, by the number of their decision.
@@ -60,7 +60,7 @@ pub struct Charge {
     metadata: BTreeMap<String, String>,
 }
 
-/// What is told about a decision; its id stays the same however often it is sent.
+/// The event about a decision. Its id stays the same however often it is sent.
 #[derive(Clone)]
 pub struct Webhook {
     pub id: u64,
@@ -76,13 +76,13 @@ impl Books {
         self.decisions.get(key)
     }
 
-    /// What was decided for the key, if something was: an inner none says that it was for another order.
+    /// The earlier verdict for the key, if there is one. The inner `None` means that it was for another order.
     pub fn earlier(&self, key: &str, order: &Order) -> Option<Option<Verdict>> {
         let decision = self.decisions.get(key)?;
         Some(decision.order.is_same(order).then(|| decision.verdict.clone()))
     }
 
-    /// Decides once for each key; whoever comes second, after a slow first, gets the first's verdict.
+    /// Decides once for each key: a second request gets the verdict of the first, even if that was slow.
     pub fn settle(&mut self, key: String, order: Order, card: Card) -> Option<Verdict> {
         if let Some(earlier) = self.earlier(&key, &order) {
             return earlier;
@@ -102,8 +102,8 @@ impl Books {
         Some(verdict)
     }
 
-    /// Charges of a UTC day, from the one behind `after`, and whether there are more. None if there is no such day or
-    /// charge.
+    /// The charges of a UTC day that come after the charge `after`, and whether there are more. `None` if there is no such day
+    /// or charge.
     pub fn page(&self, day: Option<&str>, after: Option<&str>, limit: usize) -> Option<(&[Charge], bool)> {
         let (mut start, mut end) = (0, self.charges.len());
         if let Some(day) = day {
@@ -128,7 +128,7 @@ impl Books {
         self.held.remove(webhook).is_some()
     }
 
-    /// Never before an earlier charge, whatever the clock does: pages are cut by time.
+    /// Never earlier than the last charge, whatever the clock does, because pages are cut by time.
     fn now(&self) -> u64 {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let last = self.charges.last().map_or(0, |charge| charge.created_at);
@@ -150,7 +150,7 @@ impl Order {
         Ok(())
     }
 
-    /// Whatever its metadata says.
+    /// Whether the parameters are the same. Metadata does not count.
     fn is_same(&self, other: &Self) -> bool {
         let parameters = |order: &Self| {
             (order.amount_cents, order.currency.clone(), order.source.clone(), order.tenant.clone())

@@ -17,7 +17,7 @@ impl Card {
     pub fn parse(source: &str) -> Option<Self> {
         Some(match source {
             "tok_ok" => Self::Good,
-            // What is special about these happens in the function.
+            // These make the function fail, not the provider.
             "tok_error" | "tok_panic_before" | "tok_panic_after" | "tok_crash_before" | "tok_crash_after" => {
                 Self::Good
             }

@@ -1,11 +1,11 @@
 //! The simulated payment provider: an HTTP server with a ledger of its own, so that answers can really be refused, lost
 //! or slow.
 //!
-//! 1. It honours `Idempotency-Key`: the same key with the same parameters gets the first answer again, with others 409.
-//!    Metadata is no parameter.
+//! 1. It honours `Idempotency-Key`: the same key with the same parameters gets the first answer again, with other
+//!    parameters 409. Metadata is not a parameter.
 //! 2. A charge, once begun, is made even if the caller has gone away.
-//! 3. Its query API tells the truth, whatever the answer to the charge was.
-//! 4. Each decision has a webhook, held back until somebody asks for its delivery and the receiver acknowledges it.
+//! 3. Its query API returns the truth, whatever the answer to the charge was.
+//! 4. Each decision has a webhook, which is held until somebody requests its delivery and the receiver acknowledges it.
 
 mod books;
 mod cards;
@@ -31,7 +31,7 @@ use std::{
 use tokio::{net::TcpListener, time};
 use webhooks::Receiver;
 
-/// How long a `tok_timeout_…` call is left without an answer. Longer than any caller should wait.
+/// How long a `tok_timeout_…` call gets no answer: longer than any caller should wait.
 const SILENCE: Duration = Duration::from_secs(60);
 const LONGEST_KEY: usize = 255;
 const PAGE: usize = 1_000;
@@ -78,7 +78,7 @@ async fn charge(
     match card {
         Card::Good | Card::Declined => answer(provider.books().settle(key, order, card)),
         Card::Slow(delay) => {
-            // A task of its own: this future is dropped when the caller goes away, and the charge is made all the same.
+            // In a separate task: this future is dropped when the caller goes away, but the charge must still be made.
             let settled = tokio::spawn(async move {
                 time::sleep(delay).await;
                 provider.books().settle(key, order, card)
@@ -124,7 +124,7 @@ async fn list(State(provider): State<Provider>, RawQuery(query): RawQuery, uri: 
     Json(Page { charges, next }).into_response()
 }
 
-/// What became of a key.
+/// The decision for a key.
 async fn show(State(provider): State<Provider>, Path(key): Path<String>) -> Response {
     let books = provider.books();
     let Some(decision) = books.decision(&key) else {
@@ -139,7 +139,7 @@ async fn show(State(provider): State<Provider>, Path(key): Path<String>) -> Resp
     Json(shown).into_response()
 }
 
-/// Sends every webhook that is held back.
+/// Sends every webhook that is held.
 async fn deliver(State(provider): State<Provider>) -> Response {
     let held = provider.books().held();
     let acknowledged = provider.receiver.send(held).await;
@@ -148,7 +148,7 @@ async fn deliver(State(provider): State<Provider>) -> Response {
     Json(json!({ "delivered": delivered, "held": books.held().len() })).into_response()
 }
 
-/// Ends early when the caller leaves: its future is dropped then.
+/// Leaves the caller without an answer. If the caller leaves, the future is dropped.
 async fn silence() -> Response {
     time::sleep(SILENCE).await;
     StatusCode::GATEWAY_TIMEOUT.into_response()
@@ -160,7 +160,7 @@ impl Provider {
     }
 }
 
-/// None: the key was used for something else.
+/// The answer for a verdict; `None` if the key was used for another order.
 fn answer(decided: Option<Verdict>) -> Response {
     match decided {
         Some(Verdict::Charged(charge)) => (StatusCode::CREATED, Json(charge)).into_response(),

@@ -1,4 +1,4 @@
-//! Webhooks, signed with the time at which they are sent: `t=<unix seconds>,v1=<HMAC-SHA256 of "<t>.<body>" in hex>`.
+//! Webhooks, signed together with the time of sending: `t=<unix seconds>,v1=<HMAC-SHA256 of "<t>.<body>" in hex>`.
 
 use super::books::Webhook;
 use futures_util::{StreamExt, stream};
@@ -13,10 +13,10 @@ use std::{
 const SIGNATURE: &str = "Provider-Signature";
 /// Deliveries at once.
 const AT_ONCE: usize = 4;
-/// A receiver that takes longer has not acknowledged.
+/// A receiver that takes longer does not count as having acknowledged.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Who is told about decisions.
+/// The receiver of webhooks.
 pub struct Receiver {
     url: String,
     secret: String,
@@ -28,7 +28,7 @@ impl Receiver {
         Self { url, secret: secret.to_owned(), http: Client::new() }
     }
 
-    /// Sends each of these once, and says which the receiver acknowledged.
+    /// Sends each of these once, and returns the ids of those that the receiver acknowledged.
     pub async fn send(&self, webhooks: Vec<Webhook>) -> Vec<u64> {
         let sent = stream::iter(webhooks).map(|webhook| self.send_one(webhook)).buffer_unordered(AT_ONCE);
         sent.filter_map(|acknowledged| async move { acknowledged }).collect().await

@@ -1,5 +1,5 @@
-//! Lost endings as versions before this one wrote them. Read for as long as one can wait: 14 days in a queue, and as long
-//! again among the dead letters.
+//! Lost endings as earlier versions wrote them. Read for as long as one can wait: 14 days in a queue, and another 14 in the
+//! dead-letter queue.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
@@ -68,6 +68,8 @@ impl Earlier {
             retention: None,
             contested: false,
             claimed: false,
+            transactional: false,
+            with_writes: false,
             origin: None,
             last_failure: None,
             settled_note: None,

@@ -1,13 +1,13 @@
-//! Numbers as the decimals that they are.
+//! Numbers as exact decimals.
 
 use std::{io::Write, str};
 
-/// Writes a number after rule 2; `None` where the exponent is out of bounds.
+/// Writes a number by rule 2; `None` if the exponent is out of bounds.
 ///
-/// Both forms are literals of the very value that they stand for. So two values never share a text; and since which of
-/// the two is chosen depends on the value alone, one value never has two.
+/// Both forms are literals of the exact value. So two values never share a text; and since the choice between the two
+/// depends on the value alone, one value never has two.
 pub(super) fn write_number(out: &mut Vec<u8>, literal: &str) -> Option<()> {
-    // What most numbers are needs no work: a double holds every integer of fifteen digits.
+    // Most numbers need no work: a double holds every integer of fifteen digits.
     if literal.len() <= 15 && literal.bytes().all(|byte| byte.is_ascii_digit()) {
         out.extend_from_slice(literal.as_bytes());
         return Some(());
@@ -20,8 +20,8 @@ pub(super) fn write_number(out: &mut Vec<u8>, literal: &str) -> Option<()> {
     let start = out.len();
     decimal.write(out);
 
-    // Read from the exact form, since std gives up on long runs of zeros that the exponent makes up for. Were it wrong
-    // elsewhere, the comparison would still not let a text through that has another value.
+    // Parsed from the exact form, since std gives up on long runs of zeros that the exponent compensates for. Even if std
+    // were wrong elsewhere, the comparison would reject a text with another value.
     let double: f64 = str::from_utf8(&out[start..]).ok()?.parse().ok()?;
     if double.is_finite() {
         let mut buffer = ryu_js::Buffer::new();
@@ -34,8 +34,8 @@ pub(super) fn write_number(out: &mut Vec<u8>, literal: &str) -> Option<()> {
     Some(())
 }
 
-/// A decimal number: an integer of the digits of both parts, times ten to the exponent. The integer has no zeros at
-/// either end, which makes it and the exponent unique; zero has no digits.
+/// A decimal number: an integer of the digits of both parts, times ten to the exponent. The integer has no zeros at either
+/// end, so that it and the exponent are unique. Zero has no digits.
 struct Decimal<'a> {
     negative: bool,
     whole: &'a str,
@@ -44,7 +44,7 @@ struct Decimal<'a> {
 }
 
 impl<'a> Decimal<'a> {
-    /// Reads a JSON number; `None` where the exponent does not fit.
+    /// Reads a JSON number; `None` if the exponent does not fit.
     fn parse(literal: &'a str) -> Option<Self> {
         let (mantissa, exponent) = literal.split_once(['e', 'E']).unwrap_or((literal, "0"));
         let (negative, mantissa) = mantissa.strip_prefix('-').map_or((false, mantissa), |rest| (true, rest));
@@ -83,6 +83,6 @@ impl<'a> Decimal<'a> {
     fn write(&self, out: &mut Vec<u8>) {
         let sign = if self.negative { "-" } else { "" };
         write!(out, "{sign}{}{}e{}", self.whole, self.fraction, self.exponent)
-            .expect("a Vec takes every write");
+            .expect("writing to a Vec cannot fail");
     }
 }

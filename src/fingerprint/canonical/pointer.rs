@@ -1,4 +1,4 @@
-//! JSON Pointers (RFC 6901) to what is left out.
+//! JSON Pointers (RFC 6901) to values that are left out.
 
 /// Points at a value in a JSON document (RFC 6901), other than the whole document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub(crate) struct JsonPointer {
     pub(super) steps: Box<[Step]>,
 }
 
-/// A step to a member or to an element; which of the two, only the document tells.
+/// A step to a member or to an element. Only the document shows which.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) name: Box<str>,
@@ -18,18 +18,18 @@ pub(super) struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JsonPointerError {
     /// The empty pointer: nothing would be left to tell one request from another.
-    #[error("the empty JSON pointer stands for the whole document")]
+    #[error("the empty JSON pointer refers to the whole document")]
     WholeDocument,
     /// It does not begin with a slash.
-    #[error("a JSON pointer begins with `/`")]
+    #[error("a JSON pointer must begin with `/`")]
     NoSlash,
     /// A tilde that escapes nothing.
-    #[error("in a JSON pointer, `~` is followed by `0` (for `~`) or `1` (for `/`)")]
+    #[error("in a JSON pointer, `~` must be followed by `0` (for `~`) or `1` (for `/`)")]
     Escape,
 }
 
 impl JsonPointer {
-    /// Reads a pointer such as `/order/clientTime` or `/items/0`; `~0` stands for `~` and `~1` for `/`.
+    /// Reads a pointer such as `/order/clientTime` or `/items/0`; `~0` means `~` and `~1` means `/`.
     ///
     /// # Errors
     ///

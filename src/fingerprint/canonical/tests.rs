@@ -91,8 +91,8 @@ fn numbers_that_are_doubles_have_the_form_of_rfc_8785() {
     }
 }
 
-/// The number with zeros behind its digits. Std's own spelling of a double won't do: between two shortest decimals
-/// that are as near, it does not take the even one, as ECMAScript does.
+/// The number with zeros after its digits. Std's own spelling of a double won't do: of two shortest decimals that are equally
+/// near, ECMAScript takes the even one, and std does not.
 fn with_zeros(literal: &str) -> String {
     let (mantissa, exponent) = literal.split_once('e').unwrap_or((literal, "0"));
     let point = if mantissa.contains('.') { "" } else { "." };
@@ -154,7 +154,7 @@ fn numbers_that_no_double_holds_keep_their_value() {
     assert_form("[1E400,1E401,-1e-400]", "[1e400,1e401,-1e-400]");
     assert_form("0.1", "0.1");
     assert_form("0.1000000000000000055", "1000000000000000055e-19");
-    // What follows the greatest double is no double, whatever a formatter makes of it.
+    // The number after the greatest double is not a double, whatever a formatter prints for it.
     assert_form("1.797693134862316e308", "1797693134862316e293");
     assert_form("1.797693134862315807e308", "1797693134862315807e290");
 }
@@ -378,7 +378,7 @@ fn what_is_left_out_must_be_i_json_too() {
 }
 
 #[test]
-fn a_pointer_that_is_none_is_refused_with_the_reason() {
+fn an_invalid_pointer_is_refused_with_the_reason() {
     assert_eq!(JsonPointer::parse(""), Err(JsonPointerError::WholeDocument));
     assert_eq!(JsonPointer::parse("a/b"), Err(JsonPointerError::NoSlash));
     assert_eq!(JsonPointer::parse("#/a"), Err(JsonPointerError::NoSlash));

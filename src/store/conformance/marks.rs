@@ -1,4 +1,4 @@
-//! What a store promises of the marks of jobs.
+//! Checks what a store promises about the marks of jobs.
 
 use futures_util::future::join_all;
 
@@ -10,11 +10,11 @@ use crate::{
 
 /// Every check of marks.
 pub(super) async fn all(store: &dyn Unsettled) {
-    a_mark_is_written_over_the_one_that_was_seen_and_no_other(store).await;
+    a_mark_replaces_only_the_one_that_was_seen(store).await;
     of_a_hundred_racing_marks_one_is_applied(store).await;
 }
 
-async fn a_mark_is_written_over_the_one_that_was_seen_and_no_other(store: &dyn Unsettled) {
+async fn a_mark_replaces_only_the_one_that_was_seen(store: &dyn Unsettled) {
     let name = unique();
     let [first, second, late] = [Some("1/4"), None, Some("2/4")].map(|progress| mark(&name, progress));
     assert_eq!(load(store, &name).await, None);
@@ -25,7 +25,7 @@ async fn a_mark_is_written_over_the_one_that_was_seen_and_no_other(store: &dyn U
     assert_eq!(load(store, &name).await, Some(first.clone()));
     assert!(write(store, Some(first.revision), &second).await);
     assert!(!write(store, Some(first.revision), &late).await, "another stands there");
-    // What makes a lost answer harmless: a write that is sent again finds that it stands.
+    // A write that is sent again finds its own mark. This makes a lost answer harmless.
     assert!(write(store, Some(first.revision), &second).await);
     assert_eq!(load(store, &name).await, Some(second));
     assert_eq!(load(store, &unique()).await, None, "another job has its own");

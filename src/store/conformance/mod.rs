@@ -1,19 +1,25 @@
-//! The suite that every store must pass. Each check panics if the store breaks a promise of [`Store`], or of
-//! [`Unsettled`](super::Unsettled).
+//! The suite that every store must pass.
 //!
-//! Checks make keys of their own, so that all of them, at once and again, can run against one store.
+//! 1. [`all`] checks the promises of [`Store`]; [`unsettled()`] checks those of [`Unsettled`](super::Unsettled).
+//! 2. [`domain_writes`] checks that domain writes commit with their record or not at all. It needs a table.
+//! 3. Each check panics if the store breaks its promise.
+//! 4. Checks make keys of their own, so that they can run against one store concurrently and repeatedly.
+//!
+//! It does not check that records expire, nor how a store behaves while it fails.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
-//! use lambda_idempotency::store::{conformance, memory::MemoryStore};
+//! use lambda_idempotency::{domain::Table, store::{conformance, memory::MemoryStore}};
 //!
 //! let store = MemoryStore::new();
 //! conformance::all(&store).await;
 //! conformance::unsettled(&store).await;
+//! conformance::domain_writes(&store, &Table::new("accounts", "id")).await;
 //! # }
 //! ```
 
+mod domain_writes;
 mod marks;
 pub mod samples;
 mod unsettled;
@@ -34,6 +40,7 @@ use crate::{
 use bytes::Bytes;
 use futures_util::future::join_all;
 
+pub use domain_writes::domain_writes;
 pub use unsettled::unsettled;
 
 /// How many writers race.
@@ -44,9 +51,9 @@ const RETAIN: Duration = Duration::from_secs(3600);
 
 /// Every check, one after the other.
 pub async fn all(store: &dyn Store) {
-    an_insert_writes_where_nothing_is_and_gives_back_what_is_there(store).await;
-    a_swap_writes_where_the_revision_still_stands_and_gives_back_what_is_there(store).await;
-    a_swap_where_nothing_is_writes_nothing(store).await;
+    an_insert_writes_only_where_no_record_is(store).await;
+    a_swap_writes_only_over_the_revision_that_was_seen(store).await;
+    a_swap_without_a_record_writes_nothing(store).await;
     a_write_sent_twice_meets_its_own_revision(store).await;
     every_state_comes_back_as_it_was_written(store).await;
     of_a_hundred_racing_inserts_one_is_applied(store).await;
@@ -54,12 +61,12 @@ pub async fn all(store: &dyn Store) {
     keys_that_look_alike_are_apart(store).await;
     a_body_is_kept_as_it_was_and_never_changed(store).await;
     a_body_of_any_size_has_a_place_or_none(store).await;
-    companions_stand_with_their_record_and_never_without_it(store).await;
+    companions_are_written_with_their_record_or_not_at_all(store).await;
     audit_lines_come_back_in_the_order_of_their_time(store).await;
 }
 
-/// [`Store::insert`] writes where nothing is, or gives back what is there.
-pub async fn an_insert_writes_where_nothing_is_and_gives_back_what_is_there(store: &dyn Store) {
+/// [`Store::insert`] writes if there is no record, or returns the current one.
+pub async fn an_insert_writes_only_where_no_record_is(store: &dyn Store) {
     let (first, second) = (reserved("key"), reserved("key"));
     let second = Record { key: first.key.clone(), ..second };
     assert_eq!(load(store, &first.key).await, None);
@@ -68,8 +75,8 @@ pub async fn an_insert_writes_where_nothing_is_and_gives_back_what_is_there(stor
     assert_eq!(load(store, &first.key).await, Some(first));
 }
 
-/// [`Store::swap`] writes where the revision is the one seen, or gives back what is there.
-pub async fn a_swap_writes_where_the_revision_still_stands_and_gives_back_what_is_there(store: &dyn Store) {
+/// [`Store::swap`] writes if the revision is the one seen, or returns the current record.
+pub async fn a_swap_writes_only_over_the_revision_that_was_seen(store: &dyn Store) {
     let first = reserved("key");
     let second = released(&first);
     let late = released(&first);
@@ -80,13 +87,13 @@ pub async fn a_swap_writes_where_the_revision_still_stands_and_gives_back_what_i
 }
 
 /// A swap needs something to swap.
-pub async fn a_swap_where_nothing_is_writes_nothing(store: &dyn Store) {
+pub async fn a_swap_without_a_record_writes_nothing(store: &dyn Store) {
     let record = reserved("key");
     assert_eq!(swap(store, record.revision, &released(&record)).await, WriteOutcome::Refused(None));
     assert_eq!(load(store, &record.key).await, None);
 }
 
-/// What makes a lost answer harmless: a write that is sent again is refused by what it wrote.
+/// A write that is sent again is refused, and returns the record that it wrote. This makes a lost answer harmless.
 pub async fn a_write_sent_twice_meets_its_own_revision(store: &dyn Store) {
     let first = reserved("key");
     insert(store, &first).await;
@@ -96,7 +103,7 @@ pub async fn a_write_sent_twice_meets_its_own_revision(store: &dyn Store) {
     assert_eq!(swap(store, first.revision, &second).await, refused(&second));
 }
 
-/// Nothing of a record is lost or changed on the way.
+/// No part of a record is lost or changed in storage.
 pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
     let bytes = Bytes::from_static(b"\x00\xff{}");
     let bodies = [
@@ -112,6 +119,12 @@ pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
     records.push(released(&reserved("key")));
     records.push(Record { contested: true, ..reserved("key") });
     records.push(Record { claimed: true, ..reserved("key") });
+    records
+        .push(Record { with_writes: true, ..completed(&reserved("key"), KeptBody::Omitted { length: 0 }) });
+    let transactional = || Record { transactional: true, ..reserved("key") };
+    records.push(transactional());
+    let late = NOW.plus(Duration::from_secs(60));
+    records.push(transactional().expire(fresh(), late).expect("its lease is over"));
     for head in [Head::Payload, Head::Abandoned] {
         let body = KeptBody::Omitted { length: 0 };
         records.push(answered(&reserved("key"), KeptAnswer { head, body }));
@@ -133,7 +146,7 @@ pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
     }
 }
 
-/// One insert of many is applied, and all the others are told which.
+/// Of many inserts one is applied, and all the others return its record.
 pub async fn of_a_hundred_racing_inserts_one_is_applied(store: &dyn Store) {
     let key = reserved("key").key;
     let records: Vec<_> = (0..RACERS).map(|_| Record { key: key.clone(), ..reserved("key") }).collect();
@@ -141,7 +154,7 @@ pub async fn of_a_hundred_racing_inserts_one_is_applied(store: &dyn Store) {
     one_won(&records, &answers, load(store, &key).await);
 }
 
-/// One swap of many is applied, and all the others are told which.
+/// Of many swaps one is applied, and all the others return its record.
 pub async fn of_a_hundred_racing_swaps_one_is_applied(store: &dyn Store) {
     let first = reserved("key");
     insert(store, &first).await;
@@ -168,7 +181,7 @@ pub async fn keys_that_look_alike_are_apart(store: &dyn Store) {
     assert_eq!(revisions.len(), tenants.len() * 10);
 }
 
-/// A body comes back as it was, and a second one under its id changes nothing.
+/// A body is returned as it was kept, and a second one under its id changes nothing.
 pub async fn a_body_is_kept_as_it_was_and_never_changed(store: &dyn Store) {
     let (key, id): (_, BodyId) = (reserved("key").key, fresh());
     let body = Bytes::from_static(b"\x00\xffbody");
@@ -181,7 +194,7 @@ pub async fn a_body_is_kept_as_it_was_and_never_changed(store: &dyn Store) {
     assert_eq!(store.load_body(&key, other, Place::Beside).await.expect("read"), None);
 }
 
-/// A large body is kept whole or not at all, and never an error.
+/// A body of any size is kept whole or not at all; its size never causes an error.
 pub async fn a_body_of_any_size_has_a_place_or_none(store: &dyn Store) {
     for size in [0, 1, 300_000, 399_000, 410_000, 2_000_000] {
         let (key, id): (_, BodyId) = (reserved("key").key, fresh());
@@ -194,8 +207,8 @@ pub async fn a_body_of_any_size_has_a_place_or_none(store: &dyn Store) {
     }
 }
 
-/// What is written together with a record is there once the record is, and else not.
-pub async fn companions_stand_with_their_record_and_never_without_it(store: &dyn Store) {
+/// Companions are applied with their record's write, and not if it is refused.
+pub async fn companions_are_written_with_their_record_or_not_at_all(store: &dyn Store) {
     let first = reserved("key");
     insert(store, &first).await;
     let (key, id): (_, BodyId) = (&first.key, fresh());
@@ -214,15 +227,16 @@ pub async fn companions_stand_with_their_record_and_never_without_it(store: &dyn
     assert_eq!(store.audit_lines(key).await.expect("read"), [line(1, &first, &next)]);
     assert_eq!(store.load_body(key, id, Place::Beside).await.expect("read"), None);
 
-    // Sent again, because its answer was lost: it is its own, and nothing is written twice.
+    // Sent again, as if its answer were lost: it meets its own record, and nothing is written twice.
     match store.swap(first.revision, &next, &with).await.expect("an answer to a swap") {
         WriteOutcome::Written => {}
         WriteOutcome::Refused(there) => assert_eq!(there.map(|there| there.revision), Some(next.revision)),
+        WriteOutcome::Denied(_) => panic!("no companion has a condition of its own"),
     }
     assert_eq!(store.audit_lines(key).await.expect("read").len(), 1);
 }
 
-/// Lines about a record, with a change and without.
+/// Audit lines are returned in the order of their time.
 pub async fn audit_lines_come_back_in_the_order_of_their_time(store: &dyn Store) {
     let record = reserved("key");
     for at in [2, 1, 3] {
@@ -280,6 +294,7 @@ fn bid(key: &str) -> Bid {
         lease_until: NOW.plus(Duration::from_secs(60)),
         retention: RETAIN,
         may_begin: true,
+        transactional: false,
         origin: Some(Note::new("POST /payments")),
     }
 }
@@ -301,7 +316,7 @@ fn answered(record: &Record, answer: KeptAnswer) -> Record {
     record.complete(Worker::of(record), fresh(), answer, NOW).expect("in progress")
 }
 
-/// A mark that nothing else has.
+/// A fresh id.
 fn fresh<T: From<[u8; 16]>>() -> T {
     SystemWorld.nonce().into()
 }

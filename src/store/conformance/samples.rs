@@ -1,6 +1,9 @@
-//! Records in each of their states, for tests: of stores, and of what stands around the library.
+//! Records in each of their states, for tests of stores and of code around the library.
 //!
-//! They are made without the rules by which one state follows another.
+//! 1. [`pending`] and [`in_progress`] make a record of a key and fingerprints.
+//! 2. [`completed`], [`released`] and [`unknown`] put a record in that state, under a fresh revision.
+//!
+//! It does not enforce the rules by which one state follows another.
 
 use std::time::Duration;
 
@@ -16,12 +19,12 @@ use crate::{
     time_budget::DEFAULT_RETENTION,
 };
 
-/// Work that was accepted at this time, and that no worker has taken.
+/// Work that was accepted at this time and not taken by a worker.
 pub fn pending(key: RecordKey, fingerprints: Fingerprints, at: Timestamp) -> Record {
     Record::accept(&bid(key, fingerprints, at), fresh(), at)
 }
 
-/// An execution that began at this time, and whose worker owns it until `lease_until`.
+/// An execution that began at this time, with a lease until `lease_until`.
 pub fn in_progress(
     key: RecordKey,
     fingerprints: Fingerprints,
@@ -31,7 +34,7 @@ pub fn in_progress(
     Record::reserve(&bid(key, fingerprints, lease_until), fresh(), at)
 }
 
-/// The same record, completed. The answer's body is in the record, as it is.
+/// The same record, completed. The answer's body is in the record, unencoded.
 pub fn completed(record: &Record, answer: Answer, at: Timestamp, retain: Duration) -> Record {
     let Answer { head, body } = answer;
     let length = body.len() as u64;
@@ -44,7 +47,7 @@ pub fn released(record: &Record, at: Timestamp, retain: Duration) -> Record {
     settled(record, Verdict::NotExecuted, at, retain)
 }
 
-/// The same record, unknown since this time, and to be asked about from then on.
+/// The same record, unknown since this time and due for a question at once.
 pub fn unknown(record: &Record, cause: UnknownCause, at: Timestamp) -> Record {
     let state = State::Unknown { cause, since: at, reconcile_at: at, asked: 0 };
     Record { revision: fresh(), state, ..record.clone() }
@@ -63,7 +66,8 @@ pub fn audit_line(
 fn bid(key: RecordKey, fingerprints: Fingerprints, lease_until: Timestamp) -> Bid {
     let origin = Some(Note::new("POST /payments"));
     let (attempt, retention) = (fresh(), DEFAULT_RETENTION);
-    Bid { key, fingerprints, attempt, lease_until, retention, may_begin: true, origin }
+    let (may_begin, transactional) = (true, false);
+    Bid { key, fingerprints, attempt, lease_until, retention, may_begin, transactional, origin }
 }
 
 fn settled(record: &Record, verdict: Verdict, at: Timestamp, retain: Duration) -> Record {

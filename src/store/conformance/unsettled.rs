@@ -1,4 +1,4 @@
-//! What a store promises that finds its unsettled records.
+//! Checks what a store promises that finds its unsettled records.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::{
     time::Timestamp,
 };
 
-/// How many records of each kind there are: more than one page of any store that tests use.
+/// How many records of each kind to write: more than one page of any store that tests use.
 const MANY: usize = 130;
 
-/// Every check of [`Unsettled`], one after the other. An index that lags makes them fail, as that of DynamoDB itself may.
+/// Every check of [`Unsettled`], one after the other. They fail on an index that lags, as DynamoDB's own may.
 pub async fn unsettled(store: &dyn Unsettled) {
-    due_are_the_unknown_outcomes_whose_time_has_come(store).await;
+    unknown_outcomes_are_due_once_their_time_has_come(store).await;
     a_swap_brings_a_record_into_the_index_and_out_of_it(store).await;
     a_limit_leaves_out_those_that_became_due_last(store).await;
-    those_for_people_are_listed_and_never_due(store).await;
+    escalated_outcomes_are_listed_and_never_due(store).await;
     a_survey_counts_what_is_unknown_and_knows_the_oldest(store).await;
     unknown_outcomes_are_listed_page_by_page(store).await;
     a_scan_finds_what_waits_and_what_is_dead(store).await;
@@ -27,7 +27,7 @@ pub async fn unsettled(store: &dyn Unsettled) {
 }
 
 /// [`Unsettled::due`] lists an unknown outcome from its time on, until it is settled.
-pub async fn due_are_the_unknown_outcomes_whose_time_has_come(store: &dyn Unsettled) {
+pub async fn unknown_outcomes_are_due_once_their_time_has_come(store: &dyn Unsettled) {
     let tenant = unique();
     let record = unknown(&tenant, "due");
     let later = record.ask_again(fresh(), 1, NOW.plus(RETAIN)).expect("unknown");
@@ -43,7 +43,7 @@ pub async fn due_are_the_unknown_outcomes_whose_time_has_come(store: &dyn Unsett
     assert_eq!(due(NOW.plus(RETAIN)).await, ["later"]);
 }
 
-/// As in life: a record is in progress at first, and becomes unknown by a swap.
+/// As in production, a record is in progress first, and a swap makes it unknown.
 pub async fn a_swap_brings_a_record_into_the_index_and_out_of_it(store: &dyn Unsettled) {
     let tenant = unique();
     let due = async |now| due_of(store, &tenant, now).await;
@@ -71,7 +71,7 @@ pub async fn a_swap_brings_a_record_into_the_index_and_out_of_it(store: &dyn Uns
 pub async fn a_limit_leaves_out_those_that_became_due_last(store: &dyn Unsettled) {
     const LIMIT: usize = 5;
     let tenant = unique();
-    // Before every other check's, or another run's would be in front of them.
+    // Due before those of every other check and run, which would otherwise fill the limit.
     let at = |number: usize| Timestamp::from_millis(number as u64);
     let record = |number: usize| {
         let record = unknown(&tenant, &format!("{number}"));
@@ -96,7 +96,7 @@ pub async fn a_limit_leaves_out_those_that_became_due_last(store: &dyn Unsettled
 }
 
 /// An outcome that nobody asks about any more is listed, and not due; one that is asked about again is due again.
-pub async fn those_for_people_are_listed_and_never_due(store: &dyn Unsettled) {
+pub async fn escalated_outcomes_are_listed_and_never_due(store: &dyn Unsettled) {
     let name = unique();
     let tenant = Tenant::parse(&name).expect("a tenant");
     let record = unknown(&name, "for people");
@@ -113,7 +113,7 @@ pub async fn those_for_people_are_listed_and_never_due(store: &dyn Unsettled) {
     assert_eq!(unknown_of_tenant(store, &tenant).await, [again]);
 }
 
-/// [`Unsettled::survey`] counts these at least: there may be others' in the store.
+/// [`Unsettled::survey`] counts at least these: the store may hold others.
 pub async fn a_survey_counts_what_is_unknown_and_knows_the_oldest(store: &dyn Unsettled) {
     const PEOPLE: u64 = 20;
     let tenant = unique();
@@ -136,7 +136,7 @@ pub async fn a_survey_counts_what_is_unknown_and_knows_the_oldest(store: &dyn Un
     }
 }
 
-/// The tenant's keys that are due, in an order.
+/// The tenant's keys that are due, sorted.
 async fn due_of(store: &dyn Unsettled, tenant: &str, now: Timestamp) -> Vec<String> {
     let keys = store.due(now, 10_000).await.expect("an answer");
     let keys = keys.into_iter().filter(|key| key.tenant().as_str() == tenant);
@@ -175,7 +175,7 @@ async fn unknown_of_tenant(store: &dyn Unsettled, tenant: &Tenant) -> Vec<Record
     }
 }
 
-/// [`Unsettled::scan`] finds, in all of its segments together, each record once that waits or is dead, and no other.
+/// [`Unsettled::scan`] finds each waiting or dead record once over all its segments, and no other.
 pub async fn a_scan_finds_what_waits_and_what_is_dead(store: &dyn Unsettled) {
     let tenant = unique();
     let dead = in_progress(&tenant, "dead", NOW.minus(RETAIN));
@@ -196,12 +196,12 @@ pub async fn a_scan_finds_what_waits_and_what_is_dead(store: &dyn Unsettled) {
         }
         let mut found: Vec<_> = found.into_iter().filter(|record| own(record, &tenant)).collect();
         found.sort_by_key(|record| record.key.partition_key());
-        // The index has the unknown outcome: it is found there.
+        // The unknown outcome is in the index, and is found there.
         assert_eq!(found, [dead.clone(), pending.clone()], "{segments} segments");
     }
 }
 
-/// However small its pages are, a scan comes to its end and hides nothing.
+/// However small its pages are, a scan ends and hides nothing.
 pub async fn a_limit_holds_for_each_page_and_hides_nothing(store: &dyn Unsettled) {
     let tenant = unique();
     for number in 0..MANY {

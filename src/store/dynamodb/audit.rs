@@ -16,13 +16,13 @@ use crate::{
     },
 };
 
-/// What the sort keys of audit lines begin with.
+/// The prefix of the sort keys of audit lines.
 const AUDIT: &str = "audit#";
 
-/// The line as an item. `id` is its writer's alone: the revision that the line is about, or a nonce.
+/// The line as an item. `id` is unique to its writer: the revision that the line is about, or a nonce.
 pub(super) fn to_item(key: &RecordKey, id: Revision, line: &AuditLine) -> Result<Attributes, StoreError> {
     let mut item: Attributes = serde_dynamo::to_item(line).map_err(unreadable)?;
-    // As many digits until the year 2286: lines stand in the order of their time.
+    // The same number of digits until the year 2286, so that lines sort by time.
     let sk = format!("{AUDIT}{:013}#{id}", line.at);
     item.insert(PK.to_owned(), AttributeValue::S(key.partition_key()));
     item.insert(SK.to_owned(), AttributeValue::S(sk));
@@ -33,7 +33,7 @@ pub(super) fn to_item(key: &RecordKey, id: Revision, line: &AuditLine) -> Result
 impl DynamoDbStore {
     pub(super) async fn put_line(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Read<()> {
         let line = to_item(key, id, line)?;
-        // Its sort key is its writer's alone: what is there already is this very line.
+        // Its sort key is unique to its writer: an existing item is this very line.
         conditions::put(&self.client, &self.table, Condition::Absent, line).await.map(|_| ())
     }
 

@@ -1,5 +1,5 @@
 //! Bodies in items of their own beside their record: a duplicate of a 20 KB response then costs one write unit and a
-//! read, and not twenty write units.
+//! read, not twenty write units.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// An item holds 400 KB (409,600 bytes) with its names; keys take up to 2,048 of them and our attributes some more.
+/// An item holds 400 KB (409,600 bytes) including its names. Keys take up to 2,048 bytes, and our attributes some more.
 pub(super) const LARGEST_BODY: usize = 406_000;
 
 pub(super) fn sort_key(id: BodyId) -> String {
@@ -23,8 +23,8 @@ pub(super) fn sort_key(id: BodyId) -> String {
 }
 
 impl DynamoDbStore {
-    /// Writes the body where nothing is. Its id is its writer's alone, so what is there already is this very body,
-    /// written by a request whose answer was lost.
+    /// Writes the body if there is none. Its id is unique to its writer, so an existing item is this very body, written by a
+    /// request whose answer was lost.
     pub(super) async fn keep_beside(
         &self,
         key: &RecordKey,

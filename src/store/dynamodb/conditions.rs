@@ -1,4 +1,4 @@
-//! The one way to write, and the two conditions under which it is done.
+//! The one conditional put, and its two conditions.
 
 use std::collections::HashMap;
 
@@ -18,9 +18,9 @@ pub(super) type Attributes = HashMap<String, AttributeValue>;
 /// When a write may be applied.
 #[derive(Clone, Copy)]
 pub(super) enum Condition {
-    /// If nothing is there.
+    /// If there is no item.
     Absent,
-    /// If this revision still stands.
+    /// If the item still has this revision.
     Revision(Revision),
 }
 
@@ -46,11 +46,11 @@ impl Condition {
 /// Whether a write was applied.
 pub(super) enum Applied {
     Yes,
-    /// Not; this is there instead.
+    /// No; this is the current item.
     No(Option<Attributes>),
 }
 
-/// Puts `item` where `condition` holds, or gives back what is there: one round trip either way.
+/// Puts `item` if `condition` holds, or returns the current one: one round trip either way.
 ///
 /// `ALL_OLD` on a failed condition costs no read capacity
 /// ([PutItem](https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_PutItem.html)).
@@ -78,7 +78,7 @@ pub(super) async fn put(
     }
 }
 
-/// The same put, as a part of a transaction. What is there comes back in the reason why the transaction was cancelled.
+/// The same put, as part of a transaction. The current item is returned in the reason why the transaction was cancelled.
 pub(super) fn put_in_transaction(
     table: &str,
     condition: Condition,

@@ -1,4 +1,4 @@
-//! What DynamoDB's and the SDK's errors mean to a request.
+//! Maps the errors of DynamoDB and the SDK to the kinds that a request distinguishes.
 
 use std::error::Error;
 
@@ -40,7 +40,7 @@ fn kind(code: Option<&str>) -> StoreErrorKind {
 }
 
 impl ConfigError {
-    /// What `error` says about the configuration; `None` where it may pass by itself.
+    /// The configuration error behind `error`; `None` if it may pass by itself.
     pub(super) fn of(table: &str, error: &StoreError) -> Option<Self> {
         use aws_credential_types::provider::error::CredentialsError;
 
@@ -54,15 +54,15 @@ impl ConfigError {
     }
 }
 
-/// An error with what is behind it, in one line.
+/// An error with its causes, in one line.
 fn chain(error: &(dyn Error + 'static)) -> String {
     let mut said: Vec<_> = causes(error).map(words).filter(|words| !words.is_empty()).collect();
-    // Many an error says its cause already.
+    // Many errors already include their cause.
     said.dedup_by(|cause, above| above.contains(cause.as_str()));
     said.join(": ")
 }
 
-/// What an error says by itself; of a service's answer, its message in place of the struct.
+/// An error's own text; for a service's answer, its message instead of the struct.
 fn words(error: &(dyn Error + 'static)) -> String {
     match error.downcast_ref::<ErrorMetadata>() {
         Some(answer) => answer.message().unwrap_or_default().to_owned(),
@@ -70,7 +70,7 @@ fn words(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// An error, and what is behind it.
+/// An error, followed by its causes.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |cause: &&'a (dyn Error + 'static)| (*cause).source())
 }
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(refused.matches("no such table").count(), 1, "{refused}");
     }
 
-    /// Says its cause too, as the SDK's errors do.
+    /// Includes its cause, as the SDK's errors do.
     #[derive(Debug, thiserror::Error)]
     #[error("ResourceNotFoundException: {0}")]
     struct Twice(#[source] std::io::Error);

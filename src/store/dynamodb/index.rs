@@ -1,8 +1,8 @@
-//! Finds records that are not settled: unknown outcomes by the sparse index, everything else by a scan.
+//! Finds unsettled records: unknown outcomes by the sparse index, everything else by a scan.
 //!
 //! The index has two kinds of partitions: `0` to `7` for outcomes that reconciliation asks about, by the time of the next
-//! question, and `people-0` to `people-7` for those that nobody asks about any more. Versions before there were the second
-//! leave all of them in the first, until somebody writes them again: they are never due there, and found all the same.
+//! question, and `people-0` to `people-7` for those that nobody asks about any more. Earlier versions put all of them in the
+//! first kind. Those stay there until they are written again; they are never due, and are listed all the same.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ use crate::{
 /// How many unknown outcomes one page lists.
 const PAGE: i32 = 100;
 
-/// Every partition of the index, those for people first.
+/// Every partition of the index, those for operators first.
 const SHARDS: [&str; ASKED_SHARDS.len() + PEOPLE_SHARDS.len()] = {
     let mut all = [""; ASKED_SHARDS.len() + PEOPLE_SHARDS.len()];
     let (people, asked) = all.split_at_mut(PEOPLE_SHARDS.len());
@@ -54,7 +54,7 @@ impl Unsettled for DynamoDbStore {
         Ok(in_turn(futures_util::future::try_join_all(shards).await?))
     }
 
-    /// Partition after partition of the index, those for people first. Needs `dynamodb:Query` on it.
+    /// Lists one partition of the index after another, those for operators first. Needs `dynamodb:Query` on the index.
     async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Read<Page> {
         let (place, after) = from.map_or(Ok((0, None)), place_in_index)?;
         let query = self.in_shard(SHARDS[place]).set_exclusive_start_key(after).limit(PAGE);
@@ -74,8 +74,8 @@ impl Unsettled for DynamoDbStore {
         Ok(Page { next, scanned: u64::try_from(page.scanned_count).unwrap_or_default(), ..readable(items) })
     }
 
-    /// One query for each of the sixteen partitions: eight read units while nothing is unknown, and one more for each 8 KB
-    /// of records that are, up to 2,048. Needs `dynamodb:Query` on the index.
+    /// One query for each of the sixteen partitions. Costs eight read units while nothing is unknown, and one more for each
+    /// 8 KB of unknown records, up to 2,048. Needs `dynamodb:Query` on the index.
     async fn survey(&self) -> Read<Survey> {
         let shards = SHARDS.map(|shard| async move {
             let query = self.in_shard(shard).key_condition_expression(IN_SHARD);
@@ -97,7 +97,7 @@ impl Unsettled for DynamoDbStore {
         Ok(survey)
     }
 
-    /// At half the price of a consistent read: what a scan finds is read again before it is changed. Needs
+    /// Not consistent, at half the price: records that a scan finds are read again before they are changed. Needs
     /// `dynamodb:Scan`.
     async fn scan(
         &self,
@@ -139,7 +139,7 @@ impl Unsettled for DynamoDbStore {
         let mut last = page.last_evaluated_key;
         let mut part = |name| last.as_mut()?.remove(name)?.as_s().ok().cloned();
         let next = part(PK).zip(part(SK)).map(|(pk, sk)| Cursor::new([pk, sk]));
-        // If the store does not say: half a unit for each 4 KB, and no item is smaller than a tenth of that.
+        // If the store does not say: half a unit for each 4 KB, which hold at most ten items.
         let units = units.unwrap_or(scanned as f64 / 20.0);
         Ok(Page { scanned, units, next, ..readable(page.items.unwrap_or_default()) })
     }
@@ -159,7 +159,7 @@ impl DynamoDbStore {
         query.expression_attribute_values(":shard", AttributeValue::S(shard.to_owned()))
     }
 
-    /// Goes on behind keys that cannot be read: they stay due for ever, and others are behind them.
+    /// Reads on after keys that cannot be read: they stay due for ever, and would block the others.
     async fn due_in_shard(&self, shard: &str, now: Timestamp, limit: usize) -> Read<Vec<RecordKey>> {
         let mut keys = Vec::new();
         let (mut page_size, mut after) = (i32::try_from(limit).unwrap_or(i32::MAX), None);
@@ -182,7 +182,7 @@ impl DynamoDbStore {
     }
 }
 
-/// One of each partition in turn: whoever has time for some of them only leaves none of the partitions out.
+/// Takes one of each partition in turn, so that a caller with time for only some of them skips no partition.
 fn in_turn<T>(partitions: Vec<Vec<T>>) -> Vec<T> {
     let mut partitions: Vec<_> = partitions.into_iter().map(Vec::into_iter).collect();
     let mut all = Vec::new();
@@ -235,7 +235,7 @@ fn key_or_log(item: &Attributes) -> Option<RecordKey> {
     key
 }
 
-/// The records among these items. One that cannot be read does not hide the others.
+/// The records among these items. One that cannot be read is counted, and does not hide the others.
 fn readable(items: Vec<Attributes>) -> Page {
     let all = items.len();
     let records: Vec<_> = items.into_iter().filter_map(read_or_log).collect();

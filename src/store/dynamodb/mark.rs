@@ -1,5 +1,5 @@
-//! Marks: items of the job's name and the sort key `mark`, without a time to live. No record's key is like it, the index does
-//! not have it, and the stream's filters leave it out.
+//! Marks: items with the job's name as partition key and `mark` as sort key, without a time to live. No record has such a key,
+//! the index does not contain them, and the stream's filters leave them out.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 
@@ -35,7 +35,7 @@ impl DynamoDbStore {
         Ok(match conditions::put(&self.client, &self.table, condition, to_item(mark)).await? {
             Applied::Yes => true,
             Applied::No(there) => {
-                // An earlier try was applied, and its answer was lost.
+                // Ours, if an earlier try was applied and its answer was lost.
                 let there = there.and_then(|item| from_item(&mark.name, item));
                 there.is_some_and(|there| there.revision == mark.revision)
             }

@@ -1,8 +1,18 @@
-//! Records in a DynamoDB table.
+//! Keeps records in a DynamoDB table.
+//!
+//! 1. Each change of a record is one conditional `PutItem`: if there is no record, or if its revision is still the one seen. A
+//!    failed condition returns the current record.
+//! 2. A write with [companions](super::Companion) is one `TransactWriteItems`, with the revision as its request token.
+//! 3. A record is read strongly consistent. The index and scans are not, and their records are read again before a change.
+//! 4. A body goes into its record, else into an item beside it, else into S3 if a bucket is set, else it is left out.
+//! 5. A sparse index finds unknown outcomes. Time to live deletes settled records, and bodies beside them.
+//!
+//! It does not work across Regions: two Regions of an asynchronous global table can both reserve a key (T30).
 
 mod audit;
 mod beside;
 mod conditions;
+mod domain;
 mod error;
 mod index;
 mod mark;
@@ -37,11 +47,11 @@ use conditions::{Attributes, Condition};
 /// A connection within a Region takes milliseconds; the SDK's own limit of 3.1 s would use up most of a request.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// All tries of one call together: the SDK has no limit of its own, and a request that nobody answers would hang until
-/// the function is killed.
+/// For all tries of one call together. The SDK has no limit of its own, and an unanswered request would hang until the
+/// function is killed.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The SDK's own first back-off is a second, most of a caller's patience.
+/// The SDK's own first back-off is a second, which is most of a caller's patience.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(25);
 
 /// A store in a DynamoDB table with partition key `pk` and sort key `sk`, both strings, and time to live on
@@ -50,9 +60,9 @@ const INITIAL_BACKOFF: Duration = Duration::from_millis(25);
 /// One Region: in a global table with asynchronous replication the last writer wins, and two Regions can both reserve a key
 /// (T30). Pin each key to one Region.
 ///
-/// A guard needs `dynamodb:PutItem` and `dynamodb:GetItem` on the table, nothing else. What finds unsettled records needs
-/// `dynamodb:Query` on the index `reconcile`, and `dynamodb:Scan` to sweep; operators need `dynamodb:Query` and
-/// `dynamodb:DeleteItem` on the table too.
+/// A guard needs `dynamodb:PutItem` and `dynamodb:GetItem` on the table, nothing else. Functions that find unsettled records
+/// need `dynamodb:Query` on the index `reconcile`, and `dynamodb:Scan` to sweep. Operators also need `dynamodb:Query` and
+/// `dynamodb:DeleteItem` on the table.
 #[derive(Clone, Debug)]
 pub struct DynamoDbStore {
     client: Client,
@@ -62,8 +72,8 @@ pub struct DynamoDbStore {
 }
 
 impl DynamoDbStore {
-    /// The table that the environment variable `IDEMPOTENCY_TABLE` names, with the account and Region of the
-    /// environment, once it has answered.
+    /// Opens the table that the environment variable `IDEMPOTENCY_TABLE` names, with the account and Region of the
+    /// environment, and [checks](Self::check) it.
     ///
     /// # Errors
     /// If the variable is missing, there is no such table, it has other keys, or the credentials are missing or
@@ -79,8 +89,8 @@ impl DynamoDbStore {
         Ok(store)
     }
 
-    /// The table `table`, with time-outs and back-off that suit a request path in place of the SDK's, and with retries
-    /// that no other client of this process can use up.
+    /// Opens the table `table`, with time-outs and back-off that suit a request path, and with retries that no other client
+    /// of this process can use up.
     pub fn new(config: &SdkConfig, table: impl Into<Arc<str>>) -> Self {
         let timeouts = TimeoutConfig::builder()
             .connect_timeout(CONNECT_TIMEOUT)
@@ -95,8 +105,8 @@ impl DynamoDbStore {
         Self::from_client(Client::from_conf(config), table)
     }
 
-    /// The table `table`, through a client of your own. Give it time-outs: the SDK has none by itself, and a request
-    /// that nobody answers would wait as long as the function lives.
+    /// Opens the table `table` through a client of your own. Give it time-outs: the SDK has none by default, and an
+    /// unanswered request would wait as long as the function lives.
     pub fn from_client(client: Client, table: impl Into<Arc<str>>) -> Self {
         Self {
             client,
@@ -107,7 +117,7 @@ impl DynamoDbStore {
     }
 
     /// Keeps bodies that are too large for an item in S3. Without it they are left out, and replays of such a response
-    /// have its status and headers only.
+    /// return its status and headers only.
     #[cfg(feature = "s3")]
     #[must_use]
     pub fn with_large_bodies(mut self, bodies: super::s3::S3Bodies) -> Self {
@@ -115,8 +125,8 @@ impl DynamoDbStore {
         self
     }
 
-    /// Reads one item that does not exist, to find out at start-up what would fail later; it also opens the
-    /// connection that the first request will use.
+    /// Reads one item that does not exist, to find out at start-up what would fail later. This also opens the connection
+    /// that the first request will use.
     ///
     /// # Errors
     /// As [`from_env`](Self::from_env).
@@ -183,6 +193,10 @@ impl Store for DynamoDbStore {
 
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
         self.item(&key.partition_key(), RECORD).await?.map(read).transpose()
+    }
+
+    fn records_table(&self) -> Option<&str> {
+        Some(&self.table)
     }
 
     fn room_for_body(&self, record: &Record) -> usize {

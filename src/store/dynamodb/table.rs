@@ -1,4 +1,9 @@
-//! The table's definition: for development and tests, and what the template says of it is checked against.
+//! The table's definition, for development and tests. The template is checked against it.
+//!
+//! 1. [`create`] makes the table: keys `pk` and `sk`, the index [`INDEX`], and a stream with both images, paid by request.
+//! 2. [`time_to_live`] then has settled records deleted once they have expired.
+//!
+//! It is not for production: deploy the template (see docs/deploy.md in the repository).
 
 use aws_sdk_dynamodb::{
     Client,
@@ -11,7 +16,7 @@ use aws_sdk_dynamodb::{
 
 use crate::store::item::{PK, SK};
 
-/// The sparse index that holds unknown outcomes and nothing else: by partition, then by when to ask next.
+/// The sparse index that holds unknown outcomes only: by partition, then by when to ask next.
 pub const INDEX: &str = "reconcile";
 
 /// The keys of that index.
@@ -21,7 +26,7 @@ pub(super) const RECONCILE_AT: &str = "reconcile_at";
 /// The time-to-live attribute.
 const EXPIRES_AT: &str = "expires_at";
 
-/// The names and types of the attributes that keys are made of.
+/// The names and types of the key attributes.
 const ATTRIBUTES: [(&str, ScalarAttributeType); 4] = [
     (PK, ScalarAttributeType::S),
     (SK, ScalarAttributeType::S),
@@ -29,8 +34,8 @@ const ATTRIBUTES: [(&str, ScalarAttributeType); 4] = [
     (RECONCILE_AT, ScalarAttributeType::N),
 ];
 
-/// The call that creates a table of records, paid by request: keys, index and stream. It has no time to live yet: see
-/// [`time_to_live`].
+/// The call that creates a table for records, paid by request, with keys, index and stream. Time to live is set separately:
+/// see [`time_to_live`].
 ///
 /// ```no_run
 /// use lambda_idempotency::store::dynamodb::table;
@@ -48,7 +53,7 @@ pub fn create(client: &Client, table: &str) -> CreateTableFluentBuilder {
     };
     let key =
         |name: &str, kind| built(KeySchemaElement::builder().attribute_name(name).key_type(kind).build());
-    // Whole records, without their bodies: they have none while they are unknown.
+    // All attributes. Unknown records have no body, so this costs little.
     let projection = Projection::builder().projection_type(ProjectionType::All).build();
     let index = GlobalSecondaryIndex::builder()
         .index_name(INDEX)
@@ -68,12 +73,12 @@ pub fn create(client: &Client, table: &str) -> CreateTableFluentBuilder {
         .stream_specification(built(stream.build()))
 }
 
-/// The attribute by which DynamoDB deletes what is settled and past its time.
+/// The time-to-live setting by which DynamoDB deletes expired records.
 pub fn time_to_live() -> TimeToLiveSpecification {
     built(TimeToLiveSpecification::builder().enabled(true).attribute_name(EXPIRES_AT).build())
 }
 
-/// A part of the definition. All that it needs stands above.
+/// A part of the definition. All its required fields are set above.
 fn built<T, E: std::fmt::Debug>(part: Result<T, E>) -> T {
-    part.expect("each part of the table's definition is whole")
+    part.expect("each part of the table's definition is complete")
 }

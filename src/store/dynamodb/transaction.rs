@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{
     DynamoDbStore, StoreError, StoreErrorKind, audit, beside,
     conditions::{self, Condition},
-    read,
+    domain, read,
 };
 use crate::{
     key::RecordKey,
@@ -27,8 +27,8 @@ const CONTENT_LENGTH: &str = "content-length";
 const FAILED: &str = "ConditionalCheckFailed";
 
 impl DynamoDbStore {
-    /// Writes `record` under `condition`, and its companions, or nothing. Needs `dynamodb:PutItem` and, to delete a body,
-    /// `dynamodb:DeleteItem`.
+    /// Writes `record` under `condition` together with its companions, or nothing. Needs `dynamodb:PutItem` and, to delete a
+    /// body, `dynamodb:DeleteItem`.
     pub(super) async fn transact(
         &self,
         condition: Condition,
@@ -45,6 +45,7 @@ impl DynamoDbStore {
                 Companion::Audit(line) => {
                     put(Condition::Absent, audit::to_item(&record.key, record.revision, line)?)?
                 }
+                Companion::Domain(write) => domain::action(write)?,
                 Companion::DeleteBody(id) => {
                     let delete = self.delete(&record.key, &beside::sort_key(*id))?;
                     TransactWriteItem::builder().delete(delete).build()
@@ -54,14 +55,14 @@ impl DynamoDbStore {
         let transaction = self
             .client
             .transact_write_items()
-            // The same at each try, so that one which was applied unseen is not applied again.
+            // The same on each try, so that a try that was applied unseen is not applied again.
             .client_request_token(record.revision.to_string())
             .set_transact_items(Some(parts));
         match transaction.customize().mutate_request(in_order).send().await {
             Ok(_) => Ok(WriteOutcome::Written),
             Err(error) => match error.as_service_error() {
                 Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) => {
-                    cancelled_by(cancelled.cancellation_reasons())
+                    cancelled_by(cancelled.cancellation_reasons(), with)
                 }
                 _ => Err(error.into()),
             },
@@ -78,8 +79,8 @@ impl DynamoDbStore {
     }
 }
 
-/// Puts the members of the request's objects into one order, before it is signed. The SDK writes them in an order that
-/// differs each time, and DynamoDB refuses a token that comes back with other parameters (T10).
+/// Sorts the members of the request's objects before it is signed. The SDK writes them in a different order each time, and
+/// DynamoDB refuses a token that is reused with other parameters (T10).
 fn in_order(request: &mut HttpRequest) {
     let ordered = request.body().bytes().and_then(|body| serde_json::from_slice(body).ok()).map(sorted);
     if let Some(ordered) = ordered {
@@ -101,18 +102,23 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// What the reasons of a cancelled transaction say, one for each of its parts, `None` for the parts that would have been
-/// applied. The first part is the record.
-fn cancelled_by(reasons: &[CancellationReason]) -> Result<WriteOutcome, StoreError> {
+/// The outcome of a cancelled transaction, by the reasons for its parts: first the record, then its companions. The code is
+/// `None` for a part that would have been applied, or was not looked at.
+fn cancelled_by(reasons: &[CancellationReason], with: &[Companion]) -> Result<WriteOutcome, StoreError> {
     let failed = |reason: &&CancellationReason| reason.code() == Some(FAILED);
+    let beside = || reasons.iter().skip(1).zip(with).enumerate().filter(|(_, (reason, _))| failed(reason));
     // An earlier try was applied and its answer was lost, even if others have changed the record since: nobody else
-    // writes what stands beside it.
-    if reasons.iter().skip(1).any(|reason| failed(&reason)) {
+    // writes these companions.
+    if beside().any(|(_, (_, companion))| matches!(companion, Companion::Audit(_))) {
         return Ok(WriteOutcome::Written);
     }
     if let Some(reason) = reasons.first().filter(failed) {
         let there = reason.item().cloned().map(read).transpose()?;
         return Ok(WriteOutcome::Refused(there.map(Box::new)));
+    }
+    let denied: Vec<_> = beside().map(|(place, _)| place).collect();
+    if !denied.is_empty() {
+        return Ok(WriteOutcome::Denied(denied));
     }
     let telling: Vec<_> =
         reasons.iter().filter(|reason| !matches!(reason.code(), None | Some("None"))).collect();
@@ -136,9 +142,13 @@ fn cancelled_by(reasons: &[CancellationReason]) -> Result<WriteOutcome, StoreErr
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::{
+        domain::Table,
         record::{Revision, tests::bid},
+        store::AuditLine,
         time::Timestamp,
     };
 
@@ -151,28 +161,51 @@ mod tests {
         codes.iter().zip(items).map(reason).collect()
     }
 
+    fn line(record: &Record) -> Companion {
+        let words = ["who", "what", "why"];
+        Companion::Audit(AuditLine::new(words, Timestamp::from_secs(1_000), Some(record), None))
+    }
+
+    fn write() -> Companion {
+        Companion::Domain(Table::new("accounts", "id").put(json!({ "id": "a" })).if_absent())
+    }
+
     // T2, T10
     #[test]
     fn a_cancelled_transaction_that_meets_its_own_line_was_applied() {
         let record = Record::reserve(&bid("k"), Revision::mint(), Timestamp::from_secs(1_000));
+        let with = [line(&record), write()];
         let met = reasons(&[FAILED, "None", "None"], Some(&record));
-        assert_eq!(cancelled_by(&met).unwrap(), WriteOutcome::Refused(Some(Box::new(record.clone()))));
+        assert_eq!(cancelled_by(&met, &with).unwrap(), WriteOutcome::Refused(Some(Box::new(record.clone()))));
         // Somebody has changed the record since.
         let met = reasons(&[FAILED, FAILED, "None"], Some(&record));
-        assert_eq!(cancelled_by(&met).unwrap(), WriteOutcome::Written);
+        assert_eq!(cancelled_by(&met, &with).unwrap(), WriteOutcome::Written);
+    }
+
+    // R22, T10: a domain write that is refused says nothing about the record, and the record's own reason comes first.
+    #[test]
+    fn a_refused_domain_write_is_reported_unless_the_record_is_refused_too() {
+        let record = Record::reserve(&bid("k"), Revision::mint(), Timestamp::from_secs(1_000));
+        let with = [write(), write(), write()];
+        for other in ["None", "TransactionConflict", "ThrottlingError"] {
+            let met = reasons(&[other, "None", FAILED, FAILED], None);
+            assert_eq!(cancelled_by(&met, &with).unwrap(), WriteOutcome::Denied(vec![1, 2]), "{other}");
+        }
+        let met = reasons(&[FAILED, "None", FAILED, "None"], Some(&record));
+        assert_eq!(cancelled_by(&met, &with).unwrap(), WriteOutcome::Refused(Some(Box::new(record))));
     }
 
     // T10
     #[test]
     fn every_reason_of_a_cancelled_transaction_is_read() {
-        let kind = |codes: &[&str]| cancelled_by(&reasons(codes, None)).unwrap_err().kind();
+        let kind = |codes: &[&str]| cancelled_by(&reasons(codes, None), &[write()]).unwrap_err().kind();
         assert_eq!(kind(&["TransactionConflict", "None"]), StoreErrorKind::Contended);
         assert_eq!(kind(&["None", "TransactionConflict"]), StoreErrorKind::Contended);
         assert_eq!(kind(&["None", "ThrottlingError"]), StoreErrorKind::Throttled);
-        // No retry helps, whatever else is said.
+        // No retry helps, whatever the other reasons are.
         assert_eq!(kind(&["TransactionConflict", "ValidationError"]), StoreErrorKind::Refused);
         assert_eq!(kind(&["None", "None"]), StoreErrorKind::Unavailable);
         let gone = reasons(&["ConditionalCheckFailed", "None"], None);
-        assert_eq!(cancelled_by(&gone).unwrap(), WriteOutcome::Refused(None));
+        assert_eq!(cancelled_by(&gone, &[write()]).unwrap(), WriteOutcome::Refused(None));
     }
 }

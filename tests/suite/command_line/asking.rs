@@ -1,4 +1,4 @@
-//! The provider is asked now.
+//! `ask`: asking the provider now.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ async fn ask_sends_the_question_and_leaves_a_line() {
             (&json!("ask"), &json!(WHY[2]))
         );
 
-        // The line says that somebody meant to.
+        // Sending fails after the audit line was written, which records the intention.
         queues.refuse_sending();
         let ran = table.cli.run(&[&ask[..], &WHY, &["--output", "json"]].concat()).await;
         ran.assert_refused(1, "no such queue");
@@ -57,5 +57,5 @@ async fn nobody_is_asked_about_what_is_not_in_doubt() {
     }
     assert_eq!(queues.of(RECONCILE).0, [] as [&str; 0]);
     assert!(table.sort_keys().await.iter().all(|sk| sk == "record"), "no line without a question");
-    assert_eq!(table.cli.run(&[&["ask", "a#b#c"][..], &WHY].concat()).await.code, Some(2), "which queue?");
+    table.cli.run(&[&["ask", "a#b#c"][..], &WHY].concat()).await.assert_refused(2, "RECONCILE_QUEUE_URL");
 }

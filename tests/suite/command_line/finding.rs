@@ -24,7 +24,7 @@ fn alike() -> (RecordKey, RecordKey) {
 async fn a_hash_in_a_log_leads_to_its_record() {
     let table = table().await;
     let (one, other) = alike();
-    // In partitions of the index that are read one after the other.
+    // In index partitions that are read one after the other.
     for (key, for_people) in [(&one, true), (&other, false)] {
         table.doubted(key.clone(), Duration::from_secs(60), for_people).await;
     }
@@ -39,7 +39,7 @@ async fn a_hash_in_a_log_leads_to_its_record() {
         assert!(ran.stderr.contains(&hash) && ran.stderr.contains(&other.hash().to_string()), "{ran:?}");
     }
 
-    // What is settled is found by a scan alone.
+    // Settled records are found only by a scan.
     let settled = table.completed("settled", "kept").await.key.hash().to_string();
     table.cli.run(&["show", &settled]).await.assert_refused(3, "--scan");
     assert_eq!(table.cli.json(&["show", &settled, "--scan"]).await["record"]["state"], json!("completed"));
@@ -47,9 +47,24 @@ async fn a_hash_in_a_log_leads_to_its_record() {
     for no_hash in ["abc", "0123456789abcdef0", "wxyz"] {
         table.cli.run(&["show", no_hash]).await.assert_refused(2, "tenant#operation#key");
     }
+    table.cli.run(&["show", "650"]).await.assert_refused(2, "a hash needs 4 digits or more");
 }
 
-// R31: a hash stands in logs, and only `show` takes it.
+// R31: nobody knows which names a handler has used, so any name has a key.
+#[tokio::test]
+async fn a_downstream_key_is_said_to_be_derived() {
+    let table = table().await;
+    let record = table.unknown("k-1").await;
+    let shown = table.cli.run(&["show", &table.name("k-1"), "--phase", "charge", "--phase", "never"]).await;
+    for phase in ["charge", "never"] {
+        let label = format!("downstream key of `{phase}`");
+        let line = shown.stdout.lines().find(|line| line.contains(&label)).expect("a line for each name");
+        let key = record.key.downstream_key(&record.fingerprint, phase);
+        assert!(line.contains(&key) && line.contains("derived, not looked up"), "{shown:?}");
+    }
+}
+
+// R31: logs contain hashes, and only `show` accepts one.
 #[tokio::test]
 async fn a_hash_in_place_of_a_name_is_pointed_to_show() {
     let table = table().await;

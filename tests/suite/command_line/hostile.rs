@@ -1,4 +1,4 @@
-//! What clients, services and colleagues wrote steers no operator's terminal.
+//! Text from clients, services and colleagues cannot control an operator's terminal.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use super::{
 };
 use crate::support::guarded::{RETENTION, record_key};
 
-/// No control characters: keys and tenants have none.
+/// Without control characters: keys and tenants cannot contain any.
 const HOSTILE: &str = "evil\u{202e}\u{2066}\u{200b}key";
-/// Where there may be any.
+/// For text that may contain any character.
 const WORSE: &str = "a\u{1b}[2J\u{9b}31m\r\nb\u{202e}c\u{7f}";
 
-/// All that a terminal would be given, but for the line ends of ours.
+/// Fails if the output could control a terminal; only our own line ends are allowed.
 #[track_caller]
 fn assert_harmless(what: &[&str], printed: &str) {
     let bad = |c: char| c.is_control() && c != '\n' || "\u{202e}\u{2066}\u{200b}".contains(c);
@@ -63,7 +63,7 @@ async fn no_command_prints_what_would_steer_a_terminal() {
     let (_other, file) = answer(&json!({ "status": 200, "text": WORSE }).to_string());
     let ask = ["ask", unknown, "--queue", RECONCILE, "--sqs-endpoint-url", &address];
     let (nothing, theirs) = answer("");
-    let commands: [&[&str]; 19] = [
+    let commands: [&[&str]; 20] = [
         &["list"],
         &["list", "--state", "stale"],
         &["show", unknown],
@@ -75,16 +75,17 @@ async fn no_command_prints_what_would_steer_a_terminal() {
         &[WORSE],
         &["list", "--table", WORSE],
         &queue("letters"),
+        &[&queue("letters")[..], &["--kind", "none has this one"]].concat(),
         &[&ask[..], &WHY].concat(),
         &[&queue("redrive")[..], &to, &WHY].concat(),
-        &[&queue("redrive")[..], &["--drop"], &WHY].concat(),
+        &[&queue("redrive")[..], &["--drop", "--kind", WORSE, "--kind", "(none)"], &WHY].concat(),
         &["compare", &ours, &theirs],
         &["compare", WORSE, &theirs],
         &[&["sweep"][..], &WHY].concat(),
         &[&["settle", unknown, "--executed", "--response", &file][..], &WHY].concat(),
         &[&["forget-response", done][..], &WHY].concat(),
     ];
-    // With JSON first: nothing is changed by what is refused, or by what only looks.
+    // Commands that change nothing, because they are refused or only read, also run with JSON output.
     for command in commands {
         let changes = command.contains(&"--yes");
         if !changes {
@@ -102,7 +103,7 @@ async fn no_command_prints_what_would_steer_a_terminal() {
         assert!(!changes || ran.code == Some(0), "{command:?}: {ran:?}");
     }
     drop(nothing);
-    // JSON says the same all the same.
+    // JSON output escapes the text, and decodes to the original.
     let shown = table
         .cli
         .run(&["settle", second, "--not-executed", "--yes", "--reason", HOSTILE, "--output", "json"])

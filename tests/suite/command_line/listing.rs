@@ -1,4 +1,4 @@
-//! What is listed, in which order, and what a table says that cannot be listed.
+//! `list`: what is listed and in which order, and the messages about tables that cannot be listed.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ fn keys(listed: &Value) -> Vec<&str> {
 
 // R28, R31, T50
 #[tokio::test]
-async fn those_for_people_are_listed_first_and_then_the_oldest() {
+async fn escalated_outcomes_are_listed_first_and_then_the_oldest() {
     let table = table().await;
-    // As many as there are partitions, and more: their order is none of age.
+    // More than there are partitions, whose order is not by age.
     for number in 0..20_u32 {
         table.doubted(own(&format!("asked-{number:02}")), HOUR * (20 - number), false).await;
     }
@@ -38,7 +38,7 @@ async fn those_for_people_are_listed_first_and_then_the_oldest() {
     let shown = table.cli.run(&["list", "--limit", "1"]).await.stdout;
     let line = shown.lines().nth(1).unwrap_or_default();
     assert!(line.contains(&old.key.hash().to_string()) && line.contains("3h 0m"), "{shown}");
-    assert!(line.contains("never: it is for people"), "{shown}");
+    assert!(line.contains("never: it waits for an operator"), "{shown}");
     table.cli.run(&["list", "--people", "--state", "stale"]).await.assert_refused(2, "--people");
 }
 
@@ -54,7 +54,7 @@ async fn a_table_without_the_index_says_what_to_do() {
     for command in [&["list"][..], &["show", "abcdef"], &["watch"]] {
         cli.run(command).await.assert_refused(1, "has no index `reconcile`");
     }
-    // What needs no index works.
+    // Commands that need no index work.
     assert_eq!(cli.json(&["list", "--state", "stale"]).await, json!([]));
     cli.run(&["show", "abcdef", "--scan"]).await.assert_refused(3, "in the whole table");
 }

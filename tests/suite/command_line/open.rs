@@ -1,4 +1,4 @@
-//! What is open, and what a sweep makes of it.
+//! `watch` and `sweep`: open records, and what a sweep does with them.
 
 use std::process::Stdio;
 
@@ -19,7 +19,7 @@ async fn a_sweep_gives_up_what_is_listed_as_stale_and_nothing_else() {
     assert_eq!(table.cli.json(&["list", "--state", "stale", "--tenant", "shop-b"]).await, json!([]));
     assert_eq!(table.record("dead").await.state.name(), "in_progress");
 
-    // A change like the others: with a reason, and asked first.
+    // Like every other change it needs a reason and a confirmation.
     assert_eq!(table.cli.run(&["sweep", "--yes"]).await.code, Some(2));
     table.cli.run(&["sweep", "--reason", "a crash"]).await.assert_refused(2, "--yes");
     assert_eq!(table.record("dead").await.state.name(), "in_progress");
@@ -40,7 +40,7 @@ async fn a_sweep_gives_up_what_is_listed_as_stale_and_nothing_else() {
     }
 }
 
-// R28, R31: an outcome that became unknown before there was the index, or that lost its place in it.
+// R28, R31: an outcome that became unknown before the index existed, or that dropped out of it.
 #[tokio::test]
 async fn a_sweep_lists_an_unknown_outcome_that_was_not_listed() {
     let table = table().await;
@@ -53,7 +53,7 @@ async fn a_sweep_lists_an_unknown_outcome_that_was_not_listed() {
     let listed = table.cli.json(&["list", "--state", "unknown"]).await;
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["key"]), (1, &json!("k-1")));
 
-    // Nothing but its place in the index is new: not since when it is unknown, nor when it is asked about.
+    // Only its place in the index is new: since when it is unknown and when it is asked about stay the same.
     let record = table.record("k-1").await;
     assert_ne!(record.revision, unknown.revision);
     let mut expected = unknown.clone();
@@ -67,7 +67,7 @@ async fn a_sweep_lists_an_unknown_outcome_that_was_not_listed() {
         let state = (&line[side]["state"], &line[side]["revision"]);
         assert_eq!(state, (&json!("unknown"), &json!(revision.to_string())), "{side}");
     }
-    // The next one leaves it alone.
+    // The next sweep leaves it alone.
     let again = table.cli.json(&["sweep", "--reason", "again", "--yes"]).await;
     assert_eq!(again["records"], json!([]));
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{WHY, table};
 use crate::support::command::Ran;
 
-/// SQS as far as moving messages needs it: queues of messages, each hidden or not.
+/// As much of SQS as moving messages needs: queues of messages, each hidden or not.
 #[derive(Clone, Default)]
 pub struct Queues(Arc<Mutex<State>>);
 
@@ -37,7 +37,7 @@ impl Queues {
     pub fn with_dead_letters(bodies: &[Value]) -> Self {
         let queues = Self::default();
         for body in bodies {
-            // A string stands for a body that is no JSON.
+            // A string stands for a body that is not JSON.
             let body = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
             queues.0.lock().unwrap().put(DEAD, body);
         }
@@ -57,12 +57,12 @@ impl Queues {
         address
     }
 
-    /// From now on no queue takes anything.
+    /// From now on no queue accepts a message.
     pub fn refuse_sending(&self) {
         self.0.lock().unwrap().refuse_sending = true;
     }
 
-    /// The bodies that a queue holds, and whether all of them can be received now.
+    /// The message bodies in a queue, and whether all of them can be received now.
     pub fn of(&self, queue: &str) -> (Vec<String>, bool) {
         let state = self.0.lock().unwrap();
         let messages = state.queues.get(queue).cloned().unwrap_or_default();
@@ -147,7 +147,7 @@ async fn dead_letters_go_back_to_their_queues_and_strange_ones_stay() {
 
     assert_eq!(queues.of(CHECKS), (vec![check.to_string()], true));
     assert_eq!(queues.of(RECONCILE), (vec![ask.to_string()], true));
-    // Those that stay can be received at once.
+    // Letters that stay are visible again at once.
     assert_eq!(queues.of(DEAD), (strange.map(|body| body.to_string()).to_vec(), true));
     let shown = table.cli.json(&["show", &record]).await;
     let lines = shown["audit"].as_array().unwrap().iter().map(|line| &line["what"]).collect::<Vec<_>>();
@@ -184,14 +184,14 @@ async fn a_dead_letter_that_cannot_be_moved_stays_and_is_seen_again() {
     );
     assert_eq!(queues.of(DEAD), before);
 
-    // Where there is nothing, there is nothing to do.
+    // An empty queue needs nothing.
     let empty = redrive(&Queues::default(), &table, &[&TO[..], &WHY].concat()).await;
     assert_eq!(empty.code, Some(0), "{empty:?}");
 }
 
-// R31: what no function can do stays, and says which record it is about.
+// R31: a letter that no function can process stays, and its record is named.
 #[tokio::test]
-async fn letters_that_no_function_can_do_stay_and_name_their_record() {
+async fn letters_that_no_function_can_process_stay_and_name_their_record() {
     let table = table().await;
     let record = table.name("k-1");
     let side = json!({ "attempt": "a", "state": "completed", "answer_sha256": null });
@@ -215,9 +215,9 @@ async fn letters_that_no_function_can_do_stay_and_name_their_record() {
     assert_eq!(queues.of(DEAD), (letters.map(|body| body.to_string()).to_vec(), true));
 }
 
-// R31: one that cannot be read stops no other, and is named.
+// R31: an unreadable record stops no other letter, and is named.
 #[tokio::test]
-async fn a_letter_about_a_record_that_cannot_be_read_stays_and_the_rest_goes_on() {
+async fn a_letter_about_an_unreadable_record_stays_and_stops_no_other() {
     let table = table().await;
     let damaged = table.unknown("damaged").await;
     let mut item = table.items().await[&("record".to_owned(), damaged.key.partition_key())].clone();
@@ -252,7 +252,7 @@ async fn letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     let address = queues.serve().await;
     let letters = ["letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
 
-    // Listed, and left where they are.
+    // Listing leaves them where they are.
     let listed = table.cli.json(&letters).await;
     assert_eq!((listed["letters"].as_array().unwrap().len(), &listed["more"]), (4, &json!(false)));
     assert_eq!(listed["letters"][3]["body"], poison.to_string());
@@ -262,16 +262,19 @@ async fn letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     assert_eq!(asks["letters"].as_array().unwrap().len(), 2);
     assert_eq!(queues.of(DEAD), (all.iter().map(Value::to_string).collect(), true));
 
-    // Moved: the one that was picked alone.
+    // Only the selected letter is moved.
     let ran = redrive(&queues, &table, &[&TO[..], &WHY, &["--id", "message-2"]].concat()).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(queues.of(RECONCILE).0, [ask("k-2").to_string()]);
     assert_eq!(queues.of(DEAD).0.len(), 3);
 
-    // Dropped: with a line beside its record, or, without one, in words.
+    // Dropped: with an audit line beside its record, or with a message if it has none.
     let drop = ["--drop", "--id", "message-1", "--id", "message-4"];
     let ran = redrive(&queues, &table, &[&drop[..], &["--yes"]].concat()).await;
     assert_eq!(ran.code, Some(2), "a reason is missing: {ran:?}");
+    assert_eq!(queues.of(DEAD).0.len(), 3);
+    let all_of_them = redrive(&queues, &table, &[&["--drop"][..], &WHY].concat()).await;
+    all_of_them.assert_refused(2, "--id, --kind or --record");
     assert_eq!(queues.of(DEAD).0.len(), 3);
     let ran = redrive(&queues, &table, &[&drop[..], &WHY].concat()).await;
     let said: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -283,17 +286,51 @@ async fn letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     assert_eq!(queues.of(RECONCILE).0.len(), 1, "nothing that is dropped is moved");
 }
 
-// R31: what is said of the letters that were looked at is not said of all.
+// R31: what a letter is about, and whether its record is settled by now, is seen at once.
 #[tokio::test]
-async fn letters_behind_the_limit_are_not_said_to_be_none() {
+async fn letters_say_their_reason_and_what_their_record_is_now() {
+    let table = table().await;
+    table.unknown("k-1").await;
+    table.completed("k-2", "kept").await;
+    let damaged = table.unknown("k-4").await;
+    let mut item = table.items().await[&("record".to_owned(), damaged.key.partition_key())].clone();
+    item.remove("attempt");
+    table.write_raw(item).await;
+    let reason = "the provider does not answer";
+    let ask = |key: &str| json!({ "kind": "ask", "key": table.name(key), "reason": reason });
+    let poison = json!({ "kind": "poison", "reason": ["no text"] });
+    let queues = Queues::with_dead_letters(&[ask("k-1"), ask("k-2"), ask("k-3"), ask("k-4"), poison]);
+    let address = queues.serve().await;
+    let letters = ["letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
+
+    let said = table.cli.json(&letters).await;
+    let states = ["unknown", "completed", "absent", "unreadable"];
+    for (letter, state) in said["letters"].as_array().unwrap().iter().zip(states) {
+        assert_eq!((&letter["reason"], &letter["state"]), (&json!(reason), &json!(state)));
+    }
+    let strange = &said["letters"][4];
+    assert_eq!((&strange["reason"], &strange["state"]), (&Value::Null, &Value::Null));
+    let shown = table.cli.run(&letters).await.stdout;
+    for (line, state) in shown.lines().skip(1).zip(states) {
+        assert!(line.contains(state) && line.contains(reason), "{shown}");
+    }
+
+    let drop = ["redrive", "--queue", DEAD, "--sqs-endpoint-url", &address, "--drop", "--kind", "poison"];
+    let ran = table.cli.run(&[&drop[..], &WHY].concat()).await;
+    assert!(ran.stdout.contains("(drop)") && ran.stdout.contains("1 dropped, 4 left."), "{ran:?}");
+}
+
+// R31: a statement about the letters that were looked at must not be made about all of them.
+#[tokio::test]
+async fn letters_beyond_the_limit_are_not_reported_as_absent() {
     const MORE: &str = "looked at 3 letters, there may be more: raise --limit\n";
-    const NONE_MEANT: &str = "None of the 3 letters that were looked at is meant.";
+    const NONE_MEANT: &str = "None of the 3 letters that were looked at matches. Kinds: check.";
     let table = table().await;
     table.unknown("k-1").await;
     let record = table.name("k-1");
     let check = json!({ "kind": "check", "key": record, "look_at": 1 });
     let double = json!({ "kind": "double_execution", "key": record, "ours": {}, "theirs": {} });
-    // An outage's checks come first, and the one that matters last.
+    // Checks from an outage come first, and the letter that matters last.
     let all = [check.clone(), check.clone(), check, double];
     let queues = Queues::with_dead_letters(&all);
     let before = (all.iter().map(Value::to_string).collect::<Vec<_>>(), true);
@@ -307,20 +344,23 @@ async fn letters_behind_the_limit_are_not_said_to_be_none() {
     let ran = listed(&["--limit", "3"]).await;
     assert_eq!((ran.stdout.lines().count(), &*ran.stderr), (4, MORE), "{ran:?}");
     let ran = listed(&["--limit", "1", "--kind", "ask"]).await;
-    assert_eq!(ran.stdout.trim_end(), "The one letter that was looked at is not meant.");
+    assert_eq!(ran.stdout.trim_end(), "The one letter that was looked at does not match. Kinds: check.");
     assert_eq!(ran.stderr, "looked at one letter, there may be more: raise --limit\n");
     let said = table.cli.json(&[&letters[..], &doubles, &["--limit", "3"]].concat()).await;
     assert_eq!(said, json!({ "letters": [], "looked_at": 3, "more": true }));
 
-    // Looked at in whole.
-    let ran = listed(&["--limit", "5", "--id", "message-9"]).await;
-    assert_eq!(ran.stdout.trim_end(), "None of the 4 letters that were looked at is meant.");
+    // All letters are looked at.
+    let ran = listed(&["--limit", "5", "--id", "message-4", "--kind", "check"]).await;
+    assert_eq!(ran.stdout.trim_end(), "None of the 4 letters that were looked at matches.");
     assert_eq!(ran.stderr, "");
+    let missing = ["--id", "message-4", "--id", "message-9"];
+    listed(&missing).await.assert_refused(3, "message-9; it is gone, or somebody is looking at it");
+    listed(&["--limit", "3", "--id", "message-4"]).await.assert_refused(3, "message-4; there may be more");
     let ran = listed(&[&doubles[..], &["--limit", "5"]].concat()).await;
     assert!(ran.stdout.contains("message-4") && ran.stderr.is_empty(), "{ran:?}");
     assert_eq!(queues.of(DEAD), before);
 
-    // As for `redrive`, which moves none of them.
+    // The same for `redrive`, which moves none of them.
     let again = ["redrive", "--queue", DEAD, "--sqs-endpoint-url", &address, "--limit", "3"];
     let drop = [&again[..], &doubles, &["--drop"], &WHY].concat();
     let ran = table.cli.run(&drop).await;
@@ -328,15 +368,19 @@ async fn letters_behind_the_limit_are_not_said_to_be_none() {
     assert_eq!(ran.stdout, format!("{NONE_MEANT}\n0 dropped, 3 left.\n"));
     let said = table.cli.json(&drop).await;
     assert_eq!((&said["more"], &said["looked_at"], &said["dropped"]), (&json!(true), &json!(3), &json!([])));
+    // Nor does it drop the one while the other is missing.
+    let drop = ["redrive", "--queue", DEAD, "--sqs-endpoint-url", &address, "--drop"];
+    let ran = table.cli.run(&[&drop[..], &missing, &WHY].concat()).await;
+    ran.assert_refused(3, "nothing was changed: none of the letters that were looked at (4) has the id");
     assert_eq!(queues.of(DEAD), before);
 
-    // Only where there is nothing there are none.
+    // Only an empty queue is reported as empty.
     let empty = Queues::default().serve().await;
     let letters = ["letters", "--queue", DEAD, "--sqs-endpoint-url", &empty];
     let ran = table.cli.run(&letters).await;
     assert_eq!(
         (&*ran.stdout, &*ran.stderr),
-        ("No dead letters can be seen: there are none, or somebody looks at them now.\n", "")
+        ("No dead letters are visible: there are none, or somebody is looking at them.\n", "")
     );
     let said = table.cli.json(&letters).await;
     assert_eq!(said, json!({ "letters": [], "looked_at": 0, "more": false }));

@@ -1,4 +1,4 @@
-//! What an operator sees before an outcome is settled.
+//! `settle`: what an operator sees before settling an outcome.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{WHY, answer, table, table::own};
 
 // R28
 #[tokio::test]
-async fn a_release_says_what_follows_and_warns_if_it_may_be_too_early() {
+async fn a_release_states_its_consequence_and_warns_if_too_early() {
     let table = table().await;
     table.doubted(own("early"), Duration::from_secs(60), false).await;
     table.doubted(own("late"), DEFAULT_NOT_FOUND_GRACE + Duration::from_secs(60), true).await;
@@ -23,6 +23,18 @@ async fn a_release_says_what_follows_and_warns_if_it_may_be_too_early() {
     }
 }
 
+// R28: a record is not released while its client may still retry.
+#[tokio::test]
+async fn too_short_a_retention_is_refused_with_the_least_one() {
+    let table = table().await;
+    table.unknown("k-1").await;
+    let name = table.name("k-1");
+    let settle = [&["settle", &name, "--not-executed"][..], &WHY].concat();
+    let with = |span| [&settle[..], &["--retain", span]].concat();
+    table.cli.run(&with("23h")).await.assert_refused(2, "give 1d or more");
+    assert_eq!(table.cli.run(&with("1d")).await.code, Some(0));
+}
+
 // R13, T26
 #[tokio::test]
 async fn an_answer_is_shown_with_its_body_and_keeps_headers_of_arguments() {
@@ -34,7 +46,10 @@ async fn an_answer_is_shown_with_its_body_and_keeps_headers_of_arguments() {
     for (header, why) in
         [("Set-Cookie: a=b", "not replayed"), ("x-receipt: 7", "--keep-header"), ("link", "name: value")]
     {
-        table.cli.run(&[&settle[..], &WHY, &["--header", header]].concat()).await.assert_refused(2, why);
+        let ran = table.cli.run(&[&settle[..], &WHY, &["--header", header]].concat()).await;
+        ran.assert_refused(2, why);
+        // The file is right.
+        assert!(ran.stderr.contains("--header: ") && !ran.stderr.contains("answer.json"), "{ran:?}");
     }
     let never = ["--keep-header", "set-cookie"];
     table.cli.run(&[&settle[..], &WHY, &never].concat()).await.assert_refused(2, "no guard keeps");
@@ -50,6 +65,8 @@ async fn an_answer_is_shown_with_its_body_and_keeps_headers_of_arguments() {
     let ran = table.cli.run(&[&settle[..], &WHY, &own].concat()).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
     assert!(ran.stdout.contains(r#"{"id":"pay_1"}"#) && ran.stdout.contains("of 14 bytes"), "{ran:?}");
+    // R22
+    assert!(ran.stdout.contains("writes no domain items"), "{ran:?}");
     let record = table.record("k-1").await;
     let State::Completed { answer, .. } = &record.state else { panic!("{record:?}") };
     let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -60,7 +77,7 @@ async fn an_answer_is_shown_with_its_body_and_keeps_headers_of_arguments() {
     ];
     assert_eq!(answer.head.headers(), expected);
 
-    // R43: who it was, and why, is said by the record itself.
+    // R43: the record itself says who settled it, and why.
     let shown = table.cli.json(&["show", &name]).await;
     let note = shown["record"]["settled_note"].as_str().unwrap_or_default();
     assert!(note.starts_with("olga@") && note.contains(WHY[2]), "{shown}");

@@ -1,4 +1,4 @@
-//! A table with records in it as operators meet them.
+//! A table with records as operators find them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -38,17 +38,17 @@ impl OperatorsTable {
         Self { cli: CommandLine::new(endpoint, &table), store, client, table }
     }
 
-    /// How a record is named in one word.
+    /// A record's name as one argument.
     pub fn name(&self, key: &str) -> String {
         format!("{TENANT}#{OPERATION}#{key}")
     }
 
-    /// A record whose worker is at it.
+    /// A record whose worker is still running.
     pub async fn in_progress(&self, key: &str) -> Record {
         self.insert(reserved(key, now().plus(10 * MINUTE))).await
     }
 
-    /// A record whose worker is dead, which nobody has found yet.
+    /// A record whose worker is dead, but has not been given up yet.
     pub async fn dead(&self, key: &str) -> Record {
         self.insert(reserved(key, now().minus(MINUTE))).await
     }
@@ -59,7 +59,7 @@ impl OperatorsTable {
         self.insert(samples::unknown(&reserved, UnknownCause::LeaseOver, now())).await
     }
 
-    /// An outcome that is unknown since `ago`, about which nobody asks any more if it is for people.
+    /// An outcome that has been unknown since `ago`, and has been escalated if `for_people`.
     pub async fn doubted(&self, key: RecordKey, ago: Duration, for_people: bool) -> Record {
         let since = now().minus(ago);
         let began = samples::in_progress(key, fingerprints(BODY), since.minus(MINUTE), since);
@@ -69,7 +69,7 @@ impl OperatorsTable {
         self.insert(record).await
     }
 
-    /// Writes an item as it is, past the library.
+    /// Writes an item as it is, bypassing the library.
     pub async fn write_raw(&self, item: Item) {
         let put = self.client.put_item().table_name(&self.table).set_item(Some(item));
         put.send().await.expect("the table takes the item");
@@ -81,7 +81,7 @@ impl OperatorsTable {
         self.insert(samples::completed(&reserved, answer, now(), RETENTION)).await
     }
 
-    /// Takes an unknown outcome out of the index, past the library: it is listed no more, and asked about no more.
+    /// Takes an unknown outcome out of the index, bypassing the library: it is no longer listed or asked about.
     pub async fn unlist(&self, record: &Record) {
         let update = self.client.update_item().table_name(&self.table).set_key(Some(item_key(&record.key)));
         let update = update
@@ -100,7 +100,7 @@ impl OperatorsTable {
         loaded.expect("a record")
     }
 
-    /// What a client's retry of the request gets.
+    /// What a client's retry gets.
     pub async fn retry(&self, key: &str) -> &'static str {
         let request = Request {
             key: own(key),
@@ -112,7 +112,7 @@ impl OperatorsTable {
         told(&Executor::new(self.store.clone(), operation()).reserve(&request).await)
     }
 
-    /// All there is in the table, by sort and partition key.
+    /// All items of the table, by sort and partition key.
     pub async fn items(&self) -> BTreeMap<(String, String), Item> {
         let scan = self.client.scan().table_name(&self.table).consistent_read(true);
         let items = scan.send().await.expect("the table answers").items.unwrap_or_default();

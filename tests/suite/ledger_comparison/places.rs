@@ -1,4 +1,4 @@
-//! Where reports go.
+//! Where reports are written.
 
 use compare::{Failure, Reports};
 

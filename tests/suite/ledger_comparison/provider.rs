@@ -1,4 +1,4 @@
-//! A provider that lists its charges two a page, and fails where the test says.
+//! A provider that lists its charges two to a page, and fails at the page that the test chooses.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -19,7 +19,7 @@ const PAGE: usize = 2;
 /// The day of [`CHARGED_AT`].
 const DAY: &str = "2026-11-20";
 
-/// Up until the test ends.
+/// The provider's server, which runs until the test ends.
 pub struct Provider {
     pub url: String,
     books: Books,
@@ -30,11 +30,11 @@ type Books = Arc<Mutex<Book>>;
 #[derive(Default)]
 struct Book {
     listed: Vec<Value>,
-    /// What was ordered: the idempotency key, the answer to a question for it, and the metadata.
+    /// The orders: idempotency key, the answer to a question about it, and metadata.
     ordered: Vec<(String, Value, Value)>,
-    /// The days of all pages that were answered.
+    /// The day of each page that was served.
     answered: Vec<String>,
-    /// Which page fails, from 1, and how often it still does.
+    /// Which page fails, counted from 1, and how many more times.
     failing: (usize, usize),
     endless: bool,
 }
@@ -56,27 +56,27 @@ impl Provider {
         self.books.lock().unwrap()
     }
 
-    /// Puts a charge on the list.
+    /// Adds a charge to the list.
     pub fn list(&self, charge: Value) {
         self.book().listed.push(charge);
     }
 
-    /// From now on this page fails so many times.
+    /// Makes this page fail this many times.
     pub fn fail_at(&self, page: usize, times: usize) {
         self.book().failing = (page, times);
     }
 
-    /// From now on the second page is followed by itself.
+    /// From now on the second page is followed by itself, without end.
     pub fn repeat_for_ever(&self) {
         self.book().endless = true;
     }
 
-    /// How many pages of the day were answered.
+    /// How many pages of the day were served.
     pub fn pages_of(&self, day: &str) -> usize {
         self.book().answered.iter().filter(|answered| *answered == day).count()
     }
 
-    /// The idempotency keys and metadata of what was ordered.
+    /// The idempotency keys and metadata of the orders.
     pub fn orders(&self) -> Vec<(String, Value)> {
         let book = self.book();
         book.ordered.iter().map(|(key, _, metadata)| (key.clone(), metadata.clone())).collect()

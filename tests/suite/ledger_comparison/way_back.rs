@@ -1,13 +1,14 @@
-//! The way back from a charge of the provider's to its payment.
+//! The way back from the provider's charge to its payment.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use lambda_idempotency::{record::Answer, time::Timestamp};
+use lambda_idempotency::{engine::FinishOutcome, record::Answer, time::Timestamp};
 use payments::{Found, Ledger, Payment, policy::CREATE_PAYMENT};
 
-use super::{DAY, payment, payments_table, provider::Provider};
+use super::{DAY, payment, payments_table, provider::Provider, recorded};
 use crate::support::{
     client::client,
     embedded,
+    guarded::{Guarded, written},
     http::record_key,
     on_each_store,
     payments_api::{self, CHARGED_AT, PaymentsApi, order},
@@ -20,11 +21,15 @@ async fn a_payment_is_written_down_once_under_the_day_of_its_charge(endpoint: &s
     let (client, table) = (client(endpoint), payments_table(endpoint).await);
     let ledger = Ledger::new(client.clone(), &table);
     let (first, charged_at) = (payment("ch_1", 1999), Timestamp::from_millis(CHARGED_AT));
+    let guarded = Guarded::on(endpoint).await;
     for _ in 0..2 {
-        ledger.add("acme", &first, charged_at).await.expect("it is there already, and the same");
+        // The second time it is there already, and the same.
+        written(recorded(&guarded, &ledger, &first, charged_at).await);
     }
+    // Another charge under its id is no payment that was made: an operator has to look.
     let other = Payment { charge_id: "ch_2".to_owned(), ..first.clone() };
-    ledger.add("acme", &other, charged_at).await.expect_err("another charge under its id");
+    let ended = recorded(&guarded, &ledger, &other, charged_at).await;
+    assert!(matches!(ended, FinishOutcome::InDoubt), "{ended:?}");
 
     let items = client.scan().table_name(&table).send().await.unwrap().items.unwrap();
     assert_eq!(items.len(), 1);
@@ -71,7 +76,7 @@ async fn only_a_provider_that_says_so_knows_of_no_charge() {
     let provider = Provider::start().await;
     let client = payments_api::provider(&provider.url);
     assert_eq!(client.find("never-seen").await.unwrap(), None);
-    // Whatever else answers: a proxy's 404, a failure, another document.
+    // Other answers do not count: a proxy's 404, a failure, another document.
     for key in ["answer-404", "answer-410", "answer-500", "answer-200", "answer-302"] {
         let failed = client.find(key).await.expect_err(key);
         assert!(

@@ -1,4 +1,4 @@
-//! The sweep: what it finds, and that one at a time goes through all of the table.
+//! The sweep: what it finds, and that only one at a time goes through the whole table.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,21 +28,21 @@ use crate::support::{
 };
 
 on_each_store!(
-    a_sweep_finds_what_the_stream_did_not_and_goes_on_where_it_stopped,
-    a_sweep_that_nobody_went_on_with_begins_anew,
+    a_sweep_finds_what_the_stream_missed_and_resumes,
+    an_abandoned_sweep_begins_anew,
     a_sweep_goes_on_through_pages_that_the_store_cuts,
     of_two_sweeps_at_once_one_stops,
-    a_sweep_that_died_is_gone_on_with_by_the_next_schedule,
+    the_next_scheduled_run_resumes_a_dead_sweep,
     a_lost_answer_about_the_mark_stops_no_sweep,
     one_unreadable_record_does_not_stop_a_sweep,
-    a_sweep_brings_unknown_outcomes_into_the_index_that_are_not_in_it,
+    a_sweep_indexes_unknown_outcomes_missing_from_the_index,
 );
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
 impl Found {
-    /// Another process.
+    /// The function in another process.
     fn another(&self, store: DynamoDbStore) -> Stale {
         Stale::new(store, MemoryQueue::new(), self.sweeps.clone(), MemoryQueue::new())
             .sweep_units_per_second(1e9)
@@ -57,14 +57,14 @@ impl Found {
         self.stale.receive(GO_ON, time).await.expect("store and queue answer");
     }
 
-    /// Whether there was a message that has the sweep go on.
+    /// Whether a message was sent to resume the sweep.
     fn goes_on(&self) -> bool {
         let messages = self.sweeps.take();
         assert!(
             messages.iter().all(|message| *message == (GO_ON.to_owned(), Duration::ZERO)),
             "{messages:?}"
         );
-        assert_eq!(self.checks.take(), [], "it takes no place from checks");
+        assert_eq!(self.checks.take(), [], "it does not use the queue of checks");
         assert!(messages.len() <= 1, "{messages:?}");
         messages.len() == 1
     }
@@ -77,7 +77,7 @@ impl Found {
         Some(serde_json::from_str(&self.mark().await?.progress?).expect("the progress is JSON"))
     }
 
-    /// Lets the sweep count on from a number by which its line in the log is known.
+    /// Lets the sweep count from a number that identifies its log line.
     async fn count_on_from(&self, scanned: u64) {
         let (mark, mut progress) = (self.mark().await.unwrap(), self.progress().await.unwrap());
         progress["scanned"] = json!(scanned);
@@ -92,15 +92,15 @@ fn a_number() -> u64 {
     u64::from(Uuid::new_v4().as_fields().0) + 1_000_000
 }
 
-/// What the one line says in which a sweep has looked at so many items.
+/// The fields of the one log line of a sweep that looked at this many items.
 fn line(logs: Logs, scanned: u64) -> Value {
     let lines = logs.lines_with(&format!("\"scanned\":{scanned},"));
     let [line] = &lines[..] else { panic!("{lines:?}") };
     serde_json::from_str(&line.text).unwrap()
 }
 
-// R19: what it looked at was long ago, and it is not to count as a look at everything.
-async fn a_sweep_that_nobody_went_on_with_begins_anew(endpoint: &str) {
+// R19: what it looked at was long ago, so finishing it would not count as a look at everything.
+async fn an_abandoned_sweep_begins_anew(endpoint: &str) {
     let found = Found::on(endpoint).await;
     for (by_schedule, pause, counts_on) in
         [(true, HOUR, true), (true, HOUR + SECOND, false), (false, HOUR, true), (false, HOUR + SECOND, false)]
@@ -116,14 +116,14 @@ async fn a_sweep_that_nobody_went_on_with_begins_anew(endpoint: &str) {
             found.go_on(BOUND).await;
         }
         assert_eq!((found.goes_on(), found.progress().await), (false, None));
-        // Its own mark.
+        // The item is its own mark.
         let swept = logs.lines_with(&format!("\"scanned\":{},", so_far + 1));
         assert_eq!(swept.len(), usize::from(counts_on), "{pause:?}");
     }
 }
 
 // R19
-async fn a_sweep_finds_what_the_stream_did_not_and_goes_on_where_it_stopped(endpoint: &str) {
+async fn a_sweep_finds_what_the_stream_missed_and_resumes(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let executor = found.guarded.executor();
     let mut dead = Vec::new();
@@ -135,7 +135,7 @@ async fn a_sweep_finds_what_the_stream_did_not_and_goes_on_where_it_stopped(endp
     }
     found.guarded.clock.advance(LEASE + GRACE);
     let live = found.dead().await;
-    // Without time nothing is done, and nothing lost.
+    // Without any time nothing is done, and nothing is lost.
     found.sweep(Duration::ZERO).await;
     assert!(found.goes_on());
     let progress = found.progress().await.unwrap();
@@ -145,7 +145,7 @@ async fn a_sweep_finds_what_the_stream_did_not_and_goes_on_where_it_stopped(endp
     found.count_on_from(so_far).await;
     found.go_on(BOUND).await;
     assert!(!found.goes_on(), "it is done");
-    // Records, bodies beside them, and the sweep's own mark.
+    // Records, the bodies beside them, and the sweep's own mark.
     let swept = line(logs, so_far + 5 + 5 + 5 + 1 + 1);
     let count = |name: &str| swept["fields"][name].as_u64();
     assert_eq!(count("done"), count("segments"));
@@ -159,14 +159,14 @@ async fn a_sweep_finds_what_the_stream_did_not_and_goes_on_where_it_stopped(endp
     assert_eq!((found.goes_on(), found.progress().await), (false, None), "there is none to go on with");
 }
 
-// R19, T50: DynamoDB ends a page at 1 MB, and so the sweep's place is a record that it has chosen.
+// R19, T50: DynamoDB ends a page at 1 MB, so it is DynamoDB that chooses the record at which the sweep stops.
 async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
     const DEAD: usize = 24;
     let found = Found::on(endpoint).await;
     let mut dead = Vec::new();
     for number in 0..DEAD {
         dead.push(found.dead().await);
-        // Beside a record, as a large answer is. One of the sweep's four parts has six at least, which are two pages or more.
+        // Beside a record, as a large answer is. At least one of the sweep's four parts has six of them, which is two pages or more.
         let mut body = found.guarded.item(&dead[number].key).await.unwrap();
         body.insert("sk".into(), AttributeValue::S("body#0".into()));
         body.insert("body".into(), AttributeValue::B(random(390_000).to_vec().into()));
@@ -177,7 +177,7 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
     let page = store.scan((0, 1), None, found.guarded.now(), 250).await.unwrap();
     assert!(page.next.is_some() && page.scanned < 250, "the store cuts the page: {page:?}");
 
-    // So slow that each turn looks at one page of each part, and then waits for its time to be up.
+    // So slow that each turn looks at one page of each part, and then waits until its time is up.
     let stale = || {
         let (checks, sweeps) = (found.checks.clone(), found.sweeps.clone());
         Stale::new(store.clone(), checks, sweeps, found.dead_letters.clone())
@@ -186,17 +186,17 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
     };
     let (mut turns, mut scanned) = (0, 0);
     loop {
-        // Another process each time: all that it goes on with is in the store.
+        // A new process each time: everything that it needs to resume is in the store.
         let stale = stale();
         let turn = async {
-            // A schedule goes on with the sweep under way, as a message does.
+            // A scheduled run resumes the sweep, as a message does.
             if turns == 0 || turns % 2 == 1 {
                 stale.sweep(8 * SECOND).await
             } else {
                 stale.receive(GO_ON, 8 * SECOND).await
             }
         };
-        // A page may take half of the time, and so none is begun in that half.
+        // A page may take half of the time, so none is begun in the second half.
         let its_time_is_up = async {
             found.guarded.clock.slept(4 * SECOND, turns + 1).await;
             found.guarded.clock.advance(4 * SECOND);
@@ -214,7 +214,7 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
         let places = progress["segments"].as_array().unwrap();
         assert!(places.iter().any(|place| place["after"].is_array()), "{progress}");
         let before = std::mem::replace(&mut scanned, progress["scanned"].as_u64().unwrap());
-        assert!(scanned > before, "turn {turns} went on from {before}: {progress}");
+        assert!(scanned > before, "turn {turns} stayed at {before}: {progress}");
         assert!(turns < 20, "{progress}");
     }
     assert!(turns > 2, "a schedule and a message resumed it");
@@ -228,7 +228,7 @@ async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let dead = found.dead().await;
     found.guarded.clock.advance(LEASE + GRACE);
-    // Each has read the mark before either writes it: where there is none yet, and where there is one.
+    // Both have read the mark before either writes it: first with no mark yet, then with one.
     let (faults, [first, second]) =
         (&found.guarded.faults, [(); 2].map(|()| found.another(found.guarded.store())));
     for round in 0..2 {
@@ -242,7 +242,7 @@ async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
     }
     assert_eq!(found.guarded.state(&dead).await, "unknown");
 
-    // One is at it, for as long as its lease says: schedule and messages leave it alone.
+    // While another sweep's lease lasts, the schedule and messages leave it alone.
     let (logs, store) = (Logs::capture(), found.guarded.undisturbed_store());
     let for_ms = a_number();
     let theirs = Mark {
@@ -255,7 +255,7 @@ async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
     assert!(store.write_mark(there, &theirs).await.unwrap());
     found.sweep(BOUND).await;
     found.go_on(BOUND).await;
-    // Each comes again once that is over, and finds out whether it was done.
+    // Each returns once the lease is over, and looks whether the sweep was finished.
     let delays: Vec<_> = found.sweeps.take().into_iter().map(|(_, delay)| delay).collect();
     assert_eq!((delays, found.mark().await), (vec![Duration::from_millis(for_ms); 2], Some(theirs)));
     let lines = logs.lines_with(&format!("\"for_ms\":{for_ms}"));
@@ -264,11 +264,11 @@ async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
 }
 
 // T50
-async fn a_sweep_that_died_is_gone_on_with_by_the_next_schedule(endpoint: &str) {
+async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let (before, after) = (found.dead().await, found.dead().await);
     found.guarded.clock.advance(LEASE + GRACE);
-    // It dies in its turn: nothing of it is written but that it has begun.
+    // It dies during its turn: only its beginning has been written.
     let (faults, page) = (&found.guarded.faults, Late::hanging());
     faults.for_all("Scan", page.fault());
     let dying = found.another(found.guarded.store());
@@ -282,7 +282,7 @@ async fn a_sweep_that_died_is_gone_on_with_by_the_next_schedule(endpoint: &str) 
     found.guarded.clock.advance(lease - Duration::from_millis(1));
     found.sweep(BOUND).await;
     assert_eq!(found.guarded.state(&before).await, "in_progress", "its lease is not over");
-    // Nobody else may come: a message does, once it is over.
+    // In case no schedule follows, a message arrives once the lease is over.
     let [(_, delay)] = &found.sweeps.take()[..] else { panic!("not one message") };
     assert_eq!(*delay, Duration::from_millis(1));
     found.guarded.clock.advance(Duration::from_millis(1));
@@ -292,7 +292,7 @@ async fn a_sweep_that_died_is_gone_on_with_by_the_next_schedule(endpoint: &str) 
     }
     assert_eq!((found.goes_on(), found.progress().await), (false, None));
 
-    // One whose lease was over and that goes on all the same gives back what is not its own any more, and stops.
+    // A sweep that continues after its lease was over finds that the mark is no longer its own, and stops.
     faults.clear();
     let (first, second) =
         (found.another(found.guarded.store()), found.another(found.guarded.undisturbed_store()));
@@ -300,7 +300,7 @@ async fn a_sweep_that_died_is_gone_on_with_by_the_next_schedule(endpoint: &str) 
     faults.script("Scan", [held.fault()]);
     let late = async {
         held.held(1).await;
-        // The wall clock alone: the first one still waits for its page.
+        // Only the wall clock: the first sweep still waits for its page.
         found.guarded.clock.set(found.guarded.now().plus(10 * SECOND + GRACE));
         second.sweep(Duration::ZERO).await.unwrap();
         let theirs = found.mark().await;
@@ -318,7 +318,7 @@ async fn a_lost_answer_about_the_mark_stops_no_sweep(endpoint: &str) {
     let dead = found.dead().await;
     found.guarded.clock.advance(LEASE + GRACE);
     let faults = &found.guarded.faults;
-    // The first and the last write of the mark are applied, and sent again.
+    // The first and the last write of the mark are applied, and their answers are lost.
     faults.script("PutItem", [Fault::DropAnswer, Fault::Pass, Fault::Pass, Fault::DropAnswer]);
     let queues = [(); 3].map(|()| MemoryQueue::new());
     let [checks, sweeps, dead_letters] = queues;
@@ -330,9 +330,8 @@ async fn a_lost_answer_about_the_mark_stops_no_sweep(endpoint: &str) {
     assert_eq!(found.guarded.state(&dead).await, "unknown");
 }
 
-// R28, R29: an outcome that became unknown before there was the index, or that lost its place in it, is asked about by
-// nobody.
-async fn a_sweep_brings_unknown_outcomes_into_the_index_that_are_not_in_it(endpoint: &str) {
+// R28, R29: nobody asks about an outcome that became unknown before the index existed, or that dropped out of it.
+async fn a_sweep_indexes_unknown_outcomes_missing_from_the_index(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let (executor, request) = (found.guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
@@ -368,7 +367,7 @@ async fn one_unreadable_record_does_not_stop_a_sweep(endpoint: &str) {
     assert_eq!(since, found.guarded.clock.now());
 }
 
-// T36: its message, in the queue of checks, says how far it is.
+// T36: its message, in the queue of checks, says how far it has come.
 #[tokio::test]
 async fn a_sweep_of_an_earlier_version_goes_on_in_its_own_queue() {
     let (checks, sweeps) = (MemoryQueue::new(), MemoryQueue::new());
@@ -384,7 +383,7 @@ async fn a_sweep_of_an_earlier_version_goes_on_in_its_own_queue() {
     let mark = store.load_mark("sweep").await.unwrap().unwrap();
     assert_eq!(serde_json::from_str::<Value>(&mark.progress.clone().unwrap()).unwrap(), theirs);
 
-    // One of this version that is under way looks at everything: it is not set back, and theirs has it go on.
+    // A sweep of this version that is under way looks at everything: it is not set back, and the other's message resumes it.
     let ours = Mark { revision: fresh(), progress: Some("{\"segments\":[]}".into()), ..mark.clone() };
     assert!(store.write_mark(Some(mark.revision), &ours).await.unwrap());
     stale.receive(&message, SECOND).await.unwrap();
@@ -400,7 +399,7 @@ fn a_whole_sweep_is_counted_and_a_turn_is_not() {
     let world = ManualWorld::at(Timestamp::from_secs(2_000_000_000));
     let stale = Stale::new(MemoryStore::new(), checks, sweeps, dead_letters).world(world);
     for time in [Duration::ZERO, BOUND] {
-        // Here at once: the store is this process's memory.
+        // Ready at once, because the store is in this process's memory.
         let swept = metrics::with_local_recorder(&recorder, || stale.sweep(time).now_or_never());
         swept.expect("nothing to wait for").expect("the store answers");
         let counted = recorder.snapshotter().snapshot().into_vec();

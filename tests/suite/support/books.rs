@@ -1,4 +1,4 @@
-//! What a local cloud leaves behind, read past the functions: its records, its ledger of payments, and the provider's.
+//! The state of a local cloud, read directly: its records, its ledger of payments, and the provider's ledger.
 
 use super::client::client;
 use super::local_cloud::{Charge, LocalCloud};
@@ -11,24 +11,24 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// Clients that ask at once, in the end.
+/// Concurrent clients in the final check.
 const AT_ONCE: usize = 8;
 
 type Item = HashMap<String, AttributeValue>;
 
-/// A payment that a test asked for.
+/// A payment that a test requested.
 #[derive(Debug)]
 pub struct Order {
     pub key: String,
     pub card: &'static str,
-    /// Of this order alone: the provider's charges of it are told by it.
+    /// Unique to this order, so that it identifies the provider's charges for it.
     pub cents: u64,
-    /// Its final answer, where the client stayed until that came.
+    /// Its final answer, if the client stayed until it arrived.
     pub told: Option<Answer>,
 }
 
 impl Order {
-    /// One that nobody has sent yet. All numbers below 900,000 make keys and amounts of the same lengths.
+    /// An order that has not been sent. All numbers below 900,000 make keys and amounts of the same length.
     pub fn new(number: usize, card: &'static str) -> Self {
         Self { key: format!("order-{number:06}"), card, cents: 100_000 + number as u64, told: None }
     }
@@ -46,7 +46,7 @@ impl Order {
             .collect()
     }
 
-    /// Fails unless the answer is final, the one that was given before, and of the one charge.
+    /// Fails unless the answer is final, equals an earlier final answer, and belongs to the one charge.
     fn check(&self, answer: &Answer, charges: &[Charge]) {
         if let Some(told) = &self.told {
             let same =
@@ -68,12 +68,12 @@ pub struct Books {
 }
 
 impl Books {
-    /// Those of a cloud that is to be started with [`prefix`](Self::prefix).
+    /// The tables of a cloud that will be started with [`prefix`](Self::prefix).
     pub fn on(endpoint: &str) -> Self {
         Self { client: client(endpoint), prefix: format!("t{}-", Uuid::new_v4().simple()) }
     }
 
-    /// What the cloud needs as its `TABLE_PREFIX`.
+    /// The cloud's `TABLE_PREFIX`.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -83,9 +83,9 @@ impl Books {
         format!("{}idempotency", self.prefix)
     }
 
-    /// Fails unless, within that time and with nobody's help, every record is settled, each order was charged at most once
-    /// and exactly as its record says, and both ledgers agree. Then everybody asks once more, until the answer is final: it
-    /// is the one that was given before, where one was, and says the one charge that there is.
+    /// Fails unless every record is settled within that time without help, each order was charged at most once and as its record says, and
+    /// both ledgers agree. Then every client retries until its answer is final: that must equal an earlier final answer, and name the one
+    /// charge that there is.
     pub async fn come_right(&self, cloud: &LocalCloud, orders: &[Order], within: Duration) {
         let states = self.at_rest(within).await;
         let charges = cloud.charges().await;
@@ -120,7 +120,7 @@ impl Books {
         records.map(|item| (key(item), text(item, "state").to_owned())).collect()
     }
 
-    /// The state of each record, once none is open any more.
+    /// The state of each record, once none is open.
     pub async fn at_rest(&self, within: Duration) -> BTreeMap<String, String> {
         let give_up = Instant::now() + within;
         loop {
@@ -135,7 +135,7 @@ impl Books {
         }
     }
 
-    /// Fails unless the payments are those that the provider charged: nothing is missing on either side, nothing differs.
+    /// Fails unless the payments are those that the provider charged, with nothing missing or different on either side.
     pub async fn agree_with(&self, charges: &[Charge]) {
         let items = self.scan(&format!("{}payments", self.prefix)).await;
         let cents = |item: &Item| item["amountCents"].as_n().expect("a number").parse().expect("cents");

@@ -12,14 +12,14 @@ use aws_smithy_runtime_api::client::http::HttpClient;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Generous: no healthy store on this machine reaches them, however busy it is.
+/// Generous: a healthy store on this machine never takes as long, however busy it is.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(20);
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Short back-off, because tests wait for it.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(5);
 const MAX_BACKOFF: Duration = Duration::from_millis(20);
 
-/// A client of the store at `endpoint`, as it comes.
+/// A client of the store at `endpoint`, with the defaults.
 pub fn client(endpoint: &str) -> Client {
     connect(endpoint).client()
 }
@@ -38,8 +38,8 @@ pub fn connect(endpoint: &str) -> Connect {
     }
 }
 
-/// The SDK's own HTTP client without TLS, which is not needed here and costs time to set up. Never shared between
-/// tests: its connections live on the runtime of the test that opened them.
+/// The SDK's own HTTP client without TLS, which is not needed here and slow to set up. Never shared between tests: its connections
+/// live on the runtime of the test that opened them.
 pub fn plain_http() -> SharedHttpClient {
     aws_smithy_http_client::Builder::new().build_http()
 }
@@ -61,7 +61,7 @@ impl Connect {
         self
     }
 
-    /// Counts with `meter`; only in [`client`](Self::client), for an `SdkConfig` has no interceptors.
+    /// Counts with `meter`; only for [`client`](Self::client), because an `SdkConfig` has no interceptors.
     pub fn meter(mut self, meter: &Meter) -> Self {
         self.meter = Some(meter.clone());
         self
@@ -97,8 +97,8 @@ impl Connect {
             .build()
     }
 
-    /// The client. Its retry quota is its own: the SDK shares one between all clients of a process, and tests that
-    /// inject faults would use up that of the others.
+    /// The client, with its own retry quota: the SDK shares one between all clients of a process, and tests that inject faults would use
+    /// up that of the others.
     pub fn client(&self) -> Client {
         let mut config = Builder::from(&self.sdk_config())
             .retry_partition(RetryPartition::new(Uuid::new_v4().to_string()));

@@ -1,5 +1,5 @@
-//! A clock that stands still, and tells who sleeps on it: a test advances it when, and only when, the code under test
-//! has come to its pause.
+//! A clock that stands still and knows who sleeps on it, so that a test advances it exactly when the code under test has reached
+//! its pause.
 
 use futures_util::future::BoxFuture;
 use lambda_idempotency::{
@@ -9,24 +9,23 @@ use lambda_idempotency::{
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
-/// What a test waits for must come within this time, by the machine's clock; far beyond what any test needs, and less
-/// than the test client's own time-outs.
+/// How long a test waits for an event, by the machine's clock; far beyond what any test needs, and less than the test client's own
+/// time-outs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The executor's own bound for one step with the store, where no deadline is nearer.
+/// The executor's own time-out for one step with the store, if no deadline is nearer.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The pauses between two tries, in milliseconds. Other sleeps are bounds of steps under way: they begin with the step,
-/// and end with it.
+/// The pauses between two tries, in milliseconds. All other sleeps are time-outs of steps: they begin and end with the step.
 const PAUSES: [u128; 7] = [25, 50, 100, 200, 400, 800, 1000];
 
-/// Fails where `work` does not end without the time-outs of the test client or of the machine.
+/// Fails if `work` ends only through the time-outs of the test client or of the machine.
 pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    // Boxed, because futures that hold a request to the store are large where they are not optimised.
+    // Boxed, because without optimisation futures that hold a request to the store are large.
     tokio::time::timeout(PATIENCE, Box::pin(work)).await.expect("this should have ended by now")
 }
 
-/// A manual clock with a list of all sleeps that began. Clones are the same clock.
+/// A manual clock with a list of all sleeps that have begun. Clones are the same clock.
 #[derive(Clone, Debug)]
 pub struct WatchedClock {
     clock: ManualWorld,
@@ -38,7 +37,7 @@ impl WatchedClock {
         Self { clock: ManualWorld::at(now), begun: watch::Sender::default() }
     }
 
-    /// A clock that stands at the machine's time: what a store deletes by its own clock stays.
+    /// A clock that stands at the machine's time, so that a store does not delete items by its own clock.
     pub fn now_standing() -> Self {
         Self::at(SystemTime::now().into())
     }
@@ -59,12 +58,12 @@ impl WatchedClock {
         assert!(reached.is_ok(), "{number} sleeps of {span:?} should have begun by now");
     }
 
-    /// How many sleep on this clock.
+    /// How many sleeps on this clock are pending.
     pub fn sleepers(&self) -> usize {
         self.clock.sleepers()
     }
 
-    /// Returns when nobody sleeps on this clock any more.
+    /// Returns when no sleep on this clock is pending.
     pub async fn nobody_sleeps(&self) {
         let ended = async {
             while self.clock.sleepers() > 0 {
@@ -75,7 +74,7 @@ impl WatchedClock {
         assert!(ended.is_ok(), "{} still sleep", self.clock.sleepers());
     }
 
-    /// Runs `work`, and lets the time pass whenever it pauses between two tries.
+    /// Runs `work`, and advances the clock whenever it pauses between two tries.
     pub async fn passing<T>(&self, work: impl Future<Output = T>) -> T {
         let mut begun = self.begun.subscribe();
         let mut known = begun.borrow_and_update().len();

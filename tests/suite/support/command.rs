@@ -25,12 +25,12 @@ impl CommandLine {
         Self { endpoint: endpoint.to_owned(), table: table.to_owned() }
     }
 
-    /// Another way to the same table.
+    /// The same table through another endpoint.
     pub fn through(&self, endpoint: &str) -> Self {
         Self { endpoint: endpoint.to_owned(), ..self.clone() }
     }
 
-    /// A command to be configured; it ends with the test.
+    /// A command that can be configured further; it ends with the test.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let program = program();
         assert!(
@@ -59,7 +59,7 @@ impl CommandLine {
         Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
-    /// Runs a command that must succeed, and reads what it prints with `--output json`.
+    /// Runs a command with `--output json`, which must succeed, and parses its output.
     pub async fn json(&self, arguments: &[&str]) -> Value {
         let ran = self.run(&[arguments, &["--output", "json"]].concat()).await;
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{arguments:?}: {ran:?}");
@@ -68,7 +68,7 @@ impl CommandLine {
 }
 
 impl Ran {
-    /// It was refused with this exit code, in one line that holds `words`, and nothing else was printed.
+    /// Fails unless it was refused with this exit code and one line that contains `words`, and printed nothing else.
     #[track_caller]
     pub fn assert_refused(&self, code: i32, words: &str) {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -77,7 +77,7 @@ impl Ran {
     }
 }
 
-/// Cargo puts programs above the folder in which it puts test programs.
+/// Cargo puts programs into the folder above that of the test programs.
 pub fn program() -> PathBuf {
     let test = std::env::current_exe().expect("the test program has a path");
     let profile = test.ancestors().nth(2).expect("the test program lies in target/<profile>/deps");

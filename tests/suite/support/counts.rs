@@ -1,10 +1,10 @@
-//! What is counted while a future runs.
+//! Metrics that are counted while a future runs.
 
 use std::{collections::BTreeMap, future::poll_fn, pin::pin};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
-/// Runs `work`, and returns what it counted, by the counters' names. What its tasks in the background count is not seen.
+/// Runs `work`, and returns what it counted, by the counters' names. Counts of its background tasks are not included.
 pub async fn counting<T>(work: impl Future<Output = T>) -> (T, BTreeMap<String, u64>) {
     let recorder = DebuggingRecorder::new();
     let mut work = pin!(work);

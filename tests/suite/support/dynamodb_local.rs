@@ -1,8 +1,8 @@
-//! DynamoDB Local: one for the test process, started by the first test that asks.
+//! DynamoDB Local: one for the test process, started by the first test that needs it.
 //!
-//! Maven copies it below the target directory, once; `tests/dynamodb-local/pom.xml` says which version. If Java or Maven is
-//! missing, every test that needs it is ignored, and says so (`build.rs`); if it cannot run for another reason, they fail
-//! with one line that says which. The names of those tests contain `dynamodb_local`, so that they can be left out knowingly.
+//! Maven copies it below the target directory, once; `tests/dynamodb-local/pom.xml` says which version. If Java or Maven is missing,
+//! the tests that need it are ignored with that reason (`build.rs`); if it cannot run for another reason, they fail with one line that
+//! names the reason. The names of those tests contain `dynamodb_local`, so that they can be left out deliberately.
 
 use super::client::connect;
 use super::process::Process;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const POM: &str = include_str!("../../dynamodb-local/pom.xml");
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// Another process can take the free port before the server does.
+/// How often to try: another process can take the free port before the server does.
 const STARTS: usize = 3;
 const WAYS_OUT: &str = "or set DYNAMODB_LOCAL_ENDPOINT to a running one, or leave these tests out with \
                         `cargo test --workspace -- --skip dynamodb_local`";
@@ -72,8 +72,8 @@ fn require(program: &str, argument: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the folder with its libraries. They are complete if the pom that they were made from lies beside them: it
-/// is written last, and another version's differs.
+/// Returns the folder with its libraries. They are complete if the same pom is beside them: it is written last, and another version's
+/// differs.
 fn install() -> Result<PathBuf, String> {
     let target =
         Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("cargo's folder for tests lies in its target");
@@ -117,7 +117,7 @@ fn copy_libraries(to: &Path) -> Result<(), String> {
     }
 }
 
-/// SQLite's native libraries come with their version in the name, and are looked for without.
+/// SQLite's native libraries have their version in the file name, but are looked up without it.
 fn name_native_libraries(lib: &Path) -> io::Result<()> {
     for entry in fs::read_dir(lib)? {
         let path = entry?.path();
@@ -162,7 +162,7 @@ fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// On a thread of its own: the test that asks first is inside a runtime already.
+/// On a separate thread, because the first test to ask is already inside a runtime.
 fn answers(endpoint: &str) -> bool {
     let client = connect(endpoint).max_attempts(1).client();
     let asked = thread::spawn(move || {

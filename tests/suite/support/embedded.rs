@@ -1,4 +1,4 @@
-//! The embedded DynamoDB: one for the test process, started by the first test that asks.
+//! The embedded DynamoDB: one for the test process, started by the first test that needs it.
 
 use dynoxide::Database;
 use std::sync::OnceLock;
@@ -12,14 +12,14 @@ pub fn endpoint() -> &'static str {
     &SHARED.get_or_init(start).endpoint
 }
 
-/// An embedded DynamoDB, up until the process ends.
+/// An embedded DynamoDB, which runs until the process ends.
 pub struct Embedded {
     pub endpoint: String,
-    /// For what has no API call. `sweep_ttl()` sweeps every table, so a test that sweeps starts a store of its own.
+    /// For operations that have no API call. `sweep_ttl()` sweeps every table, so a test that uses it starts its own store.
     pub database: Database,
 }
 
-/// Starts one, on a thread and runtime of its own: the runtime of a test ends with that test.
+/// Starts one, on a separate thread and runtime: the runtime of a test ends with that test.
 pub fn start() -> Embedded {
     let database = Database::memory().expect("an embedded database in memory");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port for the embedded DynamoDB");

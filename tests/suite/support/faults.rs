@@ -1,9 +1,9 @@
 //! A network that fails on demand: an HTTP client for the SDK that plays a script of faults.
 //!
-//! 1. Each request asks, in this order: the script of its operation, the script of [`ANY`], what holds for all
-//!    requests of its operation, what holds for all requests. Otherwise it passes.
-//! 2. A request is what the SDK sends: each of its retries is one of its own, and takes the next fault.
-//! 3. [`Faults::sent`] counts what reached the wire, after the faults; [`Faults::asked`] what the SDK wanted to send.
+//! 1. The fault of a request comes from the first of these that has one: the script of its operation, the script of [`ANY`], the
+//!    standing fault of its operation, the standing fault of [`ANY`]. Otherwise it passes.
+//! 2. A request is what the SDK sends: each of its retries is a separate request, and takes the next fault.
+//! 3. [`Faults::sent`] counts the requests on the wire, after the faults; [`Faults::asked`] those that the SDK wanted to send.
 
 use super::client::plain_http;
 use aws_sdk_dynamodb::config::{RuntimeComponents, SharedHttpClient};
@@ -23,40 +23,40 @@ use tokio::sync::{Barrier, watch};
 /// Every operation.
 pub const ANY: &str = "*";
 
-/// A request must come to be held back within this time; far beyond what any test needs.
+/// A request must arrive to be held back within this time; far beyond what any test needs.
 const HELD_WITHIN: Duration = Duration::from_secs(30);
 
 /// What happens to one request.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     Pass,
     /// The store applies it, then the connection breaks.
     DropAnswer,
     /// The connection breaks before the store sees it.
     DropRequest,
-    /// The store gets it twice; the second answer is given.
+    /// The store gets it twice; the second answer is returned.
     Twice,
-    /// The store gets a transaction twice, the second time under another token, as if the first one's ten minutes were over:
-    /// by its conditions alone. The second answer is given.
+    /// The store gets a transaction twice, the second time under another token, as if the first one's ten minutes were over, so that only
+    /// its conditions decide. The second answer is returned.
     TwiceUnderAnotherToken,
-    /// Kept back until the test lets it go; see [`Late`].
+    /// Held back until the test releases it; see [`Late`].
     HoldBack(Late),
-    /// Kept back until as many requests as the barrier is for have come to it.
+    /// Held back until enough requests have reached the barrier.
     Meet(Arc<Barrier>),
     /// Never sent, never answered.
     BlackHole,
-    /// Never sent; this status is the answer, 500 or 503.
+    /// Never sent; answered with this status, 500 or 503.
     Status(u16),
-    /// Never sent; the answers that DynamoDB gives in these cases.
+    /// Never sent; answered as DynamoDB answers in these cases.
     Throttle,
     TransactionConflict,
-    /// A transaction is cancelled, because another one holds an item of it.
+    /// A transaction is cancelled because another one holds one of its items.
     TransactionCancelled,
     AccessDenied,
 }
 
-/// A write that lands late: its caller never hears of it, the store gets it when the test says so.
+/// A write that lands late: its caller gets no answer, and the store gets it when the test says so.
 #[derive(Clone, Debug)]
 pub struct Late {
     caller_sees: CallerSees,
@@ -71,7 +71,7 @@ enum CallerSees {
 }
 
 impl Late {
-    /// The caller waits until its own time-outs end it, or until it is dropped.
+    /// The caller waits until its own time-outs fire, or until it is dropped.
     pub fn hanging() -> Self {
         Self::new(CallerSees::Nothing)
     }
@@ -97,7 +97,7 @@ impl Late {
         assert!(reached.is_ok(), "{number} requests should have been held back by now");
     }
 
-    /// Sends the request that has been held back longest, and returns the store's answer to it.
+    /// Sends the request that has been held back longest, and returns the store's answer.
     pub async fn release(&self) -> Answer {
         let kept = self.kept.lock().unwrap().pop_front();
         let (request, wire) = kept.expect("no request is held back");
@@ -118,7 +118,7 @@ impl Late {
     }
 }
 
-/// A store's answer as it came.
+/// A store's raw answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
@@ -151,24 +151,24 @@ impl Faults {
         self.plan.lock().unwrap().scripts.entry(operation.to_owned()).or_default().extend(faults);
     }
 
-    /// Lets `fault` happen to all requests of `operation` (or [`ANY`]) from now on: the store is taken away.
+    /// Applies `fault` to all requests of `operation` (or [`ANY`]) from now on: the store is taken away.
     pub fn for_all(&self, operation: &str, fault: Fault) {
         self.plan.lock().unwrap().standing.insert(operation.to_owned(), fault);
     }
 
-    /// Forgets scripts and standing faults, not the counts: the store is given back.
+    /// Forgets scripts and standing faults, but not the counts: the store is back.
     pub fn clear(&self) {
         let mut plan = self.plan.lock().unwrap();
         plan.scripts.clear();
         plan.standing.clear();
     }
 
-    /// How many scripted faults have not happened yet. A test that means to be about a fault should end at 0.
+    /// How many scripted faults have not happened yet. A test about a fault should end at 0.
     pub fn left(&self) -> usize {
         self.plan.lock().unwrap().scripts.values().map(VecDeque::len).sum()
     }
 
-    /// How many requests of `operation` (or [`ANY`]) really went to the store.
+    /// How many requests of `operation` (or [`ANY`]) went to the store.
     pub fn sent(&self, operation: &str) -> usize {
         count(&self.plan.lock().unwrap().sent, operation)
     }
@@ -237,7 +237,7 @@ impl Wire {
     }
 }
 
-/// The operation that a request asks for, from its target header: `DynamoDB_20120810.PutItem`.
+/// The operation of a request, from its target header: `DynamoDB_20120810.PutItem`.
 pub fn operation_of(request: &HttpRequest) -> String {
     let target = request.headers().get("x-amz-target").unwrap_or_default();
     target.rsplit('.').next().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! A function as Lambda runs it: a process of its own on the Runtime API, whose standard output and log are kept.
+//! A function as Lambda runs it: a separate process on the Runtime API, whose standard output and log are kept.
 
 use std::{
     collections::BTreeMap,
@@ -28,10 +28,10 @@ use uuid::Uuid;
 
 use super::local_cloud;
 
-/// Only a function that hangs takes as long.
+/// Only a function that hangs takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long an invocation has, unless a test says otherwise.
+/// The time of an invocation, unless a test says otherwise.
 const TIME: Duration = Duration::from_secs(60);
 
 /// A function that waits for invocations. It ends with this value, or with the test process.
@@ -40,7 +40,7 @@ pub struct Function {
     /// The function's call for the next invocation.
     next: Option<Next>,
     folder: TempDir,
-    // Its standard input says that we are there.
+    // Its open standard input shows that the test process is alive.
     process: Child,
 }
 
@@ -52,21 +52,21 @@ struct Api {
 
 type Next = oneshot::Sender<(Bytes, SystemTime)>;
 
-/// What an invocation ends with: an answer, or an error.
+/// The result of an invocation: an answer or an error.
 pub type Answer = Result<Value, Value>;
 
 impl Function {
-    /// Starts the function of the sample that has this name, in the program that the local cloud starts it in.
+    /// Starts the sample's function of this name, in the same program as the local cloud does.
     pub async fn start(name: &str, variables: &[(&str, &str)]) -> Self {
         let mut function = Self::spawn(name, variables).await;
         function.ready().await;
         function
     }
 
-    /// What a function logs that ends before it asks for work, because its configuration is wrong.
+    /// The log of a function that exits before it asks for work, because its configuration is wrong.
     pub async fn refuses_to_start(name: &str, variables: &[(&str, &str)]) -> String {
         let mut function = Self::spawn(name, variables).await;
-        // Waiting would close it, and end any function.
+        // Waiting for the process would close its standard input, which ends any function.
         let _we_are_there = function.process.stdin.take();
         let ended = timeout(PATIENCE, function.process.wait()).await;
         let ended = ended.unwrap_or_else(|_| panic!("the function runs:\n{}", function.log()));
@@ -106,7 +106,7 @@ impl Function {
         Self { api, next: None, folder, process }
     }
 
-    /// Waits until the function asks for the next invocation: the last one is over then, with all that belongs to it.
+    /// Waits until the function asks for the next invocation: by then the last one is completely over.
     async fn ready(&mut self) {
         let next = timeout(PATIENCE, self.api.nexts.recv()).await;
         let next = next.unwrap_or_else(|_| panic!("the function does not ask for work:\n{}", self.log()));
@@ -122,13 +122,13 @@ impl Function {
         answer.expect("the Runtime API is up")
     }
 
-    /// Invokes it with so much time, and waits for nothing.
+    /// Invokes it with this much time, without waiting.
     pub fn begin(&mut self, event: &Value, time: Duration) {
         let next = self.next.take().expect("it is ready");
         next.send((event.to_string().into(), SystemTime::now() + time)).expect("it still asks");
     }
 
-    /// Whether it has answered an invocation that was only begun.
+    /// Whether it has answered an invocation that [`begin`](Self::begin) started.
     pub fn has_answered(&mut self) -> bool {
         self.api.answers.try_recv().is_ok()
     }
@@ -144,7 +144,7 @@ impl Function {
         self.read("log")
     }
 
-    /// What it has said at all, but for the tenants whose requests it counted.
+    /// All of its output, without the tenants in its metrics.
     pub fn said(&self) -> String {
         let documents = self.documents().into_iter().map(|document| Document { tenant: None, ..document });
         format!("{:?}{}", documents.collect::<Vec<_>>(), self.log())
@@ -169,7 +169,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// Reads one, and nothing that is not wholly one.
+    /// Parses a document; fails unless it is completely valid.
     fn parse(line: &str) -> Option<Self> {
         let Value::Object(mut whole) = serde_json::from_str(line).ok()? else { return None };
         let aws = whole.remove("_aws")?;
@@ -252,12 +252,12 @@ async fn answered(
     axum::http::StatusCode::ACCEPTED.into_response()
 }
 
-/// Queues of SQS that take every message, and keep it.
+/// SQS queues that accept and keep every message.
 #[derive(Clone, Default)]
 pub struct Queues(Arc<Mutex<Vec<Value>>>);
 
 impl Queues {
-    /// The address at which they are.
+    /// Starts serving them, and returns the address.
     pub async fn start(&self) -> String {
         let kept = self.0.clone();
         let take = move |body: Bytes| async move {

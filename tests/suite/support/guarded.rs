@@ -1,4 +1,4 @@
-//! Guarded operations on a real store, driven without a front.
+//! Guarded operations on a real store, called without HTTP.
 
 use super::client::{Connect, client, connect};
 use super::clock::WatchedClock;
@@ -24,16 +24,16 @@ use uuid::Uuid;
 
 pub type Item = HashMap<String, AttributeValue>;
 
-/// What every request here asks for.
+/// The operation of every request here.
 pub const OPERATION: &str = "create-payment";
 pub const BODY: &str = r#"{"amountCents":1999,"currency":"EUR"}"#;
 
-/// What `operation()` chose: the library's defaults, named for the tests' arithmetic.
+/// The settings of `operation()`, which are the library's defaults, named for the tests' arithmetic.
 pub const LEASE: Duration = Duration::from_secs(60);
 pub const GRACE: Duration = Duration::from_secs(10);
 pub const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A table of a test's own, a network to disturb on the way to it, and a clock.
+/// A test's own table, a network with faults on the way to it, and a clock.
 pub struct Guarded {
     pub faults: Faults,
     pub meter: Meter,
@@ -41,7 +41,7 @@ pub struct Guarded {
     pub table: String,
     /// Through the faults.
     pub client: Client,
-    /// Past the faults.
+    /// Bypasses the faults.
     pub undisturbed: Client,
 }
 
@@ -76,7 +76,7 @@ impl Guarded {
         Executor::new(self.store(), operation).world(self.clock.clone())
     }
 
-    /// Another process: past the faults, with a breaker of its own.
+    /// An executor in another process: bypasses the faults, and has its own breaker.
     pub fn another(&self, operation: Operation) -> Executor {
         Executor::new(self.undisturbed_store(), operation).world(self.clock.clone())
     }
@@ -85,19 +85,19 @@ impl Guarded {
         self.clock.now()
     }
 
-    /// The record's item as it stands in the table.
+    /// The record's item as it is in the table.
     pub async fn item(&self, key: &RecordKey) -> Option<Item> {
         let get = self.undisturbed.get_item().table_name(&self.table).consistent_read(true);
         get.set_key(Some(item_key(key))).send().await.expect("the table answers").item
     }
 
-    /// Deletes the record's item, past the library.
+    /// Deletes the record's item, bypassing the library.
     pub async fn delete(&self, key: &RecordKey) {
         let delete = self.undisturbed.delete_item().table_name(&self.table);
         delete.set_key(Some(item_key(key))).send().await.expect("the table answers");
     }
 
-    /// All items of the record's collection: itself, and what is kept beside it.
+    /// All items of the record's collection: the record and what is kept beside it.
     pub async fn collection(&self, key: &RecordKey) -> Vec<Item> {
         let query = self.undisturbed.query().table_name(&self.table).consistent_read(true);
         let query = query
@@ -113,7 +113,7 @@ impl Guarded {
         items.expect("the table answers").len()
     }
 
-    /// Writes an item as it is, past the library.
+    /// Writes an item as it is, bypassing the library.
     pub async fn write_raw(&self, item: Item) {
         let put = self.undisturbed.put_item().table_name(&self.table).set_item(Some(item));
         put.send().await.expect("the table takes the item");
@@ -123,7 +123,7 @@ impl Guarded {
         self.undisturbed_store().load(key).await.expect("the store answers")
     }
 
-    /// The record's state, `absent` where there is none.
+    /// The record's state; `absent` if there is none.
     pub async fn state(&self, request: &Request) -> &'static str {
         self.record(&request.key).await.map_or("absent", |record| record.state.name())
     }
@@ -166,7 +166,7 @@ pub fn completed(body: impl Into<Bytes>) -> Ending {
     Ending::Completed(Answer::http(201, headers, body))
 }
 
-/// Bytes that no compression makes smaller, always the same.
+/// Incompressible bytes, always the same.
 pub fn random(length: usize) -> Bytes {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -179,7 +179,7 @@ pub fn random(length: usize) -> Bytes {
     std::iter::repeat_with(&mut next).take(length).collect::<Vec<_>>().into()
 }
 
-/// A mark that nothing else has: a revision, an attempt, a body's id.
+/// A unique value: a revision, an attempt, a body's id.
 pub fn fresh<T: From<[u8; 16]>>() -> T {
     SystemWorld.nonce().into()
 }
@@ -200,7 +200,7 @@ pub fn replayed(reserved: ReserveOutcome) -> Replay {
     }
 }
 
-/// The replayed body; `None` if it was not kept, or is gone.
+/// The replayed body; `None` if it was not kept or is gone.
 pub fn body_of(replay: &Replay) -> Option<&Bytes> {
     assert!(!replay.body_omitted || replay.answer.body.is_empty(), "a body that is there, and is not");
     (!replay.body_omitted).then_some(&replay.answer.body)
@@ -214,7 +214,7 @@ pub fn replayed_text(reserved: ReserveOutcome) -> String {
     String::from_utf8(body.to_vec()).expect("the body is text")
 }
 
-/// What a caller is told, in a word.
+/// The outcome of a reservation as the caller sees it, in a word.
 pub fn told(reserved: &ReserveOutcome) -> &'static str {
     match reserved {
         ReserveOutcome::Owned(_) => "owned",

@@ -1,4 +1,4 @@
-//! Guarded services, requests to them, and their answers; no sockets.
+//! Guarded services, requests to them and their answers, without sockets.
 
 use std::{
     fmt::Debug,
@@ -42,7 +42,7 @@ pub const TENANT: &str = "acme";
 /// The body of [`pay`].
 pub const ORDER: &str = r#"{"customerId":"c-1","amountCents":1999}"#;
 
-/// How long an event is waited for. Only a failure takes as long.
+/// How long an event is waited for. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub type Resolver = fn(&request::Parts) -> Option<Tenant>;
@@ -53,12 +53,12 @@ pub fn caller(parts: &request::Parts) -> Option<Tenant> {
     parts.extensions.get().cloned()
 }
 
-/// A guard of [`PAY`] as it comes.
+/// A guard of [`PAY`] with the defaults.
 pub fn guard(store: impl Store) -> Guard {
     guard_of(store, Operation::new(PAY))
 }
 
-/// Its clock stands still, so that nothing is given up because this machine is busy.
+/// A guard whose clock stands still, so that nothing times out because this machine is busy.
 pub fn guard_of(store: impl Store, operation: Operation) -> Guard {
     Idempotency::new(store, operation).tenant(caller as Resolver).world(clock())
 }
@@ -80,7 +80,7 @@ where
     Router::new().route("/payments", any(handler).layer(guard))
 }
 
-/// The execution that the guard gave a handler.
+/// The execution that the guard passed to a handler.
 pub fn execution(parts: &request::Parts) -> &Execution {
     parts.extensions.get().expect("a guarded handler finds its execution")
 }
@@ -145,7 +145,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
     }
 
-    /// The status, and the name of the library's problem; empty where it is none.
+    /// The status, and the name of the library's problem; empty if the answer is not one.
     pub fn told(&self) -> (u16, String) {
         let document: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let name = document["type"].as_str().and_then(|uri| uri.strip_prefix("urn:lambda-idempotency:"));
@@ -194,7 +194,7 @@ impl Answer {
 pub struct Counter(Arc<AtomicUsize>);
 
 impl Counter {
-    /// Counts one more, and says how many that makes.
+    /// Adds one, and returns the new count.
     pub fn add(&self) -> usize {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
@@ -204,7 +204,7 @@ impl Counter {
     }
 }
 
-/// Holds handlers back until the test lets them go.
+/// Holds handlers back until the test releases them.
 #[derive(Clone, Debug)]
 pub struct Gate {
     entered: watch::Sender<usize>,
@@ -222,7 +222,7 @@ impl Gate {
         self.open.subscribe().wait_for(|open| *open).await.expect("the gate lives as long as this");
     }
 
-    /// Returns once so many handlers have come to the gate.
+    /// Returns once this many handlers have reached the gate.
     pub async fn reached(&self, number: usize) {
         let mut entered = self.entered.subscribe();
         let reached = tokio::time::timeout(PATIENCE, entered.wait_for(|entered| *entered >= number)).await;
@@ -238,12 +238,12 @@ impl Gate {
     }
 }
 
-/// A clock at the present, because DynamoDB Local deletes what is past its time by its own clock.
+/// A clock at the present time, because DynamoDB Local deletes expired items by its own clock.
 pub fn clock() -> ManualWorld {
     ManualWorld::at(Timestamp::from(SystemTime::now()))
 }
 
-/// Lets the other tasks work until `true`.
+/// Lets other tasks run until the condition is true.
 pub async fn until(mut condition: impl FnMut() -> bool) {
     let give_up = Instant::now() + PATIENCE;
     while !condition() {
@@ -252,7 +252,7 @@ pub async fn until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A store in a table of its own.
+/// A store in a new table.
 pub async fn dynamodb(endpoint: &str) -> DynamoDbStore {
     let client = client(endpoint);
     let table = tables::idempotency_table(&client).await;
@@ -269,7 +269,7 @@ pub async fn record(store: &impl Store, key: &str) -> Option<Record> {
     store.load(&record_key(TENANT, PAY, key)).await.expect("the store answers")
 }
 
-/// The state of that record; empty where there is none.
+/// The state of that record; empty if there is none.
 pub async fn state(store: &impl Store, key: &str) -> &'static str {
     record(store, key).await.map_or("", |record| record.state.name())
 }

@@ -7,7 +7,7 @@ use lambda_http::{Adapter, Context, LambdaEvent, Request, Service, request::Lamb
 use serde_json::Value;
 use tower::ServiceExt;
 
-/// A function as the runtime calls it, with what it gives back as Lambda sees it.
+/// A function as the runtime calls it, which returns its answer as Lambda sees it.
 pub type Function = Rc<dyn Fn(LambdaEvent<LambdaRequest>) -> LocalBoxFuture<'static, Value>>;
 
 pub fn function<S, R, E>(service: S) -> Function
@@ -33,7 +33,7 @@ pub async fn deliver_in(function: &Function, event: &Value, context: Context) ->
     Answer(function(LambdaEvent::new(request, context)).await)
 }
 
-/// What Lambda hands to the front.
+/// The answer that Lambda passes to the front.
 #[derive(Debug)]
 pub struct Answer(pub Value);
 

@@ -1,4 +1,4 @@
-//! The local cloud as a user starts it: the built program, in a process of its own.
+//! The local cloud as a user starts it: the built program, in a separate process.
 
 use super::process::Process;
 use reqwest::{Client, RequestBuilder};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Lines of its output that a failed test shows.
+/// How many lines of its output a failed test shows.
 const LAST_WORDS: usize = 60;
 
 /// A running local cloud; it ends with this value, or with the test process.
@@ -28,7 +28,7 @@ pub struct LocalCloud {
 }
 
 impl Drop for LocalCloud {
-    /// Where a test fails, what the local cloud said last may say why.
+    /// Prints the local cloud's last lines if the test has failed; they may say why.
     fn drop(&mut self) {
         if thread::panicking() {
             let text = self.output.text();
@@ -39,7 +39,7 @@ impl Drop for LocalCloud {
     }
 }
 
-/// A line of the provider's ledger: a card was really charged.
+/// A line of the provider's ledger: a charge that was really made.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Charge {
@@ -52,13 +52,12 @@ pub struct Charge {
 }
 
 impl LocalCloud {
-    /// Starts one on a free port, with these variables; `local --help` says which there are. Returns when it is
-    /// healthy.
+    /// Starts one on a free port, with these variables; `local --help` lists them. Returns when it is healthy.
     pub async fn start(variables: &[(&str, &str)]) -> Self {
         Self::configured(variables, |_| {}).await
     }
 
-    /// Likewise, with what `configure` adds: arguments, or another place for standard error.
+    /// Likewise, with what `configure` adds: arguments, or another destination for standard error.
     pub async fn configured(variables: &[(&str, &str)], configure: impl FnOnce(&mut Command)) -> Self {
         let program = program();
         assert!(
@@ -81,7 +80,7 @@ impl LocalCloud {
         let patience = Instant::now() + READY_WITHIN;
         let http = Client::new();
         loop {
-            // In this order they are printed.
+            // In the order in which they are printed.
             let addresses = ["listening on", "provider", "queues"].map(|label| output.address(label));
             if let [Some(url), Some(provider), Some(queues)] = addresses {
                 let health = http.get(format!("{url}/health")).send().await;
@@ -102,12 +101,12 @@ impl LocalCloud {
         &self.url
     }
 
-    /// Where the provider is.
+    /// The provider's URL.
     pub fn provider(&self) -> &str {
         &self.provider
     }
 
-    /// Where SQS is.
+    /// The URL of SQS.
     pub fn queues(&self) -> &str {
         &self.queues
     }
@@ -117,7 +116,7 @@ impl LocalCloud {
         self.process.id()
     }
 
-    /// What it has printed up to now.
+    /// Its output so far.
     pub fn printed(&self) -> String {
         self.output.text()
     }
@@ -155,14 +154,14 @@ impl LocalCloud {
     }
 }
 
-/// Cargo puts programs above the folder in which it puts test programs.
+/// Cargo puts programs into the folder above that of the test programs.
 pub fn program() -> PathBuf {
     let test = std::env::current_exe().expect("the test program has a path");
     let profile = test.ancestors().nth(2).expect("the test program lies in target/<profile>/deps");
     profile.join("local")
 }
 
-/// What a program prints, read all the time so that it never waits for a full pipe.
+/// A program's output, read continuously so that the program never blocks on a full pipe.
 #[derive(Clone, Default)]
 struct Output {
     lines: Arc<Mutex<Vec<String>>>,
@@ -178,7 +177,7 @@ impl Output {
         });
     }
 
-    /// The address in the line that begins so, or by its first word in a line of JSON.
+    /// The address in the line that starts with `label`, or, in JSON lines, under the label's first word.
     fn address(&self, label: &str) -> Option<String> {
         let name = label.split(' ').next().unwrap_or_default();
         let lines = self.lines.lock().unwrap();

@@ -1,8 +1,7 @@
-//! Everything that this process logs, kept so that a test can search it for what must not be there.
+//! Everything that this process logs, kept so that a test can search it for text that must not be there.
 //!
-//! The subscriber is one for the process and its tests run at once: search for needles that only your test uses.
-//! Events at every level and of every target are kept, and spans as they open and close. Records of the `log` crate
-//! are not.
+//! All tests of the process run concurrently with one subscriber: search for needles that only your test uses. Events of every level
+//! and target are kept, and spans as they open and close. Records of the `log` crate are not.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -13,18 +12,17 @@ use std::sync::{Arc, OnceLock};
 use memchr::{memchr, memmem, memrchr};
 use tracing_subscriber::fmt::format::FmtSpan;
 
-/// The log of this process, from the call of [`Logs::capture`] on that returned it.
+/// The log of this process, from the call of [`Logs::capture`] on.
 #[derive(Clone, Copy, Debug)]
 pub struct Logs {
-    /// A file rather than memory: the SDK alone logs tens of kilobytes a request. It has no name, and so goes with
-    /// the process.
+    /// A file rather than memory: the SDK alone logs tens of kilobytes per request. It has no name, so it goes away with the process.
     file: &'static Arc<File>,
-    /// The file's length at the capture. What stands before is other tests', and there may be hundreds of megabytes of it.
+    /// The file's length at the capture. Everything before belongs to other tests, and may be hundreds of megabytes.
     from: u64,
 }
 
 impl Logs {
-    /// Begins to capture, unless another test did so before.
+    /// Begins to capture, unless another test has done so already.
     pub fn capture() -> Self {
         static FILE: OnceLock<Arc<File>> = OnceLock::new();
         let file = FILE.get_or_init(|| {
@@ -41,12 +39,12 @@ impl Logs {
         Self { file, from: file.metadata().expect("the log has a length").len() }
     }
 
-    /// Whether any line holds `needle`, as it stands or escaped as within JSON, once or (`{:?}` of a text) twice.
+    /// Whether any line contains `needle`, plain or escaped as in JSON, once or (`{:?}` of a text) twice.
     pub fn contains(&self, needle: &str) -> bool {
         !self.lines_with(needle).is_empty()
     }
 
-    /// The lines, one JSON object each with `level`, `target`, `fields` and `spans`, that hold `needle`.
+    /// The lines that contain `needle`, each a JSON object with `level`, `target`, `fields` and `spans`.
     pub fn lines_with(&self, needle: &str) -> Vec<Line> {
         assert!(!needle.is_empty(), "every line holds the empty needle");
         let escaped = escape(needle);
@@ -62,9 +60,9 @@ impl Logs {
         lines.into_iter().map(|line| Line::of(text(line))).collect()
     }
 
-    /// What was logged since the capture, whole lines only.
+    /// The log since the capture, whole lines only.
     fn read(&self) -> io::Result<Vec<u8>> {
-        // With the byte before: a line of which a part was written by then is none of these.
+        // With the byte before, to skip a line that was only partly written by then.
         let from = self.from.saturating_sub(1);
         let length = self.file.metadata()?.len() - from;
         let mut bytes = vec![0; usize::try_from(length).expect("the log fits into memory")];

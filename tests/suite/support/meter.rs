@@ -1,7 +1,7 @@
-//! What an operation costs: round trips and capacity units, counted where the SDK meets the wire.
+//! What an operation costs: round trips and capacity units, counted between the SDK and the wire.
 //!
-//! A store reports the units of what succeeded. A write whose condition fails is billed too, by the size of the item
-//! that is there, and reports nothing: those units are reckoned here from the item that `ALL_OLD` brings back.
+//! A store reports the units of successful operations. A write whose condition fails is billed by the size of the existing item, but
+//! reports nothing: those units are computed here from the item that `ALL_OLD` returns.
 
 use super::faults::operation_of;
 use aws_sdk_dynamodb::config::interceptors::{
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 
 type Item = HashMap<String, AttributeValue>;
 
-/// Counts for every client that it was given to. Clones are the same meter.
+/// Counts for every client that uses it. Clones are the same meter.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     used: Arc<Mutex<BTreeMap<String, Used>>>,
@@ -56,7 +56,7 @@ impl Meter {
     }
 }
 
-/// What was used since the meter began or was reset, by operation (`"PutItem"`).
+/// The usage since the meter was created or reset, by operation (`"PutItem"`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading(BTreeMap<String, Used>);
 
@@ -79,9 +79,9 @@ pub struct Used {
     /// Units of writes that succeeded.
     pub write_units: f64,
     pub read_units: f64,
-    /// Conditions that failed, in a write of its own or in a transaction.
+    /// Failed conditions, in single writes and in transactions.
     pub failed_conditional_writes: u32,
-    /// Units of writes whose condition failed, reckoned; a transaction's are not among them.
+    /// Units of writes whose condition failed, computed; those of transactions are not included.
     pub failed_write_units: f64,
     unmetered: u32,
 }
@@ -220,7 +220,7 @@ fn units(capacity: &[ConsumedCapacity]) -> f64 {
     capacity.iter().filter_map(ConsumedCapacity::capacity_units).sum()
 }
 
-/// One unit a started kilobyte, at least one.
+/// One unit for each started kilobyte, at least one.
 fn write_units(item: Option<&Item>) -> f64 {
     let bytes = item.map_or(0, size);
     bytes.div_ceil(1024).max(1) as f64
@@ -232,7 +232,7 @@ pub fn size(item: &Item) -> usize {
 }
 
 fn value_size(value: &AttributeValue) -> usize {
-    /// What a list or map costs beside what it holds, and each of its members beside itself.
+    /// The overhead of a list or map, and of each of its members.
     const DOCUMENT: usize = 3;
     const MEMBER: usize = 1;
     match value {
@@ -251,7 +251,7 @@ fn value_size(value: &AttributeValue) -> usize {
     }
 }
 
-/// Two significant digits a byte, and one byte more.
+/// One byte for every two significant digits, and one more.
 fn number_size(number: &str) -> usize {
     let digits: String = number.chars().filter(char::is_ascii_digit).collect();
     digits.trim_start_matches('0').trim_end_matches('0').len().div_ceil(2) + 1

@@ -1,6 +1,7 @@
-//! What the tests stand on: real stores, clients whose network misbehaves on demand, and meters at the wire.
+//! What the tests are built on: real stores, clients whose network fails on demand, and meters at the wire.
 //! Only [`clock`], [`guarded`], [`http`], [`payments_api`] and [`sample`] know the library's own types.
 
+pub mod bank;
 pub mod books;
 pub mod client;
 pub mod clock;
@@ -26,8 +27,8 @@ pub mod sample;
 pub mod seeded_world;
 pub mod tables;
 
-/// Makes of each `async fn name(endpoint: &str)` two tests, one on each real store. The modules' names matter: who
-/// has no Java leaves the second half out with `--skip dynamodb_local`.
+/// Turns each `async fn name(endpoint: &str)` into two tests, one on each real store. The modules' names matter: without Java, the
+/// second half is left out with `--skip dynamodb_local`.
 macro_rules! on_each_store {
     ($($name:ident),+ $(,)?) => {
         mod on_embedded {
@@ -47,5 +48,5 @@ macro_rules! on_each_store {
 }
 pub(crate) use on_each_store;
 
-/// What a question that is not answered fails with.
+/// The error of a question that is not answered.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

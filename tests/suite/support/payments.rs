@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// How long an event of another process is waited for. Passing takes a fraction; only a failure takes as long.
+/// How long an event in another process is waited for. Success takes a fraction of this; only a failure takes as long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An answer, as far as a client can tell answers apart.
+/// The parts of an answer that a client can distinguish.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub status: u16,
@@ -30,18 +30,18 @@ impl Answer {
         Self { status, problem, replayed, location, body }
     }
 
-    /// Whether it is the operation's answer, for good: a payment, or that the card was declined. What is neither must
-    /// leave the client to send the same again.
+    /// Whether it is the operation's final answer: a payment, or a declined card. After anything else the client must be able to send the
+    /// same request again.
     pub fn is_final(&self) -> bool {
         match self.told() {
             (201 | 402, _) => true,
             (409, "in-flight" | "outcome-unknown") | (500 | 504, "charge-unknown") => false,
             (503, "store-unavailable" | "provider-away") | (502, "") => false,
-            _ => panic!("a client has no use for {self:?}"),
+            _ => panic!("of no use to a client: {self:?}"),
         }
     }
 
-    /// The status, and the problem's name.
+    /// The status and the problem's name.
     pub fn told(&self) -> (u16, &str) {
         (
             self.status,
@@ -51,8 +51,8 @@ impl Answer {
 }
 
 impl LocalCloud {
-    /// One started on this DynamoDB, with tables of its own and short spans. What is unknown stays so, for want of a poll:
-    /// who wants it settled sets `POLL_MS`.
+    /// Starts a cloud on this DynamoDB, with its own tables and short time spans. Unknown outcomes stay unknown, because there is no poll
+    /// unless `POLL_MS` is set.
     pub async fn on(endpoint: &str, variables: &[(&str, &str)]) -> Self {
         let prefix = format!("t{}-", Uuid::new_v4().simple());
         let mut all = vec![
@@ -67,7 +67,7 @@ impl LocalCloud {
         Self::start(&all).await
     }
 
-    /// Sends a payment of 19.99 by this card.
+    /// Sends a payment of 19.99 with this card.
     pub async fn pay(&self, key: &str, source: &str) -> Answer {
         self.pay_cents(key, source, 1999).await
     }
@@ -78,7 +78,7 @@ impl LocalCloud {
         Answer::of(request.send().await.expect("the front answers")).await
     }
 
-    /// The state that the operation's status says; the status code where there is none.
+    /// The operation's state from its status resource; the status code if there is none.
     pub async fn state(&self, key: &str) -> String {
         let request = self.get(&format!("/operations/{key}?operation=create-payment")).bearer_auth("acme");
         let answer = Answer::of(request.send().await.expect("the front answers")).await;
@@ -86,7 +86,7 @@ impl LocalCloud {
         document["state"].as_str().map_or_else(|| answer.status.to_string(), str::to_owned)
     }
 
-    /// Sends the same payment again until the answer is none of these.
+    /// Retries the same payment until the answer is none of these.
     pub async fn retry_past(&self, key: &str, source: &str, past: &[(u16, &str)]) -> Answer {
         let give_up = Instant::now() + PATIENCE;
         loop {
@@ -99,7 +99,7 @@ impl LocalCloud {
         }
     }
 
-    /// Waits until this is so.
+    /// Waits until this is true.
     pub async fn until(&self, so: impl AsyncFn() -> bool, what: &str) {
         let give_up = Instant::now() + PATIENCE;
         while !so().await {
@@ -121,17 +121,17 @@ impl LocalCloud {
         }
     }
 
-    /// What was charged with this card.
+    /// How many charges were made with this card.
     pub async fn charged(&self, source: &str) -> usize {
         self.charges().await.iter().filter(|charge| charge.source == source).count()
     }
 
-    /// The process ids of the payments function's environments that live.
+    /// The process ids of the payments function's live environments.
     pub async fn environments(&self) -> Vec<u32> {
         self.processes("payments").await
     }
 
-    /// The process ids of a function's environments that live.
+    /// The process ids of a function's live environments.
     pub async fn processes(&self, function: &str) -> Vec<u32> {
         let answer = self.get("/environments").send().await.expect("the front answers");
         let document: Value = answer.json().await.expect("a JSON document");

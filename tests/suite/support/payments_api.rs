@@ -20,7 +20,11 @@ use lambda_idempotency::{
     event::Webhook, http::IDEMPOTENCY_KEY, key::signature::Secrets, queue::MemoryQueue,
     reconcile::Reconciliation, store::dynamodb::DynamoDbStore,
 };
-use payments::{Config, Ledger, Provider, SealingKeys, policy::create_payment, routes};
+use payments::{
+    Accounts, Config, Ledger, Provider, SealingKeys,
+    policy::{Services, create_payment},
+    routes,
+};
 use reconcile::{PaymentEvents, PaymentReconciler};
 use serde_json::{Value, json};
 
@@ -30,14 +34,15 @@ use super::{
     tables,
 };
 
-/// Short, because a test waits for it, and much longer than an answer on this machine takes.
+/// Short, because a test waits for it, yet much longer than an answer on this machine takes.
 const PROVIDER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The API, with tables of its own.
+/// The API, with its own tables.
 pub struct PaymentsApi {
     pub app: Router,
     store: DynamoDbStore,
     ledger: Ledger,
+    accounts: Accounts,
 }
 
 impl PaymentsApi {
@@ -51,25 +56,20 @@ impl PaymentsApi {
         let client = client(endpoint);
         let records = tables::idempotency_table(&client).await;
         let store = DynamoDbStore::from_client(client.clone(), records);
+        let accounts = Accounts::new(client.clone(), &tables::idempotency_table(&client).await);
         let ledger = Ledger::new(client, payments);
-        Self::of(store, ledger, provider_url)
+        Self::of(store, ledger, accounts, provider_url)
     }
 
-    fn of(store: DynamoDbStore, ledger: Ledger, provider_url: &str) -> Self {
-        let app = routes::router(
-            store.clone(),
-            ledger.clone(),
-            provider(provider_url),
-            sealing_keys(),
-            create_payment(),
-            MemoryQueue::new(),
-        );
-        Self { app, store, ledger }
+    fn of(store: DynamoDbStore, ledger: Ledger, accounts: Accounts, provider_url: &str) -> Self {
+        let services = services(&ledger, &accounts, provider_url);
+        let app = routes::router(store.clone(), services, create_payment(), MemoryQueue::new());
+        Self { app, store, ledger, accounts }
     }
 
     /// The same API and tables with another provider.
     pub fn behind(&self, provider_url: &str) -> Self {
-        Self::of(self.store.clone(), self.ledger.clone(), provider_url)
+        Self::of(self.store.clone(), self.ledger.clone(), self.accounts.clone(), provider_url)
     }
 
     /// The store of its records.
@@ -79,23 +79,16 @@ impl PaymentsApi {
 
     /// Every route.
     pub fn routes(&self) -> Vec<routes::Route> {
-        let provider = provider("http://127.0.0.1:1");
-        routes::routes(
-            self.store.clone(),
-            self.ledger.clone(),
-            provider,
-            sealing_keys(),
-            create_payment(),
-            MemoryQueue::new(),
-        )
+        let services = services(&self.ledger, &self.accounts, "http://127.0.0.1:1");
+        routes::routes(self.store.clone(), services, create_payment(), MemoryQueue::new())
     }
 
-    /// The webhook over the same tables, told by a provider that signs with these secrets. Nobody is asked.
+    /// The webhook over the same tables, for a provider that signs with these secrets. It asks nobody.
     pub fn webhook(&self, secrets: Secrets) -> Router {
         self.webhook_of(Reconciliation::new(self.store.clone(), MemoryQueue::new()), secrets)
     }
 
-    /// The same, with a reconciliation that knows no operation yet.
+    /// The same, with a reconciliation that has no operations yet.
     pub fn webhook_of(&self, reconciliation: Reconciliation, secrets: Secrets) -> Router {
         let payments = PaymentReconciler::new(provider("http://127.0.0.1:1"), self.ledger.clone());
         let reconciliation = reconciliation.operation(create_payment(), payments);
@@ -124,6 +117,16 @@ impl PaymentsApi {
     }
 }
 
+fn services(ledger: &Ledger, accounts: &Accounts, provider_url: &str) -> Services {
+    let accounts = accounts.clone();
+    Services {
+        ledger: ledger.clone(),
+        accounts,
+        provider: provider(provider_url),
+        sealing_keys: sealing_keys(),
+    }
+}
+
 /// A client of the provider at this URL.
 pub fn provider(url: &str) -> Provider {
     let config = Config {
@@ -135,20 +138,20 @@ pub fn provider(url: &str) -> Provider {
     Provider::new(&config).expect("a client of the provider")
 }
 
-/// What the API seals with, and its webhook opens.
+/// The keys with which the API seals and its webhook opens.
 pub fn sealing_keys() -> SealingKeys {
     SealingKeys::parse(&BASE64_STANDARD.encode([7; 64])).expect("a key")
 }
 
-/// An order that is paid with this card.
+/// An order paid with this card.
 pub fn order(source: &str) -> String {
     json!({ "customerId": "c-1", "amountCents": 1999, "currency": "EUR", "source": source }).to_string()
 }
 
-/// When the provider makes all its charges: in the last millisecond of 2026-11-20.
+/// The time of all the provider's charges: the last millisecond of 2026-11-20.
 pub const CHARGED_AT: u64 = 1_795_219_199_999;
 
-/// A provider whose answer is the last word of the card's token; up until the test ends.
+/// A provider that answers by the last word of the card's token; it runs until the test ends.
 pub struct TestProvider {
     pub url: String,
     books: Books,
@@ -160,7 +163,7 @@ type Books = Arc<Mutex<Book>>;
 struct Book {
     /// The charges, by idempotency key.
     charges: HashMap<String, usize>,
-    /// Every order that came, with its idempotency key.
+    /// Every order received, with its idempotency key.
     orders: Vec<(String, Value)>,
 }
 
@@ -216,7 +219,7 @@ async fn charge(State(books): State<Books>, headers: HeaderMap, Json(order): Jso
     }
 }
 
-/// What the provider knows under a key.
+/// What the provider knows about a key.
 async fn known(State(books): State<Books>, Path(key): Path<String>) -> Response {
     let book = books.lock().unwrap();
     let order = book.orders.iter().rev().find(|(known, _)| *known == key).map(|(_, order)| order);

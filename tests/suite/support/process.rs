@@ -6,9 +6,9 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The shell becomes the program, so the child's id and exit status are the program's own. Before that it leaves a
-/// watcher behind, which ends the program once our end of the pipe on its standard input closes: when we drop it, or
-/// when the kernel closes it for a test process that was killed.
+/// The shell becomes the program, so the child's id and exit status are the program's own. Before that it starts a watcher, which
+/// ends the program once our end of the pipe on its standard input closes: when we drop it, or when the kernel closes it because
+/// the test process was killed.
 const DIE_WITH_PARENT: &str =
     r#"exec 3<&0; { cat <&3; kill $$; } >/dev/null 2>&1 & exec "$0" "$@" </dev/null 3<&-"#;
 
@@ -22,7 +22,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program`; `configure` adds arguments, environment and where its output goes.
+    /// Starts `program`; `configure` sets arguments, environment and destinations of its output.
     pub fn start(program: impl AsRef<OsStr>, configure: impl FnOnce(&mut Command)) -> io::Result<Self> {
         let mut command = Command::new("sh");
         command.arg("-c").arg(DIE_WITH_PARENT).arg(program);
@@ -37,7 +37,7 @@ impl Process {
         self.child.id()
     }
 
-    /// How the program ended, if it did.
+    /// The program's exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child's state can be asked")
     }
@@ -60,7 +60,7 @@ impl Drop for Process {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        // The last resort; there is nobody left to report a failure to.
+        // The last resort; there is nothing left to report a failure to.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

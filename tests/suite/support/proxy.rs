@@ -1,8 +1,9 @@
-//! A TCP proxy between functions and what they call, which cuts connections at the byte that it is told.
+//! A TCP proxy between functions and what they call, which cuts connections at a given byte.
 //!
-//! 1. It knows just enough of HTTP/1.1 to see where messages begin and end; each request goes on by a connection of its own.
-//! 2. A rule holds for requests that contain all of its texts, so many times. Of several, the first that is not used up counts.
-//! 3. What no rule holds for passes.
+//! 1. It knows just enough HTTP/1.1 to see where messages begin and end; each request is forwarded on its own connection.
+//! 2. A rule applies a number of times to requests that contain all of its texts. If several match, the first that is not used up
+//!    applies.
+//! 3. Requests without a matching rule pass.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -10,35 +11,35 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Until its rule is taken away.
+/// Until the rule is removed.
 pub const ALWAYS: usize = usize::MAX;
 
-/// A proxy, until it is dropped.
+/// A proxy, which runs until it is dropped.
 pub struct Proxy {
     url: String,
     shared: Arc<Shared>,
     server: JoinHandle<()>,
 }
 
-/// Where a connection is cut: before the byte of this number, or behind the last if the message has fewer.
+/// Where a connection is cut: before the byte with this number, or after the last if the message is shorter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cut {
-    /// So much of the request goes on.
+    /// Only this much of the request is forwarded.
     Request(usize),
-    /// All of the request goes on, and so much of the answer comes back.
+    /// The whole request is forwarded, and only this much of the answer is returned.
     Answer(usize),
 }
 
-/// What the caller sees then.
+/// What the caller sees after the cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Then {
-    /// The connection is closed, towards both sides.
+    /// The connection is closed on both sides.
     Closed,
-    /// Nothing any more, and the other side neither: until the caller has had enough.
+    /// Nothing more is sent to either side until the caller gives up.
     Silent,
 }
 
-/// How long the messages of an exchange were, in bytes.
+/// The lengths of an exchange's messages, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange {
     pub request: Length,
@@ -51,7 +52,7 @@ pub struct Length {
     pub whole: usize,
 }
 
-/// A rule's name, to ask about it.
+/// A handle to ask about a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleId(usize);
 
@@ -59,7 +60,7 @@ pub struct RuleId(usize);
 struct Shared {
     target: OnceLock<String>,
     rules: Mutex<Vec<Rule>>,
-    /// What went on whole, and its exchange where the answer came back whole.
+    /// Requests that were forwarded whole, with their exchange if the answer came back whole.
     arrived: Mutex<Vec<(Vec<u8>, Option<Exchange>)>>,
 }
 
@@ -72,7 +73,7 @@ struct Rule {
 }
 
 impl Proxy {
-    /// One that leads nowhere yet: whom it is before may only be known once its own address is.
+    /// Starts a proxy without a target, for targets that are only known once the proxy's own address is.
     pub async fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port for the proxy");
         let url = format!("http://{}", listener.local_addr().expect("the proxy's address"));
@@ -81,14 +82,14 @@ impl Proxy {
         Self { url, shared, server }
     }
 
-    /// One before `target`, which is as `http://127.0.0.1:8000`.
+    /// Starts a proxy for `target`, for example `http://127.0.0.1:8000`.
     pub async fn before(target: &str) -> Self {
         let proxy = Self::start().await;
         proxy.leads_to(target);
         proxy
     }
 
-    /// Says, once, whom it is before.
+    /// Sets the target, once.
     pub fn leads_to(&self, target: &str) {
         let address = target.strip_prefix("http://").expect("a plain address").trim_end_matches('/');
         self.shared.target.set(address.to_owned()).expect("it leads nowhere yet");
@@ -98,7 +99,7 @@ impl Proxy {
         &self.url
     }
 
-    /// Cuts requests that contain all of these texts, so many times.
+    /// Cuts requests that contain all of these texts, `times` times.
     pub fn cut(&self, texts: &[&str], cut: Cut, then: Then, times: usize) -> RuleId {
         let texts = texts.iter().map(|text| (*text).to_owned()).collect();
         let mut rules = self.shared.rules();
@@ -106,12 +107,12 @@ impl Proxy {
         RuleId(rules.len() - 1)
     }
 
-    /// Nothing that contains all of these texts goes through: without texts, nothing at all.
+    /// Stops all requests that contain all of these texts; without texts, all requests.
     pub fn away(&self, texts: &[&str], then: Then) -> RuleId {
         self.cut(texts, Cut::Request(0), then, ALWAYS)
     }
 
-    /// How often a rule was used.
+    /// How often a rule has applied.
     pub fn used(&self, rule: RuleId) -> usize {
         self.shared.rules()[rule.0].used
     }
@@ -121,14 +122,14 @@ impl Proxy {
         self.shared.rules().iter_mut().for_each(|rule| rule.left = 0);
     }
 
-    /// The last exchange that passed whole and whose request contains all of these texts.
+    /// The last exchange that passed whole with a request that contains all of these texts.
     pub fn passed(&self, texts: &[&str]) -> Option<Exchange> {
         let arrived = self.shared.arrived.lock().unwrap();
         let wanted = |request: &[u8]| texts.iter().all(|text| contains(request, text));
         arrived.iter().rev().find_map(|(request, exchange)| exchange.filter(|_| wanted(request)))
     }
 
-    /// The bodies of the requests that begin so and went on whole, whatever became of the answers.
+    /// The bodies of the requests that begin with `start` and were forwarded whole, whatever became of the answers.
     pub fn arrived(&self, start: &str) -> Vec<Vec<u8>> {
         let arrived = self.shared.arrived.lock().unwrap();
         let requests = arrived.iter().filter(|(request, _)| request.starts_with(start.as_bytes()));
@@ -169,7 +170,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let Ok((client, _)) = listener.accept().await else { return };
         let shared = shared.clone();
-        // An error is a connection that one of the two sides has closed: the other learns it by the drop.
+        // An error means that one side has closed its connection; dropping both closes the other.
         tokio::spawn(async move { serve(client, &shared).await });
     }
 }
@@ -207,7 +208,7 @@ async fn end(mut client: TcpStream, server: TcpStream, then: Then) -> io::Result
     Ok(())
 }
 
-/// The next message, of which a part may be there already; none where the other side has closed.
+/// The next message, part of which may have been read already; `None` if the other side has closed.
 async fn message(stream: &mut TcpStream, waiting: &mut Vec<u8>) -> io::Result<Option<(Vec<u8>, Length)>> {
     loop {
         if let Some(length) = length(waiting).filter(|length| waiting.len() >= length.whole) {
@@ -220,7 +221,7 @@ async fn message(stream: &mut TcpStream, waiting: &mut Vec<u8>) -> io::Result<Op
     }
 }
 
-/// How long the message is that begins so, once its head is there.
+/// The length of the message that begins like this, once its head is complete.
 fn length(message: &[u8]) -> Option<Length> {
     let head = find(message, b"\r\n\r\n")? + 4;
     let lines = std::str::from_utf8(&message[..head]).expect("a head is text").lines();

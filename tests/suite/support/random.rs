@@ -1,4 +1,4 @@
-//! Randomness that can be had again: a failure names its seed.
+//! Reproducible randomness: a failure names its seed.
 
 use std::time::Duration;
 use uuid::Uuid;
@@ -28,7 +28,7 @@ impl Random {
     }
 }
 
-/// `SEED`, or a fresh one; said where the test fails while this is held.
+/// `SEED`, or a fresh one; printed if the test fails while this is held.
 pub struct Seed(pub u64);
 
 impl Seed {

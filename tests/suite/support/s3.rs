@@ -1,4 +1,4 @@
-//! A local S3-compatible server in the test process, on a folder that goes with it.
+//! A local S3-compatible server in the test process, on a temporary folder.
 
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::retry::{RetryConfig, RetryPartition};
@@ -23,10 +23,10 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Short, because tests wait for it.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(1);
 
-/// What every request is answered with in place of the truth.
+/// The error that every request gets while it is set.
 type Failure = Arc<Mutex<Option<(StatusCode, &'static str)>>>;
 
-/// The server, up for as long as the test's runtime, and a client of it.
+/// The server, which runs as long as the test's runtime, and a client of it.
 pub struct LocalS3 {
     pub client: Client,
     failure: Failure,
@@ -51,7 +51,7 @@ impl LocalS3 {
         *self.failure.lock().unwrap() = Some((status, code));
     }
 
-    /// From now on every request is answered as it is.
+    /// From now on requests are answered normally.
     pub fn recover(&self) {
         *self.failure.lock().unwrap() = None;
     }
@@ -74,7 +74,7 @@ async fn serve(service: S3Service, failure: Failure) -> String {
 async fn answer(service: S3Service, failure: Failure, request: Request) -> Response {
     let failure = *failure.lock().unwrap();
     if let Some((status, code)) = failure {
-        // Read first: a server that answers in the middle of a request looks like a broken connection.
+        // Read the request first: an answer in the middle of a request looks like a broken connection.
         let _ = request.into_body().collect().await;
         return (status, format!("<Error><Code>{code}</Code><Message>injected</Message></Error>"))
             .into_response();

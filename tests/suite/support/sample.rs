@@ -1,4 +1,4 @@
-//! The sample's functions as processes, on tables, queues and a provider of the test's own.
+//! The sample's functions as processes, with the test's own tables, queues and provider.
 
 use std::time::SystemTime;
 
@@ -15,10 +15,10 @@ use super::{
     tables,
 };
 
-/// What the provider signs with.
+/// The secret with which the provider signs.
 const WEBHOOK_SECRET: &str = "a-secret-of-the-provider";
 
-/// What the functions work on.
+/// The resources that the functions use.
 pub struct Sample {
     pub queues: Queues,
     pub reports: TempDir,
@@ -37,6 +37,7 @@ impl Sample {
             ("AWS_ENDPOINT_URL_SQS", sqs.clone()),
             ("IDEMPOTENCY_TABLE", tables::idempotency_table(&client(endpoint)).await),
             ("PAYMENTS_TABLE", payments.to_owned()),
+            ("ACCOUNTS_TABLE", payments.to_owned()),
             ("PROVIDER_URL", provider.to_owned()),
             ("CHECKS_QUEUE_URL", queue("checks")),
             ("SWEEP_QUEUE_URL", queue("sweep")),
@@ -56,12 +57,12 @@ impl Sample {
         DynamoDbStore::from_client(client(embedded::endpoint()), table.as_str())
     }
 
-    /// Starts a function, with these variables besides.
+    /// Starts a function, with these additional variables.
     pub async fn start(&self, function: &str, more: &[(&str, &str)]) -> Function {
         Function::start(function, &self.variables(more)).await
     }
 
-    /// What a function logs that does not start with these variables besides.
+    /// The log of a function that refuses to start with these additional variables.
     pub async fn refuses_to_start(&self, function: &str, more: &[(&str, &str)]) -> String {
         Function::refuses_to_start(function, &self.variables(more)).await
     }
@@ -72,7 +73,7 @@ impl Sample {
     }
 }
 
-/// A request as an HTTP API hands it over, once its authorizer has verified the tenant.
+/// A request as an HTTP API delivers it after its authorizer has verified the tenant.
 pub fn request(method: &str, path: &str, tenant: &str, headers: &[(&str, &str)], body: &str) -> Value {
     let mut event: Value = serde_json::from_str(include_str!("../fixtures/http_api_jwt.json")).unwrap();
     event["rawPath"] = path.into();
@@ -92,7 +93,7 @@ pub fn payment(tenant: &str, key: &str, order: &str) -> Value {
     request("POST", "/payments", tenant, &[("idempotency-key", key)], order)
 }
 
-/// The provider's word on a charge, which it made for this order, and signed.
+/// The provider's signed word on a charge that it made for this order.
 pub fn charged((key, order): &(String, Value)) -> Value {
     let now = lambda_idempotency::time::Timestamp::from(SystemTime::now());
     let event = json!({
@@ -114,7 +115,7 @@ pub fn told(body: &str) -> Value {
     request("POST", "/webhooks/provider", "nobody", &[("provider-signature", &signature)], body)
 }
 
-/// A batch of messages of a queue.
+/// A batch of a queue's messages.
 pub fn messages(bodies: &[String]) -> Value {
     let messages: Vec<_> = bodies
         .iter()
@@ -124,7 +125,7 @@ pub fn messages(bodies: &[String]) -> Value {
     json!({ "Records": messages })
 }
 
-/// A record that time to live has deleted, as the table's stream shows it.
+/// The stream record of a record that time to live has deleted.
 pub fn pruned(partition_key: &str, number: u64) -> Value {
     json!({
         "eventName": "REMOVE",
@@ -137,7 +138,7 @@ pub fn pruned(partition_key: &str, number: u64) -> Value {
     })
 }
 
-/// The status that an HTTP function answered.
+/// The status of an HTTP function's answer.
 #[track_caller]
 pub fn status(answer: &Result<Value, Value>) -> StatusCode {
     let status = answer.as_ref().expect("an answer")["statusCode"].as_u64().expect("a status");

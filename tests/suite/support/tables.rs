@@ -1,14 +1,18 @@
-//! Tables as the template deploys them, one a test.
+//! Tables as the template deploys them, one for each test.
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::client::Waiters;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
+};
+use lambda_idempotency::domain::Table;
 use lambda_idempotency::store::dynamodb::table;
 use std::time::Duration;
 use uuid::Uuid;
 
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// Creates an idempotency table of the caller's own and returns its name.
+/// Creates a new idempotency table and returns its name.
 pub async fn idempotency_table(client: &Client) -> String {
     let name = format!("idempotency-{}", Uuid::new_v4());
     create_idempotency_table(client, &name).await;
@@ -28,4 +32,23 @@ pub async fn create_idempotency_table(client: &Client, name: &str) {
     let time_to_live = client.update_time_to_live().table_name(name);
     let time_to_live = time_to_live.time_to_live_specification(table::time_to_live()).send().await;
     time_to_live.unwrap_or_else(|error| panic!("table {name} got no time to live: {error:?}"));
+}
+
+/// Creates a table of the user's, with the string `id` as its key.
+pub async fn domain_table(client: &Client) -> Table {
+    let name = format!("domain-{}", Uuid::new_v4());
+    let id = AttributeDefinition::builder().attribute_name("id").attribute_type(ScalarAttributeType::S);
+    let key = KeySchemaElement::builder().attribute_name("id").key_type(KeyType::Hash);
+    let created = client
+        .create_table()
+        .table_name(&name)
+        .attribute_definitions(id.build().expect("an attribute"))
+        .key_schema(key.build().expect("a key"))
+        .billing_mode(BillingMode::PayPerRequest)
+        .send()
+        .await;
+    created.unwrap_or_else(|error| panic!("table {name} could not be created: {error:?}"));
+    let ready = client.wait_until_table_exists().table_name(&name).wait(READY_WITHIN).await;
+    ready.unwrap_or_else(|error| panic!("table {name} did not become active: {error:?}"));
+    Table::new(name, "id")
 }

@@ -1,4 +1,4 @@
-//! Each alarm looks at what is there, and leads somewhere.
+//! Each alarm watches a metric that exists, and notifies somebody.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{ALARM, FUNCTION, QUEUE, Resource, list, referred, resource, resources};
 use crate::support::command::program;
 
-/// What the functions count and measure, and the statistic that says how much there was. Without dimensions a metric is of
-/// all operations: see `event`.
+/// The functions' metrics, each with the statistic that counts its events. A metric without dimensions is a total over all operations:
+/// see `event`.
 const OURS: &[(&str, &str)] = &[
     (telemetry::ZOMBIE_KEY, "Sum"),
     (telemetry::UNKNOWN_OLDEST, "Maximum"),
@@ -29,21 +29,21 @@ const OURS: &[(&str, &str)] = &[
     (ledgers::metrics::COMPARE_DIFFERENCES, "Sum"),
 ];
 
-/// What AWS measures: namespace, metric, statistic, the one dimension, and the type of resource that it names.
+/// AWS's metrics: namespace, metric, statistic, the one dimension, and the type of resource that it names.
 ///
 /// - <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html>
 /// - <https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html>
 const OF_AWS: &[(&str, &str, &str, &str, &str)] = &[
     ("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "QueueName", QUEUE),
     ("AWS/SQS", "ApproximateAgeOfOldestMessage", "Maximum", "QueueName", QUEUE),
-    // Messages that a redrive policy moves are not counted, what a service sends is.
+    // It counts messages that a service sends, but not those that a redrive policy moves.
     ("AWS/SQS", "NumberOfMessagesSent", "Sum", "QueueName", QUEUE),
     ("AWS/Lambda", "IteratorAge", "Maximum", "FunctionName", FUNCTION),
     ("AWS/Lambda", "Errors", "Sum", "FunctionName", FUNCTION),
     ("AWS/Lambda", "Throttles", "Sum", "FunctionName", FUNCTION),
 ];
 
-/// What must not happen unheard, and what must happen: an alarm, and the metrics that it looks at.
+/// The alarms for what must not go unnoticed and for what must happen, with the metrics that they watch.
 const ALARMS: &[(&str, &[&str])] = &[
     ("DeadWorkers", &[telemetry::ZOMBIE_KEY]),
     ("OldestUnknown", &[telemetry::UNKNOWN_OLDEST]),
@@ -72,7 +72,7 @@ const ALARMS: &[(&str, &[&str])] = &[
     ("LedgersDiffer", &[ledgers::metrics::COMPARE_DIFFERENCES]),
 ];
 
-/// A metric that an alarm looks at.
+/// A metric that an alarm watches.
 struct Metric {
     namespace: Value,
     name: String,
@@ -105,7 +105,7 @@ fn metrics(alarm: &Value) -> Vec<Metric> {
     stats.map(|stat| metric(&stat["Metric"], &stat["Stat"], &stat["Period"])).collect()
 }
 
-/// Its name; of one of AWS, with the resource that it is measured at. Panics if nobody emits such a metric.
+/// The metric's name, for one of AWS with its resource. Panics if nothing emits such a metric.
 fn emitted(metric: &Metric) -> String {
     if let Value::String(namespace) = &metric.namespace {
         let found = OF_AWS.iter().find(|(of, name, ..)| of == namespace && *name == metric.name);
@@ -138,7 +138,7 @@ fn every_alarm_looks_at_a_metric_that_is_emitted() {
     assert_eq!(looked_at.collect::<BTreeMap<_, _>>(), expected.collect::<BTreeMap<_, BTreeSet<_>>>());
 }
 
-// R34: the alarms of one stack hear of no other.
+// R34: the alarms of one stack do not react to another.
 #[test]
 fn every_function_counts_where_the_alarms_look() {
     for function in resources(FUNCTION) {
@@ -160,7 +160,7 @@ fn every_alarm_tells_somebody_when_it_begins_and_ends() {
     }
 }
 
-// T50: who is dead counts nothing.
+// T50: a dead function emits no metrics.
 #[test]
 fn missing_data_alarm_only_if_something_must_happen() {
     for Resource { name, properties, .. } in resources(ALARM) {
@@ -191,27 +191,27 @@ fn no_alarm_looks_back_further_than_cloudwatch_does() {
 
 // T50
 #[test]
-fn a_schedule_that_does_not_run_is_heard_of_in_time() {
+fn a_schedule_that_does_not_run_raises_an_alarm_in_time() {
     let window = |name| {
         let alarm = resource(ALARM, name);
         metrics(&alarm)[0].period * number(&alarm["EvaluationPeriods"])
     };
     assert_eq!(window("PollMissing"), 5 * 60);
     for daily in ["SweepMissing", "CompareMissing"] {
-        // Longer than from one run to the next, shorter than to the one after that.
+        // Longer than the time to the next run, shorter than to the one after that.
         assert!((24 * 3600 + 1..48 * 3600).contains(&window(daily)), "{daily}");
     }
 }
 
-// While an ending waits, its effect is not to count as not found before somebody could have heard of it.
+// An operator must be able to react to a waiting ending before its effect counts as "not found".
 #[test]
-fn endings_that_wait_are_heard_of_while_there_is_time() {
+fn waiting_endings_raise_an_alarm_while_there_is_time() {
     let alarm = resource(ALARM, "EndingsLate");
     let after = number(&alarm["Threshold"]) + metrics(&alarm)[0].period * number(&alarm["EvaluationPeriods"]);
     assert!(2 * after < DEFAULT_NOT_FOUND_GRACE.as_secs(), "{after}");
 }
 
-/// The rows of the page about alarms: an alarm, what it means, what to do.
+/// The rows of the page about alarms: the alarm, what it means, and what to do.
 fn rows() -> Vec<Vec<String>> {
     let page = super::text("docs/alarms.md");
     let rows =
@@ -235,7 +235,7 @@ fn the_page_about_alarms_has_each_alarm_once() {
     }
 }
 
-/// What stands between backticks in a text, and is a command of the operators' command line.
+/// The commands of the operators' command line that a text has between backticks.
 fn commands(text: &str) -> Vec<String> {
     let quoted = text.split('`').skip(1).step_by(2);
     quoted.filter(|quoted| quoted.starts_with("idempotency ")).map(str::to_owned).collect()
@@ -249,7 +249,7 @@ async fn every_command_that_an_alarm_names_is_one() {
         described.chain([super::text("docs/alarms.md")]).flat_map(|text| commands(&text)).collect();
     assert!(named.len() > 4, "{named:?}");
     for command in named {
-        // What comes before `--help` is parsed first.
+        // The arguments before `--help` are parsed first.
         let arguments = command.split(' ').skip(1).chain(["--help"]);
         let ran = tokio::process::Command::new(program()).args(arguments).output().await;
         assert!(ran.expect("the command line can be run").status.success(), "{command}");

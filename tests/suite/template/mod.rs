@@ -11,10 +11,10 @@ mod rights;
 mod sample;
 mod table;
 
-/// What everybody deploys.
+/// The template that everybody deploys.
 const IDEMPOTENCY: &str = "idempotency";
 
-/// The sample, in which the other one is nested under this name.
+/// The sample's template, in which the other one is nested under its name.
 const SAMPLE: &str = "sample";
 const NESTED: &str = "Idempotency";
 
@@ -29,7 +29,7 @@ struct Resource {
     properties: Value,
 }
 
-/// A template, its intrinsic functions in their long form: `!Ref Name` is `{"Ref": "Name"}`.
+/// A template, with its intrinsic functions in their long form: `!Ref Name` is `{"Ref": "Name"}`.
 fn template(name: &str) -> Value {
     let text = text(&format!("infra/{name}.yaml"));
     json(&Yaml::load_from_str(&text).expect("YAML")[0])
@@ -61,7 +61,7 @@ fn text_of(yaml: &Yaml<'_>) -> String {
     yaml.as_str().expect("names are text").to_owned()
 }
 
-/// The resources of this type, of both templates.
+/// The resources of this type in both templates.
 fn resources(kind: &str) -> Vec<Resource> {
     let of = |name: &'static str| {
         let template = template(name);
@@ -100,8 +100,8 @@ fn list(value: &Value) -> Vec<&Value> {
     }
 }
 
-/// What a value refers to, with the nested template's outputs followed: `ChecksQueue`, `PaymentsTable/index/days`.
-/// Whether by name, URL or ARN makes no difference.
+/// What a value refers to, following the nested template's outputs: `ChecksQueue`, `PaymentsTable/index/days`. Name, URL and ARN are
+/// treated alike.
 fn referred(value: &Value) -> String {
     let (function, argument) = match value {
         Value::String(text) => return text.clone(),
@@ -110,7 +110,7 @@ fn referred(value: &Value) -> String {
     match (&**function, argument) {
         ("Ref", Value::String(name)) => name.clone(),
         ("Fn::GetAtt", Value::String(path)) => attribute(path),
-        // The stack's own table; else the one that it was told of.
+        // The branch with the stack's own table; the other is a parameter.
         ("Fn::If", Value::Array(branches)) => referred(&branches[1]),
         ("Fn::Sub", Value::String(pattern)) => {
             match pattern.strip_prefix("${").and_then(|rest| rest.split_once('}')) {
@@ -144,7 +144,7 @@ fn the_sample_hands_on_parameters_that_the_nested_template_has() {
     for (name, _) in members(&nested["Properties"]["Parameters"]) {
         assert!(!parameters[name].is_null(), "{name}");
     }
-    // What a change of stacks or a restore needs, and what a person must be able to say.
+    // Parameters for a change of stacks or a restore, and those that an operator must be able to set.
     for name in ["ExistingTableName", "ExistingTableStream", "AlarmTopicArn", "DeletionProtection"] {
         assert_eq!(nested["Properties"]["Parameters"][name], json!({ "Ref": name }));
     }
@@ -172,14 +172,14 @@ fn every_variable_that_a_function_is_given_is_read() {
         let globals = &template(function.template)["Globals"]["Function"]["Environment"]["Variables"];
         let own = &function.properties["Environment"]["Variables"];
         for (name, _) in members(globals).chain(members(own)) {
-            // That one is read by a crate.
+            // `RUST_LOG` is read by a crate.
             let read = name == "RUST_LOG" || sources.contains(&format!("\"{name}\""));
             assert!(read, "{}: nothing reads {name}", function.name);
         }
     }
 }
 
-/// Rust's text below this folder of the repository.
+/// All Rust source below this folder of the repository.
 fn sources(folder: &str) -> String {
     let entries = fs::read_dir(format!("{}/../{folder}", env!("CARGO_MANIFEST_DIR"))).expect("a folder");
     let texts = entries.map(|entry| {

@@ -1,4 +1,4 @@
-//! What fails is kept where somebody finds it, and what is looked at late is not looked at twice.
+//! Failures are kept where an operator finds them, and slow work is not delivered twice.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// The events of this type, of all functions.
+/// The events of this type for all functions.
 fn events(kind: &str) -> Vec<(Resource, Value)> {
     let functions = resources(FUNCTION).into_iter();
     let events = functions.flat_map(|function| {
@@ -29,7 +29,7 @@ fn events(kind: &str) -> Vec<(Resource, Value)> {
 
 // T50
 #[test]
-fn what_a_schedule_begins_leaves_word_when_it_fails() {
+fn a_failed_scheduled_run_becomes_a_dead_letter() {
     let scheduled = events("ScheduleV2");
     assert_eq!(scheduled.len(), 3);
     for (function, event) in scheduled {
@@ -42,7 +42,7 @@ fn what_a_schedule_begins_leaves_word_when_it_fails() {
             function.name
         );
         assert_eq!(referred(&event["DeadLetterConfig"]["Arn"]), failed, "{}", function.name);
-        // The schedule is in time, or the next one is: a job must not begin hours late.
+        // A late job is left to the next scheduled run: it must not begin hours late.
         assert!(number(&config["MaximumEventAgeInSeconds"]) <= 6 * 3600);
         assert!(number(&event["RetryPolicy"]["MaximumEventAgeInSeconds"]) <= 3600);
     }
@@ -66,7 +66,7 @@ fn messages_that_are_worked_on_are_delivered_to_nobody_else() {
     for (function, event) in events {
         assert_eq!(event["FunctionResponseTypes"], json!(["ReportBatchItemFailures"]));
         let queue = resource(QUEUE, &referred(&event["Queue"]));
-        // As Lambda advises, so that throttled polls do not use up the receives:
+        // As Lambda's documentation advises, so that throttled polls do not use up the receives:
         // https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
         assert_eq!(number(&queue["VisibilityTimeout"]), 6 * number(&function.properties["Timeout"]));
         assert_eq!(referred(&queue["RedrivePolicy"]["deadLetterTargetArn"]), "DeadLettersQueue");
@@ -82,7 +82,7 @@ fn dead_letters_come_from_every_queue_and_stay_longest() {
     let allowed: Vec<_> = allowed.iter().map(|arn| arn["Fn::Sub"].as_str().expect("an ARN")).collect();
     let mut sources = 0;
     for queue in resources(QUEUE) {
-        // Without a RedrivePolicy a queue sends none.
+        // A queue without a RedrivePolicy sends no dead letters.
         if !queue.properties["RedrivePolicy"].is_null() {
             let name = queue.properties["QueueName"]["Fn::Sub"].as_str().expect("a name");
             assert!(allowed.iter().any(|arn| arn.ends_with(&format!(":{name}"))), "{name}");
@@ -92,14 +92,14 @@ fn dead_letters_come_from_every_queue_and_stay_longest() {
     assert_eq!(sources, allowed.len());
 }
 
-// T50: a sweep takes no turn from checks.
+// T50: a sweep takes no concurrency away from checks.
 #[test]
 fn each_reader_of_a_queue_has_turns_of_its_own() {
     let mut turns = BTreeMap::<String, u64>::new();
     for (function, event) in events("SQS") {
         *turns.entry(function.name).or_default() += number(&event["ScalingConfig"]["MaximumConcurrency"]);
     }
-    // One more for what the schedule begins, and for `stale` one for a shard of the stream at the least.
+    // One more for the scheduled run, and for `stale` at least one for a shard of the stream.
     let reserved = |name| resource(FUNCTION, name)["ReservedConcurrentExecutions"].clone();
     assert_eq!(number(&reserved("ReconcileFunction")), turns["ReconcileFunction"] + 1);
     assert_eq!(reserved("StaleFunction"), json!({ "Ref": "StaleConcurrency" }));

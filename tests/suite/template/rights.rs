@@ -8,7 +8,7 @@ use super::{FUNCTION, Resource, list, members, referred, resource, resources};
 
 const ROLE: &str = "AWS::IAM::Role";
 
-/// What the functions do with tables and buckets.
+/// The functions' calls to tables and buckets.
 const CALLS: &[(&str, &[&str])] = &[
     (
         "PaymentsFunction",
@@ -19,6 +19,8 @@ const CALLS: &[(&str, &[&str])] = &[
             "dynamodb:GetItem PaymentsTable",
             "dynamodb:PutItem PaymentsTable",
             "dynamodb:Query PaymentsTable",
+            "dynamodb:Query AccountsTable",
+            "dynamodb:UpdateItem AccountsTable",
         ],
     ),
     (
@@ -52,9 +54,9 @@ const CALLS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The rights of a role, each an action and what it is for.
+/// The permissions of a role, each an action and its resource.
 fn rights(role: &Value) -> BTreeSet<String> {
-    assert!(role["ManagedPolicyArns"].is_null(), "what those allow stands elsewhere");
+    assert!(role["ManagedPolicyArns"].is_null(), "managed policies are not in the template");
     let policies = list(&role["Policies"]);
     let statements = policies.iter().flat_map(|policy| list(&policy["PolicyDocument"]["Statement"]));
     let rights = statements.flat_map(|statement| {
@@ -70,7 +72,7 @@ fn rights(role: &Value) -> BTreeSet<String> {
     rights.collect()
 }
 
-/// What a function needs because of what it is told, what triggers it, and where its failures go.
+/// The permissions that a function needs because of its variables, its triggers, and the destination of its failures.
 fn needed(function: &Resource) -> BTreeSet<String> {
     let properties = &function.properties;
     let mut needed = BTreeSet::new();

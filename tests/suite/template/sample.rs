@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{FUNCTION, members, resource, resources};
 use crate::support::{embedded, payments_api::PaymentsApi};
 
-/// The functions that are given this variable, with its value.
+/// The functions that have this variable, with its value.
 fn given(variable: &str) -> Vec<(String, serde_json::Value)> {
     let functions = resources(FUNCTION).into_iter();
     let given = functions
@@ -35,11 +35,11 @@ fn every_function_seals_and_opens_with_the_same_secret() {
     }
 }
 
-// R5, T45: what the gateway does not route nobody can call.
+// R5, T45: a route that the gateway lacks cannot be called.
 #[tokio::test]
 async fn the_template_routes_what_the_payments_function_serves() {
     let api = PaymentsApi::on(embedded::endpoint(), "http://127.0.0.1:1").await;
-    // The gateway writes `{key+}` for what the router calls `{*key}`.
+    // The gateway's `{key+}` is the router's `{*key}`.
     let served = api
         .routes()
         .into_iter()
@@ -52,7 +52,7 @@ async fn the_template_routes_what_the_payments_function_serves() {
     assert_eq!(routed.collect::<BTreeSet<_>>(), served.collect::<BTreeSet<_>>());
 }
 
-// T50: while a provider has an incident, what it does not find may be there.
+// T50: during a provider's incident, a charge that it does not find may exist.
 #[test]
 fn releases_by_not_found_can_be_stopped_by_a_parameter() {
     assert_eq!(

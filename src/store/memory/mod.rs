@@ -1,32 +1,49 @@
-//! A store of a few lines: the reference that the others are measured against, and a store for unit tests.
+//! A store in memory: the reference for other stores, and a store for unit tests.
+//!
+//! 1. Every write is atomic under one lock. Clones of a [`MemoryStore`] are one store.
+//! 2. Bodies up to 512 bytes fit in the record and larger ones go beside it, up to 406,000 bytes, much as in DynamoDB.
+//! 3. Tables of the user's are there once something is written to them. It knows the common part of DynamoDB's expressions, and
+//!    refuses the rest.
+//! 4. There is no time to live: expired records and bodies stay until the process ends.
+//!
+//! It does not guard anything across processes: not for production.
+
+mod domain;
+mod expression;
 
 use std::{
-    collections::{BTreeMap, HashMap, btree_map::Entry},
+    collections::{BTreeMap, HashMap},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use serde::{Serialize, de::DeserializeOwned};
 
-use super::{AuditLine, Companion, Cursor, Mark, Page, Store, StoreError, Survey, Unsettled, WriteOutcome};
+use super::{
+    AuditLine, Companion, Cursor, Mark, Page, Store, StoreError, StoreErrorKind, Survey, Unsettled,
+    WriteOutcome,
+};
 use crate::{
+    domain::{DomainWrite, Table},
     key::{RecordKey, Tenant},
     record::{BodyId, Place, Record, Revision, State},
     time::Timestamp,
 };
 
-/// As much as the DynamoDB store has left in a record of 1 KB, roughly: so that what is tested here takes the same
-/// ways as there.
+use domain::DomainTables;
+
+/// About as much as the DynamoDB store has left in a record of 1 KB, so that tests take the same paths as there.
 const ROOM_FOR_BODY: usize = 512;
 
-/// What an item beside a record can hold in DynamoDB.
+/// The largest body that an item beside a record can hold in DynamoDB.
 const LARGEST_BODY: usize = 406_000;
 
-/// How many records one page of unknown outcomes has.
+/// How many unknown outcomes one page lists.
 const PAGE: usize = 100;
 
-/// Records in this process's memory. Clones are one store. Guards nothing across processes: not for production.
+/// Records in this process's memory. Clones are one store. It guards nothing across processes: not for production.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
@@ -34,11 +51,12 @@ pub struct MemoryStore {
 
 #[derive(Default)]
 struct Tables {
-    /// By partition key: in an order, so that a scan can go on where it was.
+    /// By partition key, in order, so that a scan can continue where it stopped.
     records: BTreeMap<String, Record>,
     bodies: HashMap<(RecordKey, BodyId), Bytes>,
     lines: HashMap<RecordKey, Vec<AuditLine>>,
     marks: HashMap<String, Mark>,
+    domain: DomainTables,
 }
 
 impl Tables {
@@ -47,8 +65,22 @@ impl Tables {
             match companion {
                 Companion::Audit(line) => self.lines.entry(key.clone()).or_default().push(line.clone()),
                 Companion::DeleteBody(id) => drop(self.bodies.remove(&(key.clone(), *id))),
+                // Written first, because it can be denied.
+                Companion::Domain(_) => {}
             }
         }
+    }
+
+    /// Writes a record whose own condition holds, and its companions, or nothing.
+    fn write(&mut self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
+        let changes = self.domain.changes(with);
+        match changes.map_err(|refused| StoreError::new(StoreErrorKind::Refused, refused))? {
+            Ok(changes) => self.domain.apply(changes),
+            Err(denied) => return Ok(WriteOutcome::Denied(denied)),
+        }
+        self.records.insert(record.key.partition_key(), record.clone());
+        self.accompany(&record.key, with);
+        Ok(WriteOutcome::Written)
     }
 
     /// Each unknown outcome: the record, since when, and when to ask.
@@ -61,7 +93,7 @@ impl Tables {
 }
 
 impl fmt::Debug for MemoryStore {
-    /// How many records, not what they say.
+    /// The number of records only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore").field("records", &self.tables().records.len()).finish_non_exhaustive()
     }
@@ -73,8 +105,35 @@ impl MemoryStore {
         Self::default()
     }
 
+    /// The item with this key in a table of the user's, as [domain writes](crate::domain) left it: for tests.
+    ///
+    /// # Errors
+    /// If there is one, and it is not a `T`.
+    ///
+    /// # Panics
+    /// If this is not a key of the table.
+    pub fn item<T: DeserializeOwned>(
+        &self,
+        table: &Table,
+        key: impl Serialize,
+    ) -> Result<Option<T>, serde_dynamo::Error> {
+        self.tables().domain.item(&valid(table.delete(key))).cloned().map(serde_dynamo::from_item).transpose()
+    }
+
+    /// Puts an item into a table of the user's, as something outside of the guard would: for tests.
+    ///
+    /// # Panics
+    /// If DynamoDB would refuse it.
+    pub fn put_item(&self, table: &Table, item: impl Serialize) {
+        let mut tables = self.tables();
+        let with = [Companion::Domain(valid(table.put(item)))];
+        if let Ok(Ok(changes)) = tables.domain.changes(&with) {
+            tables.domain.apply(changes);
+        }
+    }
+
     fn tables(&self) -> MutexGuard<'_, Tables> {
-        // No change below can panic half-way.
+        // No change below can panic halfway.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -83,12 +142,10 @@ impl MemoryStore {
 impl Store for MemoryStore {
     async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
         let mut tables = self.tables();
-        match tables.records.entry(record.key.partition_key()) {
-            Entry::Occupied(entry) => return Ok(WriteOutcome::Refused(Some(Box::new(entry.get().clone())))),
-            Entry::Vacant(entry) => entry.insert(record.clone()),
-        };
-        tables.accompany(&record.key, with);
-        Ok(WriteOutcome::Written)
+        match tables.records.get(&record.key.partition_key()) {
+            Some(there) => Ok(WriteOutcome::Refused(Some(Box::new(there.clone())))),
+            None => tables.write(record, with),
+        }
     }
 
     async fn swap(
@@ -98,16 +155,18 @@ impl Store for MemoryStore {
         with: &[Companion],
     ) -> Result<WriteOutcome, StoreError> {
         let mut tables = self.tables();
-        match tables.records.get_mut(&record.key.partition_key()) {
-            Some(there) if there.revision == seen => *there = record.clone(),
-            there => return Ok(WriteOutcome::Refused(there.cloned().map(Box::new))),
+        match tables.records.get(&record.key.partition_key()) {
+            Some(there) if there.revision == seen => tables.write(record, with),
+            there => Ok(WriteOutcome::Refused(there.cloned().map(Box::new))),
         }
-        tables.accompany(&record.key, with);
-        Ok(WriteOutcome::Written)
     }
 
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
         Ok(self.tables().records.get(&key.partition_key()).cloned())
+    }
+
+    fn records_table(&self) -> Option<&str> {
+        None
     }
 
     fn room_for_body(&self, _: &Record) -> usize {
@@ -182,7 +241,7 @@ impl Unsettled for MemoryStore {
     ) -> Result<Page, StoreError> {
         let tables = self.tables();
         if segment > 0 {
-            // All of it is in the first.
+            // Everything is in the first segment.
             return Ok(Page::default());
         }
         let after = |record: &Record| {
@@ -193,7 +252,7 @@ impl Unsettled for MemoryStore {
         let unsettled = |record: &Record| match record.state {
             State::Pending => true,
             State::InProgress { lease_until } => lease_until <= now,
-            // Every unknown outcome is found by `due`.
+            // `due` finds every unknown outcome.
             _ => false,
         };
         Ok(Page {
@@ -215,6 +274,13 @@ impl Unsettled for MemoryStore {
             tables.marks.insert(mark.name.clone(), mark.clone());
         }
         Ok(there == seen || there == Some(mark.revision))
+    }
+}
+
+fn valid(write: DomainWrite) -> DomainWrite {
+    match write.check() {
+        Ok(()) => write,
+        Err(error) => panic!("{error}"),
     }
 }
 

@@ -1,0 +1,59 @@
+//! Why a domain write is refused before anything is sent.
+
+use super::DomainWrite;
+
+/// Why a domain write is refused before anything is sent. A mistake in the program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DomainWriteError {
+    /// The item, key or a value cannot be an attribute of DynamoDB.
+    #[error("table {table}: the item, its key or a value is not one of DynamoDB's: {reason}")]
+    Shape {
+        /// The table.
+        table: String,
+        /// What serde_dynamo says.
+        reason: String,
+    },
+    /// A key attribute is missing, empty, or not a string, number or binary; or a key has other attributes too.
+    #[error(
+        "table {table}: {attribute:?} must be a string, number or binary that is not empty, and keys have no other attributes"
+    )]
+    Key {
+        /// The table.
+        table: String,
+        /// The attribute.
+        attribute: String,
+    },
+    /// The table holds the records of operations.
+    #[error("table {0} holds idempotency records: domain items need a table of their own")]
+    TableOfRecords(String),
+    /// A second write to the same item. DynamoDB allows one action for each item of a transaction.
+    #[error("table {0}: two writes to one item")]
+    SameItem(String),
+    /// A [check](super::Table::check) without a condition.
+    #[error("table {0}: a check needs a condition")]
+    NoCondition(String),
+    /// The item has more than 400 KB, or the expressions of the write more than 4 KB.
+    #[error("table {0}: the item, or an expression, is too large")]
+    TooLarge(String),
+    /// A placeholder that an expression uses and nobody gave, that no expression uses, or that was given twice.
+    #[error("table {table}: the placeholder {placeholder:?} must be given once, and used")]
+    Placeholder {
+        /// The table.
+        table: String,
+        /// The placeholder.
+        placeholder: String,
+    },
+    /// An expression says nothing.
+    #[error("table {0}: an expression is empty")]
+    EmptyExpression(String),
+    /// The answer of [`or_answer`](DomainWrite::or_answer) has no status that a response can have.
+    #[error("table {0}: the answer for a refused write needs a status from 200 to 599")]
+    Answer(String),
+    /// The handler has answered: what it writes now would not commit.
+    #[error("the handler has answered: nothing can be added to its transaction")]
+    Ended,
+    /// More than [`DomainWrite::MOST`] writes, or more than 4 MB.
+    #[error("an operation has at most {} writes, and 4 MB", DomainWrite::MOST)]
+    TooMany,
+}

@@ -1,0 +1,29 @@
+//! Sizes as DynamoDB counts them: names and values.
+
+use serde_dynamo::{AttributeValue, Item};
+
+/// The size of an item.
+///
+/// By [AWS's rules](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html); a number
+/// counts one byte more than it may, so this is never too small.
+pub(super) fn of_item(item: &Item) -> usize {
+    item.iter().map(|(name, value)| name.len() + of_value(value)).sum()
+}
+
+pub(super) fn of_value(value: &AttributeValue) -> usize {
+    let sum = |sizes: &mut dyn Iterator<Item = usize>| sizes.map(|size| size + 1).sum::<usize>() + 3;
+    let number = |digits: &String| digits.len().div_ceil(2) + 1;
+    match value {
+        AttributeValue::N(digits) => number(digits),
+        AttributeValue::S(text) => text.len(),
+        AttributeValue::Bool(_) | AttributeValue::Null(_) => 1,
+        AttributeValue::B(bytes) => bytes.len(),
+        AttributeValue::M(members) => {
+            sum(&mut members.iter().map(|(name, value)| name.len() + of_value(value)))
+        }
+        AttributeValue::L(elements) => sum(&mut elements.iter().map(of_value)),
+        AttributeValue::Ss(texts) => texts.iter().map(String::len).sum(),
+        AttributeValue::Ns(numbers) => numbers.iter().map(number).sum(),
+        AttributeValue::Bs(values) => values.iter().map(Vec::len).sum(),
+    }
+}

@@ -1,0 +1,354 @@
+//! One write to a table of yours.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_dynamo::{AttributeValue, Item};
+
+use super::{DomainWriteError, Table, size};
+use crate::record::Answer;
+
+/// The largest item.
+const LARGEST_ITEM: usize = 400 * 1024;
+
+/// The largest key attributes, in bytes.
+const LONGEST_PARTITION_KEY: usize = 2048;
+const LONGEST_SORT_KEY: usize = 1024;
+
+/// How deep lists and maps may be nested.
+const DEEPEST: usize = 32;
+
+/// The longest expression, and the largest set of expressions with their names and values that one write may have.
+const LONGEST_EXPRESSION: usize = 4 * 1024;
+
+/// A write to a table of yours. See [`Table`].
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[must_use = "hand it to Execution::write"]
+pub struct DomainWrite {
+    pub(crate) table: String,
+    /// The key alone, unless it is a put.
+    pub(crate) item: Item,
+    /// The values of the key attributes, in their order.
+    key: Vec<AttributeValue>,
+    key_names: Vec<String>,
+    pub(crate) action: Action,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) condition: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) names: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) values: BTreeMap<String, AttributeValue>,
+    #[serde(default)]
+    pub(crate) if_refused: IfRefused,
+    /// Why it can never be sent. Reported once it is handed over, so that a write is made in one chain.
+    #[serde(skip)]
+    error: Option<DomainWriteError>,
+}
+
+/// What is done with the item.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Action {
+    Put,
+    /// By this update expression.
+    Update(String),
+    Delete,
+    Check,
+}
+
+/// What a failed condition means.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum IfRefused {
+    /// Nothing that the handler foresaw.
+    #[default]
+    Fail,
+    /// The operation is refused, with this answer.
+    Answer(#[serde(with = "super::answer")] Answer),
+    /// It was computed from what is no longer so: compute it again.
+    Recompute,
+}
+
+impl fmt::Debug for DomainWrite {
+    /// Without the item.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DomainWrite({:?} in {})", self.action, self.table)
+    }
+}
+
+impl DomainWrite {
+    /// How many writes one operation may have: a transaction has a hundred actions, and one is the record's.
+    pub const MOST: usize = 99;
+
+    pub(super) fn of(table: &Table, item: &impl Serialize, action: Action) -> Self {
+        let name = table.name().to_owned();
+        let (item, mut error) = match serde_dynamo::to_item(item) {
+            Ok(item) => (item, None),
+            Err(error) => {
+                let reason = error.to_string();
+                (Item::default(), Some(DomainWriteError::Shape { table: name.clone(), reason }))
+            }
+        };
+        let key: Vec<_> = table.key_names().filter_map(|name| item.get(name)).cloned().collect();
+        let bad = |name: &&str| !item.get(*name).is_some_and(is_key);
+        let others = (action != Action::Put)
+            .then(|| item.keys().find(|name| !table.key_names().any(|key| key == *name)));
+        if let Some(attribute) = table.key_names().find(bad).or(others.flatten().map(String::as_str)) {
+            let attribute = attribute.to_owned();
+            error.get_or_insert(DomainWriteError::Key { table: name.clone(), attribute });
+        }
+        Self {
+            table: name,
+            key,
+            key_names: table.key_names().map(str::to_owned).collect(),
+            item,
+            action,
+            condition: None,
+            names: BTreeMap::new(),
+            values: BTreeMap::new(),
+            if_refused: IfRefused::Fail,
+            error,
+        }
+    }
+
+    /// Writes only if the current item meets this
+    /// [condition](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.ConditionExpressions.html). A
+    /// second call adds a second condition: both must hold.
+    pub fn condition(mut self, expression: &str) -> Self {
+        if expression.trim().is_empty() {
+            self.fail(DomainWriteError::EmptyExpression(self.table.clone()));
+        }
+        self.condition = Some(match self.condition {
+            // DynamoDB refuses a second pair of parentheses around one group.
+            Some(first) => format!("{} AND {}", grouped(&first), grouped(expression)),
+            None => expression.to_owned(),
+        });
+        self
+    }
+
+    /// Writes only if there is no such item.
+    pub fn if_absent(self) -> Self {
+        self.about_the_key("attribute_not_exists")
+    }
+
+    /// Writes only if there is such an item.
+    pub fn if_present(self) -> Self {
+        self.about_the_key("attribute_exists")
+    }
+
+    fn about_the_key(self, function: &str) -> Self {
+        // A placeholder, because the name may be one of DynamoDB's reserved words.
+        let key = self.key_names.first().cloned().unwrap_or_default();
+        self.name("#idempotency_pk", &key).condition(&format!("{function}(#idempotency_pk)"))
+    }
+
+    /// Gives a placeholder (`#status`) in an expression the name of an attribute.
+    pub fn name(mut self, placeholder: &str, attribute: &str) -> Self {
+        let before = self.names.insert(placeholder.to_owned(), attribute.to_owned());
+        if before.is_some_and(|before| before != attribute) {
+            self.fail(DomainWriteError::Placeholder {
+                table: self.table.clone(),
+                placeholder: placeholder.to_owned(),
+            });
+        }
+        self
+    }
+
+    /// Gives a placeholder (`:cents`) in an expression its value.
+    pub fn value(mut self, placeholder: &str, value: impl Serialize) -> Self {
+        match serde_dynamo::to_attribute_value::<_, AttributeValue>(value) {
+            Ok(value) => {
+                let before = self.values.insert(placeholder.to_owned(), value.clone());
+                if before.is_some_and(|before| before != value) {
+                    let (table, placeholder) = (self.table.clone(), placeholder.to_owned());
+                    self.fail(DomainWriteError::Placeholder { table, placeholder });
+                }
+            }
+            Err(error) => {
+                let (table, reason) = (self.table.clone(), error.to_string());
+                self.fail(DomainWriteError::Shape { table, reason });
+            }
+        }
+        self
+    }
+
+    fn fail(&mut self, error: DomainWriteError) {
+        self.error.get_or_insert(error);
+    }
+
+    /// If the condition fails, the operation is refused with this answer, which is kept and replayed like any other, and
+    /// nothing else is written.
+    pub fn or_answer(mut self, answer: Answer) -> Self {
+        self.if_refused = IfRefused::Answer(answer);
+        self
+    }
+
+    /// If the condition fails, the write was computed from a stale read: it is computed again, with everything that belongs to
+    /// the operation, a bounded number of times.
+    pub fn or_recompute(mut self) -> Self {
+        self.if_refused = IfRefused::Recompute;
+        self
+    }
+
+    /// Whether the transaction can fail because of what is in the table. An update can name an attribute that is not there.
+    pub(crate) const fn can_be_refused(&self) -> bool {
+        self.condition.is_some() || matches!(self.action, Action::Update(_))
+    }
+
+    /// Whether this attribute is part of its key.
+    pub(crate) fn is_key(&self, name: &str) -> bool {
+        self.key_names.iter().any(|key| key == name)
+    }
+
+    /// The item's table and key.
+    pub(crate) fn identity(&self) -> (&str, &[AttributeValue]) {
+        (&self.table, &self.key)
+    }
+
+    /// Whether both are about one item: a transaction takes one of them.
+    pub(super) fn is_of_same_item(&self, other: &Self) -> bool {
+        self.key == other.key && is_same_table(&self.table, &other.table)
+    }
+
+    /// Its size, as DynamoDB counts the transaction.
+    pub(super) fn size(&self) -> usize {
+        size::of_item(&self.item)
+            + self.condition.as_ref().map_or(0, String::len)
+            + self.names.iter().map(|(placeholder, name)| placeholder.len() + name.len()).sum::<usize>()
+            + self
+                .values
+                .iter()
+                .map(|(placeholder, value)| placeholder.len() + size::of_value(value))
+                .sum::<usize>()
+    }
+
+    /// Whether it could ever be sent, as far as it can be known here.
+    pub(crate) fn check(&self) -> Result<(), DomainWriteError> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        let table = || self.table.clone();
+        // It may have come through a queue.
+        let key = self.key_names.iter().map(|name| self.item.get(name));
+        if self.key_names.is_empty() || !key.eq(self.key.iter().map(Some)) {
+            return Err(DomainWriteError::Key { table: table(), attribute: self.key_names.join(", ") });
+        }
+        if self.action == Action::Check && self.condition.is_none() {
+            return Err(DomainWriteError::NoCondition(table()));
+        }
+        let update = match &self.action {
+            Action::Update(expression) => Some(expression),
+            Action::Put | Action::Delete | Action::Check => None,
+        };
+        let expressions = || update.into_iter().chain(&self.condition);
+        if expressions().any(|expression| expression.trim().is_empty()) {
+            return Err(DomainWriteError::EmptyExpression(table()));
+        }
+        if expressions().any(|expression| expression.len() > LONGEST_EXPRESSION)
+            || size::of_item(&self.item) > LARGEST_ITEM
+        {
+            return Err(DomainWriteError::TooLarge(table()));
+        }
+        let used: BTreeSet<_> = expressions().flat_map(|expression| placeholders(expression)).collect();
+        let given: BTreeSet<_> = self.names.keys().chain(self.values.keys()).map(String::as_str).collect();
+        if let Some(placeholder) = used.symmetric_difference(&given).next() {
+            let placeholder = (*placeholder).to_owned();
+            return Err(DomainWriteError::Placeholder { table: table(), placeholder });
+        }
+        let longest = [LONGEST_PARTITION_KEY, LONGEST_SORT_KEY];
+        if self.key.iter().zip(longest).any(|(key, longest)| size::of_value(key) > longest) {
+            return Err(DomainWriteError::TooLarge(table()));
+        }
+        if !self.item.values().chain(self.values.values()).all(|value| is_storable(value, 0)) {
+            let reason =
+                "a number has more than 38 digits or is out of range, or values are nested too deeply"
+                    .to_owned();
+            return Err(DomainWriteError::Shape { table: table(), reason });
+        }
+        match &self.if_refused {
+            IfRefused::Answer(answer) if !answer.head.is_final() => Err(DomainWriteError::Answer(table())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether two tables are the same: either may be an ARN.
+pub(super) fn is_same_table(table: &str, other: &str) -> bool {
+    let name = |table: &str| table.rsplit_once(":table/").map(|(_, name)| name.to_owned());
+    match (name(table), name(other)) {
+        // In different accounts, perhaps.
+        (Some(_), Some(_)) | (None, None) => table == other,
+        (Some(name), None) => name == other,
+        (None, Some(name)) => name == table,
+    }
+}
+
+/// An expression as one operand of AND.
+fn grouped(expression: &str) -> String {
+    let text = expression.trim();
+    let mut depth = 0_u32;
+    let is_group = text.starts_with('(')
+        && text.char_indices().all(|(at, c)| {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            // The first parenthesis is closed by the last one.
+            depth > 0 || at + 1 == text.len()
+        });
+    if is_group { text.to_owned() } else { format!("({text})") }
+}
+
+/// The placeholders of an expression.
+fn placeholders(expression: &str) -> impl Iterator<Item = &str> {
+    let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || "_#:".contains(c)));
+    words.filter(|word| word.starts_with(['#', ':']))
+}
+
+/// Whether DynamoDB can store this value at this depth
+/// ([limits](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html)).
+fn is_storable(value: &AttributeValue, depth: usize) -> bool {
+    match value {
+        AttributeValue::N(digits) => is_number(digits),
+        AttributeValue::Ns(numbers) => numbers.iter().all(|digits| is_number(digits)),
+        AttributeValue::L(elements) => {
+            depth < DEEPEST && elements.iter().all(|element| is_storable(element, depth + 1))
+        }
+        AttributeValue::M(members) => {
+            depth < DEEPEST && members.values().all(|member| is_storable(member, depth + 1))
+        }
+        _ => true,
+    }
+}
+
+/// Whether it has at most 38 digits, and is between 1E-130 and 9.99E+125.
+fn is_number(text: &str) -> bool {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let mantissa = mantissa.trim_start_matches(['-', '+']);
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let (Ok(exponent), true) =
+        (exponent.parse::<i64>(), digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty())
+    else {
+        return false;
+    };
+    let leading = digits.len() - digits.trim_start_matches('0').len();
+    let significant = digits.trim_matches('0').len();
+    // Of its first digit that counts.
+    let digit = i64::try_from(whole.len()).ok().zip(i64::try_from(leading).ok());
+    let place = digit.and_then(|(whole, leading)| (whole - leading - 1).checked_add(exponent));
+    let Some(place) = place else { return false };
+    significant == 0 || (significant <= 38 && (-130..=125).contains(&place))
+}
+
+fn is_key(value: &AttributeValue) -> bool {
+    match value {
+        AttributeValue::S(text) | AttributeValue::N(text) => !text.is_empty(),
+        AttributeValue::B(bytes) => !bytes.is_empty(),
+        _ => false,
+    }
+}

@@ -1,0 +1,265 @@
+//! Domain writes that commit with an operation's completion.
+
+use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::{FutureExt, future::BoxFuture};
+
+use super::{
+    BoxError, Change, Ending, Execution, Executor, FinishOutcome, Start,
+    finish::{Finished, Kept, People},
+};
+use crate::{
+    domain::{DomainWrite, DomainWriteError, IfRefused, Writes},
+    key::RecordKey,
+    record::{Answer, Record, State, UnknownCause},
+    store::{Companion, StoreError},
+    telemetry::Count,
+    time::Instant,
+    time_budget::MOST_COMMITS,
+};
+
+/// Computes writes, again if they were computed from a stale read.
+pub(super) type Compute =
+    Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<DomainWrite>, BoxError>> + Send + Sync>;
+
+/// What a handler wants to commit.
+pub(super) struct Pending {
+    writes: Writes,
+    compute: Option<Compute>,
+    records: Option<Arc<str>>,
+    /// The handler has answered.
+    closed: bool,
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pending").field(&self.writes).finish()
+    }
+}
+
+impl Pending {
+    /// Nothing yet. `records` is the table of records.
+    pub(super) fn new(records: Option<&str>) -> Self {
+        Self { writes: Writes::default(), compute: None, records: records.map(Arc::from), closed: false }
+    }
+
+    pub(super) fn add(&mut self, write: DomainWrite) -> Result<(), DomainWriteError> {
+        if self.closed {
+            return Err(DomainWriteError::Ended);
+        }
+        self.writes.add(write, self.records.as_deref())
+    }
+
+    pub(super) fn compute(&mut self, compute: Compute) {
+        if !self.closed {
+            self.compute = Some(compute);
+        }
+    }
+
+    /// The handler has answered.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// What it takes to have the writes: those that are there, and how to compute the others. Nothing can be added from then on.
+    pub(super) fn parts(&mut self) -> (Self, Option<Compute>) {
+        self.closed = true;
+        let (writes, records) = (self.writes.clone(), self.records.clone());
+        (Self { writes, compute: None, records, closed: false }, self.compute.clone())
+    }
+
+    /// The writes that are there.
+    pub(super) fn into_writes(self) -> Vec<DomainWrite> {
+        self.writes.into_vec()
+    }
+
+    /// The writes, with these as well.
+    pub(super) fn with(mut self, computed: Vec<DomainWrite>) -> Result<Vec<DomainWrite>, DomainWriteError> {
+        computed.into_iter().try_for_each(|write| self.add(write))?;
+        Ok(self.writes.into_vec())
+    }
+}
+
+/// A record with the writes that commit with it, if it is completed by them.
+pub(crate) fn completing(record: Record, writes: &[DomainWrite]) -> Change {
+    match record.state {
+        State::Completed { .. } if !writes.is_empty() => {
+            let record = Record { with_writes: true, ..record };
+            Change::with(record, writes.iter().cloned().map(Companion::Domain).collect())
+        }
+        _ => record.into(),
+    }
+}
+
+/// What the failed conditions of some writes mean together.
+pub(super) enum Refusal {
+    /// Compute them again.
+    Stale,
+    /// The operation is refused with this answer.
+    Answer(Answer),
+    /// Nobody foresaw it.
+    Unforeseen,
+}
+
+/// What it means that the writes at these places were denied. A stale read first: what was computed from it means nothing.
+pub(super) fn refusal(writes: &[DomainWrite], denied: &[usize]) -> Refusal {
+    let denied = || denied.iter().filter_map(|place| writes.get(*place)).map(|write| &write.if_refused);
+    if denied().any(|meaning| *meaning == IfRefused::Recompute) {
+        return Refusal::Stale;
+    }
+    let answers = denied().map(|meaning| match meaning {
+        IfRefused::Answer(answer) => Some(answer.clone()),
+        IfRefused::Fail | IfRefused::Recompute => None,
+    });
+    // If one of them was not foreseen, no answer tells the whole truth.
+    match answers.collect::<Option<Vec<_>>>().and_then(|answers| answers.into_iter().next()) {
+        Some(answer) => Refusal::Answer(answer),
+        None => Refusal::Unforeseen,
+    }
+}
+
+/// How long an ending may take.
+#[derive(Clone, Copy)]
+pub(super) struct Time {
+    pub(super) write: Duration,
+    pub(super) give_up_at: Instant,
+}
+
+/// An ending whose write was tried.
+pub(super) struct Committed {
+    pub(super) ending: Ending,
+    pub(super) kept: Kept,
+    pub(super) finished: Result<Finished, StoreError>,
+    pub(super) instead: Instead,
+}
+
+/// What took the place of the handler's ending, because its domain writes were refused.
+pub(super) enum Instead {
+    Nothing,
+    /// The answer that the refused write has for it.
+    Answer(Answer),
+    /// Nothing is committed.
+    NotCommitted,
+    /// Nothing is committed, and what the handler did besides is not known.
+    Doubt,
+}
+
+impl Instead {
+    /// What the caller gets. If `hangs`, the handler's own answer is true only once its domain writes
+    /// commit, and that is not certain: the caller then hears that nobody knows yet.
+    pub(super) fn of(self, ended: FinishOutcome, kept: &Kept, hangs: bool) -> FinishOutcome {
+        match (self, ended) {
+            (Self::Answer(answer), FinishOutcome::Written { expires_at }) => {
+                FinishOutcome::Refused { answer, expires_at }
+            }
+            (Self::NotCommitted, FinishOutcome::Written { .. } | FinishOutcome::Fenced) => {
+                FinishOutcome::NotCommitted
+            }
+            (Self::Nothing, FinishOutcome::HandedOver) if hangs => FinishOutcome::InDoubt,
+            (Self::Nothing, FinishOutcome::Fenced | FinishOutcome::Unwritten)
+                if !kept.writes().is_empty() =>
+            {
+                FinishOutcome::InDoubt
+            }
+            (
+                Self::Answer(_) | Self::NotCommitted | Self::Doubt,
+                FinishOutcome::Written { .. }
+                | FinishOutcome::Fenced
+                | FinishOutcome::HandedOver
+                | FinishOutcome::Unwritten,
+            ) => FinishOutcome::InDoubt,
+            (_, ended) => ended,
+        }
+    }
+}
+
+impl Executor {
+    /// Writes an ending with its domain writes. If they are refused, writes what that means instead.
+    pub(super) async fn commit(
+        &self,
+        execution: &Execution,
+        seen: &Record,
+        mut ending: Ending,
+        status: Option<u16>,
+        time: Time,
+    ) -> Committed {
+        let (mut instead, mut commits) = (Instead::Nothing, 0);
+        loop {
+            let writes = match (&ending, &instead) {
+                (Ending::Completed(_), Instead::Nothing) => self.writes(execution, time.give_up_at).await,
+                _ => Ok(Vec::new()),
+            };
+            let (writes, failed) = writes.map_or_else(|()| (Vec::new(), true), |writes| (writes, false));
+            if failed {
+                (ending, instead) = unforeseen(seen);
+            }
+            let kept = self.kept(seen, &ending, writes, status, time.write).await;
+            let start = Start::Seen(Box::new(seen.clone()));
+            let finished = self.write(start, seen, &kept, time.give_up_at, People::NotTold).await;
+            let Ok(Finished::Denied(denied)) = finished else {
+                return Committed { ending, kept, finished, instead };
+            };
+            commits += 1;
+            match refusal(kept.writes(), &denied) {
+                Refusal::Stale if commits < MOST_COMMITS && self.engine.world.instant() < time.give_up_at => {
+                }
+                Refusal::Answer(answer) => {
+                    let answer = self.as_replayed(answer);
+                    instead = Instead::Answer(answer.clone());
+                    ending = Ending::Completed(answer);
+                }
+                Refusal::Stale | Refusal::Unforeseen => {
+                    self.nobody_foresaw(execution.record_key(), kept.writes(), &denied);
+                    (ending, instead) = unforeseen(seen);
+                }
+            }
+        }
+    }
+
+    /// An answer with those headers alone that its replays have.
+    pub(super) fn as_replayed(&self, Answer { head, body }: Answer) -> Answer {
+        Answer { head: head.kept(self.operation().kept_headers()), body }
+    }
+
+    /// Reports that writes were refused, without a word of what that means.
+    pub(super) fn nobody_foresaw(&self, key: &RecordKey, writes: &[DomainWrite], denied: &[usize]) {
+        let (key, operation) = (key.hash(), self.operation().name());
+        let denied: Vec<_> = denied.iter().filter_map(|place| writes.get(*place)).collect();
+        tracing::error!(%key, %operation, ?denied, "nobody foresaw that domain writes are refused: nothing is committed");
+        Count::Denied.add(operation);
+    }
+
+    /// The domain writes that the handler wants, computed now if it has a closure for that.
+    async fn writes(&self, execution: &Execution, give_up_at: Instant) -> Result<Vec<DomainWrite>, ()> {
+        let (there, compute) = execution.pending().parts();
+        let computed = match compute {
+            // It is the handler's code: it may panic, or never end.
+            Some(compute) => {
+                let computed = AssertUnwindSafe(async move { compute().await }).catch_unwind();
+                tokio::select! {
+                    biased;
+                    computed = computed => computed.unwrap_or_else(|_| Err("it panicked".into())),
+                    () = self.engine.world.sleep(give_up_at.since(self.engine.world.instant())) => {
+                        Err("it did not end in time".into())
+                    }
+                }
+            }
+            None => Ok(Vec::new()),
+        };
+        let writes = computed.and_then(|computed| Ok(there.with(computed)?));
+        writes.map_err(|error| {
+            let (key, operation) = (execution.record_key().hash(), self.operation().name());
+            let error: &dyn std::error::Error = &*error;
+            tracing::error!(%key, %operation, error, "the domain writes could not be computed: nothing is committed");
+        })
+    }
+}
+
+/// The ending of an execution whose writes cannot be committed. It may have done more than write.
+fn unforeseen(seen: &Record) -> (Ending, Instead) {
+    if seen.transactional {
+        (Ending::NotExecuted, Instead::NotCommitted)
+    } else {
+        (Ending::PerhapsExecuted(UnknownCause::HandlerFailed), Instead::Doubt)
+    }
+}

@@ -1,0 +1,272 @@
+//! The guard of an operation whose effects are all domain writes: no reservation, one transaction.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    mem,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::{FutureExt, future::BoxFuture};
+use http::{Request, Response, StatusCode, response};
+use http_body::Body;
+use http_body_util::{Either, Full};
+use tower_layer::Layer;
+use tracing::Instrument;
+
+use super::{
+    GuardedBody, IDEMPOTENCY_EXPIRES, IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY,
+    KnowsTenants, Outcome, Problem, ProblemType,
+    guard::says_nothing,
+    replay,
+    request::Understood,
+    service::whole,
+    settings::{Guard, Settings},
+};
+use crate::{
+    engine::{Computation, Computed, OneTripOutcome, ReserveOutcome},
+    key::RecordKey,
+    operation::ServerErrors,
+    record::Answer,
+    telemetry,
+    time::Instant,
+    time_budget::plausible_deadline,
+};
+
+/// Guards what it wraps in one round trip: the handler's answer and its [domain writes](crate::domain) commit together, and
+/// nothing is reserved before. Made by [`Idempotency::in_one_transaction`](super::Idempotency::in_one_transaction).
+///
+/// 1. The handler runs first, with a [`Computation`] in the request's extensions. It **may run more than once** for a key: at
+///    once, again after a stale read, and again for a duplicate. It must have no effect of its own.
+/// 2. Its answer is kept as with [`Idempotency`](super::Idempotency), if it is one to keep; else nothing is written.
+/// 3. Of several at once one commits. The others get its answer, as every retry does.
+/// 4. If the store does not answer, the client gets 503 and may send the same request again; the record is never unknown.
+///
+/// A handler that calls another service belongs behind [`Idempotency`](super::Idempotency).
+pub struct OneTransaction<T> {
+    settings: Arc<Settings>,
+    tenant: T,
+}
+
+impl<T> OneTransaction<T> {
+    pub(super) fn new(settings: Arc<Settings>, tenant: T) -> Self {
+        Self { settings, tenant }
+    }
+}
+
+impl<T: Clone> Clone for OneTransaction<T> {
+    fn clone(&self) -> Self {
+        Self { settings: self.settings.clone(), tenant: self.tenant.clone() }
+    }
+}
+
+impl<T> fmt::Debug for OneTransaction<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OneTransaction").field("executor", &self.settings.executor).finish_non_exhaustive()
+    }
+}
+
+impl<I, T: KnowsTenants> Layer<I> for OneTransaction<T> {
+    type Service = OneTransactionService<I>;
+
+    fn layer(&self, inner: I) -> Self::Service {
+        self.settings.check();
+        let guard = Guard { settings: self.settings.clone(), tenant: self.tenant.resolver() };
+        OneTransactionService { guard, inner }
+    }
+}
+
+/// A service guarded in one transaction, made by the layer [`OneTransaction`].
+pub struct OneTransactionService<I> {
+    guard: Guard,
+    inner: I,
+}
+
+impl<I: Clone> Clone for OneTransactionService<I> {
+    fn clone(&self) -> Self {
+        Self { guard: self.guard.clone(), inner: self.inner.clone() }
+    }
+}
+
+impl<I> fmt::Debug for OneTransactionService<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OneTransactionService").finish_non_exhaustive()
+    }
+}
+
+impl<I, B, R> tower_service::Service<Request<B>> for OneTransactionService<I>
+where
+    B: GuardedBody,
+    I: tower_service::Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    I::Future: Send + 'static,
+    I::Error: fmt::Display + Send + 'static,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Either<Full<Bytes>, R>>;
+    type Error = I::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, I::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        if self.guard.lets_pass(request.method(), request.headers()) {
+            let answer = self.inner.call(request);
+            return Box::pin(async { Ok(answer.await?.map(Either::Right)) });
+        }
+        // The clone stays; the service that was polled ready is used.
+        let clone = self.inner.clone();
+        let inner = mem::replace(&mut self.inner, clone.clone());
+        let guard = self.guard.clone();
+        let echo = guard.settings.profile.echo(request.headers());
+        // If it is dropped midway, nothing is committed, or a retry finds what was.
+        Box::pin(async move {
+            let mut response = answer(guard, inner, clone, request).await;
+            if let Some(key) = echo {
+                response.headers_mut().insert(IDEMPOTENCY_KEY, key);
+            }
+            Ok(response.map(Either::Left))
+        })
+    }
+}
+
+/// A handler's own response; none if it failed.
+type Reply = Option<(response::Parts, Bytes)>;
+
+/// `ready` was polled ready, for the first run; each other one takes a clone of `inner`.
+async fn answer<I, B, R>(guard: Guard, ready: I, inner: I, request: Request<B>) -> Response<Full<Bytes>>
+where
+    B: GuardedBody,
+    I: tower_service::Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    I::Future: Send,
+    I::Error: fmt::Display + Send,
+    R: Body<Data = Bytes> + Send,
+    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (parts, understood) = match guard.understand(request).await {
+        Ok(understood) => understood,
+        Err(problem) => return problem,
+    };
+    let Understood { request, body, refusal, mount } = understood;
+    let body = match body.copies().await {
+        Ok(body) => body,
+        Err(problem) => return guard.say(Problem::new(problem), Outcome::NotExecuted),
+    };
+    let now = guard.world().now();
+    let deadline = request.deadline.and_then(|deadline| plausible_deadline(deadline, now));
+    let ends_at = deadline.map(|deadline| guard.world().instant().plus(deadline.since(now)));
+    let (compute, mut ready) = (guard.clone(), Some(ready));
+    let compute = {
+        let guard = compute;
+        move |computation: Computation| -> BoxFuture<'static, Computed<Reply>> {
+            let (guard, ready, mut inner) = (guard.clone(), ready.take(), inner.clone());
+            let mut copy = Request::from_parts(parts.clone(), body());
+            copy.extensions_mut().insert(computation.clone());
+            let handled = async move {
+                match ready {
+                    Some(mut ready) => ready.call(copy).await,
+                    None => {
+                        poll_fn(|cx| inner.poll_ready(cx)).await?;
+                        inner.call(copy).await
+                    }
+                }
+            };
+            Box::pin(async move { guard.computed(computation.record_key(), ends_at, handled).await })
+        }
+    };
+    let span = telemetry::span(&request.key);
+    let outcome = guard.settings.executor.in_one_trip(&request, compute).instrument(span).await;
+    guard.tell(outcome, &request.key, &mount, refusal)
+}
+
+impl Guard {
+    /// Runs the handler once.
+    async fn computed<R, E>(
+        &self,
+        key: &RecordKey,
+        ends_at: Option<Instant>,
+        handled: impl Future<Output = Result<Response<R>, E>>,
+    ) -> Computed<Reply>
+    where
+        E: fmt::Display,
+        R: Body<Data = Bytes>,
+        R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (mut parts, body) = match AssertUnwindSafe(whole(self, key, ends_at, handled))
+            .catch_unwind()
+            .await
+        {
+            Ok(Ok(handled)) => handled,
+            Ok(Err(_)) => return Computed::Nothing(None),
+            Err(_) => {
+                let operation = key.operation();
+                tracing::error!(key = %key.hash(), %operation, "the handler panicked: nothing is committed");
+                return Computed::Nothing(None);
+            }
+        };
+        for name in [IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, IDEMPOTENCY_EXPIRES] {
+            // Set by an inner service, about its own answer.
+            parts.headers.remove(name);
+        }
+        if !self.keeps(&parts, &body) {
+            return Computed::Nothing(Some((parts, body)));
+        }
+        let headers = replay::kept_headers(key, &parts.headers, self.operation().kept_headers());
+        let answer = Answer::http(parts.status.as_u16(), headers, body.clone());
+        Computed::Answer(answer, Some((parts, body)))
+    }
+
+    /// Whether a response is the operation's answer. Nothing else has happened, so there is no doubt about the others.
+    fn keeps(&self, parts: &response::Parts, body: &Bytes) -> bool {
+        if let Some(said) = parts.extensions.get::<Outcome>() {
+            return *said == Outcome::Completed;
+        }
+        if parts.status.is_server_error() {
+            let errors =
+                self.operation().chosen_server_errors().unwrap_or(self.settings.profile.server_errors);
+            return errors == ServerErrors::Keep;
+        }
+        !says_nothing(parts.status, body)
+    }
+
+    fn tell(
+        &self,
+        outcome: OneTripOutcome<Reply>,
+        key: &RecordKey,
+        mount: &str,
+        refusal: Option<Problem>,
+    ) -> Response<Full<Bytes>> {
+        match outcome {
+            OneTripOutcome::Committed { reply: Some((mut parts, body)), expires_at } => {
+                if let Some(expires_at) = expires_at {
+                    replay::tell_expiry(&mut parts.headers, expires_at);
+                }
+                Response::from_parts(parts, Full::new(body))
+            }
+            OneTripOutcome::Nothing(Some((mut parts, body))) => {
+                // For a guard around this one. What the handler says of more than its writes stands.
+                if parts.extensions.get() != Some(&Outcome::PerhapsExecuted) {
+                    parts.extensions.insert(Outcome::NotExecuted);
+                }
+                Response::from_parts(parts, Full::new(body))
+            }
+            OneTripOutcome::Refused { answer, expires_at } => replay::first(answer, expires_at),
+            OneTripOutcome::Met(met) => self.instead(met, key, mount, refusal),
+            OneTripOutcome::Nothing(None) | OneTripOutcome::Committed { reply: None, .. } => {
+                self.instead(ReserveOutcome::Unavailable, key, mount, refusal)
+            }
+            OneTripOutcome::Unconfirmed => {
+                let problem =
+                    Problem::new(ProblemType::OutcomeUnknown).status(StatusCode::SERVICE_UNAVAILABLE);
+                self.come_again(problem, Duration::ZERO, Outcome::PerhapsExecuted)
+            }
+        }
+    }
+}
