@@ -1,14 +1,15 @@
-//! One guarded operation, by each front: reserved, run, completed.
+//! One guarded operation, by each front: reserved, run, completed, or all of it in one transaction.
 
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use futures_util::future::LocalBoxFuture;
+use futures_util::{FutureExt, future::LocalBoxFuture};
 use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
 use lambda_http::Body;
 use lambda_idempotency::{
-    engine::{self, Ending, Executor, FinishOutcome, ReserveOutcome},
+    domain::{DomainWrite, Table},
+    engine::{self, Computation, Computed, Ending, Executor, FinishOutcome, OneTripOutcome, ReserveOutcome},
     fingerprint::{Content, FingerprintRule, Fingerprints},
     http::{IDEMPOTENCY_KEY, Idempotency, SingleTenant},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
@@ -16,10 +17,14 @@ use lambda_idempotency::{
     record::Answer,
     store::Store,
 };
-use tower::{ServiceExt, service_fn};
+use serde_json::json;
+use tower::{Service, ServiceExt, service_fn};
 use tower_layer::Layer;
 
 use crate::meter::{Spent, spent};
+
+/// The table of what an operation in one trip books.
+pub const PAYMENTS: &str = "payments";
 
 const TENANT: &str = "8f14e45f-ceea-467f-a0e6-7f1f2d3c4b5a";
 const OPERATION: &str = "create-payment";
@@ -38,23 +43,36 @@ pub enum Front {
     Executor,
     /// The whole `tower` layer, around a handler for `lambda_http`.
     Http,
+    /// The executor, with one domain write in the one transaction.
+    OneTrip,
+    /// The layer, likewise.
+    HttpOneTrip,
 }
 
 impl Front {
-    pub const ALL: [Self; 2] = [Self::Executor, Self::Http];
+    pub const ALL: [Self; 4] = [Self::Executor, Self::Http, Self::OneTrip, Self::HttpOneTrip];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Executor => "executor",
             Self::Http => "http",
+            Self::OneTrip => "one trip",
+            Self::HttpOneTrip => "http, one trip",
         }
     }
 
-    /// An operation on `store` that answers with `body`, and does nothing.
+    /// Whether all of it is one transaction.
+    pub const fn is_one_trip(self) -> bool {
+        matches!(self, Self::OneTrip | Self::HttpOneTrip)
+    }
+
+    /// An operation on `store` that answers with `body`. In one trip it books a payment; else it does nothing.
     pub fn guard(self, store: impl Store, body: Bytes) -> Guarded {
         match self {
             Self::Executor => by_executor(store, body),
             Self::Http => by_http(store, body),
+            Self::OneTrip => by_one_trip(store, body),
+            Self::HttpOneTrip => by_http_in_one_trip(store, body),
         }
     }
 }
@@ -64,28 +82,46 @@ pub fn key(number: u64) -> String {
     format!("{number:036}")
 }
 
-fn by_executor(store: impl Store, body: Bytes) -> Guarded {
-    let executor = Executor::new(store, Operation::new(OPERATION));
+/// The answer of the operation.
+fn answer(body: Bytes) -> Answer {
+    Answer::http(201, vec![("content-type".to_owned(), JSON.to_owned())], body)
+}
+
+/// The payment that an operation in one trip books.
+fn payment(key: &IdempotencyKey) -> DomainWrite {
+    let payments = Table::new(PAYMENTS, "pk").sort_key("sk");
+    payments
+        .put(json!({ "pk": key.as_str(), "sk": "payment", "amountCents": 1999, "currency": "EUR" }))
+        .if_absent()
+}
+
+/// The parsed requests: one under each number.
+fn requests() -> impl Fn(u64) -> engine::Request {
     let content = Content::new("POST", "/payments", REQUEST.as_bytes()).json();
     let fingerprints = Fingerprints::of(OPERATION, &content, &FingerprintRule::new(), &[]);
     let (tenant, operation) = (Tenant::parse(TENANT).unwrap(), OperationName::parse(OPERATION).unwrap());
-    Box::new(move |number| {
-        let (executor, body) = (executor.clone(), body.clone());
+    move |number| {
         let key = IdempotencyKey::parse(&key(number)).unwrap();
-        let request = engine::Request {
+        engine::Request {
             key: RecordKey::new(tenant.clone(), operation.clone(), key),
             fingerprints: fingerprints.clone(),
             may_begin: true,
             deadline: None,
             origin: None,
-        };
+        }
+    }
+}
+
+fn by_executor(store: impl Store, body: Bytes) -> Guarded {
+    let (executor, requests) = (Executor::new(store, Operation::new(OPERATION)), requests());
+    Box::new(move |number| {
+        let (executor, body, request) = (executor.clone(), body.clone(), requests(number));
         Box::pin(async move {
             let call = async {
                 let ReserveOutcome::Owned(owned) = executor.reserve(&request).await else {
                     panic!("a fresh key was not reserved");
                 };
-                let headers = vec![("content-type".to_owned(), JSON.to_owned())];
-                executor.finish(owned, Ending::Completed(Answer::http(201, headers, body))).await
+                executor.finish(owned, Ending::Completed(answer(body))).await
             };
             let (ended, spent) = spent(call).await;
             assert!(matches!(ended, FinishOutcome::Written { .. }), "{ended:?}");
@@ -94,15 +130,52 @@ fn by_executor(store: impl Store, body: Bytes) -> Guarded {
     })
 }
 
+fn by_one_trip(store: impl Store, body: Bytes) -> Guarded {
+    let (executor, requests) = (Executor::new(store, Operation::new(OPERATION)), requests());
+    Box::new(move |number| {
+        let (executor, body, request) = (executor.clone(), body.clone(), requests(number));
+        let compute = move |computation: Computation| {
+            computation.write(payment(computation.idempotency_key())).unwrap();
+            let answer = answer(body.clone());
+            async move { Computed::Answer(answer, ()) }.boxed()
+        };
+        Box::pin(async move {
+            let (outcome, spent) = spent(executor.in_one_trip(&request, compute)).await;
+            assert!(matches!(outcome, OneTripOutcome::Committed { .. }), "{outcome:?}");
+            spent
+        })
+    })
+}
+
 fn by_http(store: impl Store, body: Bytes) -> Guarded {
-    let handler = service_fn(move |_: Request<Body>| {
-        let mut response = Response::new(Full::new(body.clone()));
-        *response.status_mut() = StatusCode::CREATED;
-        response.headers_mut().insert(CONTENT_TYPE, JSON.parse().unwrap());
-        async { Ok::<_, Infallible>(response) }
-    });
     let guard = Idempotency::new(store, Operation::new(OPERATION)).tenant(SingleTenant::new(TENANT));
-    let service = guard.layer(handler);
+    by_service(guard.layer(service_fn(move |_: Request<Body>| {
+        let response = created(body.clone());
+        async { Ok::<_, Infallible>(response) }
+    })))
+}
+
+fn by_http_in_one_trip(store: impl Store, body: Bytes) -> Guarded {
+    let guard = Idempotency::new(store, Operation::new(OPERATION)).tenant(SingleTenant::new(TENANT));
+    by_service(guard.in_one_transaction().layer(service_fn(move |request: Request<Body>| {
+        let computation = request.extensions().get::<Computation>().unwrap();
+        computation.write(payment(computation.idempotency_key())).unwrap();
+        let response = created(body.clone());
+        async { Ok::<_, Infallible>(response) }
+    })))
+}
+
+fn created(body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = StatusCode::CREATED;
+    response.headers_mut().insert(CONTENT_TYPE, JSON.parse().unwrap());
+    response
+}
+
+fn by_service<S, R>(service: S) -> Guarded
+where
+    S: Service<Request<Body>, Response = Response<R>, Error = Infallible> + Clone + 'static,
+{
     Box::new(move |number| {
         let service = service.clone();
         let request = Request::post(TARGET)

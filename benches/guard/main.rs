@@ -30,7 +30,7 @@ use tokio::runtime::{self, Runtime};
 use crate::{
     body::{Answer, answers},
     embedded::Embedded,
-    guarded::Front,
+    guarded::{Front, PAYMENTS},
 };
 
 const DEFAULT_ROUNDS: u64 = 500;
@@ -93,7 +93,9 @@ async fn tabulate(rounds: u64) {
     for (front, answer) in rows() {
         let embedded = Embedded::start();
         let client = client(&embedded.endpoint);
-        embedded::create_table(&client, TABLE).await;
+        for table in [TABLE, PAYMENTS] {
+            embedded::create_table(&client, table).await;
+        }
         let measured = paired::measure(&client, TABLE, front, &answer.body, rounds).await;
         report::paired_row(front.name(), &answer.name, &measured);
     }

@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::Client;
 use bytes::Bytes;
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
 
-use crate::{guarded::Front, meter::Spent, random::Random, raw::Puts};
+use crate::{guarded::Front, meter::Spent, random::Random, raw::Calls};
 
 /// Rounds before anything counts: connections, caches, the allocator.
 const WARM_UP: u64 = 50;
@@ -12,14 +12,14 @@ const WARM_UP: u64 = 50;
 /// What was measured, one of each a round.
 #[derive(Debug, Default)]
 pub struct Rounds {
-    /// How many puts a guarded operation makes.
-    pub puts: usize,
+    /// How many calls a guarded operation makes.
+    pub calls: usize,
     pub guarded: Vec<Spent>,
-    /// The very puts of the guarded one.
+    /// The very calls of the guarded one.
     pub raw: Vec<Spent>,
     /// The same once more: the difference between these two is noise.
     pub raw_again: Vec<Spent>,
-    /// Two puts, the body as it is in the second.
+    /// Two puts or one transaction, the body as it is in the record.
     pub by_hand: Vec<Spent>,
 }
 
@@ -27,9 +27,9 @@ pub struct Rounds {
 pub async fn measure(client: &Client, table: &str, front: Front, body: &Bytes, rounds: u64) -> Rounds {
     let store = DynamoDbStore::from_client(client.clone(), table);
     let guarded = front.guard(store, body.clone());
-    let puts = Puts::recorded(client, table, front, body).await;
-    let by_hand = puts.with_body_in_record(body);
-    let (mut measured, mut random) = (Rounds { puts: puts.count(), ..Rounds::default() }, Random(3));
+    let calls = Calls::recorded(client, table, front, body).await;
+    let by_hand = calls.with_body_in_record(body);
+    let (mut measured, mut random) = (Rounds { calls: calls.count(), ..Rounds::default() }, Random(3));
     for round in 0..WARM_UP + rounds {
         // In another order each time: who comes after whom makes a difference.
         let mut order = [0, 1, 2, 3];
@@ -38,8 +38,8 @@ pub async fn measure(client: &Client, table: &str, front: Front, body: &Bytes, r
             let number = round * 4 + which;
             let (spent, kept) = match which {
                 0 => (guarded(number).await, &mut measured.guarded),
-                1 => (puts.send(client, number).await, &mut measured.raw),
-                2 => (puts.send(client, number).await, &mut measured.raw_again),
+                1 => (calls.send(client, number).await, &mut measured.raw),
+                2 => (calls.send(client, number).await, &mut measured.raw_again),
                 _ => (by_hand.send(client, number).await, &mut measured.by_hand),
             };
             if round >= WARM_UP {

@@ -1,6 +1,9 @@
 //! What the guard is measured against: the SDK calls that it makes, and nothing around them.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 
 use aws_sdk_dynamodb::{
     Client,
@@ -8,7 +11,9 @@ use aws_sdk_dynamodb::{
         ConfigBag, Intercept, RuntimeComponents, interceptors::BeforeSerializationInterceptorContextRef,
     },
     error::BoxError,
-    operation::put_item::{PutItemInput, builders::PutItemFluentBuilder},
+    operation::{
+        get_item::GetItemInput, put_item::PutItemInput, transact_write_items::TransactWriteItemsInput,
+    },
     primitives::Blob,
     types::AttributeValue,
 };
@@ -20,43 +25,55 @@ use crate::{
     meter::{Spent, spent},
 };
 
-/// The puts of one guarded operation, to be sent again under other keys.
+/// The calls of one guarded operation, to be sent again under other keys.
 #[derive(Clone, Debug)]
-pub struct Puts(Vec<PutItemInput>);
+pub struct Calls(Vec<Call>);
 
-impl Puts {
-    /// Those that a guarded operation with this answer really sends: two, or three if the body is kept beside its record.
+#[derive(Clone, Debug)]
+enum Call {
+    Get(GetItemInput),
+    Put(PutItemInput),
+    Transaction(TransactWriteItemsInput),
+}
+
+type Item = HashMap<String, AttributeValue>;
+
+impl Calls {
+    /// Those that a guarded operation with this answer really makes: two, or one in one trip; more if the body is kept beside its record.
     pub async fn recorded(client: &Client, table: &str, front: Front, body: &Bytes) -> Self {
         let recorder = Recorder::default();
         let config = client.config().to_builder().interceptor(recorder.clone()).build();
         let store = DynamoDbStore::from_client(Client::from_conf(config), table);
         front.guard(store, body.clone())(u64::MAX).await;
-        let puts = recorder.0.lock().unwrap().split_off(0);
-        assert!(matches!(puts.len(), 2 | 3), "{puts:?}");
-        Self(puts)
+        let calls = recorder.0.lock().unwrap().split_off(0);
+        let expected = if front.is_one_trip() { [1, 3] } else { [2, 3] };
+        assert!(expected.contains(&calls.len()), "{calls:?}");
+        Self(calls)
     }
 
-    /// Two puts, the body as it is in the second: what one would write by hand.
+    /// The calls with the body as it is in the record: what one would write by hand.
     pub fn with_body_in_record(&self, body: &Bytes) -> Self {
-        let (first, last) = (self.0.first().unwrap(), self.0.last().unwrap());
-        let mut last = last.clone();
-        let item = last.item.as_mut().unwrap();
-        item.retain(|name, _| name != "body_id");
-        item.insert("body".to_owned(), AttributeValue::B(Blob::new(body.as_ref())));
-        Self(vec![first.clone(), last])
+        let (first, mut last) = (self.0.first().unwrap(), self.0.last().unwrap().clone());
+        let record = last.items().next().unwrap();
+        record.retain(|name, _| name != "body_id");
+        record.insert("body".to_owned(), AttributeValue::B(Blob::new(body.as_ref())));
+        match last {
+            Call::Transaction(_) => Self(vec![last]),
+            _ => Self(vec![first.clone(), last]),
+        }
     }
 
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Sends them under a key of its own for each number. Copying the items and passing them to the SDK is part of a call;
+    /// Makes them under a key of its own for each number. Copying the items and passing them to the SDK is part of a call;
     /// filling them in is not.
     pub async fn send(&self, client: &Client, number: u64) -> Spent {
-        let keyed: Vec<_> = self.0.iter().map(|put| keyed(put.clone(), number)).collect();
+        let keyed: Vec<_> = self.0.iter().map(|call| call.clone().keyed(number)).collect();
         let (_, spent) = spent(async {
-            for put in &keyed {
-                request(client, put).send().await.expect("a put whose condition holds");
+            for call in &keyed {
+                call.send(client).await;
             }
         })
         .await;
@@ -64,26 +81,69 @@ impl Puts {
     }
 }
 
-fn keyed(mut put: PutItemInput, number: u64) -> PutItemInput {
-    if let Some(AttributeValue::S(pk)) = put.item.as_mut().and_then(|item| item.get_mut("pk")) {
-        let key = guarded::key(number);
-        pk.replace_range(pk.len() - key.len().., &key);
+impl Call {
+    /// The items, or their keys; in a transaction the record's first.
+    fn items(&mut self) -> Box<dyn Iterator<Item = &mut Item> + '_> {
+        match self {
+            Self::Get(get) => Box::new(get.key.iter_mut()),
+            Self::Put(put) => Box::new(put.item.iter_mut()),
+            Self::Transaction(transaction) => {
+                let puts =
+                    transaction.transact_items.iter_mut().flatten().filter_map(|part| part.put.as_mut());
+                Box::new(puts.map(|put| &mut put.item))
+            }
+        }
     }
-    put
-}
 
-fn request(client: &Client, put: &PutItemInput) -> PutItemFluentBuilder {
-    client
-        .put_item()
-        .set_table_name(put.table_name.clone())
-        .set_item(put.item.clone())
-        .set_condition_expression(put.condition_expression.clone())
-        .set_expression_attribute_values(put.expression_attribute_values.clone())
-        .set_return_values_on_condition_check_failure(put.return_values_on_condition_check_failure.clone())
+    fn keyed(mut self, number: u64) -> Self {
+        let key = guarded::key(number);
+        for item in self.items() {
+            if let Some(AttributeValue::S(pk)) = item.get_mut("pk") {
+                pk.replace_range(pk.len() - key.len().., &key);
+            }
+        }
+        if let Self::Transaction(transaction) = &mut self {
+            // As long as the guard's own.
+            transaction.client_request_token = Some(format!("{number:036}"));
+        }
+        self
+    }
+
+    async fn send(&self, client: &Client) {
+        match self {
+            Self::Get(get) => {
+                let get = client
+                    .get_item()
+                    .set_table_name(get.table_name.clone())
+                    .set_key(get.key.clone())
+                    .set_consistent_read(get.consistent_read);
+                get.send().await.expect("a table that is there");
+            }
+            Self::Put(put) => {
+                let put = client
+                    .put_item()
+                    .set_table_name(put.table_name.clone())
+                    .set_item(put.item.clone())
+                    .set_condition_expression(put.condition_expression.clone())
+                    .set_expression_attribute_values(put.expression_attribute_values.clone())
+                    .set_return_values_on_condition_check_failure(
+                        put.return_values_on_condition_check_failure.clone(),
+                    );
+                put.send().await.expect("a put whose condition holds");
+            }
+            Self::Transaction(transaction) => {
+                let transaction = client
+                    .transact_write_items()
+                    .set_client_request_token(transaction.client_request_token.clone())
+                    .set_transact_items(transaction.transact_items.clone());
+                transaction.send().await.expect("a transaction whose conditions hold");
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
-struct Recorder(Arc<Mutex<Vec<PutItemInput>>>);
+struct Recorder(Arc<Mutex<Vec<Call>>>);
 
 impl Intercept for Recorder {
     fn name(&self) -> &'static str {
@@ -96,8 +156,12 @@ impl Intercept for Recorder {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let put = context.input().downcast_ref::<PutItemInput>().ok_or("the guard sent no PutItem")?;
-        self.0.lock().unwrap().push(put.clone());
+        let input = context.input();
+        let get = || input.downcast_ref::<GetItemInput>().cloned().map(Call::Get);
+        let put = || input.downcast_ref::<PutItemInput>().cloned().map(Call::Put);
+        let transaction = || input.downcast_ref::<TransactWriteItemsInput>().cloned().map(Call::Transaction);
+        let call = get().or_else(put).or_else(transaction).ok_or("the guard made another call")?;
+        self.0.lock().unwrap().push(call);
         Ok(())
     }
 }
