@@ -37,7 +37,10 @@ impl<S: Sync> FromRequestParts<S> for Computation {
     /// Rejects a request that is not guarded in one transaction.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
         parts.extensions.get::<Self>().cloned().ok_or_else(|| {
-            tracing::error!("a handler takes a Computation, but its route is not guarded by Idempotency::in_one_transaction");
+            tracing::error!(
+                "a handler takes a Computation, but its route is not guarded by Idempotency::in_one_transaction, or \
+                 Profile::key_optional let the request pass (then take an Option<Computation>)"
+            );
             let problem = Problem::new(ProblemType::NotGuarded);
             problem.into_response(&Profile::default()).map(Body::new)
         })
@@ -45,6 +48,15 @@ impl<S: Sync> FromRequestParts<S> for Computation {
 }
 
 impl<S: Sync> OptionalFromRequestParts<S> for Execution {
+    type Rejection = Infallible;
+
+    /// `None` for a request that runs unguarded, such as one without a key under [`Profile::key_optional`].
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get::<Self>().cloned())
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for Computation {
     type Rejection = Infallible;
 
     /// `None` for a request that runs unguarded, such as one without a key under [`Profile::key_optional`].

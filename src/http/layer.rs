@@ -7,6 +7,7 @@ use tower_layer::Layer;
 
 use super::{
     OneTransaction, Profile, Service, TenantResolver,
+    service::Way,
     settings::{Guard, Settings},
 };
 use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, world::World};
@@ -163,6 +164,6 @@ impl<I, T: KnowsTenants> Layer<I> for Idempotency<T> {
     fn layer(&self, inner: I) -> Self::Service {
         self.settings.check();
         let guard = Guard { settings: self.settings.clone(), tenant: self.tenant.resolver() };
-        Service::new(guard, inner)
+        Service::new(guard, Way::Reserved, inner)
     }
 }

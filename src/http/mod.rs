@@ -42,7 +42,7 @@ pub use header::KeySyntax;
 pub use layer::{Idempotency, KnowsTenants};
 #[cfg(feature = "axum")]
 pub use not_begun::{NotBegun, OrNotBegun};
-pub use one_transaction::{OneTransaction, OneTransactionService};
+pub use one_transaction::OneTransaction;
 pub use outcome::Outcome;
 pub use problem::{Problem, ProblemType};
 pub use profile::Profile;

@@ -1,31 +1,22 @@
 //! The guard of an operation whose effects are all domain writes: no reservation, one transaction.
 
-use std::{
-    fmt,
-    future::poll_fn,
-    mem,
-    panic::AssertUnwindSafe,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{fmt, future::poll_fn, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{Request, Response, StatusCode, response};
 use http_body::Body;
-use http_body_util::{Either, Full};
+use http_body_util::Full;
 use tower_layer::Layer;
 use tracing::Instrument;
 
 use super::{
-    GuardedBody, IDEMPOTENCY_EXPIRES, IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY,
-    KnowsTenants, Outcome, Problem, ProblemType,
+    GuardedBody, IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, KnowsTenants, Outcome,
+    Problem, ProblemType, Service,
     guard::says_nothing,
     replay,
     request::Understood,
-    service::whole,
+    service::{Way, whole},
     settings::{Guard, Settings},
 };
 use crate::{
@@ -72,76 +63,26 @@ impl<T> fmt::Debug for OneTransaction<T> {
 }
 
 impl<I, T: KnowsTenants> Layer<I> for OneTransaction<T> {
-    type Service = OneTransactionService<I>;
+    type Service = Service<I>;
 
     fn layer(&self, inner: I) -> Self::Service {
         self.settings.check();
         let guard = Guard { settings: self.settings.clone(), tenant: self.tenant.resolver() };
-        OneTransactionService { guard, inner }
-    }
-}
-
-/// A service guarded in one transaction, made by the layer [`OneTransaction`].
-pub struct OneTransactionService<I> {
-    guard: Guard,
-    inner: I,
-}
-
-impl<I: Clone> Clone for OneTransactionService<I> {
-    fn clone(&self) -> Self {
-        Self { guard: self.guard.clone(), inner: self.inner.clone() }
-    }
-}
-
-impl<I> fmt::Debug for OneTransactionService<I> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OneTransactionService").finish_non_exhaustive()
-    }
-}
-
-impl<I, B, R> tower_service::Service<Request<B>> for OneTransactionService<I>
-where
-    B: GuardedBody,
-    I: tower_service::Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-    I::Future: Send + 'static,
-    I::Error: fmt::Display + Send + 'static,
-    R: Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    type Response = Response<Either<Full<Bytes>, R>>;
-    type Error = I::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, I::Error>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        if self.guard.lets_pass(request.method(), request.headers()) {
-            let answer = self.inner.call(request);
-            return Box::pin(async { Ok(answer.await?.map(Either::Right)) });
-        }
-        // The clone stays; the service that was polled ready is used.
-        let clone = self.inner.clone();
-        let inner = mem::replace(&mut self.inner, clone.clone());
-        let guard = self.guard.clone();
-        let echo = guard.settings.profile.echo(request.headers());
-        // If it is dropped midway, nothing is committed, or a retry finds what was.
-        Box::pin(async move {
-            let mut response = answer(guard, inner, clone, request).await;
-            if let Some(key) = echo {
-                response.headers_mut().insert(IDEMPOTENCY_KEY, key);
-            }
-            Ok(response.map(Either::Left))
-        })
+        Service::new(guard, Way::OneTransaction, inner)
     }
 }
 
 /// A handler's own response; none if it failed.
 type Reply = Option<(response::Parts, Bytes)>;
 
-/// `ready` was polled ready, for the first run; each other one takes a clone of `inner`.
-async fn answer<I, B, R>(guard: Guard, ready: I, inner: I, request: Request<B>) -> Response<Full<Bytes>>
+/// `ready` was polled ready, for the first run; each other one takes a clone of `inner`. If the future is dropped midway, nothing is
+/// committed, or a retry finds what was.
+pub(super) async fn answer<I, B, R>(
+    guard: Guard,
+    ready: I,
+    inner: I,
+    request: Request<B>,
+) -> Response<Full<Bytes>>
 where
     B: GuardedBody,
     I: tower_service::Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
@@ -162,9 +103,9 @@ where
     let now = guard.world().now();
     let deadline = request.deadline.and_then(|deadline| plausible_deadline(deadline, now));
     let ends_at = deadline.map(|deadline| guard.world().instant().plus(deadline.since(now)));
-    let (compute, mut ready) = (guard.clone(), Some(ready));
+    let mut ready = Some(ready);
     let compute = {
-        let guard = compute;
+        let guard = guard.clone();
         move |computation: Computation| -> BoxFuture<'static, Computed<Reply>> {
             let (guard, ready, mut inner) = (guard.clone(), ready.take(), inner.clone());
             let mut copy = Request::from_parts(parts.clone(), body());

@@ -7,33 +7,43 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, future::BoxFuture};
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
-use super::{GuardedBody, IDEMPOTENCY_KEY, LONGEST_BODY, guard::Handled, settings::Guard};
+use super::{GuardedBody, IDEMPOTENCY_KEY, LONGEST_BODY, guard::Handled, one_transaction, settings::Guard};
 use crate::{
     engine::Execution, key::RecordKey, record::UnknownCause, time::Instant, time_budget::TimeBudget,
 };
 
-/// A guarded service, made by the layer [`Idempotency`](super::Idempotency).
+/// A guarded service, made by the layers [`Idempotency`](super::Idempotency) and [`OneTransaction`](super::OneTransaction).
 pub struct Service<I> {
     guard: Guard,
+    way: Way,
     inner: I,
 }
 
+/// How the handler and its record come together.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    /// The key is reserved, then the handler runs.
+    Reserved,
+    /// The handler runs, and its writes commit with the record.
+    OneTransaction,
+}
+
 impl<I> Service<I> {
-    pub(super) fn new(guard: Guard, inner: I) -> Self {
-        Self { guard, inner }
+    pub(super) fn new(guard: Guard, way: Way, inner: I) -> Self {
+        Self { guard, way, inner }
     }
 }
 
 impl<I: Clone> Clone for Service<I> {
     fn clone(&self) -> Self {
-        Self { guard: self.guard.clone(), inner: self.inner.clone() }
+        Self { guard: self.guard.clone(), way: self.way, inner: self.inner.clone() }
     }
 }
 
@@ -67,36 +77,60 @@ where
         }
         // The clone stays; the service that was polled ready is used.
         let clone = self.inner.clone();
-        let mut inner = mem::replace(&mut self.inner, clone);
+        let ready = mem::replace(&mut self.inner, clone);
         let guard = self.guard.clone();
-        let handler = {
-            let guard = guard.clone();
-            move |execution: Execution, request| -> BoxFuture<'static, Handled> {
-                // Called within the future, so that a handler which panics at once is caught too.
-                let response = async move { inner.call(request).await };
-                Box::pin(
-                    async move { whole(&guard, execution.record_key(), execution.ends_at(), response).await },
-                )
+        let echo = guard.settings.profile.echo(request.headers());
+        let answer = match self.way {
+            Way::Reserved => reserved(guard, ready, request).left_future(),
+            Way::OneTransaction => {
+                one_transaction::answer(guard, ready, self.inner.clone(), request).right_future()
             }
         };
-        let echo = guard.settings.profile.echo(request.headers());
-        let (answered, answer) = oneshot::channel();
-        let world = guard.world().clone();
-        let execution = {
-            let guard = guard.clone();
-            async move { drop(answered.send(guard.answer(request, handler).await)) }
-        };
-        // A task of its own: the execution runs to its end even if the request's future is dropped (T35).
-        world.spawn(Box::pin(execution.in_current_span()));
         Box::pin(async move {
-            let mut response = answer.await.unwrap_or_else(|_| {
-                tracing::error!("the guard's own task ended early");
-                guard.broken()
-            });
+            let mut response = answer.await;
             if let Some(key) = echo {
                 response.headers_mut().insert(IDEMPOTENCY_KEY, key);
             }
             Ok(response.map(Either::Left))
+        })
+    }
+}
+
+/// Reserves, runs, completes: in a task of its own, so that the execution runs to its end even if the returned future is dropped (T35).
+fn reserved<I, B, R>(
+    guard: Guard,
+    mut inner: I,
+    request: Request<B>,
+) -> impl Future<Output = Response<Full<Bytes>>> + Send
+where
+    B: GuardedBody,
+    I: tower_service::Service<Request<B>, Response = Response<R>> + Send + 'static,
+    I::Future: Send,
+    I::Error: fmt::Display + Send,
+    R: Body<Data = Bytes> + Send,
+    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let handler = {
+        let guard = guard.clone();
+        move |execution: Execution, request| -> BoxFuture<'static, Handled> {
+            // Called within the future, so that a handler which panics at once is caught too.
+            let response = async move { inner.call(request).await };
+            Box::pin(
+                async move { whole(&guard, execution.record_key(), execution.ends_at(), response).await },
+            )
+        }
+    };
+    let (answered, answer) = oneshot::channel();
+    let world = guard.world().clone();
+    let execution = {
+        let guard = guard.clone();
+        async move { drop(answered.send(guard.answer(request, handler).await)) }
+    };
+    world.spawn(Box::pin(execution.in_current_span()));
+    async move {
+        answer.await.unwrap_or_else(|_| {
+            tracing::error!("the guard's own task ended early");
+            guard.broken()
         })
     }
 }
