@@ -4,17 +4,16 @@ use serde_dynamo::{AttributeValue, Item};
 
 /// The size of an item.
 ///
-/// By [AWS's rules](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html); a number
-/// counts one byte more than it may, so this is never too small.
+/// By [AWS's rules](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html), which are
+/// approximate for numbers: at most this much, so it is never too small.
 pub(super) fn of_item(item: &Item) -> usize {
     item.iter().map(|(name, value)| name.len() + of_value(value)).sum()
 }
 
 pub(super) fn of_value(value: &AttributeValue) -> usize {
     let sum = |sizes: &mut dyn Iterator<Item = usize>| sizes.map(|size| size + 1).sum::<usize>() + 3;
-    let number = |digits: &String| digits.len().div_ceil(2) + 1;
     match value {
-        AttributeValue::N(digits) => number(digits),
+        AttributeValue::N(digits) => of_number(digits),
         AttributeValue::S(text) => text.len(),
         AttributeValue::Bool(_) | AttributeValue::Null(_) => 1,
         AttributeValue::B(bytes) => bytes.len(),
@@ -23,7 +22,14 @@ pub(super) fn of_value(value: &AttributeValue) -> usize {
         }
         AttributeValue::L(elements) => sum(&mut elements.iter().map(of_value)),
         AttributeValue::Ss(texts) => texts.iter().map(String::len).sum(),
-        AttributeValue::Ns(numbers) => numbers.iter().map(number).sum(),
+        AttributeValue::Ns(numbers) => numbers.iter().map(|number| of_number(number)).sum(),
         AttributeValue::Bs(values) => values.iter().map(Vec::len).sum(),
     }
+}
+
+/// Two digits a byte, without the zeros at both ends, and two more for the exponent and a minus.
+fn of_number(text: &str) -> usize {
+    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+    let digits = mantissa.trim_matches(|c: char| "+-.0".contains(c));
+    digits.len().div_ceil(2) + 2
 }

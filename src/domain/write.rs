@@ -247,8 +247,11 @@ impl DomainWrite {
         if expressions().any(|expression| expression.trim().is_empty()) {
             return Err(DomainWriteError::EmptyExpression(table()));
         }
+        let values: usize = self.values.values().map(size::of_value).sum();
         if expressions().any(|expression| expression.len() > LONGEST_EXPRESSION)
             || size::of_item(&self.item) > LARGEST_ITEM
+            // They make part of the item, or are compared with part of one.
+            || values > LARGEST_ITEM
         {
             return Err(DomainWriteError::TooLarge(table()));
         }
@@ -263,9 +266,9 @@ impl DomainWrite {
             return Err(DomainWriteError::TooLarge(table()));
         }
         if !self.item.values().chain(self.values.values()).all(|value| is_storable(value, 0)) {
-            let reason =
-                "a number has more than 38 digits or is out of range, or values are nested too deeply"
-                    .to_owned();
+            let reason = "a number has more than 38 digits or is out of range, a set is empty or has an element twice, or \
+                          values are nested too deeply"
+                .to_owned();
             return Err(DomainWriteError::Shape { table: table(), reason });
         }
         match &self.if_refused {
@@ -314,7 +317,12 @@ fn placeholders(expression: &str) -> impl Iterator<Item = &str> {
 fn is_storable(value: &AttributeValue, depth: usize) -> bool {
     match value {
         AttributeValue::N(digits) => is_number(digits),
-        AttributeValue::Ns(numbers) => numbers.iter().all(|digits| is_number(digits)),
+        AttributeValue::Ns(numbers) => {
+            numbers.iter().all(|digits| is_number(digits))
+                && is_set(numbers.iter().map(|digits| plain(digits)))
+        }
+        AttributeValue::Ss(texts) => is_set(texts.iter()),
+        AttributeValue::Bs(values) => is_set(values.iter()),
         AttributeValue::L(elements) => {
             depth < DEEPEST && elements.iter().all(|element| is_storable(element, depth + 1))
         }
@@ -323,6 +331,27 @@ fn is_storable(value: &AttributeValue, depth: usize) -> bool {
         }
         _ => true,
     }
+}
+
+/// Whether these elements make a set: at least one, and none twice.
+fn is_set<T: Ord>(elements: impl Iterator<Item = T>) -> bool {
+    let mut seen = BTreeSet::new();
+    elements.map(|element| seen.insert(element)).reduce(|a, b| a && b) == Some(true)
+}
+
+/// A number by its value: its sign, its digits without zeros at both ends, and the place of the first.
+fn plain(text: &str) -> (bool, String, i64) {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let digits = mantissa.trim_start_matches(['-', '+']);
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all = format!("{whole}{fraction}");
+    let significant = all.trim_matches('0');
+    if significant.is_empty() {
+        return (false, String::new(), 0);
+    }
+    let leading = all.len() - all.trim_start_matches('0').len();
+    let place = whole.len() as i64 - leading as i64 + exponent.parse::<i64>().unwrap_or_default();
+    (mantissa.starts_with('-'), significant.to_owned(), place)
 }
 
 /// Whether it has at most 38 digits, and is between 1E-130 and 9.99E+125.

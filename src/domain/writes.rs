@@ -47,6 +47,7 @@ impl Writes {
 
 #[cfg(test)]
 mod tests {
+    use serde_dynamo::AttributeValue;
     use serde_json::json;
 
     use super::*;
@@ -90,7 +91,7 @@ mod tests {
             "NaN",
             "",
         ] {
-            let value = serde_dynamo::AttributeValue::N(number.to_owned());
+            let value = AttributeValue::N(number.to_owned());
             let mut write = table().put(item("a"));
             write.item.inner_mut().insert("n".to_owned(), value);
             assert!(matches!(refused([write]), DomainWriteError::Shape { .. }), "{number}");
@@ -102,6 +103,31 @@ mod tests {
             .is_ok()
         );
         assert!(matches!(refused([table().put(item(&"k".repeat(2049)))]), DomainWriteError::TooLarge(_)));
+        for set in [
+            AttributeValue::Ss(Vec::new()),
+            AttributeValue::Ss(vec!["a".into(), "b".into(), "a".into()]),
+            AttributeValue::Ns(vec!["1".into(), "0.10e1".into()]),
+            AttributeValue::Bs(vec![vec![1], vec![1]]),
+        ] {
+            let mut write = table().put(item("a"));
+            write.item.inner_mut().insert("set".to_owned(), set.clone());
+            assert!(matches!(refused([write]), DomainWriteError::Shape { .. }), "{set:?}");
+        }
+        let mut sets = table().put(item("a"));
+        for (name, set) in [
+            ("texts", AttributeValue::Ss(vec!["a".into(), "b".into()])),
+            (
+                "numbers",
+                AttributeValue::Ns(vec!["1".into(), "-1".into(), "10".into(), "0.1".into(), "0".into()]),
+            ),
+        ] {
+            sets.item.inner_mut().insert(name.to_owned(), set);
+        }
+        assert!(added([sets]).is_ok());
+        let large = table().update(item("a"), "SET note = :note").value(":note", "x".repeat(400 * 1024 + 1));
+        assert!(matches!(refused([large]), DomainWriteError::TooLarge(_)));
+        let round: Vec<u64> = (0..100_000).map(|_| 1_000_000).collect();
+        assert!(added([table().put(json!({ "id": "a", "cents": round }))]).is_ok());
         let deep = (0..33).fold(json!(1), |inner, _| json!([inner]));
         assert!(matches!(
             refused([table().put(json!({ "id": "a", "deep": deep }))]),
