@@ -5,18 +5,15 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use lambda_idempotency::{
     async_trait,
     engine::{Ending, Executor, Request},
-    key::RecordKey,
     operation::{LeaseOver, Operation, WhileInFlight},
     queue::MemoryQueue,
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{BodyId, Place, Record, Revision},
-    store::{AuditLine, Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
-    time::Timestamp,
+    record::Record,
+    store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
     world::World,
 };
 
@@ -29,6 +26,7 @@ use crate::support::{
     faults::{Fault, Late},
     guarded::{GRACE, Guarded, LEASE, completed, operation, owned, replayed_text, request, told, written},
     http::{Counter, PAY, api, guard_of, pay, send},
+    meddling::{Meddled, Meddling},
     on_each_store,
 };
 
@@ -73,7 +71,11 @@ impl Frozen {
 }
 
 #[async_trait]
-impl Store for Frozen {
+impl Meddling for Frozen {
+    fn store(&self) -> &DynamoDbStore {
+        &self.store
+    }
+
     async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
         let answer = self.store.insert(record, with).await;
         let meanwhile = self.meanwhile.lock().unwrap().take();
@@ -84,49 +86,6 @@ impl Store for Frozen {
             }
         }
         answer
-    }
-
-    async fn swap(
-        &self,
-        seen: Revision,
-        to: &Record,
-        with: &[Companion],
-    ) -> Result<WriteOutcome, StoreError> {
-        self.store.swap(seen, to, with).await
-    }
-
-    fn records_table(&self) -> Option<&str> {
-        self.store.records_table()
-    }
-
-    async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
-        self.store.load(key).await
-    }
-
-    fn room_for_body(&self, record: &Record) -> usize {
-        self.store.room_for_body(record)
-    }
-
-    async fn keep_body(
-        &self,
-        key: &RecordKey,
-        id: BodyId,
-        body: Bytes,
-        until: Timestamp,
-    ) -> Result<Option<Place>, StoreError> {
-        self.store.keep_body(key, id, body, until).await
-    }
-
-    async fn load_body(&self, key: &RecordKey, id: BodyId, at: Place) -> Result<Option<Bytes>, StoreError> {
-        self.store.load_body(key, id, at).await
-    }
-
-    async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<(), StoreError> {
-        self.store.audit(key, id, line).await
-    }
-
-    async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>, StoreError> {
-        self.store.audit_lines(key).await
     }
 }
 
@@ -188,7 +147,7 @@ async fn a_frozen_reservation_that_others_have_overtaken_runs_nothing(endpoint: 
             let theirs = owned(other.reserve(&key).await);
             written(other.finish(theirs, completed("theirs")).await);
         });
-        let thawed = Executor::new(frozen, operation()).world(guarded.clock.clone());
+        let thawed = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
         assert_eq!(told(&thawed.reserve(&request).await), "too late", "{deadline:?}");
         assert_eq!(replayed_text(guarded.another(operation()).reserve(&request).await), "theirs");
     }
@@ -200,7 +159,7 @@ async fn a_frozen_reservation_that_nobody_has_overtaken_is_given_back(endpoint: 
     for meanwhile in Meanwhile::EACH {
         let (world, request) = (guarded.clone(), due_in(&guarded, 29 * SECOND));
         let frozen = Frozen::new(&guarded, async move { meanwhile.pass(&world, 28 * SECOND) });
-        let thawed = Executor::new(frozen, operation()).world(guarded.clock.clone());
+        let thawed = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
         assert_eq!(told(&thawed.reserve(&request).await), "too late", "{meanwhile:?}");
         assert_eq!(guarded.state(&request).await, "failed_retryable", "{meanwhile:?}");
         let retry = Request { deadline: None, ..request };
@@ -223,7 +182,7 @@ async fn an_execution_begins_with_enough_time_and_not_with_less(endpoint: &str) 
         for (passed, expected) in [(whole - left, "owned"), (whole - left + millisecond, "too late")] {
             let (world, request) = (guarded.clone(), due_in(&guarded, whole));
             let frozen = Frozen::new(&guarded, async move { world.clock.advance(passed) });
-            let executor = Executor::new(frozen, operation()).world(guarded.clock.clone());
+            let executor = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
             assert_eq!(told(&executor.reserve(&request).await), expected, "{least:?} {whole:?}");
         }
     }
@@ -231,7 +190,7 @@ async fn an_execution_begins_with_enough_time_and_not_with_less(endpoint: &str) 
     for (passed, expected) in [(LEASE - 2 * SECOND, "owned"), (LEASE - SECOND, "too late")] {
         let world = guarded.clone();
         let frozen = Frozen::new(&guarded, async move { world.clock.advance(passed) });
-        let executor = Executor::new(frozen, operation()).world(guarded.clock.clone());
+        let executor = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
         assert_eq!(told(&executor.reserve(&request()).await), expected, "{passed:?}");
     }
 }
@@ -362,7 +321,7 @@ async fn a_reservation_that_others_have_given_up_meanwhile_is_given_back(endpoin
         world.clock.set(world.now().minus(LEASE + GRACE));
     })
     .sent_again();
-    let thawed = Executor::new(frozen, operation()).world(guarded.clock.clone());
+    let thawed = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
     assert_eq!(told(&thawed.reserve(&request).await), "too late");
     in_time(async { while guarded.state(&request).await != "failed_retryable" {} }).await;
     assert_eq!(owned(guarded.executor().reserve(&request).await).execution().attempts(), 2);
@@ -496,7 +455,7 @@ async fn a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it(endpoint: &
             world.clock.set(if forward { began.plus(hour) } else { began.minus(hour) });
         });
         let waits = long.clone().while_in_flight(WhileInFlight::Wait(bound));
-        let executor = Executor::new(steps, waits).world(guarded.clock.clone());
+        let executor = Executor::new(Meddled(steps), waits).world(guarded.clock.clone());
         let running = guarded.clock.running();
         let reserved = in_time(guarded.clock.passing(executor.reserve(&request))).await;
         assert_eq!((told(&reserved), guarded.clock.running() - running), ("in flight", bound), "{forward}");

@@ -31,6 +31,7 @@ mod local_cloud_works;
 mod lost_answers;
 mod lost_endings;
 mod main_job;
+mod many_transfers;
 mod metrics;
 mod metrics_written;
 mod network_cuts;

@@ -14,7 +14,7 @@ use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_types::body::SdkBody;
 use http_body_util::BodyExt;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -122,7 +122,7 @@ impl Late {
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
-    pub body: serde_json::Value,
+    pub body: Value,
 }
 
 /// The faulty network. Clones are the same network.
@@ -282,14 +282,7 @@ async fn play(fault: Fault, request: HttpRequest, wire: Wire) -> Result<HttpResp
             "com.amazonaws.dynamodb.v20120810#TransactionConflictException",
             "Transaction is ongoing for the item",
         )),
-        Fault::TransactionCancelled => {
-            let cancelled = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException";
-            let conflict =
-                json!({ "Code": "TransactionConflict", "Message": "Transaction is ongoing for the item" });
-            let reasons = json!([{ "Code": "None" }, conflict]);
-            let document = json!({ "__type": cancelled, "Message": "Transaction cancelled", "CancellationReasons": reasons });
-            Ok(answer(400, &document))
-        }
+        Fault::TransactionCancelled => Ok(answer(400, &cancelled_by_conflict())),
         Fault::AccessDenied => Ok(error(
             400,
             "com.amazon.coral.service#AccessDeniedException",
@@ -300,7 +293,7 @@ async fn play(fault: Fault, request: HttpRequest, wire: Wire) -> Result<HttpResp
 
 fn under_another_token(request: &HttpRequest) -> HttpRequest {
     let mut again = request.try_clone().expect("a request to DynamoDB is held in memory");
-    let mut document: serde_json::Value =
+    let mut document: Value =
         serde_json::from_slice(again.body().bytes().expect("a body in memory")).expect("JSON");
     let token = &mut document["ClientRequestToken"];
     assert!(token.is_string(), "a transaction has a token");
@@ -309,6 +302,18 @@ fn under_another_token(request: &HttpRequest) -> HttpRequest {
     again.headers_mut().insert("content-length", body.len().to_string());
     *again.body_mut() = SdkBody::from(body);
     again
+}
+
+/// DynamoDB's answer to a transaction if another one holds its second item.
+pub fn cancelled_by_conflict() -> Value {
+    json!({
+        "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
+        "Message": "Transaction cancelled",
+        "CancellationReasons": [
+            { "Code": "None" },
+            { "Code": "TransactionConflict", "Message": "Transaction is ongoing for the item" },
+        ],
+    })
 }
 
 fn broken(when: &str) -> ConnectorError {
@@ -327,7 +332,7 @@ fn error(status: u16, kind: &str, message: &str) -> HttpResponse {
     answer(status, &json!({ "__type": kind, "message": message }))
 }
 
-fn answer(status: u16, document: &serde_json::Value) -> HttpResponse {
+fn answer(status: u16, document: &Value) -> HttpResponse {
     let body = document.to_string();
     let status = status.try_into().expect("an HTTP status");
     let mut response = HttpResponse::new(status, SdkBody::from(body));

@@ -16,6 +16,7 @@ pub mod http;
 pub mod lambda;
 pub mod local_cloud;
 pub mod logs;
+pub mod meddling;
 pub mod meter;
 pub mod payments;
 pub mod payments_api;

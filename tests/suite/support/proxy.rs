@@ -1,10 +1,11 @@
-//! A TCP proxy between functions and what they call, which cuts connections at a given byte.
+//! A TCP proxy between functions and what they call, which cuts connections at a given byte, or answers itself.
 //!
 //! 1. It knows just enough HTTP/1.1 to see where messages begin and end; each request is forwarded on its own connection.
 //! 2. A rule applies a number of times to requests that contain all of its texts. If several match, the first that is not used up
 //!    applies.
 //! 3. Requests without a matching rule pass.
 
+use serde_json::Value;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -52,6 +53,17 @@ pub struct Length {
     pub whole: usize,
 }
 
+/// What happens to a request with a matching rule.
+#[derive(Clone, Debug)]
+pub enum Act {
+    Cut(Cut, Then),
+    /// The proxy answers with this status and this document; the target never sees the request.
+    Answer(u16, Value),
+    /// The target gets a transaction twice, the second time under another token, as if the first one's ten minutes were over, so that
+    /// only its conditions decide. The second answer is returned.
+    TwiceUnderAnotherToken,
+}
+
 /// A handle to ask about a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleId(usize);
@@ -66,8 +78,10 @@ struct Shared {
 
 struct Rule {
     texts: Vec<String>,
-    cut: Cut,
-    then: Then,
+    act: Act,
+    /// It applies to each request with this number, among those that it could apply to.
+    nth: usize,
+    met: usize,
     left: usize,
     used: usize,
 }
@@ -101,9 +115,18 @@ impl Proxy {
 
     /// Cuts requests that contain all of these texts, `times` times.
     pub fn cut(&self, texts: &[&str], cut: Cut, then: Then, times: usize) -> RuleId {
+        self.rule(texts, Act::Cut(cut, then), 1, times)
+    }
+
+    /// Does this to every `nth` request that contains all of these texts.
+    pub fn to_every(&self, nth: usize, texts: &[&str], act: Act) -> RuleId {
+        self.rule(texts, act, nth, ALWAYS)
+    }
+
+    fn rule(&self, texts: &[&str], act: Act, nth: usize, left: usize) -> RuleId {
         let texts = texts.iter().map(|text| (*text).to_owned()).collect();
         let mut rules = self.shared.rules();
-        rules.push(Rule { texts, cut, then, left: times, used: 0 });
+        rules.push(Rule { texts, act, nth, met: 0, left, used: 0 });
         RuleId(rules.len() - 1)
     }
 
@@ -155,14 +178,18 @@ impl Shared {
         arrived.len() - 1
     }
 
-    fn rule_for(&self, request: &[u8]) -> Option<(Cut, Then)> {
+    fn act_for(&self, request: &[u8]) -> Option<Act> {
         let mut rules = self.rules();
-        let matches =
-            |rule: &&mut Rule| rule.left > 0 && rule.texts.iter().all(|text| contains(request, text));
-        let rule = rules.iter_mut().find(matches)?;
+        let mut could = rules
+            .iter_mut()
+            .filter(|rule| rule.left > 0 && rule.texts.iter().all(|text| contains(request, text)));
+        let rule = could.find_map(|rule| {
+            rule.met += 1;
+            rule.met.is_multiple_of(rule.nth).then_some(rule)
+        })?;
         rule.left = if rule.left == ALWAYS { ALWAYS } else { rule.left - 1 };
         rule.used += 1;
-        Some((rule.cut, rule.then))
+        Some(rule.act.clone())
     }
 }
 
@@ -179,17 +206,28 @@ async fn serve(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
     client.set_nodelay(true)?;
     let mut waiting = Vec::new();
     while let Some((request, sent)) = message(&mut client, &mut waiting).await? {
-        let rule = shared.rule_for(&request);
+        let act = shared.act_for(&request);
+        if let Some(Act::Answer(status, document)) = act {
+            let body = document.to_string();
+            let head = format!("HTTP/1.1 {status} Injected\r\ncontent-length: {}\r\n\r\n", body.len());
+            client.write_all(format!("{head}{body}").as_bytes()).await?;
+            continue;
+        }
         let mut server = TcpStream::connect(shared.target.get().expect("it leads somewhere")).await?;
         server.set_nodelay(true)?;
-        if let Some((Cut::Request(bytes), then)) = rule {
+        if let Some(Act::Cut(Cut::Request(bytes), then)) = act {
             server.write_all(&request[..bytes.min(request.len())]).await?;
             return end(client, server, then).await;
         }
         server.write_all(&request).await?;
+        if let Some(Act::TwiceUnderAnotherToken) = act {
+            message(&mut server, &mut Vec::new()).await?;
+            server = TcpStream::connect(shared.target.get().expect("it leads somewhere")).await?;
+            server.write_all(&under_another_token(&request)).await?;
+        }
         let place = shared.arrive(request);
         let Some((answer, received)) = message(&mut server, &mut Vec::new()).await? else { return Ok(()) };
-        if let Some((Cut::Answer(bytes), then)) = rule {
+        if let Some(Act::Cut(Cut::Answer(bytes), then)) = act {
             client.write_all(&answer[..bytes.min(answer.len())]).await?;
             return end(client, server, then).await;
         }
@@ -197,6 +235,15 @@ async fn serve(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
         shared.arrived.lock().unwrap()[place].1 = Some(Exchange { request: sent, answer: received });
     }
     Ok(())
+}
+
+/// The signature does not fit it any more, which no local DynamoDB looks at.
+fn under_another_token(request: &[u8]) -> Vec<u8> {
+    const BEFORE: &[u8] = b"\"ClientRequestToken\":\"";
+    let mut again = request.to_vec();
+    let token = find(request, BEFORE).expect("a transaction has a token") + BEFORE.len();
+    again[token] = if again[token] == b'0' { b'1' } else { b'0' };
+    again
 }
 
 async fn end(mut client: TcpStream, server: TcpStream, then: Then) -> io::Result<()> {
