@@ -77,6 +77,7 @@ impl From<CorrectionError> for Failure {
         let unchanged = |why: &str| format!("nothing was changed: {why}");
         match error {
             CorrectionError::InFlight
+            | CorrectionError::NothingCommitted
             | CorrectionError::Pending
             | CorrectionError::Settled(_)
             | CorrectionError::NoAnswer(_)
@@ -138,6 +139,7 @@ mod tests {
             (CorrectionError::Deleted, true, "nothing was changed: "),
             (CorrectionError::NoAnswer("unknown"), true, "nothing was changed: "),
             (CorrectionError::InFlight, true, "nothing was changed: "),
+            (CorrectionError::NothingCommitted, true, "nothing was changed: "),
             (CorrectionError::BodyTooLarge, false, "nothing was changed: "),
             (CorrectionError::NoRetention, false, "say `--retain`"),
             (CorrectionError::ShortRetention, false, "nothing was changed: `--retain`"),

@@ -43,6 +43,12 @@ pub struct RecordJson {
     /// Whether the provider has reported an effect.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     claimed: bool,
+    /// Whether all effects of its execution are in the transaction that completes it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    transactional: bool,
+    /// Whether domain writes committed with its completion.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    with_writes: bool,
     /// Whether its request was refused before anything was done: it is as if there were no record.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     not_begun: bool,
@@ -105,6 +111,8 @@ impl From<&Record> for RecordJson {
             retention_seconds: record.retention.map(|span| span.as_secs()),
             contested: record.contested,
             claimed: record.claimed,
+            transactional: record.transactional,
+            with_writes: record.with_writes,
             not_begun: record.is_not_begun(),
             settled_by: record.state.settled_by().map(SettledBy::name),
             lease_until: None,
@@ -153,6 +161,9 @@ pub fn fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
     fields.extend(record.origin.iter().map(|origin| ("came as", cell(origin))));
     fields.extend(state_fields(record, now));
     fields.push(("kept for", record.retention.map_or_else(|| cell("not recorded"), |kept| cell(span(kept)))));
+    if record.transactional {
+        fields.push(("effects", cell("all in its transaction")));
+    }
     fields.push(("attempt", cell(record.attempt)));
     fields.push(("revision", cell(record.revision)));
     fields
@@ -191,6 +202,9 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
         }
         State::Completed { answer, completed_at, .. } => {
             fields.push(("completed", at(*completed_at)));
+            if record.with_writes {
+                fields.push(("domain writes", cell("committed with its completion")));
+            }
             fields.extend(answer_fields(answer));
         }
         _ => {}

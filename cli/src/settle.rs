@@ -37,7 +37,7 @@ pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
 
 /// Says what a person's word does not do.
 fn left_out(_: &Record, _: Timestamp) -> Option<String> {
-    Some("writes no domain items: if the operation has any, make them yourself".to_owned())
+    Some("makes no domain writes: if the operation has any, write those rows yourself, but only once it is settled".to_owned())
 }
 
 /// Says what a release leads to, and whether it may be too early: a request of the worker can be in flight for as long as

@@ -5,8 +5,9 @@ use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures_util::{FutureExt, future::BoxFuture};
 
 use super::{
-    BoxError, Change, Ending, Execution, Executor, FinishOutcome, Start,
-    finish::{Finished, Kept, People},
+    Applied, BoxError, Change, Effort, Ending, Execution, Executor, FinishOutcome, Moment, Retries, Start,
+    Step,
+    finish::{Finished, Kept, People, is_same_request},
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused, Writes},
@@ -15,7 +16,7 @@ use crate::{
     store::{Companion, StoreError},
     telemetry::Count,
     time::Instant,
-    time_budget::MOST_COMMITS,
+    time_budget::{MOST_COMMITS, WRITE_PAUSES},
 };
 
 /// Computes writes, again if they were computed from a stale read.
@@ -27,6 +28,8 @@ pub(super) struct Pending {
     writes: Writes,
     compute: Option<Compute>,
     records: Option<Arc<str>>,
+    /// The first write that was refused when it was handed over. The others alone would be half of what the handler wants.
+    failed: Option<DomainWriteError>,
     /// The handler has answered.
     closed: bool,
 }
@@ -40,14 +43,17 @@ impl fmt::Debug for Pending {
 impl Pending {
     /// Nothing yet. `records` is the table of records.
     pub(super) fn new(records: Option<&str>) -> Self {
-        Self { writes: Writes::default(), compute: None, records: records.map(Arc::from), closed: false }
+        let records = records.map(Arc::from);
+        Self { writes: Writes::default(), compute: None, records, failed: None, closed: false }
     }
 
     pub(super) fn add(&mut self, write: DomainWrite) -> Result<(), DomainWriteError> {
         if self.closed {
             return Err(DomainWriteError::Ended);
         }
-        self.writes.add(write, self.records.as_deref())
+        self.writes.add(write, self.records.as_deref()).inspect_err(|error| {
+            self.failed.get_or_insert_with(|| error.clone());
+        })
     }
 
     pub(super) fn compute(&mut self, compute: Compute) {
@@ -62,15 +68,24 @@ impl Pending {
     }
 
     /// What it takes to have the writes: those that are there, and how to compute the others. Nothing can be added from then on.
-    pub(super) fn parts(&mut self) -> (Self, Option<Compute>) {
+    ///
+    /// # Errors
+    /// If any was refused when it was handed over: then none commits.
+    pub(super) fn parts(&mut self) -> Result<(Self, Option<Compute>), DomainWriteError> {
         self.closed = true;
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
         let (writes, records) = (self.writes.clone(), self.records.clone());
-        (Self { writes, compute: None, records, closed: false }, self.compute.clone())
+        Ok((Self { writes, compute: None, records, failed: None, closed: false }, self.compute.clone()))
     }
 
-    /// The writes that are there.
-    pub(super) fn into_writes(self) -> Vec<DomainWrite> {
-        self.writes.into_vec()
+    /// The writes of a handler that computes no others.
+    ///
+    /// # Errors
+    /// As [`parts`](Self::parts).
+    pub(super) fn finish(&mut self) -> Result<Vec<DomainWrite>, DomainWriteError> {
+        Ok(self.parts()?.0.writes.into_vec())
     }
 
     /// The writes, with these as well.
@@ -142,6 +157,8 @@ pub(super) enum Instead {
     NotCommitted,
     /// Nothing is committed, and what the handler did besides is not known.
     Doubt,
+    /// The same, and the handler has answered that it had an effect.
+    DoubtedEffect,
 }
 
 impl Instead {
@@ -162,7 +179,7 @@ impl Instead {
                 FinishOutcome::InDoubt
             }
             (
-                Self::Answer(_) | Self::NotCommitted | Self::Doubt,
+                Self::Answer(_) | Self::NotCommitted | Self::Doubt | Self::DoubtedEffect,
                 FinishOutcome::Written { .. }
                 | FinishOutcome::Fenced
                 | FinishOutcome::HandedOver
@@ -191,13 +208,23 @@ impl Executor {
             };
             let (writes, failed) = writes.map_or_else(|()| (Vec::new(), true), |writes| (writes, false));
             if failed {
-                (ending, instead) = unforeseen(seen);
+                (ending, instead) = unforeseen(seen, &ending);
             }
             let kept = self.kept(seen, &ending, writes, status, time.write).await;
             let start = Start::Seen(Box::new(seen.clone()));
             let finished = self.write(start, seen, &kept, time.give_up_at, People::NotTold).await;
-            let Ok(Finished::Denied(denied)) = finished else {
-                return Committed { ending, kept, finished, instead };
+            let denied = match finished {
+                Ok(Finished::Denied(denied)) => denied,
+                // Released meanwhile, by somebody who knew less: a retry must not have the effect again.
+                Ok(Finished::Refused(there, fenced)) if matches!(instead, Instead::DoubtedEffect) => {
+                    let claimed = self.claim_effect(seen, time.give_up_at).await;
+                    let finished = Ok(match claimed {
+                        Ok(Claim::Claimed(record)) => Finished::Written(record),
+                        Ok(Claim::Unclaimed(_)) | Err(_) => Finished::Refused(there, fenced),
+                    });
+                    return Committed { ending, kept, finished, instead };
+                }
+                finished => return Committed { ending, kept, finished, instead },
             };
             commits += 1;
             match refusal(kept.writes(), &denied) {
@@ -210,7 +237,7 @@ impl Executor {
                 }
                 Refusal::Stale | Refusal::Unforeseen => {
                     self.nobody_foresaw(execution.record_key(), kept.writes(), &denied);
-                    (ending, instead) = unforeseen(seen);
+                    (ending, instead) = unforeseen(seen, &ending);
                 }
             }
         }
@@ -229,9 +256,44 @@ impl Executor {
         Count::Denied.add(operation);
     }
 
+    /// Reports that a write was refused when the handler handed it over.
+    pub(super) fn not_handed_over(&self, key: &RecordKey, error: &DomainWriteError) {
+        let (key, operation) = (key.hash(), self.operation().name());
+        tracing::error!(
+            %key, %operation, %error,
+            "a domain write was refused when it was handed over, but the handler has answered: nothing is committed"
+        );
+        Count::Denied.add(operation);
+    }
+
+    /// Claims the record of `base` for an effect whose domain writes are not committed: nobody releases it for a retry, and no
+    /// earlier try of those writes lands any more.
+    pub(super) async fn claim_effect(&self, base: &Record, give_up_at: Instant) -> Result<Claim, StoreError> {
+        let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
+            let is_ours =
+                |there: &&Record| there.created_at == base.created_at && is_same_request(base, there);
+            match there.filter(is_ours).and_then(|there| there.claim(revision, now, now)) {
+                Some(claimed) => Step::Write(claimed.into(), ()),
+                None => Step::Stop(()),
+            }
+        };
+        let effort = Effort { until: Some(give_up_at), pauses: WRITE_PAUSES, retries: Retries::All };
+        match self.engine.apply(Start::Unread(&base.key), effort, step).await {
+            Ok(Applied::Written((), record)) => Ok(Claim::Claimed(record)),
+            Ok(Applied::Stopped((), there)) => Ok(Claim::Unclaimed(there)),
+            Err(unapplied) => {
+                let (key, operation, cause) =
+                    (base.key.hash(), self.operation().name(), unapplied.error.cause());
+                tracing::error!(%key, %operation, cause, "an effect without its domain writes could not be claimed");
+                Err(unapplied.error)
+            }
+        }
+    }
+
     /// The domain writes that the handler wants, computed now if it has a closure for that.
     async fn writes(&self, execution: &Execution, give_up_at: Instant) -> Result<Vec<DomainWrite>, ()> {
-        let (there, compute) = execution.pending().parts();
+        let parts = execution.pending().parts();
+        let (there, compute) = parts.map_err(|error| self.not_handed_over(execution.record_key(), &error))?;
         let computed = match compute {
             // It is the handler's code: it may panic, or never end.
             Some(compute) => {
@@ -255,11 +317,21 @@ impl Executor {
     }
 }
 
-/// The ending of an execution whose writes cannot be committed. It may have done more than write.
-fn unforeseen(seen: &Record) -> (Ending, Instead) {
+/// The ending of an execution whose writes cannot be committed, instead of this one. It may have done more than write.
+fn unforeseen(seen: &Record, ending: &Ending) -> (Ending, Instead) {
     if seen.transactional {
-        (Ending::NotExecuted, Instead::NotCommitted)
-    } else {
-        (Ending::PerhapsExecuted(UnknownCause::HandlerFailed), Instead::Doubt)
+        return (Ending::NotExecuted, Instead::NotCommitted);
     }
+    let instead = match ending {
+        Ending::Completed(answer) if answer.head.is_effect() => Instead::DoubtedEffect,
+        _ => Instead::Doubt,
+    };
+    (Ending::PerhapsExecuted(UnknownCause::HandlerFailed), instead)
+}
+
+/// What became of a record that was to be claimed.
+pub(super) enum Claim {
+    Claimed(Box<Record>),
+    /// It is claimed, completed or certainly released already; or gone, or another request's.
+    Unclaimed(Option<Box<Record>>),
 }

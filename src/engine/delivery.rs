@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     DoubleExecution, Executor, LostEnding, MalformedError, Start, codec,
-    commit::{self, Refusal},
+    commit::{self, Claim, Refusal},
     finish::{Finished, Kept, People, is_same_request},
 };
 use crate::{
@@ -27,8 +27,9 @@ pub(crate) enum Delivered {
     /// It reports a certain or possible execution. Its record is another request's now, or has been gone for so long that it
     /// may have been settled and deleted.
     Gone,
-    /// Its domain writes were refused, and it has no answer for that: nothing is written.
-    Refused,
+    /// Its domain writes were refused, and it has no answer for that: nothing of it is written. If it tells of an effect, the
+    /// record is claimed, and this is the record.
+    Refused(Option<Box<Record>>),
     /// It could not be written; a retry may succeed.
     Unwritten,
 }
@@ -85,7 +86,14 @@ impl Executor {
                 Ok(Finished::Denied(denied)) => {
                     // Its caller is gone, and so is what could compute its writes again.
                     let Refusal::Answer(answer) = commit::refusal(kept.writes(), &denied) else {
-                        return Ok(Delivered::Refused);
+                        if !kept.tells_of_an_effect() {
+                            return Ok(Delivered::Refused(None));
+                        }
+                        return Ok(match self.claim_effect(&base, give_up_at).await {
+                            Ok(Claim::Claimed(there)) => Delivered::Refused(Some(there)),
+                            Ok(Claim::Unclaimed(there)) => Delivered::Refused(there),
+                            Err(_) => Delivered::Unwritten,
+                        });
                     };
                     let also = self.operation().kept_headers();
                     let answer = self.engine.keep(&base, answer, also, OFFLINE_PATIENCE).await;
@@ -96,12 +104,15 @@ impl Executor {
                 Err(_) => return Ok(Delivered::Unwritten),
             };
             let (key, operation, state) = (there.key.hash(), self.operation().name(), there.state.name());
-            // The key is another request's now: that record will never report this one.
-            if !kept.did_nothing() && !is_same_request(&base, &there) {
+            // The key is another request's now, or lives anew: that record will never report this one.
+            let double = self.is_double(&base, &kept, &there);
+            if !kept.did_nothing() && !is_same_request(&base, &there)
+                || !double && kept.missed_its_life(&base, &there)
+            {
                 return Ok(Delivered::Gone);
             }
-            let double = self.is_double(&base, &kept, &there);
-            if double && matches!(there.state, State::InProgress { .. }) {
+            let waits = double || !kept.writes().is_empty();
+            if waits && matches!(there.state, State::InProgress { .. }) {
                 // This ending may be the only proof that the operation was executed.
                 tracing::error!(%key, %operation, "another execution is running what this one did: its ending is retried");
                 return Ok(Delivered::Unwritten);
@@ -113,7 +124,7 @@ impl Executor {
                 (start, people) = (Start::Seen(there), People::Told);
                 continue;
             }
-            if !double && kept.is_denied_by(&there) {
+            if !double && kept.is_denied_by(&base, &there) {
                 return Ok(Delivered::Denied(there));
             }
             tracing::warn!(%key, %operation, state, "an ending came too late: the record has moved on without it");

@@ -136,7 +136,8 @@ impl Execution {
     /// outcome is unknown, because the handler may have done more than write.
     ///
     /// # Errors
-    /// If DynamoDB would refuse it. Nothing is added.
+    /// If DynamoDB would refuse it. Then none of this execution's writes commits, whatever the handler answers: the outcome is
+    /// unknown, because the handler may have done more than write.
     ///
     /// ```
     /// use lambda_idempotency::{Execution, domain::{DomainWriteError, Table}};

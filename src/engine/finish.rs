@@ -9,7 +9,8 @@ use super::{
 use crate::{
     domain::DomainWrite,
     record::{
-        Answer, FencedError, KeptAnswer, NOT_EXECUTED, Note, Record, Revision, State, UnknownCause, Worker,
+        Answer, FencedError, KeptAnswer, NOT_EXECUTED, Note, Record, Revision, SettledBy, State,
+        UnknownCause, Worker,
     },
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count, HANDLER_LATENCY},
@@ -118,7 +119,7 @@ impl Kept {
         !matches!(self, Self::PerhapsExecuted(..))
     }
 
-    fn tells_of_an_effect(&self) -> bool {
+    pub(super) fn tells_of_an_effect(&self) -> bool {
         matches!(self, Self::Completed(answer, _) if answer.head.is_effect())
     }
 
@@ -135,10 +136,19 @@ impl Kept {
         self.writes().iter().any(DomainWrite::can_be_refused)
     }
 
-    /// Whether it reports an effect, and this record was meanwhile settled as if there had been none, or without its domain
-    /// writes.
-    pub(super) fn is_denied_by(&self, there: &Record) -> bool {
-        let State::Completed { answer, .. } = &there.state else { return false };
+    /// Whether its domain writes can never commit, because the key of `base` has begun a new life with this record.
+    pub(super) fn missed_its_life(&self, base: &Record, there: &Record) -> bool {
+        !self.writes().is_empty() && there.created_at != base.created_at
+    }
+
+    /// Whether this ending of `base` reports an effect, and the record was meanwhile settled as if there had been none, or
+    /// without its domain writes. What its own worker's word completed denies nothing: its writes were refused, and the record
+    /// has the answer for that.
+    pub(super) fn is_denied_by(&self, base: &Record, there: &Record) -> bool {
+        let State::Completed { answer, by, .. } = &there.state else { return false };
+        if *by == SettledBy::Worker && there.attempt == base.attempt {
+            return false;
+        }
         let without_its_writes = !self.writes().is_empty() && !there.with_writes;
         without_its_writes || (self.tells_of_an_effect() && !answer.head.is_effect())
     }
@@ -292,8 +302,11 @@ impl Executor {
             Ok(Finished::Refused(there, _)) if self.is_double(&seen, kept, &there) => {
                 self.finish_double(&execution, &seen, &ending, kept, there, give_up_at).await
             }
+            Ok(Finished::Refused(there, _)) if kept.missed_its_life(&seen, &there) => {
+                self.hand_over(&execution, &seen, &ending, kept).await
+            }
             Ok(Finished::Refused(there, fenced)) => {
-                if kept.is_denied_by(&there)
+                if kept.is_denied_by(&seen, &there)
                     && !self.hand_over_contested(&execution, &seen, &ending, kept, None).await
                 {
                     // Everybody gets the record's answer; but the effect must not be forgotten.
@@ -381,7 +394,9 @@ impl Executor {
             let there = there.filter(is_there);
             let seen = there.unwrap_or(base).retained_or(retention);
             let late = now > base.began_at.plus(seen.retained_for());
-            if there.is_none() && (late || !kept.writes().is_empty()) {
+            // What would have committed in a transaction may have been undone with the record.
+            let by_transaction = !kept.writes().is_empty() || (base.transactional && !kept.did_nothing());
+            if there.is_none() && (late || by_transaction) {
                 return Step::Stop(None);
             }
             let double = self.is_double(base, kept, &seen);

@@ -63,7 +63,7 @@ impl Computation {
     /// keep, nothing is written.
     ///
     /// # Errors
-    /// If DynamoDB would refuse it. Nothing is added.
+    /// If DynamoDB would refuse it. Then none of this run's writes commits, whatever the handler answers.
     pub fn write(&self, write: DomainWrite) -> Result<(), DomainWriteError> {
         self.pending().add(write)
     }
@@ -113,6 +113,18 @@ enum Sent {
     Committed(Box<Record>),
     Met(ReserveOutcome),
     Denied(Vec<usize>),
+    /// It was not sent: too much time has passed since the request began.
+    TooLate,
+}
+
+/// A request that is being served.
+#[derive(Clone, Copy)]
+struct Served<'a> {
+    request: &'a Request,
+    times: Times,
+    /// Until when its transaction may be sent, by the wall clock: whoever thaws later may find that the key's record has
+    /// expired, and would do again what it says was done (T39).
+    send_until: Timestamp,
 }
 
 impl Executor {
@@ -124,13 +136,17 @@ impl Executor {
         request: &Request,
         mut compute: impl FnMut(Computation) -> BoxFuture<'static, Computed<T>>,
     ) -> OneTripOutcome<T> {
-        let times = self.times(request);
-        if !self.shared.breaker.admits(self.engine.world.instant()) {
-            return self.instead(ReserveOutcome::Unavailable);
-        }
+        let (times, now) = (self.times(request), self.engine.world.now());
+        // First, because it asks nobody: the breaker's one probe would be lost.
         if times.is_too_late(&**self.in_world()) {
             return self.instead(ReserveOutcome::TooLate);
         }
+        if !self.shared.breaker.admits(self.engine.world.instant()) {
+            return self.instead(ReserveOutcome::Unavailable);
+        }
+        let send_until = self.operation().lease_until(times.deadline(), now);
+        let send_until = send_until.min(now.plus(self.operation().retention()));
+        let served = Served { request, times, send_until };
         if !request.may_begin {
             return match self.look(request, times).await {
                 Ok(there) => self.instead(there.unwrap_or(ReserveOutcome::MayNotBegin)),
@@ -154,41 +170,47 @@ impl Executor {
                     };
                 }
             };
-            let writes = computation.pending().parts().0.into_writes();
-            match self.transact(request, times, run, answer, &writes).await {
+            let writes = match computation.pending().finish() {
+                Ok(writes) => writes,
+                Err(error) => {
+                    self.not_handed_over(&request.key, &error);
+                    return OneTripOutcome::Unconfirmed;
+                }
+            };
+            match self.transact(served, run, answer, &writes).await {
                 Ok(Sent::Committed(record)) => {
                     let expires_at = self.committed(&record);
                     return OneTripOutcome::Committed { reply, expires_at };
                 }
                 Ok(Sent::Met(there)) => return self.instead(there),
                 Ok(Sent::Denied(denied)) => match commit::refusal(&writes, &denied) {
-                    Refusal::Stale => {}
+                    Refusal::Stale if run + 1 < MOST_COMMITS => {}
                     Refusal::Answer(answer) => {
-                        return self.refuse(request, times, self.as_replayed(answer)).await;
+                        return self.refuse(served, self.as_replayed(answer)).await;
                     }
-                    Refusal::Unforeseen => {
+                    Refusal::Stale | Refusal::Unforeseen => {
                         self.nobody_foresaw(&request.key, &writes, &denied);
                         return OneTripOutcome::Unconfirmed;
                     }
                 },
+                Ok(Sent::TooLate) => return self.thawed_too_late(request),
                 Err(error) => return self.unsent(request, &error),
             }
         }
-        let (key, operation) = (request.key.hash(), self.operation().name());
-        tracing::warn!(%key, %operation, "each try was computed from a stale read: nothing is committed");
         OneTripOutcome::Unconfirmed
     }
 
     /// A refusal is an answer like any other: inserted by itself, if there is still no record.
-    async fn refuse<T>(&self, request: &Request, times: Times, answer: Answer) -> OneTripOutcome<T> {
-        match self.transact(request, times, 1, answer.clone(), &[]).await {
+    async fn refuse<T>(&self, served: Served<'_>, answer: Answer) -> OneTripOutcome<T> {
+        match self.transact(served, 1, answer.clone(), &[]).await {
             Ok(Sent::Committed(record)) => {
                 let expires_at = self.committed(&record);
                 OneTripOutcome::Refused { answer, expires_at }
             }
             Ok(Sent::Met(there)) => self.instead(there),
             Ok(Sent::Denied(_)) => OneTripOutcome::Unconfirmed,
-            Err(error) => self.unsent(request, &error),
+            Ok(Sent::TooLate) => self.thawed_too_late(served.request),
+            Err(error) => self.unsent(served.request, &error),
         }
     }
 
@@ -196,8 +218,7 @@ impl Executor {
     /// transactions may still land.
     async fn transact(
         &self,
-        request: &Request,
-        times: Times,
+        Served { request, times, send_until }: Served<'_>,
         run: u32,
         answer: Answer,
         writes: &[DomainWrite],
@@ -228,6 +249,7 @@ impl Executor {
                 Ok(Step::Write(change, met)) => return Step::Write(change, Some(met)),
                 Ok(Step::Stop(met)) => return Step::Stop(Some(met)),
                 Ok(Step::Wait(at_most)) => return Step::Wait(at_most),
+                Err(_) if moment.now > send_until => return Step::Stop(None),
                 Err(begun) => Record { transactional: true, ..*begun },
             };
             match begun.complete(Worker::of(&begun), moment.revision, kept.clone(), moment.now) {
@@ -249,9 +271,8 @@ impl Executor {
             Ok(Applied::Written(Some(met), record)) => {
                 Ok(Sent::Met(self.outcome(met, Some(record), times).await?))
             }
-            Ok(Applied::Stopped(met, there)) => {
-                Ok(Sent::Met(self.outcome(met.unwrap_or(Met::InFlight), there, times).await?))
-            }
+            Ok(Applied::Stopped(Some(met), there)) => Ok(Sent::Met(self.outcome(met, there, times).await?)),
+            Ok(Applied::Stopped(None, _)) => Ok(Sent::TooLate),
             Err(unapplied) if !unapplied.denied.is_empty() => Ok(Sent::Denied(unapplied.denied)),
             Err(unapplied) => Err(unapplied.error),
         }
@@ -300,6 +321,14 @@ impl Executor {
         OneTripOutcome::Met(there)
     }
 
+    /// The process was frozen, or its clock was set forward.
+    fn thawed_too_late<T>(&self, request: &Request) -> OneTripOutcome<T> {
+        let (key, operation) = (request.key.hash(), self.operation().name());
+        tracing::error!(%key, %operation, "too much time has passed since the request began: its transaction is not sent");
+        Count::Unconfirmed.add(operation);
+        OneTripOutcome::Unconfirmed
+    }
+
     /// The transaction was not answered, or not taken.
     fn unsent<T>(&self, request: &Request, error: &StoreError) -> OneTripOutcome<T> {
         let (key, operation, kind) = (request.key.hash(), self.operation().name(), error.kind());
@@ -309,6 +338,9 @@ impl Executor {
         }
         // Whatever the last try's answer was: one before it, or one inside the SDK, may have been applied.
         Count::Unconfirmed.add(operation);
+        if kind != StoreErrorKind::Contended {
+            Count::StoreError.add(operation);
+        }
         OneTripOutcome::Unconfirmed
     }
 }

@@ -77,6 +77,12 @@ pub enum CorrectionError {
     /// A worker has the record, and its lease is not over.
     #[error("the record is in progress, and its lease is not over")]
     InFlight,
+    /// All its effects are in its transaction, which has not committed.
+    #[error(
+        "all effects of the operation are in its transaction, which has not committed: settle it as not executed, or let a \
+         retry run"
+    )]
+    NothingCommitted,
     /// No worker has taken the record yet.
     #[error("the record is pending: no worker has taken it yet")]
     Pending,
@@ -122,6 +128,7 @@ impl From<SettleError> for CorrectionError {
     fn from(error: SettleError) -> Self {
         match error {
             SettleError::InFlight => Self::InFlight,
+            SettleError::NothingCommitted => Self::NothingCommitted,
             SettleError::Pending => Self::Pending,
             SettleError::Settled(state) => Self::Settled(state),
         }

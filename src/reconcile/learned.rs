@@ -236,6 +236,9 @@ impl Asked<'_> {
         match learned {
             Learned::Nobody => "no reconciler knows the operation",
             Learned::Denied => "it was executed, and the domain writes of its completion were refused",
+            Learned::Unwritable => {
+                "it was executed, and the store does not take the domain writes of its completion"
+            }
             _ if there.claimed && learned.denies() => {
                 "the provider told of an effect by itself, and does not confirm it"
             }
@@ -283,7 +286,7 @@ impl Asked<'_> {
     ) -> Result<Record, ReconcileOutcome> {
         let there = there.retained_or(self.operation.map_or(DEFAULT_RETENTION, Operation::retention));
         there.settle(verdict, by, revision, now).map_err(|error| match error {
-            SettleError::InFlight => ReconcileOutcome::InFlight(now),
+            SettleError::InFlight | SettleError::NothingCommitted => ReconcileOutcome::InFlight(now),
             SettleError::Pending | SettleError::Settled(_) => ReconcileOutcome::Settled,
         })
     }

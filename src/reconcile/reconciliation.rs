@@ -233,9 +233,9 @@ impl Reconciliation {
         }
         match delivered {
             Delivered::Written | Delivered::Overtaken | Delivered::Double(_) => Ok(()),
-            Delivered::Refused => {
+            Delivered::Refused(there) => {
                 let reason = "the domain writes of its ending are refused: nothing of it is written";
-                let mut letter = Contradiction::about(&key, None, reason);
+                let mut letter = Contradiction::about(&key, there.as_deref(), reason);
                 letter.ending = Some(Box::new(lost.clone()));
                 self.contradicted(&key, letter).await.map(|_| ())
             }
@@ -427,7 +427,12 @@ impl Reconciliation {
             Ok(Finding::ExecutedWith(answer, writes)) => {
                 match Writes::of(writes, self.engine.store.records_table()) {
                     Ok(writes) => (Ok(Finding::Executed(answer)), writes.into_vec()),
-                    Err(error) => (Err(error.into()), Vec::new()),
+                    // Executed all the same. Somebody may mend the reconciler.
+                    Err(error) => {
+                        let (key, operation) = (seen.key.hash(), seen.key.operation());
+                        tracing::error!(%key, %operation, %error, "the domain writes of a reconciler's finding can never be made");
+                        return (Learned::Unwritable, Vec::new());
+                    }
                 }
             }
             finding => (finding, Vec::new()),

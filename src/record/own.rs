@@ -570,6 +570,21 @@ mod tests {
         assert_eq!(early, Err(FencedError::NotInProgress("pending")));
     }
 
+    // R22: over a record in progress, the release itself proves that the transaction never commits.
+    #[test]
+    fn a_transactional_release_is_certain_while_its_record_is_in_progress() {
+        let transactional = Record { transactional: true, ..reserved() };
+        let doubted = transactional.unknown(fresh(), UnknownCause::HandlerFailed, NOW);
+        for (open, by) in [
+            (transactional, SettledBy::Certainty),
+            (doubted, SettledBy::Worker),
+            (reserved(), SettledBy::Worker),
+        ] {
+            let released = open.release(open.attempt, fresh(), LATER).unwrap();
+            assert_eq!(released.state.settled_by(), Some(by), "{open:?}");
+        }
+    }
+
     // R17, T13, T22, T42
     #[test]
     fn only_settled_records_expire_and_by_their_own_retention() {

@@ -20,6 +20,8 @@ pub(crate) enum Verdict {
 pub(crate) enum SettleError {
     /// A worker has it, and its lease is not over.
     InFlight,
+    /// All its effects are in its transaction, and this write would be the one that makes sure that it never commits.
+    NothingCommitted,
     /// No worker has taken it yet.
     Pending,
     /// It is settled.
@@ -68,9 +70,11 @@ impl Record {
         now: Timestamp,
     ) -> Result<Self, SettleError> {
         match (&self.state, &verdict) {
-            // This very write would prove that nothing was done.
-            (State::InProgress { .. }, Verdict::Executed(_)) if self.is_undone_by_the_next_write() => {
-                return Err(SettleError::InFlight);
+            (State::InProgress { lease_until }, Verdict::Executed(_))
+                if self.is_undone_by_the_next_write() =>
+            {
+                let live = *lease_until > now;
+                return Err(if live { SettleError::InFlight } else { SettleError::NothingCommitted });
             }
             (State::FailedRetryable { by: SettledBy::Certainty, .. }, _) => {
                 return Err(SettleError::Settled(self.state.name()));
@@ -217,7 +221,11 @@ mod tests {
         let executed = || Verdict::Executed(answer());
         for by in EACH {
             let settled = record.settle(executed(), by, fresh(), lease_over());
-            assert_eq!(settled, Err(SettleError::InFlight), "{by:?}");
+            assert_eq!(settled, Err(SettleError::NothingCommitted), "{by:?}");
+            assert_eq!(record.settle(executed(), by, fresh(), NOW), Err(SettleError::InFlight), "{by:?}");
+            // Whoever says that nothing was done: this very write proves it.
+            let settled = record.settle(Verdict::NotExecuted, by, fresh(), lease_over()).unwrap();
+            assert_eq!(settled.state.settled_by(), Some(SettledBy::Certainty), "{by:?}");
         }
         let released = record.expire(fresh(), lease_over()).unwrap();
         assert_eq!(released.state.settled_by(), Some(SettledBy::Certainty));
@@ -231,6 +239,8 @@ mod tests {
             [Record { contested: true, ..record.clone() }, Record { claimed: true, ..record.clone() }]
         {
             assert_eq!(marked.expire(fresh(), lease_over()).unwrap().state.name(), "unknown");
+            let settled = marked.settle(Verdict::NotExecuted, SettledBy::Person, fresh(), lease_over());
+            assert_eq!(settled.unwrap().state.settled_by(), Some(SettledBy::Person));
         }
     }
 

@@ -430,6 +430,34 @@ async fn a_path_scoped_record_is_found_by_path_or_listed_name() {
     );
 }
 
+// R22, R31: whoever would write the rows by hand must see that they are there.
+#[tokio::test]
+async fn a_completion_shows_whether_domain_writes_committed_with_it() {
+    let table = table().await;
+    table.completed("without", "kept").await;
+    let seen = table.completed("with", "kept").await;
+    let mut record = seen.clone();
+    (record.transactional, record.with_writes, record.revision) = (true, true, fresh());
+    let put = table.store.swap(seen.revision, &record, &[]).await.expect("the store answers");
+    assert_eq!(put, WriteOutcome::Written);
+
+    for (key, marked) in [("with", true), ("without", false)] {
+        let name = table.name(key);
+        let shown = table.cli.json(&["show", &name]).await;
+        for mark in ["with_writes", "transactional"] {
+            assert_eq!(shown["record"].get(mark), marked.then_some(&json!(true)), "{key}: {mark}");
+        }
+        let shown = table.cli.run(&["show", &name]).await.stdout;
+        for (label, said) in
+            [("domain writes", "committed with its completion"), ("effects", "all in its transaction")]
+        {
+            let line = shown.lines().find(|line| line.trim_start().starts_with(label));
+            assert_eq!(line.is_some_and(|line| line.ends_with(said)), marked, "{shown}");
+            assert_eq!(line.is_some(), marked, "{shown}");
+        }
+    }
+}
+
 // R4, R31
 #[tokio::test]
 async fn a_record_whose_request_never_began_is_shown_as_free() {

@@ -14,12 +14,14 @@ use lambda_idempotency::{
     operation::Operation,
     record::Answer,
     store::memory::MemoryStore,
+    telemetry::COMPLETION_DENIED,
 };
 use serde_json::{Value, json};
 use tower::{Layer, ServiceExt};
 
 use crate::support::{
     bank::Bank,
+    counts::counting,
     faults::{ANY, Fault},
 };
 
@@ -220,4 +222,56 @@ async fn a_limit_inside_the_guard_does_not_block_it() {
         assert_eq!(answer.headers().contains_key("idempotent-replayed"), replayed);
     }
     assert_eq!(cents(&store), 70);
+}
+
+// R23: half of a transfer is none. `SameItem` is what the second write is told.
+#[tokio::test]
+async fn a_write_refused_at_once_commits_nothing_of_its_run() {
+    for status in [StatusCode::CREATED, StatusCode::UNPROCESSABLE_ENTITY, StatusCode::INTERNAL_SERVER_ERROR] {
+        let store = bank();
+        let handler = move |computation: Computation| async move {
+            computation.write(take(&accounts(), 30)).unwrap();
+            assert!(computation.write(take(&accounts(), 1)).is_err());
+            (status, "done")
+        };
+        // It keeps server errors too.
+        let guard = guard(store.clone()).profile(Profile::stripe()).in_one_transaction();
+        let app = Router::new().route("/transfers", post(handler).route_layer(guard));
+        let mut denied = 0;
+        for _ in 0..2 {
+            let ((said, _, body), counts) = counting(send(&app, Some("k"), "30")).await;
+            assert_eq!((said, body.contains("outcome-unknown")), (503, true), "{body}");
+            denied += counts[COMPLETION_DENIED];
+        }
+        assert_eq!((cents(&store), denied), (100, 2));
+    }
+}
+
+// R22
+#[tokio::test]
+async fn a_write_refused_at_once_leaves_a_guarded_outcome_unknown() {
+    let store = bank();
+    let handler = |execution: Execution| async move {
+        execution.write(take(&accounts(), 30)).unwrap();
+        assert!(execution.write(take(&accounts(), 1)).is_err());
+        (StatusCode::CREATED, "done")
+    };
+    let app = Router::new().route("/transfers", post(handler).route_layer(guard(store.clone())));
+    for _ in 0..2 {
+        let (status, _, body) = send(&app, Some("k"), "30").await;
+        assert_eq!((status, body.contains("outcome-unknown")), (409, true), "{body}");
+    }
+    assert_eq!(cents(&store), 100);
+}
+
+// R1: a profile may let a request without a key pass.
+#[tokio::test]
+async fn a_request_that_runs_unguarded_has_no_computation() {
+    let handler = |computation: Option<Computation>| async move {
+        if computation.is_some() { "guarded" } else { "unguarded" }
+    };
+    let guard = guard(bank()).profile(Profile::ietf_draft().key_optional()).in_one_transaction();
+    let app = Router::new().route("/transfers", post(handler).route_layer(guard));
+    assert_eq!(send(&app, None, "30").await.2, "unguarded");
+    assert_eq!(send(&app, Some("k"), "30").await.2, "guarded");
 }

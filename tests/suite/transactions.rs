@@ -9,20 +9,17 @@ use std::{
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use bytes::Bytes;
 use lambda_idempotency::{
     async_trait,
     domain::{DomainWrite, DomainWriteError, Table},
     engine::{Ending, Executor, FinishOutcome, Ownership, Request},
-    key::RecordKey,
     operation::Operation,
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{Answer, BodyId, Place, Record, Revision, SettledBy, UnknownCause},
+    record::{Answer, Record, Revision, SettledBy, UnknownCause},
     stale::Stale,
-    store::{AuditLine, Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
+    store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
     telemetry::COMPLETION_DENIED,
-    time::Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -32,6 +29,7 @@ use crate::support::{
     counts::counting,
     faults::{ANY, Fault, Late},
     guarded::{GRACE, LEASE, completed, operation, owned, replayed_text, request, told, written},
+    meddling::{Meddled, Meddling},
     on_each_store,
 };
 
@@ -43,7 +41,10 @@ on_each_store!(
     a_commit_that_meets_a_conflict_is_sent_again_byte_for_byte,
     a_refused_write_completes_with_its_own_answer,
     a_refusal_that_nobody_foresaw_leaves_the_outcome_unknown,
+    a_refusal_that_cannot_be_kept_leaves_its_caller_in_doubt,
     writes_from_a_stale_read_are_computed_again,
+    a_stale_read_counts_more_than_a_refusal,
+    computed_writes_commit_together_with_the_others,
     writes_that_stay_stale_are_given_up,
     writes_that_cannot_be_computed_leave_the_outcome_unknown,
     a_late_worker_commits_only_while_nobody_else_has_the_record,
@@ -57,11 +58,14 @@ on_each_store!(
     a_commit_that_lands_after_its_refusal_is_what_everybody_gets,
     a_transactional_operation_is_never_unknown,
     a_dead_transactional_worker_is_released_by_certainty,
+    a_dead_transactional_worker_gets_the_next_ones_answer,
+    a_transactional_ending_without_its_record_is_in_doubt,
     a_transactional_commit_that_lands_late_does_nothing,
     a_transactional_commit_without_an_answer_is_not_handed_over,
     what_the_provider_confirms_commits_with_its_domain_writes,
     a_reconcilers_write_into_the_table_of_records_is_not_made,
     writes_that_a_settled_record_lacks_are_escalated,
+    writes_that_a_settled_record_has_are_not_made_again,
     a_message_with_writes_into_the_table_of_records_is_malformed,
     nothing_joins_a_transaction_once_its_handler_has_answered,
     an_old_key_is_answered_only_once_the_dead_worker_is_fenced,
@@ -213,6 +217,35 @@ async fn a_refusal_that_nobody_foresaw_leaves_the_outcome_unknown(endpoint: &str
     }
 }
 
+// R22: the handler's own answer is not true, whatever becomes of the refusal.
+async fn a_refusal_that_cannot_be_kept_leaves_its_caller_in_doubt(endpoint: &str) {
+    for transactional in [false, true] {
+        let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+        let executor = if transactional {
+            let executor = bank.guarded.executor_of(transfer().patience(Duration::ZERO));
+            executor.lost_endings_to(bank.queue.clone())
+        } else {
+            bank.handing_over()
+        };
+        let ours = owned(executor.reserve(&request).await);
+        let write = if transactional { bank.take(101) } else { bank.take(101).or_answer(too_little()) };
+        ours.execution().write(write).unwrap();
+        bank.guarded.faults.for_all("PutItem", Fault::DropRequest);
+        in_doubt(&bank.guarded.clock.passing(executor.finish(ours, completed("taken"))).await);
+        assert_eq!(bank.guarded.faults.sent(TRANSACTION), 1);
+        bank.guarded.faults.clear();
+        let messages = bank.queue.take();
+        if transactional {
+            assert_eq!(messages, []);
+        } else {
+            let [(message, _)] = &messages[..] else { panic!("not one message") };
+            bank.reconciliation(&letters).receive(message).await.unwrap();
+            let everybody = replayed_text(bank.executor().reserve(&request).await);
+            assert_eq!(everybody, r#"{"title":"Not enough money"}"#);
+        }
+    }
+}
+
 // R22
 async fn writes_from_a_stale_read_are_computed_again(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
@@ -239,6 +272,39 @@ async fn writes_from_a_stale_read_are_computed_again(endpoint: &str) {
     assert!(tokens.len() == 3 && tokens[0] != tokens[1] && tokens[1] != tokens[2], "{tokens:?}");
 }
 
+// R22: what was computed from it means nothing.
+async fn a_stale_read_counts_more_than_a_refusal(endpoint: &str) {
+    let (bank, request) = (Bank::on(endpoint).await, request());
+    bank.set("b-1", 1).await;
+    let ours = bank.begin(&request).await;
+    let (runs, accounts) = (Arc::new(AtomicU64::new(0)), bank.accounts.clone());
+    let (run, takes) = (runs.clone(), [bank.take(101), bank.take(30)]);
+    ours.execution().write_computed(move || {
+        let seen = run.fetch_add(1, Ordering::SeqCst);
+        let take = takes[seen.min(1) as usize].clone().or_answer(too_little());
+        let book = accounts.update(json!({ "id": "b-1" }), "SET cents = :cents").value(":cents", 5);
+        let book = book.condition("cents = :seen").value(":seen", seen).or_recompute();
+        async move { Ok::<_, BoxError>(vec![take, book]) }
+    });
+    written(bank.executor().finish(ours, completed("taken")).await);
+    assert_eq!((bank.cents("a").await, bank.cents("b-1").await), (Some(70), Some(5)));
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+}
+
+// R22
+async fn computed_writes_commit_together_with_the_others(endpoint: &str) {
+    let (bank, request) = (Bank::on(endpoint).await, request());
+    let ours = bank.begin(&request).await;
+    ours.execution().write(bank.book("b-1")).unwrap();
+    let take = bank.take(30);
+    ours.execution().write_computed(move || {
+        let take = take.clone();
+        async move { Ok::<_, BoxError>(vec![take]) }
+    });
+    written(bank.executor().finish(ours, completed("taken")).await);
+    assert_eq!((bank.cents("a").await, bank.cents("b-1").await), (Some(70), Some(1)));
+}
+
 // R22
 async fn writes_that_stay_stale_are_given_up(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
@@ -255,12 +321,20 @@ async fn writes_that_stay_stale_are_given_up(endpoint: &str) {
 // R22
 async fn writes_that_cannot_be_computed_leave_the_outcome_unknown(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
-    for panics in [false, true] {
+    for how in ["it fails", "it panics", "it writes into the table of records"] {
         let request = request();
         let ours = bank.begin(&request).await;
-        ours.execution().write_computed(move || async move {
-            assert!(!panics, "as a handler can");
-            Err::<Vec<DomainWrite>, BoxError>("the account cannot be read".into())
+        let records = Table::new(bank.guarded.table.as_str(), "pk").sort_key("sk");
+        let record = records.put(json!({ "pk": request.key.partition_key(), "sk": "other" }));
+        ours.execution().write_computed(move || {
+            let record = record.clone();
+            async move {
+                match how {
+                    "it fails" => Err::<Vec<DomainWrite>, BoxError>("the account cannot be read".into()),
+                    "it panics" => panic!("as a handler can"),
+                    _ => Ok(vec![record]),
+                }
+            }
         });
         in_doubt(&bank.executor().finish(ours, completed("taken")).await);
         assert_eq!(
@@ -333,20 +407,26 @@ async fn an_ending_with_writes_never_makes_a_new_record(endpoint: &str) {
 
 // R22
 async fn an_ending_is_handed_over_with_its_writes(endpoint: &str) {
-    for conditional in [false, true] {
+    for what in ["a put", "a conditional update", "an update"] {
         let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
-        let write = if conditional { bank.take(30) } else { bank.book("b-1") };
+        let update = bank.accounts.update(json!({ "id": "a" }), "SET cents = cents - :cents");
+        let write = match what {
+            "a put" => bank.book("b-1"),
+            "a conditional update" => bank.take(30),
+            _ => update.value(":cents", 30),
+        };
         let ended = bank.lose(&request, [write]).await;
-        // The caller gets the true answer only if nothing can refuse it any more.
-        let expected = if conditional { "InDoubt" } else { "HandedOver" };
-        assert_eq!(format!("{ended:?}"), expected);
+        // The caller gets the true answer only if nothing can refuse it any more: an attribute may be gone.
+        let can_be_refused = what != "a put";
+        let expected = if can_be_refused { "InDoubt" } else { "HandedOver" };
+        assert_eq!(format!("{ended:?}"), expected, "{what}");
         let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
         // A version that knows no writes refuses this kind, and it waits as a dead letter.
         assert_eq!(serde_json::from_str::<Value>(message).unwrap()["kind"], "ending_with_writes");
         let reconciliation = bank.reconciliation(&letters);
         for _ in 0..2 {
             reconciliation.receive(message).await.unwrap();
-            let expected = if conditional { (Some(70), None) } else { (Some(100), Some(1)) };
+            let expected = if can_be_refused { (Some(70), None) } else { (Some(100), Some(1)) };
             assert_eq!((bank.cents("a").await, bank.cents("b-1").await), expected);
         }
         assert_eq!(replayed_text(bank.executor().reserve(&request).await), "ok");
@@ -365,6 +445,9 @@ async fn a_refused_write_from_the_queue_is_answered_or_escalated(endpoint: &str)
         bank.reconciliation(&letters).receive(message).await.unwrap();
         assert_eq!((bank.cents("a").await, bank.cents("b-1").await), (Some(100), None));
         if foreseen {
+            // Delivered again, it finds its own answer, which contradicts nothing.
+            bank.reconciliation(&letters).receive(message).await.unwrap();
+            assert_eq!(letters.take(), []);
             assert_eq!(
                 replayed_text(bank.executor().reserve(&request).await),
                 r#"{"title":"Not enough money"}"#
@@ -434,8 +517,9 @@ async fn a_write_into_the_table_of_records_is_refused_at_once(endpoint: &str) {
     ours.execution().write(bank.take(1)).unwrap();
     let twice = ours.execution().write(bank.take(2));
     assert_eq!(twice, Err(DomainWriteError::SameItem(bank.accounts.name().to_owned())));
-    written(bank.executor().finish(ours, completed("ok")).await);
-    assert_eq!(bank.cents("a").await, Some(99));
+    // The rest alone would be half of what the handler wants.
+    in_doubt(&bank.executor().finish(ours, completed("ok")).await);
+    assert_eq!(bank.cents("a").await, Some(100));
 }
 
 /// A store that reports a domain write of one swap as refused: after it was applied, or before it lands.
@@ -455,9 +539,9 @@ impl Lying {
 }
 
 #[async_trait]
-impl Store for Lying {
-    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
-        self.store.insert(record, with).await
+impl Meddling for Lying {
+    fn store(&self) -> &DynamoDbStore {
+        &self.store
     }
 
     async fn swap(
@@ -480,59 +564,30 @@ impl Store for Lying {
         }
         self.store.swap(seen, to, with).await
     }
-
-    async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
-        self.store.load(key).await
-    }
-
-    fn records_table(&self) -> Option<&str> {
-        self.store.records_table()
-    }
-
-    fn room_for_body(&self, record: &Record) -> usize {
-        self.store.room_for_body(record)
-    }
-
-    async fn keep_body(
-        &self,
-        key: &RecordKey,
-        id: BodyId,
-        body: Bytes,
-        until: Timestamp,
-    ) -> Result<Option<Place>, StoreError> {
-        self.store.keep_body(key, id, body, until).await
-    }
-
-    async fn load_body(&self, key: &RecordKey, id: BodyId, at: Place) -> Result<Option<Bytes>, StoreError> {
-        self.store.load_body(key, id, at).await
-    }
-
-    async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<(), StoreError> {
-        self.store.audit(key, id, line).await
-    }
-
-    async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>, StoreError> {
-        self.store.audit_lines(key).await
-    }
 }
 
-// R22, T10: "None" as the record's reason proves nothing.
+// R22, T10: "None" as the record's reason proves nothing. Nor does it if the check of the denial gets no answer.
 async fn a_denial_of_what_was_committed_is_not_believed(endpoint: &str) {
-    let (bank, request) = (Bank::on(endpoint).await, request());
-    let executor = Executor::new(Lying::new(&bank, true), operation()).world(bank.guarded.clock.clone());
-    let ours = owned(executor.reserve(&request).await);
-    ours.execution().write(bank.take(30).or_answer(too_little())).unwrap();
-    written(executor.finish(ours, completed("taken")).await);
-    assert_eq!(
-        (bank.cents("a").await, replayed_text(bank.executor().reserve(&request).await)),
-        (Some(70), "taken".into())
-    );
+    for unchecked in [false, true] {
+        let (bank, request) = (Bank::on(endpoint).await, request());
+        let executor =
+            Executor::new(Meddled(Lying::new(&bank, true)), operation()).world(bank.guarded.clock.clone());
+        let ours = owned(executor.reserve(&request).await);
+        ours.execution().write(bank.take(30).or_answer(too_little())).unwrap();
+        if unchecked {
+            bank.guarded.faults.script("GetItem", [Fault::DropRequest]);
+        }
+        written(bank.guarded.clock.passing(executor.finish(ours, completed("taken"))).await);
+        assert_eq!((bank.cents("a").await, bank.guarded.faults.left()), (Some(70), 0));
+        assert_eq!(replayed_text(bank.executor().reserve(&request).await), "taken");
+    }
 }
 
 // R22, T4
 async fn a_commit_that_lands_after_its_refusal_is_what_everybody_gets(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
-    let executor = Executor::new(Lying::new(&bank, false), operation()).world(bank.guarded.clock.clone());
+    let executor =
+        Executor::new(Meddled(Lying::new(&bank, false)), operation()).world(bank.guarded.clock.clone());
     let ours = owned(executor.reserve(&request).await);
     ours.execution().write(bank.take(30).or_answer(too_little())).unwrap();
     let ended = executor.finish(ours, completed("taken")).await;
@@ -600,11 +655,45 @@ async fn a_dead_transactional_worker_is_released_by_certainty(endpoint: &str) {
             // One swap, and no question.
             let next = owned(executor.reserve(&request).await);
             not_committed(&executor.finish(dead, completed("late")).await);
+            assert!(!bank.guarded.record(&request.key).await.unwrap().contested);
             next.execution().write(bank.take(7)).unwrap();
             written(executor.finish(next, completed("next")).await);
         }
         assert_eq!(bank.cents("a").await, Some(93));
         assert_eq!(replayed_text(executor.reserve(&request).await), "next");
+    }
+}
+
+// R22, T6: what it could not commit was not done, and nobody has to be told.
+async fn a_dead_transactional_worker_gets_the_next_ones_answer(endpoint: &str) {
+    let (bank, request) = (Bank::on(endpoint).await, request());
+    let executor = bank.guarded.executor_of(transfer()).lost_endings_to(bank.queue.clone());
+    let dead = owned(executor.reserve(&request).await);
+    dead.execution().write(bank.take(30)).unwrap();
+    bank.guarded.clock.advance(LEASE + GRACE);
+    let next = owned(executor.reserve(&request).await);
+    next.execution().write(bank.take(7)).unwrap();
+    written(executor.finish(next, completed("next")).await);
+    match executor.finish(dead, completed("late")).await {
+        FinishOutcome::Superseded(replay) => assert_eq!(replay.answer.body, "next"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!((bank.cents("a").await, bank.queue.take()), (Some(93), vec![]));
+}
+
+// R22: an earlier try may have committed, and an operator, or a restore, have undone it.
+async fn a_transactional_ending_without_its_record_is_in_doubt(endpoint: &str) {
+    for with_writes in [true, false] {
+        let (bank, request) = (Bank::on(endpoint).await, request());
+        let executor = bank.guarded.executor_of(transfer()).lost_endings_to(bank.queue.clone());
+        let ours = owned(executor.reserve(&request).await);
+        if with_writes {
+            ours.execution().write(bank.take(30)).unwrap();
+        }
+        bank.guarded.delete(&request.key).await;
+        in_doubt(&executor.finish(ours, completed("taken")).await);
+        assert_eq!((bank.cents("a").await, bank.guarded.state(&request).await), (Some(100), "absent"));
+        assert_eq!(bank.queue.take(), []);
     }
 }
 
@@ -692,11 +781,13 @@ async fn a_reconcilers_write_into_the_table_of_records_is_not_made(endpoint: &st
     let ours = bank.begin(&request).await;
     written(bank.executor().finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     let records = Table::new(bank.guarded.table.as_str(), "pk").sort_key("sk");
-    let write = records.put(json!({ "pk": request.key.partition_key(), "sk": "record" }));
+    // Not the record itself: DynamoDB refuses two writes to one item.
+    let write = records.put(json!({ "pk": request.key.partition_key(), "sk": "other" }));
     let reconciliation = Reconciliation::new(bank.guarded.store(), letters)
         .world(bank.guarded.clock.clone())
         .operation(operation(), Confirms(vec![write]));
     assert!(matches!(reconciliation.ask(&request.key).await.unwrap(), ReconcileOutcome::Scheduled(_)));
+    assert_eq!(bank.guarded.collection(&request.key).await.len(), 1, "the record alone");
     assert_eq!(told(&bank.executor().reserve(&request).await), "unknown");
 }
 
@@ -727,6 +818,35 @@ async fn writes_that_a_settled_record_lacks_are_escalated(endpoint: &str) {
         assert_eq!(bank.cents("b-1").await, None);
         let [(letter, _)] = &letters.take()[..] else { panic!("not one letter") };
         assert!(letter.contains("it was completed without them") && letter.contains("b-1"), "{letter}");
+    }
+}
+
+// R22: the record is settled with them, by the provider's word.
+async fn writes_that_a_settled_record_has_are_not_made_again(endpoint: &str) {
+    for from_the_queue in [false, true] {
+        let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+        let settle = async || {
+            bank.guarded.clock.advance(LEASE + GRACE);
+            let settled = Reconciliation::new(bank.guarded.store(), MemoryQueue::new())
+                .world(bank.guarded.clock.clone())
+                .operation(operation(), Confirms(vec![bank.take(30)]));
+            settled.ask(&request.key).await.unwrap();
+        };
+        if from_the_queue {
+            in_doubt(&bank.lose(&request, [bank.take(30)]).await);
+            settle().await;
+            let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
+            bank.reconciliation(&letters).receive(message).await.unwrap();
+        } else {
+            let executor = bank.handing_over();
+            let ours = owned(executor.reserve(&request).await);
+            ours.execution().write(bank.take(30)).unwrap();
+            settle().await;
+            let ended = executor.finish(ours, completed("ok")).await;
+            assert!(matches!(ended, FinishOutcome::Superseded(_)), "{ended:?}");
+            assert_eq!(bank.queue.take(), []);
+        }
+        assert_eq!((bank.cents("a").await, letters.take()), (Some(70), vec![]));
     }
 }
 

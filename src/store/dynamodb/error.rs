@@ -1,6 +1,6 @@
 //! Maps the errors of DynamoDB and the SDK to the kinds that a request distinguishes.
 
-use std::error::Error;
+use std::{error::Error, fmt};
 
 use aws_sdk_dynamodb::error::{ErrorMetadata, ProvideErrorMetadata, SdkError};
 
@@ -15,7 +15,29 @@ where
     E: ProvideErrorMetadata + Error + Send + Sync + 'static,
 {
     fn from(error: SdkError<E>) -> Self {
-        Self::new(kind(error.code()), error)
+        Self::new(kind(error.code()), Said(error))
+    }
+}
+
+/// An error of the SDK that says what the service answered; by itself it says only `service error`. It quotes nothing else: errors of
+/// the connection may contain whole requests (R36).
+#[derive(Debug)]
+struct Said<E>(SdkError<E>);
+
+impl<E: ProvideErrorMetadata> fmt::Display for Said<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let answer = self.0.as_service_error().map(ProvideErrorMetadata::meta);
+        match answer.map(|answer| (answer.code(), answer.message())) {
+            Some((Some(code), Some(message))) => write!(f, "{code}: {message}"),
+            Some((Some(said), None) | (None, Some(said))) => f.write_str(said),
+            Some((None, None)) | None => self.0.fmt(f),
+        }
+    }
+}
+
+impl<E: ProvideErrorMetadata + Error + 'static> Error for Said<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
     }
 }
 
@@ -90,6 +112,24 @@ mod tests {
         let twice = StoreError::new(StoreErrorKind::Refused, Twice(std::io::Error::other("no such table")));
         let refused = ConfigError::of("orders", &twice).expect("a refusal").to_string();
         assert_eq!(refused.matches("no such table").count(), 1, "{refused}");
+    }
+
+    // R36
+    #[test]
+    fn an_answer_of_the_service_is_told_and_a_request_is_not() {
+        use aws_sdk_dynamodb::{
+            config::http::HttpResponse, error::ConnectorError, operation::put_item::PutItemError,
+        };
+
+        let metadata =
+            ErrorMetadata::builder().code("AccessDeniedException").message("no leave to write").build();
+        let raw = HttpResponse::new(400.try_into().unwrap(), "".into());
+        let refused = StoreError::from(SdkError::service_error(PutItemError::generic(metadata), raw));
+        assert_eq!(refused.kind(), StoreErrorKind::Refused);
+        assert_eq!(refused.cause(), "AccessDeniedException: no leave to write");
+        let request = ConnectorError::other("for Request { pk: acme#pay#k }".into(), None);
+        let away = StoreError::from(SdkError::<PutItemError>::dispatch_failure(request));
+        assert!(!away.cause().contains("acme"), "{}", away.cause());
     }
 
     /// Includes its cause, as the SDK's errors do.

@@ -66,7 +66,7 @@ async fn an_answer_is_shown_with_its_body_and_keeps_headers_of_arguments() {
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
     assert!(ran.stdout.contains(r#"{"id":"pay_1"}"#) && ran.stdout.contains("of 14 bytes"), "{ran:?}");
     // R22
-    assert!(ran.stdout.contains("writes no domain items"), "{ran:?}");
+    assert!(ran.stdout.contains("makes no domain writes"), "{ran:?}");
     let record = table.record("k-1").await;
     let State::Completed { answer, .. } = &record.state else { panic!("{record:?}") };
     let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
