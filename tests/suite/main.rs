@@ -23,6 +23,7 @@ mod keys;
 mod large_bodies;
 mod late_reservations;
 mod late_workers;
+mod late_writes;
 mod layers;
 mod leases;
 mod ledger_comparison;

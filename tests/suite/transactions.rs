@@ -77,14 +77,18 @@ on_each_store!(
 );
 
 impl Bank {
-    fn reconciliation(&self, letters: &MemoryQueue) -> Reconciliation {
+    pub fn reconciliation(&self, letters: &MemoryQueue) -> Reconciliation {
         Reconciliation::new(self.guarded.store(), letters.clone())
             .world(self.guarded.clock.clone())
             .operation(operation(), Nobody)
     }
 
     /// The store goes away between the effect and its completion.
-    async fn lose(&self, request: &Request, writes: impl IntoIterator<Item = DomainWrite>) -> FinishOutcome {
+    pub async fn lose(
+        &self,
+        request: &Request,
+        writes: impl IntoIterator<Item = DomainWrite>,
+    ) -> FinishOutcome {
         let executor = self.handing_over();
         let ours = owned(executor.reserve(request).await);
         writes.into_iter().for_each(|write| ours.execution().write(write).unwrap());
