@@ -14,6 +14,7 @@ mod beside;
 mod conditions;
 mod domain;
 mod error;
+mod in_order;
 mod index;
 mod mark;
 mod room;

@@ -1,18 +1,16 @@
 //! A record's write together with its companions, in one `TransactWriteItems`.
 
-use std::collections::BTreeMap;
-
 use aws_sdk_dynamodb::{
-    config::http::HttpRequest,
     operation::transact_write_items::TransactWriteItemsError,
     types::{AttributeValue, CancellationReason, Delete, TransactWriteItem},
 };
-use serde_json::Value;
 
 use super::{
     DynamoDbStore, StoreError, StoreErrorKind, audit, beside,
     conditions::{self, Condition},
-    domain, read,
+    domain,
+    in_order::in_order,
+    read,
 };
 use crate::{
     key::RecordKey,
@@ -23,7 +21,6 @@ use crate::{
     },
 };
 
-const CONTENT_LENGTH: &str = "content-length";
 const FAILED: &str = "ConditionalCheckFailed";
 
 impl DynamoDbStore {
@@ -76,29 +73,6 @@ impl DynamoDbStore {
             .key(SK, AttributeValue::S(sk.to_owned()))
             .build()
             .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
-    }
-}
-
-/// Sorts the members of the request's objects before it is signed. The SDK writes them in a different order each time, and
-/// DynamoDB refuses a token that is reused with other parameters (T10).
-fn in_order(request: &mut HttpRequest) {
-    let ordered = request.body().bytes().and_then(|body| serde_json::from_slice(body).ok()).map(sorted);
-    if let Some(ordered) = ordered {
-        let body = ordered.to_string();
-        request.headers_mut().insert(CONTENT_LENGTH, body.len().to_string());
-        *request.body_mut() = body.into();
-    }
-}
-
-fn sorted(value: Value) -> Value {
-    match value {
-        Value::Object(members) => {
-            let members: BTreeMap<_, _> =
-                members.into_iter().map(|(name, member)| (name, sorted(member))).collect();
-            Value::Object(members.into_iter().collect())
-        }
-        Value::Array(elements) => Value::Array(elements.into_iter().map(sorted).collect()),
-        other => other,
     }
 }
 

@@ -1,0 +1,104 @@
+//! Requests that are the same bytes each time they are made.
+
+use std::{borrow::Cow, fmt};
+
+use aws_sdk_dynamodb::config::http::HttpRequest;
+use serde::{
+    Deserialize,
+    de::{Deserializer, MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+const CONTENT_LENGTH: &str = "content-length";
+
+/// Sorts the members of the request's objects before it is signed. The SDK writes them in a different order each time, and
+/// DynamoDB refuses a token that is reused with other parameters (T10).
+pub(super) fn in_order(request: &mut HttpRequest) {
+    if let Some(sorted) = request.body().bytes().and_then(sorted) {
+        request.headers_mut().insert(CONTENT_LENGTH, sorted.len().to_string());
+        *request.body_mut() = sorted.into();
+    }
+}
+
+/// A JSON document with the members of its objects in order; `None` if it is not JSON.
+fn sorted(document: &[u8]) -> Option<Vec<u8>> {
+    let mut sorted = Vec::with_capacity(document.len());
+    write_sorted(serde_json::from_slice(document).ok()?, &mut sorted).ok()?;
+    Some(sorted)
+}
+
+/// Copies what has no members as it is: a tree of values would take most of a transaction's processor time.
+fn write_sorted(value: &RawValue, to: &mut Vec<u8>) -> serde_json::Result<()> {
+    let text = value.get();
+    if text.starts_with('{') {
+        let Members(mut members) = serde_json::from_str(text)?;
+        members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let mut before = b'{';
+        for (name, member) in &members {
+            to.push(before);
+            serde_json::to_writer(&mut *to, name)?;
+            to.push(b':');
+            write_sorted(member, to)?;
+            before = b',';
+        }
+        to.extend_from_slice(if members.is_empty() { b"{}" } else { b"}" });
+    } else if text.starts_with('[') {
+        let elements: Vec<&RawValue> = serde_json::from_str(text)?;
+        let mut before = b'[';
+        for element in &elements {
+            to.push(before);
+            write_sorted(element, to)?;
+            before = b',';
+        }
+        to.extend_from_slice(if elements.is_empty() { b"[]" } else { b"]" });
+    } else {
+        to.extend_from_slice(text.as_bytes());
+    }
+    Ok(())
+}
+
+/// The members of an object, as they come.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Each;
+
+        impl<'de> Visitor<'de> for Each {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some((Name(name), member)) = map.next_entry()? {
+                    members.push((name, member));
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(Each)
+    }
+}
+
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // T10
+    #[test]
+    fn a_transactions_members_are_in_order_and_nothing_else_changes() {
+        let document = r#"{"b":[{"z":{"N":"1.50"},"a":{"S":"\u00e9\n{"}},[],{}],"a\"":null,"a":{"M":{"y":{"BOOL":true},"x":{"L":[{"B":"//8="}]}}}}"#;
+        let expected = r#"{"a":{"M":{"x":{"L":[{"B":"//8="}]},"y":{"BOOL":true}}},"a\"":null,"b":[{"a":{"S":"\u00e9\n{"},"z":{"N":"1.50"}},[],{}]}"#;
+        assert_eq!(sorted(document.as_bytes()).unwrap(), expected.as_bytes());
+        assert_eq!(sorted(b"{\"a\":"), None);
+        let value: serde_json::Value = serde_json::from_str(document).unwrap();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(expected).unwrap(), value);
+    }
+}
