@@ -34,8 +34,10 @@ impl Embedded {
     }
 }
 
-/// Creates a table with the keys of an idempotency table.
+/// Creates a table with the keys of an idempotency table, in place of one of that name.
 pub async fn create_table(client: &Client, name: &str) {
+    // Most often there is none.
+    drop(client.delete_table().table_name(name).send().await);
     let attribute = |name| {
         let attribute =
             AttributeDefinition::builder().attribute_name(name).attribute_type(ScalarAttributeType::S);

@@ -1,8 +1,9 @@
 //! What the guard costs: `cargo bench --bench guard`.
 //!
 //! Criterion tracks a guarded call on the store in memory, in CPU time of its thread, from run to run. The tables at the
-//! end compare the guard with the raw SDK calls that it makes, in one run, in turn; `ROUNDS` says how often. Nothing else
-//! should run meanwhile; the noise is printed.
+//! end compare the guard with the raw SDK calls that it makes, in one run, in turn; `ROUNDS` says how often, and
+//! `DYNAMODB_ENDPOINT` names another store than the embedded one, such as DynamoDB Local. Nothing else should run meanwhile; the
+//! noise is printed.
 
 mod body;
 mod embedded;
@@ -91,8 +92,13 @@ async fn tabulate(rounds: u64) {
 
     report::paired_head(rounds);
     for (front, answer) in rows() {
-        let embedded = Embedded::start();
-        let client = client(&embedded.endpoint);
+        let (client, _embedded) = match env::var("DYNAMODB_ENDPOINT") {
+            Ok(endpoint) => (client(&endpoint), None),
+            Err(_) => {
+                let embedded = Embedded::start();
+                (client(&embedded.endpoint), Some(embedded))
+            }
+        };
         for table in [TABLE, PAYMENTS] {
             embedded::create_table(&client, table).await;
         }

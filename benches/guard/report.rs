@@ -81,7 +81,7 @@ pub fn watched_row(answer: &str, watched: &Watched) {
 }
 
 pub fn paired_head(rounds: u64) {
-    println!("\nGuard over the raw SDK calls that it makes, on the embedded store through loopback HTTP.");
+    println!("\nGuard over the raw SDK calls that it makes, through loopback HTTP.");
     println!("{rounds} rounds a row, each with every kind once, in random order; medians of the rounds.");
     println!(
         "±: the median's 95 % confidence. quartiles: of single rounds. noise: the raw calls over themselves."
