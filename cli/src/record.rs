@@ -40,7 +40,7 @@ pub struct RecordJson {
     /// Whether another execution had, or perhaps had, the same effect.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     contested: bool,
-    /// Whether the provider has reported an effect.
+    /// Whether an effect was reported.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     claimed: bool,
     /// Whether all effects of its execution are in the transaction that completes it.
@@ -184,7 +184,7 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
         fields.push(("contested", cell("another execution did this, or perhaps did")));
     }
     if record.claimed {
-        fields.push(("claimed", cell("the provider has reported an effect")));
+        fields.push(("claimed", cell("an effect was reported")));
     }
     match &record.state {
         State::InProgress { lease_until } => fields.push(("lease until", at(*lease_until))),

@@ -5,7 +5,7 @@ use serde_dynamo::{AttributeValue, Item};
 /// The size of an item.
 ///
 /// By [AWS's rules](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html), which are
-/// approximate for numbers: at most this much, so it is never too small.
+/// approximate for numbers.
 pub(super) fn of_item(item: &Item) -> usize {
     item.iter().map(|(name, value)| name.len() + of_value(value)).sum()
 }
@@ -27,9 +27,9 @@ pub(super) fn of_value(value: &AttributeValue) -> usize {
     }
 }
 
-/// Two digits a byte, without the zeros at both ends, and two more for the exponent and a minus.
+/// Two digits a byte, without the zeros at both ends, and one byte more; another for a minus.
 fn of_number(text: &str) -> usize {
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     let digits = mantissa.trim_matches(|c: char| "+-.0".contains(c));
-    digits.len().div_ceil(2) + 2
+    digits.len().div_ceil(2) + 1 + usize::from(mantissa.starts_with('-'))
 }

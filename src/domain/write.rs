@@ -14,6 +14,9 @@ use crate::record::Answer;
 /// The largest item.
 const LARGEST_ITEM: usize = 400 * 1024;
 
+/// The values of all placeholders of a write.
+const LARGEST_VALUES: usize = 2 * 1024 * 1024;
+
 /// The largest key attributes, in bytes.
 const LONGEST_PARTITION_KEY: usize = 2048;
 const LONGEST_SORT_KEY: usize = 1024;
@@ -247,11 +250,11 @@ impl DomainWrite {
         if expressions().any(|expression| expression.trim().is_empty()) {
             return Err(DomainWriteError::EmptyExpression(table()));
         }
-        let values: usize = self.values.values().map(size::of_value).sum();
+        let values = || self.values.values().map(size::of_value);
         if expressions().any(|expression| expression.len() > LONGEST_EXPRESSION)
             || size::of_item(&self.item) > LARGEST_ITEM
-            // They make part of the item, or are compared with part of one.
-            || values > LARGEST_ITEM
+            || values().any(|size| size > LARGEST_ITEM)
+            || values().sum::<usize>() > LARGEST_VALUES
         {
             return Err(DomainWriteError::TooLarge(table()));
         }

@@ -126,6 +126,12 @@ mod tests {
         assert!(added([sets]).is_ok());
         let large = table().update(item("a"), "SET note = :note").value(":note", "x".repeat(400 * 1024 + 1));
         assert!(matches!(refused([large]), DomainWriteError::TooLarge(_)));
+        let swapped = table()
+            .update(item("a"), "SET doc = :new")
+            .condition("doc = :old")
+            .value(":new", "x".repeat(250 * 1024))
+            .value(":old", "y".repeat(250 * 1024));
+        assert!(added([swapped]).is_ok());
         let round: Vec<u64> = (0..100_000).map(|_| 1_000_000).collect();
         assert!(added([table().put(json!({ "id": "a", "cents": round }))]).is_ok());
         let deep = (0..33).fold(json!(1), |inner, _| json!([inner]));

@@ -14,7 +14,7 @@ use crate::{
     key::RecordKey,
     record::{Answer, Record, State, UnknownCause},
     store::{Companion, StoreError},
-    telemetry::Count,
+    telemetry::{self, Count},
     time::Instant,
     time_budget::{MOST_COMMITS, WRITE_PAUSES},
 };
@@ -216,9 +216,14 @@ impl Executor {
             let denied = match finished {
                 Ok(Finished::Denied(denied)) => denied,
                 // Released meanwhile, by somebody who knew less: a retry must not have the effect again.
-                Ok(Finished::Refused(there, fenced)) if matches!(instead, Instead::DoubtedEffect) => {
-                    let claimed = self.claim_effect(seen, time.give_up_at).await;
-                    let finished = Ok(match claimed {
+                Ok(Finished::Refused(there, fenced))
+                    if matches!(instead, Instead::DoubtedEffect) && !self.is_double(seen, &kept, &there) =>
+                {
+                    let finished = Ok(match self.claim_effect(seen, time.give_up_at).await {
+                        // Taken over in between.
+                        Ok(Claim::Claimed(record)) if self.is_double(seen, &kept, &record) => {
+                            Finished::Refused(record, fenced)
+                        }
                         Ok(Claim::Claimed(record)) => Finished::Written(record),
                         Ok(Claim::Unclaimed(_)) | Err(_) => Finished::Refused(there, fenced),
                     });
@@ -267,24 +272,34 @@ impl Executor {
     }
 
     /// Claims the record of `base` for an effect whose domain writes are not committed: nobody releases it for a retry, and no
-    /// earlier try of those writes lands any more.
+    /// earlier try of those writes lands any more. An operation that may run again mends itself by that, and is left alone.
     pub(super) async fn claim_effect(&self, base: &Record, give_up_at: Instant) -> Result<Claim, StoreError> {
         let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
-            let is_ours =
-                |there: &&Record| there.created_at == base.created_at && is_same_request(base, there);
-            match there.filter(is_ours).and_then(|there| there.claim(revision, now, now)) {
-                Some(claimed) => Step::Write(claimed.into(), ()),
-                None => Step::Stop(()),
-            }
+            let is_ours = |there: &&Record| {
+                let one_life = there.created_at == base.created_at && is_same_request(base, there);
+                one_life && !self.operation().may_run_again()
+            };
+            let Some(there) = there.filter(is_ours) else { return Step::Stop(false) };
+            let Some(claimed) = there.claim(revision, now, now) else { return Step::Stop(false) };
+            let was_live = matches!(there.state, State::InProgress { .. });
+            let found_dead = was_live && matches!(claimed.state, State::Unknown { .. });
+            Step::Write(claimed.into(), found_dead)
         };
         let effort = Effort { until: Some(give_up_at), pauses: WRITE_PAUSES, retries: Retries::All };
         match self.engine.apply(Start::Unread(&base.key), effort, step).await {
-            Ok(Applied::Written((), record)) => Ok(Claim::Claimed(record)),
-            Ok(Applied::Stopped((), there)) => Ok(Claim::Unclaimed(there)),
+            Ok(Applied::Written(found_dead, record)) => {
+                if found_dead {
+                    // Found dead here, before the stale function came.
+                    telemetry::given_up(&record, self.engine.world.now());
+                }
+                Ok(Claim::Claimed(record))
+            }
+            Ok(Applied::Stopped(_, there)) => Ok(Claim::Unclaimed(there)),
             Err(unapplied) => {
-                let (key, operation, cause) =
-                    (base.key.hash(), self.operation().name(), unapplied.error.cause());
+                let (key, operation) = (base.key.hash(), self.operation().name());
+                let cause = unapplied.error.cause();
                 tracing::error!(%key, %operation, cause, "an effect without its domain writes could not be claimed");
+                Count::Contradicted.add(operation);
                 Err(unapplied.error)
             }
         }

@@ -23,7 +23,7 @@ use crate::{
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count},
     time::Timestamp,
-    time_budget::{MOST_COMMITS, TimeBudget, WRITE_PAUSES},
+    time_budget::{CLOCK_SKEW, MOST_COMMITS, TimeBudget, WRITE_PAUSES},
 };
 
 /// One run of a handler whose effects are all [domain writes](crate::domain). Its answer and its writes commit in one
@@ -122,8 +122,8 @@ enum Sent {
 struct Served<'a> {
     request: &'a Request,
     times: Times,
-    /// Until when its transaction may be sent, by the wall clock: whoever thaws later may find that the key's record has
-    /// expired, and would do again what it says was done (T39).
+    /// Until when its transaction may be sent, by the wall clock. A client may send a request until its answer expires, and the
+    /// record counts as absent [`CLOCK_SKEW`] after that: whoever thaws later would do again what it says was done (T39).
     send_until: Timestamp,
 }
 
@@ -144,8 +144,7 @@ impl Executor {
         if !self.shared.breaker.admits(self.engine.world.instant()) {
             return self.instead(ReserveOutcome::Unavailable);
         }
-        let send_until = self.operation().lease_until(times.deadline(), now);
-        let send_until = send_until.min(now.plus(self.operation().retention()));
+        let send_until = now.plus(CLOCK_SKEW);
         let served = Served { request, times, send_until };
         if !request.may_begin {
             return match self.look(request, times).await {
@@ -170,11 +169,19 @@ impl Executor {
                     };
                 }
             };
-            let writes = match computation.pending().finish() {
+            let writes = computation.pending().finish();
+            let writes = match writes {
                 Ok(writes) => writes,
+                // A duplicate gets what the first one got, also now.
                 Err(error) => {
-                    self.not_handed_over(&request.key, &error);
-                    return OneTripOutcome::Unconfirmed;
+                    return match self.look(request, times).await {
+                        Ok(Some(there)) => self.instead(there),
+                        Ok(None) => {
+                            self.not_handed_over(&request.key, &error);
+                            OneTripOutcome::Unconfirmed
+                        }
+                        Err(error) => self.unsent(request, &error),
+                    };
                 }
             };
             match self.transact(served, run, answer, &writes).await {
@@ -265,7 +272,10 @@ impl Executor {
         // A conflict, or a write that it refuses, is the answer of a store that is well.
         let is_answer = |kind| matches!(kind, StoreErrorKind::Contended | StoreErrorKind::Refused);
         let error = applied.as_ref().err().map(|unapplied| &unapplied.error);
-        self.heard_of_the_store(error.filter(|error| !is_answer(error.kind())));
+        // Too late: it was not asked.
+        if !matches!(applied, Ok(Applied::Stopped(None, _))) {
+            self.heard_of_the_store(error.filter(|error| !is_answer(error.kind())));
+        }
         match applied {
             Ok(Applied::Written(None, record)) => Ok(Sent::Committed(record)),
             Ok(Applied::Written(Some(met), record)) => {

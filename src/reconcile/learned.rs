@@ -34,19 +34,20 @@ pub(super) enum Learned {
     Later(Option<Duration>),
     /// No reconciler knows the operation.
     Nobody,
-    /// It was executed, and the domain writes that belong to it were refused.
-    Denied,
-    /// It was executed, and the store does not take the domain writes that belong to it: somebody may mend that.
-    Unwritable,
+    /// It was executed, and the domain writes that belong to it were refused. Whether that was an effect.
+    Denied(bool),
+    /// It was executed, and the store does not take the domain writes that belong to it: somebody may mend that. Whether that
+    /// was an effect.
+    Unwritable(bool),
 }
 
 impl Learned {
     /// Whether it proves an effect, whatever became of the record that was asked about. A refusal proves none: it is how
     /// that record's execution ended, and no other.
-    fn is_proof(&self) -> bool {
+    pub(super) fn is_proof(&self) -> bool {
         match self {
             Self::Executed(answer) => answer.head.is_effect(),
-            Self::Denied | Self::Unwritable => true,
+            Self::Denied(effect) | Self::Unwritable(effect) => *effect,
             _ => false,
         }
     }
@@ -66,7 +67,7 @@ impl Learned {
         let word = match self {
             // A payload is an effect, with no status of its own.
             Self::Executed(answer) => Word::Executed(answer.head.status().unwrap_or(200)),
-            Self::Denied | Self::Unwritable => Word::Executed(200),
+            Self::Denied(true) | Self::Unwritable(true) => Word::Executed(200),
             Self::NotExecuted => Word::NotExecuted,
             _ => return None,
         };
@@ -168,8 +169,8 @@ impl Asked<'_> {
         }
         // A proven effect is claimed, so that nothing but its proof ends the record: what it is worth is to be mended.
         let at = match learned {
-            Learned::Denied => Some(Timestamp::MAX),
-            Learned::Unwritable => {
+            Learned::Denied(true) => Some(Timestamp::MAX),
+            Learned::Unwritable(true) => {
                 let pause = self.back_off.after(asked.saturating_add(1), revision);
                 Some(pause.map_or(Timestamp::MAX, |pause| now.plus(pause)))
             }
@@ -207,8 +208,8 @@ impl Asked<'_> {
                 _ => return settled(Verdict::NotExecuted, SettledBy::Assumption),
             },
             Learned::Later(after) => Then::AskAgain(*after),
-            Learned::Unwritable => Then::AskAgain(None),
-            Learned::Nobody | Learned::Denied => Then::People,
+            Learned::Unwritable(_) => Then::AskAgain(None),
+            Learned::Nobody | Learned::Denied(_) => Then::People,
         };
         if self.why == Asks::Told && escalates(there) {
             // It is escalated already, and each poll reports it until an operator settles it.
@@ -235,12 +236,12 @@ impl Asked<'_> {
     pub(super) fn reason(&self, there: &Record, learned: &Learned) -> &'static str {
         match learned {
             Learned::Nobody => "no reconciler knows the operation",
-            Learned::Denied => "it was executed, and the domain writes of its completion were refused",
-            Learned::Unwritable => {
+            Learned::Denied(_) => "it was executed, and the domain writes of its completion were refused",
+            Learned::Unwritable(_) => {
                 "it was executed, and the store does not take the domain writes of its completion"
             }
             _ if there.claimed && learned.denies() => {
-                "the provider told of an effect by itself, and does not confirm it"
+                "an effect was reported, and the provider does not confirm it"
             }
             Learned::NotFound if !self.is_remembered(there) => {
                 "it is not found, and too late for that to be proof"
@@ -270,7 +271,7 @@ impl Asked<'_> {
             Learned::Executed(_) => "executed",
             Learned::NotExecuted => "not executed",
             Learned::NotFound => "not found, and waited for long enough",
-            Learned::Denied | Learned::Unwritable => "executed, without its domain writes",
+            Learned::Denied(_) | Learned::Unwritable(_) => "executed, without its domain writes",
             Learned::Later(_) | Learned::Nobody => "nothing",
         };
         Note::new(&format!("{asked}: {said}"))

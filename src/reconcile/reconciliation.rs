@@ -386,14 +386,14 @@ impl Reconciliation {
                 let denied: Vec<_> = unapplied.denied.iter().filter_map(|place| writes.get(*place)).collect();
                 tracing::error!(%key, %operation, ?denied, "the domain writes of a completion were refused: it is escalated");
                 Count::Denied.add(operation);
-                Box::pin(self.write(asked, &Learned::Denied, &[])).await
+                Box::pin(self.write(asked, &Learned::Denied(learned.is_proof()), &[])).await
             }
             // A missing right, or an expression that is malformed: somebody may mend it, and the questions are bounded.
             Err(unapplied) if !writes.is_empty() && unapplied.error.kind() == StoreErrorKind::Refused => {
                 let (key, operation) = (asked.seen.key.hash(), asked.seen.key.operation());
                 let cause = unapplied.error.cause();
                 tracing::error!(%key, %operation, cause, "the store does not take the domain writes of a completion");
-                Box::pin(self.write(asked, &Learned::Unwritable, &[])).await
+                Box::pin(self.write(asked, &Learned::Unwritable(learned.is_proof()), &[])).await
             }
             Err(unapplied) => Err(unapplied.error.into()),
         }
@@ -431,7 +431,8 @@ impl Reconciliation {
                     Err(error) => {
                         let (key, operation) = (seen.key.hash(), seen.key.operation());
                         tracing::error!(%key, %operation, %error, "the domain writes of a reconciler's finding can never be made");
-                        return (Learned::Unwritable, Vec::new());
+                        let effect = answer.head.is_final() && answer.head.is_effect();
+                        return (Learned::Unwritable(effect), Vec::new());
                     }
                 }
             }

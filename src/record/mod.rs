@@ -109,8 +109,8 @@ pub struct Record {
     /// Whether another execution reported, while this one was in progress, that it ran the operation, certainly or possibly.
     /// Then this one's report that it did nothing does not allow a retry.
     pub contested: bool,
-    /// Whether the provider has reported an effect. Then only proof of it, or a person, ends the record: not a worker's
-    /// refusal, nor an effect that is denied or not found.
+    /// Whether an effect was reported: by the provider, or by a worker whose domain writes were refused. Then only proof of it,
+    /// or a person, ends the record: not a worker's refusal, nor an effect that is denied or not found.
     pub claimed: bool,
     /// Whether all effects of its execution are in the transaction that completes it, as its operation said. Then another write
     /// over the same revision proves that it did nothing, and never will.

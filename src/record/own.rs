@@ -150,7 +150,7 @@ impl Record {
             self.open_for(worker.attempt)?;
         }
         if self.claimed && !answer.head.is_effect() {
-            let refused = Note::new("it was refused, but the provider reports an effect");
+            let refused = Note::new("it was refused, but an effect was reported");
             return Ok(self.unknown(revision, UnknownCause::Contested, now).failed(Some(refused)));
         }
         // As long as its body is kept: a person may have chosen another retention for the release that is overturned here.

@@ -106,7 +106,7 @@ impl Record {
         }
     }
 
-    /// Claims the record for an effect that the provider reports, before its answer is known. An unknown or released record
+    /// Claims the record for an effect that is reported, before its answer is known, or without its domain writes. An unknown or released record
     /// becomes unknown, to be asked about at `at`, and the doubt begins anew. While a worker has it, it stays in progress.
     /// `None` if it is completed, pending, or claimed already.
     pub(crate) fn claim(&self, revision: Revision, at: Timestamp, now: Timestamp) -> Option<Self> {

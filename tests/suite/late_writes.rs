@@ -5,17 +5,19 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use lambda_idempotency::{
     async_trait,
-    engine::{Computation, Computed, Ending, FinishOutcome, OneTripOutcome, Request},
+    engine::{Computation, Computed, Ending, FinishOutcome, OneTripOutcome, Request, ReserveOutcome},
     operation::LeaseOver,
     queue::MemoryQueue,
     reconcile::{Finding, Question, Reconciler, Reconciliation},
-    record::Answer,
+    record::{Answer, UnknownCause},
+    telemetry::DOUBLE_EXECUTION,
 };
 use serde_json::{Value, json};
 
 use crate::support::{
     BoxError,
     bank::Bank,
+    counts::counting,
     guarded::{GRACE, LEASE, RETENTION, completed, operation, owned, replayed_text, request, told, written},
     on_each_store,
 };
@@ -26,6 +28,10 @@ on_each_store!(
     a_queued_ending_with_writes_waits_for_the_execution_that_has_its_record,
     a_queued_ending_with_writes_never_ends_in_a_new_life_unheard,
     a_frozen_request_in_one_trip_sends_nothing_once_it_thaws,
+    a_double_execution_is_reported_although_its_writes_are_refused,
+    a_duplicate_in_one_trip_is_replayed_although_its_write_is_refused,
+    a_refusal_whose_writes_can_never_be_made_claims_nothing,
+    an_operation_that_may_run_again_is_not_claimed,
 );
 
 /// A provider that says the same to every question.
@@ -151,4 +157,75 @@ async fn a_frozen_request_in_one_trip_sends_nothing_once_it_thaws(endpoint: &str
     let thawed = executor.in_one_trip(&request, take("late", true)).await;
     assert!(matches!(thawed, OneTripOutcome::Unconfirmed), "{thawed:?}");
     assert_eq!(bank.cents("a").await, Some(70));
+}
+
+// R22, T5: the worker's own doubt must not hide it.
+async fn a_double_execution_is_reported_although_its_writes_are_refused(endpoint: &str) {
+    for unknown in [false, true] {
+        let (bank, request) = (Bank::on(endpoint).await, request());
+        let executor = bank.handing_over();
+        let late = owned(executor.reserve(&request).await);
+        late.execution().write(bank.take(1)).unwrap();
+        late.execution().write(bank.take(2)).unwrap_err();
+        bank.settle(&request, Finding::NotExecuted).await;
+        let second = bank.begin(&request).await;
+        if unknown {
+            let doubt = Ending::PerhapsExecuted(UnknownCause::HandlerFailed);
+            written(bank.executor().finish(second, doubt).await);
+        }
+        let (ended, counted) = counting(executor.finish(late, completed("charged"))).await;
+        assert!(matches!(ended, FinishOutcome::InDoubt | FinishOutcome::AnsweredElsewhere), "{ended:?}");
+        assert_eq!(counted.get(DOUBLE_EXECUTION), Some(&1));
+        assert!(bank.queue.take().iter().any(|(message, _)| message.contains("double_execution")));
+    }
+}
+
+// R23: what it computes from today's rows does not matter.
+async fn a_duplicate_in_one_trip_is_replayed_although_its_write_is_refused(endpoint: &str) {
+    let (bank, request) = (Bank::on(endpoint).await, request());
+    let first = bank.take(30);
+    let computed = |writes: Vec<_>| {
+        move |computation: Computation| {
+            for write in writes.clone() {
+                let _ = computation.write(write);
+            }
+            async { Computed::Answer(Answer::http(201, Vec::new(), "taken"), ()) }.boxed()
+        }
+    };
+    let outcome = bank.executor().in_one_trip(&request, computed(vec![first.clone()])).await;
+    assert!(matches!(outcome, OneTripOutcome::Committed { .. }), "{outcome:?}");
+    let twice = computed(vec![first.clone(), first]);
+    let outcome = bank.executor().in_one_trip(&request, twice).await;
+    assert!(matches!(outcome, OneTripOutcome::Met(ReserveOutcome::Replay(_))), "{outcome:?}");
+    assert_eq!(bank.cents("a").await, Some(70));
+}
+
+// R22, R29: a refusal is no effect, whatever its rows are worth.
+async fn a_refusal_whose_writes_can_never_be_made_claims_nothing(endpoint: &str) {
+    let (bank, request) = (Bank::on(endpoint).await, request());
+    let ours = bank.begin(&request).await;
+    written(bank.executor().finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    for (status, claimed) in [(402, false), (201, true)] {
+        let answer = Answer::json(status, "{}");
+        bank.settle(&request, Finding::ExecutedWith(answer, vec![bank.take(1), bank.take(2)])).await;
+        let record = bank.guarded.record(&request.key).await.unwrap();
+        assert_eq!((record.claimed, record.state.name()), (claimed, "unknown"));
+    }
+}
+
+// R11: it computes again what was refused.
+async fn an_operation_that_may_run_again_is_not_claimed(endpoint: &str) {
+    let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+    assert!(matches!(bank.lose(&request, [bank.take(101)]).await, FinishOutcome::InDoubt));
+    let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
+    let runs_again = || operation().when_lease_over(LeaseOver::RunAgain);
+    let reconciliation = Reconciliation::new(bank.guarded.store(), letters.clone())
+        .world(bank.guarded.clock.clone())
+        .operation(runs_again(), Says(Finding::NotFound));
+    reconciliation.receive(message).await.unwrap();
+    assert_eq!(letters.take().len(), 1);
+    bank.guarded.clock.advance(LEASE + GRACE);
+    let executor = bank.guarded.executor_of(runs_again());
+    let second = owned(executor.reserve(&request).await);
+    written(executor.finish(second, completed("again")).await);
 }

@@ -37,7 +37,8 @@ impl<E: ProvideErrorMetadata> fmt::Display for Said<E> {
 
 impl<E: ProvideErrorMetadata + Error + 'static> Error for Said<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.0)
+        // A service's answer says it all.
+        if self.0.as_service_error().is_some() { None } else { self.0.source() }
     }
 }
 
