@@ -29,7 +29,7 @@ const CLIENTS: usize = 16;
 /// How many clients move money, beside those that pay.
 const MOVERS: usize = 4;
 
-const KILLS: usize = 100;
+const KILLS: usize = 60;
 
 /// The longest pause between two kills.
 const BETWEEN_KILLS: Duration = Duration::from_millis(150);
