@@ -179,6 +179,24 @@ fn every_variable_that_a_function_is_given_is_read() {
     }
 }
 
+/// `sam build` runs cargo-lambda in the function's folder, for the program that its metadata names.
+#[test]
+fn every_function_names_a_program_that_is_there() {
+    for name in [IDEMPOTENCY, SAMPLE] {
+        let template = template(name);
+        for (function, resource) in members(&template["Resources"]).filter(|(_, it)| it["Type"] == FUNCTION) {
+            assert_eq!(resource["Metadata"]["BuildMethod"], "rust-cargolambda", "{function}");
+            let folder = resource["Properties"]["CodeUri"].as_str().and_then(|path| path.strip_prefix("../"));
+            let folder = folder.unwrap_or_else(|| panic!("{function} has no code"));
+            let program = resource["Metadata"]["BuildProperties"]["Binary"].as_str().expect("a program");
+            let is_packages =
+                text(&format!("{folder}/Cargo.toml")).contains(&format!("name = \"{program}\""));
+            let main = if is_packages { "main".to_owned() } else { format!("bin/{program}") };
+            assert!(text(&format!("{folder}/src/{main}.rs")).contains("fn main()"), "{function}");
+        }
+    }
+}
+
 /// All Rust source below this folder of the repository.
 fn sources(folder: &str) -> String {
     let entries = fs::read_dir(format!("{}/../{folder}", env!("CARGO_MANIFEST_DIR"))).expect("a folder");
