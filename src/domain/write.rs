@@ -319,10 +319,10 @@ fn placeholders(expression: &str) -> impl Iterator<Item = &str> {
 /// ([limits](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html)).
 fn is_storable(value: &AttributeValue, depth: usize) -> bool {
     match value {
-        AttributeValue::N(digits) => is_number(digits),
-        AttributeValue::Ns(numbers) => {
-            numbers.iter().all(|digits| is_number(digits))
-                && is_set(numbers.iter().map(|digits| plain(digits)))
+        AttributeValue::N(text) => Number::parse(text).is_some_and(|number| number.is_storable()),
+        AttributeValue::Ns(texts) => {
+            let numbers: Option<Vec<_>> = texts.iter().map(|text| Number::parse(text)).collect();
+            numbers.is_some_and(|numbers| numbers.iter().all(Number::is_storable) && is_set(numbers.iter()))
         }
         AttributeValue::Ss(texts) => is_set(texts.iter()),
         AttributeValue::Bs(values) => is_set(values.iter()),
@@ -342,39 +342,39 @@ fn is_set<T: Ord>(elements: impl Iterator<Item = T>) -> bool {
     elements.map(|element| seen.insert(element)).reduce(|a, b| a && b) == Some(true)
 }
 
-/// A number by its value: its sign, its digits without zeros at both ends, and the place of the first.
-fn plain(text: &str) -> (bool, String, i64) {
-    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let digits = mantissa.trim_start_matches(['-', '+']);
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let all = format!("{whole}{fraction}");
-    let significant = all.trim_matches('0');
-    if significant.is_empty() {
-        return (false, String::new(), 0);
-    }
-    let leading = all.len() - all.trim_start_matches('0').len();
-    let place = whole.len() as i64 - leading as i64 + exponent.parse::<i64>().unwrap_or_default();
-    (mantissa.starts_with('-'), significant.to_owned(), place)
+/// A decimal number, so that equal ones are equal.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Number {
+    is_negative: bool,
+    /// Its digits, without the zeros at both ends: none if it is zero.
+    digits: String,
+    /// The power of ten of the first one.
+    place: i64,
 }
 
-/// Whether it has at most 38 digits, and is between 1E-130 and 9.99E+125.
-fn is_number(text: &str) -> bool {
-    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let mantissa = mantissa.trim_start_matches(['-', '+']);
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = format!("{whole}{fraction}");
-    let (Ok(exponent), true) =
-        (exponent.parse::<i64>(), digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty())
-    else {
-        return false;
-    };
-    let leading = digits.len() - digits.trim_start_matches('0').len();
-    let significant = digits.trim_matches('0').len();
-    // Of its first digit that counts.
-    let digit = i64::try_from(whole.len()).ok().zip(i64::try_from(leading).ok());
-    let place = digit.and_then(|(whole, leading)| (whole - leading - 1).checked_add(exponent));
-    let Some(place) = place else { return false };
-    significant == 0 || (significant <= 38 && (-130..=125).contains(&place))
+impl Number {
+    fn parse(text: &str) -> Option<Self> {
+        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let unsigned = mantissa.trim_start_matches(['-', '+']);
+        let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+        let all = format!("{whole}{fraction}");
+        if all.is_empty() || !all.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        let leading = all.len() - all.trim_start_matches('0').len();
+        let first = i64::try_from(whole.len()).ok()? - i64::try_from(leading).ok()? - 1;
+        let place = first.checked_add(exponent.parse().ok()?)?;
+        let digits = all.trim_matches('0').to_owned();
+        Some(match digits.is_empty() {
+            true => Self { is_negative: false, digits, place: 0 },
+            false => Self { is_negative: mantissa.starts_with('-'), digits, place },
+        })
+    }
+
+    /// Whether it has at most 38 digits, and is zero or between 1E-130 and 9.99E+125.
+    fn is_storable(&self) -> bool {
+        self.digits.len() <= 38 && (-130..=125).contains(&self.place)
+    }
 }
 
 fn is_key(value: &AttributeValue) -> bool {

@@ -144,8 +144,7 @@ impl Executor {
         if !self.shared.breaker.admits(self.engine.world.instant()) {
             return self.instead(ReserveOutcome::Unavailable);
         }
-        let send_until = now.plus(CLOCK_SKEW);
-        let served = Served { request, times, send_until };
+        let served = Served { request, times, send_until: now.plus(CLOCK_SKEW) };
         if !request.may_begin {
             return match self.look(request, times).await {
                 Ok(there) => self.instead(there.unwrap_or(ReserveOutcome::MayNotBegin)),

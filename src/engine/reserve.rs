@@ -93,7 +93,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    pub(super) fn deadline(self) -> Option<Timestamp> {
+    fn deadline(self) -> Option<Timestamp> {
         self.ends.map(|ends| ends.wall)
     }
 
