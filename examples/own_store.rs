@@ -39,8 +39,8 @@ impl Store for Printing {
         self.0.load(key).await
     }
 
-    fn room_for_body(&self, record: &Record) -> usize {
-        self.0.room_for_body(record)
+    fn body_capacity(&self, record: &Record) -> usize {
+        self.0.body_capacity(record)
     }
 
     async fn keep_body(

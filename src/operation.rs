@@ -16,16 +16,16 @@ use crate::{
     record::may_be_kept,
     time::Timestamp,
     time_budget::{
-        CLOCK_SKEW, DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_LONGEST_LEASE, DEFAULT_NOT_FOUND_WINDOW,
-        DEFAULT_PATIENCE, DEFAULT_RETENTION, DEFAULT_RETRY_AFTER, LEAST_TIME_TO_RUN, LONGEST_RETRY_AFTER,
+        CLOCK_SKEW, DEFAULT_COMPLETION_TIMEOUT, DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_MAX_LEASE,
+        DEFAULT_NOT_FOUND_WINDOW, DEFAULT_RETENTION, DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER, MIN_TIME_TO_RUN,
         lease_until,
     },
 };
 
-/// What happens to a record whose worker's lease is over.
+/// What happens to a record whose worker's lease has expired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum LeaseOver {
+pub enum OnLeaseExpiry {
     /// It becomes `unknown`, and is reconciled. Always safe.
     #[default]
     Unknown,
@@ -69,7 +69,7 @@ pub enum ServerErrors {
 ///
 /// let payment = Operation::new("create-payment")
 ///     .retain(Duration::from_secs(7 * 24 * 3600))
-///     .minimum_key_length(16)
+///     .min_key_length(16)
 ///     .while_in_flight(WhileInFlight::Wait(Duration::from_secs(5)));
 /// ```
 #[derive(Clone, Debug)]
@@ -79,15 +79,15 @@ pub struct Operation {
     lease: Duration,
     grace: Duration,
     heartbeat: Option<Duration>,
-    longest_lease: Duration,
-    least_time: Option<Duration>,
+    max_lease: Duration,
+    min_time: Option<Duration>,
     not_found_window: Duration,
-    patience: Duration,
+    completion_timeout: Duration,
     retry_after: Duration,
-    lease_over: LeaseOver,
+    lease_expired: OnLeaseExpiry,
     while_in_flight: WhileInFlight,
     server_errors: Option<ServerErrors>,
-    minimum_key_length: usize,
+    min_key_length: usize,
     oldest_key: Option<OldestKey>,
     rule: FingerprintRule,
     former_rules: Vec<FingerprintRule>,
@@ -108,15 +108,15 @@ impl Operation {
             lease: DEFAULT_LEASE,
             grace: DEFAULT_GRACE,
             heartbeat: None,
-            longest_lease: DEFAULT_LONGEST_LEASE,
-            least_time: None,
+            max_lease: DEFAULT_MAX_LEASE,
+            min_time: None,
             not_found_window: DEFAULT_NOT_FOUND_WINDOW,
-            patience: DEFAULT_PATIENCE,
+            completion_timeout: DEFAULT_COMPLETION_TIMEOUT,
             retry_after: DEFAULT_RETRY_AFTER,
-            lease_over: LeaseOver::default(),
+            lease_expired: OnLeaseExpiry::default(),
             while_in_flight: WhileInFlight::default(),
             server_errors: None,
-            minimum_key_length: 1,
+            min_key_length: 1,
             oldest_key: None,
             rule: FingerprintRule::new(),
             former_rules: Vec::new(),
@@ -159,7 +159,7 @@ impl Operation {
         self
     }
 
-    /// Extends the lease this often while the handler runs, up to the [`longest_lease`](Self::longest_lease): for work
+    /// Extends the lease this often while the handler runs, up to the [`max_lease`](Self::max_lease): for work
     /// without a Lambda deadline, of unknown length. Must be shorter than the lease, which would else be over between two
     /// heartbeats: [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
     ///
@@ -173,20 +173,20 @@ impl Operation {
     }
 
     /// How long heartbeats keep a record, from the beginning of its execution: a handler that hangs would otherwise never
-    /// be found. Default: [`DEFAULT_LONGEST_LEASE`].
+    /// be found. Default: [`DEFAULT_MAX_LEASE`].
     #[must_use]
-    pub fn longest_lease(mut self, longest: Duration) -> Self {
-        self.longest_lease = longest;
+    pub fn max_lease(mut self, longest: Duration) -> Self {
+        self.max_lease = longest;
         self
     }
 
     /// How much time must be left of the invocation, or of the lease if there is no deadline, for an execution to begin.
     /// With less, the key is released and the client asked to retry. At most the lease:
     /// [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise. A function whose time-out is shorter begins
-    /// nothing. Default: [`LEAST_TIME_TO_RUN`], or a quarter of the invocation's time if that is less.
+    /// nothing. Default: [`MIN_TIME_TO_RUN`], or a quarter of the invocation's time if that is less.
     #[must_use]
-    pub fn least_time_to_run(mut self, least: Duration) -> Self {
-        self.least_time = Some(least);
+    pub fn min_time_to_run(mut self, least: Duration) -> Self {
+        self.min_time = Some(least);
         self
     }
 
@@ -201,7 +201,7 @@ impl Operation {
     }
 
     /// Keeps one more header of answers besides [`SAFE_HEADERS`](crate::record::SAFE_HEADERS), whether they come from the
-    /// handler, a reconciler, or an ending that was handed over.
+    /// handler, a reconciler, or a report that was handed over.
     ///
     /// # Panics
     /// If `name` is one that must not be replayed, or not a valid header name.
@@ -223,14 +223,14 @@ impl Operation {
 
     /// How long a worker keeps trying to write its completion while the store is unavailable.
     #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn completion_timeout(mut self, completion_timeout: Duration) -> Self {
+        self.completion_timeout = completion_timeout;
         self
     }
 
     /// The shortest `Retry-After`, rounded up to seconds. In flight, clients wait as long as the attempt has already run,
-    /// and at most until its lease is over; while the outcome is unknown, until the next question; never longer than
-    /// [`LONGEST_RETRY_AFTER`]. Default: [`DEFAULT_RETRY_AFTER`].
+    /// and at most until its lease has expired; while the outcome is unknown, until the next question; never longer than
+    /// [`MAX_RETRY_AFTER`]. Default: [`DEFAULT_RETRY_AFTER`].
     #[must_use]
     pub fn retry_after(mut self, retry_after: Duration) -> Self {
         self.retry_after = retry_after;
@@ -239,7 +239,7 @@ impl Operation {
 
     /// Declares that all effects of the operation are domain writes ([`Execution::write`](crate::Execution::write)): nothing is
     /// sent anywhere else. Then its outcome is never unknown. An execution that does not commit did nothing: whatever its
-    /// handler answers, a retry runs; and when its lease is over, the next write proves that it never will.
+    /// handler answers, a retry runs; and when its lease has expired, the next write proves that it never will.
     ///
     /// Not for a handler that calls another service, however idempotent that is.
     #[must_use]
@@ -252,10 +252,10 @@ impl Operation {
         self.transactional
     }
 
-    /// What happens when a worker's lease is over.
+    /// What happens when a worker's lease has expired.
     #[must_use]
-    pub fn when_lease_over(mut self, choice: LeaseOver) -> Self {
-        self.lease_over = choice;
+    pub fn on_lease_expiry(mut self, choice: OnLeaseExpiry) -> Self {
+        self.lease_expired = choice;
         self
     }
 
@@ -275,8 +275,8 @@ impl Operation {
 
     /// The shortest idempotency key accepted, in characters: 16 is advised for payments.
     #[must_use]
-    pub fn minimum_key_length(mut self, characters: usize) -> Self {
-        self.minimum_key_length = characters;
+    pub fn min_key_length(mut self, characters: usize) -> Self {
+        self.min_key_length = characters;
         self
     }
 
@@ -337,13 +337,13 @@ impl Operation {
         self.lease
     }
 
-    pub(crate) fn longest_lease_span(&self) -> Duration {
-        self.longest_lease
+    pub(crate) fn max_lease_span(&self) -> Duration {
+        self.max_lease
     }
 
     /// How much of `whole` must be left for an execution to begin.
-    pub(crate) fn least_time_of(&self, whole: Duration) -> Duration {
-        self.least_time.unwrap_or_else(|| LEAST_TIME_TO_RUN.min(whole / 4))
+    pub(crate) fn min_time_of(&self, whole: Duration) -> Duration {
+        self.min_time.unwrap_or_else(|| MIN_TIME_TO_RUN.min(whole / 4))
     }
 
     pub(crate) fn not_found_window(&self) -> Duration {
@@ -358,19 +358,19 @@ impl Operation {
         self.heartbeat
     }
 
-    pub(crate) fn patience_span(&self) -> Duration {
-        self.patience
+    pub(crate) fn completion_timeout_span(&self) -> Duration {
+        self.completion_timeout
     }
 
     /// The `Retry-After` for a sensible wait, within the bounds.
     pub(crate) fn retry_after_of(&self, wait: Duration) -> Duration {
-        wait.max(self.retry_after).min(LONGEST_RETRY_AFTER)
+        wait.max(self.retry_after).min(MAX_RETRY_AFTER)
     }
 
-    /// Whether a lease that is over permits another run. Until phases are recorded there is one recovery point, the start,
+    /// Whether an expired lease permits another run. Until phases are recorded there is one recovery point, the start,
     /// so to resume is to run again.
     pub(crate) fn may_run_again(&self) -> bool {
-        matches!(self.lease_over, LeaseOver::RunAgain | LeaseOver::Resume)
+        matches!(self.lease_expired, OnLeaseExpiry::RunAgain | OnLeaseExpiry::Resume)
     }
 
     pub(crate) fn in_flight(&self) -> WhileInFlight {
@@ -381,23 +381,23 @@ impl Operation {
         self.server_errors
     }
 
-    pub(crate) fn shortest_key(&self) -> usize {
-        self.minimum_key_length
+    pub(crate) fn min_key_chars(&self) -> usize {
+        self.min_key_length
     }
 
     pub(crate) fn oldest_key(&self) -> Option<&OldestKey> {
         self.oldest_key.as_ref()
     }
 
-    /// Panics if settings contradict each other: if an answer can be gone while its key is still accepted, a lease is over
+    /// Panics if settings contradict each other: if an answer can be gone while its key is still accepted, a lease has expired
     /// between two heartbeats, or no execution can begin. Called once all settings are made, so that their order does not
     /// matter.
     pub(crate) fn assert_consistent(&self) {
-        let (name, lease, longest) = (self.name.as_str(), self.lease, self.longest_lease);
-        if let Some(least) = self.least_time {
+        let (name, lease, longest) = (self.name.as_str(), self.lease, self.max_lease);
+        if let Some(least) = self.min_time {
             assert!(
                 least <= lease,
-                "operation {name:?}: least_time_to_run({least:?}) is longer than lease({lease:?})"
+                "operation {name:?}: min_time_to_run({least:?}) is longer than lease({lease:?})"
             );
         }
         if let Some(every) = self.heartbeat {
@@ -407,7 +407,7 @@ impl Operation {
             );
             assert!(
                 lease <= longest,
-                "operation {name:?}: longest_lease({longest:?}) is shorter than lease({lease:?})"
+                "operation {name:?}: max_lease({longest:?}) is shorter than lease({lease:?})"
             );
         }
         if let Some(oldest) = &self.oldest_key {
@@ -465,34 +465,34 @@ mod tests {
     fn a_lease_ending_before_the_next_heartbeat_is_refused_at_start_up() {
         refused("heartbeat(60s)", || consistent(pay().heartbeat(60 * SECOND)));
         refused("heartbeat(60s)", || consistent(pay().lease(60 * SECOND).heartbeat(60 * SECOND)));
-        refused("longest_lease(59s)", || consistent(pay().heartbeat(SECOND).longest_lease(59 * SECOND)));
-        consistent(pay().heartbeat(59 * SECOND).longest_lease(60 * SECOND));
-        refused("least_time_to_run(61s)", || consistent(pay().least_time_to_run(61 * SECOND)));
-        consistent(pay().least_time_to_run(60 * SECOND));
+        refused("max_lease(59s)", || consistent(pay().heartbeat(SECOND).max_lease(59 * SECOND)));
+        consistent(pay().heartbeat(59 * SECOND).max_lease(60 * SECOND));
+        refused("min_time_to_run(61s)", || consistent(pay().min_time_to_run(61 * SECOND)));
+        consistent(pay().min_time_to_run(60 * SECOND));
         refused("refuse_older_than(0)", || pay().refuse_older_than(Duration::ZERO, KeyTime::Ulid));
         refused("retain(86400s)", || consistent(pay().refuse_older_than(24 * 3600 * SECOND, KeyTime::Ulid)));
         // Whoever has no heartbeats has no longest lease.
-        consistent(pay().longest_lease(SECOND));
+        consistent(pay().max_lease(SECOND));
     }
 
     // T39
     #[test]
     fn least_time_to_run_defaults_to_two_seconds_or_a_quarter() {
-        let least = |whole| pay().least_time_of(whole);
+        let least = |whole| pay().min_time_of(whole);
         assert_eq!(
             (least(60 * SECOND), least(8 * SECOND), least(4 * SECOND)),
             (2 * SECOND, 2 * SECOND, SECOND)
         );
-        assert_eq!(pay().least_time_to_run(5 * SECOND).least_time_of(SECOND), 5 * SECOND);
+        assert_eq!(pay().min_time_to_run(5 * SECOND).min_time_of(SECOND), 5 * SECOND);
     }
 
     // R11
     #[test]
     fn an_operation_runs_again_only_if_it_chose_to() {
         assert!(!pay().may_run_again());
-        assert!(!pay().when_lease_over(LeaseOver::Unknown).may_run_again());
-        assert!(pay().when_lease_over(LeaseOver::RunAgain).may_run_again());
-        assert!(pay().when_lease_over(LeaseOver::Resume).may_run_again());
+        assert!(!pay().on_lease_expiry(OnLeaseExpiry::Unknown).may_run_again());
+        assert!(pay().on_lease_expiry(OnLeaseExpiry::RunAgain).may_run_again());
+        assert!(pay().on_lease_expiry(OnLeaseExpiry::Resume).may_run_again());
     }
 
     // R17, R18
@@ -503,11 +503,11 @@ mod tests {
             .lease(40 * SECOND)
             .grace(5 * SECOND)
             .heartbeat(10 * SECOND)
-            .longest_lease(80 * SECOND)
+            .max_lease(80 * SECOND)
             .not_found_within(7 * SECOND)
-            .patience(8 * SECOND)
+            .completion_timeout(8 * SECOND)
             .retry_after(9 * SECOND)
-            .minimum_key_length(16)
+            .min_key_length(16)
             .keep_header("X-Request-Id")
             .server_errors(ServerErrors::Keep)
             .while_in_flight(WhileInFlight::Wait(SECOND));
@@ -518,13 +518,13 @@ mod tests {
         let spans = [
             chosen.retention(),
             chosen.lease_span(),
-            chosen.longest_lease_span(),
+            chosen.max_lease_span(),
             chosen.not_found_window(),
-            chosen.patience_span(),
+            chosen.completion_timeout_span(),
             chosen.retry_after_of(Duration::ZERO),
         ];
         assert_eq!(spans, [3600, 40, 80, 7, 8, 9].map(Duration::from_secs));
-        assert_eq!((chosen.shortest_key(), chosen.kept_headers()), (16, &["x-request-id".to_owned()][..]));
+        assert_eq!((chosen.min_key_chars(), chosen.kept_headers()), (16, &["x-request-id".to_owned()][..]));
         assert_eq!(chosen.chosen_server_errors(), Some(ServerErrors::Keep));
         assert_eq!(chosen.in_flight(), WhileInFlight::Wait(SECOND));
         let (rule, former) = (FingerprintRule::new().leave_out("/a"), FingerprintRule::new().leave_out("/b"));

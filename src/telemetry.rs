@@ -34,7 +34,7 @@ pub(crate) enum Count {
     ZombieKey,
     TtlPruned,
     Unwritten,
-    HandedOver,
+    Deferred,
     DoubleExecution,
     ReconcileScheduled,
     ReconcileResolved,
@@ -52,7 +52,7 @@ impl Count {
             Self::TooOld => RESERVE_TOO_OLD,
             Self::TooLate => RESERVE_TOO_LATE,
             Self::Unguarded => UNGUARDED,
-            Self::SaysNothing => COMPLETION_SAYS_NOTHING,
+            Self::SaysNothing => COMPLETION_INCONCLUSIVE,
             Self::Denied => COMPLETION_DENIED,
             Self::Transacted => TRANSACTION_COMMITTED,
             Self::Unconfirmed => TRANSACTION_UNCONFIRMED,
@@ -62,7 +62,7 @@ impl Count {
             Self::ZombieKey => ZOMBIE_KEY,
             Self::TtlPruned => TTL_PRUNED,
             Self::Unwritten => COMPLETION_UNWRITTEN,
-            Self::HandedOver => COMPLETION_HANDED_OVER,
+            Self::Deferred => COMPLETION_DEFERRED,
             Self::DoubleExecution => DOUBLE_EXECUTION,
             Self::ReconcileScheduled => RECONCILE_SCHEDULED,
             Self::ReconcileResolved => RECONCILE_RESOLVED,
@@ -102,14 +102,14 @@ pub(crate) fn surveyed(survey: &Survey, now: Timestamp) {
     let oldest = survey.oldest.map_or(Duration::ZERO, |since| now.since(since));
     metrics::histogram!(UNKNOWN_COUNT).record(number(survey.unknown));
     metrics::histogram!(UNKNOWN_OLDEST).record(oldest);
-    metrics::histogram!(UNKNOWN_PEOPLE).record(number(survey.people));
-    if survey.people > 0 {
+    metrics::histogram!(UNKNOWN_ESCALATED).record(number(survey.escalated));
+    if survey.escalated > 0 {
         // At each poll, until somebody has settled them: a dead letter is deleted in the end.
-        let (people, oldest_s) = (survey.people, oldest.as_secs());
+        let (escalated, oldest_s) = (survey.escalated, oldest.as_secs());
         tracing::warn!(
-            people,
+            escalated,
             oldest_s,
-            "outcomes wait for an operator: `idempotency list --people` names them"
+            "outcomes wait for an operator: `idempotency list --escalated` names them"
         );
     }
     if !survey.whole {
@@ -155,13 +155,13 @@ pub(crate) fn replayed(key: &RecordKey, attempts: u32) {
 }
 
 /// Logs and counts a worker that was given up, whoever found it dead: each stands for a crash.
-pub(crate) fn given_up(record: &Record, now: Timestamp) {
+pub(crate) fn lease_expired(record: &Record, now: Timestamp) {
     let (key, operation) = (record.key.hash(), record.key.operation());
     let age_ms = age_ms(record, now);
     if let State::Unknown { .. } = record.state {
-        tracing::warn!(%key, %operation, age_ms, "a worker's lease is over: the outcome is unknown");
+        tracing::warn!(%key, %operation, age_ms, "a worker's lease has expired: the outcome is unknown");
     } else {
-        tracing::warn!(%key, %operation, age_ms, "a worker's lease is over: its transaction can commit no more, and a retry may run");
+        tracing::warn!(%key, %operation, age_ms, "a worker's lease has expired: its transaction can commit no more, and a retry may run");
     }
     Count::ZombieKey.add(operation);
 }
@@ -236,7 +236,7 @@ pub const RESERVE_TOO_LATE: &str = "api.idempotency.reserve.too_late.count";
 pub const UNGUARDED: &str = "api.idempotency.unguarded.count";
 
 /// Answers with a status that does not say whether the operation was executed, such as 403 or 429: each leaves an unknown outcome.
-pub const COMPLETION_SAYS_NOTHING: &str = "api.idempotency.completion.says_nothing.count";
+pub const COMPLETION_INCONCLUSIVE: &str = "api.idempotency.completion.inconclusive.count";
 /// Completions whose domain writes were refused, without a word of what that means.
 pub const COMPLETION_DENIED: &str = "api.idempotency.completion.denied.count";
 /// Operations that were committed in one transaction, without a reservation.
@@ -260,7 +260,7 @@ pub const ZOMBIE_KEY: &str = "api.idempotency.zombie_key.count";
 pub const TTL_PRUNED: &str = "api.idempotency.ttl_pruned.count";
 
 /// Outcomes that could not be written in time, and went to the queue of the reconcile function.
-pub const COMPLETION_HANDED_OVER: &str = "api.idempotency.completion.handed_over.count";
+pub const COMPLETION_DEFERRED: &str = "api.idempotency.completion.deferred.count";
 
 /// Operations that were executed by two workers, as far as one of them knows. Each needs an operator.
 pub const DOUBLE_EXECUTION: &str = "api.idempotency.double_execution.count";
@@ -308,7 +308,7 @@ pub const UNKNOWN_OLDEST: &str = "api.idempotency.unknown.oldest.seconds";
 pub const UNKNOWN_COUNT: &str = "api.idempotency.unknown.outcomes";
 
 /// How many of them need an operator. Without label.
-pub const UNKNOWN_PEOPLE: &str = "api.idempotency.unknown.people";
+pub const UNKNOWN_ESCALATED: &str = "api.idempotency.unknown.escalated";
 
 /// Requests to a webhook that were not from its provider (401). Without label.
 pub const WEBHOOK_REFUSED: &str = "api.idempotency.webhook.refused.count";

@@ -9,7 +9,10 @@ use http_body_util::Full;
 use lambda_http::Body;
 use lambda_idempotency::{
     domain::{DomainWrite, Table},
-    engine::{self, Computation, Computed, Ending, Executor, FinishOutcome, OneTripOutcome, ReserveOutcome},
+    engine::{
+        self, Computed, Executor, FinishOutcome, Report, ReserveOutcome, SingleTransaction,
+        SingleTransactionOutcome,
+    },
     fingerprint::{Content, FingerprintRule, Fingerprints},
     http::{IDEMPOTENCY_KEY, Idempotency, SingleTenant},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
@@ -23,7 +26,7 @@ use tower_layer::Layer;
 
 use crate::meter::{Spent, spent};
 
-/// The table of what an operation in one trip books.
+/// The table of what an operation in a single transaction books.
 pub const PAYMENTS: &str = "payments";
 
 const TENANT: &str = "8f14e45f-ceea-467f-a0e6-7f1f2d3c4b5a";
@@ -44,35 +47,36 @@ pub enum Front {
     /// The whole `tower` layer, around a handler for `lambda_http`.
     Http,
     /// The executor, with one domain write in the one transaction.
-    OneTrip,
+    SingleTransaction,
     /// The layer, likewise.
-    HttpOneTrip,
+    HttpSingleTransaction,
 }
 
 impl Front {
-    pub const ALL: [Self; 4] = [Self::Executor, Self::Http, Self::OneTrip, Self::HttpOneTrip];
+    pub const ALL: [Self; 4] =
+        [Self::Executor, Self::Http, Self::SingleTransaction, Self::HttpSingleTransaction];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Executor => "executor",
             Self::Http => "http",
-            Self::OneTrip => "one trip",
-            Self::HttpOneTrip => "http, one trip",
+            Self::SingleTransaction => "single transaction",
+            Self::HttpSingleTransaction => "http, single transaction",
         }
     }
 
     /// Whether all of it is one transaction.
-    pub const fn is_one_trip(self) -> bool {
-        matches!(self, Self::OneTrip | Self::HttpOneTrip)
+    pub const fn is_single_transaction(self) -> bool {
+        matches!(self, Self::SingleTransaction | Self::HttpSingleTransaction)
     }
 
-    /// An operation on `store` that answers with `body`. In one trip it books a payment; else it does nothing.
+    /// An operation on `store` that answers with `body`. In single transaction it books a payment; else it does nothing.
     pub fn guard(self, store: impl Store, body: Bytes) -> Guarded {
         match self {
             Self::Executor => by_executor(store, body),
             Self::Http => by_http(store, body),
-            Self::OneTrip => by_one_trip(store, body),
-            Self::HttpOneTrip => by_http_in_one_trip(store, body),
+            Self::SingleTransaction => by_single_transaction(store, body),
+            Self::HttpSingleTransaction => by_http_single_transaction(store, body),
         }
     }
 }
@@ -87,7 +91,7 @@ fn answer(body: Bytes) -> Answer {
     Answer::http(201, vec![("content-type".to_owned(), JSON.to_owned())], body)
 }
 
-/// The payment that an operation in one trip books.
+/// The payment that an operation in a single transaction books.
 fn payment(key: &IdempotencyKey) -> DomainWrite {
     let payments = Table::new(PAYMENTS, "pk").sort_key("sk");
     payments
@@ -121,7 +125,7 @@ fn by_executor(store: impl Store, body: Bytes) -> Guarded {
                 let ReserveOutcome::Owned(owned) = executor.reserve(&request).await else {
                     panic!("a fresh key was not reserved");
                 };
-                executor.finish(owned, Ending::Completed(answer(body))).await
+                executor.finish(owned, Report::Completed(answer(body))).await
             };
             let (ended, spent) = spent(call).await;
             assert!(matches!(ended, FinishOutcome::Written { .. }), "{ended:?}");
@@ -130,18 +134,18 @@ fn by_executor(store: impl Store, body: Bytes) -> Guarded {
     })
 }
 
-fn by_one_trip(store: impl Store, body: Bytes) -> Guarded {
+fn by_single_transaction(store: impl Store, body: Bytes) -> Guarded {
     let (executor, requests) = (Executor::new(store, Operation::new(OPERATION)), requests());
     Box::new(move |number| {
         let (executor, body, request) = (executor.clone(), body.clone(), requests(number));
-        let compute = move |computation: Computation| {
-            computation.write(payment(computation.idempotency_key())).unwrap();
+        let compute = move |transaction: SingleTransaction| {
+            transaction.write(payment(transaction.idempotency_key())).unwrap();
             let answer = answer(body.clone());
             async move { Computed::Answer(answer, ()) }.boxed()
         };
         Box::pin(async move {
-            let (outcome, spent) = spent(executor.in_one_trip(&request, compute)).await;
-            assert!(matches!(outcome, OneTripOutcome::Committed { .. }), "{outcome:?}");
+            let (outcome, spent) = spent(executor.run_single_transaction(&request, compute)).await;
+            assert!(matches!(outcome, SingleTransactionOutcome::Committed { .. }), "{outcome:?}");
             spent
         })
     })
@@ -155,11 +159,11 @@ fn by_http(store: impl Store, body: Bytes) -> Guarded {
     })))
 }
 
-fn by_http_in_one_trip(store: impl Store, body: Bytes) -> Guarded {
+fn by_http_single_transaction(store: impl Store, body: Bytes) -> Guarded {
     let guard = Idempotency::new(store, Operation::new(OPERATION)).tenant(SingleTenant::new(TENANT));
-    by_service(guard.in_one_transaction().layer(service_fn(move |request: Request<Body>| {
-        let computation = request.extensions().get::<Computation>().unwrap();
-        computation.write(payment(computation.idempotency_key())).unwrap();
+    by_service(guard.single_transaction().layer(service_fn(move |request: Request<Body>| {
+        let transaction = request.extensions().get::<SingleTransaction>().unwrap();
+        transaction.write(payment(transaction.idempotency_key())).unwrap();
         let response = created(body.clone());
         async { Ok::<_, Infallible>(response) }
     })))

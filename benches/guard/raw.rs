@@ -39,14 +39,14 @@ enum Call {
 type Item = HashMap<String, AttributeValue>;
 
 impl Calls {
-    /// Those that a guarded operation with this answer really makes: two, or one in one trip; more if the body is kept beside its record.
+    /// Those that a guarded operation with this answer really makes: two, or one in a single transaction; more if the body is kept beside its record.
     pub async fn recorded(client: &Client, table: &str, front: Front, body: &Bytes) -> Self {
         let recorder = Recorder::default();
         let config = client.config().to_builder().interceptor(recorder.clone()).build();
         let store = DynamoDbStore::from_client(Client::from_conf(config), table);
         front.guard(store, body.clone())(u64::MAX).await;
         let calls = recorder.0.lock().unwrap().split_off(0);
-        let expected = if front.is_one_trip() { [1, 3] } else { [2, 3] };
+        let expected = if front.is_single_transaction() { [1, 3] } else { [2, 3] };
         assert!(expected.contains(&calls.len()), "{calls:?}");
         Self(calls)
     }

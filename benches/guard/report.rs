@@ -8,7 +8,7 @@ use crate::{meter::Spent, paired::Rounds, watched::Watched};
 const GOAL: f64 = 3.0;
 
 /// The same for an operation in one transaction.
-const ONE_TRIP_GOAL: f64 = 5.0;
+const SINGLE_TRANSACTION_GOAL: f64 = 5.0;
 
 /// What metrics, span and log lines may add to a request, in µs of CPU.
 const WATCHING_GOAL: f64 = 20.0;
@@ -87,7 +87,7 @@ pub fn paired_head(rounds: u64) {
         "±: the median's 95 % confidence. quartiles: of single rounds. noise: the raw calls over themselves."
     );
     println!("by hand: guard over two puts, or one transaction, with the body as it is in the record.");
-    println!("Goal: + {GOAL} %, in one trip + {ONE_TRIP_GOAL} %.\n");
+    println!("Goal: + {GOAL} %, in a single transaction + {SINGLE_TRANSACTION_GOAL} %.\n");
     println!(
         "{:<14} {:<13} {:>5} {:>8} {:>17} {:>15} {:>15} {:>9} {:>8} {:>8} {:>6} {:>6} {:>6} {:>9}",
         "front",

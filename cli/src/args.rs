@@ -59,7 +59,7 @@ pub struct Global {
     /// The AWS Region
     #[arg(long, global = true)]
     pub region: Option<String>,
-    /// Tables for people, JSON for programs
+    /// Tables for an operator, JSON for programs
     #[arg(long, value_enum, default_value_t, global = true)]
     pub output: Output,
     /// Log each step to standard error; keys appear as hashes
@@ -91,7 +91,7 @@ pub enum Command {
     /// Find records whose worker died, now, and make their outcome unknown
     Sweep(Sweep),
     /// List dead letters, each with its reason and the state of its record
-    Letters(Letters),
+    DeadLetters(ListDeadLetters),
     /// Move dead letters back to the queues that they came from, or drop them
     Redrive(Redrive),
     /// Compare two ledgers, files of JSON lines with an `id` in each
@@ -194,9 +194,9 @@ pub struct Show {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Listed {
-    /// Perhaps executed: reconciliation, or a person, has to find out. Read from an index.
+    /// Perhaps executed: reconciliation, or an operator, has to find out. Read from an index.
     Unknown,
-    /// The worker's lease is over, or no worker took the work in time. Found by a scan of the table, which ends at --limit.
+    /// The worker's lease has expired, or no worker took the work in time. Found by a scan of the table, which ends at --limit.
     Stale,
 }
 
@@ -210,7 +210,7 @@ pub struct List {
     pub tenant: Option<String>,
     /// Only outcomes that nobody asks about any more: they wait for an operator
     #[arg(long)]
-    pub people: bool,
+    pub escalated: bool,
     /// How many at most; 1 or more
     #[arg(long, default_value_t = 1000, value_parser = count)]
     pub limit: usize,
@@ -305,7 +305,7 @@ pub struct DeadLetters {
     /// Only the message with this id; may be repeated
     #[arg(long, value_name = "MESSAGE")]
     pub id: Vec<String>,
-    /// Only messages of this kind, as `letters` prints it: `ending`, `contradiction`, `failed_run`, …; may be repeated
+    /// Only messages of this kind, as `dead-letters` prints it: `report`, `contradiction`, `failed_run`, …; may be repeated
     #[arg(long)]
     pub kind: Vec<String>,
     /// Only messages about this record, as `list` prints it
@@ -325,19 +325,19 @@ fn record(text: &str) -> Result<RecordKey, String> {
 }
 
 #[derive(Args)]
-pub struct Letters {
+pub struct ListDeadLetters {
     #[command(flatten)]
-    pub letters: DeadLetters,
+    pub dead_letters: DeadLetters,
 }
 
 #[derive(Args)]
 pub struct Redrive {
     #[command(flatten)]
-    pub letters: DeadLetters,
+    pub dead_letters: DeadLetters,
     /// Where checks go
     #[arg(long, value_name = "URL", value_parser = url, env = "CHECKS_QUEUE_URL")]
     pub to_checks: Option<String>,
-    /// Where questions and endings go
+    /// Where questions and reports go
     #[arg(long, value_name = "URL", value_parser = url, env = "RECONCILE_QUEUE_URL")]
     pub to_reconcile: Option<String>,
     /// Delete the messages for good instead of moving them, whatever they are; --id, --kind or --record must pick them

@@ -2,7 +2,7 @@
 
 use aws_sdk_sqs::Client;
 use lambda_idempotency::{
-    operator::Letter,
+    operator::MessageSummary,
     record::{Record, State},
 };
 use serde_json::json;
@@ -35,7 +35,7 @@ pub async fn run(global: &Global, args: &Ask) -> Result<(), Failure> {
     change::confirm(&args.change, &format!("Have the provider asked about {}?", change::name(&key)))?;
     // The audit line first: no question without one.
     context.operator.note(&key, "ask", &change::who(&args.change)?, &args.change.reason).await?;
-    queue::send(&client, queue_url, &Letter::ask(&key)).await?;
+    queue::send(&client, queue_url, &MessageSummary::ask(&key)).await?;
     if context.screen.is_json() {
         return context
             .screen

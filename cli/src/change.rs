@@ -150,7 +150,7 @@ mod tests {
 
     // R28
     #[test]
-    fn only_the_whole_word_confirms() {
+    fn only_the_whole_report_confirms() {
         assert!(is_yes("yes\n") && is_yes(" yes"));
         for no in ["", "\n", "y\n", "Y", "YES", "yes!", "no", "yes no"] {
             assert!(!is_yes(no), "{no:?}");

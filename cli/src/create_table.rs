@@ -32,7 +32,7 @@ pub async fn run(global: &Global) -> Result<(), Failure> {
         Err(error) if error.as_service_error().is_some_and(|error| error.is_resource_in_use_exception()) => {
             let described = client.describe_table().table_name(&name).send().await;
             let described = described.map_err(|error| Failure::from_error(&error))?;
-            if let Some(differs) = described.table().and_then(|there| difference(&wanted, there)) {
+            if let Some(differs) = described.table().and_then(|current| difference(&wanted, current)) {
                 let message = format!("the table `{name}` is there, and {differs}; nothing was changed");
                 return Err(Failure::NotAsExpected(message));
             }
@@ -54,14 +54,17 @@ pub async fn run(global: &Global) -> Result<(), Failure> {
 
 /// Switches time to live on, unless it is on already.
 async fn expire(client: &Client, name: &str) -> Result<(), Failure> {
-    let there = client.describe_time_to_live().table_name(name).send().await;
-    let there = there.map_err(|error| Failure::from_error(&error))?;
+    let current = client.describe_time_to_live().table_name(name).send().await;
+    let current = current.map_err(|error| Failure::from_error(&error))?;
     let wanted = table::time_to_live();
-    if let Some(there) = there.time_to_live_description()
-        && matches!(there.time_to_live_status(), Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling))
+    if let Some(current) = current.time_to_live_description()
+        && matches!(
+            current.time_to_live_status(),
+            Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)
+        )
     {
         let attribute = wanted.attribute_name();
-        return match there.attribute_name() == Some(attribute) {
+        return match current.attribute_name() == Some(attribute) {
             true => Ok(()),
             false => Err(Failure::NotAsExpected(format!(
                 "the table `{name}` is there, and its time to live is not on `{attribute}`; nothing was changed"
@@ -74,13 +77,14 @@ async fn expire(client: &Client, name: &str) -> Result<(), Failure> {
 }
 
 /// How the existing table differs from the wanted one.
-fn difference(wanted: &CreateTableInput, there: &TableDescription) -> Option<String> {
-    if keys(wanted.key_schema()) != keys(there.key_schema()) {
+fn difference(wanted: &CreateTableInput, current: &TableDescription) -> Option<String> {
+    if keys(wanted.key_schema()) != keys(current.key_schema()) {
         return Some("has other keys than `pk` and `sk`: name another one".to_owned());
     }
     for index in wanted.global_secondary_indexes() {
         let name = index.index_name();
-        let same = there.global_secondary_indexes().iter().find(|there| there.index_name() == Some(name));
+        let same =
+            current.global_secondary_indexes().iter().find(|current| current.index_name() == Some(name));
         let Some(same) = same else { return Some(format!("has no index `{name}`")) };
         if keys(index.key_schema()) != keys(same.key_schema()) {
             return Some(format!("its index `{name}` has other keys"));
@@ -95,7 +99,7 @@ fn difference(wanted: &CreateTableInput, there: &TableDescription) -> Option<Str
     let images = |stream: Option<&StreamSpecification>| {
         stream.filter(|stream| stream.stream_enabled()).and_then(|stream| stream.stream_view_type().cloned())
     };
-    if images(wanted.stream_specification()) != images(there.stream_specification()) {
+    if images(wanted.stream_specification()) != images(current.stream_specification()) {
         return Some("has no stream of new and old images".to_owned());
     }
     None

@@ -18,19 +18,21 @@ use crate::{
     context::Context,
     failure::Failure,
     output::{Screen, cell, span, state_cell},
-    record::{RecordJson, asks_next, is_for_people},
+    record::{RecordJson, asks_next, is_escalated},
 };
 
 /// The number of items per step of a scan.
 const STEP: u32 = 1000;
 
 pub async fn run(context: &Context, args: &List) -> Result<(), Failure> {
-    if args.people && args.state == Listed::Stale {
-        return Err(Failure::Usage("--people is for unknown outcomes only: leave --state stale out".into()));
+    if args.escalated && args.state == Listed::Stale {
+        return Err(Failure::Usage(
+            "--escalated is for unknown outcomes only: leave --state stale out".into(),
+        ));
     }
     let tenant = tenant(args.tenant.as_deref())?;
     let mut records = match args.state {
-        Listed::Unknown => unknown(context, tenant.as_ref(), args.people, args.limit).await?,
+        Listed::Unknown => unknown(context, tenant.as_ref(), args.escalated, args.limit).await?,
         Listed::Stale => stale(context, tenant.as_ref(), args.limit, None).await?,
     };
     let more = records.len() > args.limit;
@@ -61,7 +63,7 @@ pub fn tenant(text: Option<&str>) -> Result<Option<Tenant>, Failure> {
 pub async fn unknown(
     context: &Context,
     tenant: Option<&Tenant>,
-    people: bool,
+    escalated: bool,
     limit: usize,
 ) -> Result<Vec<Record>, Failure> {
     // It shows on a terminal only.
@@ -70,8 +72,8 @@ pub async fn unknown(
     loop {
         let page =
             context.store.unknown(tenant, from.as_ref()).await.map_err(|error| context.no_index(error))?;
-        records.extend(page.records.into_iter().filter(|record| !people || is_for_people(record)));
-        records.sort_by_key(|record| (!is_for_people(record), since(record)));
+        records.extend(page.records.into_iter().filter(|record| !escalated || is_escalated(record)));
+        records.sort_by_key(|record| (!is_escalated(record), since(record)));
         records.truncate(limit.saturating_add(1));
         scanned += page.scanned;
         spinner.set_message(format!("{scanned} unknown outcomes read"));
@@ -84,7 +86,7 @@ pub async fn unknown(
     }
 }
 
-/// Records whose worker's lease is over, or that no worker took in time. Scans the whole table, at no more than
+/// Records whose worker's lease has expired, or that no worker took in time. Scans the whole table, at no more than
 /// `units_per_second`.
 pub async fn stale(
     context: &Context,
@@ -113,7 +115,7 @@ pub async fn stale(
 /// Whether its worker can be given up. A scan also finds unknown outcomes that are not in the index.
 fn is_stale(context: &Context, record: &Record) -> bool {
     let is_unknown = matches!(record.state, State::Unknown { .. });
-    !is_unknown && context.operator.preview(record, &Correction::GiveUp).is_ok()
+    !is_unknown && context.operator.preview(record, &Correction::ExpireLease).is_ok()
 }
 
 /// When a record got into the state that it is listed for.
@@ -135,7 +137,7 @@ pub fn table(screen: &Screen, records: &[Record], now: Timestamp) -> Table {
                 (cause.name(), asked.to_string(), asks_next(reconcile_at, now))
             }
             State::Pending => ("taken by nobody", String::new(), cell("")),
-            _ => ("lease over", String::new(), cell("")),
+            _ => ("lease expired", String::new(), cell("")),
         };
         table.add_row([
             cell(record.key.partition_key()),

@@ -77,7 +77,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::ForgetResponse(args) => forget::run(&global, &args).await,
         Command::Sweep(args) => sweep::run(&global, &args).await,
         Command::Compare(args) => compare::run(&Screen::new(global.output), &args).await,
-        Command::Letters(args) => redrive::list(&global, &args).await,
+        Command::DeadLetters(args) => redrive::list(&global, &args).await,
         Command::Redrive(args) => redrive::run(&global, &args).await,
     }
 }

@@ -1,4 +1,4 @@
-//! Prints results: tables for people, JSON for programs.
+//! Prints results: tables for an operator, JSON for programs.
 
 use std::{
     env,
@@ -64,7 +64,7 @@ impl Screen {
         self.print(&table.trim_fmt())
     }
 
-    /// Prints a line of JSON if it is one of many, else a document that people can read too.
+    /// Prints a line of JSON if it is one of many, else a document that operators can read too.
     pub fn print_json(&self, value: &impl Serialize, one_of_many: bool) -> Result<(), Failure> {
         let text = match one_of_many {
             true => serde_json::to_string(value),
@@ -175,11 +175,11 @@ fn escaped(text: &str, keeps: impl Fn(char) -> bool, escape: impl Fn(char) -> St
     shown
 }
 
-/// Whether a character shows as what it is. Rust's own tables decide, except for quotes and for marks on the letter before them.
+/// Whether a character shows as what it is. Rust's own tables decide, except for quotes and for marks on the dead letter before them.
 fn is_shown(c: char) -> bool {
     let mut text = *b"a....";
-    let after_a_letter = c.encode_utf8(&mut text[1..]).len() + 1;
-    let text = std::str::from_utf8(&text[..after_a_letter]).unwrap_or_default();
+    let after_a_dead_letter = c.encode_utf8(&mut text[1..]).len() + 1;
+    let text = std::str::from_utf8(&text[..after_a_dead_letter]).unwrap_or_default();
     matches!(c, '"' | '\'' | '\\') || text.escape_debug().count() == 2
 }
 

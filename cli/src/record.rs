@@ -75,7 +75,7 @@ struct UnknownJson {
     asked: u32,
     /// Absent if nobody asks any more.
     reconcile_at: Option<String>,
-    for_people: bool,
+    escalated: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -141,7 +141,7 @@ impl From<&Record> for RecordJson {
                     since: iso(*since),
                     asked: *asked,
                     reconcile_at: iso(*reconcile_at),
-                    for_people: *reconcile_at == Timestamp::MAX,
+                    escalated: *reconcile_at == Timestamp::MAX,
                 });
             }
             // Pending has no fields of its own.
@@ -151,7 +151,7 @@ impl From<&Record> for RecordJson {
     }
 }
 
-/// A record for people, a line for each field.
+/// A record for an operator, a line for each field.
 pub fn fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
     let mut fields =
         vec![("tenant", cell(record.key.tenant().as_str())), ("operation", cell(record.key.operation()))];
@@ -221,7 +221,7 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
 }
 
 /// Whether reconciliation has given up on it: an operator has to settle it.
-pub fn is_for_people(record: &Record) -> bool {
+pub fn is_escalated(record: &Record) -> bool {
     matches!(record.state, State::Unknown { reconcile_at: Timestamp::MAX, .. })
 }
 
@@ -239,7 +239,7 @@ fn answer_fields(answer: &KeptAnswer) -> Vec<(&'static str, Cell)> {
         answer.head.headers().iter().map(|(name, value)| format!("{name}: {value}")).collect();
     let place = match answer.body_place() {
         "record" => "in the record",
-        "beside" => "beside it",
+        "body_item" => "beside it",
         "s3" => "in S3",
         "omitted" => "left out",
         _ => "elsewhere",

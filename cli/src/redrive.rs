@@ -1,4 +1,4 @@
-//! `letters` and `redrive`: list dead letters, move them back to the queues that they came from, or drop them.
+//! `dead-letters` and `redrive`: list dead letters, move them back to the queues that they came from, or drop them.
 //!
 //! A message is received, sent on and then deleted. A crash in between duplicates it, which is harmless for all of these
 //! messages, and never loses it. A message that cannot be moved is reported, and the others are moved all the same.
@@ -6,12 +6,12 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use aws_sdk_sqs::{Client, types::Message};
-use lambda_idempotency::{key::RecordKey, operator::Letter, store::Store};
+use lambda_idempotency::{key::RecordKey, operator::MessageSummary, store::Store};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{DeadLetters, Global, Letters, Redrive},
+    args::{DeadLetters, Global, ListDeadLetters, Redrive},
     change,
     context::{self, Context},
     failure::Failure,
@@ -19,7 +19,7 @@ use crate::{
     queue,
 };
 
-/// How long received letters are hidden from others: as long as a person may take to answer.
+/// How long received dead letters are hidden from others: as long as an operator may take to answer.
 const HIDDEN_SECS: i32 = 300;
 
 /// Empty answers after which a queue counts as empty. It answers from a part of its servers, so one empty answer is not enough.
@@ -45,9 +45,9 @@ struct DeadLetter {
     way: Option<(RecordKey, Queue)>,
 }
 
-/// The letters that were received. The queue has an order of its own, so a letter that was not received may be any one.
+/// The dead letters that were received. The queue has an order of its own, so a dead letter that was not received may be any one.
 struct Looked {
-    letters: Vec<DeadLetter>,
+    dead_letters: Vec<DeadLetter>,
     /// Whether the queue may hold more.
     more: bool,
 }
@@ -67,47 +67,49 @@ impl Queue {
     }
 }
 
-/// What is done with one letter.
+/// What is done with one dead letter.
 #[derive(Clone, Copy)]
 enum Act<'a> {
     Move { key: &'a RecordKey, to: Queue, url: &'a str },
     Drop,
 }
 
-/// What became of each letter, by its id: `Ok` if it is gone from its queue.
+/// What became of each dead letter, by its id: `Ok` if it is gone from its queue.
 type Outcomes = HashMap<String, Result<(), Failure>>;
 
-/// Shows the letters, and leaves them in the queue.
-pub async fn list(global: &Global, args: &Letters) -> Result<(), Failure> {
-    let queue = DeadLetterQueue::open(global, &args.letters).await?;
+/// Shows the dead letters, and leaves them in the queue.
+pub async fn list(global: &Global, args: &ListDeadLetters) -> Result<(), Failure> {
+    let queue = DeadLetterQueue::open(global, &args.dead_letters).await?;
     let context = Context::open(global).await?;
-    let mut looked = queue.receive(args.letters.limit).await?;
-    queue.release(looked.letters.iter()).await;
-    looked.refuse_missing(&args.letters)?;
+    let mut looked = queue.receive(args.dead_letters.limit).await?;
+    queue.release(looked.dead_letters.iter()).await;
+    looked.refuse_missing(&args.dead_letters)?;
     looked.look_up_states(&context).await;
     if context.screen.is_json() {
-        let letters: Vec<_> = looked.chosen(&args.letters).map(|letter| letter.json(true)).collect();
-        let looked = json!({ "letters": letters, "looked_at": looked.letters.len(), "more": looked.more });
+        let dead_letters: Vec<_> =
+            looked.chosen(&args.dead_letters).map(|dead_letter| dead_letter.json(true)).collect();
+        let looked = json!({ "dead_letters": dead_letters, "looked_at": looked.dead_letters.len(), "more": looked.more });
         return context.screen.print_json(&looked, false);
     }
-    context.screen.print(&table(&context, &looked, &args.letters, false))?;
+    context.screen.print(&table(&context, &looked, &args.dead_letters, false))?;
     looked.warn();
     Ok(())
 }
 
 pub async fn run(global: &Global, args: &Redrive) -> Result<(), Failure> {
     change::check(&args.change)?;
-    if args.drop && !args.letters.pick_some() {
-        return Err(Failure::Usage("--drop needs --id, --kind or --record: which letters?".into()));
+    if args.drop && !args.dead_letters.pick_some() {
+        return Err(Failure::Usage("--drop needs --id, --kind or --record: which dead letters?".into()));
     }
-    let queue = DeadLetterQueue::open(global, &args.letters).await?;
+    let queue = DeadLetterQueue::open(global, &args.dead_letters).await?;
     let context = Context::open(global).await?;
-    let mut looked = queue.receive(args.letters.limit).await?;
+    let mut looked = queue.receive(args.dead_letters.limit).await?;
     looked.look_up_states(&context).await;
     let outcomes = redrive(&context, &queue, args, &looked).await;
-    let gone = |letter: &DeadLetter| outcomes.as_ref().is_ok_and(|outcomes| is_gone(outcomes, letter));
-    // Letters that stay become visible now, not only when their time-out is over.
-    queue.release(looked.letters.iter().filter(|letter| !gone(letter))).await;
+    let gone =
+        |dead_letter: &DeadLetter| outcomes.as_ref().is_ok_and(|outcomes| is_gone(outcomes, dead_letter));
+    // Dead letters that stay become visible now, not only when their time-out is over.
+    queue.release(looked.dead_letters.iter().filter(|dead_letter| !gone(dead_letter))).await;
     let outcomes = outcomes?;
     print(&context, args, &looked, &outcomes)?;
     let failed: Vec<_> = outcomes.values().filter_map(|outcome| outcome.as_ref().err()).collect();
@@ -117,28 +119,30 @@ pub async fn run(global: &Global, args: &Redrive) -> Result<(), Failure> {
     }
 }
 
-/// Moves or drops the letters. If this fails, nothing was moved or dropped.
+/// Moves or drops the dead letters. If this fails, nothing was moved or dropped.
 async fn redrive(
     context: &Context,
     queue: &DeadLetterQueue<'_>,
     args: &Redrive,
     looked: &Looked,
 ) -> Result<Outcomes, Failure> {
-    looked.refuse_missing(&args.letters)?;
-    let listed = table(context, looked, &args.letters, args.drop);
+    looked.refuse_missing(&args.dead_letters)?;
+    let listed = table(context, looked, &args.dead_letters, args.drop);
     if !context.screen.is_json() {
         context.screen.print(&listed)?;
         looked.warn();
     } else if !args.change.yes {
-        // Standard output is for a program, but the operator must see the letters before answering.
+        // Standard output is for a program, but the operator must see the dead letters before answering.
         eprintln!("{listed}");
         looked.warn();
     }
     let mut acts = Vec::new();
-    for letter in looked.chosen(&args.letters) {
-        match &letter.way {
-            _ if args.drop => acts.push((letter, Act::Drop)),
-            Some((key, to)) => acts.push((letter, Act::Move { key, to: *to, url: url(args, queue, *to)? })),
+    for dead_letter in looked.chosen(&args.dead_letters) {
+        match &dead_letter.way {
+            _ if args.drop => acts.push((dead_letter, Act::Drop)),
+            Some((key, to)) => {
+                acts.push((dead_letter, Act::Move { key, to: *to, url: url(args, queue, *to)? }))
+            }
             None => {}
         }
     }
@@ -154,10 +158,10 @@ async fn redrive(
     change::confirm(&args.change, &question)?;
     let who = change::who(&args.change)?;
     let mut outcomes = Outcomes::new();
-    for (letter, act) in acts {
-        let outcome = perform(context, queue, args, letter, act, &who).await;
-        let named = |failure| Failure::Error(format!("message {}: {failure}", letter.id()));
-        outcomes.insert(letter.id(), outcome.map_err(named));
+    for (dead_letter, act) in acts {
+        let outcome = perform(context, queue, args, dead_letter, act, &who).await;
+        let named = |failure| Failure::Error(format!("message {}: {failure}", dead_letter.id()));
+        outcomes.insert(dead_letter.id(), outcome.map_err(named));
     }
     Ok(outcomes)
 }
@@ -166,54 +170,55 @@ async fn perform(
     context: &Context,
     queue: &DeadLetterQueue<'_>,
     args: &Redrive,
-    letter: &DeadLetter,
+    dead_letter: &DeadLetter,
     act: Act<'_>,
     who: &str,
 ) -> Result<(), Failure> {
     let reason = &args.change.reason;
     // The audit line first: no message is moved or dropped without one.
-    match (act, &letter.record) {
+    match (act, &dead_letter.record) {
         (Act::Move { key, to, url }, _) => {
-            tracing::debug!(key = %key.hash(), kind = letter.kind, "moves a message");
-            let what = format!("redrive-{} to {}", letter.kind, to.name());
+            tracing::debug!(key = %key.hash(), kind = dead_letter.kind, "moves a message");
+            let what = format!("redrive-{} to {}", dead_letter.kind, to.name());
             context.operator.note(key, &what, who, reason).await?;
-            queue::send(&queue.client, url, letter.body()).await?;
+            queue::send(&queue.client, url, dead_letter.body()).await?;
         }
         (Act::Drop, Some(key)) => {
-            tracing::debug!(key = %key.hash(), kind = letter.kind, "drops a message");
-            context.operator.note(key, &format!("drop-{}", letter.kind), who, reason).await?;
+            tracing::debug!(key = %key.hash(), kind = dead_letter.kind, "drops a message");
+            context.operator.note(key, &format!("drop-{}", dead_letter.kind), who, reason).await?;
         }
         // There is no record to keep an audit line: only the printed body remains.
         (Act::Drop, None) => {}
     }
-    queue.delete(letter).await
+    queue.delete(dead_letter).await
 }
 
-fn is_gone(outcomes: &Outcomes, letter: &DeadLetter) -> bool {
-    outcomes.get(&letter.id()).is_some_and(Result::is_ok)
+fn is_gone(outcomes: &Outcomes, dead_letter: &DeadLetter) -> bool {
+    outcomes.get(&dead_letter.id()).is_some_and(Result::is_ok)
 }
 
 fn print(context: &Context, args: &Redrive, looked: &Looked, outcomes: &Outcomes) -> Result<(), Failure> {
-    let (gone, left): (Vec<_>, Vec<_>) = looked.letters.iter().partition(|letter| is_gone(outcomes, letter));
-    let why = |letter: &DeadLetter| Some(outcomes.get(&letter.id())?.as_ref().err()?.to_string());
+    let (gone, left): (Vec<_>, Vec<_>) =
+        looked.dead_letters.iter().partition(|dead_letter| is_gone(outcomes, dead_letter));
+    let why = |dead_letter: &DeadLetter| Some(outcomes.get(&dead_letter.id())?.as_ref().err()?.to_string());
     if context.screen.is_json() {
-        let left = left.iter().map(|letter| {
-            let mut json = letter.json(false);
-            json["why"] = json!(why(letter));
+        let left = left.iter().map(|dead_letter| {
+            let mut json = dead_letter.json(false);
+            json["why"] = json!(why(dead_letter));
             json
         });
         let left: Vec<_> = left.collect();
-        let gone: Vec<_> = gone.iter().map(|letter| letter.json(args.drop)).collect();
+        let gone: Vec<_> = gone.iter().map(|dead_letter| dead_letter.json(args.drop)).collect();
         let done = if args.drop { "dropped" } else { "moved" };
         let said =
-            json!({ done: gone, "left": left, "looked_at": looked.letters.len(), "more": looked.more });
+            json!({ done: gone, "left": left, "looked_at": looked.dead_letters.len(), "more": looked.more });
         return context.screen.print_json(&said, false);
     }
-    for letter in gone.iter().filter(|letter| args.drop && letter.record.is_none()) {
-        let (id, body) = (letter.id(), letter.body());
+    for dead_letter in gone.iter().filter(|dead_letter| args.drop && dead_letter.record.is_none()) {
+        let (id, body) = (dead_letter.id(), dead_letter.body());
         context.screen.print(&harmless(&format!("Dropped without a record: {id} {body}")))?;
     }
-    for why in left.iter().filter_map(|letter| why(letter)) {
+    for why in left.iter().filter_map(|dead_letter| why(dead_letter)) {
         context.screen.print(&harmless(&format!("Stays: {why}")))?;
     }
     let done = if args.drop { "dropped" } else { "moved" };
@@ -221,36 +226,37 @@ fn print(context: &Context, args: &Redrive, looked: &Looked, outcomes: &Outcomes
 }
 
 impl Looked {
-    /// Looks up what each letter's record is now.
+    /// Looks up what each dead letter's record is now.
     async fn look_up_states(&mut self, context: &Context) {
-        for letter in &mut self.letters {
-            let Some(key) = &letter.record else { continue };
-            letter.state = Some(match context.store.load(key).await {
+        for dead_letter in &mut self.dead_letters {
+            let Some(key) = &dead_letter.record else { continue };
+            dead_letter.state = Some(match context.store.load(key).await {
                 Ok(Some(record)) => record.state.name(),
                 Ok(None) => "absent",
-                // The letter is listed all the same; `show` says why.
+                // The dead letter is listed all the same; `show` says why.
                 Err(_) => "unreadable",
             });
         }
     }
 
-    /// Fails if no letter has an id that was asked for.
+    /// Fails if no dead letter has an id that was asked for.
     fn refuse_missing(&self, args: &DeadLetters) -> Result<(), Failure> {
-        let is_there = |id: &String| self.letters.iter().any(|letter| letter.id() == *id);
-        let Some(missing) = args.id.iter().find(|id| !is_there(id)) else { return Ok(()) };
-        let looked_at = self.letters.len();
+        let is_current = |id: &String| self.dead_letters.iter().any(|dead_letter| dead_letter.id() == *id);
+        let Some(missing) = args.id.iter().find(|id| !is_current(id)) else { return Ok(()) };
+        let looked_at = self.dead_letters.len();
         let hint = match self.more {
             true => "there may be more: raise --limit",
             false => "it is gone, or somebody is looking at it",
         };
         Err(Failure::NotAsExpected(format!(
-            "nothing was changed: none of the letters that were looked at ({looked_at}) has the id {missing}; {hint}"
+            "nothing was changed: none of the dead letters that were looked at ({looked_at}) has the id {missing}; {hint}"
         )))
     }
 
-    /// The kinds of the letters, if none is of a kind that was asked for.
+    /// The kinds of the dead letters, if none is of a kind that was asked for.
     fn other_kinds(&self, args: &DeadLetters) -> Option<String> {
-        let kinds: BTreeSet<_> = self.letters.iter().map(|letter| letter.kind.as_str()).collect();
+        let kinds: BTreeSet<_> =
+            self.dead_letters.iter().map(|dead_letter| dead_letter.kind.as_str()).collect();
         if args.kind.is_empty() || args.kind.iter().any(|kind| kinds.contains(kind.as_str())) {
             return None;
         }
@@ -258,21 +264,21 @@ impl Looked {
     }
 
     fn chosen(&self, args: &DeadLetters) -> impl Iterator<Item = &DeadLetter> {
-        self.letters.iter().filter(|letter| letter.is_chosen(args))
+        self.dead_letters.iter().filter(|dead_letter| dead_letter.is_chosen(args))
     }
 
-    /// Warns that there may be more letters than were seen.
+    /// Warns that there may be more dead letters than were seen.
     fn warn(&self) {
-        match self.letters.len() {
+        match self.dead_letters.len() {
             _ if !self.more => {}
-            1 => eprintln!("looked at one letter, there may be more: raise --limit"),
-            count => eprintln!("looked at {count} letters, there may be more: raise --limit"),
+            1 => eprintln!("looked at one dead letter, there may be more: raise --limit"),
+            count => eprintln!("looked at {count} dead letters, there may be more: raise --limit"),
         }
     }
 }
 
 impl DeadLetters {
-    /// Whether the arguments pick letters, or mean all of them.
+    /// Whether the arguments pick dead letters, or mean all of them.
     fn pick_some(&self) -> bool {
         !self.id.is_empty() || !self.kind.is_empty() || self.record.is_some()
     }
@@ -286,7 +292,7 @@ impl DeadLetter {
         }
         let body = message.body().unwrap_or_default();
         let Explained { reason } = serde_json::from_str(body).unwrap_or_default();
-        let Letter { kind, record, queue, .. } = Letter::read(body);
+        let MessageSummary { kind, record, queue, .. } = MessageSummary::read(body);
         let queue = match queue {
             Some("checks") => Some(Queue::Checks),
             Some("reconcile") => Some(Queue::Reconcile),
@@ -338,9 +344,9 @@ impl<'a> DeadLetterQueue<'a> {
     }
 
     async fn receive(&self, limit: usize) -> Result<Looked, Failure> {
-        let (mut letters, mut seen, mut empty) = (Vec::new(), HashSet::new(), 0);
-        while letters.len() < limit && empty < EMPTY_ANSWERS {
-            let most = (limit - letters.len()).min(10);
+        let (mut dead_letters, mut seen, mut empty) = (Vec::new(), HashSet::new(), 0);
+        while dead_letters.len() < limit && empty < EMPTY_ANSWERS {
+            let most = (limit - dead_letters.len()).min(10);
             let received = self
                 .client
                 .receive_message()
@@ -355,54 +361,55 @@ impl<'a> DeadLetterQueue<'a> {
             if messages.is_empty() {
                 empty += 1;
             }
-            let letter = messages.into_iter().map(DeadLetter::new).filter(|letter| seen.insert(letter.id()));
-            letters.extend(letter);
+            let dead_letter =
+                messages.into_iter().map(DeadLetter::new).filter(|dead_letter| seen.insert(dead_letter.id()));
+            dead_letters.extend(dead_letter);
         }
-        let more = letters.len() >= limit;
-        Ok(Looked { letters, more })
+        let more = dead_letters.len() >= limit;
+        Ok(Looked { dead_letters, more })
     }
 
-    /// Makes letters visible again. If that fails, they are visible when their time-out is over.
-    async fn release(&self, letters: impl Iterator<Item = &DeadLetter>) {
-        for letter in letters {
+    /// Makes dead letters visible again. If that fails, they are visible when their time-out is over.
+    async fn release(&self, dead_letters: impl Iterator<Item = &DeadLetter>) {
+        for dead_letter in dead_letters {
             let release = self.client.change_message_visibility().queue_url(self.url).visibility_timeout(0);
-            let _ = release.set_receipt_handle(letter.message.receipt_handle.clone()).send().await;
+            let _ = release.set_receipt_handle(dead_letter.message.receipt_handle.clone()).send().await;
         }
     }
 
-    async fn delete(&self, letter: &DeadLetter) -> Result<(), Failure> {
+    async fn delete(&self, dead_letter: &DeadLetter) -> Result<(), Failure> {
         let delete = self.client.delete_message().queue_url(self.url);
-        let deleted = delete.set_receipt_handle(letter.message.receipt_handle.clone()).send().await;
+        let deleted = delete.set_receipt_handle(dead_letter.message.receipt_handle.clone()).send().await;
         deleted.map(|_| ()).map_err(|error| queue::failed(self.url, &error))
     }
 }
 
 fn table(context: &Context, looked: &Looked, args: &DeadLetters, drop: bool) -> String {
-    let mut letters = looked.chosen(args).peekable();
-    if letters.peek().is_none() {
+    let mut dead_letters = looked.chosen(args).peekable();
+    if dead_letters.peek().is_none() {
         let kinds = looked.other_kinds(args).map(|kinds| format!(" Kinds: {kinds}.")).unwrap_or_default();
-        return match looked.letters.len() {
-            // Receiving a letter hides it for a while.
+        return match looked.dead_letters.len() {
+            // Receiving a dead letter hides it for a while.
             0 => "No dead letters are visible: there are none, or somebody is looking at them.".to_owned(),
-            1 => format!("The one letter that was looked at does not match.{kinds}"),
-            count => format!("None of the {count} letters that were looked at matches.{kinds}"),
+            1 => format!("The one dead letter that was looked at does not match.{kinds}"),
+            count => format!("None of the {count} dead letters that were looked at matches.{kinds}"),
         };
     }
     let mut table = context.screen.table(["message", "kind", "to", "record", "state", "reason"]);
-    for letter in letters {
-        let to = match &letter.way {
+    for dead_letter in dead_letters {
+        let to = match &dead_letter.way {
             _ if drop => "(drop)",
             Some((_, queue)) => queue.name(),
             None => "(stays)",
         };
-        let key = letter.record.as_ref().map(RecordKey::partition_key).unwrap_or_default();
+        let key = dead_letter.record.as_ref().map(RecordKey::partition_key).unwrap_or_default();
         table.add_row([
-            cell(letter.id()),
-            cell(&letter.kind),
+            cell(dead_letter.id()),
+            cell(&dead_letter.kind),
             cell(to),
             cell(key),
-            state_cell(letter.state.unwrap_or_default()),
-            cell(letter.reason.as_deref().unwrap_or_default()),
+            state_cell(dead_letter.state.unwrap_or_default()),
+            cell(dead_letter.reason.as_deref().unwrap_or_default()),
         ]);
     }
     table.trim_fmt()

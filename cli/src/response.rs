@@ -15,13 +15,13 @@ use serde_json::value::RawValue;
 use crate::{failure::Failure, values::object};
 
 /// The longest body that fits into an item beside the record.
-const LONGEST_BODY: usize = 400_000;
+const MAX_BODY: usize = 400_000;
 
 /// The most bytes that all headers together may take.
-const MOST_HEADERS: usize = 16 * 1024;
+const MAX_HEADERS: usize = 16 * 1024;
 
 /// More than the largest answer, however it is laid out.
-const LONGEST_FILE: u64 = 8 * 1024 * 1024;
+const MAX_FILE: u64 = 8 * 1024 * 1024;
 
 /// The file: `body` is a JSON value, `text` any other text. Each member is parsed on its own, so that an error can name it.
 #[derive(Deserialize)]
@@ -54,7 +54,7 @@ pub fn read(path: &Path, more: &[String], also: &[String]) -> Result<Answer, Fai
     let wrong = |what: String| Failure::Usage(format!("{}: {what}", path.display()));
     let mut text = String::new();
     let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-    file.take(LONGEST_FILE).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
+    file.take(MAX_FILE).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
     parse(&text, more, &also).map_err(wrong)
 }
 
@@ -93,8 +93,8 @@ fn parse(text: &str, more: Vec<(String, String)>, also: &[String]) -> Result<Ans
     if matches!(status, 204 | 304) && !body.is_empty() {
         return Err(format!("an answer with status {status} has no body"));
     }
-    if body.len() > LONGEST_BODY {
-        return Err(format!("the body has {} bytes; {LONGEST_BODY} can be kept", body.len()));
+    if body.len() > MAX_BODY {
+        return Err(format!("the body has {} bytes; {MAX_BODY} can be kept", body.len()));
     }
     let written =
         written.headers.map(|headers| value(headers).ok_or("`headers` is not an object of strings"));
@@ -136,8 +136,8 @@ fn headers(
     if let Some(content_type) = content_type.filter(|_| !names.contains(&CONTENT_TYPE)) {
         headers.push(("content-type".to_owned(), content_type.to_owned()));
     }
-    if headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MOST_HEADERS {
-        return Err(format!("the headers are longer than {MOST_HEADERS} bytes"));
+    if headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_HEADERS {
+        return Err(format!("the headers are longer than {MAX_HEADERS} bytes"));
     }
     Ok(headers)
 }
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_cannot_be_replayed_is_refused() {
-        let long = format!(r#"{{"status":200,"text":"{}"}}"#, "x".repeat(LONGEST_BODY + 1));
+        let long = format!(r#"{{"status":200,"text":"{}"}}"#, "x".repeat(MAX_BODY + 1));
         for (wrong, why) in [
             (r#"{"status":99}"#, "99"),
             (r#"{"status":100}"#, "100"),

@@ -35,7 +35,7 @@ pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
     Change { key, question, correction, remark }.make(&context, &args.change).await
 }
 
-/// Says what a person's word does not do.
+/// Says what an operator's word does not do.
 fn left_out(_: &Record, _: Timestamp) -> Option<String> {
     Some("makes no domain writes: if the operation has any, write those rows yourself, but only once it is settled".to_owned())
 }
@@ -43,12 +43,12 @@ fn left_out(_: &Record, _: Timestamp) -> Option<String> {
 /// Says what a release leads to, and whether it may be too early: a request of the worker can be in flight for as long as
 /// reconciliation waits before "not found" is proof.
 fn late_effect(seen: &Record, now: Timestamp) -> Option<String> {
-    let heard_of = match seen.state {
+    let observe = match seen.state {
         State::Unknown { since, .. } => since,
         State::InProgress { lease_until } => lease_until,
         _ => return None,
     };
-    let over = heard_of.plus(DEFAULT_NOT_FOUND_GRACE);
+    let over = observe.plus(DEFAULT_NOT_FOUND_GRACE);
     let runs = "the next retry with this key runs the operation";
     Some(match iso(over).filter(|_| over > now) {
         Some(over) => format!(

@@ -46,7 +46,7 @@ pub async fn run(global: &Global, args: &args::Sweep) -> Result<(), Failure> {
     let reason = &args.change.reason;
     let (mut done, mut failed) = (Vec::new(), None);
     for (record, _) in found {
-        match context.operator.correct(&record, &Correction::GiveUp, &who, reason).await {
+        match context.operator.correct(&record, &Correction::ExpireLease, &who, reason).await {
             Ok(next) => done.push((record, next.state.name())),
             Err(CorrectionError::Changed(_) | CorrectionError::Deleted) => done.push((record, BUSY)),
             Err(CorrectionError::NotDead) => {}
@@ -73,7 +73,7 @@ async fn find(
     loop {
         let page = context.store.scan((0, 1), from.as_ref(), context.now(), STEP).await?;
         found.extend(page.records.into_iter().filter_map(|record| {
-            let next = context.operator.preview(&record, &Correction::GiveUp).ok()?;
+            let next = context.operator.preview(&record, &Correction::ExpireLease).ok()?;
             Some((record, next.state.name()))
         }));
         scanned.items += page.scanned;
@@ -139,23 +139,23 @@ fn show(context: &Context, args: &ChangeArgs, found: &[(Record, &'static str)]) 
 
 fn print(context: &Context, scanned: &Scanned, done: &[(Record, &'static str)]) -> Result<(), Failure> {
     let screen = &context.screen;
-    let given_up = done.iter().filter(|(_, is)| *is != BUSY).count();
+    let lease_expired = done.iter().filter(|(_, is)| *is != BUSY).count();
     if screen.is_json() {
         let records = done.iter().map(|(record, now)| json!({ "was": RecordJson::from(record), "is": now }));
         let done = json!({
             "scanned": scanned.items,
             "read_units": scanned.units,
-            "given_up": given_up,
+            "lease_expired": lease_expired,
             "unreadable": scanned.unreadable,
             "records": records.collect::<Vec<_>>(),
         });
         return screen.print_json(&done, false);
     }
     screen.print(&format!(
-        "{} items scanned for {:.1} read units: {given_up} given up, {} changed meanwhile, {} unreadable.",
+        "{} items scanned for {:.1} read units: {lease_expired} given up, {} changed meanwhile, {} unreadable.",
         scanned.items,
         scanned.units,
-        done.len() - given_up,
+        done.len() - lease_expired,
         scanned.unreadable
     ))
 }

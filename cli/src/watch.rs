@@ -15,8 +15,8 @@ use crate::{
 };
 
 /// The most records of each kind that a picture counts, and shows.
-const MOST_COUNTED: usize = 1000;
-const MOST_SHOWN: usize = 20;
+const MAX_COUNTED: usize = 1000;
+const MAX_SHOWN: usize = 20;
 
 /// What the last scan found, and when.
 type Scanned = RefCell<Option<(Timestamp, Vec<Record>)>>;
@@ -35,7 +35,7 @@ async fn scan(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(), 
     let tenant = list::tenant(args.tenant.as_deref())?;
     loop {
         let rate = Some(args.pace.units_per_second);
-        let found = list::stale(context, tenant.as_ref(), MOST_COUNTED, rate).await?;
+        let found = list::stale(context, tenant.as_ref(), MAX_COUNTED, rate).await?;
         *scanned.borrow_mut() = Some((context.now(), found));
         tokio::time::sleep(args.scan_every).await;
     }
@@ -44,7 +44,7 @@ async fn scan(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(), 
 async fn paint(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(), Failure> {
     let tenant = list::tenant(args.tenant.as_deref())?;
     loop {
-        let unknown = list::unknown(context, tenant.as_ref(), false, MOST_COUNTED).await?;
+        let unknown = list::unknown(context, tenant.as_ref(), false, MAX_COUNTED).await?;
         let now = context.now();
         // A copy, so that nothing is borrowed across an await.
         let stale = scanned.borrow().clone();
@@ -63,7 +63,7 @@ fn print_line(
     now: Timestamp,
 ) -> Result<(), Failure> {
     let kind = |at: Timestamp, records: &[Record]| {
-        let counted = records.len().min(MOST_COUNTED);
+        let counted = records.len().min(MAX_COUNTED);
         let shown: Vec<_> = records[..counted].iter().map(RecordJson::from).collect();
         json!({ "at": iso(at), "count": counted, "more": records.len() > counted, "records": shown })
     };
@@ -80,9 +80,9 @@ fn print_picture(
 ) -> Result<(), Failure> {
     let screen = &context.screen;
     let part = |title: String, records: &[Record]| {
-        let more = if records.len() > MOST_COUNTED { "more than " } else { "" };
-        screen.print(&format!("{title}: {more}{}", records.len().min(MOST_COUNTED)))?;
-        match &records[..records.len().min(MOST_SHOWN)] {
+        let more = if records.len() > MAX_COUNTED { "more than " } else { "" };
+        screen.print(&format!("{title}: {more}{}", records.len().min(MAX_COUNTED)))?;
+        match &records[..records.len().min(MAX_SHOWN)] {
             [] => Ok(()),
             shown => screen.print_table(&list::table(screen, shown, now)),
         }

@@ -57,7 +57,7 @@ fn a_ledger_that_is_not_there_is_wrong_usage() {
 fn a_missing_queue_is_asked_for_by_its_variable() {
     let why = ["--reason", "because", "--yes", "--as", "kim"];
     for (command, variable) in [
-        (&["letters"][..], "DEAD_LETTERS_QUEUE_URL"),
+        (&["dead-letters"][..], "DEAD_LETTERS_QUEUE_URL"),
         (&[&["redrive"][..], &why].concat()[..], "DEAD_LETTERS_QUEUE_URL"),
         (&[&["ask", "a#b#c"][..], &why].concat()[..], "RECONCILE_QUEUE_URL"),
     ] {
@@ -69,7 +69,7 @@ fn a_missing_queue_is_asked_for_by_its_variable() {
 }
 
 #[test]
-fn letters_are_dropped_only_if_they_are_picked() {
+fn dead_letters_are_dropped_only_if_they_are_picked() {
     let drop = ["redrive", "--queue", "http://127.0.0.1:9/q", "--drop", "--reason", "because", "--yes"];
     let output = idempotency(&[&drop[..], &["--as", "kim"]].concat());
     let said = String::from_utf8(output.stderr).expect("text");

@@ -19,7 +19,7 @@ const LEASE: Duration = Duration::from_secs(3);
 const GRACE: Duration = Duration::from_secs(2);
 const WINDOW: Duration = Duration::from_secs(1);
 /// The time that stream, queue and check may take on top.
-const MOST: Duration = Duration::from_secs(2);
+const MAX: Duration = Duration::from_secs(2);
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 const LOOKS: Duration = Duration::from_millis(20);
 
@@ -48,12 +48,12 @@ async fn main() -> Outcome<ExitCode> {
 
     let mut all = Vec::new();
     for number in 0..DEATHS {
-        let after = given_up_after(&http, url, &format!("order-{number}")).await?;
+        let after = expired_after(&http, url, &format!("order-{number}")).await?;
         println!("{number}: unknown {:.2} s after the end of the lease", after.as_secs_f64());
         all.push(after);
     }
     all.sort();
-    let (median, longest, most) = (all[all.len() / 2], all[all.len() - 1], GRACE + WINDOW + MOST);
+    let (median, longest, most) = (all[all.len() / 2], all[all.len() - 1], GRACE + WINDOW + MAX);
     println!(
         "\nmedian {:.2} s, longest {:.2} s, of {:.0} s: grace {:.0} s, window {:.0} s, and {:.0} s",
         median.as_secs_f64(),
@@ -61,7 +61,7 @@ async fn main() -> Outcome<ExitCode> {
         most.as_secs_f64(),
         GRACE.as_secs_f64(),
         WINDOW.as_secs_f64(),
-        MOST.as_secs_f64(),
+        MAX.as_secs_f64(),
     );
     if longest > most {
         eprintln!("a worker was given up too late");
@@ -71,7 +71,7 @@ async fn main() -> Outcome<ExitCode> {
 }
 
 /// Has a worker die after the charge, and waits until its record is `unknown`.
-async fn given_up_after(http: &reqwest::Client, url: &str, key: &str) -> Outcome<Duration> {
+async fn expired_after(http: &reqwest::Client, url: &str, key: &str) -> Outcome<Duration> {
     let order =
         json!({ "customerId": "c-1", "amountCents": 1999, "currency": "EUR", "source": "tok_crash_after" });
     // The deadline, as far as the caller can tell. It is later if the environment has to start first.
@@ -89,7 +89,7 @@ async fn given_up_after(http: &reqwest::Client, url: &str, key: &str) -> Outcome
             Some("unknown") => return Ok(Instant::now().saturating_duration_since(over)),
             other => return Err(format!("{key}: {other:?}").into()),
         }
-        if over.elapsed() > 10 * (GRACE + WINDOW + MOST) {
+        if over.elapsed() > 10 * (GRACE + WINDOW + MAX) {
             return Err(format!("{key}: never").into());
         }
     }

@@ -20,7 +20,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const EARLY: (usize, usize) = (1_000, 2_000);
 const LATE: (usize, usize) = (19_000, 20_000);
 /// The least ratio of the late rate to the early one.
-const LEAST: f64 = 0.9;
+const MIN: f64 = 0.9;
 /// Payments at once: as many as `payments` has environments.
 const AT_ONCE: usize = 4;
 const ATTEMPTS: u32 = 100;
@@ -55,26 +55,27 @@ async fn main() -> Outcome<ExitCode> {
     futures_util::pin_mut!(payments);
     println!("| payments | a second | processor time of the local cloud itself, a payment |");
     println!("| --- | --- | --- |");
-    let (mut marks, mut done) = (vec![Mark::now(&cloud)?], 0);
+    let (mut checkpoints, mut done) = (vec![Checkpoint::now(&cloud)?], 0);
     while let Some(paid) = payments.next().await {
         paid?;
         done += 1;
         if done % SHOWN == 0 {
-            let mark = Mark::now(&cloud)?;
-            let (rate, cpu) = mark.since(&marks[marks.len() - 1], SHOWN);
+            let checkpoint = Checkpoint::now(&cloud)?;
+            let (rate, cpu) = checkpoint.since(&checkpoints[checkpoints.len() - 1], SHOWN);
             println!("| {} to {done} | {rate:.0} | {:.2} ms |", done - SHOWN, cpu.as_secs_f64() * 1e3);
-            marks.push(mark);
+            checkpoints.push(checkpoint);
         }
     }
-    let of = |(from, to): (usize, usize)| marks[to / SHOWN].since(&marks[from / SHOWN], to - from);
+    let of =
+        |(from, to): (usize, usize)| checkpoints[to / SHOWN].since(&checkpoints[from / SHOWN], to - from);
     let ((early, early_cpu), (late, late_cpu)) = (of(EARLY), of(LATE));
     let ratio = late / early;
     println!(
         "\nrate {late:.0}/s of {early:.0}/s: {ratio:.2}; processor time a payment: {:.2}",
         late_cpu.as_secs_f64() / early_cpu.as_secs_f64()
     );
-    if ratio < LEAST {
-        eprintln!("the local cloud slows down: {ratio:.2} is less than {LEAST}");
+    if ratio < MIN {
+        eprintln!("the local cloud slows down: {ratio:.2} is less than {MIN}");
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
@@ -105,12 +106,12 @@ impl Drop for Cloud {
 }
 
 /// A point in the run.
-struct Mark {
+struct Checkpoint {
     time: Instant,
     cpu: Duration,
 }
 
-impl Mark {
+impl Checkpoint {
     fn now(cloud: &Cloud) -> Outcome<Self> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", cloud.0.id()))?;
         // After the program's name, which may hold anything, come the state and ten numbers, then user and system time.

@@ -61,7 +61,7 @@ async fn sweep(database: Database) {
                 let message = format!("cannot delete expired items: {error}");
                 log::say("embedded DynamoDB", Level::Error, &message, &[]);
             }
-            // The process is ending.
+            // The process is report.
             Err(_) => return,
         }
         time::sleep(TTL_SWEEP.max(begun.elapsed() * TTL_REST)).await;

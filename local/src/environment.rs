@@ -60,7 +60,7 @@ impl Environment {
             let deadline = SystemTime::now() + timeout;
             let invocation =
                 Invocation { request_id: request_id.clone(), function, deadline, payload: payload.clone() };
-            if let Ok(answer) = process.hand_over(invocation) {
+            if let Ok(answer) = process.defer(invocation) {
                 self.status.took(&work);
                 return self.finish(&work, answer, ends).await;
             }

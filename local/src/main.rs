@@ -13,7 +13,7 @@
 //! | `functions` | the table of functions, and the choice of an environment for an invocation |
 //! | `environment`, `process`, `runtime_api` | execution environments: child processes on the Lambda Runtime API |
 //! | `status`, `work` | the status of an environment: its process, its invocation, its last end |
-//! | `log`, `metrics` | in place of CloudWatch: lines for people or programs, totals of metrics |
+//! | `log`, `metrics` | in place of CloudWatch: lines for an operator or programs, totals of metrics |
 //! | `triggers` | starts the mappings and the schedules |
 //! | `mapping` | event source mappings: from the table's stream and the queues to their functions |
 //! | `schedules` | functions that are invoked periodically |
@@ -172,7 +172,7 @@ fn operate(store: &Store, queues: &Queues) -> String {
     variables.iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect()
 }
 
-/// The first line is for programs, the rest for people.
+/// The first line is for programs, the rest for an operator.
 fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings: &Settings) {
     if log::is_json() {
         let addresses = json!({ "listening": url, "dynamodb": store.endpoint, "provider": provider, "queues": queues.endpoint });

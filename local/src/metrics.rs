@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The most metrics, by name and dimensions, that are kept. Values of others are only counted.
-const MOST: usize = 10_000;
+const MAX: usize = 10_000;
 
 type Dimensions = BTreeMap<String, String>;
 
@@ -203,7 +203,7 @@ impl Kept {
     fn add(&mut self, metric: &Metric, dimensions: &Dimensions) {
         let Some((last, _)) = metric.values.iter().rfind(|(_, count)| *count > 0) else { return };
         let series = (metric.namespace.clone(), metric.name.clone(), dimensions.clone());
-        if self.series.len() >= MOST && !self.series.contains_key(&series) {
+        if self.series.len() >= MAX && !self.series.contains_key(&series) {
             self.dropped += 1;
             return;
         }
@@ -311,16 +311,16 @@ mod tests {
     #[test]
     fn series_beyond_the_bound_are_counted_and_forgotten() {
         let metrics = Metrics::default();
-        for number in 0..MOST + 10 {
+        for number in 0..MAX + 10 {
             let line = line(&format!("o-{number}"), json!({ "zombie_key": 1 }));
             metrics.add(&Document::parse(&line).unwrap());
         }
         let shown = metrics.shown();
         // One is the set without dimensions.
-        assert_eq!((shown.metrics.len(), shown.dropped), (MOST, 11));
+        assert_eq!((shown.metrics.len(), shown.dropped), (MAX, 11));
         assert_eq!(
             shown.metrics.iter().find(|row| row.dimensions.is_empty()).unwrap().count,
-            MOST as u64 + 10
+            MAX as u64 + 10
         );
     }
 }

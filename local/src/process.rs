@@ -160,9 +160,9 @@ impl Process {
     }
 
     /// Hands the invocation to the process, or returns it if the process has died meanwhile.
-    pub fn hand_over(&mut self, invocation: Invocation) -> Result<oneshot::Receiver<Answer>, Invocation> {
+    pub fn defer(&mut self, invocation: Invocation) -> Result<oneshot::Receiver<Answer>, Invocation> {
         match self.poll.take() {
-            Some(poll) if self.exit.borrow().is_none() => self.api.hand_over(poll, invocation),
+            Some(poll) if self.exit.borrow().is_none() => self.api.defer(poll, invocation),
             _ => Err(invocation),
         }
     }
@@ -205,7 +205,7 @@ pub fn describe(status: ExitStatus) -> String {
 async fn exited(exit: &mut watch::Receiver<Option<ExitStatus>>) -> ExitStatus {
     match exit.wait_for(Option::is_some).await {
         Ok(status) => status.expect("waited for it"),
-        // The task that watched the process is gone, so this program is ending.
+        // The task that watched the process is gone, so this program is report.
         Err(_) => ExitStatus::from_raw(9),
     }
 }

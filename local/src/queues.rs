@@ -24,9 +24,9 @@ use uuid::Uuid;
 
 const ACCOUNT: &str = "123456789012";
 /// How often a message is received before it goes to the dead-letter queue.
-const MOST_RECEIVES: u32 = 5;
+const MAX_RECEIVES: u32 = 5;
 /// SQS's limit on a delay, in seconds.
-const LONGEST_DELAY: i64 = 900;
+const MAX_DELAY: i64 = 900;
 
 /// The queues, with a client.
 pub struct Queues {
@@ -59,7 +59,7 @@ impl Queues {
         let create = async |name: &str, dead_letters: Option<&Queue>| {
             let name = format!("{prefix}{name}");
             let redrive = dead_letters.map(|queue| {
-                json!({ "deadLetterTargetArn": queue.arn, "maxReceiveCount": MOST_RECEIVES }).to_string()
+                json!({ "deadLetterTargetArn": queue.arn, "maxReceiveCount": MAX_RECEIVES }).to_string()
             });
             let attributes = redrive.map(|policy| [(QueueAttributeName::RedrivePolicy, policy)].into());
             let created = client.create_queue().queue_name(&name).set_attributes(attributes).send().await;
@@ -124,11 +124,11 @@ fn check_delays(body: &[u8]) -> Result<(), SqsError> {
     // Other JSON is left to its operation to refuse.
     let delays: Delays = serde_json::from_slice(body).unwrap_or_default();
     let mut all = delays.entries.iter().chain([&delays]).filter_map(|delays| delays.delay_seconds);
-    match all.find(|delay| !(0..=LONGEST_DELAY).contains(delay)) {
+    match all.find(|delay| !(0..=MAX_DELAY).contains(delay)) {
         None => Ok(()),
         Some(delay) => Err(SqsError::invalid_parameter_value(format!(
             "Value {delay} for parameter DelaySeconds is invalid. \
-             Reason: DelaySeconds must be >= 0 and <= {LONGEST_DELAY}."
+             Reason: DelaySeconds must be >= 0 and <= {MAX_DELAY}."
         ))),
     }
 }

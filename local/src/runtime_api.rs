@@ -85,11 +85,7 @@ impl RuntimeApi {
     }
 
     /// Hands the invocation to the waiting call. Returns it if the process that made the call has gone.
-    pub fn hand_over(
-        &self,
-        poll: Poll,
-        invocation: Invocation,
-    ) -> Result<oneshot::Receiver<Answer>, Invocation> {
+    pub fn defer(&self, poll: Poll, invocation: Invocation) -> Result<oneshot::Receiver<Answer>, Invocation> {
         let (sender, answer) = oneshot::channel();
         *lock(&self.shared.open) = Some(Open { request_id: invocation.request_id.clone(), answer: sender });
         poll.send(invocation).map(|()| answer)

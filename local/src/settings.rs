@@ -77,13 +77,13 @@ pub struct Settings {
     #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Asking the provider")]
     pub poll: Duration,
     /// First pause between two questions about an unknown outcome; each later one is twice as long
-    #[arg(long = "reconcile-first-ms", env = "RECONCILE_FIRST_MS", default_value = "1000")]
+    #[arg(long = "reconcile-first-ms", env = "RECONCILE_FIRST_BACKOFF_MS", default_value = "1000")]
     #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Asking the provider")]
     pub reconcile_first: Duration,
     /// The longest time between two questions
-    #[arg(long = "reconcile-longest-ms", env = "RECONCILE_LONGEST_MS", default_value = "5000")]
+    #[arg(long = "reconcile-longest-ms", env = "RECONCILE_MAX_BACKOFF_MS", default_value = "5000")]
     #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Asking the provider")]
-    pub reconcile_longest: Duration,
+    pub reconcile_max_backoff: Duration,
     /// How many questions are asked before an outcome is escalated
     #[arg(long, env, default_value = "20")]
     #[arg(value_name = "COUNT", value_parser = number(1..=1_000_u32), help_heading = "Asking the provider")]
@@ -150,8 +150,8 @@ impl Settings {
         vec![
             ("PROVIDER_TIMEOUT_MS", milliseconds(self.provider_timeout)),
             ("LEASE_GRACE_MS", milliseconds(self.lease_grace)),
-            ("RECONCILE_FIRST_MS", milliseconds(self.reconcile_first)),
-            ("RECONCILE_LONGEST_MS", milliseconds(self.reconcile_longest)),
+            ("RECONCILE_FIRST_BACKOFF_MS", milliseconds(self.reconcile_first)),
+            ("RECONCILE_MAX_BACKOFF_MS", milliseconds(self.reconcile_max_backoff)),
             ("RECONCILE_ASKS", self.reconcile_asks.to_string()),
             ("NOT_FOUND_GRACE_MS", milliseconds(self.not_found_grace)),
             ("WEBHOOK_SECRETS", self.webhook_secrets.clone()),

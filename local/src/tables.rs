@@ -84,7 +84,7 @@ async fn create(
         .map_err(|_| format!("table {name} is not active after {} s", TABLE_ACTIVE.as_secs()))??;
     let Some(index) = index else { return Ok(table) };
     let mut indexes = table.global_secondary_indexes().iter();
-    if indexes.any(|there| there.index_name() == Some(index)) {
+    if indexes.any(|current| current.index_name() == Some(index)) {
         Ok(table)
     } else {
         Err(format!(

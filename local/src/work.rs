@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use serde_json::Value;
 
-/// An invocation, described so that people recognize it.
+/// An invocation, described so that operators recognize it.
 #[derive(Clone)]
 pub struct Work {
     pub request_id: String,

@@ -15,7 +15,7 @@ fn refused(variable: (&str, &str), arguments: &[&str]) -> String {
 
 #[test]
 fn an_invalid_setting_stops_start_up_with_one_line_naming_it() {
-    for (variable, value, told) in [
+    for (variable, value, reported) in [
         ("PORT", "65536", "PORT=65536: must be a whole number from 0 to 65535"),
         ("WINDOW_MS", "0", "WINDOW_MS=0: must be a whole number from 1 to 300000"),
         ("ENVIRONMENTS", "many", "ENVIRONMENTS=many: must be a whole number from 1 to 64"),
@@ -24,34 +24,37 @@ fn an_invalid_setting_stops_start_up_with_one_line_naming_it() {
         ("LOCAL_FUNCTION", "none", "LOCAL_FUNCTION=none: no such function"),
     ] {
         let said = refused((variable, value), &[]);
-        assert!(said.contains(told), "{said}");
+        assert!(said.contains(reported), "{said}");
     }
 }
 
 #[test]
 fn an_argument_that_cannot_work_is_named_as_it_was_written() {
-    for (arguments, told) in [
+    for (arguments, reported) in [
         (&["--port", "65536"][..], "--port=65536: must be a whole number from 0 to 65535"),
         (&["--window-ms=0"], "--window-ms=0: must be a whole number from 1 to 300000"),
         (&["--prot", "9000"], "unexpected argument '--prot' found; see --help"),
         (&["9000"], "unexpected argument '9000' found"),
     ] {
         let said = refused(("TABLE_PREFIX", ""), arguments);
-        assert!(said.contains(told), "{said}");
+        assert!(said.contains(reported), "{said}");
     }
 }
 
 #[test]
 fn secrets_that_cannot_work_are_not_shown() {
-    for (variable, told) in [
+    for (variable, reported) in [
         ("WEBHOOK_SECRETS", "WEBHOOK_SECRETS: must be"),
         ("SEALING_KEYS", "SEALING_KEYS: must be keys of 64"),
     ] {
         let flag = format!("--{}=one,,two", variable.to_lowercase().replace('_', "-"));
         for said in [refused((variable, "one,,two"), &[]), refused(("TABLE_PREFIX", ""), &[&flag])] {
-            let told =
-                if said.contains("--") { told.to_lowercase().replace('_', "-") } else { told.to_owned() };
-            assert!(said.contains(&told) && !said.contains("one") && !said.contains("two"), "{said}");
+            let reported = if said.contains("--") {
+                reported.to_lowercase().replace('_', "-")
+            } else {
+                reported.to_owned()
+            };
+            assert!(said.contains(&reported) && !said.contains("one") && !said.contains("two"), "{said}");
         }
     }
 }
@@ -76,8 +79,8 @@ fn help_lists_every_variable_and_shows_no_secret() {
         "WINDOW_MS",
         "SWEEP_MS",
         "POLL_MS",
-        "RECONCILE_FIRST_MS",
-        "RECONCILE_LONGEST_MS",
+        "RECONCILE_FIRST_BACKOFF_MS",
+        "RECONCILE_MAX_BACKOFF_MS",
         "RECONCILE_ASKS",
         "NOT_FOUND_GRACE_MS",
         "PROVIDER_TIMEOUT_MS",

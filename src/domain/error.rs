@@ -53,7 +53,7 @@ pub enum DomainWriteError {
     /// The handler has answered: what it writes now would not commit.
     #[error("the handler has answered: nothing can be added to its transaction")]
     Ended,
-    /// More than [`DomainWrite::MOST`] writes, or more than 4 MB.
-    #[error("an operation has at most {} writes, and 4 MB", DomainWrite::MOST)]
+    /// More than [`DomainWrite::MAX`] writes, or more than 4 MB.
+    #[error("an operation has at most {} writes, and 4 MB", DomainWrite::MAX)]
     TooMany,
 }

@@ -12,20 +12,20 @@ use super::{DomainWriteError, Table, size};
 use crate::record::Answer;
 
 /// The largest item.
-const LARGEST_ITEM: usize = 400 * 1024;
+const MAX_ITEM: usize = 400 * 1024;
 
 /// The values of all placeholders of a write.
-const LARGEST_VALUES: usize = 2 * 1024 * 1024;
+const MAX_VALUES: usize = 2 * 1024 * 1024;
 
 /// The largest key attributes, in bytes.
-const LONGEST_PARTITION_KEY: usize = 2048;
-const LONGEST_SORT_KEY: usize = 1024;
+const MAX_PARTITION_KEY: usize = 2048;
+const MAX_SORT_KEY: usize = 1024;
 
 /// How deep lists and maps may be nested.
 const DEEPEST: usize = 32;
 
 /// The longest expression, and the largest set of expressions with their names and values that one write may have.
-const LONGEST_EXPRESSION: usize = 4 * 1024;
+const MAX_EXPRESSION: usize = 4 * 1024;
 
 /// A write to a table of yours. See [`Table`].
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ impl fmt::Debug for DomainWrite {
 
 impl DomainWrite {
     /// How many writes one operation may have: a transaction has a hundred actions, and one is the record's.
-    pub const MOST: usize = 99;
+    pub const MAX: usize = 99;
 
     pub(super) fn of(table: &Table, item: &impl Serialize, action: Action) -> Self {
         let name = table.name().to_owned();
@@ -251,10 +251,10 @@ impl DomainWrite {
             return Err(DomainWriteError::EmptyExpression(table()));
         }
         let values = || self.values.values().map(size::of_value);
-        if expressions().any(|expression| expression.len() > LONGEST_EXPRESSION)
-            || size::of_item(&self.item) > LARGEST_ITEM
-            || values().any(|size| size > LARGEST_ITEM)
-            || values().sum::<usize>() > LARGEST_VALUES
+        if expressions().any(|expression| expression.len() > MAX_EXPRESSION)
+            || size::of_item(&self.item) > MAX_ITEM
+            || values().any(|size| size > MAX_ITEM)
+            || values().sum::<usize>() > MAX_VALUES
         {
             return Err(DomainWriteError::TooLarge(table()));
         }
@@ -264,7 +264,7 @@ impl DomainWrite {
             let placeholder = (*placeholder).to_owned();
             return Err(DomainWriteError::Placeholder { table: table(), placeholder });
         }
-        let longest = [LONGEST_PARTITION_KEY, LONGEST_SORT_KEY];
+        let longest = [MAX_PARTITION_KEY, MAX_SORT_KEY];
         if self.key.iter().zip(longest).any(|(key, longest)| size::of_value(key) > longest) {
             return Err(DomainWriteError::TooLarge(table()));
         }

@@ -3,7 +3,7 @@
 use super::{DomainWrite, DomainWriteError, write::is_same_table};
 
 /// The most that a transaction may hold, less what the record needs.
-const LARGEST_TRANSACTION: usize = (4 * 1024 - 400) * 1024;
+const MAX_TRANSACTION: usize = (4 * 1024 - 400) * 1024;
 
 /// The writes of one operation, each checked against the others.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +23,7 @@ impl Writes {
             return Err(DomainWriteError::SameItem(write.table));
         }
         let size: usize = self.0.iter().chain([&write]).map(DomainWrite::size).sum();
-        if self.0.len() >= DomainWrite::MOST || size > LARGEST_TRANSACTION {
+        if self.0.len() >= DomainWrite::MAX || size > MAX_TRANSACTION {
             return Err(DomainWriteError::TooMany);
         }
         self.0.push(write);
@@ -189,8 +189,8 @@ mod tests {
         let sorted = Table::new("sorted", "pk").sort_key("sk");
         let of = |sk: &str| sorted.put(json!({ "pk": "a", "sk": sk }));
         assert!(added([of("1"), of("2")]).is_ok());
-        assert!(added((0..DomainWrite::MOST).map(put)).is_ok());
-        assert_eq!(refused((0..=DomainWrite::MOST).map(put)), DomainWriteError::TooMany);
+        assert!(added((0..DomainWrite::MAX).map(put)).is_ok());
+        assert_eq!(refused((0..=DomainWrite::MAX).map(put)), DomainWriteError::TooMany);
         let large =
             |id: usize| table().put(json!({ "id": format!("a-{id}"), "text": "x".repeat(390 * 1024) }));
         assert_eq!(refused((0..10).map(large)), DomainWriteError::TooMany);

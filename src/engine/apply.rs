@@ -21,12 +21,12 @@ use crate::{
     store::{Companion, Store, StoreError, StoreErrorKind, WriteOutcome},
     telemetry::Count,
     time::{Instant, Timestamp},
-    time_budget::{Pauses, STORE_TIMEOUT, STORE_TRY},
+    time_budget::{Backoff, STORE_TIMEOUT, STORE_TRY},
     world::World,
 };
 
 /// How many races a step may lose before it pauses between tries, or gives up: see [`Retries`].
-const TURNS: usize = 8;
+const MAX_RACES: usize = 8;
 
 /// Applies steps to the records of a store.
 #[derive(Clone)]
@@ -95,12 +95,12 @@ pub(crate) struct Effort {
     /// When the caller stops waiting. After that, each call may take its full time-out.
     pub(crate) until: Option<Instant>,
     /// The pauses between two looks, and between two tries of a failed write.
-    pub(crate) pauses: Pauses,
+    pub(crate) backoff: Backoff,
     /// Which failed writes are retried, until the time is up.
     pub(crate) retries: Retries,
 }
 
-/// Which failed writes are retried. The first two also give up after [`TURNS`] lost races.
+/// Which failed writes are retried. The first two also give up after [`MAX_RACES`] lost races.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retries {
     /// None: the caller may ask again.
@@ -188,61 +188,61 @@ impl Engine {
         effort: Effort,
         mut step: impl FnMut(Option<&Record>, Moment) -> Step<T>,
     ) -> Result<Applied<T>, Unapplied> {
-        let (mut there, mut key) = match start {
+        let (mut current, mut key) = match start {
             Start::Absent => (None, None),
             Start::Seen(record) => (Some(record), None),
             Start::Unread(key) => (self.load(key, effort).await?, Some(key.clone())),
         };
-        let (mut wait, mut turns) = (effort.pauses.first, 0);
+        let (mut wait, mut races) = (effort.backoff.first, 0);
         loop {
             let moment = Moment { revision: self.world.nonce().into(), now: self.world.now() };
-            let (change, meaning) = match step(there.as_deref(), moment) {
-                Step::Stop(meaning) => return Ok(Applied::Stopped(meaning, there)),
+            let (change, meaning) = match step(current.as_deref(), moment) {
+                Step::Stop(meaning) => return Ok(Applied::Stopped(meaning, current)),
                 Step::Write(change, meaning) => (change, meaning),
                 Step::Wait(at_most) => {
-                    let key = there.as_ref().map(|there| there.key.clone()).or(key.clone());
+                    let key = current.as_ref().map(|current| current.key.clone()).or(key.clone());
                     let Some(key) = key else { return Err(contended().into()) };
                     self.world.sleep(wait.min(at_most)).await;
-                    wait = effort.pauses.after(wait);
+                    wait = effort.backoff.after(wait);
                     // Polls with reads: they cost half as much as a refused write, and do not slow the owner down. A
                     // failed read is no reason to stop waiting.
                     if let Ok(found) = self.load(&key, effort).await {
-                        there = found;
+                        current = found;
                     }
                     continue;
                 }
             };
-            match self.write(there.as_deref(), &change, effort).await {
+            match self.write(current.as_deref(), &change, effort).await {
                 Ok(Standing::Ours) => return Ok(Applied::Written(meaning, change.record)),
-                Ok(Standing::Theirs(Some(other))) => there = Some(other),
-                Ok(Standing::Theirs(None)) => (there, key) = (None, Some(change.record.key)),
+                Ok(Standing::Theirs(Some(other))) => current = Some(other),
+                Ok(Standing::Theirs(None)) => (current, key) = (None, Some(change.record.key)),
                 Ok(Standing::Denied(denied)) => {
-                    let over = there.map(|there| there.revision);
+                    let over = current.map(|current| current.revision);
                     let tried = Some(Tried { record: change.record, over });
                     return Err(Unapplied { error: denied_error(), tried, denied, refused: false });
                 }
                 Err((error, refused)) => {
-                    let over = there.map(|there| there.revision);
+                    let over = current.map(|current| current.revision);
                     let tried = Some(Tried { record: change.record, over });
                     return Err(Unapplied { error, tried, denied: Vec::new(), refused });
                 }
             }
-            turns += 1;
-            if turns >= TURNS {
+            races += 1;
+            if races >= MAX_RACES {
                 let lasting = matches!(effort.retries, Retries::Unanswered | Retries::All | Retries::Quietly);
                 if !lasting || self.is_late(effort, wait) {
                     return Err(contended().into());
                 }
                 self.world.sleep(wait).await;
-                wait = effort.pauses.after(wait);
+                wait = effort.backoff.after(wait);
             }
         }
     }
 
     /// Whether a write that got no answer was applied, as far as a read can tell.
     pub(crate) async fn stands(&self, tried: &Record) -> bool {
-        let there = self.bounded(None, self.store.load(&tried.key)).await;
-        there.is_ok_and(|there| there.is_some_and(|there| there.revision == tried.revision))
+        let current = self.bounded(None, self.store.load(&tried.key)).await;
+        current.is_ok_and(|current| current.is_some_and(|current| current.revision == tried.revision))
     }
 
     /// Sends one write, with the retries that `effort` allows, until the store answers. Once a try got no answer, its error is
@@ -253,7 +253,7 @@ impl Engine {
         change: &Change,
         effort: Effort,
     ) -> Result<Standing, (StoreError, bool)> {
-        let (mut pause, mut unanswered, mut refused) = (effort.pauses.first, None, false);
+        let (mut pause, mut unanswered, mut refused) = (effort.backoff.first, None, false);
         loop {
             let call = match seen {
                 None => self.store.insert(&change.record, &change.with),
@@ -261,7 +261,7 @@ impl Engine {
             };
             let answer = match self.bounded(effort.until, call).await {
                 Ok(WriteOutcome::Denied(denied)) => self.denied(seen, change, denied, effort).await,
-                Ok(WriteOutcome::Refused(there)) => Ok(met(change.record.revision, there)),
+                Ok(WriteOutcome::Refused(current)) => Ok(found(change.record.revision, current)),
                 Ok(WriteOutcome::Written) => Ok(Standing::Ours),
                 Err(error) => Err(error),
             };
@@ -284,7 +284,7 @@ impl Engine {
                 unanswered.get_or_insert(error);
             }
             self.world.sleep(pause).await;
-            pause = effort.pauses.after(pause);
+            pause = effort.backoff.after(pause);
         }
     }
 
@@ -297,11 +297,11 @@ impl Engine {
         denied: Vec<usize>,
         effort: Effort,
     ) -> Result<Standing, StoreError> {
-        let there = self.load(&change.record.key, effort).await?;
-        if there.as_ref().map(|there| there.revision) == seen.map(|seen| seen.revision) {
+        let current = self.load(&change.record.key, effort).await?;
+        if current.as_ref().map(|current| current.revision) == seen.map(|seen| seen.revision) {
             return Ok(Standing::Denied(denied));
         }
-        Ok(met(change.record.revision, there))
+        Ok(found(change.record.revision, current))
     }
 
     /// Whether nobody would still be waiting after a pause of this length.
@@ -335,10 +335,10 @@ impl Engine {
 }
 
 /// Who holds the record after a refused write that met this one.
-fn met(ours: Revision, there: Option<Box<Record>>) -> Standing {
-    match there {
-        Some(there) if there.revision == ours => Standing::Ours,
-        there => Standing::Theirs(there),
+fn found(ours: Revision, current: Option<Box<Record>>) -> Standing {
+    match current {
+        Some(current) if current.revision == ours => Standing::Ours,
+        current => Standing::Theirs(current),
     }
 }
 

@@ -9,12 +9,12 @@ use crate::{
     record::{Answer, BodyId, Encoding, KeptAnswer, KeptBody, Place, Record, SettledBy, State},
     store::{StoreError, StoreErrorKind},
     time::Timestamp,
-    time_budget::{BODY_OUTLIVES_RECORD, CLOCK_SKEW, WRITE_PAUSES, body_share},
+    time_budget::{BODY_OUTLIVES_RECORD, CLOCK_SKEW, WRITE_BACKOFF, body_share},
 };
 
 /// The most bytes of headers that a record keeps. No front of Lambda delivers more (API Gateway 10 KB, a load
 /// balancer 64 KB), and a record has no room for more than 400 KB.
-const MOST_HEADERS: usize = 64 * 1024;
+const MAX_HEADERS: usize = 64 * 1024;
 
 /// An answer with a place chosen for its body. A body outside the record is not written yet.
 pub(crate) struct Placed {
@@ -38,7 +38,7 @@ impl Engine {
     pub(crate) fn place(&self, record: &Record, answer: Answer, also: &[String]) -> Placed {
         let Answer { head, body } = answer;
         let mut head = head.kept(also);
-        if head.headers().iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MOST_HEADERS {
+        if head.headers().iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_HEADERS {
             let (key, operation) = (record.key.hash(), record.key.operation());
             tracing::error!(%key, %operation, "the headers are too large to store: replays omit them");
             head = head.without_headers();
@@ -49,16 +49,16 @@ impl Engine {
         let empty = KeptAnswer { head: head.clone(), body: inline(Bytes::new(), Encoding::Identity) };
         let (by, expires_at) = (SettledBy::Assumption, now.plus(record.retained_for()));
         let state = State::Completed { answer: empty, completed_at: now, by, expires_at };
-        let room = self.store.room_for_body(&Record { state, ..record.clone() });
-        let (body, outside) = if body.len() <= room {
+        let capacity = self.store.body_capacity(&Record { state, ..record.clone() });
+        let (body, outside) = if body.len() <= capacity {
             (inline(body, Encoding::Identity), None)
         } else {
             let (bytes, encoding) = codec::encode(&body);
-            if bytes.len() <= room {
+            if bytes.len() <= capacity {
                 (inline(bytes, encoding), None)
             } else {
                 let id: BodyId = self.world.nonce().into();
-                (KeptBody::Outside { id, place: Place::Beside, encoding, length }, Some(bytes))
+                (KeptBody::Outside { id, place: Place::BodyItem, encoding, length }, Some(bytes))
             }
         };
         Placed { answer: KeptAnswer { head, body }, outside }
@@ -97,7 +97,7 @@ impl Engine {
             }
             None => {
                 let (key, operation) = (record.key.hash(), record.key.operation());
-                tracing::error!(%key, %operation, "the body of an ending was deleted while it waited: replays omit it");
+                tracing::error!(%key, %operation, "the body of a report was deleted while it waited: replays omit it");
                 omitted
             }
         };
@@ -155,7 +155,7 @@ impl Engine {
     ) -> Result<Option<Place>, StoreError> {
         let expires_at = self.world.now().plus(record.retained_for()).plus(BODY_OUTLIVES_RECORD);
         let stop_at = self.world.instant().plus(time);
-        let mut pause = WRITE_PAUSES.first;
+        let mut pause = WRITE_BACKOFF.first;
         loop {
             let keeping = self.store.keep_body(&record.key, id, bytes.clone(), expires_at);
             match self.bounded(Some(stop_at), keeping).await {
@@ -168,7 +168,7 @@ impl Engine {
                 }
             }
             self.world.sleep(pause).await;
-            pause = WRITE_PAUSES.after(pause);
+            pause = WRITE_BACKOFF.after(pause);
         }
     }
 

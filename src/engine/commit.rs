@@ -5,9 +5,9 @@ use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures_util::{FutureExt, future::BoxFuture};
 
 use super::{
-    Applied, BoxError, Change, Effort, Ending, Execution, Executor, FinishOutcome, Moment, Retries, Start,
+    Applied, BoxError, Change, Effort, Execution, Executor, FinishOutcome, Moment, Report, Retries, Start,
     Step,
-    finish::{Finished, Kept, People, is_same_request},
+    finish::{Escalation, Finished, Kept, is_same_request},
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused, Writes},
@@ -16,7 +16,7 @@ use crate::{
     store::{Companion, StoreError},
     telemetry::{self, Count},
     time::Instant,
-    time_budget::{MOST_COMMITS, WRITE_PAUSES},
+    time_budget::{MAX_COMMITS, WRITE_BACKOFF},
 };
 
 /// Computes writes, again if they were computed from a stale read.
@@ -113,7 +113,7 @@ pub(super) enum Refusal {
     /// The operation is refused with this answer.
     Answer(Answer),
     /// Nobody foresaw it.
-    Unforeseen,
+    NoAnswerSet,
 }
 
 /// What it means that the writes at these places were denied. A stale read first: what was computed from it means nothing.
@@ -129,26 +129,26 @@ pub(super) fn refusal(writes: &[DomainWrite], denied: &[usize]) -> Refusal {
     // If one of them was not foreseen, no answer tells the whole truth.
     match answers.collect::<Option<Vec<_>>>().and_then(|answers| answers.into_iter().next()) {
         Some(answer) => Refusal::Answer(answer),
-        None => Refusal::Unforeseen,
+        None => Refusal::NoAnswerSet,
     }
 }
 
-/// How long an ending may take.
+/// How long a report may take.
 #[derive(Clone, Copy)]
 pub(super) struct Time {
     pub(super) write: Duration,
-    pub(super) give_up_at: Instant,
+    pub(super) stop_at: Instant,
 }
 
-/// An ending whose write was tried.
+/// A report whose write was tried.
 pub(super) struct Committed {
-    pub(super) ending: Ending,
+    pub(super) report: Report,
     pub(super) kept: Kept,
     pub(super) finished: Result<Finished, StoreError>,
     pub(super) instead: Instead,
 }
 
-/// What took the place of the handler's ending, because its domain writes were refused.
+/// What took the place of the handler's report, because its domain writes were refused.
 pub(super) enum Instead {
     Nothing,
     /// The answer that the refused write has for it.
@@ -156,9 +156,9 @@ pub(super) enum Instead {
     /// Nothing is committed.
     NotCommitted,
     /// Nothing is committed, and what the handler did besides is not known.
-    Doubt,
+    Unknown,
     /// The same, and the handler has answered that it had an effect.
-    DoubtedEffect,
+    UnknownEffect,
 }
 
 impl Instead {
@@ -172,77 +172,77 @@ impl Instead {
             (Self::NotCommitted, FinishOutcome::Written { .. } | FinishOutcome::Fenced) => {
                 FinishOutcome::NotCommitted
             }
-            (Self::Nothing, FinishOutcome::HandedOver) if hangs => FinishOutcome::InDoubt,
+            (Self::Nothing, FinishOutcome::Deferred) if hangs => FinishOutcome::Unknown,
             (Self::Nothing, FinishOutcome::Fenced | FinishOutcome::Unwritten)
                 if !kept.writes().is_empty() =>
             {
-                FinishOutcome::InDoubt
+                FinishOutcome::Unknown
             }
             (
-                Self::Answer(_) | Self::NotCommitted | Self::Doubt | Self::DoubtedEffect,
+                Self::Answer(_) | Self::NotCommitted | Self::Unknown | Self::UnknownEffect,
                 FinishOutcome::Written { .. }
                 | FinishOutcome::Fenced
-                | FinishOutcome::HandedOver
+                | FinishOutcome::Deferred
                 | FinishOutcome::Unwritten,
-            ) => FinishOutcome::InDoubt,
+            ) => FinishOutcome::Unknown,
             (_, ended) => ended,
         }
     }
 }
 
 impl Executor {
-    /// Writes an ending with its domain writes. If they are refused, writes what that means instead.
+    /// Writes a report with its domain writes. If they are refused, writes what that means instead.
     pub(super) async fn commit(
         &self,
         execution: &Execution,
         seen: &Record,
-        mut ending: Ending,
+        mut report: Report,
         status: Option<u16>,
         time: Time,
     ) -> Committed {
         let (mut instead, mut commits) = (Instead::Nothing, 0);
         loop {
-            let writes = match (&ending, &instead) {
-                (Ending::Completed(_), Instead::Nothing) => self.writes(execution, time.give_up_at).await,
+            let writes = match (&report, &instead) {
+                (Report::Completed(_), Instead::Nothing) => self.writes(execution, time.stop_at).await,
                 _ => Ok(Vec::new()),
             };
             let (writes, failed) = writes.map_or_else(|()| (Vec::new(), true), |writes| (writes, false));
             if failed {
-                (ending, instead) = unforeseen(seen, &ending);
+                (report, instead) = without_answer(seen, &report);
             }
-            let kept = self.kept(seen, &ending, writes, status, time.write).await;
+            let kept = self.kept(seen, &report, writes, status, time.write).await;
             let start = Start::Seen(Box::new(seen.clone()));
-            let finished = self.write(start, seen, &kept, time.give_up_at, People::NotTold).await;
+            let finished = self.write(start, seen, &kept, time.stop_at, Escalation::Pending).await;
             let denied = match finished {
                 Ok(Finished::Denied(denied)) => denied,
                 // Released meanwhile, by somebody who knew less: a retry must not have the effect again.
-                Ok(Finished::Refused(there, fenced))
-                    if matches!(instead, Instead::DoubtedEffect) && !self.is_double(seen, &kept, &there) =>
+                Ok(Finished::Refused(current, fenced))
+                    if matches!(instead, Instead::UnknownEffect)
+                        && !self.is_double(seen, &kept, &current) =>
                 {
-                    let finished = Ok(match self.claim_effect(seen, time.give_up_at).await {
+                    let finished = Ok(match self.claim_effect(seen, time.stop_at).await {
                         // Taken over in between.
                         Ok(Claim::Claimed(record)) if self.is_double(seen, &kept, &record) => {
                             Finished::Refused(record, fenced)
                         }
                         Ok(Claim::Claimed(record)) => Finished::Written(record),
-                        Ok(Claim::Unclaimed(_)) | Err(_) => Finished::Refused(there, fenced),
+                        Ok(Claim::Unclaimed(_)) | Err(_) => Finished::Refused(current, fenced),
                     });
-                    return Committed { ending, kept, finished, instead };
+                    return Committed { report, kept, finished, instead };
                 }
-                finished => return Committed { ending, kept, finished, instead },
+                finished => return Committed { report, kept, finished, instead },
             };
             commits += 1;
             match refusal(kept.writes(), &denied) {
-                Refusal::Stale if commits < MOST_COMMITS && self.engine.world.instant() < time.give_up_at => {
-                }
+                Refusal::Stale if commits < MAX_COMMITS && self.engine.world.instant() < time.stop_at => {}
                 Refusal::Answer(answer) => {
                     let answer = self.as_replayed(answer);
                     instead = Instead::Answer(answer.clone());
-                    ending = Ending::Completed(answer);
+                    report = Report::Completed(answer);
                 }
-                Refusal::Stale | Refusal::Unforeseen => {
-                    self.nobody_foresaw(execution.record_key(), kept.writes(), &denied);
-                    (ending, instead) = unforeseen(seen, &ending);
+                Refusal::Stale | Refusal::NoAnswerSet => {
+                    self.no_answer_set(execution.record_key(), kept.writes(), &denied);
+                    (report, instead) = without_answer(seen, &report);
                 }
             }
         }
@@ -254,7 +254,7 @@ impl Executor {
     }
 
     /// Reports that writes were refused, without a word of what that means.
-    pub(super) fn nobody_foresaw(&self, key: &RecordKey, writes: &[DomainWrite], denied: &[usize]) {
+    pub(super) fn no_answer_set(&self, key: &RecordKey, writes: &[DomainWrite], denied: &[usize]) {
         let (key, operation) = (key.hash(), self.operation().name());
         let denied: Vec<_> = denied.iter().filter_map(|place| writes.get(*place)).collect();
         tracing::error!(%key, %operation, ?denied, "nobody foresaw that domain writes are refused: nothing is committed");
@@ -262,7 +262,7 @@ impl Executor {
     }
 
     /// Reports that a write was refused when the handler handed it over.
-    pub(super) fn not_handed_over(&self, key: &RecordKey, error: &DomainWriteError) {
+    pub(super) fn refused_early(&self, key: &RecordKey, error: &DomainWriteError) {
         let (key, operation) = (key.hash(), self.operation().name());
         tracing::error!(
             %key, %operation, %error,
@@ -273,28 +273,28 @@ impl Executor {
 
     /// Claims the record of `base` for an effect whose domain writes are not committed: nobody releases it for a retry, and no
     /// earlier try of those writes lands any more. An operation that may run again mends itself by that, and is left alone.
-    pub(super) async fn claim_effect(&self, base: &Record, give_up_at: Instant) -> Result<Claim, StoreError> {
-        let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
-            let is_ours = |there: &&Record| {
-                let one_life = there.created_at == base.created_at && is_same_request(base, there);
-                one_life && !self.operation().may_run_again()
+    pub(super) async fn claim_effect(&self, base: &Record, stop_at: Instant) -> Result<Claim, StoreError> {
+        let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
+            let is_ours = |current: &&Record| {
+                let one_generation = current.created_at == base.created_at && is_same_request(base, current);
+                one_generation && !self.operation().may_run_again()
             };
-            let Some(there) = there.filter(is_ours) else { return Step::Stop(false) };
-            let Some(claimed) = there.claim(revision, now, now) else { return Step::Stop(false) };
-            let was_live = matches!(there.state, State::InProgress { .. });
+            let Some(current) = current.filter(is_ours) else { return Step::Stop(false) };
+            let Some(claimed) = current.claim(revision, now, now) else { return Step::Stop(false) };
+            let was_live = matches!(current.state, State::InProgress { .. });
             let found_dead = was_live && matches!(claimed.state, State::Unknown { .. });
             Step::Write(claimed.into(), found_dead)
         };
-        let effort = Effort { until: Some(give_up_at), pauses: WRITE_PAUSES, retries: Retries::All };
+        let effort = Effort { until: Some(stop_at), backoff: WRITE_BACKOFF, retries: Retries::All };
         match self.engine.apply(Start::Unread(&base.key), effort, step).await {
             Ok(Applied::Written(found_dead, record)) => {
                 if found_dead {
                     // Found dead here, before the stale function came.
-                    telemetry::given_up(&record, self.engine.world.now());
+                    telemetry::lease_expired(&record, self.engine.world.now());
                 }
                 Ok(Claim::Claimed(record))
             }
-            Ok(Applied::Stopped(_, there)) => Ok(Claim::Unclaimed(there)),
+            Ok(Applied::Stopped(_, current)) => Ok(Claim::Unclaimed(current)),
             Err(unapplied) => {
                 let (key, operation) = (base.key.hash(), self.operation().name());
                 let cause = unapplied.error.cause();
@@ -306,9 +306,9 @@ impl Executor {
     }
 
     /// The domain writes that the handler wants, computed now if it has a closure for that.
-    async fn writes(&self, execution: &Execution, give_up_at: Instant) -> Result<Vec<DomainWrite>, ()> {
+    async fn writes(&self, execution: &Execution, stop_at: Instant) -> Result<Vec<DomainWrite>, ()> {
         let parts = execution.pending().parts();
-        let (there, compute) = parts.map_err(|error| self.not_handed_over(execution.record_key(), &error))?;
+        let (current, compute) = parts.map_err(|error| self.refused_early(execution.record_key(), &error))?;
         let computed = match compute {
             // It is the handler's code: it may panic, or never end.
             Some(compute) => {
@@ -316,14 +316,14 @@ impl Executor {
                 tokio::select! {
                     biased;
                     computed = computed => computed.unwrap_or_else(|_| Err("it panicked".into())),
-                    () = self.engine.world.sleep(give_up_at.since(self.engine.world.instant())) => {
+                    () = self.engine.world.sleep(stop_at.since(self.engine.world.instant())) => {
                         Err("it did not end in time".into())
                     }
                 }
             }
             None => Ok(Vec::new()),
         };
-        let writes = computed.and_then(|computed| Ok(there.with(computed)?));
+        let writes = computed.and_then(|computed| Ok(current.with(computed)?));
         writes.map_err(|error| {
             let (key, operation) = (execution.record_key().hash(), self.operation().name());
             let error: &dyn std::error::Error = &*error;
@@ -332,16 +332,16 @@ impl Executor {
     }
 }
 
-/// The ending of an execution whose writes cannot be committed, instead of this one. It may have done more than write.
-fn unforeseen(seen: &Record, ending: &Ending) -> (Ending, Instead) {
+/// The report of an execution whose writes cannot be committed, instead of this one. It may have done more than write.
+fn without_answer(seen: &Record, report: &Report) -> (Report, Instead) {
     if seen.transactional {
-        return (Ending::NotExecuted, Instead::NotCommitted);
+        return (Report::NotExecuted, Instead::NotCommitted);
     }
-    let instead = match ending {
-        Ending::Completed(answer) if answer.head.is_effect() => Instead::DoubtedEffect,
-        _ => Instead::Doubt,
+    let instead = match report {
+        Report::Completed(answer) if answer.head.is_effect() => Instead::UnknownEffect,
+        _ => Instead::Unknown,
     };
-    (Ending::PerhapsExecuted(UnknownCause::HandlerFailed), instead)
+    (Report::PerhapsExecuted(UnknownCause::HandlerFailed), instead)
 }
 
 /// What became of a record that was to be claimed.

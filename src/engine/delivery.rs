@@ -1,20 +1,20 @@
-//! Applies endings that were handed over, under their workers' fence, however often they are delivered.
+//! Applies reports that were handed over, under their workers' fence, however often they are delivered.
 
 use std::sync::Arc;
 
 use super::{
-    DoubleExecution, Executor, LostEnding, MalformedError, Start, codec,
+    DeferredReport, DoubleExecution, Executor, MalformedError, Start, codec,
     commit::{self, Claim, Refusal},
-    finish::{Finished, Kept, People, is_same_request},
+    finish::{Escalation, Finished, Kept, is_same_request},
 };
 use crate::{
     domain::Writes,
     record::{Answer, KeptAnswer, KeptBody, Record, SettledBy, State, UnknownCause},
     time::Timestamp,
-    time_budget::{BODY_PATIENCE, OFFLINE_PATIENCE},
+    time_budget::{OFFLINE_WRITE_TIMEOUT, QUEUED_BODY_TIMEOUT},
 };
 
-/// What became of an ending that was handed over.
+/// What became of a report that was handed over.
 pub(crate) enum Delivered {
     /// It is written.
     Written,
@@ -35,7 +35,7 @@ pub(crate) enum Delivered {
 }
 
 impl Executor {
-    /// Applies an ending that was handed over, under its worker's fence: if the record has moved on without that worker,
+    /// Applies a report that was handed over, under its worker's fence: if the record has moved on without that worker,
     /// nothing changes. Applying it twice is harmless. `escalated` says that the last call's finding reached an operator;
     /// until then, nothing that another execution left is overwritten.
     ///
@@ -43,18 +43,18 @@ impl Executor {
     /// If the message is malformed: no retry helps.
     pub(crate) async fn apply(
         &self,
-        lost: &LostEnding,
+        lost: &DeferredReport,
         escalated: bool,
     ) -> Result<Delivered, MalformedError> {
         let wanted = lost.record()?.retained_or(self.operation().retention()).into_owned();
-        let give_up_at = self.engine.world.instant().plus(OFFLINE_PATIENCE);
+        let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
         let base =
             Record { state: State::InProgress { lease_until: Timestamp::default() }, ..wanted.clone() };
         let not_begun = wanted.is_not_begun();
         let because = wanted.last_failure;
         let mut kept = match wanted.state {
             State::Completed { answer, completed_at, .. } => {
-                match self.housed(&base, answer, completed_at).await? {
+                match self.stored_body(&base, answer, completed_at).await? {
                     Some(answer) => {
                         // Anybody who can send to the queue may have made them.
                         let records = self.engine.store.records_table();
@@ -75,73 +75,73 @@ impl Executor {
         };
         // It has the revision that the worker saw. If that is still current, no read is needed.
         let mut start = Start::Seen(Box::new(base.clone()));
-        let mut people = if escalated { People::Told } else { People::NotTold };
+        let mut escalated = if escalated { Escalation::Done } else { Escalation::Pending };
         loop {
-            let there = match self.write(start, &base, &kept, give_up_at, people).await {
+            let current = match self.write(start, &base, &kept, stop_at, escalated).await {
                 Ok(Finished::Written(_)) => return Ok(Delivered::Written),
-                Ok(Finished::Refused(there, _)) => there,
+                Ok(Finished::Refused(current, _)) => current,
                 // Nothing was done: a retry may run.
                 Ok(Finished::Gone) if kept.did_nothing() => return Ok(Delivered::Overtaken),
                 Ok(Finished::Gone) => return Ok(Delivered::Gone),
                 Ok(Finished::Denied(denied)) => {
                     // Its caller is gone, and so is what could compute its writes again.
                     let Refusal::Answer(answer) = commit::refusal(kept.writes(), &denied) else {
-                        if !kept.tells_of_an_effect() {
+                        if !kept.reports_an_effect() {
                             return Ok(Delivered::Refused(None));
                         }
-                        return Ok(match self.claim_effect(&base, give_up_at).await {
-                            Ok(Claim::Claimed(there)) => Delivered::Refused(Some(there)),
-                            Ok(Claim::Unclaimed(there)) => Delivered::Refused(there),
+                        return Ok(match self.claim_effect(&base, stop_at).await {
+                            Ok(Claim::Claimed(current)) => Delivered::Refused(Some(current)),
+                            Ok(Claim::Unclaimed(current)) => Delivered::Refused(current),
                             Err(_) => Delivered::Unwritten,
                         });
                     };
                     let also = self.operation().kept_headers();
-                    let answer = self.engine.keep(&base, answer, also, OFFLINE_PATIENCE).await;
+                    let answer = self.engine.keep(&base, answer, also, OFFLINE_WRITE_TIMEOUT).await;
                     kept = Kept::Completed(answer, Arc::default());
                     start = Start::Unread(&base.key);
                     continue;
                 }
                 Err(_) => return Ok(Delivered::Unwritten),
             };
-            let (key, operation, state) = (there.key.hash(), self.operation().name(), there.state.name());
+            let (key, operation, state) = (current.key.hash(), self.operation().name(), current.state.name());
             // The key is another request's now, or lives anew: that record will never report this one.
-            let double = self.is_double(&base, &kept, &there);
-            if !kept.did_nothing() && !is_same_request(&base, &there)
-                || !double && kept.missed_its_life(&base, &there)
+            let double = self.is_double(&base, &kept, &current);
+            if !kept.did_nothing() && !is_same_request(&base, &current)
+                || !double && kept.belongs_to_earlier_generation(&base, &current)
             {
                 return Ok(Delivered::Gone);
             }
             let waits = double || !kept.writes().is_empty();
-            if waits && matches!(there.state, State::InProgress { .. }) {
-                // This ending may be the only proof that the operation was executed.
-                tracing::error!(%key, %operation, "another execution is running what this one did: its ending is retried");
+            if waits && matches!(current.state, State::InProgress { .. }) {
+                // This report may be the only proof that the operation was executed.
+                tracing::error!(%key, %operation, "another execution is running what this one did: its report is retried");
                 return Ok(Delivered::Unwritten);
             }
-            if double && people == People::NotTold && !lost.is_told_of(&there) {
-                return Ok(self.double(lost, &base, &kept, &there).await);
+            if double && escalated == Escalation::Pending && !lost.was_escalated_with(&current) {
+                return Ok(self.double(lost, &base, &kept, &current).await);
             }
-            if double && people == People::NotTold && matches!(there.state, State::Unknown { .. }) {
-                (start, people) = (Start::Seen(there), People::Told);
+            if double && escalated == Escalation::Pending && matches!(current.state, State::Unknown { .. }) {
+                (start, escalated) = (Start::Seen(current), Escalation::Done);
                 continue;
             }
-            if !double && kept.is_denied_by(&base, &there) {
-                return Ok(Delivered::Denied(there));
+            if !double && kept.is_denied_by(&base, &current) {
+                return Ok(Delivered::Denied(current));
             }
-            tracing::warn!(%key, %operation, state, "an ending came too late: the record has moved on without it");
+            tracing::warn!(%key, %operation, state, "a report came too late: the record has moved on without it");
             return Ok(Delivered::Overtaken);
         }
     }
 
     /// Reports that two workers executed the operation, certainly or possibly. If the store cannot return their answers now,
     /// the message is retried.
-    async fn double(&self, lost: &LostEnding, base: &Record, kept: &Kept, there: &Record) -> Delivered {
+    async fn double(&self, lost: &DeferredReport, base: &Record, kept: &Kept, current: &Record) -> Delivered {
         let mut ours = base.clone();
         if let Kept::Completed(answer, _) = kept {
             let (now, by) = (self.engine.world.now(), SettledBy::Worker);
             ours.state = State::Completed { answer: answer.clone(), completed_at: now, by, expires_at: now };
         }
         let mut answers = [None, None];
-        for (record, answer) in [&ours, there].into_iter().zip(&mut answers) {
+        for (record, answer) in [&ours, current].into_iter().zip(&mut answers) {
             match self.engine.bounded(None, self.engine.replay(record)).await {
                 Ok(replay) => {
                     *answer = replay.filter(|replay| !replay.body_omitted).map(|replay| replay.answer)
@@ -152,15 +152,15 @@ impl Executor {
             }
         }
         let [ours, theirs] = &answers;
-        let mut double = DoubleExecution::new(base.attempt, ours.as_ref(), there);
+        let mut double = DoubleExecution::new(base.attempt, ours.as_ref(), current);
         double.theirs_answered(theirs.as_ref());
-        double.ending = Some(Box::new(lost.clone()));
+        double.report = Some(Box::new(lost.clone()));
         Delivered::Double(Box::new(double))
     }
 
     /// Stores a body that came in the message, and stores one outside the record again if it may be deleted soon. `None` if
     /// the store fails.
-    async fn housed(
+    async fn stored_body(
         &self,
         record: &Record,
         answer: KeptAnswer,
@@ -169,10 +169,10 @@ impl Executor {
         let also = self.operation().kept_headers();
         let KeptAnswer { head, body: KeptBody::Inline { bytes, encoding, length } } = answer else {
             let answer = KeptAnswer { head: answer.head.kept(also), body: answer.body };
-            let kept = self.engine.keep_anew(record, answer, kept_at, OFFLINE_PATIENCE).await;
+            let kept = self.engine.keep_anew(record, answer, kept_at, OFFLINE_WRITE_TIMEOUT).await;
             return Ok(kept.inspect_err(|error| {
                 let (key, operation, cause) = (record.key.hash(), record.key.operation(), error.cause());
-                tracing::warn!(%key, %operation, cause, "the body of an ending could not be stored again yet");
+                tracing::warn!(%key, %operation, cause, "the body of a report could not be stored again yet");
             })
             .ok());
         };
@@ -181,11 +181,13 @@ impl Executor {
         let head = placed.answer.head.clone();
         let omitted = KeptAnswer { head, body: KeptBody::Omitted { length } };
         let (key, operation) = (record.key.hash(), record.key.operation());
-        Ok(match self.engine.keep_placed(record, placed, OFFLINE_PATIENCE).await {
+        Ok(match self.engine.keep_placed(record, placed, OFFLINE_WRITE_TIMEOUT).await {
             Ok(kept) => Some(kept.unwrap_or(omitted)),
             // The message, and its body, is retried; but not so long that somebody takes the effect for not done (T16).
-            Err(error) if error.is_passing() && self.engine.world.now() <= kept_at.plus(BODY_PATIENCE) => {
-                tracing::warn!(%key, %operation, cause = error.cause(), "the body of an ending could not be stored yet");
+            Err(error)
+                if error.is_passing() && self.engine.world.now() <= kept_at.plus(QUEUED_BODY_TIMEOUT) =>
+            {
+                tracing::warn!(%key, %operation, cause = error.cause(), "the body of a report could not be stored yet");
                 None
             }
             Err(error) => {

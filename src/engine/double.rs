@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::LostEnding;
+use super::DeferredReport;
 use crate::{
     key::RecordKey,
     record::{Answer, AttemptId, Record, State},
@@ -15,13 +15,13 @@ use crate::{
 pub(crate) struct DoubleExecution {
     /// The record's partition key.
     pub(crate) key: String,
-    /// The execution that could not write its ending, because the record was another's.
+    /// The execution that could not write its report, because the record was another's.
     ours: Side,
     /// The execution that owns the record, or owned it last.
     theirs: Side,
-    /// The ending that ours could not write: its answer, which names what it did, and which its client does not get.
+    /// The report that ours could not write: its answer, which names what it did, and which its client does not get.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ending: Option<Box<LostEnding>>,
+    pub(crate) report: Option<Box<DeferredReport>>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -34,20 +34,20 @@ struct Side {
 
 impl DoubleExecution {
     /// A double execution by `ours`, with its answer, and by the owner of `there`.
-    pub(crate) fn new(ours: AttemptId, answer: Option<&Answer>, there: &Record) -> Self {
+    pub(crate) fn new(ours: AttemptId, answer: Option<&Answer>, current: &Record) -> Self {
         Self {
-            key: there.key.partition_key(),
+            key: current.key.partition_key(),
             ours: Side {
                 attempt: ours.to_string(),
                 state: if answer.is_some() { State::COMPLETED } else { State::UNKNOWN }.to_owned(),
                 answer_sha256: answer.map(digest),
             },
             theirs: Side {
-                attempt: there.attempt.to_string(),
-                state: there.state.name().to_owned(),
+                attempt: current.attempt.to_string(),
+                state: current.state.name().to_owned(),
                 answer_sha256: None,
             },
-            ending: None,
+            report: None,
         }
     }
 

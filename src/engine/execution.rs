@@ -16,7 +16,7 @@ use crate::{
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{AttemptId, Record},
     time::{Instant, Timestamp},
-    time_budget::LOST_LOOKS,
+    time_budget::OWNERSHIP_CHECK_INTERVAL,
     world::{Term, World},
 };
 
@@ -152,7 +152,7 @@ impl Execution {
     }
 
     /// Computes writes when the operation is about to commit, and again if a write of it was
-    /// [computed from a stale read](DomainWrite::or_recompute): at most [`MOST_COMMITS`](crate::time_budget::MOST_COMMITS)
+    /// [computed from a stale read](DomainWrite::or_recompute): at most [`MAX_COMMITS`](crate::time_budget::MAX_COMMITS)
     /// times. A second closure replaces the first; one that comes after the
     /// handler's answer is ignored.
     pub fn write_computed<F, E>(&self, compute: impl Fn() -> F + Send + Sync + 'static)
@@ -170,8 +170,8 @@ impl Execution {
         self.0.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this execution has lost its record, or may have: its lease is over, or somebody else has the record. Check
-    /// before an effect that cannot be undone; the write of the ending is fenced in any case.
+    /// Whether this execution has lost its record, or may have: its lease has expired, or somebody else has the record. Check
+    /// before an effect that cannot be undone; the write of the report is fenced in any case.
     ///
     /// `false` promises nothing about the next moment: the check asks nobody, and only heartbeats notice that somebody else
     /// has the record. The lease counts without its grace. A handler that has sent nothing yet answers with
@@ -205,7 +205,7 @@ impl Execution {
                 biased;
                 () = changed => {}
                 // In short sleeps: a machine that was suspended would sleep on, although the wall clock has moved on.
-                () = self.0.world.sleep(left.min(LOST_LOOKS)) => {}
+                () = self.0.world.sleep(left.min(OWNERSHIP_CHECK_INTERVAL)) => {}
             }
         }
     }
@@ -247,7 +247,7 @@ impl Execution {
 
 /// The ownership of a record: its holder runs the handler, and ends the execution once.
 ///
-/// Dropping it writes nothing: the record stays in progress until its lease is over. Nothing is guessed about a handler
+/// Dropping it writes nothing: the record stays in progress until its lease has expired. Nothing is guessed about a handler
 /// that did not run to its end.
 #[derive(Debug)]
 pub struct Ownership {

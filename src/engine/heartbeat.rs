@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use super::{Applied, Effort, Execution, Executor, Moment, Retries, Start, Step};
 use crate::{
     record::{Record, State},
-    time_budget::WRITE_PAUSES,
+    time_budget::WRITE_BACKOFF,
 };
 
 /// Stops the heartbeat with its owner.
@@ -37,28 +37,28 @@ impl Executor {
         Some(Heartbeat(handle))
     }
 
-    /// Beats until the execution ends, its record is lost, or the longest lease is over. Without that bound, a handler that
+    /// Beats until the execution ends, its record is lost, or the longest lease has expired. Without that bound, a handler that
     /// hangs would never be found.
     async fn beat(self, record: Arc<Mutex<Record>>, execution: Execution, every: Duration) {
         let (world, operation) = (&self.engine.world, self.operation());
         let (key, attempt) = (execution.record_key().hash(), execution.attempt());
-        let longest = world.instant().plus(operation.longest_lease_span());
-        let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
+        let longest = world.instant().plus(operation.max_lease_span());
+        let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let lease = operation.lease_span().min(longest.since(world.instant()));
             let until = operation.lease_until(Some(now.plus(lease)), now);
-            match there.map(|there| (there.extend(attempt, revision, until), &there.state)) {
+            match current.map(|current| (current.extend(attempt, revision, until), &current.state)) {
                 Some((Ok(next), before)) => {
-                    let given_up = matches!(before, State::Unknown { .. });
-                    Step::Write(next.into(), Some((world.term(lease), given_up)))
+                    let lease_expired = matches!(before, State::Unknown { .. });
+                    Step::Write(next.into(), Some((world.term(lease), lease_expired)))
                 }
                 Some((Err(_), _)) | None => Step::Stop(None),
             }
         };
-        let effort = Effort { until: None, pauses: WRITE_PAUSES, retries: Retries::None };
+        let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
         loop {
             world.sleep(every).await;
             if longest <= world.instant() {
-                tracing::error!(%key, operation = %operation.name(), "the longest lease is over: heartbeats stop");
+                tracing::error!(%key, operation = %operation.name(), "the longest lease has expired: heartbeats stop");
                 return;
             }
             // Locked during the write, so that whoever ends the execution continues from what was written.
@@ -66,9 +66,9 @@ impl Executor {
             match self.engine.apply(Start::Seen(Box::new(seen.clone())), effort, step).await {
                 Ok(Applied::Written(held, next)) => {
                     *seen = *next;
-                    let Some((until, given_up)) = held else { continue };
+                    let Some((until, lease_expired)) = held else { continue };
                     execution.holds_until(until);
-                    if given_up {
+                    if lease_expired {
                         // Given up by a clock that is ahead of ours, or while our heartbeats failed.
                         tracing::warn!(%key, operation = %operation.name(), "the record is reclaimed: its worker is alive");
                     }

@@ -4,9 +4,9 @@
 //! 2. [`Executor::reserve`] takes the key, or reports what holds it: an answer, an execution in flight, another request, an
 //!    unknown outcome.
 //! 3. Whoever reserved holds an [`Ownership`], and ends it once. Dropping it writes nothing: the record stays in progress
-//!    until its lease is over.
-//! 4. [`Executor::finish`] records the ending. It is fenced: it never ends another execution that is in progress, nor changes
-//!    a completed record. An ending that cannot be written goes to a queue, and is applied from there under the same fence.
+//!    until its lease has expired.
+//! 4. [`Executor::finish`] records the report. It is fenced: it never ends another execution that is in progress, nor changes
+//!    a completed record. A report that cannot be written goes to a queue, and is applied from there under the same fence.
 //! 5. Every change of a record, by whomever, goes through one loop, in `apply`. It turns a pure function on a record into a
 //!    conditional write.
 //!
@@ -18,14 +18,14 @@ mod bodies;
 mod breaker;
 mod codec;
 mod commit;
+mod deferred_report;
 mod delivery;
 mod double;
 mod execution;
 mod finish;
 mod heartbeat;
-mod lost_ending;
-mod one_trip;
 mod reserve;
+mod single_transaction;
 mod take_back;
 
 use std::{fmt, sync::Arc};
@@ -45,19 +45,19 @@ use breaker::Breaker;
 pub(crate) use apply::{Applied, Change, Effort, Engine, Moment, Retries, Start, Step, Tried, Unapplied};
 pub(crate) use bodies::Placed;
 pub(crate) use commit::completing;
+pub(crate) use deferred_report::{DeferredReport, MalformedError};
 pub(crate) use delivery::Delivered;
 pub(crate) use double::DoubleExecution;
 pub use execution::Execution;
 #[doc(hidden)]
 pub use execution::Ownership;
 #[doc(hidden)]
-pub use finish::{Ending, FinishOutcome};
-pub(crate) use lost_ending::{LostEnding, MalformedError};
-pub use one_trip::Computation;
-#[doc(hidden)]
-pub use one_trip::{Computed, OneTripOutcome};
+pub use finish::{FinishOutcome, Report};
 #[doc(hidden)]
 pub use reserve::{Replay, ReserveOutcome};
+pub use single_transaction::SingleTransaction;
+#[doc(hidden)]
+pub use single_transaction::{Computed, SingleTransactionOutcome};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -69,7 +69,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub struct Executor {
     engine: Engine,
     shared: Arc<Shared>,
-    lost_endings: Option<Arc<dyn Queue>>,
+    deferred_reports: Option<Arc<dyn Queue>>,
 }
 
 struct Shared {
@@ -108,7 +108,7 @@ impl Executor {
 
     pub(crate) fn on(engine: Engine, operation: Operation) -> Self {
         let shared = Shared { operation, breaker: Breaker::default() };
-        Self { engine, shared: Arc::new(shared), lost_endings: None }
+        Self { engine, shared: Arc::new(shared), deferred_reports: None }
     }
 
     /// Replaces the system's world, for tests.
@@ -118,10 +118,10 @@ impl Executor {
         self
     }
 
-    /// Sends endings that cannot be written to this queue, from which reconciliation applies them.
+    /// Sends reports that cannot be written to this queue, from which reconciliation applies them.
     #[must_use]
-    pub fn lost_endings_to(mut self, queue: impl Queue) -> Self {
-        self.lost_endings = Some(Arc::new(queue));
+    pub fn defer_reports_to(mut self, queue: impl Queue) -> Self {
+        self.deferred_reports = Some(Arc::new(queue));
         self
     }
 

@@ -10,11 +10,11 @@ use super::{
 };
 use crate::{
     operation::WhileInFlight,
-    record::{Answer, AttemptId, Bid, Decision, Record, State, decide},
+    record::{Answer, AttemptId, Decision, Record, ReservationRequest, State, decide},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count, RESERVE_LATENCY},
     time::{Instant, Timestamp},
-    time_budget::{ANSWER_TIME, POLL_PAUSES, TimeBudget, plausible_deadline},
+    time_budget::{ANSWER_TIME, POLL_BACKOFF, TimeBudget, plausible_deadline},
     world::{Term, World},
 };
 
@@ -67,14 +67,14 @@ impl fmt::Debug for Replay {
 }
 
 /// What a reservation found, or what its write would mean.
-pub(super) enum Met {
+pub(super) enum Found {
     /// Our own reservation, until this term.
     Owned(Term),
     /// Too little time was left to reserve it.
     TooLate,
     /// There is no answer, and the key may not begin.
     MayNotBegin,
-    /// A worker whose lease is over.
+    /// A worker whose lease has expired.
     DeadWorker,
     Completed,
     InFlight,
@@ -117,10 +117,10 @@ impl Executor {
         let started = world.instant();
         let reserved = if self.shared.breaker.admits(world.instant()) {
             let times = self.times(request);
-            let met = self.meet(request, times).await;
-            self.heard_of_the_store(met.as_ref().err());
-            let reserved = match met {
-                Ok((met, record)) => self.outcome(met, record, times).await,
+            let found = self.meet(request, times).await;
+            self.observe_store(found.as_ref().err());
+            let reserved = match found {
+                Ok((found, record)) => self.outcome(found, record, times).await,
                 Err(error) => Err(error),
             };
             reserved.unwrap_or_else(|error| self.failed(request, &error))
@@ -133,7 +133,7 @@ impl Executor {
     }
 
     /// Tells the breaker how the store answered.
-    pub(super) fn heard_of_the_store(&self, error: Option<&StoreError>) {
+    pub(super) fn observe_store(&self, error: Option<&StoreError>) {
         let breaker = &self.shared.breaker;
         match error {
             None => breaker.succeeded(),
@@ -174,12 +174,16 @@ impl Executor {
         let ends = deadline.zip(whole).map(|(wall, whole)| Term { wall, running: started.plus(whole) });
         let ends_at = ends.map(|ends| ends.running);
         let answer_by = TimeBudget::at(started, ends_at).answer().map(|left| started.plus(left));
-        let least = self.operation().least_time_of(whole.unwrap_or(self.operation().lease_span()));
+        let least = self.operation().min_time_of(whole.unwrap_or(self.operation().lease_span()));
         Times { ends, answer_by, least }
     }
 
     /// Writes or decides until there is an outcome: first as if there were no record, then against the current one.
-    async fn meet(&self, request: &Request, times: Times) -> Result<(Met, Option<Box<Record>>), StoreError> {
+    async fn meet(
+        &self,
+        request: &Request,
+        times: Times,
+    ) -> Result<(Found, Option<Box<Record>>), StoreError> {
         let world = &self.engine.world;
         let operation = self.operation();
         let attempt: AttemptId = world.nonce().into();
@@ -193,23 +197,24 @@ impl Executor {
         let own = |record: Box<Record>| {
             let until = times.ends.unwrap_or_else(|| world.term(operation.lease_span()));
             match world.left(until) {
-                left if left < times.least => Step::Stop(Met::TooLate),
-                _ => Step::Write(record.into(), Met::Owned(until)),
+                left if left < times.least => Step::Stop(Found::TooLate),
+                _ => Step::Write(record.into(), Found::Owned(until)),
             }
         };
-        let step =
-            |there: Option<&Record>, moment: Moment| match self.met(request, attempt, times, there, moment) {
-                Err(record) => own(record),
-                Ok(Step::Stop(Met::InFlight)) => match wait_until.map(|until| until.since(world.instant())) {
-                    Some(left) if !left.is_zero() => Step::Wait(left),
-                    _ => Step::Stop(Met::InFlight),
-                },
-                Ok(step) => step,
-            };
+        let step = |current: Option<&Record>, moment: Moment| match self
+            .found(request, attempt, times, current, moment)
+        {
+            Err(record) => own(record),
+            Ok(Step::Stop(Found::InFlight)) => match wait_until.map(|until| until.since(world.instant())) {
+                Some(left) if !left.is_zero() => Step::Wait(left),
+                _ => Step::Stop(Found::InFlight),
+            },
+            Ok(step) => step,
+        };
         // One try: the client may retry, and should not wait for a store in trouble. A transaction is waited for like the
         // execution in flight that it belongs to (T9).
         let retries = wait_until.map_or(Retries::None, Retries::Contended);
-        let effort = Effort { until: times.answer_by, pauses: POLL_PAUSES, retries };
+        let effort = Effort { until: times.answer_by, backoff: POLL_BACKOFF, retries };
         // Inserts without a read first: most keys are fresh. A request that may not begin, or has no time to, inserts nothing.
         let start = if request.may_begin && !times.is_too_late(&**world) {
             Start::Absent
@@ -217,15 +222,15 @@ impl Executor {
             Start::Unread(&request.key)
         };
         match self.engine.apply(start, effort, step).await {
-            Ok(Applied::Written(met, record)) => Ok((met, Some(record))),
+            Ok(Applied::Written(found, record)) => Ok((found, Some(record))),
             // Our own reservation: it was applied without our seeing the answer, and somebody has changed it since.
-            Ok(Applied::Stopped(met, Some(there)))
-                if there.attempt == attempt && !matches!(met, Met::Completed) =>
+            Ok(Applied::Stopped(found, Some(current)))
+                if current.attempt == attempt && !matches!(found, Found::Completed) =>
             {
-                self.take_back(Tried { record: there, over: None }, TakeBack::Now);
-                Ok((Met::TooLate, None))
+                self.take_back(Tried { record: current, over: None }, TakeBack::Now);
+                Ok((Found::TooLate, None))
             }
-            Ok(Applied::Stopped(met, there)) => Ok((met, there)),
+            Ok(Applied::Stopped(found, current)) => Ok((found, current)),
             Err(Unapplied { error, tried, .. }) => {
                 let kind = error.kind();
                 if let Some(tried) = tried.filter(|tried| tried.record.attempt == attempt) {
@@ -236,7 +241,7 @@ impl Executor {
                 match kind {
                     // A transaction holds the record, or many change it: an execution is in flight (T9). An earlier try of
                     // our write may have been applied all the same, and is taken back.
-                    StoreErrorKind::Contended => Ok((Met::InFlight, None)),
+                    StoreErrorKind::Contended => Ok((Found::InFlight, None)),
                     _ => Err(error),
                 }
             }
@@ -244,16 +249,16 @@ impl Executor {
     }
 
     /// What the current record means for this request; as an error, the record of the execution that it may begin.
-    pub(super) fn met(
+    pub(super) fn found(
         &self,
         request: &Request,
         attempt: AttemptId,
         times: Times,
-        there: Option<&Record>,
+        current: Option<&Record>,
         Moment { revision, now }: Moment,
-    ) -> Result<Step<Met>, Box<Record>> {
+    ) -> Result<Step<Found>, Box<Record>> {
         let operation = self.operation();
-        let bid = Bid {
+        let reservation = ReservationRequest {
             key: request.key.clone(),
             fingerprints: request.fingerprints.clone(),
             attempt,
@@ -263,45 +268,45 @@ impl Executor {
             transactional: operation.is_transactional(),
             origin: request.origin.clone(),
         };
-        let Some(there) = there else {
-            return if bid.may_begin {
-                Err(Box::new(Record::reserve(&bid, revision, now)))
+        let Some(current) = current else {
+            return if reservation.may_begin {
+                Err(Box::new(Record::reserve(&reservation, revision, now)))
             } else {
-                Ok(Step::Stop(Met::MayNotBegin))
+                Ok(Step::Stop(Found::MayNotBegin))
             };
         };
-        Ok(match decide(there, &bid, revision, now, operation) {
+        Ok(match decide(current, &reservation, revision, now, operation) {
             Decision::TakeOver(next) => return Err(Box::new(next)),
-            Decision::MayNotBegin => Step::Stop(Met::MayNotBegin),
-            Decision::Expire(next) => Step::Write(next.into(), Met::DeadWorker),
-            Decision::InFlight => Step::Stop(Met::InFlight),
-            Decision::Replay => Step::Stop(Met::Completed),
-            Decision::Mismatch => Step::Stop(Met::Mismatch),
-            Decision::Incomparable => Step::Stop(Met::Incomparable),
-            Decision::Unknown => Step::Stop(Met::Unknown),
+            Decision::MayNotBegin => Step::Stop(Found::MayNotBegin),
+            Decision::Expire(next) => Step::Write(next.into(), Found::DeadWorker),
+            Decision::InFlight => Step::Stop(Found::InFlight),
+            Decision::Replay => Step::Stop(Found::Completed),
+            Decision::Mismatch => Step::Stop(Found::Mismatch),
+            Decision::Incomparable => Step::Stop(Found::Incomparable),
+            Decision::Unknown => Step::Stop(Found::Unknown),
         })
     }
 
     pub(super) async fn outcome(
         &self,
-        met: Met,
+        found: Found,
         record: Option<Box<Record>>,
         times: Times,
     ) -> Result<ReserveOutcome, StoreError> {
         let now = self.engine.world.now();
-        Ok(match (met, record) {
-            (Met::Owned(until), Some(record)) => self.own(record, times, until).await,
-            (Met::MayNotBegin, _) => ReserveOutcome::MayNotBegin,
-            (Met::TooLate, _) => ReserveOutcome::TooLate,
-            (Met::DeadWorker, Some(record)) => {
-                telemetry::given_up(&record, now);
+        Ok(match (found, record) {
+            (Found::Owned(until), Some(record)) => self.own(record, times, until).await,
+            (Found::MayNotBegin, _) => ReserveOutcome::MayNotBegin,
+            (Found::TooLate, _) => ReserveOutcome::TooLate,
+            (Found::DeadWorker, Some(record)) => {
+                telemetry::lease_expired(&record, now);
                 match record.state {
                     // Certainly: its transaction can commit no more.
                     State::FailedRetryable { .. } => ReserveOutcome::MayNotBegin,
                     _ => ReserveOutcome::Unknown { wait: record.wait(now) },
                 }
             }
-            (Met::Completed, Some(record)) => {
+            (Found::Completed, Some(record)) => {
                 let replay = self.engine.replay(&record);
                 let replay = self.engine.bounded(times.answer_by, replay).await?;
                 let in_flight = ReserveOutcome::InFlight { wait: Duration::ZERO };
@@ -310,12 +315,12 @@ impl Executor {
                 }
                 replay.map_or(in_flight, ReserveOutcome::Replay)
             }
-            (Met::Mismatch, Some(record)) => {
+            (Found::Mismatch, Some(record)) => {
                 let (key, operation) = (record.key.hash(), self.operation().name());
                 tracing::warn!(%key, %operation, "the key was reused for another request");
                 ReserveOutcome::Mismatch
             }
-            (Met::Incomparable, Some(record)) => {
+            (Found::Incomparable, Some(record)) => {
                 let (key, operation) = (record.key.hash(), self.operation().name());
                 tracing::error!(
                     %key, %operation, rule = record.fingerprint.rule(),
@@ -324,8 +329,8 @@ impl Executor {
                 );
                 ReserveOutcome::Unreadable
             }
-            (Met::Unknown, Some(record)) => ReserveOutcome::Unknown { wait: record.wait(now) },
-            (Met::InFlight, Some(record)) => ReserveOutcome::InFlight { wait: record.wait(now) },
+            (Found::Unknown, Some(record)) => ReserveOutcome::Unknown { wait: record.wait(now) },
+            (Found::InFlight, Some(record)) => ReserveOutcome::InFlight { wait: record.wait(now) },
             (_, None) => ReserveOutcome::InFlight { wait: Duration::ZERO },
         })
     }

@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use super::{Effort, Executor, Moment, Retries, Start, Step, Tried};
-use crate::{record::Record, time_budget::TAKE_BACK_PAUSES};
+use crate::{record::Record, time_budget::TAKE_BACK_BACKOFF};
 
 /// How a reservation is taken back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) enum TakeBack {
 
 impl Executor {
     /// Releases a reservation that may have been applied and was certainly not executed, so that a passing fault of the
-    /// store leaves nothing to reconcile. Runs in the background, for up to the operation's patience: the caller has its
+    /// store leaves nothing to reconcile. Runs in the background, for up to the operation's completion timeout: the caller has its
     /// answer. If the reservation is applied later still, its lease ends it as `unknown`. The receiver resolves when the task
     /// is done.
     pub(super) fn take_back(&self, tried: Tried, how: TakeBack) -> oneshot::Receiver<()> {
@@ -34,27 +34,27 @@ impl Executor {
 
     async fn release_untouched(&self, Tried { record, over }: Tried, how: TakeBack) {
         let world = &self.engine.world;
-        let give_up_at = world.instant().plus(self.operation().patience_span());
+        let stop_at = world.instant().plus(self.operation().completion_timeout_span());
         if how != TakeBack::Now {
-            world.sleep(TAKE_BACK_PAUSES.first).await;
+            world.sleep(TAKE_BACK_BACKOFF.first).await;
         }
         let attempt = record.attempt;
-        let perhaps_later = || match give_up_at.since(world.instant()) {
+        let perhaps_later = || match stop_at.since(world.instant()) {
             left if left.is_zero() || how != TakeBack::UntilItStands => Step::Stop(()),
             left => Step::Wait(left),
         };
-        let step = |there: Option<&Record>, Moment { revision, now }: Moment| match there {
+        let step = |current: Option<&Record>, Moment { revision, now }: Moment| match current {
             // While the record that it was to replace is current, it can still be applied (T47).
-            Some(there) if over == Some(there.revision) => perhaps_later(),
+            Some(current) if over == Some(current.revision) => perhaps_later(),
             None if over.is_none() => perhaps_later(),
             None => Step::Stop(()),
-            Some(there) => match there.release(attempt, revision, now) {
+            Some(current) => match current.release(attempt, revision, now) {
                 Ok(released) => Step::Write(released.into(), ()),
                 Err(_) => Step::Stop(()),
             },
         };
         let retries = if how == TakeBack::Once { Retries::None } else { Retries::Quietly };
-        let effort = Effort { until: Some(give_up_at), pauses: TAKE_BACK_PAUSES, retries };
+        let effort = Effort { until: Some(stop_at), backoff: TAKE_BACK_BACKOFF, retries };
         // If this fails, the lease ends the reservation.
         let _ = self.engine.apply(Start::Seen(record), effort, step).await;
     }

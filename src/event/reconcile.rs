@@ -23,7 +23,7 @@
 //! | trigger | what |
 //! | --- | --- |
 //! | a schedule, `{"job":"poll"}` | asks about everything that is due |
-//! | its queue | writes endings that their workers could not write, and asks about single records at once |
+//! | its queue | writes reports that their workers could not write, and asks about single records at once |
 
 use aws_config::BehaviorVersion;
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
@@ -32,10 +32,10 @@ use serde::Serialize;
 use super::{BatchFailures, Event, Trigger, each_message, refuse, variables};
 use crate::{
     queue::SqsQueue,
-    reconcile::{LONGEST_QUESTION, Polled, Reconciliation},
+    reconcile::{MAX_QUESTION_TIME, Polled, Reconciliation},
     store::dynamodb::DynamoDbStore,
     time_budget::{
-        DEFAULT_FIRST_PAUSE, DEFAULT_LONGEST_DOUBT, DEFAULT_LONGEST_PAUSE, DEFAULT_NOT_FOUND_GRACE,
+        DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE, DEFAULT_NOT_FOUND_GRACE,
         DEFAULT_QUESTIONS,
     },
 };
@@ -52,8 +52,8 @@ pub enum Reconciled {
 
 /// A reconciliation configured by the environment, still without operations.
 ///
-/// `IDEMPOTENCY_TABLE`, `DEAD_LETTERS_QUEUE_URL`, `RECONCILE_QUEUE_URL`; `RECONCILE_FIRST_MS`, `RECONCILE_LONGEST_MS`,
-/// `RECONCILE_ASKS` and `LONGEST_DOUBT_MS` (how questions are repeated, and for how long), `NOT_FOUND_GRACE_MS` (how long
+/// `IDEMPOTENCY_TABLE`, `DEAD_LETTERS_QUEUE_URL`, `RECONCILE_QUEUE_URL`; `RECONCILE_FIRST_BACKOFF_MS`, `RECONCILE_MAX_BACKOFF_MS`,
+/// `RECONCILE_ASKS` and `MAX_UNKNOWN_AGE_MS` (how questions are repeated, and for how long), `NOT_FOUND_GRACE_MS` (how long
 /// to wait before "not found" counts), `NOT_FOUND_RELEASES` (`on`, or `off` while a provider has an incident).
 ///
 /// # Errors
@@ -64,10 +64,10 @@ pub async fn reconciliation() -> Result<Reconciliation, Error> {
 
 async fn configured() -> Result<Reconciliation, Error> {
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
-    let first = variables::millis("RECONCILE_FIRST_MS", DEFAULT_FIRST_PAUSE)?;
-    let longest = variables::millis("RECONCILE_LONGEST_MS", DEFAULT_LONGEST_PAUSE)?;
+    let first = variables::millis("RECONCILE_FIRST_BACKOFF_MS", DEFAULT_FIRST_BACKOFF)?;
+    let longest = variables::millis("RECONCILE_MAX_BACKOFF_MS", DEFAULT_MAX_BACKOFF)?;
     let most = variables::count("RECONCILE_ASKS", DEFAULT_QUESTIONS)?;
-    let doubt = variables::millis("LONGEST_DOUBT_MS", DEFAULT_LONGEST_DOUBT)?;
+    let unknown = variables::millis("MAX_UNKNOWN_AGE_MS", DEFAULT_MAX_UNKNOWN_AGE)?;
     let grace = variables::millis("NOT_FOUND_GRACE_MS", DEFAULT_NOT_FOUND_GRACE)?;
     let releases = variables::switch("NOT_FOUND_RELEASES", true)?;
     let dead_letters = SqsQueue::from_env(&aws, "DEAD_LETTERS_QUEUE_URL")?;
@@ -75,8 +75,8 @@ async fn configured() -> Result<Reconciliation, Error> {
     let store = DynamoDbStore::from_env().await?;
     Ok(Reconciliation::new(store, dead_letters)
         .questions_to(questions)
-        .back_off(first, longest, most)
-        .longest_doubt(doubt)
+        .backoff(first, longest, most)
+        .max_unknown_age(unknown)
         .not_found_grace(grace)
         .not_found_releases(releases))
 }
@@ -109,7 +109,7 @@ pub async fn reconcile_event(
         Trigger::Stream(_) => Err(refuse("this function takes no stream records")),
         Trigger::Messages(messages) => {
             let work = async |body: &str, left| Ok(reconciliation.receive_within(body, left).await?);
-            Ok(Reconciled::Failures(each_message(&messages, time, LONGEST_QUESTION, work).await))
+            Ok(Reconciled::Failures(each_message(&messages, time, MAX_QUESTION_TIME, work).await))
         }
     }
 }

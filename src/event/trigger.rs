@@ -247,7 +247,7 @@ mod tests {
 
     // T8, T50
     #[test]
-    fn a_function_stops_to_take_up_work_shortly_before_its_deadline() {
+    fn a_function_stops_to_take_work_shortly_before_its_deadline() {
         let now = Timestamp::from_secs(1_800_000_000);
         let world = ManualWorld::at(now);
         let time = |deadline: Timestamp| {

@@ -27,9 +27,9 @@ use http_body_util::{BodyExt, Full, Limited};
 use lambda_runtime::Error;
 
 use crate::{
-    http::LONGEST_BODY,
+    http::MAX_BODY,
     key::RecordKey,
-    reconcile::{ReconcileOutcome, Reconciliation, Told},
+    reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
     telemetry::{self, WEBHOOK_AGAIN, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE},
     time::Timestamp,
 };
@@ -60,7 +60,7 @@ pub enum Notice {
         reason: &'static str,
     },
     /// It reports what became of this operation.
-    Told(RecordKey, Told),
+    ProviderReport(RecordKey, ProviderReport),
 }
 
 /// A provider's webhook, as a `tower` service. Clones share everything.
@@ -93,7 +93,7 @@ impl Webhook {
         if parts.method != Method::POST {
             return (StatusCode::METHOD_NOT_ALLOWED, "events are posted");
         }
-        let Ok(body) = Limited::new(body, LONGEST_BODY).collect().await else {
+        let Ok(body) = Limited::new(body, MAX_BODY).collect().await else {
             return (StatusCode::PAYLOAD_TOO_LARGE, "too large");
         };
         self.receive(&parts.headers, &body.to_bytes()).await
@@ -124,22 +124,22 @@ impl Webhook {
                     }
                 }
             }
-            Notice::Told(key, told) => self.told(&key, &told).await,
+            Notice::ProviderReport(key, reported) => self.reported(&key, &reported).await,
         }
     }
 
-    async fn told(&self, key: &RecordKey, told: &Told) -> (StatusCode, &'static str) {
+    async fn reported(&self, key: &RecordKey, reported: &ProviderReport) -> (StatusCode, &'static str) {
         let (hash, operation) = (key.hash(), key.operation());
-        match self.0.reconciliation.told(key, told).await {
+        match self.0.reconciliation.reported(key, reported).await {
             Ok(ReconcileOutcome::Resolved(state)) => {
-                tracing::info!(key = %hash, %operation, state, "the provider's word settles a record");
+                tracing::info!(key = %hash, %operation, state, "the provider's report settles a record");
                 (StatusCode::OK, "settled")
             }
             // Logged where it was found.
             Ok(ReconcileOutcome::Escalated) => ESCALATED,
             Ok(ReconcileOutcome::Scheduled(_)) => (StatusCode::OK, "taken up later"),
             Ok(outcome @ (ReconcileOutcome::Settled | ReconcileOutcome::Gone)) => {
-                tracing::info!(key = %hash, %operation, ?outcome, "the provider's word changes nothing");
+                tracing::info!(key = %hash, %operation, ?outcome, "the provider's report changes nothing");
                 (StatusCode::OK, "nothing to settle")
             }
             Ok(
@@ -150,7 +150,7 @@ impl Webhook {
             }
             Err(error) => {
                 let cause = error.source();
-                tracing::error!(key = %hash, %operation, %error, cause, "the provider's word could not be processed");
+                tracing::error!(key = %hash, %operation, %error, cause, "the provider's report could not be processed");
                 TRY_AGAIN
             }
         }

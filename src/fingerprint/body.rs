@@ -12,7 +12,7 @@ use super::{
 
 /// The longest body after unpacking: as long as a plain one may be. A longer one is hashed by its packed bytes, so that a few
 /// kilobytes of gzip take no more memory than a plain body can.
-const LONGEST_UNPACKED: u64 = 6 * 1024 * 1024;
+const MAX_UNPACKED: u64 = 6 * 1024 * 1024;
 
 /// A body without its gzip packing, whose header holds the time at which it was made.
 pub(super) struct Unpacked<'a> {
@@ -74,6 +74,6 @@ impl<'a> Unpacked<'a> {
 
 fn gunzip(body: &[u8]) -> Option<Vec<u8>> {
     let mut unpacked = Vec::new();
-    let read = MultiGzDecoder::new(body).take(LONGEST_UNPACKED + 1).read_to_end(&mut unpacked);
-    (read.is_ok() && unpacked.len() as u64 <= LONGEST_UNPACKED).then_some(unpacked)
+    let read = MultiGzDecoder::new(body).take(MAX_UNPACKED + 1).read_to_end(&mut unpacked);
+    (read.is_ok() && unpacked.len() as u64 <= MAX_UNPACKED).then_some(unpacked)
 }

@@ -11,7 +11,7 @@ use http::{Response, request::Parts};
 
 use super::{Problem, ProblemType, Profile, replay};
 use crate::{
-    engine::{Computation, Execution},
+    engine::{Execution, SingleTransaction},
     record::Answer,
 };
 
@@ -31,14 +31,14 @@ impl<S: Sync> FromRequestParts<S> for Execution {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Computation {
+impl<S: Sync> FromRequestParts<S> for SingleTransaction {
     type Rejection = Response<Body>;
 
     /// Rejects a request that is not guarded in one transaction.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
         parts.extensions.get::<Self>().cloned().ok_or_else(|| {
             tracing::error!(
-                "a handler takes a Computation, but its route is not guarded by Idempotency::in_one_transaction, or \
+                "a handler takes a Computation, but its route is not guarded by Idempotency::single_transaction, or \
                  Profile::key_optional let the request pass (then take an Option<Computation>)"
             );
             let problem = Problem::new(ProblemType::NotGuarded);
@@ -56,7 +56,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for Execution {
     }
 }
 
-impl<S: Sync> OptionalFromRequestParts<S> for Computation {
+impl<S: Sync> OptionalFromRequestParts<S> for SingleTransaction {
     type Rejection = Infallible;
 
     /// `None` for a request that runs unguarded, such as one without a key under [`Profile::key_optional`].

@@ -22,7 +22,7 @@ use super::{
     status,
 };
 use crate::{
-    engine::{Computation, Ending, Execution, FinishOutcome, Ownership, ReserveOutcome},
+    engine::{Execution, FinishOutcome, Ownership, Report, ReserveOutcome, SingleTransaction},
     key::RecordKey,
     operation::{ServerErrors, WhileInFlight},
     record::{Answer, UnknownCause},
@@ -54,7 +54,7 @@ impl Guard {
                     let handled = handler(execution, Request::from_parts(parts, body));
                     self.execute(owned, handled).await
                 }
-                met => self.instead(met, &request.key, &mount, refusal),
+                found => self.instead(found, &request.key, &mount, refusal),
             }
         };
         answer.instrument(span).await
@@ -80,7 +80,7 @@ impl Guard {
         let key = &understood.request.key;
         let of_this = |outer: &RecordKey| outer == key;
         if parts.extensions.get::<Execution>().is_some_and(|outer| of_this(outer.record_key()))
-            || parts.extensions.get::<Computation>().is_some_and(|outer| of_this(outer.record_key()))
+            || parts.extensions.get::<SingleTransaction>().is_some_and(|outer| of_this(outer.record_key()))
         {
             let operation = self.operation().name();
             tracing::error!(%operation, "two guards of the same operation are nested: remove one");
@@ -92,12 +92,12 @@ impl Guard {
     /// The answer to a request that may not run.
     pub(super) fn instead(
         &self,
-        met: ReserveOutcome,
+        found: ReserveOutcome,
         key: &RecordKey,
         mount: &str,
         refusal: Option<Problem>,
     ) -> HttpAnswer {
-        match met {
+        match found {
             ReserveOutcome::Replay(replay) => replay::response(replay, &self.settings.profile),
             ReserveOutcome::InFlight { wait } => self.in_flight(key, mount, wait),
             ReserveOutcome::Mismatch => self.say(Problem::new(ProblemType::KeyReused), Outcome::Completed),
@@ -119,32 +119,32 @@ impl Guard {
     /// Runs the handler and records how it ended.
     async fn execute(&self, mut owned: Ownership, handled: BoxFuture<'static, Handled>) -> HttpAnswer {
         let execution = owned.execution().clone();
-        let (ending, answer) = match AssertUnwindSafe(handled).catch_unwind().await {
+        let (report, answer) = match AssertUnwindSafe(handled).catch_unwind().await {
             Ok(Ok((mut parts, body))) => {
                 for name in [IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, IDEMPOTENCY_EXPIRES] {
                     // Set by an inner service, about its own answer.
                     parts.headers.remove(name);
                 }
                 owned.answered(parts.status.as_u16());
-                let ending = self.ending(&execution, &parts, &body);
+                let report = self.report(&execution, &parts, &body);
                 if let Some(outcome @ Outcome::NotBegun) = parts.extensions.get_mut() {
                     // For a guard around this one, whose own operation may have begun.
                     *outcome = Outcome::NotExecuted;
                 }
-                (ending, Some((parts, body)))
+                (report, Some((parts, body)))
             }
-            Ok(Err(cause)) => (Ending::PerhapsExecuted(cause), None),
+            Ok(Err(cause)) => (Report::PerhapsExecuted(cause), None),
             Err(_) => {
                 // The panic hook has printed the panic's message; nobody else gets it.
                 let key = execution.record_key().hash();
                 tracing::error!(%key, operation = %execution.operation(), "the handler panicked");
-                (Ending::PerhapsExecuted(UnknownCause::Panicked), None)
+                (Report::PerhapsExecuted(UnknownCause::Panicked), None)
             }
         };
-        let not_begun = matches!(ending, Ending::NotBegun);
-        let expires_at = match self.settings.executor.finish(owned, ending).await {
+        let not_begun = matches!(report, Report::NotBegun);
+        let expires_at = match self.settings.executor.finish(owned, report).await {
             FinishOutcome::Superseded(kept) => return replay::response(kept, &self.settings.profile),
-            FinishOutcome::InDoubt => {
+            FinishOutcome::Unknown => {
                 let problem = Problem::new(ProblemType::OutcomeUnknown);
                 return self.come_again(problem, Duration::ZERO, Outcome::PerhapsExecuted);
             }
@@ -156,10 +156,10 @@ impl Guard {
             FinishOutcome::NotCommitted => return self.unavailable(ProblemType::StoreUnavailable),
             FinishOutcome::Written { expires_at } => expires_at,
             // Its key is not free yet: a corrected request would be refused as a mismatch.
-            FinishOutcome::HandedOver | FinishOutcome::Unwritten if not_begun => {
+            FinishOutcome::Deferred | FinishOutcome::Unwritten if not_begun => {
                 return self.unavailable(ProblemType::StoreUnavailable);
             }
-            FinishOutcome::Fenced | FinishOutcome::HandedOver | FinishOutcome::Unwritten => None,
+            FinishOutcome::Fenced | FinishOutcome::Deferred | FinishOutcome::Unwritten => None,
         };
         let Some((mut parts, body)) = answer else {
             return self.broken();
@@ -170,7 +170,7 @@ impl Guard {
         Response::from_parts(parts, Full::new(body))
     }
 
-    fn ending(&self, execution: &Execution, parts: &response::Parts, body: &Bytes) -> Ending {
+    fn report(&self, execution: &Execution, parts: &response::Parts, body: &Bytes) -> Report {
         match self.outcome(execution, parts, body) {
             Outcome::Completed => {
                 let headers = replay::kept_headers(
@@ -178,11 +178,11 @@ impl Guard {
                     &parts.headers,
                     self.operation().kept_headers(),
                 );
-                Ending::Completed(Answer::http(parts.status.as_u16(), headers, body.clone()))
+                Report::Completed(Answer::http(parts.status.as_u16(), headers, body.clone()))
             }
-            Outcome::NotExecuted => Ending::NotExecuted,
-            Outcome::NotBegun => Ending::NotBegun,
-            Outcome::PerhapsExecuted => Ending::PerhapsExecuted(UnknownCause::HandlerFailed),
+            Outcome::NotExecuted => Report::NotExecuted,
+            Outcome::NotBegun => Report::NotBegun,
+            Outcome::PerhapsExecuted => Report::PerhapsExecuted(UnknownCause::HandlerFailed),
         }
     }
 
@@ -191,7 +191,7 @@ impl Guard {
         if let Some(said) = parts.extensions.get::<Outcome>() {
             return *said;
         }
-        if says_nothing(parts.status, body) {
+        if inconclusive(parts.status, body) {
             let (key, operation) = (execution.record_key().hash(), execution.operation());
             let status = parts.status.as_u16();
             tracing::warn!(
@@ -252,7 +252,7 @@ impl Guard {
 
 /// Whether a status is about the caller, the moment or the route, and says nothing about the operation (T44). A time-out
 /// layer that answers 408 has dropped the handler midway.
-pub(super) fn says_nothing(status: StatusCode, body: &Bytes) -> bool {
+pub(super) fn inconclusive(status: StatusCode, body: &Bytes) -> bool {
     match status {
         StatusCode::UNAUTHORIZED
         | StatusCode::FORBIDDEN

@@ -6,8 +6,8 @@ use http::Method;
 use tower_layer::Layer;
 
 use super::{
-    OneTransaction, Profile, Service, TenantResolver,
-    service::Way,
+    Profile, Service, SingleTransactionLayer, TenantResolver,
+    service::Mode,
     settings::{Guard, Settings},
 };
 use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, world::World};
@@ -67,7 +67,7 @@ impl Idempotency {
             profile: Profile::default(),
             also: Vec::new(),
             status_path: "/operations".to_owned(),
-            told: Arc::default(),
+            reported: Arc::default(),
         };
         Self { settings: Arc::new(settings), tenant: () }
     }
@@ -102,21 +102,21 @@ impl<T> Idempotency<T> {
         self
     }
 
-    /// Sends endings that cannot be written in time to this queue, from which the reconcile function applies them. Without
-    /// a queue they are logged and counted, and the record becomes `unknown` when its lease is over.
+    /// Sends reports that cannot be written in time to this queue, from which the reconcile function applies them. Without
+    /// a queue they are logged and counted, and the record becomes `unknown` when its lease has expired.
     #[must_use]
-    pub fn lost_endings_to(mut self, queue: impl Queue) -> Self {
+    pub fn defer_reports_to(mut self, queue: impl Queue) -> Self {
         let settings = Arc::make_mut(&mut self.settings);
-        settings.executor = settings.executor.clone().lost_endings_to(queue);
+        settings.executor = settings.executor.clone().defer_reports_to(queue);
         self
     }
 
     /// Guards in one round trip, without a reservation, an operation whose effects are all [domain writes](crate::domain). Its
-    /// handler takes a [`Computation`](crate::engine::Computation) in place of an [`Execution`](crate::engine::Execution), and
+    /// handler takes a [`SingleTransaction`](crate::engine::Computation) in place of an [`Execution`](crate::engine::Execution), and
     /// may run more than once.
     #[must_use]
-    pub fn in_one_transaction(self) -> OneTransaction<T> {
-        OneTransaction::new(self.settings, self.tenant)
+    pub fn single_transaction(self) -> SingleTransactionLayer<T> {
+        SingleTransactionLayer::new(self.settings, self.tenant)
     }
 
     /// Takes clocks, randomness and tasks from `world`: for tests.
@@ -164,6 +164,6 @@ impl<I, T: KnowsTenants> Layer<I> for Idempotency<T> {
     fn layer(&self, inner: I) -> Self::Service {
         self.settings.check();
         let guard = Guard { settings: self.settings.clone(), tenant: self.tenant.resolver() };
-        Service::new(guard, Way::Reserved, inner)
+        Service::new(guard, Mode::Reserved, inner)
     }
 }

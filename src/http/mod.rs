@@ -21,7 +21,6 @@ mod header;
 mod layer;
 #[cfg(feature = "axum")]
 mod not_begun;
-mod one_transaction;
 mod origin;
 mod outcome;
 mod problem;
@@ -31,6 +30,7 @@ mod request;
 mod service;
 mod settings;
 mod shape;
+mod single_transaction;
 mod status;
 mod target;
 mod tenant;
@@ -42,11 +42,11 @@ pub use header::KeySyntax;
 pub use layer::{Idempotency, KnowsTenants};
 #[cfg(feature = "axum")]
 pub use not_begun::{NotBegun, OrNotBegun};
-pub use one_transaction::OneTransaction;
 pub use outcome::Outcome;
 pub use problem::{Problem, ProblemType};
 pub use profile::Profile;
 pub use service::Service;
+pub use single_transaction::SingleTransactionLayer;
 pub use status::{operation_key, operation_status};
 pub use tenant::{
     IssuerAndClaim, JwtClaim, LambdaAuthorizer, SingleTenant, TenantResolver, context_tenant, iam_account,
@@ -63,7 +63,7 @@ pub use lambda_http;
 use http::HeaderName;
 
 /// The longest request or response body that is read: what a Lambda invocation can carry (6 MiB).
-pub(crate) const LONGEST_BODY: usize = 6 * 1024 * 1024;
+pub(crate) const MAX_BODY: usize = 6 * 1024 * 1024;
 
 /// The request header with the client's key, which ACP's answers echo
 /// ([draft-ietf-httpapi-idempotency-key-header](https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/)).

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
-    GuardedBody, LONGEST_BODY, Problem, ProblemType,
+    GuardedBody, MAX_BODY, Problem, ProblemType,
     header::{self, KeyHeaderError},
     origin,
     settings::Guard,
@@ -50,7 +50,7 @@ pub(super) async fn understand<B: GuardedBody>(
     let key = guard.settings.profile.key_syntax.key(&parts.headers).map_err(|error| of_header(&error))?;
     let admit =
         |oldest: &OldestKey| oldest.admit(&key, header::timestamp(&parts.headers), guard.world().now()).err();
-    let refusal = match header::too_short(&key, operation.shortest_key()) {
+    let refusal = match header::too_short(&key, operation.min_key_chars()) {
         Some(error) => Some(of_header(&error).advice_of(ProblemType::KeyTooOld)),
         None => operation.oldest_key().and_then(admit).map(|error| of_age(&error)),
     };
@@ -70,7 +70,7 @@ pub(super) async fn understand<B: GuardedBody>(
         };
         Fingerprints::of(operation.name().as_str(), &content, operation.rule(), operation.former_rules())
     };
-    let (fingerprints, body) = body.inspect(LONGEST_BODY, look).await.map_err(Problem::new)?;
+    let (fingerprints, body) = body.inspect(MAX_BODY, look).await.map_err(Problem::new)?;
     let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
     let key = RecordKey::new(tenant, operation.name().clone(), key);
     let key = if guard.settings.profile.scopes_by_path() { key.within(Scope::of(&target.path)) } else { key };

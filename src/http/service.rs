@@ -14,36 +14,36 @@ use http_body_util::{BodyExt, Either, Full, Limited};
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
-use super::{GuardedBody, IDEMPOTENCY_KEY, LONGEST_BODY, guard::Handled, one_transaction, settings::Guard};
+use super::{GuardedBody, IDEMPOTENCY_KEY, MAX_BODY, guard::Handled, settings::Guard, single_transaction};
 use crate::{
     engine::Execution, key::RecordKey, record::UnknownCause, time::Instant, time_budget::TimeBudget,
 };
 
-/// A guarded service, made by the layers [`Idempotency`](super::Idempotency) and [`OneTransaction`](super::OneTransaction).
+/// A guarded service, made by the layers [`Idempotency`](super::Idempotency) and [`SingleTransactionLayer`](super::SingleTransactionLayer).
 pub struct Service<I> {
     guard: Guard,
-    way: Way,
+    mode: Mode,
     inner: I,
 }
 
 /// How the handler and its record come together.
 #[derive(Clone, Copy)]
-pub(super) enum Way {
+pub(super) enum Mode {
     /// The key is reserved, then the handler runs.
     Reserved,
     /// The handler runs, and its writes commit with the record.
-    OneTransaction,
+    SingleTransaction,
 }
 
 impl<I> Service<I> {
-    pub(super) fn new(guard: Guard, way: Way, inner: I) -> Self {
-        Self { guard, way, inner }
+    pub(super) fn new(guard: Guard, mode: Mode, inner: I) -> Self {
+        Self { guard, mode, inner }
     }
 }
 
 impl<I: Clone> Clone for Service<I> {
     fn clone(&self) -> Self {
-        Self { guard: self.guard.clone(), way: self.way, inner: self.inner.clone() }
+        Self { guard: self.guard.clone(), mode: self.mode, inner: self.inner.clone() }
     }
 }
 
@@ -80,10 +80,10 @@ where
         let ready = mem::replace(&mut self.inner, clone);
         let guard = self.guard.clone();
         let echo = guard.settings.profile.echo(request.headers());
-        let answer = match self.way {
-            Way::Reserved => reserved(guard, ready, request).left_future(),
-            Way::OneTransaction => {
-                one_transaction::answer(guard, ready, self.inner.clone(), request).right_future()
+        let answer = match self.mode {
+            Mode::Reserved => reserved(guard, ready, request).left_future(),
+            Mode::SingleTransaction => {
+                single_transaction::answer(guard, ready, self.inner.clone(), request).right_future()
             }
         };
         Box::pin(async move {
@@ -157,7 +157,7 @@ where
     let time = TimeBudget::at(world.instant(), ends_at).read();
     let body = tokio::select! {
         biased;
-        body = Limited::new(body, LONGEST_BODY).collect() => body.map_err(|error| error.to_string()),
+        body = Limited::new(body, MAX_BODY).collect() => body.map_err(|error| error.to_string()),
         () = world.sleep(time) => Err("it did not end in time".to_owned()),
     };
     match body {

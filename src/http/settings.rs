@@ -9,7 +9,7 @@ use crate::{engine::Executor, operation::Operation, world::World};
 
 /// What is logged once, not with every request.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ProviderReport {
     no_documentation: OnceLock<()>,
     pub(super) passing: [OnceLock<()>; IDEMPOTENT.len()],
     no_context: OnceLock<()>,
@@ -26,14 +26,14 @@ pub(super) struct Settings {
     /// Methods to guard although they are idempotent by themselves.
     pub(super) also: Vec<Method>,
     pub(super) status_path: String,
-    pub(super) told: Arc<Told>,
+    pub(super) reported: Arc<ProviderReport>,
 }
 
 impl Settings {
     /// Warns at start-up about what is missing.
     pub(super) fn check(&self) {
         if self.profile.wants_documentation() {
-            self.told.no_documentation.get_or_init(|| {
+            self.reported.no_documentation.get_or_init(|| {
                 let operation = self.executor.operation().name();
                 tracing::warn!(
                     %operation,
@@ -54,7 +54,7 @@ pub(super) struct Guard {
 impl Guard {
     /// Logs why every request is refused, if none has a request context.
     pub(super) fn no_context(&self) {
-        self.settings.told.no_context.get_or_init(|| {
+        self.settings.reported.no_context.get_or_init(|| {
             let operation = self.operation().name();
             tracing::error!(
                 %operation,

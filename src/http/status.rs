@@ -15,7 +15,7 @@ use crate::{
     record::{Head, State},
     store::{Store, StoreErrorKind},
     time::Timestamp,
-    time_budget::{DEFAULT_RETRY_AFTER, LONGEST_RETRY_AFTER},
+    time_budget::{DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER},
 };
 
 #[derive(Serialize)]
@@ -129,7 +129,7 @@ pub async fn operation_status(
         expires_at: record.state.expires_at().map(http_date),
     });
     if record.state.settled_by().is_none() {
-        let wait = record.wait(now).clamp(DEFAULT_RETRY_AFTER, LONGEST_RETRY_AFTER);
+        let wait = record.wait(now).clamp(DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER);
         response.headers_mut().insert(RETRY_AFTER, seconds(wait));
     }
     response

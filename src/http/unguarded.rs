@@ -19,7 +19,7 @@ impl Guard {
         match idempotent.filter(|_| !self.settings.also.contains(method)) {
             Some(number) => {
                 if keyed {
-                    self.settings.told.passing[number].get_or_init(|| {
+                    self.settings.reported.passing[number].get_or_init(|| {
                         let operation = self.operation().name();
                         tracing::warn!(
                             %method, %operation,

@@ -38,7 +38,7 @@ pub enum KeyTime {
     /// In the key, a UUID of version 7 ([RFC 9562](https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-7)), with its
     /// hyphens.
     UuidV7,
-    /// In the key, a [ULID](https://github.com/ulid/spec), in letters of either case.
+    /// In the key, a [ULID](https://github.com/ulid/spec), in dead letters of either case.
     Ulid,
     /// In the header [`Idempotency-Timestamp`](crate::http::IDEMPOTENCY_TIMESTAMP): `t=<unix seconds>,v1=<hex>`, which
     /// [`Secrets::sign`] makes from the key without the quotes that its header may have.

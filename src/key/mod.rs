@@ -455,8 +455,8 @@ mod tests {
     #[test]
     fn unknown_outcomes_are_spread_over_all_partitions_of_the_index() {
         let first = |number: u32| record_key("a", "pay", &number.to_string()).short_hash().first_byte() % 8;
-        let met: std::collections::HashSet<_> = (0..256).map(first).collect();
-        assert_eq!(met.len(), 8);
+        let found: std::collections::HashSet<_> = (0..256).map(first).collect();
+        assert_eq!(found.len(), 8);
     }
 
     // R36

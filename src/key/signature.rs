@@ -19,10 +19,10 @@ use crate::time::Timestamp;
 pub const DEFAULT_TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
 /// The most digests in a signature, more than any sender has secrets: each is compared with each of ours.
-const MOST_DIGESTS: usize = 16;
+const MAX_DIGESTS: usize = 16;
 
 /// The shortest secret, in bytes: a shorter one can be guessed.
-const SHORTEST_SECRET: usize = 16;
+const MIN_SECRET: usize = 16;
 
 /// Secrets that are valid at the same time. The first signs and any of them verifies, so that secrets can be rotated without a
 /// gap.
@@ -44,7 +44,7 @@ pub enum SignatureError {
     #[error("no secret is given")]
     NoSecret,
     /// A secret is too short.
-    #[error("a secret must have at least {SHORTEST_SECRET} bytes")]
+    #[error("a secret must have at least {MIN_SECRET} bytes")]
     ShortSecret,
     /// It is not written as `t=…,v1=…`.
     #[error("the signature is malformed")]
@@ -70,7 +70,7 @@ impl Secrets {
     /// Takes these secrets, the one that signs first.
     pub fn new<T: AsRef<[u8]>>(secrets: impl IntoIterator<Item = T>) -> Result<Self, SignatureError> {
         let keyed = secrets.into_iter().map(|secret| match secret.as_ref() {
-            short if short.len() < SHORTEST_SECRET => Err(SignatureError::ShortSecret),
+            short if short.len() < MIN_SECRET => Err(SignatureError::ShortSecret),
             secret => Hmac::new_from_slice(secret).map_err(|_| SignatureError::ShortSecret),
         });
         let keyed: Vec<_> = keyed.collect::<Result<_, _>>()?;
@@ -127,7 +127,7 @@ impl Secrets {
                 _ => {}
             }
         }
-        if digests.len() > MOST_DIGESTS {
+        if digests.len() > MAX_DIGESTS {
             return Err(SignatureError::Malformed);
         }
         let seconds = time.ok_or(SignatureError::Malformed)?;
@@ -220,8 +220,8 @@ mod tests {
     fn more_digests_than_anybody_needs_are_malformed() {
         let with =
             |digests: usize| format!("t=1800000000{}", format!(",v1={}", "0".repeat(64)).repeat(digests));
-        assert_eq!(verified(OLD, &with(MOST_DIGESTS), b"", NOW), Err(SignatureError::Mismatch));
-        assert_eq!(verified(OLD, &with(MOST_DIGESTS + 1), b"", NOW), Err(SignatureError::Malformed));
+        assert_eq!(verified(OLD, &with(MAX_DIGESTS), b"", NOW), Err(SignatureError::Mismatch));
+        assert_eq!(verified(OLD, &with(MAX_DIGESTS + 1), b"", NOW), Err(SignatureError::Malformed));
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! }
 //! ```
 
-mod letter;
+mod dead_letter;
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
@@ -26,14 +26,14 @@ use crate::{
         Answer, BodyId, KeptAnswer, KeptBody, Note, Place, Record, Revision, SettleError, SettledBy, State,
         Verdict, may_be_kept,
     },
-    stale::give_up,
+    stale::expire_lease,
     store::{AuditLine, Companion, Store, StoreError},
     time::Timestamp,
-    time_budget::{CLOCK_SKEW, DEFAULT_PENDING_BOUND, OFFLINE_PATIENCE, WRITE_PAUSES},
+    time_budget::{CLOCK_SKEW, DEFAULT_PENDING_BOUND, OFFLINE_WRITE_TIMEOUT, WRITE_BACKOFF},
     world::{SystemWorld, World},
 };
 
-pub use letter::Letter;
+pub use dead_letter::MessageSummary;
 
 /// A change to a record.
 #[derive(Clone, Debug)]
@@ -53,9 +53,9 @@ pub enum Correction {
     },
     /// Drops the kept headers and body. The operation stays completed, and nothing runs again.
     ForgetAnswer,
-    /// Gives up a worker whose lease is over, or accepted work that nobody took in time; puts an unknown outcome into the
+    /// Gives up a worker whose lease has expired, or accepted work that nobody took in time; puts an unknown outcome into the
     /// index that polls read.
-    GiveUp,
+    ExpireLease,
 }
 
 impl Correction {
@@ -65,7 +65,7 @@ impl Correction {
             Self::Executed { .. } => "settle-completed",
             Self::NotExecuted { .. } => "settle-not-executed",
             Self::ForgetAnswer => "forget-response",
-            Self::GiveUp => "sweep",
+            Self::ExpireLease => "sweep",
         }
     }
 }
@@ -219,26 +219,26 @@ impl Operator {
                 corrected(correction, Some(&placed.answer), seen, seen.revision, self.engine.world.now())?;
                 // First, as everywhere: a record never names a body that is not there.
                 let kept =
-                    self.engine.keep_placed(&kept_for(correction, seen), placed, OFFLINE_PATIENCE).await;
+                    self.engine.keep_placed(&kept_for(correction, seen), placed, OFFLINE_WRITE_TIMEOUT).await;
                 Some(kept.map_err(CorrectionError::Body)?.ok_or(CorrectionError::BodyTooLarge)?)
             }
             _ => None,
         };
-        let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
-            let Some(there) = there else { return Step::Stop(Some(CorrectionError::Deleted)) };
-            if there.revision != seen.revision {
-                return Step::Stop(Some(CorrectionError::Changed(there.state.name())));
+        let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
+            let Some(current) = current else { return Step::Stop(Some(CorrectionError::Deleted)) };
+            if current.revision != seen.revision {
+                return Step::Stop(Some(CorrectionError::Changed(current.state.name())));
             }
-            match corrected(correction, answer.as_ref(), there, revision, now) {
+            match corrected(correction, answer.as_ref(), current, revision, now) {
                 Ok(next) => {
                     let next = next.settled_because(Note::new(&format!("{who}: {reason}")));
-                    Step::Write(with_line(there, next, [who, correction.name(), reason], now), None)
+                    Step::Write(with_line(current, next, [who, correction.name(), reason], now), None)
                 }
                 Err(error) => Step::Stop(Some(error)),
             }
         };
-        let until = self.engine.world.instant().plus(OFFLINE_PATIENCE);
-        let effort = Effort { until: Some(until), pauses: WRITE_PAUSES, retries: Retries::Unanswered };
+        let until = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
+        let effort = Effort { until: Some(until), backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
         match self.engine.apply(Start::Seen(Box::new(seen.clone())), effort, step).await {
             Ok(Applied::Written(_, record)) => Ok(*record),
             Ok(Applied::Stopped(error, _)) => Err(error.unwrap_or(CorrectionError::Deleted)),
@@ -268,7 +268,7 @@ fn corrected(
     revision: Revision,
     now: Timestamp,
 ) -> Result<Record, CorrectionError> {
-    let by = SettledBy::Person;
+    let by = SettledBy::Operator;
     let settled = |verdict| {
         // Whether it can be settled at all comes first.
         let settled = kept_for(correction, seen).settle(verdict, by, revision, now)?;
@@ -286,9 +286,9 @@ fn corrected(
             State::Completed { answer, .. } if is_bare(answer) => Err(CorrectionError::NothingKept),
             state => seen.forget_answer(revision).ok_or(CorrectionError::NoAnswer(state.name())),
         },
-        (Correction::GiveUp, _) => match &seen.state {
+        (Correction::ExpireLease, _) => match &seen.state {
             State::Unknown { .. } => Ok(Record { revision, ..seen.clone() }),
-            _ => give_up(seen, revision, now, DEFAULT_PENDING_BOUND).ok_or(CorrectionError::NotDead),
+            _ => expire_lease(seen, revision, now, DEFAULT_PENDING_BOUND).ok_or(CorrectionError::NotDead),
         },
     }
 }
@@ -325,15 +325,15 @@ fn is_bare(answer: &KeptAnswer) -> bool {
 /// The change with its audit line. A body beside the record that `next` does not name any more is deleted with it.
 fn with_line(seen: &Record, next: Record, words: [&str; 3], now: Timestamp) -> Change {
     let mut with = vec![Companion::Audit(AuditLine::new(words, now, Some(seen), Some(&next)))];
-    with.extend(beside(seen).filter(|_| beside(&next) != beside(seen)).map(Companion::DeleteBody));
+    with.extend(body_item(seen).filter(|_| body_item(&next) != body_item(seen)).map(Companion::DeleteBody));
     Change::with(next, with)
 }
 
 /// The body that is stored beside a record.
-fn beside(record: &Record) -> Option<BodyId> {
+fn body_item(record: &Record) -> Option<BodyId> {
     match &record.state {
         State::Completed { answer, .. } => match answer.body {
-            KeptBody::Outside { id, place: Place::Beside, .. } => Some(id),
+            KeptBody::Outside { id, place: Place::BodyItem, .. } => Some(id),
             _ => None,
         },
         _ => None,

@@ -18,7 +18,7 @@ use crate::{key::OperationName, store::StoreError};
 
 pub use memory::MemoryQueue;
 #[cfg(feature = "sqs")]
-pub use sqs::{LONGEST_DELAY, SqsQueue};
+pub use sqs::{MAX_DELAY, SqsQueue};
 
 /// A queue to send to.
 ///
@@ -73,8 +73,8 @@ pub enum WorkError {
     /// The message cannot be understood; no retry helps.
     #[error("the message is malformed: {0}")]
     Malformed(&'static str),
-    /// An ending could not be written in time. A retry may help.
-    #[error("the ending could not be written in time")]
+    /// A report could not be written in time. A retry may help.
+    #[error("the report could not be written in time")]
     Unwritten,
     /// Too little of the function's time is left to begin.
     #[error("too little time is left")]

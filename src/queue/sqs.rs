@@ -11,7 +11,7 @@ use crate::config::ConfigError;
 
 /// The longest delay of a message
 /// ([quotas](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html)).
-pub const LONGEST_DELAY: Duration = Duration::from_secs(15 * 60);
+pub const MAX_DELAY: Duration = Duration::from_secs(15 * 60);
 
 /// One try and all tries together: a worker hands its outcome over in the last seconds of its time.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(700);
@@ -53,7 +53,7 @@ impl SqsQueue {
 impl Queue for SqsQueue {
     async fn send(&self, message: &str, delay: Duration) -> Result<(), QueueError> {
         // Rounded up: a message that comes too early is sent once more.
-        let seconds = delay.min(LONGEST_DELAY).as_millis().div_ceil(1000) as i32;
+        let seconds = delay.min(MAX_DELAY).as_millis().div_ceil(1000) as i32;
         let request = self.client.send_message().queue_url(&*self.url).message_body(acceptable(message));
         request.delay_seconds(seconds).send().await.map(|_| ()).map_err(QueueError::new)
     }

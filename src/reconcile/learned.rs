@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{
     ReconcileOutcome,
-    back_off::BackOff,
-    told::{Meaning, Word},
+    backoff::Backoff,
+    provider_report::{Meaning, ReportedEffect},
 };
 use crate::{
     operation::Operation,
@@ -22,7 +22,7 @@ pub(super) enum Asks {
     /// Somebody knows that there is an answer: the count of questions restarts.
     Anew,
     /// The provider has reported it by itself.
-    Told,
+    ProviderReported,
 }
 
 /// What was learned, with the answer's body already kept.
@@ -61,23 +61,23 @@ impl Learned {
     pub(super) fn contradicted_by(
         &self,
         seen: &Record,
-        there: &Record,
+        current: &Record,
         now: Timestamp,
-    ) -> Option<(Word, &'static str)> {
-        let word = match self {
+    ) -> Option<(ReportedEffect, &'static str)> {
+        let effect = match self {
             // A payload is an effect, with no status of its own.
-            Self::Executed(answer) => Word::Executed(answer.head.status().unwrap_or(200)),
-            Self::Denied(true) | Self::Unwritable(true) => Word::Executed(200),
-            Self::NotExecuted => Word::NotExecuted,
+            Self::Executed(answer) => ReportedEffect::Executed(answer.head.status().unwrap_or(200)),
+            Self::Denied(true) | Self::Unwritable(true) => ReportedEffect::Executed(200),
+            Self::NotExecuted => ReportedEffect::NotExecuted,
             _ => return None,
         };
-        if there.fingerprint != seen.fingerprint {
+        if current.fingerprint != seen.fingerprint {
             return self
                 .is_proof()
-                .then_some((word, "it tells of an effect whose key is another request's now"));
+                .then_some((effect, "it tells of an effect whose key is another request's now"));
         }
-        match word.beside(there, now) {
-            Meaning::Contradicts(reason) => Some((word, reason)),
+        match effect.meaning_for(current, now) {
+            Meaning::Contradicts(reason) => Some((effect, reason)),
             _ => None,
         }
     }
@@ -88,7 +88,7 @@ enum Then {
     /// Ask again after this span at least.
     AskAgain(Option<Duration>),
     /// Stop asking: an operator has to find out.
-    People,
+    Escalation,
 }
 
 /// A question, with everything that its answer is judged by.
@@ -100,7 +100,7 @@ pub(super) struct Asked<'a> {
     pub(super) at: Timestamp,
     pub(super) operation: Option<&'a Operation>,
     pub(super) not_found: NotFound,
-    pub(super) back_off: &'a BackOff,
+    pub(super) backoff: &'a Backoff,
 }
 
 /// What to do about an operation that is not found.
@@ -139,125 +139,125 @@ impl Asked<'_> {
     /// worker may have come back to life since. If the provider has reported an effect, they do not count at all.
     pub(super) fn next(
         &self,
-        there: &Record,
+        current: &Record,
         learned: &Learned,
         revision: Revision,
         now: Timestamp,
     ) -> Result<Record, ReconcileOutcome> {
-        let same = there.attempt == self.seen.attempt;
+        let same = current.attempt == self.seen.attempt;
         let proof = learned.is_proof();
-        if proof && there.fingerprint != self.seen.fingerprint {
+        if proof && current.fingerprint != self.seen.fingerprint {
             // The key has expired meanwhile, and now belongs to another request.
             return Err(ReconcileOutcome::Busy);
         }
         // Released meanwhile, by somebody who asked before the effect was visible: proof of it is stronger.
-        let one_life = there.created_at == self.seen.created_at;
-        let contradicted = proof && one_life && matches!(there.state, State::FailedRetryable { .. });
-        let asked = match questions(there, self.why, now) {
+        let one_generation = current.created_at == self.seen.created_at;
+        let contradicted = proof && one_generation && matches!(current.state, State::FailedRetryable { .. });
+        let asked = match questions(current, self.why, now) {
             Ok(asked) => asked,
             Err(ReconcileOutcome::Settled) if contradicted => 0,
             // Somebody has postponed the next question meanwhile.
             Err(ReconcileOutcome::NotDue) if proof => 0,
             // Its worker has come back, or another execution has begun. The claim keeps either from releasing it.
-            Err(ReconcileOutcome::InFlight(until)) if proof && one_life => {
-                return there.claim(revision, until, now).ok_or(ReconcileOutcome::InFlight(until));
+            Err(ReconcileOutcome::InFlight(until)) if proof && one_generation => {
+                return current.claim(revision, until, now).ok_or(ReconcileOutcome::InFlight(until));
             }
             Err(outcome) => return Err(outcome),
         };
-        if (learned.denies() && there.revision != self.seen.revision) || (!same && !proof) {
+        if (learned.denies() && current.revision != self.seen.revision) || (!same && !proof) {
             return Err(ReconcileOutcome::Busy);
         }
         // A proven effect is claimed, so that nothing but its proof ends the record: what it is worth is to be mended.
         let at = match learned {
             Learned::Denied(true) => Some(Timestamp::MAX),
             Learned::Unwritable(true) => {
-                let pause = self.back_off.after(asked.saturating_add(1), revision);
+                let pause = self.backoff.after(asked.saturating_add(1), revision);
                 Some(pause.map_or(Timestamp::MAX, |pause| now.plus(pause)))
             }
             // Its own write would prove that the worker did nothing. One of the two is wrong.
-            _ if proof && there.is_undone_by_the_next_write() => {
-                matches!(there.state, State::InProgress { .. }).then_some(now)
+            _ if proof && current.is_undone_by_the_next_write() => {
+                matches!(current.state, State::InProgress { .. }).then_some(now)
             }
             _ => None,
         };
-        if let Some(claimed) = at.and_then(|at| there.claim(revision, at, now)) {
+        if let Some(claimed) = at.and_then(|at| current.claim(revision, at, now)) {
             return Ok(claimed);
         }
         let settled = |verdict, by| {
-            let settled = self.settled(there, verdict, by, revision, now)?;
+            let settled = self.settled(current, verdict, by, revision, now)?;
             Ok(settled.settled_because(self.note(learned)))
         };
         let then = match learned {
-            Learned::Executed(answer) if proof || !there.claimed => {
+            Learned::Executed(answer) if proof || !current.claimed => {
                 return settled(Verdict::Executed(answer.clone()), SettledBy::Provider);
             }
-            Learned::NotExecuted if !there.claimed => {
+            Learned::NotExecuted if !current.claimed => {
                 return settled(Verdict::NotExecuted, SettledBy::Provider);
             }
             // This answer and the provider's earlier report contradict each other.
-            Learned::Executed(_) | Learned::NotExecuted => Then::People,
+            Learned::Executed(_) | Learned::NotExecuted => Then::Escalation,
             // The provider may have forgotten the key by now (T40).
-            Learned::NotFound if !self.is_remembered(there) => Then::People,
-            Learned::NotFound => match self.waited(there) {
+            Learned::NotFound if !self.is_remembered(current) => Then::Escalation,
+            Learned::NotFound => match self.waited(current) {
                 waited if waited < self.not_found.grace => {
                     Then::AskAgain(Some(self.not_found.grace - waited))
                 }
                 _ if !self.not_found.releases => Then::AskAgain(None),
                 // The provider, or an execution, knows better.
-                _ if there.claimed || there.contested => Then::People,
+                _ if current.claimed || current.contested => Then::Escalation,
                 _ => return settled(Verdict::NotExecuted, SettledBy::Assumption),
             },
             Learned::Later(after) => Then::AskAgain(*after),
             Learned::Unwritable(_) => Then::AskAgain(None),
-            Learned::Nobody | Learned::Denied(_) => Then::People,
+            Learned::Nobody | Learned::Denied(_) => Then::Escalation,
         };
-        if self.why == Asks::Told && escalates(there) {
+        if self.why == Asks::ProviderReported && escalates(current) {
             // It is escalated already, and each poll reports it until an operator settles it.
             return Err(match then {
                 Then::AskAgain(_) => ReconcileOutcome::Scheduled(Timestamp::MAX),
-                Then::People => ReconcileOutcome::Escalated,
+                Then::Escalation => ReconcileOutcome::Escalated,
             });
         }
         let (asked, at) = match then {
-            Then::People => (asked, Timestamp::MAX),
-            Then::AskAgain(_) if self.is_old(there) => (asked.saturating_add(1), Timestamp::MAX),
+            Then::Escalation => (asked, Timestamp::MAX),
+            Then::AskAgain(_) if self.is_old(current) => (asked.saturating_add(1), Timestamp::MAX),
             Then::AskAgain(later) => {
                 let asked = asked.saturating_add(1);
-                let pause = self.back_off.after(asked, revision);
+                let pause = self.backoff.after(asked, revision);
                 let at =
-                    |pause| now.plus(later.unwrap_or_default().max(pause)).min(self.oldest(there).max(now));
+                    |pause| now.plus(later.unwrap_or_default().max(pause)).min(self.oldest(current).max(now));
                 (asked, pause.map_or(Timestamp::MAX, at))
             }
         };
-        Ok(put_off(there, asked, at, revision, now))
+        Ok(put_off(current, asked, at, revision, now))
     }
 
     /// Why the record is escalated.
-    pub(super) fn reason(&self, there: &Record, learned: &Learned) -> &'static str {
+    pub(super) fn reason(&self, current: &Record, learned: &Learned) -> &'static str {
         match learned {
             Learned::Nobody => "no reconciler knows the operation",
             Learned::Denied(_) => "it was executed, and the domain writes of its completion were refused",
             Learned::Unwritable(_) => {
                 "it was executed, and the store does not take the domain writes of its completion"
             }
-            _ if there.claimed && learned.denies() => {
+            _ if current.claimed && learned.denies() => {
                 "an effect was reported, and the provider does not confirm it"
             }
-            Learned::NotFound if !self.is_remembered(there) => {
+            Learned::NotFound if !self.is_remembered(current) => {
                 "it is not found, and too late for that to be proof"
             }
-            Learned::NotFound if there.contested => {
+            Learned::NotFound if current.contested => {
                 "it is not found, and another execution says that it did, or perhaps did, it"
             }
-            _ if self.is_old(there) => "it has been doubted for too long",
+            _ if self.is_old(current) => "it has been doubted for too long",
             _ => "it was asked about often enough",
         }
     }
 
     /// Whether it has been in doubt for so long that it is escalated however few questions there were: nobody may have
     /// asked for a while (T50). Whoever asks anew knows that.
-    fn is_old(&self, there: &Record) -> bool {
-        self.why == Asks::IfDue && self.waited(there) > self.back_off.longest_doubt
+    fn is_old(&self, current: &Record) -> bool {
+        self.why == Asks::IfDue && self.waited(current) > self.backoff.max_unknown_age
     }
 
     /// The record's note: who settles it, and why.
@@ -265,56 +265,56 @@ impl Asked<'_> {
         let asked = match self.why {
             Asks::IfDue => "reconcile: the provider was asked",
             Asks::Anew => "reconcile: the provider was asked anew",
-            Asks::Told => "told by the provider",
+            Asks::ProviderReported => "told by the provider",
         };
-        let said = match learned {
+        let answered = match learned {
             Learned::Executed(_) => "executed",
             Learned::NotExecuted => "not executed",
             Learned::NotFound => "not found, and waited for long enough",
             Learned::Denied(_) | Learned::Unwritable(_) => "executed, without its domain writes",
             Learned::Later(_) | Learned::Nobody => "nothing",
         };
-        Note::new(&format!("{asked}: {said}"))
+        Note::new(&format!("{asked}: {answered}"))
     }
 
     fn settled(
         &self,
-        there: &Record,
+        current: &Record,
         verdict: Verdict,
         by: SettledBy,
         revision: Revision,
         now: Timestamp,
     ) -> Result<Record, ReconcileOutcome> {
-        let there = there.retained_or(self.operation.map_or(DEFAULT_RETENTION, Operation::retention));
-        there.settle(verdict, by, revision, now).map_err(|error| match error {
+        let current = current.retained_or(self.operation.map_or(DEFAULT_RETENTION, Operation::retention));
+        current.settle(verdict, by, revision, now).map_err(|error| match error {
             SettleError::InFlight | SettleError::NothingCommitted => ReconcileOutcome::InFlight(now),
             SettleError::Pending | SettleError::Settled(_) => ReconcileOutcome::Settled,
         })
     }
 
     /// Whether "not found" is still proof: the provider still remembered the key when it was asked.
-    fn is_remembered(&self, there: &Record) -> bool {
+    fn is_remembered(&self, current: &Record) -> bool {
         let window = self.operation.map_or(DEFAULT_NOT_FOUND_WINDOW, Operation::not_found_window);
-        self.at.since(there.began_at) <= window
+        self.at.since(current.began_at) <= window
     }
 
     /// How long the operation had been in doubt when the question was asked.
-    fn waited(&self, there: &Record) -> Duration {
-        self.at.since(self.doubted_since(there))
+    fn waited(&self, current: &Record) -> Duration {
+        self.at.since(self.unknown_since(current))
     }
 
     /// When it will have been in doubt for too long; never if somebody asks anew, who knows that it is.
-    fn oldest(&self, there: &Record) -> Timestamp {
+    fn oldest(&self, current: &Record) -> Timestamp {
         match self.why {
             Asks::IfDue => {
-                self.doubted_since(there).plus(self.back_off.longest_doubt).plus(Duration::from_millis(1))
+                self.unknown_since(current).plus(self.backoff.max_unknown_age).plus(Duration::from_millis(1))
             }
             _ => Timestamp::MAX,
         }
     }
 
-    fn doubted_since(&self, there: &Record) -> Timestamp {
-        match there.state {
+    fn unknown_since(&self, current: &Record) -> Timestamp {
+        match current.state {
             State::Unknown { since, .. } => since,
             State::InProgress { lease_until } => lease_until,
             _ => self.at,
@@ -322,8 +322,8 @@ impl Asked<'_> {
     }
 }
 
-fn put_off(there: &Record, asked: u32, at: Timestamp, revision: Revision, now: Timestamp) -> Record {
-    let open = there.expire(revision, now).unwrap_or_else(|| there.clone());
+fn put_off(current: &Record, asked: u32, at: Timestamp, revision: Revision, now: Timestamp) -> Record {
+    let open = current.expire(revision, now).unwrap_or_else(|| current.clone());
     open.ask_again(revision, asked, at).unwrap_or(open)
 }
 
@@ -336,24 +336,24 @@ pub(super) fn escalates(record: &Record) -> bool {
 mod tests {
     use super::*;
     use crate::record::{
-        Bid, Head, UnknownCause, Worker,
-        tests::{answer, bid, bid_for},
+        Head, ReservationRequest, UnknownCause, Worker,
+        tests::{answer, reservation, reservation_for},
     };
 
     const START: Timestamp = Timestamp::from_secs(10_000);
     const GRACE: Duration = Duration::from_secs(600);
     const NOW: Timestamp = Timestamp::from_secs(20_000);
     const NOT_FOUND: NotFound = NotFound { grace: GRACE, releases: true };
-    const BACK_OFF: BackOff = BackOff {
+    const BACK_OFF: Backoff = Backoff {
         first: Duration::from_secs(10),
         longest: Duration::from_secs(100),
         most: 3,
-        longest_doubt: Duration::from_secs(86_400),
+        max_unknown_age: Duration::from_secs(86_400),
     };
 
     fn unknown() -> Record {
-        let record = Record::reserve(&bid("k"), Revision::mint(), START);
-        record.doubt(Worker::of(&record), Revision::mint(), UnknownCause::LeaseOver, START).unwrap()
+        let record = Record::reserve(&reservation("k"), Revision::mint(), START);
+        record.mark_unknown(Worker::of(&record), Revision::mint(), UnknownCause::LeaseExpired, START).unwrap()
     }
 
     fn refusal() -> KeptAnswer {
@@ -365,18 +365,23 @@ mod tests {
     }
 
     /// The next execution of the same operation, in doubt as well.
-    fn doubted_again(record: &Record) -> Record {
-        let again = released(record).again(&bid("k"), Revision::mint(), START);
-        again.doubt(Worker::of(&again), Revision::mint(), UnknownCause::HandlerFailed, START).unwrap()
+    fn unknown_again(record: &Record) -> Record {
+        let again = released(record).again(&reservation("k"), Revision::mint(), START);
+        again.mark_unknown(Worker::of(&again), Revision::mint(), UnknownCause::HandlerFailed, START).unwrap()
     }
 
-    fn next(seen: &Record, there: &Record, why: Asks, learned: &Learned) -> Result<Record, ReconcileOutcome> {
-        let (at, operation, not_found, back_off) = (NOW, None, NOT_FOUND, &BACK_OFF);
-        Asked { seen, why, at, operation, not_found, back_off }.next(there, learned, Revision::mint(), NOW)
+    fn next(
+        seen: &Record,
+        current: &Record,
+        why: Asks,
+        learned: &Learned,
+    ) -> Result<Record, ReconcileOutcome> {
+        let (at, operation, not_found, backoff) = (NOW, None, NOT_FOUND, &BACK_OFF);
+        Asked { seen, why, at, operation, not_found, backoff }.next(current, learned, Revision::mint(), NOW)
     }
 
-    fn becomes(seen: &Record, there: &Record, why: Asks, learned: &Learned) -> &'static str {
-        match next(seen, there, why, learned) {
+    fn becomes(seen: &Record, current: &Record, why: Asks, learned: &Learned) -> &'static str {
+        match next(seen, current, why, learned) {
             Ok(record) => record.state.name(),
             Err(ReconcileOutcome::Busy) => "busy",
             Err(ReconcileOutcome::Settled) => "settled",
@@ -406,10 +411,10 @@ mod tests {
     fn a_denial_holds_for_the_record_that_was_asked_about_alone() {
         let seen = unknown();
         let alive =
-            seen.doubt(Worker::of(&seen), Revision::mint(), UnknownCause::HandlerFailed, NOW).unwrap();
+            seen.mark_unknown(Worker::of(&seen), Revision::mint(), UnknownCause::HandlerFailed, NOW).unwrap();
         for learned in [Learned::NotExecuted, Learned::NotFound] {
             assert_eq!(becomes(&seen, &alive, Asks::IfDue, &learned), "busy");
-            assert_eq!(becomes(&seen, &doubted_again(&seen), Asks::IfDue, &learned), "busy");
+            assert_eq!(becomes(&seen, &unknown_again(&seen), Asks::IfDue, &learned), "busy");
         }
         assert_eq!(becomes(&seen, &alive, Asks::IfDue, &Learned::Executed(answer())), "completed");
     }
@@ -419,14 +424,14 @@ mod tests {
     fn proof_holds_for_every_execution_of_the_same_request() {
         let (seen, proof) = (unknown(), Learned::Executed(answer()));
         assert_eq!(becomes(&seen, &released(&seen), Asks::IfDue, &proof), "completed");
-        assert_eq!(becomes(&seen, &doubted_again(&seen), Asks::IfDue, &proof), "completed");
+        assert_eq!(becomes(&seen, &unknown_again(&seen), Asks::IfDue, &proof), "completed");
         // What another execution released says nothing of this one.
-        let another = released(&doubted_again(&seen));
+        let another = released(&unknown_again(&seen));
         assert_eq!(becomes(&seen, &another, Asks::IfDue, &proof), "completed");
         let mut anew = another.clone();
         anew.created_at = NOW;
         assert_eq!(becomes(&seen, &anew, Asks::IfDue, &proof), "settled", "another life of the key");
-        assert_eq!(becomes(&seen, &another, Asks::Told, &proof), "completed");
+        assert_eq!(becomes(&seen, &another, Asks::ProviderReported, &proof), "completed");
     }
 
     // T5: the record's present worker perhaps did nothing, and says so.
@@ -434,17 +439,21 @@ mod tests {
     fn proof_keeps_a_live_execution_from_releasing_the_record() {
         let (seen, proof) = (unknown(), Learned::Executed(answer()));
         let lease_until = NOW.plus(GRACE);
-        let another = released(&seen).again(&Bid { lease_until, ..bid("k") }, Revision::mint(), NOW);
+        let another = released(&seen).again(
+            &ReservationRequest { lease_until, ..reservation("k") },
+            Revision::mint(),
+            NOW,
+        );
         let revived = seen.extend(seen.attempt, Revision::mint(), lease_until).unwrap();
-        for why in [Asks::IfDue, Asks::Anew, Asks::Told] {
-            for there in [&another, &revived] {
-                let claimed = next(&seen, there, why, &proof).unwrap();
-                assert_eq!(claimed.state, there.state);
-                let ended = claimed.release(there.attempt, Revision::mint(), NOW).unwrap();
+        for why in [Asks::IfDue, Asks::Anew, Asks::ProviderReported] {
+            for current in [&another, &revived] {
+                let claimed = next(&seen, current, why, &proof).unwrap();
+                assert_eq!(claimed.state, current.state);
+                let ended = claimed.release(current.attempt, Revision::mint(), NOW).unwrap();
                 assert_eq!(ended.state.name(), "unknown");
                 assert_eq!(becomes(&seen, &claimed, why, &proof), "in flight", "once is enough");
                 for learned in [Learned::NotExecuted, Learned::NotFound, Learned::Executed(refusal())] {
-                    assert_eq!(becomes(&seen, there, why, &learned), "in flight");
+                    assert_eq!(becomes(&seen, current, why, &learned), "in flight");
                 }
             }
             let mut anew = another.clone();
@@ -459,7 +468,7 @@ mod tests {
         let seen = unknown();
         let claimed = seen.claim(Revision::mint(), START, START).unwrap();
         let just_now = seen.claim(Revision::mint(), NOW, NOW).unwrap();
-        for why in [Asks::IfDue, Asks::Anew, Asks::Told] {
+        for why in [Asks::IfDue, Asks::Anew, Asks::ProviderReported] {
             for learned in [Learned::NotExecuted, Learned::NotFound, Learned::Executed(refusal())] {
                 let next = next(&claimed, &claimed, why, &learned).unwrap();
                 assert!(escalates(&next) && next.claimed, "{next:?}");
@@ -470,7 +479,7 @@ mod tests {
             // The provider has an incident.
             let not_found = NotFound { releases: false, ..NOT_FOUND };
             let asked =
-                Asked { seen: &claimed, why, at: NOW, operation: None, not_found, back_off: &BACK_OFF };
+                Asked { seen: &claimed, why, at: NOW, operation: None, not_found, backoff: &BACK_OFF };
             let later = asked.next(&claimed, &Learned::NotFound, Revision::mint(), NOW).unwrap();
             assert!(!escalates(&later) && later.claimed, "{later:?}");
             // It may be too early to be found.
@@ -485,7 +494,7 @@ mod tests {
     fn a_refusal_ends_the_record_that_was_asked_about_alone() {
         let (seen, refused) = (unknown(), Learned::Executed(refusal()));
         assert_eq!(becomes(&seen, &seen, Asks::IfDue, &refused), "completed");
-        assert_eq!(becomes(&seen, &doubted_again(&seen), Asks::IfDue, &refused), "busy");
+        assert_eq!(becomes(&seen, &unknown_again(&seen), Asks::IfDue, &refused), "busy");
         assert_eq!(becomes(&seen, &released(&seen), Asks::IfDue, &refused), "settled");
     }
 
@@ -493,10 +502,11 @@ mod tests {
     #[test]
     fn proof_is_no_proof_about_another_request_under_the_key() {
         let seen = unknown();
-        let other = Record::reserve(&bid_for("k", "other"), Revision::mint(), START);
-        let other = other.doubt(Worker::of(&other), Revision::mint(), UnknownCause::Panicked, START).unwrap();
+        let other = Record::reserve(&reservation_for("k", "other"), Revision::mint(), START);
+        let other =
+            other.mark_unknown(Worker::of(&other), Revision::mint(), UnknownCause::Panicked, START).unwrap();
         let proof = Learned::Executed(answer());
-        for why in [Asks::IfDue, Asks::Anew, Asks::Told] {
+        for why in [Asks::IfDue, Asks::Anew, Asks::ProviderReported] {
             assert_eq!(becomes(&seen, &other, why, &proof), "busy");
         }
         // Its record will not report it to anybody.
@@ -531,7 +541,7 @@ mod tests {
                     at: now,
                     operation: None,
                     not_found: NOT_FOUND,
-                    back_off: &BACK_OFF,
+                    backoff: &BACK_OFF,
                 };
                 let next = asked.next(&seen, &Learned::NotFound, Revision::mint(), now).unwrap();
                 assert_eq!((next.state.name(), escalates(&next)), (state, escalated));
@@ -541,9 +551,9 @@ mod tests {
 
     // T5
     #[test]
-    fn not_found_is_no_proof_over_the_word_of_an_execution() {
+    fn not_found_is_no_proof_over_the_report_of_an_execution() {
         let first = unknown();
-        let again = released(&first).again(&bid("k"), Revision::mint(), START);
+        let again = released(&first).again(&reservation("k"), Revision::mint(), START);
         let contested = again.contest(Worker::of(&first), Revision::mint()).unwrap();
         let contested = contested.release(again.attempt, Revision::mint(), START).unwrap();
         assert!(escalates(&next(&contested, &contested, Asks::IfDue, &Learned::NotFound).unwrap()));
@@ -553,7 +563,7 @@ mod tests {
 
     // T5
     #[test]
-    fn a_settled_record_says_whose_word_settled_it() {
+    fn a_settled_record_says_whose_report_settled_it() {
         let seen = unknown();
         let by = |learned| next(&seen, &seen, Asks::IfDue, &learned).unwrap().state.settled_by();
         assert_eq!(by(Learned::Executed(answer())), Some(SettledBy::Provider));
@@ -561,14 +571,16 @@ mod tests {
         assert_eq!(by(Learned::NotFound), Some(SettledBy::Assumption));
     }
 
-    // T41: a worker whose lease is over may have sent something just before.
+    // T41: a worker whose lease has expired may have sent something just before.
     #[test]
     fn the_not_found_grace_starts_no_earlier_than_the_lease_ends() {
         let lease_until = NOW.minus(Duration::from_secs(1));
-        let dead = Record::reserve(&Bid { lease_until, ..bid("k") }, Revision::mint(), START);
+        let dead =
+            Record::reserve(&ReservationRequest { lease_until, ..reservation("k") }, Revision::mint(), START);
         assert_eq!(becomes(&dead, &dead, Asks::IfDue, &Learned::NotFound), "unknown");
         let lease_until = NOW.minus(GRACE);
-        let dead = Record::reserve(&Bid { lease_until, ..bid("k") }, Revision::mint(), START);
+        let dead =
+            Record::reserve(&ReservationRequest { lease_until, ..reservation("k") }, Revision::mint(), START);
         assert_eq!(becomes(&dead, &dead, Asks::IfDue, &Learned::NotFound), "failed_retryable");
     }
 
@@ -576,9 +588,9 @@ mod tests {
     #[test]
     fn an_answer_about_one_execution_postpones_no_question_about_another() {
         let seen = unknown();
-        assert_eq!(becomes(&seen, &doubted_again(&seen), Asks::IfDue, &Learned::Later(None)), "busy");
+        assert_eq!(becomes(&seen, &unknown_again(&seen), Asks::IfDue, &Learned::Later(None)), "busy");
         let alive =
-            seen.doubt(Worker::of(&seen), Revision::mint(), UnknownCause::HandlerFailed, NOW).unwrap();
+            seen.mark_unknown(Worker::of(&seen), Revision::mint(), UnknownCause::HandlerFailed, NOW).unwrap();
         assert_eq!(becomes(&seen, &alive, Asks::Anew, &Learned::Later(None)), "unknown");
     }
 
@@ -586,19 +598,25 @@ mod tests {
     #[test]
     fn the_not_found_grace_starts_when_the_outcome_became_unknown() {
         let seen = unknown();
-        let record = Record::reserve(&bid("k"), Revision::mint(), START);
-        let just_doubted =
-            record.doubt(Worker::of(&record), Revision::mint(), UnknownCause::LeaseOver, NOW).unwrap();
+        let record = Record::reserve(&reservation("k"), Revision::mint(), START);
+        let just_unknown = record
+            .mark_unknown(Worker::of(&record), Revision::mint(), UnknownCause::LeaseExpired, NOW)
+            .unwrap();
         assert_eq!(becomes(&seen, &seen, Asks::IfDue, &Learned::NotFound), "failed_retryable");
-        let waits = next(&just_doubted, &just_doubted, Asks::IfDue, &Learned::NotFound).unwrap();
+        let waits = next(&just_unknown, &just_unknown, Asks::IfDue, &Learned::NotFound).unwrap();
         let State::Unknown { reconcile_at, asked, .. } = waits.state else { panic!("{waits:?}") };
         assert_eq!((reconcile_at, asked), (NOW.plus(GRACE), 1));
         // Later, it is waited for no longer than what is left.
         let second = Duration::from_secs(100);
-        let doubted = record
-            .doubt(Worker::of(&record), Revision::mint(), UnknownCause::LeaseOver, NOW.minus(second))
+        let unknown = record
+            .mark_unknown(
+                Worker::of(&record),
+                Revision::mint(),
+                UnknownCause::LeaseExpired,
+                NOW.minus(second),
+            )
             .unwrap();
-        let waits = next(&doubted, &doubted, Asks::IfDue, &Learned::NotFound).unwrap();
+        let waits = next(&unknown, &unknown, Asks::IfDue, &Learned::NotFound).unwrap();
         let State::Unknown { reconcile_at, .. } = waits.state else { panic!("{waits:?}") };
         assert_eq!(reconcile_at, NOW.plus(GRACE - second));
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::{
-    ReconcileOutcome, Reconciler, Reconciliation, Told,
+    ProviderReport, ReconcileOutcome, Reconciler, Reconciliation,
     learned::Asks,
     message::{Contradiction, Message},
+    provider_report::{Meaning, QueuedReport},
     reconciliation::Known,
-    told::{Meaning, Said},
 };
 use crate::{
     engine::{Applied, Effort, Moment, Retries, Start, Step},
@@ -17,38 +17,42 @@ use crate::{
     store::StoreErrorKind,
     telemetry::{self, Count},
     time::Timestamp,
-    time_budget::{ASK_TIMEOUT, STORE_TIMEOUT, WRITE_PAUSES},
+    time_budget::{ASK_TIMEOUT, STORE_TIMEOUT, WRITE_BACKOFF},
 };
 
-/// How often a word is checked against a record that changes at the same moment.
+/// How often a report is checked against a record that changes at the same moment.
 const LOOKS: usize = 4;
 
 impl Reconciliation {
-    /// Settles a record by what a provider reports by itself, for example through its webhook; see [`Told`].
+    /// Settles a record by what a provider reports by itself, for example through its webhook; see [`ProviderReport`].
     ///
-    /// The word is processed, and need not be reported again, unless this fails or returns
+    /// The report is processed, and need not be reported again, unless this fails or returns
     /// [`InFlight`](ReconcileOutcome::InFlight), [`Busy`](ReconcileOutcome::Busy) or [`NotDue`](ReconcileOutcome::NotDue).
-    pub async fn told(&self, key: &RecordKey, told: &Told) -> Result<ReconcileOutcome, WorkError> {
+    pub async fn reported(
+        &self,
+        key: &RecordKey,
+        reported: &ProviderReport,
+    ) -> Result<ReconcileOutcome, WorkError> {
         let Ok(known) = self.known(key) else {
             // The metadata that leads to a record can often be set by anybody: a repetition would not help.
-            if !told.said.word.is_effect() {
+            if !reported.queued.effect.is_effect() {
                 return Ok(ReconcileOutcome::Settled);
             }
             let reason = "it is about an operation that is not known here";
-            return self.contradicted(key, told.said.contradiction(key, None, reason)).await;
+            return self.contradicted(key, reported.queued.contradiction(key, None, reason)).await;
         };
         for _ in 0..LOOKS {
-            let there = match self.there(key).await {
+            let current = match self.current(key).await {
                 // No retry helps.
                 Err(WorkError::Store(error)) if error.kind() == StoreErrorKind::Unreadable => {
-                    let letter = told.said.contradiction(key, None, "its record cannot be read");
-                    return self.contradicted(key, letter).await;
+                    let dead_letter = reported.queued.contradiction(key, None, "its record cannot be read");
+                    return self.contradicted(key, dead_letter).await;
                 }
-                there => there?,
+                current => current?,
             };
-            let by = told.by.as_deref();
+            let by = reported.by.as_deref();
             if let Some(outcome) =
-                self.take_up(key, &told.said, there.as_ref(), known, by, ASK_TIMEOUT).await?
+                self.process(key, &reported.queued, current.as_ref(), known, by, ASK_TIMEOUT).await?
             {
                 return Ok(outcome);
             }
@@ -56,16 +60,16 @@ impl Reconciliation {
         Ok(ReconcileOutcome::Busy)
     }
 
-    /// Checks a word that came while a worker had the record against what became of the record.
-    pub(super) async fn told_before(
+    /// Checks a report that came while a worker had the record against what became of the record.
+    pub(super) async fn reported_before(
         &self,
         key: &RecordKey,
-        said: &Said,
+        queued: &QueuedReport,
         time: Duration,
     ) -> Result<(), WorkError> {
         let known = self.known(key)?;
-        let there = self.there(key).await?;
-        match self.take_up(key, said, there.as_ref(), known, None, time).await? {
+        let current = self.current(key).await?;
+        match self.process(key, queued, current.as_ref(), known, None, time).await? {
             // Nothing was escalated, and nothing is scheduled: the message comes again.
             None
             | Some(ReconcileOutcome::Busy | ReconcileOutcome::NotDue | ReconcileOutcome::InFlight(_)) => {
@@ -75,30 +79,30 @@ impl Reconciliation {
         }
     }
 
-    /// Applies a word to the current record. `by` is who reported it, if that can still be asked; else the provider is
+    /// Applies a report to the current record. `by` is who reported it, if that can still be asked; else the provider is
     /// asked. `None` if the record has changed since it was read: the caller reads it again.
-    async fn take_up(
+    async fn process(
         &self,
         key: &RecordKey,
-        said: &Said,
-        there: Option<&Record>,
+        queued: &QueuedReport,
+        current: Option<&Record>,
         known: &Known,
         by: Option<&dyn Reconciler>,
         time: Duration,
     ) -> Result<Option<ReconcileOutcome>, WorkError> {
-        let outcome = match said.beside(there, known.operation.retention(), self.now()) {
+        let outcome = match queued.meaning_for(current, known.operation.retention(), self.now()) {
             Meaning::Nothing => return Ok(Some(ReconcileOutcome::Settled)),
             Meaning::TooLate => return Ok(Some(ReconcileOutcome::Gone)),
             Meaning::Contradicts(reason) => {
-                return self.contradicted(key, said.contradiction(key, there, reason)).await.map(Some);
+                return self.contradicted(key, queued.contradiction(key, current, reason)).await.map(Some);
             }
-            Meaning::Later(there, until) => {
-                let Some(claimed) = self.claim(said, there).await? else { return Ok(None) };
-                return self.ask_later(said, &claimed, until).await.map(Some);
+            Meaning::Later(current, until) => {
+                let Some(claimed) = self.claim(queued, current).await? else { return Ok(None) };
+                return self.ask_later(queued, &claimed, until).await.map(Some);
             }
-            Meaning::Settles(there) => {
-                let Some(claimed) = self.claim(said, there).await? else { return Ok(None) };
-                self.settle_by(said, &claimed, known, by, time).await?
+            Meaning::Settles(current) => {
+                let Some(claimed) = self.claim(queued, current).await? else { return Ok(None) };
+                self.settle_by(queued, &claimed, known, by, time).await?
             }
         };
         Ok(match outcome {
@@ -107,30 +111,30 @@ impl Reconciliation {
             | ReconcileOutcome::Gone
             | ReconcileOutcome::InFlight(_) => None,
             // Whoever reported it has the answer, which a question may not find.
-            ReconcileOutcome::Scheduled(_) if by.is_some() && said.word.is_effect() => {
+            ReconcileOutcome::Scheduled(_) if by.is_some() && queued.effect.is_effect() => {
                 Some(ReconcileOutcome::NotDue)
             }
             outcome => Some(outcome),
         })
     }
 
-    /// Settles the record by a word. For an effect, `by` has the answer; after a refusal, which may be about another
+    /// Settles the record by a report. For an effect, `by` has the answer; after a refusal, which may be about another
     /// attempt, the provider is asked.
     async fn settle_by(
         &self,
-        said: &Said,
-        there: &Record,
+        queued: &QueuedReport,
+        current: &Record,
         known: &Known,
         by: Option<&dyn Reconciler>,
         time: Duration,
     ) -> Result<ReconcileOutcome, WorkError> {
         let provider = &*known.reconciler;
-        match said.word.is_effect() {
+        match queued.effect.is_effect() {
             true => {
                 let source = Some((known, by.unwrap_or(provider)));
-                self.ask_about(there, source, Asks::Told, time, Some(said)).await
+                self.ask_about(current, source, Asks::ProviderReported, time, Some(queued)).await
             }
-            false => self.ask_about(there, Some((known, provider)), Asks::Anew, time, None).await,
+            false => self.ask_about(current, Some((known, provider)), Asks::Anew, time, None).await,
         }
     }
 
@@ -141,59 +145,59 @@ impl Reconciliation {
     pub async fn unclaimed(&self, downstream_key: &str, reason: &'static str) -> Result<(), WorkError> {
         let downstream_key = Note::new(downstream_key);
         tracing::error!(%downstream_key, reason, "an effect that leads to no record: it is escalated");
-        let letter = Contradiction {
+        let dead_letter = Contradiction {
             reason: reason.to_owned(),
             downstream_key: Some(downstream_key.to_string()),
             ..Contradiction::default()
         };
-        self.escalate(&Message::Contradiction(Box::new(letter))).await
+        self.escalate(&Message::Contradiction(Box::new(dead_letter))).await
     }
 
-    async fn there(&self, key: &RecordKey) -> Result<Option<Record>, WorkError> {
+    async fn current(&self, key: &RecordKey) -> Result<Option<Record>, WorkError> {
         Ok(self.engine.bounded(None, self.engine.store.load(key)).await?)
     }
 
-    /// Postpones the word, because a worker has the record. If the worker ends with something else, that must be escalated.
+    /// Postpones the report, because a worker has the record. If the worker ends with something else, that must be escalated.
     async fn ask_later(
         &self,
-        said: &Said,
-        there: &Record,
+        queued: &QueuedReport,
+        current: &Record,
         until: Timestamp,
     ) -> Result<ReconcileOutcome, WorkError> {
         let Some(queue) = &self.questions else { return Ok(ReconcileOutcome::InFlight(until)) };
-        let message = Message::Told { key: there.key.partition_key(), said: said.clone() };
+        let message = Message::ProviderReport { key: current.key.partition_key(), queued: queued.clone() };
         queue.send(&message.to_json(), until.since(self.now())).await?;
-        let (key, operation) = (there.key.hash(), there.key.operation());
-        tracing::info!(%key, %operation, "the provider's word came while a worker has the record: it is processed later");
+        let (key, operation) = (current.key.hash(), current.key.operation());
+        tracing::info!(%key, %operation, "the provider's report came while a worker has the record: it is processed later");
         Ok(ReconcileOutcome::Scheduled(until))
     }
 
     /// Claims the record at once if the provider reports an effect, before anything is asked or sent. `None` if the record
     /// has changed by now.
-    async fn claim(&self, said: &Said, there: &Record) -> Result<Option<Record>, WorkError> {
-        if there.claimed || !said.word.is_effect() {
-            return Ok(Some(there.clone()));
+    async fn claim(&self, queued: &QueuedReport, current: &Record) -> Result<Option<Record>, WorkError> {
+        if current.claimed || !queued.effect.is_effect() {
+            return Ok(Some(current.clone()));
         }
-        let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
-            let is_open = |there: &&Record| {
-                let meaning = said.beside(Some(*there), Duration::ZERO, now);
+        let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
+            let is_open = |current: &&Record| {
+                let meaning = queued.meaning_for(Some(*current), Duration::ZERO, now);
                 matches!(meaning, Meaning::Settles(_) | Meaning::Later(..))
             };
-            let Some(there) = there.filter(is_open) else { return Step::Stop(None) };
-            let Some(claimed) = there.claim(revision, now.plus(ASK_TIMEOUT), now) else {
+            let Some(current) = current.filter(is_open) else { return Step::Stop(None) };
+            let Some(claimed) = current.claim(revision, now.plus(ASK_TIMEOUT), now) else {
                 return Step::Stop(Some(false));
             };
             let found_dead =
-                matches!((&there.state, &claimed.state), (State::InProgress { .. }, State::Unknown { .. }));
+                matches!((&current.state, &claimed.state), (State::InProgress { .. }, State::Unknown { .. }));
             Step::Write(claimed.into(), Some(found_dead))
         };
         let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));
-        let effort = Effort { until, pauses: WRITE_PAUSES, retries: Retries::Unanswered };
-        match self.engine.apply(Start::Seen(Box::new(there.clone())), effort, step).await {
+        let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
+        match self.engine.apply(Start::Seen(Box::new(current.clone())), effort, step).await {
             Ok(Applied::Written(found_dead, claimed)) => {
                 if found_dead == Some(true) {
                     // Found dead here, before the stale function came.
-                    telemetry::given_up(&claimed, self.now());
+                    telemetry::lease_expired(&claimed, self.now());
                 }
                 Ok(Some(*claimed))
             }
@@ -206,26 +210,30 @@ impl Reconciliation {
     pub(super) async fn contradicted(
         &self,
         key: &RecordKey,
-        letter: Contradiction,
+        dead_letter: Contradiction,
     ) -> Result<ReconcileOutcome, WorkError> {
-        let (operation, reason) = (key.operation(), &letter.reason);
-        tracing::error!(key = %key.hash(), %operation, reason, "a word is contradicted by its record: it is escalated");
-        self.escalate(&Message::Contradiction(Box::new(letter))).await?;
+        let (operation, reason) = (key.operation(), &dead_letter.reason);
+        tracing::error!(key = %key.hash(), %operation, reason, "a report is contradicted by its record: it is escalated");
+        self.escalate(&Message::Contradiction(Box::new(dead_letter))).await?;
         Count::Contradicted.add(operation);
         Ok(ReconcileOutcome::Escalated)
     }
 }
 
-impl Said {
+impl QueuedReport {
     /// The dead letter about it.
     pub(super) fn contradiction(
         &self,
         key: &RecordKey,
-        there: Option<&Record>,
+        current: Option<&Record>,
         reason: &'static str,
     ) -> Contradiction {
         // Truncated: it may be anything.
         let downstream_key = self.downstream_key().map(|key| Note::new(key).to_string());
-        Contradiction { told: Some(self.word), downstream_key, ..Contradiction::about(key, there, reason) }
+        Contradiction {
+            reported: Some(self.effect),
+            downstream_key,
+            ..Contradiction::about(key, current, reason)
+        }
     }
 }

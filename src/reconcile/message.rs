@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::told::{Said, Word};
+use super::provider_report::{QueuedReport, ReportedEffect};
 use crate::{
-    engine::{DoubleExecution, LostEnding},
+    engine::{DeferredReport, DoubleExecution},
     key::RecordKey,
     record::Record,
 };
@@ -23,26 +23,26 @@ pub(crate) enum Message {
     },
     /// Check what the provider reported by itself, while a worker had the record, against what became of it. A kind of its
     /// own: an earlier version refuses it, rather than drop it.
-    Told {
+    ProviderReport {
         /// The record's partition key.
         key: String,
         /// What was said.
-        said: Said,
+        queued: QueuedReport,
     },
     /// Write how an execution ended.
-    Ending(Box<LostEnding>),
+    Report(Box<DeferredReport>),
     /// The same with domain writes, in one transaction. A kind of its own: a version before it refuses what it would apply
     /// without its writes.
-    EndingWithWrites(Box<LostEnding>),
-    /// Escalate an ending whose record has been gone for so long that nobody knows whether it was settled.
-    Forgotten(Box<LostEnding>),
+    ReportWithWrites(Box<DeferredReport>),
+    /// Escalate a report whose record has been gone for so long that nobody knows whether it was settled.
+    Forgotten(Box<DeferredReport>),
     /// Escalate an operation that was executed twice.
     DoubleExecution(Box<DoubleExecution>),
-    /// Escalate a provider's word, or a worker's, that the record contradicts.
+    /// Escalate a provider's report, or a worker's, that the record contradicts.
     Contradiction(Box<Contradiction>),
 }
 
-/// A provider's word, or a worker's, and the record that contradicts it.
+/// A provider's report, or a worker's, and the record that contradicts it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Contradiction {
     /// The record's partition key, if it is known.
@@ -52,13 +52,13 @@ pub(crate) struct Contradiction {
     pub(super) reason: String,
     /// What was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) told: Option<Word>,
+    pub(super) reported: Option<ReportedEffect>,
     /// The key that was passed to the provider, by which the effect is found there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) downstream_key: Option<String>,
     /// What a worker would have written, if the worker reports the effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) ending: Option<Box<LostEnding>>,
+    pub(super) report: Option<Box<DeferredReport>>,
     /// The record's state; none if there is no record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) state: Option<String>,
@@ -66,11 +66,11 @@ pub(crate) struct Contradiction {
 
 impl Contradiction {
     /// A contradiction with this record; `None` if there is no record.
-    pub(super) fn about(key: &RecordKey, there: Option<&Record>, reason: &str) -> Self {
+    pub(super) fn about(key: &RecordKey, current: Option<&Record>, reason: &str) -> Self {
         Self {
             key: Some(key.partition_key()),
             reason: reason.to_owned(),
-            state: there.map(|there| there.state.name().to_owned()),
+            state: current.map(|current| current.state.name().to_owned()),
             ..Self::default()
         }
     }
@@ -90,15 +90,15 @@ mod tests {
 
     // R29: what is escalated must be readable by operators' tools, and by this function when they send it back.
     #[test]
-    fn an_ending_that_is_escalated_can_be_read_again() {
-        let earlier = r#"{"kind":"ending","key":"t#pay#k","revision":"","attempt":"","attempts":1,"fingerprint":"",
-            "fingerprint_rule":1,"created_at":0,"lease_until":0,"ending":"not_executed"}"#;
-        let item = r#"{"kind":"ending","key":"t#pay#k","item":{"pk":{"S":"t#pay#k"},"schema":{"N":"1"}}}"#;
-        for handed_over in [earlier, item] {
-            let message: Message = serde_json::from_str(handed_over).unwrap();
+    fn a_report_that_is_escalated_can_be_read_again() {
+        let earlier = r#"{"kind":"report","key":"t#pay#k","revision":"","attempt":"","attempts":1,"fingerprint":"",
+            "fingerprint_rule":1,"created_at":0,"lease_until":0,"report":"not_executed"}"#;
+        let item = r#"{"kind":"report","key":"t#pay#k","item":{"pk":{"S":"t#pay#k"},"schema":{"N":"1"}}}"#;
+        for deferred in [earlier, item] {
+            let message: Message = serde_json::from_str(deferred).unwrap();
             let again = message.to_json();
             assert_eq!(again.matches("kind").count(), 1, "{again}");
-            assert!(matches!(serde_json::from_str(&again), Ok(Message::Ending(_))), "{again}");
+            assert!(matches!(serde_json::from_str(&again), Ok(Message::Report(_))), "{again}");
         }
     }
 }

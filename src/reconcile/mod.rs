@@ -1,14 +1,14 @@
 //! Finds out what became of operations whose outcome is unknown, and settles them.
 //!
-//! 1. Three sources, in this order of authority: the provider's word ([`told`](Reconciliation::told), by webhook), the
+//! 1. Three sources, in this order of authority: the provider's report ([`provider_report`](Reconciliation::told), by webhook), the
 //!    provider's answer to a question ([`poll`](Reconciliation::poll), when `reconcile_at` is due), and, after a bounded
 //!    number of questions, an operator.
 //! 2. Whoever comes first settles the record by compare-and-set; a second one finds it settled.
-//! 3. What a provider reports by itself is checked against the record in any state ([`Told`]); a contradiction is
+//! 3. What a provider reports by itself is checked against the record in any state ([`ProviderReport`]); a contradiction is
 //!    escalated.
 //! 4. Once the provider has reported an effect, only proof of that effect, or an operator, settles the record.
 //! 5. What nobody can settle is escalated: first in the record, which each poll reports until it is settled, then by a dead
-//!    letter.
+//!    dead letter.
 //!
 //! It does not run anything: what was not executed runs when its client retries.
 //!
@@ -31,14 +31,14 @@
 //! }
 //! ```
 
-mod back_off;
+mod backoff;
 mod learned;
 mod listen;
 mod message;
 mod outcome;
 mod poll;
+mod provider_report;
 mod reconciliation;
-mod told;
 
 use std::{error::Error, time::Duration};
 
@@ -48,18 +48,18 @@ use crate::{
     domain::DomainWrite,
     key::{RecordKey, Tenant},
     record::{Answer, Record},
-    time_budget::{ASK_TIMEOUT, OFFLINE_PATIENCE, STORE_TIMEOUT},
+    time_budget::{ASK_TIMEOUT, OFFLINE_WRITE_TIMEOUT, STORE_TIMEOUT},
 };
 
 pub(crate) use message::Message;
 pub use outcome::ReconcileOutcome;
 pub use poll::Polled;
+pub use provider_report::ProviderReport;
 pub use reconciliation::Reconciliation;
-pub use told::Told;
 
 /// The longest time that one message takes: a read, a claim, a question, its answer's body, and a write.
-pub const LONGEST_QUESTION: Duration =
-    ASK_TIMEOUT.saturating_add(OFFLINE_PATIENCE).saturating_add(STORE_TIMEOUT.saturating_mul(3));
+pub const MAX_QUESTION_TIME: Duration =
+    ASK_TIMEOUT.saturating_add(OFFLINE_WRITE_TIMEOUT).saturating_add(STORE_TIMEOUT.saturating_mul(3));
 
 /// Asks the provider what became of an operation. One for each operation.
 #[async_trait]

@@ -10,7 +10,7 @@ use crate::{
     key::RecordKey,
     store::StoreError,
     telemetry::{self, RECONCILE_POLL},
-    time_budget::{ASK_TIMEOUT, LEAST_QUESTION},
+    time_budget::{ASK_TIMEOUT, MIN_QUESTION_TIME},
 };
 
 /// How many questions of each partition of the index are due in one round, and how many are asked at once: a provider that
@@ -50,11 +50,11 @@ impl Reconciliation {
         loop {
             let mut due = self.records.due(world.now(), ROUND + left.len()).await?;
             due.retain(|key| !left.contains(key));
-            if due.is_empty() || until.since(world.instant()) < LEAST_QUESTION {
+            if due.is_empty() || until.since(world.instant()) < MIN_QUESTION_TIME {
                 break;
             }
             let time = || until.since(world.instant());
-            let mut asked = stream::iter(due.iter().take_while(|_| time() >= LEAST_QUESTION))
+            let mut asked = stream::iter(due.iter().take_while(|_| time() >= MIN_QUESTION_TIME))
                 .map(|key| async move { (key, self.ask_if_due_within(key, time().min(ASK_TIMEOUT)).await) })
                 .buffer_unordered(AT_ONCE);
             while let Some((key, answer)) = asked.next().await {

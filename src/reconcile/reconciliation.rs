@@ -6,15 +6,15 @@ use futures_util::FutureExt;
 
 use super::{
     Finding, Question, ReconcileOutcome, Reconciler,
-    back_off::BackOff,
+    backoff::Backoff,
     learned::{Asked, Asks, Learned, NotFound, escalates, questions},
     message::{Contradiction, Message},
-    told::Said,
+    provider_report::QueuedReport,
 };
 use crate::{
     domain::{DomainWrite, Writes},
     engine::{
-        Applied, Delivered, Effort, Engine, Executor, LostEnding, MalformedError, Moment, Retries, Start,
+        Applied, DeferredReport, Delivered, Effort, Engine, Executor, MalformedError, Moment, Retries, Start,
         Step, completing,
     },
     key::{OperationName, RecordKey},
@@ -24,7 +24,9 @@ use crate::{
     store::{StoreErrorKind, Unsettled},
     telemetry::{self, Count, DEAD_LETTER},
     time::Timestamp,
-    time_budget::{ASK_TIMEOUT, DEFAULT_NOT_FOUND_GRACE, LEAST_QUESTION, OFFLINE_PATIENCE, WRITE_PAUSES},
+    time_budget::{
+        ASK_TIMEOUT, DEFAULT_NOT_FOUND_GRACE, MIN_QUESTION_TIME, OFFLINE_WRITE_TIMEOUT, WRITE_BACKOFF,
+    },
     world::{SystemWorld, World},
 };
 
@@ -42,14 +44,14 @@ pub struct Reconciliation {
     pub(super) records: Arc<dyn Unsettled>,
     dead_letters: Arc<dyn Queue>,
     pub(super) questions: Option<Arc<dyn Queue>>,
-    back_off: BackOff,
+    backoff: Backoff,
     not_found: NotFound,
     operations: HashMap<OperationName, Known>,
 }
 
 impl fmt::Debug for Reconciliation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reconciliation").field("back_off", &self.back_off).finish_non_exhaustive()
+        f.debug_struct("Reconciliation").field("backoff", &self.backoff).finish_non_exhaustive()
     }
 }
 
@@ -62,7 +64,7 @@ impl Reconciliation {
             records,
             dead_letters: Arc::new(dead_letters),
             questions: None,
-            back_off: BackOff::default(),
+            backoff: Backoff::default(),
             not_found: NotFound { grace: DEFAULT_NOT_FOUND_GRACE, releases: true },
             operations: HashMap::new(),
         }
@@ -80,17 +82,17 @@ impl Reconciliation {
     /// escalated. Default: 10 s, an hour, 24 questions (13 to 15 hours, after which a night has passed and somebody is at
     /// work).
     #[must_use]
-    pub fn back_off(mut self, first: Duration, longest: Duration, most: u32) -> Self {
-        self.back_off = BackOff { first, longest, most, ..self.back_off };
+    pub fn backoff(mut self, first: Duration, longest: Duration, most: u32) -> Self {
+        self.backoff = Backoff { first, longest, most, ..self.backoff };
         self
     }
 
     /// How long an outcome may be in doubt before it is escalated, however few questions there were: nobody may have asked
     /// for a while. It is asked about once more before that. Default:
-    /// [`DEFAULT_LONGEST_DOUBT`](crate::time_budget::DEFAULT_LONGEST_DOUBT).
+    /// [`DEFAULT_MAX_UNKNOWN_AGE`](crate::time_budget::DEFAULT_MAX_UNKNOWN_AGE).
     #[must_use]
-    pub fn longest_doubt(mut self, span: Duration) -> Self {
-        self.back_off.longest_doubt = span;
+    pub fn max_unknown_age(mut self, span: Duration) -> Self {
+        self.backoff.max_unknown_age = span;
         self
     }
 
@@ -174,7 +176,7 @@ impl Reconciliation {
         }
     }
 
-    /// Processes one message of the reconcile function's queue: asks about a record, or writes an ending that its worker
+    /// Processes one message of the reconcile function's queue: asks about a record, or writes a report that its worker
     /// could not write.
     ///
     /// # Errors
@@ -188,7 +190,7 @@ impl Reconciliation {
     /// # Errors
     /// The same.
     pub async fn receive_within(&self, body: &str, time: Duration) -> Result<(), WorkError> {
-        if time < LEAST_QUESTION {
+        if time < MIN_QUESTION_TIME {
             return Err(WorkError::NoTime);
         }
         let time = time.min(ASK_TIMEOUT);
@@ -196,15 +198,15 @@ impl Reconciliation {
         let message: Message = serde_json::from_str(body)
             .map_err(|_| WorkError::Malformed("it says nothing that can be done"))?;
         match &message {
-            Message::Ending(lost) | Message::EndingWithWrites(lost) => self.apply(lost).await,
+            Message::Report(lost) | Message::ReportWithWrites(lost) => self.apply(lost).await,
             // Counted and logged where it was found.
             Message::DoubleExecution(_) | Message::Forgotten(_) | Message::Contradiction(_) => {
                 self.escalate(&message).await
             }
-            Message::Told { key, said } => {
+            Message::ProviderReport { key, queued } => {
                 let key =
                     RecordKey::from_partition_key(key).ok_or(WorkError::Malformed("it names no record"))?;
-                self.told_before(&key, said, time).await
+                self.reported_before(&key, queued, time).await
             }
             Message::Ask { key, .. } => {
                 let key =
@@ -217,10 +219,10 @@ impl Reconciliation {
         }
     }
 
-    /// Applies an ending that its worker could not write, under the worker's fence. If both it and another execution say
-    /// that they executed something, that is escalated. So is an ending whose record has been gone for so long that nobody
+    /// Applies a report that its worker could not write, under the worker's fence. If both it and another execution say
+    /// that they executed something, that is escalated. So is a report whose record has been gone for so long that nobody
     /// knows whether it was settled.
-    async fn apply(&self, lost: &LostEnding) -> Result<(), WorkError> {
+    async fn apply(&self, lost: &DeferredReport) -> Result<(), WorkError> {
         let key = lost.record_key().ok_or(WorkError::Malformed("key"))?;
         let executor = Executor::on(self.engine.clone(), self.known(&key)?.operation.clone());
         let malformed = |error: MalformedError| WorkError::Malformed(error.0);
@@ -233,22 +235,22 @@ impl Reconciliation {
         }
         match delivered {
             Delivered::Written | Delivered::Overtaken | Delivered::Double(_) => Ok(()),
-            Delivered::Refused(there) => {
-                let reason = "the domain writes of its ending are refused: nothing of it is written";
-                let mut letter = Contradiction::about(&key, there.as_deref(), reason);
-                letter.ending = Some(Box::new(lost.clone()));
-                self.contradicted(&key, letter).await.map(|_| ())
+            Delivered::Refused(current) => {
+                let reason = "the domain writes of its report are refused: nothing of it is written";
+                let mut dead_letter = Contradiction::about(&key, current.as_deref(), reason);
+                dead_letter.report = Some(Box::new(lost.clone()));
+                self.contradicted(&key, dead_letter).await.map(|_| ())
             }
-            Delivered::Denied(there) => {
-                let reason = match &there.state {
-                    State::Completed { .. } if lost.has_writes() && !there.with_writes => {
+            Delivered::Denied(current) => {
+                let reason = match &current.state {
+                    State::Completed { .. } if lost.has_writes() && !current.with_writes => {
                         "the domain writes of its worker are not made: it was completed without them"
                     }
                     _ => "its worker tells of an effect that the record says was refused",
                 };
-                let mut letter = Contradiction::about(&key, Some(&there), reason);
-                letter.ending = Some(Box::new(lost.clone()));
-                self.contradicted(&key, letter).await.map(|_| ())
+                let mut dead_letter = Contradiction::about(&key, Some(&current), reason);
+                dead_letter.report = Some(Box::new(lost.clone()));
+                self.contradicted(&key, dead_letter).await.map(|_| ())
             }
             Delivered::Gone => {
                 let (key, operation) = (key.hash(), key.operation());
@@ -275,7 +277,7 @@ impl Reconciliation {
             .ok_or_else(|| WorkError::UnknownOperation(key.operation().clone()))
     }
 
-    /// Asks about the record as it was `seen`, for at most `time`, and writes what was learned. `said` is what a provider
+    /// Asks about the record as it was `seen`, for at most `time`, and writes what was learned. `queued` is what a provider
     /// has reported by itself before, for the dead letter.
     pub(super) async fn ask_about(
         &self,
@@ -283,7 +285,7 @@ impl Reconciliation {
         source: Option<(&Known, &dyn Reconciler)>,
         why: Asks,
         time: Duration,
-        said: Option<&Said>,
+        queued: Option<&QueuedReport>,
     ) -> Result<ReconcileOutcome, WorkError> {
         let at = self.now();
         if let Err(outcome) = questions(seen, why, at) {
@@ -306,40 +308,40 @@ impl Reconciliation {
             at,
             operation: source.map(|(known, _)| &known.operation),
             not_found: self.not_found,
-            back_off: &self.back_off,
+            backoff: &self.backoff,
         };
         let (outcome, reason) = self.write(&asked, &learned, &writes).await?;
         if outcome == ReconcileOutcome::Escalated
             && let Some(reason) = reason
         {
-            let told = self.tell_people(seen, said, reason).await;
-            match (told, why) {
+            let reported = self.escalate_double(seen, queued, reason).await;
+            match (reported, why) {
                 // The record is escalated by now, and each poll reports it until it is settled.
                 (Err(error), Asks::IfDue) => {
                     let (key, operation) = (seen.key.hash(), seen.key.operation());
                     let error: &dyn Error = &error;
-                    tracing::error!(%key, %operation, error, cause = error.source(), "the letter about an unknown outcome was not sent");
+                    tracing::error!(%key, %operation, error, cause = error.source(), "the dead letter about an unknown outcome was not sent");
                 }
-                (told, _) => told?,
+                (reported, _) => reported?,
             }
         }
         Ok(outcome)
     }
 
     /// Sends the dead letter about an outcome that an operator has to find out.
-    async fn tell_people(
+    async fn escalate_double(
         &self,
         seen: &Record,
-        said: Option<&Said>,
+        queued: Option<&QueuedReport>,
         reason: &'static str,
     ) -> Result<(), WorkError> {
         let key = &seen.key;
         tracing::error!(key = %key.hash(), operation = %key.operation(), reason, "an unknown outcome is escalated");
-        let letter = match said {
-            Some(said) => Message::Contradiction(Box::new(said.contradiction(key, Some(seen), reason))),
+        let dead_letter = match queued {
+            Some(queued) => Message::Contradiction(Box::new(queued.contradiction(key, Some(seen), reason))),
             None => Message::Ask { key: key.partition_key(), reason: Some(reason.to_owned()) },
         };
-        self.escalate(&letter).await
+        self.escalate(&dead_letter).await
     }
 
     /// Writes what was learned. If the outcome is escalated, returns the reason too.
@@ -349,33 +351,34 @@ impl Reconciliation {
         learned: &Learned,
         writes: &[DomainWrite],
     ) -> Result<(ReconcileOutcome, Option<&'static str>), WorkError> {
-        let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
-            let Some(there) = there else { return Step::Stop(Err(ReconcileOutcome::Gone)) };
-            match asked.next(there, learned, revision, now) {
+        let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
+            let Some(current) = current else { return Step::Stop(Err(ReconcileOutcome::Gone)) };
+            match asked.next(current, learned, revision, now) {
                 Ok(next) => {
                     let live = matches!(next.state, State::InProgress { .. });
-                    let found_dead = !live && matches!(there.state, State::InProgress { .. });
-                    let reason = escalates(&next).then(|| asked.reason(there, learned));
+                    let found_dead = !live && matches!(current.state, State::InProgress { .. });
+                    let reason = escalates(&next).then(|| asked.reason(current, learned));
                     Step::Write(completing(next, writes), Ok((found_dead, reason)))
                 }
                 Err(outcome) => Step::Stop(Err(outcome)),
             }
         };
-        let effort = Effort { until: None, pauses: WRITE_PAUSES, retries: Retries::None };
+        let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
         match self.engine.apply(Start::Seen(Box::new(asked.seen.clone())), effort, step).await {
             Ok(Applied::Written(step, record)) => {
                 let (found_dead, reason) = step.unwrap_or_default();
                 if found_dead {
                     // Found dead here, before the stale function came.
-                    telemetry::given_up(&record, self.now());
+                    telemetry::lease_expired(&record, self.now());
                 }
                 Ok((self.tell(&record), reason))
             }
-            Ok(Applied::Stopped(Err(_), Some(there)))
-                if let Some((word, reason)) = learned.contradicted_by(asked.seen, &there, self.now()) =>
+            Ok(Applied::Stopped(Err(_), Some(current)))
+                if let Some((effect, reason)) = learned.contradicted_by(asked.seen, &current, self.now()) =>
             {
-                let letter = Said::of(word).contradiction(&there.key, Some(&there), reason);
-                Ok((self.contradicted(&there.key, letter).await?, None))
+                let dead_letter =
+                    QueuedReport::of(effect).contradiction(&current.key, Some(&current), reason);
+                Ok((self.contradicted(&current.key, dead_letter).await?, None))
             }
             Ok(Applied::Stopped(outcome, _)) => Ok((outcome.err().unwrap_or(ReconcileOutcome::Busy), None)),
             Err(unapplied) if unapplied.error.kind() == StoreErrorKind::Contended => {
@@ -452,7 +455,7 @@ impl Reconciliation {
             Ok(Finding::Executed(answer) | Finding::ExecutedWith(answer, _)) => {
                 let seen = seen.retained_or(known.operation.retention());
                 let also = known.operation.kept_headers();
-                Learned::Executed(self.engine.keep(&seen, answer, also, OFFLINE_PATIENCE).await)
+                Learned::Executed(self.engine.keep(&seen, answer, also, OFFLINE_WRITE_TIMEOUT).await)
             }
             Ok(Finding::NotExecuted) => Learned::NotExecuted,
             Ok(Finding::NotFound) => Learned::NotFound,

@@ -202,7 +202,7 @@ impl fmt::Debug for KeptBody {
 #[non_exhaustive]
 pub enum Place {
     /// In an item beside the record.
-    Beside,
+    BodyItem,
     /// In S3.
     S3,
 }
@@ -211,14 +211,14 @@ impl Place {
     /// The place's name in items.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Beside => "beside",
+            Self::BodyItem => "body_item",
             Self::S3 => "s3",
         }
     }
 
     /// Reads a [`name`](Self::name).
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Beside, Self::S3].into_iter().find(|place| place.name() == name)
+        [Self::BodyItem, Self::S3].into_iter().find(|place| place.name() == name)
     }
 }
 
@@ -259,10 +259,10 @@ mod tests {
     // T36: records written today are read for as long as they can live.
     #[test]
     fn the_names_of_places_and_encodings_never_change() {
-        assert_eq!([Place::Beside, Place::S3].map(Place::name), ["beside", "s3"]);
+        assert_eq!([Place::BodyItem, Place::S3].map(Place::name), ["body_item", "s3"]);
         assert_eq!(
-            ["beside", "s3", "record"].map(Place::parse),
-            [Some(Place::Beside), Some(Place::S3), None]
+            ["body_item", "s3", "record"].map(Place::parse),
+            [Some(Place::BodyItem), Some(Place::S3), None]
         );
         assert_eq!([Encoding::Identity, Encoding::Zlib].map(Encoding::name), ["identity", "zlib"]);
         let parsed = ["identity", "zlib", "br"].map(Encoding::parse);
@@ -276,7 +276,7 @@ mod tests {
             KeptBody::Inline { bytes: Bytes::from_static(b"{}"), encoding: Encoding::Identity, length: 2 };
         for (body, place, length, has_id) in [
             (inline, "record", 2, false),
-            (outside(Place::Beside), "beside", 9, true),
+            (outside(Place::BodyItem), "body_item", 9, true),
             (outside(Place::S3), "s3", 9, true),
             (KeptBody::Omitted { length: 5 }, "omitted", 5, false),
         ] {

@@ -1,6 +1,6 @@
 //! Decides what a caller may do whose key already has a record: one pure function.
 
-use super::{Bid, Record, Revision, State, UnknownCause};
+use super::{Record, ReservationRequest, Revision, State, UnknownCause};
 use crate::{operation::Operation, time::Timestamp};
 
 /// What to do about an existing record.
@@ -24,10 +24,10 @@ pub(crate) enum Decision {
     Expire(Record),
 }
 
-/// Decides what `bid` may do about `existing`.
+/// Decides what `reservation` may do about `existing`.
 ///
 /// In this order, because each step protects the next:
-/// 1. A settled record that has expired counts as absent: the bid starts anew.
+/// 1. A settled record that has expired counts as absent: the reservation request starts anew.
 /// 2. Another request under the same key is refused, in every state.
 /// 3. A completed operation is replayed; a released one is taken over.
 /// 4. A live lease is respected. An expired one is handled as the operation is configured, unless the provider has reported an
@@ -37,48 +37,50 @@ pub(crate) enum Decision {
 /// `revision` goes into the record to write, if there is one.
 pub(crate) fn decide(
     existing: &Record,
-    bid: &Bid,
+    reservation: &ReservationRequest,
     revision: Revision,
     now: Timestamp,
     operation: &Operation,
 ) -> Decision {
     if existing.expired(now) {
-        return if bid.may_begin {
-            Decision::TakeOver(Record::reserve(bid, revision, now))
+        return if reservation.may_begin {
+            Decision::TakeOver(Record::reserve(reservation, revision, now))
         } else {
             Decision::MayNotBegin
         };
     }
-    match bid.fingerprints.matches(&existing.fingerprint) {
+    match reservation.fingerprints.matches(&existing.fingerprint) {
         Some(true) => {}
         Some(false) => return Decision::Mismatch,
         None => return Decision::Incomparable,
     }
-    let may_run_again = operation.may_run_again() && bid.may_begin && !existing.claimed;
+    let may_run_again = operation.may_run_again() && reservation.may_begin && !existing.claimed;
     match &existing.state {
         State::Completed { .. } => Decision::Replay,
-        State::FailedRetryable { .. } if bid.may_begin => {
-            Decision::TakeOver(existing.again(bid, revision, now))
+        State::FailedRetryable { .. } if reservation.may_begin => {
+            Decision::TakeOver(existing.again(reservation, revision, now))
         }
         State::FailedRetryable { .. } => Decision::MayNotBegin,
         // The stale function found the dead worker first: the operation's configuration applies all the same.
-        State::Unknown { cause: UnknownCause::LeaseOver, .. } if may_run_again => {
-            Decision::TakeOver(existing.again(bid, revision, now))
+        State::Unknown { cause: UnknownCause::LeaseExpired, .. } if may_run_again => {
+            Decision::TakeOver(existing.again(reservation, revision, now))
         }
         State::Unknown { .. } => Decision::Unknown,
         State::Pending => Decision::InFlight,
         State::InProgress { lease_until } if now < *lease_until => Decision::InFlight,
-        State::InProgress { .. } if may_run_again => Decision::TakeOver(existing.again(bid, revision, now)),
+        State::InProgress { .. } if may_run_again => {
+            Decision::TakeOver(existing.again(reservation, revision, now))
+        }
         // The take-over itself proves that the dead worker's transaction has not committed, and never will.
-        State::InProgress { .. } if bid.may_begin && existing.is_undone_by_the_next_write() => {
-            Decision::TakeOver(existing.again(bid, revision, now))
+        State::InProgress { .. } if reservation.may_begin && existing.is_undone_by_the_next_write() => {
+            Decision::TakeOver(existing.again(reservation, revision, now))
         }
         // Nothing is said of it before that is written.
         State::InProgress { .. } if existing.is_undone_by_the_next_write() => {
             existing.expire(revision, now).map_or(Decision::InFlight, Decision::Expire)
         }
         State::InProgress { .. } => {
-            Decision::Expire(existing.unknown(revision, UnknownCause::LeaseOver, now))
+            Decision::Expire(existing.unknown(revision, UnknownCause::LeaseExpired, now))
         }
     }
 }
@@ -87,10 +89,10 @@ pub(crate) fn decide(
 mod tests {
     use super::*;
     use crate::{
-        operation::LeaseOver,
+        operation::OnLeaseExpiry,
         record::{
             AttemptId, Worker,
-            tests::{answer, bid, bid_for},
+            tests::{answer, reservation, reservation_for},
         },
     };
 
@@ -103,13 +105,15 @@ mod tests {
 
     /// One record in each state, all of the same request.
     fn in_each_state() -> Vec<Record> {
-        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let owner = reserved.attempt;
         vec![
-            Record::accept(&bid("k"), Revision::mint(), NOW),
+            Record::accept(&reservation("k"), Revision::mint(), NOW),
             reserved.complete(Worker::of(&reserved), Revision::mint(), answer(), NOW).unwrap(),
             reserved.release(owner, Revision::mint(), NOW).unwrap(),
-            reserved.doubt(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW).unwrap(),
+            reserved
+                .mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW)
+                .unwrap(),
             reserved,
         ]
     }
@@ -118,12 +122,14 @@ mod tests {
     #[test]
     fn another_request_under_the_same_key_is_a_mismatch_in_every_state() {
         for record in in_each_state() {
-            let decision = decide(&record, &bid_for("k", "other"), Revision::mint(), NOW, &operation());
+            let decision =
+                decide(&record, &reservation_for("k", "other"), Revision::mint(), NOW, &operation());
             assert_eq!(decision, Decision::Mismatch, "{}", record.state.name());
         }
-        // Also once the lease is over.
-        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
-        let decision = decide(&reserved, &bid_for("k", "other"), Revision::mint(), LATER, &operation());
+        // Also once the lease has expired.
+        let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+        let decision =
+            decide(&reserved, &reservation_for("k", "other"), Revision::mint(), LATER, &operation());
         assert_eq!(decision, Decision::Mismatch);
     }
 
@@ -131,13 +137,14 @@ mod tests {
     #[test]
     fn a_settled_record_past_its_time_is_absent_whatever_was_asked() {
         for record in in_each_state().into_iter().filter(|record| record.state.expires_at().is_some()) {
-            for bid in [bid("k"), bid_for("k", "other")] {
-                let Decision::TakeOver(next) = decide(&record, &bid, Revision::mint(), LATER, &operation())
+            for reservation in [reservation("k"), reservation_for("k", "other")] {
+                let Decision::TakeOver(next) =
+                    decide(&record, &reservation, Revision::mint(), LATER, &operation())
                 else {
                     panic!("an expired {} was not absent", record.state.name());
                 };
                 assert_eq!((next.attempts, next.created_at, next.began_at), (1, LATER, LATER));
-                assert_eq!(next.fingerprint, bid.fingerprints.current());
+                assert_eq!(next.fingerprint, reservation.fingerprints.current());
             }
         }
     }
@@ -145,34 +152,35 @@ mod tests {
     // R10
     #[test]
     fn a_released_record_is_taken_over_as_one_more_attempt() {
-        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let released = reserved.release(reserved.attempt, Revision::mint(), NOW).unwrap();
-        let (bid, revision) = (bid("k"), Revision::mint());
-        let Decision::TakeOver(next) = decide(&released, &bid, revision, NOW, &operation()) else {
+        let (reservation, revision) = (reservation("k"), Revision::mint());
+        let Decision::TakeOver(next) = decide(&released, &reservation, revision, NOW, &operation()) else {
             panic!("not taken over");
         };
-        assert_eq!((next.attempt, next.attempts, next.revision), (bid.attempt, 2, revision));
+        assert_eq!((next.attempt, next.attempts, next.revision), (reservation.attempt, 2, revision));
         assert_eq!(next.created_at, reserved.created_at);
     }
 
     // R11
     #[test]
     fn a_lease_that_is_over_is_treated_as_the_operation_chose() {
-        let record = Record::reserve(&bid("k"), Revision::mint(), NOW);
-        let after = |lease_over| operation().when_lease_over(lease_over);
-        let unknown = after(LeaseOver::Unknown);
-        let Decision::Expire(next) = decide(&record, &bid("k"), Revision::mint(), LATER, &unknown) else {
+        let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+        let after = |lease_expired| operation().on_lease_expiry(lease_expired);
+        let unknown = after(OnLeaseExpiry::Unknown);
+        let Decision::Expire(next) = decide(&record, &reservation("k"), Revision::mint(), LATER, &unknown)
+        else {
             panic!("not expired");
         };
         assert_eq!((next.state.name(), next.attempt), ("unknown", record.attempt));
-        for choice in [LeaseOver::RunAgain, LeaseOver::Resume] {
-            let (bid, operation) = (bid("k"), after(choice));
+        for choice in [OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
+            let (reservation, operation) = (reservation("k"), after(choice));
             // Whether this caller finds the dead worker, or the stale function did before.
             let found_stale = record.expire(Revision::mint(), LATER).unwrap();
             for record in [&record, &found_stale] {
-                let decision = decide(record, &bid, Revision::mint(), LATER, &operation);
+                let decision = decide(record, &reservation, Revision::mint(), LATER, &operation);
                 let Decision::TakeOver(next) = decision else { panic!("not taken over: {decision:?}") };
-                assert_eq!(next.attempt, bid.attempt);
+                assert_eq!(next.attempt, reservation.attempt);
             }
         }
     }
@@ -180,12 +188,12 @@ mod tests {
     // R11, T28
     #[test]
     fn a_live_lease_is_respected_to_its_last_millisecond() {
-        let record = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let State::InProgress { lease_until } = record.state else { panic!("not in progress") };
         let just_before = Timestamp::from_millis(lease_until.as_millis() - 1);
-        for choice in [LeaseOver::Unknown, LeaseOver::RunAgain, LeaseOver::Resume] {
-            let operation = operation().when_lease_over(choice);
-            let at = |now| decide(&record, &bid("k"), Revision::mint(), now, &operation);
+        for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
+            let operation = operation().on_lease_expiry(choice);
+            let at = |now| decide(&record, &reservation("k"), Revision::mint(), now, &operation);
             assert_eq!(at(just_before), Decision::InFlight);
             assert_ne!(at(lease_until), Decision::InFlight);
         }
@@ -194,11 +202,11 @@ mod tests {
     // R12
     #[test]
     fn every_record_that_is_to_be_written_has_the_fresh_revision() {
-        for choice in [LeaseOver::Unknown, LeaseOver::RunAgain] {
-            let (operation, mut written) = (operation().when_lease_over(choice), 0);
+        for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
+            let (operation, mut written) = (operation().on_lease_expiry(choice), 0);
             for record in in_each_state() {
                 let revision = Revision::mint();
-                match decide(&record, &bid("k"), revision, LATER, &operation) {
+                match decide(&record, &reservation("k"), revision, LATER, &operation) {
                     Decision::TakeOver(next) | Decision::Expire(next) => {
                         assert_eq!(next.revision, revision, "{}", record.state.name());
                         written += 1;
@@ -213,9 +221,9 @@ mod tests {
     // T36
     #[test]
     fn a_rule_that_this_version_does_not_know_is_no_mismatch() {
-        let mut record = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let mut record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         record.fingerprint = crate::fingerprint::Fingerprint::new(99, *record.fingerprint.digest());
-        let decision = decide(&record, &bid("k"), Revision::mint(), NOW, &operation());
+        let decision = decide(&record, &reservation("k"), Revision::mint(), NOW, &operation());
         assert_eq!(decision, Decision::Incomparable);
     }
 
@@ -223,13 +231,16 @@ mod tests {
     #[test]
     fn an_unknown_outcome_blocks_retries_unless_an_expired_lease_may_run_again() {
         for cause in UnknownCause::EACH {
-            let unknown =
-                Record::reserve(&bid("k"), Revision::mint(), NOW).unknown(Revision::mint(), cause, NOW);
-            for choice in [LeaseOver::Unknown, LeaseOver::RunAgain, LeaseOver::Resume] {
-                let operation = operation().when_lease_over(choice);
-                let decision = decide(&unknown, &bid("k"), Revision::mint(), LATER, &operation);
+            let unknown = Record::reserve(&reservation("k"), Revision::mint(), NOW).unknown(
+                Revision::mint(),
+                cause,
+                NOW,
+            );
+            for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
+                let operation = operation().on_lease_expiry(choice);
+                let decision = decide(&unknown, &reservation("k"), Revision::mint(), LATER, &operation);
                 // An expired lease is the one cause that the operation configures.
-                if cause == UnknownCause::LeaseOver && choice != LeaseOver::Unknown {
+                if cause == UnknownCause::LeaseExpired && choice != OnLeaseExpiry::Unknown {
                     assert!(matches!(decision, Decision::TakeOver(_)), "{cause:?} {choice:?}");
                 } else {
                     assert_eq!(decision, Decision::Unknown, "{cause:?} {choice:?}");
@@ -241,9 +252,9 @@ mod tests {
     // T43
     #[test]
     fn an_old_key_gets_its_record_and_begins_nothing() {
-        let old = Bid { may_begin: false, ..bid("k") };
-        for choice in [LeaseOver::Unknown, LeaseOver::RunAgain, LeaseOver::Resume] {
-            let operation = operation().when_lease_over(choice);
+        let old = ReservationRequest { may_begin: false, ..reservation("k") };
+        for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
+            let operation = operation().on_lease_expiry(choice);
             let said = |record: &Record, now| match decide(record, &old, Revision::mint(), now, &operation) {
                 Decision::Replay => "replay",
                 Decision::InFlight => "in flight",
@@ -252,12 +263,12 @@ mod tests {
                 Decision::Expire(next) => next.state.name(),
                 other => panic!("{other:?}"),
             };
-            let given_up = Record::reserve(&bid("k"), Revision::mint(), NOW).unknown(
+            let lease_expired = Record::reserve(&reservation("k"), Revision::mint(), NOW).unknown(
                 Revision::mint(),
-                UnknownCause::LeaseOver,
+                UnknownCause::LeaseExpired,
                 NOW,
             );
-            assert_eq!(said(&given_up, LATER), "unknown", "{choice:?}");
+            assert_eq!(said(&lease_expired, LATER), "unknown", "{choice:?}");
             for record in in_each_state() {
                 let (live, late) = match record.state {
                     State::Pending => ("in flight", "in flight"),
@@ -269,7 +280,7 @@ mod tests {
                 assert_eq!((said(&record, NOW), said(&record, LATER)), (live, late), "{choice:?}");
             }
         }
-        let other = Bid { may_begin: false, ..bid_for("k", "other") };
+        let other = ReservationRequest { may_begin: false, ..reservation_for("k", "other") };
         for record in in_each_state() {
             let decision = decide(&record, &other, Revision::mint(), NOW, &operation());
             assert_eq!(decision, Decision::Mismatch, "{}", record.state.name());
@@ -279,10 +290,10 @@ mod tests {
     // T3
     #[test]
     fn a_new_invocation_does_not_own_an_earlier_invocations_record() {
-        let record = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         // Not even if it had the same attempt id.
         for attempt in [AttemptId::mint(), record.attempt] {
-            let redelivered = Bid { attempt, ..bid("k") };
+            let redelivered = ReservationRequest { attempt, ..reservation("k") };
             let decision = decide(&record, &redelivered, Revision::mint(), NOW, &operation());
             assert_eq!(decision, Decision::InFlight);
         }

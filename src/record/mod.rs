@@ -110,7 +110,7 @@ pub struct Record {
     /// Then this one's report that it did nothing does not allow a retry.
     pub contested: bool,
     /// Whether an effect was reported: by the provider, or by a worker whose domain writes were refused. Then only proof of it,
-    /// or a person, ends the record: not a worker's refusal, nor an effect that is denied or not found.
+    /// or an operator, ends the record: not a worker's refusal, nor an effect that is denied or not found.
     pub claimed: bool,
     /// Whether all effects of its execution are in the transaction that completes it, as its operation said. Then another write
     /// over the same revision proves that it did nothing, and never will.
@@ -129,7 +129,7 @@ pub struct Record {
 
 /// A caller's request to execute an operation.
 #[derive(Clone, Debug)]
-pub(crate) struct Bid {
+pub(crate) struct ReservationRequest {
     /// Tenant, operation and idempotency key.
     pub key: RecordKey,
     /// What tells a retry from another request.
@@ -155,7 +155,7 @@ impl Record {
     }
 
     /// How long a client should wait before it retries. In progress: as long again as the attempt has run, at most until its
-    /// lease is over. Unknown: until reconciliation next asks. Zero if the record is settled.
+    /// lease has expired. Unknown: until reconciliation next asks. Zero if the record is settled.
     pub(crate) fn wait(&self, now: Timestamp) -> Duration {
         match &self.state {
             State::Pending => now.since(self.created_at),
@@ -222,13 +222,13 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) fn bid(key: &str) -> Bid {
-        bid_for(key, "body")
+    pub(crate) fn reservation(key: &str) -> ReservationRequest {
+        reservation_for(key, "body")
     }
 
-    pub(crate) fn bid_for(key: &str, body: &str) -> Bid {
+    pub(crate) fn reservation_for(key: &str, body: &str) -> ReservationRequest {
         let content = Content::new("POST", "/payments", body.as_bytes());
-        Bid {
+        ReservationRequest {
             key: RecordKey::new(
                 Tenant::parse("tenant").unwrap(),
                 OperationName::parse("pay").unwrap(),

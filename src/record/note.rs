@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 /// The longest note, in bytes: a record with all its notes still has room for a body within one capacity unit.
-const LONGEST: usize = 120;
+const MAX: usize = 120;
 
 /// One short line for operators: at most 120 bytes, without control characters and without characters that change the
 /// direction of text. Longer text is cut.
@@ -20,7 +20,7 @@ impl Note {
     /// Makes a line of `text`.
     pub fn new(text: &str) -> Self {
         let mut line: String = text.chars().filter(|char| !is_hidden(*char)).collect();
-        line.truncate(line.floor_char_boundary(LONGEST));
+        line.truncate(line.floor_char_boundary(MAX));
         Self(line.into())
     }
 
@@ -64,8 +64,8 @@ mod tests {
         ] {
             assert_eq!(Note::new(text).as_str(), line);
         }
-        let long = Note::new(&"ä".repeat(LONGEST));
-        assert_eq!(long.as_str(), "ä".repeat(LONGEST / 2));
-        assert_eq!(Note::new(&format!("x{}", "ä".repeat(LONGEST))).as_str().len(), LONGEST - 1);
+        let long = Note::new(&"ä".repeat(MAX));
+        assert_eq!(long.as_str(), "ä".repeat(MAX / 2));
+        assert_eq!(Note::new(&format!("x{}", "ä".repeat(MAX))).as_str().len(), MAX - 1);
     }
 }

@@ -7,7 +7,10 @@
 
 use std::time::Duration;
 
-use super::{AttemptId, Bid, KeptAnswer, Note, Record, Revision, SettledBy, State, UnknownCause, Verdict};
+use super::{
+    AttemptId, KeptAnswer, Note, Record, ReservationRequest, Revision, SettledBy, State, UnknownCause,
+    Verdict,
+};
 use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
 
 /// The cause that is noted for an execution that certainly did nothing.
@@ -57,46 +60,46 @@ pub(crate) enum FencedError {
 
 impl Record {
     /// The record of a first execution: absent → in progress.
-    pub(crate) fn reserve(bid: &Bid, revision: Revision, now: Timestamp) -> Self {
+    pub(crate) fn reserve(reservation: &ReservationRequest, revision: Revision, now: Timestamp) -> Self {
         Self {
-            key: bid.key.clone(),
+            key: reservation.key.clone(),
             revision,
-            attempt: bid.attempt,
+            attempt: reservation.attempt,
             attempts: 1,
-            fingerprint: bid.fingerprints.current(),
+            fingerprint: reservation.fingerprints.current(),
             created_at: now,
             began_at: now,
-            retention: Some(bid.retention),
+            retention: Some(reservation.retention),
             contested: false,
             claimed: false,
-            transactional: bid.transactional,
+            transactional: reservation.transactional,
             with_writes: false,
-            origin: bid.origin.clone(),
+            origin: reservation.origin.clone(),
             last_failure: None,
             settled_note: None,
-            state: State::InProgress { lease_until: bid.lease_until },
+            state: State::InProgress { lease_until: reservation.lease_until },
         }
     }
 
     /// The record of work to be done later: absent → pending. No front accepts work yet.
     #[cfg(any(test, feature = "conformance"))]
-    pub(crate) fn accept(bid: &Bid, revision: Revision, now: Timestamp) -> Self {
-        Self { attempts: 0, state: State::Pending, ..Self::reserve(bid, revision, now) }
+    pub(crate) fn accept(reservation: &ReservationRequest, revision: Revision, now: Timestamp) -> Self {
+        Self { attempts: 0, state: State::Pending, ..Self::reserve(reservation, revision, now) }
     }
 
     /// One more execution of the same operation. [`decide`](super::decide) says which records allow it.
-    pub(crate) fn again(&self, bid: &Bid, revision: Revision, now: Timestamp) -> Self {
+    pub(crate) fn again(&self, reservation: &ReservationRequest, revision: Revision, now: Timestamp) -> Self {
         Self {
             revision,
-            attempt: bid.attempt,
+            attempt: reservation.attempt,
             attempts: self.attempts.saturating_add(1),
             began_at: now,
-            retention: Some(bid.retention),
+            retention: Some(reservation.retention),
             contested: false,
-            transactional: bid.transactional,
-            origin: bid.origin.clone().or_else(|| self.origin.clone()),
+            transactional: reservation.transactional,
+            origin: reservation.origin.clone().or_else(|| self.origin.clone()),
             settled_note: None,
-            state: State::InProgress { lease_until: bid.lease_until },
+            state: State::InProgress { lease_until: reservation.lease_until },
             ..self.clone()
         }
     }
@@ -118,7 +121,7 @@ impl Record {
                 let lease_until = lease_until.max(*before);
                 Ok(Self { revision, state: State::InProgress { lease_until }, ..self.clone() })
             }
-            State::Unknown { cause: UnknownCause::LeaseOver, .. } => {
+            State::Unknown { cause: UnknownCause::LeaseExpired, .. } => {
                 Ok(Self { revision, state: State::InProgress { lease_until }, ..self.clone() })
             }
             other => Err(FencedError::NotInProgress(other.name())),
@@ -153,7 +156,7 @@ impl Record {
             let refused = Note::new("it was refused, but an effect was reported");
             return Ok(self.unknown(revision, UnknownCause::Contested, now).failed(Some(refused)));
         }
-        // As long as its body is kept: a person may have chosen another retention for the release that is overturned here.
+        // As long as its body is kept: an operator may have chosen another retention for the release that is overturned here.
         let retention = worker.retention.or(self.retention);
         let completing = Self { attempt: worker.attempt, retention, ..self.clone() };
         Ok(completing.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now))
@@ -224,23 +227,23 @@ impl Record {
     ///
     /// Also failed, retryable → unknown, if that was an assumption, or another worker's word about its own execution only. If
     /// another execution is unknown, the record becomes this one's: the other's own word must not end this doubt.
-    pub(crate) fn doubt(
+    pub(crate) fn mark_unknown(
         &self,
         worker: Worker,
         revision: Revision,
         cause: UnknownCause,
         now: Timestamp,
     ) -> Result<Self, FencedError> {
-        let (one_life, others) = (self.created_at == worker.created_at, self.attempt != worker.attempt);
+        let (one_generation, others) = (self.created_at == worker.created_at, self.attempt != worker.attempt);
         let takes = match self.state {
             State::FailedRetryable { by, .. } => {
-                let own_word = matches!(by, SettledBy::Worker | SettledBy::Certainty);
-                by == SettledBy::Assumption || (others && own_word)
+                let own_report = matches!(by, SettledBy::Worker | SettledBy::Certainty);
+                by == SettledBy::Assumption || (others && own_report)
             }
             State::Unknown { .. } => others,
             _ => false,
         };
-        if one_life && takes {
+        if one_generation && takes {
             // The provider has to remember the earlier of the two.
             let began_at = self.began_at.min(worker.began_at);
             let unknown = self.unknown(revision, cause, now);
@@ -297,13 +300,13 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::tests::{RETAIN, answer, bid};
+    use crate::record::tests::{RETAIN, answer, reservation};
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
     const LATER: Timestamp = Timestamp::from_secs(2_000);
 
     fn reserved() -> Record {
-        Record::reserve(&bid("k"), Revision::mint(), NOW)
+        Record::reserve(&reservation("k"), Revision::mint(), NOW)
     }
 
     fn fresh() -> Revision {
@@ -312,41 +315,41 @@ mod tests {
 
     /// The same operation, run by another execution.
     fn again(record: &Record) -> Record {
-        record.again(&bid("k"), fresh(), LATER)
+        record.again(&reservation("k"), fresh(), LATER)
     }
 
     fn released(by: SettledBy) -> Record {
-        let unknown = reserved().unknown(fresh(), UnknownCause::LeaseOver, NOW);
+        let unknown = reserved().unknown(fresh(), UnknownCause::LeaseExpired, NOW);
         unknown.settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap()
     }
 
     const EACH: [SettledBy; 4] =
-        [SettledBy::Worker, SettledBy::Provider, SettledBy::Person, SettledBy::Assumption];
+        [SettledBy::Worker, SettledBy::Provider, SettledBy::Operator, SettledBy::Assumption];
 
     #[test]
     fn a_reservation_records_its_owner_lease_and_retention() {
-        let (bid, revision) = (bid("k"), fresh());
+        let (reservation, revision) = (reservation("k"), fresh());
         let expected = Record {
-            key: bid.key.clone(),
+            key: reservation.key.clone(),
             revision,
-            attempt: bid.attempt,
+            attempt: reservation.attempt,
             attempts: 1,
-            fingerprint: bid.fingerprints.current(),
+            fingerprint: reservation.fingerprints.current(),
             created_at: NOW,
             began_at: NOW,
-            retention: Some(bid.retention),
+            retention: Some(reservation.retention),
             contested: false,
             claimed: false,
-            transactional: bid.transactional,
+            transactional: reservation.transactional,
             with_writes: false,
-            origin: bid.origin.clone(),
+            origin: reservation.origin.clone(),
             last_failure: None,
             settled_note: None,
-            state: State::InProgress { lease_until: bid.lease_until },
+            state: State::InProgress { lease_until: reservation.lease_until },
         };
-        assert_eq!(Record::reserve(&bid, revision, NOW), expected);
+        assert_eq!(Record::reserve(&reservation, revision, NOW), expected);
         let pending = Record { attempts: 0, state: State::Pending, ..expected };
-        assert_eq!(Record::accept(&bid, revision, NOW), pending);
+        assert_eq!(Record::accept(&reservation, revision, NOW), pending);
     }
 
     // T42
@@ -363,7 +366,8 @@ mod tests {
     #[test]
     fn a_take_over_keeps_the_keys_data_and_replaces_its_owner() {
         let (first, revision) = (released(SettledBy::Worker), fresh());
-        let next = Bid { retention: RETAIN * 2, lease_until: LATER.plus(RETAIN), ..bid("k") };
+        let next =
+            ReservationRequest { retention: RETAIN * 2, lease_until: LATER.plus(RETAIN), ..reservation("k") };
         let expected = Record {
             revision,
             attempt: next.attempt,
@@ -390,7 +394,7 @@ mod tests {
             assert_eq!(theirs.complete(worker, fresh(), answer(), NOW), Err(FencedError::OwnedByAnother));
             assert_eq!(theirs.release(mine, fresh(), NOW), Err(FencedError::OwnedByAnother));
             assert_eq!(
-                theirs.doubt(worker, fresh(), UnknownCause::Panicked, NOW),
+                theirs.mark_unknown(worker, fresh(), UnknownCause::Panicked, NOW),
                 Err(FencedError::OwnedByAnother)
             );
             assert_eq!(theirs.extend(mine, fresh(), NOW), Err(FencedError::OwnedByAnother));
@@ -400,7 +404,7 @@ mod tests {
     // T5
     #[test]
     fn a_late_completion_ends_an_unknown_of_each_attempt_of_its_key() {
-        let unknown = reserved().unknown(fresh(), UnknownCause::LeaseOver, NOW);
+        let unknown = reserved().unknown(fresh(), UnknownCause::LeaseExpired, NOW);
         let completed = unknown.complete(Worker::of(&unknown), fresh(), answer(), NOW).unwrap();
         assert!(matches!(completed.state, State::Completed { by: SettledBy::Worker, .. }));
         let other = Worker { attempt: AttemptId::mint(), ..Worker::of(&unknown) };
@@ -432,7 +436,7 @@ mod tests {
         let completed = other.complete(Worker::of(&record), fresh(), answer(), LATER).unwrap();
         assert_eq!((completed.state.name(), completed.attempt), ("completed", record.attempt));
         // The key has expired since, and has a new life.
-        let anew = Record::reserve(&bid("k"), fresh(), LATER);
+        let anew = Record::reserve(&reservation("k"), fresh(), LATER);
         let anew = anew.release(anew.attempt, fresh(), LATER).unwrap();
         let late = anew.complete(Worker::of(&record), fresh(), answer(), LATER);
         assert_eq!(late, Err(FencedError::OwnedByAnother));
@@ -440,10 +444,11 @@ mod tests {
 
     // T5
     #[test]
-    fn a_doubt_overrides_an_assumption_but_nobodys_word() {
+    fn an_unknown_overrides_an_assumption_but_nobodys_report() {
         for by in EACH {
             let (released, revision) = (released(by), fresh());
-            let doubted = released.doubt(Worker::of(&released), revision, UnknownCause::Panicked, LATER);
+            let unknown =
+                released.mark_unknown(Worker::of(&released), revision, UnknownCause::Panicked, LATER);
             let expected = match by {
                 SettledBy::Assumption => {
                     let (cause, since) = (UnknownCause::Panicked, LATER);
@@ -453,47 +458,48 @@ mod tests {
                 }
                 _ => Err(FencedError::NotInProgress("failed_retryable")),
             };
-            assert_eq!(doubted, expected, "{by:?}");
+            assert_eq!(unknown, expected, "{by:?}");
         }
         let record = reserved();
         let completed = record.complete(Worker::of(&record), fresh(), answer(), NOW).unwrap();
-        let doubted = completed.doubt(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER);
-        assert_eq!(doubted, Err(FencedError::NotInProgress("completed")));
+        let unknown = completed.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER);
+        assert_eq!(unknown, Err(FencedError::NotInProgress("completed")));
     }
 
     // T5
     #[test]
-    fn a_doubt_overrides_another_attempts_release_unless_provider_or_operator_made_it() {
+    fn an_unknown_overrides_another_attempts_release_unless_provider_or_operator_made_it() {
         let record = reserved();
         for by in EACH {
             let other = again(&released(SettledBy::Assumption));
-            let other = other.unknown(fresh(), UnknownCause::LeaseOver, LATER);
+            let other = other.unknown(fresh(), UnknownCause::LeaseExpired, LATER);
             let other = other.settle(Verdict::NotExecuted, by, fresh(), LATER).unwrap();
-            let doubted = other.doubt(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER);
-            // The provider and a person spoke about the operation as a whole.
+            let unknown = other.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER);
+            // The provider and an operator spoke about the operation as a whole.
             let taken = matches!(by, SettledBy::Worker | SettledBy::Assumption);
-            assert_eq!(doubted.is_ok(), taken, "{by:?}");
-            assert!(doubted.is_err() || doubted.unwrap().attempt == record.attempt);
+            assert_eq!(unknown.is_ok(), taken, "{by:?}");
+            assert!(unknown.is_err() || unknown.unwrap().attempt == record.attempt);
             let anew = Worker { created_at: LATER.plus(RETAIN), ..Worker::of(&record) };
-            assert!(other.doubt(anew, fresh(), UnknownCause::Panicked, LATER).is_err());
+            assert!(other.mark_unknown(anew, fresh(), UnknownCause::Panicked, LATER).is_err());
         }
     }
 
     // T5
     #[test]
-    fn a_doubt_overrides_anothers_unknown_and_keeps_the_earlier_start() {
+    fn an_unknown_overrides_anothers_unknown_and_keeps_the_earlier_start() {
         let record = reserved();
         let other = again(&released(SettledBy::Assumption));
-        let other = other.unknown(fresh(), UnknownCause::LeaseOver, LATER);
+        let other = other.unknown(fresh(), UnknownCause::LeaseExpired, LATER);
         let (revision, later) = (fresh(), LATER.plus(RETAIN));
-        let doubted = other.doubt(Worker::of(&record), revision, UnknownCause::Panicked, later).unwrap();
+        let unknown =
+            other.mark_unknown(Worker::of(&record), revision, UnknownCause::Panicked, later).unwrap();
         let state =
             State::Unknown { cause: UnknownCause::Panicked, since: later, reconcile_at: later, asked: 0 };
         let (attempt, began_at) = (record.attempt, NOW);
         let last_failure = Some(Note::new("panicked"));
-        assert_eq!(doubted, Record { revision, attempt, began_at, last_failure, state, ..other.clone() });
-        assert_eq!(doubted.release(other.attempt, fresh(), later), Err(FencedError::OwnedByAnother));
-        assert!(doubted.complete(Worker::of(&other), fresh(), answer(), later).is_ok());
+        assert_eq!(unknown, Record { revision, attempt, began_at, last_failure, state, ..other.clone() });
+        assert_eq!(unknown.release(other.attempt, fresh(), later), Err(FencedError::OwnedByAnother));
+        assert!(unknown.complete(Worker::of(&other), fresh(), answer(), later).is_ok());
     }
 
     // T5: between the first worker's report and the second's release, nobody may run it.
@@ -510,21 +516,22 @@ mod tests {
             State::Unknown { cause: UnknownCause::Contested, since: LATER, .. }
         ));
         assert!(contested.extend(other.attempt, fresh(), LATER).unwrap().contested);
-        let doubted = released.doubt(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER).unwrap();
-        assert!(released.contested && !doubted.contested, "what contested it is in the record now");
+        let unknown =
+            released.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER).unwrap();
+        assert!(released.contested && !unknown.contested, "what contested it is in the record now");
         assert!(contested.complete(Worker::of(&other), fresh(), answer(), LATER).is_ok());
         assert!(!again(&contested).contested);
         // Its own, or one that is not in progress, is not contested.
         assert_eq!(other.contest(Worker::of(&other), fresh()), None);
-        let unknown = other.unknown(fresh(), UnknownCause::LeaseOver, LATER);
+        let unknown = other.unknown(fresh(), UnknownCause::LeaseExpired, LATER);
         assert_eq!(unknown.contest(Worker::of(&record), fresh()), None);
     }
 
     // T42, T49
     #[test]
     fn a_completion_is_kept_as_long_as_its_worker_keeps_its_body() {
-        let worker = Worker { retention: Some(RETAIN * 2), ..Worker::of(&released(SettledBy::Person)) };
-        let mut released = released(SettledBy::Person);
+        let worker = Worker { retention: Some(RETAIN * 2), ..Worker::of(&released(SettledBy::Operator)) };
+        let mut released = released(SettledBy::Operator);
         (released.attempt, released.retention) = (worker.attempt, Some(RETAIN * 9));
         let completed = released.complete(worker, fresh(), answer(), NOW).unwrap();
         assert_eq!(completed.state.expires_at(), Some(NOW.plus(RETAIN * 2)));
@@ -533,16 +540,17 @@ mod tests {
 
     // T41
     #[test]
-    fn a_doubt_begins_anew_with_each_sign_of_life() {
+    fn an_unknown_begins_anew_with_each_sign_of_life() {
         let record = reserved();
-        let given_up = record.unknown(fresh(), UnknownCause::LeaseOver, NOW);
-        let asked = given_up.ask_again(fresh(), 3, LATER.plus(RETAIN)).unwrap();
+        let lease_expired = record.unknown(fresh(), UnknownCause::LeaseExpired, NOW);
+        let asked = lease_expired.ask_again(fresh(), 3, LATER.plus(RETAIN)).unwrap();
         let revision = fresh();
-        let doubted = asked.doubt(Worker::of(&record), revision, UnknownCause::HandlerFailed, LATER).unwrap();
+        let unknown =
+            asked.mark_unknown(Worker::of(&record), revision, UnknownCause::HandlerFailed, LATER).unwrap();
         let cause = UnknownCause::HandlerFailed;
         let state = State::Unknown { cause, since: LATER, reconcile_at: LATER.plus(RETAIN), asked: 3 };
         assert_eq!(
-            doubted,
+            unknown,
             Record { revision, last_failure: Some(Note::new("handler_failed")), state, ..asked }
         );
     }
@@ -550,7 +558,7 @@ mod tests {
     #[test]
     fn a_release_ends_what_is_open_and_nothing_that_is_settled() {
         let record = reserved();
-        let unknown = record.unknown(fresh(), UnknownCause::LeaseOver, NOW);
+        let unknown = record.unknown(fresh(), UnknownCause::LeaseExpired, NOW);
         for open in [&record, &unknown] {
             let revision = fresh();
             let released = open.release(record.attempt, revision, LATER).unwrap();
@@ -565,7 +573,7 @@ mod tests {
         let late = released(SettledBy::Assumption);
         let again = late.release(late.attempt, fresh(), LATER);
         assert_eq!(again, Err(FencedError::Settled("failed_retryable")));
-        let pending = Record::accept(&bid("k"), fresh(), NOW);
+        let pending = Record::accept(&reservation("k"), fresh(), NOW);
         let early = pending.release(pending.attempt, fresh(), NOW);
         assert_eq!(early, Err(FencedError::NotInProgress("pending")));
     }
@@ -574,10 +582,10 @@ mod tests {
     #[test]
     fn a_transactional_release_is_certain_while_its_record_is_in_progress() {
         let transactional = Record { transactional: true, ..reserved() };
-        let doubted = transactional.unknown(fresh(), UnknownCause::HandlerFailed, NOW);
+        let unknown = transactional.unknown(fresh(), UnknownCause::HandlerFailed, NOW);
         for (open, by) in [
             (transactional, SettledBy::Certainty),
-            (doubted, SettledBy::Worker),
+            (unknown, SettledBy::Worker),
             (reserved(), SettledBy::Worker),
         ] {
             let released = open.release(open.attempt, fresh(), LATER).unwrap();
@@ -592,16 +600,16 @@ mod tests {
         let late = NOW.plus(RETAIN * 10);
         assert_eq!(record.state.expires_at(), None);
         assert_eq!(record.unknown(fresh(), UnknownCause::Panicked, NOW).state.expires_at(), None);
-        assert_eq!(Record::accept(&bid("k"), fresh(), NOW).state.expires_at(), None);
+        assert_eq!(Record::accept(&reservation("k"), fresh(), NOW).state.expires_at(), None);
         let completed = record.complete(Worker::of(&record), fresh(), answer(), late).unwrap();
         assert_eq!(completed.state.expires_at(), Some(late.plus(RETAIN * 7)));
         assert!(!record.expired(Timestamp::from_secs(u64::MAX)), "a lease is no expiry");
-        let told = late.plus(RETAIN * 7);
+        let reported = late.plus(RETAIN * 7);
         assert!(
-            !completed.expired(told)
-                && !completed.expired(Timestamp::from_millis(told.plus(CLOCK_SKEW).as_millis() - 1))
+            !completed.expired(reported)
+                && !completed.expired(Timestamp::from_millis(reported.plus(CLOCK_SKEW).as_millis() - 1))
         );
-        assert!(completed.expired(told.plus(CLOCK_SKEW)));
+        assert!(completed.expired(reported.plus(CLOCK_SKEW)));
     }
 
     // R4
@@ -651,13 +659,13 @@ mod tests {
 
     // T41
     #[test]
-    fn a_heartbeat_reclaims_a_record_given_up_but_not_one_settled() {
+    fn a_heartbeat_reclaims_a_record_expired_but_not_one_settled() {
         let (record, revision, until) = (reserved(), fresh(), NOW.plus(RETAIN));
-        let given_up = record.unknown(fresh(), UnknownCause::LeaseOver, NOW);
-        let given_up = given_up.ask_again(fresh(), 3, LATER).unwrap();
+        let lease_expired = record.unknown(fresh(), UnknownCause::LeaseExpired, NOW);
+        let lease_expired = lease_expired.ask_again(fresh(), 3, LATER).unwrap();
         let state = State::InProgress { lease_until: until };
-        let claimed = given_up.extend(record.attempt, revision, until).unwrap();
-        assert_eq!(claimed, Record { revision, state, ..given_up });
+        let claimed = lease_expired.extend(record.attempt, revision, until).unwrap();
+        assert_eq!(claimed, Record { revision, state, ..lease_expired });
         let said = record.unknown(fresh(), UnknownCause::Panicked, NOW);
         for (over, name) in [(said, "unknown"), (released(SettledBy::Assumption), "failed_retryable")] {
             let beat = over.extend(over.attempt, fresh(), until);
@@ -671,14 +679,15 @@ mod tests {
         let said = |record: &Record| record.last_failure.as_ref().map(Note::to_string);
         let first = reserved();
         assert_eq!((said(&first), first.origin.as_ref().map(Note::as_str)), (None, Some("POST /payments")));
-        let doubted = first.doubt(Worker::of(&first), fresh(), UnknownCause::HandlerFailed, NOW).unwrap();
-        assert_eq!(said(&doubted).as_deref(), Some("handler_failed"));
-        let doubted = doubted.failed(Some(Note::new("handler_failed, status 500")));
-        let settled = doubted.settle(Verdict::NotExecuted, SettledBy::Person, fresh(), LATER).unwrap();
+        let unknown =
+            first.mark_unknown(Worker::of(&first), fresh(), UnknownCause::HandlerFailed, NOW).unwrap();
+        assert_eq!(said(&unknown).as_deref(), Some("handler_failed"));
+        let unknown = unknown.failed(Some(Note::new("handler_failed, status 500")));
+        let settled = unknown.settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), LATER).unwrap();
         let settled = settled.settled_because(Note::new("alex: asked the bank"));
         assert_eq!(settled.settled_note.as_ref().map(Note::as_str), Some("alex: asked the bank"));
         // A front that reports no origin does not erase it.
-        let again = settled.again(&Bid { origin: None, ..bid("k") }, fresh(), LATER);
+        let again = settled.again(&ReservationRequest { origin: None, ..reservation("k") }, fresh(), LATER);
         assert_eq!(said(&again).as_deref(), Some("handler_failed, status 500"));
         assert_eq!((again.origin.as_ref(), again.settled_note.as_ref()), (first.origin.as_ref(), None));
         // Only a settled record says who settled it, and only one that failed why it did.

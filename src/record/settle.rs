@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{KeptAnswer, KeptBody, Note, Record, Revision, SettledBy, State, UnknownCause};
 use crate::time::Timestamp;
 
-/// The outcome as the worker, the provider or a person knows it.
+/// The outcome as the worker, the provider or an operator knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The effect happened, and this is its answer.
@@ -29,7 +29,7 @@ pub(crate) enum SettleError {
 }
 
 impl Record {
-    /// Gives up a worker whose lease is over: in progress → unknown. `None` if there is none.
+    /// Gives up a worker whose lease has expired: in progress → unknown. `None` if there is none.
     ///
     /// If all effects of the worker are in its completing transaction: → failed, retryable. Its transaction needs the revision
     /// that this write replaces, so that it has not committed and never will.
@@ -37,10 +37,10 @@ impl Record {
         match &self.state {
             State::InProgress { lease_until } if *lease_until <= now => {
                 if !self.is_undone_by_the_next_write() {
-                    return Some(self.unknown(revision, UnknownCause::LeaseOver, now));
+                    return Some(self.unknown(revision, UnknownCause::LeaseExpired, now));
                 }
                 let released = self.settled(Verdict::NotExecuted, SettledBy::Certainty, revision, now);
-                Some(released.failed(Some(Note::new(UnknownCause::LeaseOver.name()))))
+                Some(released.failed(Some(Note::new(UnknownCause::LeaseExpired.name()))))
             }
             _ => None,
         }
@@ -60,7 +60,7 @@ impl Record {
 
     /// Settles an unknown outcome: unknown → completed, or failed and retryable.
     ///
-    /// The same from in progress, once the lease is over. Proof of an effect also overturns a release, unless it is certain:
+    /// The same from in progress, once the lease has expired. Proof of an effect also overturns a release, unless it is certain:
     /// failed, retryable → completed.
     pub(crate) fn settle(
         &self,
@@ -116,7 +116,7 @@ impl Record {
         let open = match &self.state {
             State::InProgress { lease_until } if *lease_until > now => Self { revision, ..self.clone() },
             State::InProgress { .. } => {
-                self.unknown(revision, UnknownCause::LeaseOver, now).ask_again(revision, 0, at)?
+                self.unknown(revision, UnknownCause::LeaseExpired, now).ask_again(revision, 0, at)?
             }
             // Nothing was done, whoever says otherwise.
             State::FailedRetryable { by: SettledBy::Certainty, .. } => return None,
@@ -147,7 +147,7 @@ impl Record {
         }
     }
 
-    /// The only transition into the two settled states, for the worker, for reconciliation and for a person.
+    /// The only transition into the two settled states, for the worker, for reconciliation and for an operator.
     pub(crate) fn settled(
         &self,
         verdict: Verdict,
@@ -171,27 +171,27 @@ mod tests {
     use super::*;
     use crate::record::{
         Head, Note, Worker,
-        tests::{RETAIN, answer, bid},
+        tests::{RETAIN, answer, reservation},
     };
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
     const EACH: [SettledBy; 4] =
-        [SettledBy::Worker, SettledBy::Provider, SettledBy::Person, SettledBy::Assumption];
+        [SettledBy::Worker, SettledBy::Provider, SettledBy::Operator, SettledBy::Assumption];
 
     fn fresh() -> Revision {
         Revision::mint()
     }
 
     fn reserved() -> Record {
-        Record::reserve(&bid("k"), fresh(), NOW)
+        Record::reserve(&reservation("k"), fresh(), NOW)
     }
 
-    fn lease_over() -> Timestamp {
-        bid("k").lease_until
+    fn lease_expired() -> Timestamp {
+        reservation("k").lease_until
     }
 
     fn unknown() -> Record {
-        reserved().expire(fresh(), lease_over()).unwrap()
+        reserved().expire(fresh(), lease_expired()).unwrap()
     }
 
     fn settle(record: &Record, verdict: Verdict) -> Result<Record, SettleError> {
@@ -200,58 +200,58 @@ mod tests {
 
     // R19
     #[test]
-    fn a_worker_is_given_up_only_once_its_lease_is_over() {
+    fn a_worker_is_expired_only_once_its_lease_has_expired() {
         let (record, revision) = (reserved(), fresh());
-        let just_before = Timestamp::from_millis(lease_over().as_millis() - 1);
+        let just_before = Timestamp::from_millis(lease_expired().as_millis() - 1);
         assert_eq!(record.expire(fresh(), just_before), None);
-        let given_up = record.expire(revision, lease_over()).unwrap();
-        let (cause, since) = (UnknownCause::LeaseOver, lease_over());
+        let expired = record.expire(revision, lease_expired()).unwrap();
+        let (cause, since) = (UnknownCause::LeaseExpired, lease_expired());
         let state = State::Unknown { cause, since, reconcile_at: since, asked: 0 };
-        let last_failure = Some(Note::new("lease_over"));
-        assert_eq!(given_up, Record { revision, last_failure, state, ..record });
-        assert_eq!(given_up.expire(fresh(), Timestamp::MAX), None);
+        let last_failure = Some(Note::new("lease_expired"));
+        assert_eq!(expired, Record { revision, last_failure, state, ..record });
+        assert_eq!(expired.expire(fresh(), Timestamp::MAX), None);
     }
 
     // R22
     #[test]
     fn a_transactional_worker_is_released_by_certainty_and_by_nothing_else() {
         let record = Record { transactional: true, ..reserved() };
-        let just_before = Timestamp::from_millis(lease_over().as_millis() - 1);
+        let just_before = Timestamp::from_millis(lease_expired().as_millis() - 1);
         assert_eq!(record.expire(fresh(), just_before), None);
         let executed = || Verdict::Executed(answer());
         for by in EACH {
-            let settled = record.settle(executed(), by, fresh(), lease_over());
+            let settled = record.settle(executed(), by, fresh(), lease_expired());
             assert_eq!(settled, Err(SettleError::NothingCommitted), "{by:?}");
             assert_eq!(record.settle(executed(), by, fresh(), NOW), Err(SettleError::InFlight), "{by:?}");
             // Whoever says that nothing was done: this very write proves it.
-            let settled = record.settle(Verdict::NotExecuted, by, fresh(), lease_over()).unwrap();
+            let settled = record.settle(Verdict::NotExecuted, by, fresh(), lease_expired()).unwrap();
             assert_eq!(settled.state.settled_by(), Some(SettledBy::Certainty), "{by:?}");
         }
-        let released = record.expire(fresh(), lease_over()).unwrap();
+        let released = record.expire(fresh(), lease_expired()).unwrap();
         assert_eq!(released.state.settled_by(), Some(SettledBy::Certainty));
         for by in EACH {
-            let overturned = released.settle(executed(), by, fresh(), lease_over());
+            let overturned = released.settle(executed(), by, fresh(), lease_expired());
             assert_eq!(overturned, Err(SettleError::Settled("failed_retryable")), "{by:?}");
         }
-        assert_eq!(released.claim(fresh(), Timestamp::MAX, lease_over()), None);
+        assert_eq!(released.claim(fresh(), Timestamp::MAX, lease_expired()), None);
         // What somebody else did, or is said to have done, is not in its transaction.
         for marked in
             [Record { contested: true, ..record.clone() }, Record { claimed: true, ..record.clone() }]
         {
-            assert_eq!(marked.expire(fresh(), lease_over()).unwrap().state.name(), "unknown");
-            let settled = marked.settle(Verdict::NotExecuted, SettledBy::Person, fresh(), lease_over());
-            assert_eq!(settled.unwrap().state.settled_by(), Some(SettledBy::Person));
+            assert_eq!(marked.expire(fresh(), lease_expired()).unwrap().state.name(), "unknown");
+            let settled = marked.settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), lease_expired());
+            assert_eq!(settled.unwrap().state.settled_by(), Some(SettledBy::Operator));
         }
     }
 
     // T46
     #[test]
     fn a_claim_is_settled_only_by_proof() {
-        let (record, late) = (reserved(), lease_over());
+        let (record, late) = (reserved(), lease_expired());
         let released = |by| unknown().settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap();
-        let for_people = unknown().ask_again(fresh(), 7, Timestamp::MAX).unwrap();
+        let escalated = unknown().ask_again(fresh(), 7, Timestamp::MAX).unwrap();
         for open in
-            [unknown(), for_people, record.clone(), released(SettledBy::Worker), released(SettledBy::Person)]
+            [unknown(), escalated, record.clone(), released(SettledBy::Worker), released(SettledBy::Operator)]
         {
             let claimed = open.claim(fresh(), Timestamp::MAX, late).unwrap();
             let State::Unknown { since, reconcile_at, asked, .. } = claimed.state else {
@@ -262,10 +262,10 @@ mod tests {
             // Its worker comes back.
             let worker = Worker::of(&claimed);
             assert_eq!(claimed.release(claimed.attempt, fresh(), late).unwrap().state.name(), "unknown");
-            let doubted = claimed.doubt(worker, fresh(), UnknownCause::Panicked, late).unwrap();
+            let unknown = claimed.mark_unknown(worker, fresh(), UnknownCause::Panicked, late).unwrap();
             let refusal = KeptAnswer { head: Head::Http { status: 402, headers: Vec::new() }, ..answer() };
             let refused = claimed.complete(worker, fresh(), refusal, late).unwrap();
-            assert_eq!((refused.state.name(), refused.claimed, doubted.claimed), ("unknown", true, true));
+            assert_eq!((refused.state.name(), refused.claimed, unknown.claimed), ("unknown", true, true));
             let completed = claimed.complete(worker, fresh(), answer(), late).unwrap();
             assert_eq!((completed.state.name(), completed.claimed), ("completed", false));
         }
@@ -281,7 +281,7 @@ mod tests {
     // R20
     #[test]
     fn accepted_work_is_abandoned_after_its_bound_and_not_before() {
-        let (pending, revision) = (Record::accept(&bid("k"), fresh(), NOW), fresh());
+        let (pending, revision) = (Record::accept(&reservation("k"), fresh(), NOW), fresh());
         let abandon = |at| pending.abandon(revision, at, RETAIN);
         assert_eq!(abandon(Timestamp::from_millis(NOW.plus(RETAIN).as_millis() - 1)), None);
         let abandoned = abandon(NOW.plus(RETAIN)).unwrap();
@@ -335,11 +335,11 @@ mod tests {
     // T7
     #[test]
     fn a_dead_workers_record_can_be_settled_and_a_live_ones_cannot() {
-        let at = |now| reserved().settle(Verdict::NotExecuted, SettledBy::Person, fresh(), now);
+        let at = |now| reserved().settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), now);
         assert_eq!(at(NOW), Err(SettleError::InFlight));
-        assert_eq!(at(Timestamp::from_millis(lease_over().as_millis() - 1)), Err(SettleError::InFlight));
-        assert!(at(lease_over()).is_ok());
-        let pending = Record::accept(&bid("k"), fresh(), NOW);
+        assert_eq!(at(Timestamp::from_millis(lease_expired().as_millis() - 1)), Err(SettleError::InFlight));
+        assert!(at(lease_expired()).is_ok());
+        let pending = Record::accept(&reservation("k"), fresh(), NOW);
         assert_eq!(settle(&pending, Verdict::NotExecuted), Err(SettleError::Pending));
     }
 
@@ -347,7 +347,7 @@ mod tests {
     fn a_question_put_off_changes_nothing_but_when_to_ask() {
         let (before, revision) = (unknown(), fresh());
         let later = before.ask_again(revision, 3, NOW.plus(RETAIN)).unwrap();
-        let (cause, since, reconcile_at) = (UnknownCause::LeaseOver, lease_over(), NOW.plus(RETAIN));
+        let (cause, since, reconcile_at) = (UnknownCause::LeaseExpired, lease_expired(), NOW.plus(RETAIN));
         let state = State::Unknown { cause, since, reconcile_at, asked: 3 };
         assert_eq!(later, Record { revision, state, ..before });
         assert_eq!(reserved().ask_again(fresh(), 1, NOW), None);

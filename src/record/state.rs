@@ -90,7 +90,7 @@ impl State {
 }
 
 /// By whose word a record was settled. Who knows more wins: proof of the effect overturns every release but a certain one; a worker's doubt
-/// overturns an assumption, or another execution's own word, but never the provider's or a person's.
+/// overturns an assumption, or another execution's own word, but never the provider's or an operator's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SettledBy {
@@ -98,8 +98,8 @@ pub enum SettledBy {
     Worker,
     /// The provider said so, when asked or unprompted.
     Provider,
-    /// A person said so.
-    Person,
+    /// An operator said so.
+    Operator,
     /// Nobody had to say so: its transaction can commit no more.
     Certainty,
     /// Nobody said so: the effect was not found in time, or nobody began the work.
@@ -112,7 +112,7 @@ impl SettledBy {
         match self {
             Self::Worker => "worker",
             Self::Provider => "provider",
-            Self::Person => "person",
+            Self::Operator => "operator",
             Self::Certainty => "certainty",
             Self::Assumption => "assumption",
         }
@@ -120,7 +120,7 @@ impl SettledBy {
 
     /// Reads a [`name`](Self::name).
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Worker, Self::Provider, Self::Person, Self::Certainty, Self::Assumption]
+        [Self::Worker, Self::Provider, Self::Operator, Self::Certainty, Self::Assumption]
             .into_iter()
             .find(|by| by.name() == name)
     }
@@ -130,8 +130,8 @@ impl SettledBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnknownCause {
-    /// The worker's lease was over, and it had not reported.
-    LeaseOver,
+    /// The worker's lease had expired, and it had not reported.
+    LeaseExpired,
     /// The handler said so, or returned an answer that proves nothing (a 5xx, an error without a class).
     HandlerFailed,
     /// The handler panicked.
@@ -144,12 +144,12 @@ pub enum UnknownCause {
 
 impl UnknownCause {
     pub(super) const EACH: [Self; 5] =
-        [Self::LeaseOver, Self::HandlerFailed, Self::Panicked, Self::ResponseLost, Self::Contested];
+        [Self::LeaseExpired, Self::HandlerFailed, Self::Panicked, Self::ResponseLost, Self::Contested];
 
     /// The cause's name in items and logs.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::LeaseOver => "lease_over",
+            Self::LeaseExpired => "lease_expired",
             Self::HandlerFailed => "handler_failed",
             Self::Panicked => "panicked",
             Self::ResponseLost => "response_lost",
@@ -170,7 +170,7 @@ mod tests {
     // T36: records written today are read for as long as they can live.
     #[test]
     fn the_names_in_items_never_change() {
-        let causes = ["lease_over", "handler_failed", "panicked", "response_lost", "contested"];
+        let causes = ["lease_expired", "handler_failed", "panicked", "response_lost", "contested"];
         assert_eq!(UnknownCause::EACH.map(UnknownCause::name), causes);
         assert!(
             causes
@@ -181,11 +181,11 @@ mod tests {
         let each = [
             SettledBy::Worker,
             SettledBy::Provider,
-            SettledBy::Person,
+            SettledBy::Operator,
             SettledBy::Certainty,
             SettledBy::Assumption,
         ];
-        let names = ["worker", "provider", "person", "certainty", "assumption"];
+        let names = ["worker", "provider", "operator", "certainty", "assumption"];
         assert_eq!(each.map(SettledBy::name), names);
         assert!(names.iter().zip(each).all(|(name, by)| SettledBy::parse(name) == Some(by)));
         assert_eq!((UnknownCause::parse("nobody"), SettledBy::parse("nobody")), (None, None));

@@ -7,19 +7,19 @@
 //! ```
 //!
 //! 1. A healthy operation costs nothing here: its insertion and its completion are in one batch.
-//! 2. What is left open is checked when its lease is over: a dead worker's record becomes `unknown`; untaken work ends with 408.
+//! 2. What is left open is checked when its lease has expired: a dead worker's record becomes `unknown`; untaken work ends with 408.
 //! 3. The record's own lease decides, and a compare-and-set writes it: messages may come twice, late or in any order.
 //! 4. Unreadable stream records become dead letters, and block nothing.
 //! 5. A slow sweep finds what the stream did not show.
 //!
 //! It does not find out what the dead worker did: [`reconcile`](crate::reconcile) does.
 
-mod letter;
+mod checkpoint;
+mod dead_letter;
 mod message;
-mod net;
 mod stream;
 mod sweep;
-mod turns;
+mod unmatched;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ use crate::{
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry,
     time::{Instant, Timestamp},
-    time_budget::{DEFAULT_PENDING_BOUND, STORE_TIMEOUT, WRITE_PAUSES},
+    time_budget::{DEFAULT_PENDING_BOUND, STORE_TIMEOUT, WRITE_BACKOFF},
     world::{SystemWorld, World},
 };
 pub(crate) use message::Check;
@@ -42,7 +42,7 @@ pub(crate) use sweep::SweepProgress;
 const DEFAULT_SWEEP_UNITS: f64 = 50.0;
 
 /// The longest time that one message of the queue of checks takes: a read, a write, and a message.
-pub const LONGEST_CHECK: Duration = STORE_TIMEOUT.saturating_mul(2).saturating_add(Duration::from_secs(2));
+pub const MAX_CHECK_TIME: Duration = STORE_TIMEOUT.saturating_mul(2).saturating_add(Duration::from_secs(2));
 
 /// What a check of a record found.
 #[doc(hidden)]
@@ -56,14 +56,14 @@ pub enum CheckOutcome {
     /// Its lease, or its time to wait for a worker, lasts until then.
     Live(Timestamp),
     /// Its worker was given up: it is `unknown` now, or released, if its transaction can commit no more.
-    GivenUp,
+    LeaseExpired,
     /// Nobody took it: it ended without an answer.
     Abandoned,
     /// Others changed it on each try. Check again.
     Busy,
 }
 
-/// Checks records, and gives up those whose worker's lease is over.
+/// Checks records, and gives up those whose worker's lease has expired.
 pub struct Stale {
     engine: Engine,
     records: Arc<dyn Unsettled>,
@@ -158,27 +158,27 @@ impl Stale {
     /// Checks a record. If `unlisted`, an unknown outcome is written as it is, which puts it into the index that polls
     /// read: nothing else finds one that was written before there was an index.
     async fn look(&self, key: &RecordKey, unlisted: bool) -> Result<CheckOutcome, StoreError> {
-        let step = |there: Option<&Record>, Moment { revision, now }: Moment| {
-            let Some(there) = there else { return Step::Stop(CheckOutcome::Gone) };
-            if let Some(next) = give_up(there, revision, now, self.pending_bound) {
+        let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
+            let Some(current) = current else { return Step::Stop(CheckOutcome::Gone) };
+            if let Some(next) = expire_lease(current, revision, now, self.pending_bound) {
                 let outcome = match next.state {
                     State::Completed { .. } => CheckOutcome::Abandoned,
-                    _ => CheckOutcome::GivenUp,
+                    _ => CheckOutcome::LeaseExpired,
                 };
                 return Step::Write(next.into(), outcome);
             }
-            match &there.state {
+            match &current.state {
                 State::InProgress { lease_until } => Step::Stop(CheckOutcome::Live(*lease_until)),
-                State::Pending => Step::Stop(CheckOutcome::Live(there.created_at.plus(self.pending_bound))),
+                State::Pending => Step::Stop(CheckOutcome::Live(current.created_at.plus(self.pending_bound))),
                 State::Unknown { .. } if unlisted => {
-                    Step::Write(Record { revision, ..there.clone() }.into(), CheckOutcome::Settled)
+                    Step::Write(Record { revision, ..current.clone() }.into(), CheckOutcome::Settled)
                 }
                 State::Completed { .. } | State::FailedRetryable { .. } | State::Unknown { .. } => {
                     Step::Stop(CheckOutcome::Settled)
                 }
             }
         };
-        let effort = Effort { until: None, pauses: WRITE_PAUSES, retries: Retries::None };
+        let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
         match self.engine.apply(Start::Unread(key), effort, step).await {
             Ok(Applied::Written(outcome, record)) => {
                 self.tell(&record, &outcome);
@@ -194,7 +194,7 @@ impl Stale {
         let now = self.engine.world.now();
         let (key, operation) = (record.key.hash(), record.key.operation());
         match outcome {
-            CheckOutcome::GivenUp => telemetry::given_up(record, now),
+            CheckOutcome::LeaseExpired => telemetry::lease_expired(record, now),
             CheckOutcome::Abandoned => {
                 let age_ms = telemetry::age_ms(record, now);
                 tracing::warn!(%key, %operation, age_ms, "no worker took accepted work in time: it ends with 408");
@@ -219,7 +219,7 @@ impl Stale {
 
 /// The record with its dead worker given up, or with accepted work abandoned that nobody took within `pending_bound`;
 /// `None` if there is nothing to give up.
-pub(crate) fn give_up(
+pub(crate) fn expire_lease(
     record: &Record,
     revision: Revision,
     now: Timestamp,

@@ -1,4 +1,4 @@
-//! Processes a batch of the table's stream: what it leaves open is checked when its lease is over.
+//! Processes a batch of the table's stream: what it leaves open is checked when its lease has expired.
 
 use std::{error::Error, time::Duration};
 
@@ -6,9 +6,9 @@ use futures_util::{StreamExt, stream};
 use serde_json::value::RawValue;
 
 use super::{
-    Stale, letter,
+    Stale, dead_letter,
     message::Check,
-    net::{Open, Poison, net},
+    unmatched::{Open, Poison, unmatched_inserts},
 };
 use crate::telemetry::{self, DEAD_LETTER, STREAM_BATCH};
 
@@ -23,18 +23,18 @@ impl Stale {
     /// once the `time` is up.
     pub async fn stream(&self, records: &[Box<RawValue>], time: Duration) -> Vec<String> {
         let until = self.until(time);
-        let netted = net(records);
+        let unmatched = unmatched_inserts(records);
         let late = |sequence_number: Option<&String>| {
             let late = self.engine.world.instant() >= until;
             late.then(|| sequence_number.cloned().unwrap_or_default())
         };
-        let checks = stream::iter(&netted.open)
+        let checks = stream::iter(&unmatched.open)
             .map(async |open| match late(Some(&open.sequence_number)) {
                 None => self.send_check(open).await,
                 late => late,
             })
             .buffer_unordered(AT_ONCE);
-        let poison = stream::iter(&netted.poison)
+        let poison = stream::iter(&unmatched.poison)
             .map(async |poison| match late(poison.sequence_number.as_ref()) {
                 None => self.send_poison(poison, &records[poison.index]).await,
                 late => late,
@@ -43,10 +43,10 @@ impl Stale {
         let failed: Vec<_> = checks.chain(poison).filter_map(async |failed| failed).collect().await;
         if failed.is_empty() {
             // Otherwise the batch comes again, and is counted then.
-            netted.count_pruned();
+            unmatched.count_pruned();
             telemetry::count(STREAM_BATCH);
         }
-        let (open, poison, failures) = (netted.open.len(), netted.poison.len(), failed.len());
+        let (open, poison, failures) = (unmatched.open.len(), unmatched.poison.len(), failed.len());
         tracing::info!(records = records.len(), open, poison, failed = failures, "stream");
         failed
     }
@@ -63,8 +63,8 @@ impl Stale {
     async fn send_poison(&self, poison: &Poison, record: &RawValue) -> Option<String> {
         let (sequence_number, reason) = (poison.sequence_number.as_deref(), poison.reason);
         tracing::error!(sequence_number, reason, "a stream record cannot be read: it is escalated");
-        let letter = letter::poison(poison, record);
-        let Err(error) = self.dead_letters.send(&letter, Duration::ZERO).await else {
+        let dead_letter = dead_letter::poison(poison, record);
+        let Err(error) = self.dead_letters.send(&dead_letter, Duration::ZERO).await else {
             telemetry::count(DEAD_LETTER);
             return None;
         };

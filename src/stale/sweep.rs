@@ -32,7 +32,7 @@ pub(crate) struct SweepProgress {
     /// How many read units that took.
     units: f64,
     /// How many records it gave up.
-    given_up: u64,
+    lease_expired: u64,
     /// How many pieces of accepted work it ended because nobody took them.
     abandoned: u64,
     /// How many records it could not read.
@@ -59,10 +59,10 @@ impl SweepProgress {
     }
 
     pub(super) fn log(&self) {
-        let Self { segments, scanned, units, given_up, abandoned, unreadable } = self;
+        let Self { segments, scanned, units, lease_expired, abandoned, unreadable } = self;
         let done = segments.iter().filter(|segment| **segment == Segment::Done).count();
         let segments = segments.len();
-        tracing::info!(done, segments, scanned, units, given_up, abandoned, unreadable, "sweep");
+        tracing::info!(done, segments, scanned, units, lease_expired, abandoned, unreadable, "sweep");
     }
 }
 
@@ -134,7 +134,7 @@ impl Stale {
         while let Some(outcome) = looks.next().await {
             looked += 1;
             match outcome {
-                Ok(CheckOutcome::GivenUp) => progress.given_up += 1,
+                Ok(CheckOutcome::LeaseExpired) => progress.lease_expired += 1,
                 Ok(CheckOutcome::Abandoned) => progress.abandoned += 1,
                 Ok(_) => {}
                 Err(error) if error.kind() == StoreErrorKind::Unreadable => progress.unreadable += 1,

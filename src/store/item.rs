@@ -97,12 +97,20 @@ pub(super) const ASKED_SHARDS: [&str; SHARDS] = ["0", "1", "2", "3", "4", "5", "
 ///
 /// Earlier versions kept them in [`ASKED_SHARDS`], so a list of unknown outcomes reads both. Those versions do not list these
 /// partitions: the command line must be no older than the functions.
-pub(super) const PEOPLE_SHARDS: [&str; SHARDS] =
-    ["people-0", "people-1", "people-2", "people-3", "people-4", "people-5", "people-6", "people-7"];
+pub(super) const ESCALATED_SHARDS: [&str; SHARDS] = [
+    "escalated-0",
+    "escalated-1",
+    "escalated-2",
+    "escalated-3",
+    "escalated-4",
+    "escalated-5",
+    "escalated-6",
+    "escalated-7",
+];
 
 /// The index partition of an unknown outcome.
 fn shard(key: &RecordKey, reconcile_at: Timestamp) -> &'static str {
-    let shards = if reconcile_at == Timestamp::MAX { PEOPLE_SHARDS } else { ASKED_SHARDS };
+    let shards = if reconcile_at == Timestamp::MAX { ESCALATED_SHARDS } else { ASKED_SHARDS };
     shards[usize::from(key.short_hash().first_byte()) % SHARDS]
 }
 
@@ -418,13 +426,13 @@ mod tests {
     use super::*;
     use crate::record::{
         Worker,
-        tests::{answer, bid},
+        tests::{answer, reservation},
     };
 
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_123);
 
     fn completed(answer: KeptAnswer) -> Record {
-        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reserved = Record { retention: Some(Duration::from_millis(86_400_001)), ..reserved };
         reserved.complete(Worker::of(&reserved), Revision::mint(), answer, NOW).unwrap()
     }
@@ -438,10 +446,11 @@ mod tests {
     fn time_to_live_is_in_seconds_and_only_on_settled_records() {
         let item = attributes(&completed(answer()));
         assert_eq!(item["expires_at"], AttributeValue::N("1800086401".into()));
-        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
-        let unknown =
-            reserved.doubt(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW).unwrap();
-        for open in [Record::accept(&bid("k"), Revision::mint(), NOW), reserved, unknown] {
+        let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+        let unknown = reserved
+            .mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW)
+            .unwrap();
+        for open in [Record::accept(&reservation("k"), Revision::mint(), NOW), reserved, unknown] {
             assert!(!attributes(&open).contains_key("expires_at"), "{}", open.state.name());
         }
     }
@@ -469,7 +478,7 @@ mod tests {
     // T36: a version from before this cause finds one that it knows.
     #[test]
     fn a_contested_execution_has_a_cause_that_older_versions_read() {
-        let other = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let other = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reserved = Record { attempt: crate::record::AttemptId::mint(), ..other.clone() };
         let contested = reserved.contest(Worker::of(&other), Revision::mint()).unwrap();
         assert_eq!(from_attributes(attributes(&contested)).unwrap(), contested);
@@ -484,7 +493,7 @@ mod tests {
     // T36, T5, T40: each default trusts the record least.
     #[test]
     fn a_record_that_says_less_is_read_as_one_that_knows_less() {
-        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reserved = Record { began_at: NOW.plus(Duration::from_secs(5)), ..reserved };
         let released = reserved.release(reserved.attempt, Revision::mint(), NOW).unwrap();
         let completed = reserved.complete(Worker::of(&reserved), Revision::mint(), answer(), NOW).unwrap();
@@ -502,10 +511,12 @@ mod tests {
     #[test]
     fn an_item_missing_a_required_attribute_is_unreadable() {
         let unknown = {
-            let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
-            reserved.doubt(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW).unwrap()
+            let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+            reserved
+                .mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW)
+                .unwrap()
         };
-        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         for record in [completed(answer()), unknown, reserved] {
             let whole = attributes(&record);
             assert_eq!(from_attributes(whole.clone()).unwrap(), record);

@@ -4,7 +4,7 @@
 //!    that is refused returns the current record.
 //! 2. It also keeps bodies that are too large for their record, and audit lines.
 //! 3. A write may have [companions](Companion), which are written in the same transaction or not at all.
-//! 4. [`Unsettled`] finds the records that somebody has to look at, and keeps the [`Mark`] of a job that goes through them all.
+//! 4. [`Unsettled`] finds the records that somebody has to look at, and keeps the [`Checkpoint`] of a job that goes through them all.
 //! 5. A record is stored as an [`Item`], in every store and in every queue: one form, with one version number.
 //!
 //! It does not decide what may be written, nor retry: see [`record`](crate::record) and [`engine`](crate::engine). Stores are
@@ -12,13 +12,13 @@
 //! above them needs no type parameters.
 
 mod audit;
+mod checkpoint;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
 mod error;
 mod item;
-mod mark;
 pub mod memory;
 #[cfg(feature = "s3")]
 pub mod s3;
@@ -36,10 +36,10 @@ use crate::{
 };
 
 pub use audit::AuditLine;
+pub use checkpoint::Checkpoint;
 pub use error::{StoreError, StoreErrorKind};
 pub use item::Item;
 pub(crate) use item::from_attributes;
-pub use mark::Mark;
 pub use unsettled::{Cursor, Page, Survey, Unsettled};
 
 /// What became of a conditional write.
@@ -99,7 +99,7 @@ pub trait Store: Send + Sync + 'static {
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError>;
 
     /// How many bytes of body fit in the record before a duplicate request costs more than the minimum.
-    fn room_for_body(&self, record: &Record) -> usize;
+    fn body_capacity(&self, record: &Record) -> usize;
 
     /// Keeps a body outside its record, at least until `expires_at`; `None` if it is too large for every place.
     async fn keep_body(

@@ -124,7 +124,7 @@ fn millis(attribute: &AttributeValue) -> Option<Timestamp> {
 }
 
 /// The longest identifier of a stream record: that of a partition key, in bytes.
-const LONGEST_NAME: usize = 2_048;
+const MAX_NAME: usize = 2_048;
 
 /// The identifiers of a stream record, as far as they can be read.
 #[derive(Debug, Default, Serialize)]
@@ -169,5 +169,5 @@ fn parts_of(object: Option<&str>) -> HashMap<String, &RawValue> {
 /// A string member, if it is no longer than an identifier may be.
 fn text(parts: &HashMap<String, &RawValue>, name: &str) -> Option<String> {
     let text: String = serde_json::from_str(parts.get(name)?.get()).ok()?;
-    (text.len() <= LONGEST_NAME).then_some(text)
+    (text.len() <= MAX_NAME).then_some(text)
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Mark, Store, StoreError};
+use super::{Checkpoint, Store, StoreError};
 use crate::{
     key::{RecordKey, Tenant},
     record::{Record, Revision},
@@ -29,7 +29,7 @@ pub trait Unsettled: Store {
     async fn survey(&self) -> Result<Survey, StoreError>;
 
     /// Looks at up to `limit` items of part `segment.0` of `segment.1` of the whole store, and returns the records among
-    /// them that are pending, or in progress with a lease that is over by `now`, or unknown and not in the index.
+    /// them that are pending, or in progress with an expired lease by `now`, or unknown and not in the index.
     async fn scan(
         &self,
         segment: (u32, u32),
@@ -39,11 +39,15 @@ pub trait Unsettled: Store {
     ) -> Result<Page, StoreError>;
 
     /// Reads the mark of the job of this name, strongly consistent.
-    async fn load_mark(&self, name: &str) -> Result<Option<Mark>, StoreError>;
+    async fn load_checkpoint(&self, name: &str) -> Result<Option<Checkpoint>, StoreError>;
 
     /// Writes `mark` if the current mark's revision is still `seen`, or if there is no mark and `seen` is `None`, in one
     /// atomic step. Returns whether `mark` is the current one, also if an earlier try wrote it and its answer was lost.
-    async fn write_mark(&self, seen: Option<Revision>, mark: &Mark) -> Result<bool, StoreError>;
+    async fn write_checkpoint(
+        &self,
+        seen: Option<Revision>,
+        checkpoint: &Checkpoint,
+    ) -> Result<bool, StoreError>;
 }
 
 /// One page of records.
@@ -69,7 +73,7 @@ pub struct Survey {
     /// How many outcomes are unknown.
     pub unknown: u64,
     /// How many of them nobody asks about any more: they wait for an operator.
-    pub people: u64,
+    pub escalated: u64,
     /// Since when the oldest is unknown; `None` if there is none.
     pub oldest: Option<Timestamp>,
     /// Whether everything was read and understood. If not, there may be more, and older ones.
@@ -78,12 +82,12 @@ pub struct Survey {
 
 impl Survey {
     /// The survey of a store in which nothing is unknown.
-    pub const NOTHING: Self = Self { unknown: 0, people: 0, oldest: None, whole: true };
+    pub const NOTHING: Self = Self { unknown: 0, escalated: 0, oldest: None, whole: true };
 
     /// Counts one more outcome, unknown since `since` and to be asked about at `reconcile_at`.
     pub fn count(&mut self, since: Timestamp, reconcile_at: Timestamp) {
         self.unknown += 1;
-        self.people += u64::from(reconcile_at == Timestamp::MAX);
+        self.escalated += u64::from(reconcile_at == Timestamp::MAX);
         self.oldest = Some(self.oldest.map_or(since, |oldest| oldest.min(since)));
     }
 }

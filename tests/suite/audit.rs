@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::support::{
     faults::Fault,
-    guarded::{BODY, GRACE, Guarded, LEASE, RETENTION, fingerprints, fresh, owned, request, told},
+    guarded::{BODY, GRACE, Guarded, LEASE, RETENTION, fingerprints, fresh, owned, reported, request},
     on_each_store,
 };
 
@@ -37,7 +37,7 @@ async fn unknown(guarded: &Guarded) -> Record {
     let (executor, request) = (guarded.executor(), request());
     drop(owned(executor.reserve(&request).await));
     guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(told(&executor.reserve(&request).await), "unknown");
+    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
     guarded.record(&request.key).await.expect("a record")
 }
 
@@ -45,7 +45,7 @@ fn not_executed(guarded: &Guarded, seen: &Record, revision: Revision) -> Record 
     let mut next = samples::released(seen, guarded.now(), RETENTION);
     next.revision = revision;
     let State::FailedRetryable { by, .. } = &mut next.state else { panic!("{next:?}") };
-    *by = SettledBy::Person;
+    *by = SettledBy::Operator;
     next
 }
 

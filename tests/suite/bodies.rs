@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use lambda_idempotency::{
-    engine::{Ending, Executor, Replay, Request},
+    engine::{Executor, Replay, Report, Request},
     operation::Operation,
     record::{Answer, State},
 };
@@ -14,7 +14,8 @@ use crate::support::{
     clock::in_time,
     faults::{Fault, Late},
     guarded::{
-        Guarded, body_of, completed, operation, owned, random, record_key, replayed, request, told, written,
+        Guarded, body_of, completed, operation, owned, random, record_key, replayed, reported, request,
+        written,
     },
     meter::size,
     on_each_store,
@@ -57,7 +58,7 @@ pub async fn place(guarded: &Guarded, request: &Request) -> &'static str {
     match (answer.body_place(), packed) {
         ("record", false) => "inline",
         ("record", true) => "inline, packed",
-        ("beside", true) => "beside, packed",
+        ("body_item", true) => "beside, packed",
         (place, _) => place,
     }
 }
@@ -72,13 +73,13 @@ async fn a_body_is_replayed_byte_for_byte_or_left_out(endpoint: &str) {
         (random(100), "inline"),
         (json(100), "inline"),
         (json(20_000), "inline, packed"),
-        (random(1_000), "beside"),
-        (random(20_000), "beside"),
+        (random(1_000), "body_item"),
+        (random(20_000), "body_item"),
         (json(300_000), "beside, packed"),
-        (random(300_000), "beside"),
-        (random(390_000), "beside"),
-        (random(405_999), "beside"),
-        (random(406_000), "beside"),
+        (random(300_000), "body_item"),
+        (random(390_000), "body_item"),
+        (random(405_999), "body_item"),
+        (random(406_000), "body_item"),
         (random(406_001), "omitted"),
         (random(409_600), "omitted"),
         (random(410_000), "omitted"),
@@ -106,7 +107,7 @@ async fn the_longest_key_leaves_room_for_the_largest_body(endpoint: &str) {
     request.key = record_key(&"#".repeat(255), &"\u{1f511}".repeat(255));
     let body = random(406_000);
     let replay = replay_of(&guarded.executor(), &request, &body).await;
-    assert_eq!(place(&guarded, &request).await, "beside");
+    assert_eq!(place(&guarded, &request).await, "body_item");
     assert!(body_of(&replay) == Some(&body));
 }
 
@@ -116,7 +117,7 @@ async fn the_body_is_written_before_the_record_names_it_and_lives_longer(endpoin
     let (executor, request, late) = (guarded.executor(), request(), Late::timing_out());
     let ours = owned(executor.reserve(&request).await);
     guarded.faults.script("PutItem", [Fault::Pass, late.fault(), late.fault(), late.fault()]);
-    let ending = async {
+    let report = async {
         written(guarded.clock.passing(executor.finish(ours, completed(random(20_000)))).await);
     };
     let meanwhile = async {
@@ -124,7 +125,7 @@ async fn the_body_is_written_before_the_record_names_it_and_lives_longer(endpoin
         let items = guarded.collection(&request.key).await;
         assert!(items.iter().any(|item| item.contains_key("body")), "the body first");
     };
-    tokio::join!(ending, meanwhile);
+    tokio::join!(report, meanwhile);
     assert_eq!(guarded.faults.left(), 0);
 
     let items = guarded.collection(&request.key).await;
@@ -134,7 +135,7 @@ async fn the_body_is_written_before_the_record_names_it_and_lives_longer(endpoin
     };
     assert_eq!(items.len(), 2);
     assert!(expiry(true) >= expiry(false) + 3600, "a body must not be deleted before its record");
-    assert_eq!(told(&executor.reserve(&request).await), "replay");
+    assert_eq!(reported(&executor.reserve(&request).await), "replay");
 }
 
 // T16, R14
@@ -155,7 +156,7 @@ async fn a_body_the_store_keeps_rejecting_is_abandoned_before_the_record_suffers
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    // Exactly as many tries as fit into half of the operation's patience. With one fault fewer the body would be kept.
+    // Exactly as many tries as fit into half of the operation's completion timeout. With one fault fewer the body would be kept.
     guarded.faults.script("PutItem", vec![Fault::Status(500); 10]);
     written(guarded.clock.passing(executor.finish(ours, completed(random(20_000)))).await);
     assert_eq!((guarded.faults.sent("PutItem"), guarded.faults.left()), (2, 0));
@@ -177,8 +178,8 @@ async fn a_body_that_hangs_is_left_out_in_time_for_the_record(endpoint: &str) {
             late.held(1).await;
             guarded.clock.advance(waited);
         };
-        let ending = executor.finish(ours, completed(random(20_000)));
-        written(in_time(async { tokio::join!(ending, time_passes).0 }).await);
+        let report = executor.finish(ours, completed(random(20_000)));
+        written(in_time(async { tokio::join!(report, time_passes).0 }).await);
         assert_eq!(body_of(&replayed(executor.reserve(&request).await)), None);
         assert_eq!(place(&guarded, &request).await, "omitted");
     }
@@ -192,8 +193,8 @@ async fn headers_that_no_record_can_hold_are_left_out(endpoint: &str) {
         let request = request();
         let ours = owned(executor.reserve(&request).await);
         let headers = vec![("x-large".to_owned(), "x".repeat(length))];
-        let ending = Ending::Completed(Answer::http(201, headers, "{}"));
-        written(guarded.clock.passing(executor.finish(ours, ending)).await);
+        let report = Report::Completed(Answer::http(201, headers, "{}"));
+        written(guarded.clock.passing(executor.finish(ours, report)).await);
         let replay = replayed(executor.reserve(&request).await);
         let head = &replay.answer.head;
         assert_eq!((head.status(), head.headers().len()), (Some(201), kept));
@@ -235,8 +236,8 @@ async fn status_and_headers_come_back_as_they_were(endpoint: &str) {
         let request = request();
         let ours = owned(executor.reserve(&request).await);
         let body = Bytes::from_static(b"\0\xff");
-        let ending = Ending::Completed(Answer::http(status, headers.clone(), body.clone()));
-        written(executor.finish(ours, ending).await);
+        let report = Report::Completed(Answer::http(status, headers.clone(), body.clone()));
+        written(executor.finish(ours, report).await);
         let replay = replayed(executor.reserve(&request).await);
         assert_eq!((replay.answer.head.status(), replay.answer.head.headers()), (Some(status), &headers[..]));
         assert_eq!(body_of(&replay), Some(&body));

@@ -56,7 +56,7 @@ async fn an_operator_settles_an_unknown_outcome_in_two_commands() {
 
     let listed = table.cli.json(&["list", "--state", "unknown"]).await;
     let listed = &listed[0];
-    assert_eq!((&listed["key"], &listed["unknown"]["cause"]), (&json!("k-1"), &json!("lease_over")));
+    assert_eq!((&listed["key"], &listed["unknown"]["cause"]), (&json!("k-1"), &json!("lease_expired")));
     let name = |part: &str| listed[part].as_str().unwrap().to_owned();
     let record = format!("{}#{}#{}", name("tenant"), name("operation"), name("key"));
     let settle = ["settle", &record, "--completed", "--response", &file];
@@ -238,7 +238,7 @@ async fn a_forgotten_response_leaves_no_body_behind_and_nothing_runs_again() {
     let shown = table.cli.json(&["show", &record, "--body"]).await;
     assert_eq!(
         (&shown["body"]["text"], &shown["record"]["response"]["body_place"]),
-        (&json!(long), &json!("beside"))
+        (&json!(long), &json!("body_item"))
     );
     let kept = table.record("k-1").await;
     assert!(table.sort_keys().await.iter().any(|sk| sk.starts_with("body#")));
@@ -392,7 +392,7 @@ async fn a_settled_record_is_kept_as_long_as_it_says_itself() {
             Some(seconds) => {
                 let settled = table.cli.json(&arguments).await;
                 assert_eq!(settled["after"]["retention_seconds"], seconds, "{key}");
-                assert_eq!(settled["after"]["settled_by"], "person");
+                assert_eq!(settled["after"]["settled_by"], "operator");
             }
             None => table.cli.run(&arguments).await.assert_refused(2, "say `--retain`"),
         }
@@ -444,8 +444,12 @@ async fn a_completion_shows_whether_domain_writes_committed_with_it() {
     for (key, marked) in [("with", true), ("without", false)] {
         let name = table.name(key);
         let shown = table.cli.json(&["show", &name]).await;
-        for mark in ["with_writes", "transactional"] {
-            assert_eq!(shown["record"].get(mark), marked.then_some(&json!(true)), "{key}: {mark}");
+        for checkpoint in ["with_writes", "transactional"] {
+            assert_eq!(
+                shown["record"].get(checkpoint),
+                marked.then_some(&json!(true)),
+                "{key}: {checkpoint}"
+            );
         }
         let shown = table.cli.run(&["show", &name]).await.stdout;
         for (label, said) in

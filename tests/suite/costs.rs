@@ -1,13 +1,13 @@
 //! What each case costs in round trips and capacity units: the table in docs/costs.md and in the documentation, row by row.
 
 use lambda_idempotency::{
-    engine::{Ending, Request},
+    engine::{Report, Request},
     record::UnknownCause,
 };
 
 use crate::support::{
     guarded::{
-        GRACE, Guarded, LEASE, body_of, completed, fingerprints, owned, random, replayed, request, told,
+        GRACE, Guarded, LEASE, body_of, completed, fingerprints, owned, random, replayed, reported, request,
         written,
     },
     meter::size,
@@ -35,23 +35,23 @@ fn cost(guarded: &Guarded) -> (u32, f64, f64) {
     (used.round_trips, used.billed_write_units(), used.read_units)
 }
 
-/// Runs a new operation to this ending.
-async fn ended(guarded: &Guarded, ending: Ending) -> Request {
+/// Runs a new operation to this report.
+async fn ended(guarded: &Guarded, report: Report) -> Request {
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    written(executor.finish(ours, ending).await);
+    written(executor.finish(ours, report).await);
     request
 }
 
 async fn a_fresh_execution_costs_two_round_trips_and_two_write_units(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     // Only unknown outcomes are in an index.
-    for (ending, write_units) in [
+    for (report, write_units) in [
         (completed(PAYMENT), 2.0),
-        (Ending::NotExecuted, 2.0),
-        (Ending::PerhapsExecuted(UnknownCause::HandlerFailed), 3.0),
+        (Report::NotExecuted, 2.0),
+        (Report::PerhapsExecuted(UnknownCause::HandlerFailed), 3.0),
     ] {
-        ended(&guarded, ending).await;
+        ended(&guarded, report).await;
         assert_eq!(cost(&guarded), (2, write_units, 0.0));
     }
 }
@@ -81,7 +81,7 @@ async fn a_large_bodys_replay_costs_a_second_round_trip_and_read_units(endpoint:
     for (length, read_units) in [(1_000, 1.0), (20_000, 5.0), (300_000, 74.0)] {
         let request = ended(&guarded, completed(random(length))).await;
         cost(&guarded);
-        assert_eq!(told(&guarded.executor().reserve(&request).await), "replay");
+        assert_eq!(reported(&guarded.executor().reserve(&request).await), "replay");
         assert_eq!(cost(&guarded), (2, 1.0, read_units), "{length} bytes");
     }
 }
@@ -92,10 +92,10 @@ async fn a_duplicate_a_mismatch_and_an_unknown_cost_one_write_each(endpoint: &st
     let _ours = owned(executor.reserve(&in_flight).await);
     let mut mismatch = ended(&guarded, completed(PAYMENT)).await;
     mismatch.fingerprints = fingerprints("{}");
-    let unknown = ended(&guarded, Ending::PerhapsExecuted(UnknownCause::Panicked)).await;
+    let unknown = ended(&guarded, Report::PerhapsExecuted(UnknownCause::Panicked)).await;
     cost(&guarded);
     for (request, answer) in [(in_flight, "in flight"), (mismatch, "mismatch"), (unknown, "unknown")] {
-        assert_eq!(told(&executor.reserve(&request).await), answer);
+        assert_eq!(reported(&executor.reserve(&request).await), answer);
         assert_eq!(cost(&guarded), (1, 1.0, 0.0), "{answer}");
     }
 }
@@ -104,7 +104,7 @@ async fn a_duplicate_a_mismatch_and_an_unknown_cost_one_write_each(endpoint: &st
 async fn a_take_over_costs_two_round_trips_and_its_completion(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
-    let released = ended(&guarded, Ending::NotExecuted).await;
+    let released = ended(&guarded, Report::NotExecuted).await;
     cost(&guarded);
     let ours = owned(executor.reserve(&released).await);
     assert_eq!(cost(&guarded), (2, 2.0, 0.0));
@@ -115,10 +115,10 @@ async fn a_take_over_costs_two_round_trips_and_its_completion(endpoint: &str) {
     drop(owned(executor.reserve(&abandoned).await));
     guarded.clock.advance(LEASE + GRACE);
     cost(&guarded);
-    assert_eq!(told(&executor.reserve(&abandoned).await), "unknown");
+    assert_eq!(reported(&executor.reserve(&abandoned).await), "unknown");
     // The third unit is the index of unknown outcomes.
     assert_eq!(cost(&guarded), (2, 3.0, 0.0));
-    assert_eq!(told(&executor.reserve(&abandoned).await), "unknown");
+    assert_eq!(reported(&executor.reserve(&abandoned).await), "unknown");
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));
 }
 
@@ -130,7 +130,7 @@ async fn a_thousand_retries_of_a_key_cost_a_thousand_write_units(endpoint: &str)
     cost(&guarded);
     let in_flight = guarded.item(&hot.key).await;
     for _ in 0..500 {
-        assert_eq!(told(&executor.reserve(&hot).await), "in flight");
+        assert_eq!(reported(&executor.reserve(&hot).await), "in flight");
     }
     assert_eq!(cost(&guarded), (500, 500.0, 0.0));
     assert_eq!(guarded.item(&hot.key).await, in_flight, "nothing is written");
@@ -142,8 +142,8 @@ async fn a_thousand_retries_of_a_key_cost_a_thousand_write_units(endpoint: &str)
     assert_eq!(cost(&guarded), (2, 2.0, 0.0));
 
     for _ in 0..500 {
-        assert_eq!(told(&executor.reserve(&hot).await), "replay");
+        assert_eq!(reported(&executor.reserve(&hot).await), "replay");
     }
     assert_eq!(cost(&guarded), (500, 500.0, 0.0));
-    assert_eq!(told(&executor.reserve(&other).await), "replay");
+    assert_eq!(reported(&executor.reserve(&other).await), "replay");
 }

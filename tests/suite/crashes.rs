@@ -37,7 +37,7 @@ const BETWEEN_KILLS: Duration = Duration::from_millis(150);
 /// The longest pause between two tries of a client.
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
-/// A worker's lease is over 3 s after it began ([`SPANS`]). Stream and queue see that within 1 s, the sweep within 2 s. A charge that
+/// A worker's lease has expired 3 s after it began ([`SPANS`]). Stream and queue see that within 1 s, the sweep within 2 s. A charge that
 /// is not found is asked about for 2 s more. So everything is settled after 8 s on an idle machine.
 const AT_REST_WITHIN: Duration = Duration::from_secs(60);
 
@@ -52,8 +52,8 @@ const SPANS: [(&str, &str); 11] = [
     ("WINDOW_MS", "200"),
     ("POLL_MS", "200"),
     ("SWEEP_MS", "1000"),
-    ("RECONCILE_FIRST_MS", "200"),
-    ("RECONCILE_LONGEST_MS", "500"),
+    ("RECONCILE_FIRST_BACKOFF_MS", "200"),
+    ("RECONCILE_MAX_BACKOFF_MS", "500"),
     ("RECONCILE_ASKS", "1000"),
     ("NOT_FOUND_GRACE_MS", "1500"),
 ];
@@ -97,7 +97,7 @@ async fn workers_killed_at_random_moments_charge_once_and_leave_nothing_open(end
     no_order_was_sent_twice(&provider);
     storm.money_adds_up(&moves, &states).await;
     let (keys, lost) = (orders.len(), storm.lost.get());
-    let left = orders.iter().filter(|order| order.told.is_none()).count();
+    let left = orders.iter().filter(|order| order.reported.is_none()).count();
     let figures = format!(
         "{kills} kills cost {lost} answers; {keys} keys, {left} of them without an answer nor a retry; \
          at rest {at_rest_after:.1} s after the last client"
@@ -127,7 +127,7 @@ struct Move {
     to: usize,
     cents: u64,
     /// Its final answer.
-    told: Option<(u16, String)>,
+    reported: Option<(u16, String)>,
 }
 
 impl Storm {
@@ -138,8 +138,8 @@ impl Storm {
             let from = random.below(10);
             let to = (from + 1 + random.below(9)) % 10;
             let key = format!("move-{number}-{}", moves.len());
-            let mut transfer = Move { key, from, to, cents: 1 + random.below(3_000) as u64, told: None };
-            transfer.told = match random.below(4) {
+            let mut transfer = Move { key, from, to, cents: 1 + random.below(3_000) as u64, reported: None };
+            transfer.reported = match random.below(4) {
                 0 => self.transfer(&transfer).await,
                 _ => Some(self.moved(&transfer, &mut random).await),
             };
@@ -162,12 +162,12 @@ impl Storm {
     }
 
     async fn moved(&self, transfer: &Move, random: &mut Random) -> (u16, String) {
-        let give_up = Instant::now() + ANSWERED_WITHIN;
+        let expire_lease = Instant::now() + ANSWERED_WITHIN;
         loop {
             if let Some(answer) = self.transfer(transfer).await {
                 return answer;
             }
-            assert!(Instant::now() < give_up, "{transfer:?} has no answer");
+            assert!(Instant::now() < expire_lease, "{transfer:?} has no answer");
             tokio::time::sleep(random.up_to(BETWEEN_TRIES)).await;
         }
     }
@@ -181,14 +181,17 @@ impl Storm {
             // Nothing is reserved: there is a completed record, or none at all.
             let state = states.get(&transfer.key).map(String::as_str);
             assert!(
-                matches!((state, &transfer.told), (Some("completed"), _) | (None, None)),
+                matches!((state, &transfer.reported), (Some("completed"), _) | (None, None)),
                 "{transfer:?}: {state:?}"
             );
             if state.is_none() {
                 continue;
             }
             let answer = self.moved(transfer, &mut random).await;
-            assert!(transfer.told.as_ref().is_none_or(|told| *told == answer), "{transfer:?}: {answer:?}");
+            assert!(
+                transfer.reported.as_ref().is_none_or(|reported| *reported == answer),
+                "{transfer:?}: {answer:?}"
+            );
             if answer.0 == 201 {
                 expected[transfer.from] -= transfer.cents as i64;
                 expected[transfer.to] += transfer.cents as i64;
@@ -197,9 +200,10 @@ impl Storm {
         let accounts =
             self.cloud.get("/accounts").bearer_auth("acme").send().await.expect("the gateway answers");
         let accounts: Value = accounts.json().await.expect("JSON");
-        let there = accounts["accounts"].as_array().expect("a list").iter();
-        let there: Vec<_> = there.map(|account| account["balanceCents"].as_i64().expect("cents")).collect();
-        assert_eq!(there, expected);
+        let current = accounts["accounts"].as_array().expect("a list").iter();
+        let current: Vec<_> =
+            current.map(|account| account["balanceCents"].as_i64().expect("cents")).collect();
+        assert_eq!(current, expected);
         assert!(moves.len() > MOVERS);
     }
 
@@ -208,7 +212,7 @@ impl Storm {
         let mut orders = Vec::new();
         while !self.over.get() {
             let mut order = Order::new(orders.len() * CLIENTS + number, random.of(&CARDS));
-            order.told = match random.below(4) {
+            order.reported = match random.below(4) {
                 0 => Some(self.send(&order).await).filter(Answer::is_final),
                 _ => Some(self.answer(&order, &mut random).await),
             };
@@ -218,13 +222,13 @@ impl Storm {
     }
 
     async fn answer(&self, order: &Order, random: &mut Random) -> Answer {
-        let give_up = Instant::now() + ANSWERED_WITHIN;
+        let expire_lease = Instant::now() + ANSWERED_WITHIN;
         loop {
             let answer = self.send(order).await;
             if answer.is_final() {
                 return answer;
             }
-            assert!(Instant::now() < give_up, "{order:?} has no answer: {answer:?}");
+            assert!(Instant::now() < expire_lease, "{order:?} has no answer: {answer:?}");
             tokio::time::sleep(random.up_to(BETWEEN_TRIES)).await;
         }
     }

@@ -9,7 +9,7 @@ use lambda_idempotency::{
     http::{Idempotency, SingleTenant},
     key::RecordKey,
     operation::Operation,
-    operator::{Letter, Operator},
+    operator::{MessageSummary, Operator},
     queue::{MemoryQueue, Queue},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     record::{Head, KeptAnswer, Record, State},
@@ -30,10 +30,10 @@ use crate::support::{
 
 on_each_store!(
     items_of_an_earlier_version_are_read,
-    requests_of_an_earlier_version_are_told_from_others,
+    requests_of_an_earlier_version_are_reported_from_others,
     a_retry_of_a_request_that_an_earlier_version_took_is_replayed,
     downstream_keys_of_an_earlier_version_stay_the_same,
-    endings_of_an_earlier_version_are_applied,
+    reports_of_an_earlier_version_are_applied,
     audit_lines_of_an_earlier_version_are_read
 );
 
@@ -142,7 +142,7 @@ async fn stored(guarded: &Guarded, fixture: &Value) -> Record {
 }
 
 // R3, T36: a retry that arrives after the deployment is still the same request.
-async fn requests_of_an_earlier_version_are_told_from_others(endpoint: &str) {
+async fn requests_of_an_earlier_version_are_reported_from_others(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let mut compared = 0;
     for fixture in items() {
@@ -235,7 +235,7 @@ struct Nobody;
 #[async_trait]
 impl Reconciler for Nobody {
     async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
-        panic!("an ending needs no question")
+        panic!("a report needs no question")
     }
 }
 
@@ -246,16 +246,16 @@ fn reconciliation(store: DynamoDbStore, operation: &str, dead_letters: impl Queu
 }
 
 // T36
-async fn endings_of_an_earlier_version_are_applied(endpoint: &str) {
-    let endings = messages().into_iter().filter(|message| message["expect"]["kind"] == "ending");
+async fn reports_of_an_earlier_version_are_applied(endpoint: &str) {
+    let reports = messages().into_iter().filter(|message| message["expect"]["kind"] == "report");
     let mut applied = 0;
-    for fixture in endings.filter(|message| message["queue"] == "reconcile") {
+    for fixture in reports.filter(|message| message["queue"] == "reconcile") {
         let (name, expect, text) = (&fixture["name"], &fixture["expect"], fixture["body"].as_str().unwrap());
         // Applied to the record as its worker saw it, and after that record is gone.
         for gone in [false, true] {
             let guarded = Guarded::on(endpoint).await;
             let store = guarded.undisturbed_store();
-            let key = Letter::read(text).record.expect("an ending names its record");
+            let key = MessageSummary::read(text).record.expect("a report names its record");
             if !gone {
                 guarded.write_raw(seen(&key.partition_key(), &expect["seen"])).await;
             }
@@ -269,16 +269,16 @@ async fn endings_of_an_earlier_version_are_applied(endpoint: &str) {
             assert!(dead_letters.take().is_empty(), "{name}");
             let record = store.load(&key).await.expect("readable").expect("there");
             let found = found(&store, &record).await;
-            let ending = &expect["ending"];
-            assert_eq!(found["state"], ending["state"], "{name}, gone: {gone}");
+            let report = &expect["report"];
+            assert_eq!(found["state"], report["state"], "{name}, gone: {gone}");
             assert_eq!(found["attempt"], expect["seen"]["attempt"], "{name}");
             assert_eq!(found["attempts"], expect["seen"]["attempts"], "{name}");
             assert_eq!(found["created_at"], expect["seen"]["created_at"], "{name}");
             assert_eq!(found["fingerprint"], expect["seen"]["fingerprint"], "{name}");
             for part in ["status", "headers", "cause"] {
-                assert_eq!(found[part], ending[part], "{name}: {part}");
+                assert_eq!(found[part], report[part], "{name}: {part}");
             }
-            if let Some(body) = ending.get("body") {
+            if let Some(body) = report.get("body") {
                 for part in ["length", "text", "id"] {
                     assert_eq!(found["body"][part], body[part], "{name}: {part}");
                 }
@@ -343,20 +343,20 @@ async fn audit_lines_of_an_earlier_version_are_read(endpoint: &str) {
 
 // T36
 #[tokio::test]
-async fn letters_of_an_earlier_version_say_what_they_are_about() {
+async fn dead_letters_of_an_earlier_version_say_what_they_are_about() {
     let messages = messages();
     for fixture in &messages {
         let (name, expect) = (&fixture["name"], &fixture["expect"]);
-        let letter = Letter::read(fixture["body"].as_str().expect("a text"));
-        assert_eq!(letter.kind.as_deref(), expect["kind"].as_str(), "{name}");
+        let dead_letter = MessageSummary::read(fixture["body"].as_str().expect("a text"));
+        assert_eq!(dead_letter.kind.as_deref(), expect["kind"].as_str(), "{name}");
         let queue = match expect["kind"].as_str() {
             Some("check" | "sweep") => Some("checks"),
-            Some("ask" | "ending") => Some("reconcile"),
+            Some("ask" | "report") => Some("reconcile"),
             _ => None,
         };
-        assert_eq!(letter.queue, queue, "{name}");
+        assert_eq!(dead_letter.queue, queue, "{name}");
         if let (Some(record), true) = (expect["record"].as_object(), queue.is_some()) {
-            let key = letter.record.unwrap_or_else(|| panic!("{name} names its record"));
+            let key = dead_letter.record.unwrap_or_else(|| panic!("{name} names its record"));
             assert_eq!(record["tenant"], key.tenant().as_str(), "{name}");
             assert_eq!(record["key"], key.idempotency_key().as_str(), "{name}");
         }
@@ -388,7 +388,7 @@ async fn checks_and_sweeps_of_an_earlier_version_are_done() {
 
 // T19, T36
 #[tokio::test]
-async fn stream_events_of_an_earlier_version_are_netted_as_then() {
+async fn stream_events_of_an_earlier_version_are_matched_as_then() {
     let events = fixture(include_str!("fixtures/earlier/stream.json"));
     for fixture in &events {
         let (name, expect) = (&fixture["name"], &fixture["expect"]);
@@ -408,8 +408,11 @@ async fn stream_events_of_an_earlier_version_are_netted_as_then() {
             json!({ "kind": "check", "key": open["key"], "look_at": look_at })
         });
         assert_eq!(sent, open.collect::<Vec<_>>(), "{name}");
-        let poison: Vec<Value> =
-            dead_letters.take().iter().map(|(letter, _)| serde_json::from_str(letter).unwrap()).collect();
+        let poison: Vec<Value> = dead_letters
+            .take()
+            .iter()
+            .map(|(dead_letter, _)| serde_json::from_str(dead_letter).unwrap())
+            .collect();
         let expected = expect["poison"].as_array().unwrap();
         assert_eq!(poison.len(), expected.len(), "{name}");
         for (poison, expected) in poison.iter().zip(expected) {

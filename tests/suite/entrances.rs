@@ -242,9 +242,13 @@ async fn the_largest_batches_are_taken_whole() {
     let batch: Vec<_> = (0..15).map(poison).collect();
     let [stale, _] = functions.deliver(&json!({ "Records": batch })).await;
     assert_eq!(stale, Ok(vec![]));
-    let letters = functions.dead_letters.take();
-    assert_eq!(letters.len(), 15);
-    assert!(letters.iter().all(|(letter, _)| letter.len() < 256 * 1024 && letter.contains("acme#pay#k")));
+    let dead_letters = functions.dead_letters.take();
+    assert_eq!(dead_letters.len(), 15);
+    assert!(
+        dead_letters
+            .iter()
+            .all(|(dead_letter, _)| dead_letter.len() < 256 * 1024 && dead_letter.contains("acme#pay#k"))
+    );
 }
 
 // T50: a function that is almost out of time leaves the rest to the next invocation.

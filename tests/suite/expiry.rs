@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use lambda_idempotency::{
-    engine::{Ending, Executor, FinishOutcome, Request},
+    engine::{Executor, FinishOutcome, Report, Request},
     record::UnknownCause,
     store::{Store, WriteOutcome, conformance::samples},
     time::Timestamp,
@@ -17,8 +17,8 @@ use crate::support::{
     embedded,
     faults::{Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, completed, fingerprints, operation, owned, replayed_text, request,
-        told, written,
+        GRACE, Guarded, LEASE, RETENTION, completed, fingerprints, operation, owned, replayed_text, reported,
+        request, written,
     },
     on_each_store,
 };
@@ -38,7 +38,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// A new request whose record is in this state.
 async fn in_state(guarded: &Guarded, state: &str) -> Request {
     let (executor, request) = (guarded.executor(), request());
-    let ending = match state {
+    let report = match state {
         "pending" => {
             let (key, fingerprints) = (request.key.clone(), request.fingerprints.clone());
             let accepted = samples::pending(key, fingerprints, guarded.now());
@@ -50,13 +50,13 @@ async fn in_state(guarded: &Guarded, state: &str) -> Request {
         }
         "in_progress" => None,
         "completed" => Some(completed("{}")),
-        "failed_retryable" => Some(Ending::NotExecuted),
-        "unknown" => Some(Ending::PerhapsExecuted(UnknownCause::HandlerFailed)),
+        "failed_retryable" => Some(Report::NotExecuted),
+        "unknown" => Some(Report::PerhapsExecuted(UnknownCause::HandlerFailed)),
         other => panic!("{other} is no state"),
     };
     let ours = owned(executor.reserve(&request).await);
-    if let Some(ending) = ending {
-        written(executor.finish(ours, ending).await);
+    if let Some(report) = report {
+        written(executor.finish(ours, report).await);
     }
     request
 }
@@ -76,7 +76,7 @@ async fn each_state_has_its_answer(endpoint: &str) {
         let request = in_state(&guarded, state).await;
         let item = guarded.item(&request.key).await.unwrap();
         assert_eq!(item["state"], AttributeValue::S(state.into()));
-        assert_eq!(told(&guarded.executor().reserve(&request).await), answer, "{state}");
+        assert_eq!(reported(&guarded.executor().reserve(&request).await), answer, "{state}");
     }
 }
 
@@ -87,7 +87,7 @@ async fn another_request_is_a_mismatch_in_each_state(endpoint: &str) {
         let mut request = in_state(&guarded, state).await;
         let before = guarded.item(&request.key).await;
         request.fingerprints = fingerprints(r#"{"amountCents":1,"currency":"EUR"}"#);
-        assert_eq!(told(&guarded.executor().reserve(&request).await), "mismatch", "{state}");
+        assert_eq!(reported(&guarded.executor().reserve(&request).await), "mismatch", "{state}");
         assert_eq!(guarded.item(&request.key).await, before, "{state}");
     }
 }
@@ -176,7 +176,7 @@ async fn of_two_who_find_an_expired_record_one_replaces_it(endpoint: &str) {
         guarded.clock.advance(RETENTION + CLOCK_SKEW + Duration::from_secs(1));
         let racers = [guarded.executor(), guarded.another(operation())];
         let reserved = join_all(racers.iter().map(|racer| racer.reserve(&request))).await;
-        let mut answers: Vec<_> = reserved.iter().map(told).collect();
+        let mut answers: Vec<_> = reserved.iter().map(reported).collect();
         answers.sort_unstable();
         assert_eq!(answers, ["in flight", "owned"]);
     }
@@ -213,5 +213,5 @@ async fn a_clock_behind_replays_what_others_take_for_expired() {
     let behind = ManualWorld::at(guarded.now().minus(LEASE + GRACE));
     guarded.clock.advance(RETENTION + CLOCK_SKEW);
     let behind = Executor::new(guarded.store(), operation()).world(behind);
-    assert_eq!(told(&behind.reserve(&request).await), "replay");
+    assert_eq!(reported(&behind.reserve(&request).await), "replay");
 }

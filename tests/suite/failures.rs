@@ -15,7 +15,7 @@ use lambda_idempotency::{
     http::Outcome,
     operation::Operation,
     queue::MemoryQueue,
-    reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation, Told},
+    reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, State, UnknownCause},
     store::{Store, memory::MemoryStore},
     world::{ManualWorld, World},
@@ -221,9 +221,10 @@ async fn a_refusal_of_a_claimed_effect_is_answered_as_unknown(endpoint: &str) {
         let reconciliation = reconciliation(theirs.clone());
         async move {
             let key = execution(&parts).record_key().clone();
-            let told = reconciliation.told(&key, &Told::executed(201, Charged)).await.unwrap();
+            let reported =
+                reconciliation.reported(&key, &ProviderReport::executed(201, Charged)).await.unwrap();
             // Without a queue of questions the provider has to send it again.
-            assert!(matches!(told, ReconcileOutcome::InFlight(_)), "{told:?}");
+            assert!(matches!(reported, ReconcileOutcome::InFlight(_)), "{reported:?}");
             let refused = parts.headers["idempotency-key"] == "refused";
             let status = if refused { StatusCode::PAYMENT_REQUIRED } else { StatusCode::CREATED };
             (status, "its own answer")

@@ -159,7 +159,7 @@ async fn every_front_pays_once_and_replays_byte_for_byte(endpoint: &str) {
 
 // R2
 #[tokio::test]
-async fn a_caller_that_nobody_verified_is_told_so_by_every_front() {
+async fn a_caller_that_nobody_verified_hears_so_by_every_front() {
     for front in fronts().iter().filter(|front| front.name != "all") {
         for (function, runs) in front.functions(&MemoryStore::new()) {
             let refused = deliver(&function, &front.anonymous()).await;
@@ -362,7 +362,7 @@ async fn a_request_without_a_context_is_refused_and_one_line_says_why() {
     assert_eq!(deliver(&of_a_router(guard).0, &front.anonymous()).await.status(), 401);
     let others = logs.lines_with("with-a-context");
     assert!(others.iter().all(|line| !line.text.contains("lambda_http")), "{others:?}");
-    let mut told = logs.lines_with("without-context");
-    told.retain(|line| line.text.contains("lambda_http"));
-    assert_eq!(told.iter().map(|line| line.level()).collect::<Vec<_>>(), ["ERROR"]);
+    let mut reported = logs.lines_with("without-context");
+    reported.retain(|line| line.text.contains("lambda_http"));
+    assert_eq!(reported.iter().map(|line| line.level()).collect::<Vec<_>>(), ["ERROR"]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lambda_idempotency::{
     engine::{Executor, Ownership, Request},
-    operation::{LeaseOver, Operation},
+    operation::{OnLeaseExpiry, Operation},
     record::{Record, State},
     store::{Store, conformance::samples},
     time::Timestamp,
@@ -15,7 +15,8 @@ use crate::support::{
     clock::in_time,
     faults::{Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, completed, operation, owned, replayed_text, request, told, written,
+        GRACE, Guarded, LEASE, RETENTION, completed, operation, owned, replayed_text, reported, request,
+        written,
     },
     on_each_store,
 };
@@ -25,7 +26,7 @@ on_each_store!(
     a_heartbeats_lost_answer_blocks_neither_the_next_nor_the_completion,
     a_hanging_heartbeat_neither_blocks_nor_undoes_the_completion,
     heartbeats_stop_where_another_execution_owns_the_record,
-    a_heartbeat_reclaims_a_record_given_up_by_a_fast_clock,
+    a_heartbeat_reclaims_a_record_expired_by_a_fast_clock,
     heartbeats_do_not_revive_what_somebody_settled,
     heartbeats_end_with_the_longest_lease,
     an_execution_hears_that_it_has_lost_its_record,
@@ -71,7 +72,7 @@ impl Beating {
         }
     }
 
-    /// An executor whose clock says that the lease is over.
+    /// An executor whose clock says that the lease has expired.
     fn ahead(&self, operation: Operation) -> Executor {
         let ahead = ManualWorld::at(self.guarded.now().plus(LEASE + GRACE));
         Executor::new(self.guarded.undisturbed_store(), operation).world(ahead)
@@ -86,7 +87,7 @@ async fn heartbeats_extend_the_lease_as_long_as_the_handler_runs(endpoint: &str)
     for number in 1..=6 {
         beating.beat(number).await;
         assert_eq!(beating.lease_until().await, guarded.now().plus(LEASE + GRACE));
-        assert_eq!(told(&another.reserve(&beating.request).await), "in flight");
+        assert_eq!(reported(&another.reserve(&beating.request).await), "in flight");
     }
     assert!(guarded.now() > first_lease.plus(LEASE / 2), "the first lease is long over");
 
@@ -127,7 +128,7 @@ async fn a_hanging_heartbeat_neither_blocks_nor_undoes_the_completion(endpoint: 
 
 // R18, R12
 async fn heartbeats_stop_where_another_execution_owns_the_record(endpoint: &str) {
-    let runs_again = operation().when_lease_over(LeaseOver::RunAgain);
+    let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
     let beating = Beating::on(endpoint, runs_again.clone()).await;
     let (guarded, theirs) = (&beating.guarded, beating.ahead(runs_again));
     let new_owner = owned(theirs.reserve(&beating.request).await);
@@ -143,15 +144,15 @@ async fn heartbeats_stop_where_another_execution_owns_the_record(endpoint: &str)
 }
 
 // R18, T41
-async fn a_heartbeat_reclaims_a_record_given_up_by_a_fast_clock(endpoint: &str) {
+async fn a_heartbeat_reclaims_a_record_expired_by_a_fast_clock(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
-    assert_eq!(told(&beating.ahead(operation()).reserve(&beating.request).await), "unknown");
+    assert_eq!(reported(&beating.ahead(operation()).reserve(&beating.request).await), "unknown");
 
     beating.beat(1).await;
     assert_eq!(beating.lease_until().await, guarded.now().plus(LEASE + GRACE));
     assert!(!beating.ours.execution().is_lost());
-    assert_eq!(told(&guarded.another(operation()).reserve(&beating.request).await), "in flight");
+    assert_eq!(reported(&guarded.another(operation()).reserve(&beating.request).await), "in flight");
     written(beating.executor.finish(beating.ours, completed("{}")).await);
     assert_eq!(guarded.state(&beating.request).await, "completed");
 }
@@ -177,7 +178,7 @@ async fn heartbeats_do_not_revive_what_somebody_settled(endpoint: &str) {
 // R18: this is how a handler that hangs is found.
 async fn heartbeats_end_with_the_longest_lease(endpoint: &str) {
     let longest = LEASE + EVERY;
-    let beating = Beating::on(endpoint, operation().longest_lease(longest)).await;
+    let beating = Beating::on(endpoint, operation().max_lease(longest)).await;
     let (guarded, began) = (&beating.guarded, beating.guarded.now());
     for number in 1..=3 {
         beating.beat(number).await;
@@ -188,12 +189,12 @@ async fn heartbeats_end_with_the_longest_lease(endpoint: &str) {
     guarded.clock.nobody_sleeps().await;
     assert!(beating.ours.execution().is_lost());
     guarded.clock.advance(GRACE);
-    assert_eq!(told(&guarded.another(operation()).reserve(&beating.request).await), "unknown");
+    assert_eq!(reported(&guarded.another(operation()).reserve(&beating.request).await), "unknown");
 }
 
 // R18
 async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
-    let runs_again = operation().when_lease_over(LeaseOver::RunAgain);
+    let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
     // Another execution takes the record over.
     let beating = Beating::on(endpoint, runs_again.clone()).await;
     let execution = beating.ours.execution().clone();
@@ -204,7 +205,7 @@ async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
     in_time(lost).await.expect("it ends");
     assert!(beating.ours.execution().is_lost());
 
-    // The lease is over, by either clock, and no heartbeat is sent.
+    // The lease has expired, by either clock, and no heartbeat is sent.
     for frozen in [false, true] {
         let guarded = Guarded::on(endpoint).await;
         let ours = owned(guarded.executor().reserve(&request()).await);
@@ -231,11 +232,11 @@ async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
 async fn heartbeats_end_with_the_execution(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
-    // The handler is dropped without ending the execution.
+    // The handler is dropped without report the execution.
     drop(beating.ours);
     guarded.clock.nobody_sleeps().await;
     guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(told(&beating.executor.reserve(&beating.request).await), "unknown");
+    assert_eq!(reported(&beating.executor.reserve(&beating.request).await), "unknown");
 }
 
 // R18, T8

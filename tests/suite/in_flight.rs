@@ -27,8 +27,8 @@ use crate::support::{
 };
 
 on_each_store!(
-    a_duplicate_is_refused_and_told_when_to_come_back,
-    a_duplicate_is_accepted_and_told_where_the_status_is,
+    a_duplicate_is_refused_and_reported_when_to_come_back,
+    a_duplicate_is_accepted_and_reported_where_the_status_is,
     a_duplicate_waits_and_gets_the_answer_of_the_first,
 );
 
@@ -72,8 +72,8 @@ fn spawn(app: &Router, request: Request<Body>) -> JoinHandle<Answer> {
 }
 
 // R9
-async fn a_duplicate_is_refused_and_told_when_to_come_back(endpoint: &str) {
-    for (span, told) in [(None, "1"), (Some(Duration::from_millis(2_001)), "3")] {
+async fn a_duplicate_is_refused_and_reported_when_to_come_back(endpoint: &str) {
+    for (span, reported) in [(None, "1"), (Some(Duration::from_millis(2_001)), "3")] {
         let mut operation = Operation::new(PAY);
         if let Some(span) = span {
             operation = operation.retry_after(span);
@@ -81,7 +81,7 @@ async fn a_duplicate_is_refused_and_told_when_to_come_back(endpoint: &str) {
         let held = Held::of(guard_of(dynamodb(endpoint).await, operation), "order-1").await;
         let refused = send(&held.app, pay("order-1")).await;
         refused.assert_problem(409, "in-flight");
-        assert_eq!(refused.header("retry-after"), Some(told));
+        assert_eq!(refused.header("retry-after"), Some(reported));
         let app = held.app.clone();
         let first = held.finish().await;
         send(&app, pay("order-1")).await.assert_replay_of(&first);
@@ -89,7 +89,7 @@ async fn a_duplicate_is_refused_and_told_when_to_come_back(endpoint: &str) {
 }
 
 // R9, R20
-async fn a_duplicate_is_accepted_and_told_where_the_status_is(endpoint: &str) {
+async fn a_duplicate_is_accepted_and_reported_where_the_status_is(endpoint: &str) {
     /// A key in which every other character is special in a URL.
     const KEY: &str = "a/b?c=d&e%20#f";
     let (store, clock) = (dynamodb(endpoint).await, clock());
@@ -216,11 +216,11 @@ async fn retry_after_grows_with_the_attempt_and_ends_with_its_lease() {
     // A lease of 60 s, and a grace of 10 s.
     let held =
         Held::of(guard_of(MemoryStore::new(), Operation::new(PAY)).world(clock.clone()), "order-1").await;
-    for (ran, told) in [(0, "1"), (1, "1"), (2, "2"), (30, "30"), (35, "35"), (36, "34"), (69, "1")] {
+    for (ran, reported) in [(0, "1"), (1, "1"), (2, "2"), (30, "30"), (35, "35"), (36, "34"), (69, "1")] {
         clock.set(started.plus(Duration::from_secs(ran)));
         let refused = send(&held.app, pay("order-1")).await;
         refused.assert_problem(409, "in-flight");
-        assert_eq!(refused.header("retry-after"), Some(told), "after {ran} s");
+        assert_eq!(refused.header("retry-after"), Some(reported), "after {ran} s");
     }
     // A clock that is behind the first execution's.
     clock.set(started.minus(CLOCK_SKEW));
@@ -283,7 +283,7 @@ async fn retry_after_of_an_unknown_outcome_is_the_next_question() {
             Answer::of(asked).await.header("retry-after").map(str::to_owned)
         }
     };
-    for (until, told) in [(0, "1"), (1, "1"), (40, "40"), (299, "299"), (4000, "300")] {
+    for (until, reported) in [(0, "1"), (1, "1"), (40, "40"), (299, "299"), (4000, "300")] {
         let mut record = record(&store, "order-1").await.unwrap();
         let (seen, State::Unknown { reconcile_at, .. }) = (record.revision, &mut record.state) else {
             panic!()
@@ -293,7 +293,7 @@ async fn retry_after_of_an_unknown_outcome_is_the_next_question() {
         store.swap(seen, &record, &[]).await.unwrap();
         let refused = send(&app, pay("order-1")).await;
         refused.assert_problem(409, "outcome-unknown");
-        assert_eq!(refused.header("retry-after"), Some(told), "asked about in {until} s");
-        assert_eq!(status(clock.now()).await.as_deref(), Some(told));
+        assert_eq!(refused.header("retry-after"), Some(reported), "asked about in {until} s");
+        assert_eq!(status(clock.now()).await.as_deref(), Some(reported));
     }
 }

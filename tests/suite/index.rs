@@ -2,7 +2,7 @@
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use lambda_idempotency::{
-    engine::Ending,
+    engine::Report,
     key::RecordKey,
     record::{Revision, UnknownCause},
     store::{Survey, Unsettled},
@@ -34,7 +34,7 @@ fn number(number: u64) -> AttributeValue {
 async fn unknown(guarded: &Guarded) -> (RecordKey, Item) {
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    written(executor.finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     let item = guarded.item(&request.key).await.expect("a record");
     (request.key, item)
 }
@@ -86,13 +86,13 @@ async fn unreadable_keys_block_no_others(endpoint: &str) {
 async fn what_an_older_version_escalated_is_found(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (key, item) = unknown(&guarded).await;
-    assert!(item["reconcile_shard"].as_s().is_ok_and(|shard| !shard.contains("people")));
+    assert!(item["reconcile_shard"].as_s().is_ok_and(|shard| !shard.contains("escalated")));
     place(&guarded, &item, "3", u64::MAX).await;
     assert_eq!(listed(&guarded).await, [key]);
     let store = guarded.undisturbed_store();
     assert_eq!(store.due(guarded.now(), 100).await.expect("the store answers"), []);
     let survey = store.survey().await.expect("the store answers");
-    assert_eq!((survey.unknown, survey.people), (1, 1));
+    assert_eq!((survey.unknown, survey.escalated), (1, 1));
 }
 
 // T50
@@ -107,15 +107,15 @@ async fn a_survey_counts_all_and_says_if_there_is_more(endpoint: &str) {
     guarded.clock.advance(std::time::Duration::from_secs(60));
     unknown(&guarded).await;
     let seen = survey().await;
-    assert_eq!((seen.unknown, seen.people, seen.oldest, seen.whole), (2, 0, Some(since), true));
-    place(&guarded, &item, "people-0", u64::MAX).await;
+    assert_eq!((seen.unknown, seen.escalated, seen.oldest, seen.whole), (2, 0, Some(since), true));
+    place(&guarded, &item, "escalated-0", u64::MAX).await;
     let seen = survey().await;
-    assert_eq!((seen.unknown, seen.people, seen.oldest, seen.whole), (2, 1, Some(since), true));
+    assert_eq!((seen.unknown, seen.escalated, seen.oldest, seen.whole), (2, 1, Some(since), true));
 
     // Its age cannot be read, so it may be older than the oldest that can.
     let mut damaged = item.clone();
     damaged.insert("since".to_owned(), text("long ago"));
-    place(&guarded, &damaged, "people-0", u64::MAX).await;
+    place(&guarded, &damaged, "escalated-0", u64::MAX).await;
     let seen = survey().await;
     assert_eq!((seen.unknown, seen.whole), (1, false));
     guarded.delete(&first).await;
@@ -126,8 +126,8 @@ async fn a_survey_counts_all_and_says_if_there_is_more(endpoint: &str) {
         let mut item = item.clone();
         item.insert("pk".to_owned(), text(&format!("a#b#{large}")));
         item.insert("padding".to_owned(), AttributeValue::B(Blob::new(vec![0; 300_000])));
-        place(&guarded, &item, "people-7", Timestamp::MAX.as_millis()).await;
+        place(&guarded, &item, "escalated-7", Timestamp::MAX.as_millis()).await;
     }
     let seen = survey().await;
-    assert!(!seen.whole && seen.people < 5 && seen.people > 0, "{seen:?}");
+    assert!(!seen.whole && seen.escalated < 5 && seen.escalated > 0, "{seen:?}");
 }

@@ -32,7 +32,7 @@ async fn every_bad_key_gets_a_400_with_its_own_reason(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let runs = Counter::default();
     let counter = runs.clone();
-    let operation = Operation::new(PAY).minimum_key_length(4);
+    let operation = Operation::new(PAY).min_key_length(4);
     let app = api(guard_of(guarded.store(), operation), move |_, _| {
         counter.add();
         async {}

@@ -6,7 +6,9 @@ use lambda_idempotency::{engine::Executor, store::s3::S3Bodies};
 use crate::{
     bodies::{place, replay_of},
     support::{
-        guarded::{Guarded, body_of, completed, operation, owned, random, replayed, request, told, written},
+        guarded::{
+            Guarded, body_of, completed, operation, owned, random, replayed, reported, request, written,
+        },
         meter::size,
         on_each_store,
         s3::LocalS3,
@@ -35,7 +37,7 @@ async fn bodies_too_large_for_an_item_are_kept_in_s3(endpoint: &str) {
     let executor = executor(&guarded, &s3, BUCKET);
     for (length, expected, objects) in [
         (100, "inline", 0),
-        (406_000, "beside", 0),
+        (406_000, "body_item", 0),
         (406_001, "s3", 1),
         (1_048_576, "s3", 2),
         (5_242_880, "s3", 3),
@@ -85,7 +87,7 @@ async fn a_body_gone_from_s3_still_replays_status_and_headers(endpoint: &str) {
     let replay = replayed(executor.reserve(&request).await);
     assert_eq!((replay.answer.head.status(), body_of(&replay)), (Some(201), None));
     // A deployment without the bucket cannot replay the body, and does not run the operation either.
-    assert_eq!(told(&guarded.executor().reserve(&request).await), "unavailable");
+    assert_eq!(reported(&guarded.executor().reserve(&request).await), "unavailable");
 }
 
 // R14, R16: without `s3:ListBucket`, S3 answers 403 for a missing object. That the body is gone must not be assumed.
@@ -95,7 +97,7 @@ async fn access_denied_by_s3_is_not_taken_for_a_missing_body(endpoint: &str) {
     let (request, body): (_, Bytes) = (request(), random(500_000));
     replay_of(&executor, &request, &body).await;
     s3.fail(403, "AccessDenied");
-    assert_eq!(told(&executor.reserve(&request).await), "unavailable");
+    assert_eq!(reported(&executor.reserve(&request).await), "unavailable");
     // And the check at start-up names the permission that is missing.
     let bodies = |bucket| S3Bodies::new(s3.client.clone(), bucket, PREFIX);
     let refused = bodies(BUCKET).check().await.expect_err("a right is missing").to_string();

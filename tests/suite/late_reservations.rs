@@ -8,8 +8,8 @@ use std::{
 use futures_util::future::BoxFuture;
 use lambda_idempotency::{
     async_trait,
-    engine::{Ending, Executor, Request},
-    operation::{LeaseOver, Operation, WhileInFlight},
+    engine::{Executor, Report, Request},
+    operation::{OnLeaseExpiry, Operation, WhileInFlight},
     queue::MemoryQueue,
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::Record,
@@ -24,7 +24,9 @@ use crate::support::{
     clock::{STORE_TIMEOUT, in_time},
     counts::counting,
     faults::{Fault, Late},
-    guarded::{GRACE, Guarded, LEASE, completed, operation, owned, replayed_text, request, told, written},
+    guarded::{
+        GRACE, Guarded, LEASE, completed, operation, owned, replayed_text, reported, request, written,
+    },
     http::{Counter, PAY, api, guard_of, pay, send},
     meddling::{Meddled, Meddling},
     on_each_store,
@@ -40,7 +42,7 @@ on_each_store!(
     a_reservation_that_met_a_transaction_after_it_landed_is_given_back,
     a_throttling_or_refusing_store_is_asked_only_once_more,
     a_reservation_that_lands_between_two_looks_is_given_back,
-    a_reservation_that_others_have_given_up_meanwhile_is_given_back,
+    a_reservation_that_others_have_expired_meanwhile_is_given_back,
     a_request_that_comes_too_late_is_a_503_and_runs_nothing,
     what_comes_too_late_or_is_too_old_is_counted,
     whoever_wrote_an_expiry_owns_nothing,
@@ -50,7 +52,7 @@ on_each_store!(
 );
 
 const SECOND: Duration = Duration::from_secs(1);
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 
 /// A store that does something between its first insertion and the answer: the process is frozen meanwhile.
 struct Frozen {
@@ -137,7 +139,7 @@ async fn a_frozen_reservation_that_others_have_overtaken_runs_nothing(endpoint: 
         let frozen = Frozen::new(&guarded, async move {
             Meanwhile::Frozen.pass(&world, LEASE + GRACE);
             let other = world.another(operation());
-            assert_eq!(told(&other.reserve(&key).await), "unknown");
+            assert_eq!(reported(&other.reserve(&key).await), "unknown");
             let reconciliation = Reconciliation::new(world.undisturbed_store(), MemoryQueue::new())
                 .world(world.clock.clone())
                 .not_found_grace(Duration::ZERO)
@@ -147,8 +149,8 @@ async fn a_frozen_reservation_that_others_have_overtaken_runs_nothing(endpoint: 
             let theirs = owned(other.reserve(&key).await);
             written(other.finish(theirs, completed("theirs")).await);
         });
-        let thawed = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
-        assert_eq!(told(&thawed.reserve(&request).await), "too late", "{deadline:?}");
+        let resumed = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
+        assert_eq!(reported(&resumed.reserve(&request).await), "too late", "{deadline:?}");
         assert_eq!(replayed_text(guarded.another(operation()).reserve(&request).await), "theirs");
     }
 }
@@ -159,11 +161,11 @@ async fn a_frozen_reservation_that_nobody_has_overtaken_is_given_back(endpoint: 
     for meanwhile in Meanwhile::EACH {
         let (world, request) = (guarded.clone(), due_in(&guarded, 29 * SECOND));
         let frozen = Frozen::new(&guarded, async move { meanwhile.pass(&world, 28 * SECOND) });
-        let thawed = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
-        assert_eq!(told(&thawed.reserve(&request).await), "too late", "{meanwhile:?}");
+        let resumed = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
+        assert_eq!(reported(&resumed.reserve(&request).await), "too late", "{meanwhile:?}");
         assert_eq!(guarded.state(&request).await, "failed_retryable", "{meanwhile:?}");
         let retry = Request { deadline: None, ..request };
-        assert_eq!(owned(thawed.reserve(&retry).await).execution().attempts(), 2);
+        assert_eq!(owned(resumed.reserve(&retry).await).execution().attempts(), 2);
     }
 }
 
@@ -178,12 +180,12 @@ async fn an_execution_begins_with_enough_time_and_not_with_less(endpoint: &str) 
         (Some(10 * SECOND), 29 * SECOND, 10 * SECOND),
     ] {
         let operation =
-            || least.into_iter().fold(operation(), |operation, least| operation.least_time_to_run(least));
+            || least.into_iter().fold(operation(), |operation, least| operation.min_time_to_run(least));
         for (passed, expected) in [(whole - left, "owned"), (whole - left + millisecond, "too late")] {
             let (world, request) = (guarded.clone(), due_in(&guarded, whole));
             let frozen = Frozen::new(&guarded, async move { world.clock.advance(passed) });
             let executor = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
-            assert_eq!(told(&executor.reserve(&request).await), expected, "{least:?} {whole:?}");
+            assert_eq!(reported(&executor.reserve(&request).await), expected, "{least:?} {whole:?}");
         }
     }
     // Without a deadline the lease has to last long enough.
@@ -191,7 +193,7 @@ async fn an_execution_begins_with_enough_time_and_not_with_less(endpoint: &str) 
         let world = guarded.clone();
         let frozen = Frozen::new(&guarded, async move { world.clock.advance(passed) });
         let executor = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
-        assert_eq!(told(&executor.reserve(&request()).await), expected, "{passed:?}");
+        assert_eq!(reported(&executor.reserve(&request()).await), expected, "{passed:?}");
     }
 }
 
@@ -206,11 +208,11 @@ async fn a_waiter_with_too_little_time_left_takes_nothing_over(endpoint: &str) {
         let request = request.clone();
         async move { executor.reserve(&request).await }
     });
-    guarded.clock.slept(FIRST_PAUSE, 1).await;
-    written(first.finish(ours, Ending::NotExecuted).await);
+    guarded.clock.slept(FIRST_BACKOFF, 1).await;
+    written(first.finish(ours, Report::NotExecuted).await);
     let before = guarded.item(&request.key).await;
     guarded.clock.advance(20 * SECOND - 2 * SECOND + Duration::from_millis(1));
-    assert_eq!(told(&in_time(waiting).await.expect("it ends")), "too late");
+    assert_eq!(reported(&in_time(waiting).await.expect("it ends")), "too late");
     assert_eq!(guarded.item(&request.key).await, before);
 }
 
@@ -218,9 +220,9 @@ async fn a_waiter_with_too_little_time_left_takes_nothing_over(endpoint: &str) {
 async fn held_take_over(guarded: &Guarded) -> (Request, Late) {
     let (executor, request, late) = (guarded.executor(), request(), Late::timing_out());
     let first = owned(executor.reserve(&request).await);
-    written(executor.finish(first, Ending::NotExecuted).await);
+    written(executor.finish(first, Report::NotExecuted).await);
     guarded.faults.script("PutItem", [Fault::Pass, late.fault()]);
-    assert_eq!(told(&executor.reserve(&request).await), "unavailable");
+    assert_eq!(reported(&executor.reserve(&request).await), "unavailable");
     (request, late)
 }
 
@@ -228,13 +230,13 @@ async fn held_take_over(guarded: &Guarded) -> (Request, Late) {
 async fn a_take_over_that_lands_late_is_given_back(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (request, late) = held_take_over(&guarded).await;
-    guarded.clock.slept(FIRST_PAUSE, 1).await;
-    guarded.clock.advance(FIRST_PAUSE);
+    guarded.clock.slept(FIRST_BACKOFF, 1).await;
+    guarded.clock.advance(FIRST_BACKOFF);
     // It has looked, and the record to be taken over is unchanged.
-    guarded.clock.slept(FIRST_PAUSE, 2).await;
+    guarded.clock.slept(FIRST_BACKOFF, 2).await;
     assert_eq!(late.release().await.status, 200);
     assert_eq!(guarded.state(&request).await, "in_progress");
-    guarded.clock.advance(FIRST_PAUSE);
+    guarded.clock.advance(FIRST_BACKOFF);
     guarded.clock.nobody_sleeps().await;
     assert_eq!(guarded.state(&request).await, "failed_retryable");
     assert_eq!(owned(guarded.executor().reserve(&request).await).execution().attempts(), 3);
@@ -246,8 +248,8 @@ async fn a_take_over_of_what_others_have_changed_is_not_waited_for(endpoint: &st
     let (request, late) = held_take_over(&guarded).await;
     let theirs = owned(guarded.another(operation()).reserve(&request).await);
     let before = guarded.item(&request.key).await;
-    guarded.clock.slept(FIRST_PAUSE, 1).await;
-    guarded.clock.advance(FIRST_PAUSE);
+    guarded.clock.slept(FIRST_BACKOFF, 1).await;
+    guarded.clock.advance(FIRST_BACKOFF);
     guarded.clock.nobody_sleeps().await;
     assert_eq!(late.release().await.status, 400);
     assert_eq!(guarded.item(&request.key).await, before);
@@ -259,10 +261,10 @@ async fn a_reservation_that_met_a_transaction_after_it_landed_is_given_back(endp
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(2)).await;
     let (executor, request) = (guarded.executor(), request());
     guarded.faults.script("PutItem", [Fault::DropAnswer, Fault::TransactionConflict]);
-    assert_eq!(told(&executor.reserve(&request).await), "in flight");
+    assert_eq!(reported(&executor.reserve(&request).await), "in flight");
     assert_eq!((guarded.faults.left(), guarded.state(&request).await), (0, "in_progress"));
-    guarded.clock.slept(FIRST_PAUSE, 1).await;
-    guarded.clock.advance(FIRST_PAUSE);
+    guarded.clock.slept(FIRST_BACKOFF, 1).await;
+    guarded.clock.advance(FIRST_BACKOFF);
     guarded.clock.nobody_sleeps().await;
     assert_eq!(owned(executor.reserve(&request).await).execution().attempts(), 2);
 }
@@ -277,10 +279,10 @@ async fn a_throttling_or_refusing_store_is_asked_only_once_more(endpoint: &str) 
             } else {
                 guarded.faults.for_all("PutItem", fault.clone());
             }
-            assert_eq!(told(&guarded.executor().reserve(&request()).await), "unavailable");
+            assert_eq!(reported(&guarded.executor().reserve(&request()).await), "unavailable");
             assert_eq!(guarded.faults.asked("PutItem"), 1);
-            guarded.clock.slept(FIRST_PAUSE, 1).await;
-            // Longer than any patience, in the steps of the back-off.
+            guarded.clock.slept(FIRST_BACKOFF, 1).await;
+            // Longer than any completion timeout, in the steps of the back-off.
             for step in [50, 200, 800, 3_200, 5_000, 10_000, 10_000] {
                 guarded.clock.advance(Duration::from_millis(step));
                 guarded.clock.nobody_sleeps().await;
@@ -299,30 +301,30 @@ async fn a_reservation_that_lands_between_two_looks_is_given_back(endpoint: &str
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (executor, request, late) = (guarded.executor(), request(), Late::timing_out());
     guarded.faults.script("PutItem", [late.fault()]);
-    assert_eq!(told(&executor.reserve(&request).await), "unavailable");
-    guarded.clock.slept(FIRST_PAUSE, 1).await;
-    guarded.clock.advance(FIRST_PAUSE);
+    assert_eq!(reported(&executor.reserve(&request).await), "unavailable");
+    guarded.clock.slept(FIRST_BACKOFF, 1).await;
+    guarded.clock.advance(FIRST_BACKOFF);
     // The first look found nothing.
-    guarded.clock.slept(FIRST_PAUSE, 2).await;
+    guarded.clock.slept(FIRST_BACKOFF, 2).await;
     assert_eq!((late.release().await.status, guarded.state(&request).await), (200, "in_progress"));
-    guarded.clock.advance(FIRST_PAUSE);
+    guarded.clock.advance(FIRST_BACKOFF);
     guarded.clock.nobody_sleeps().await;
     assert_eq!(owned(executor.reserve(&request).await).execution().attempts(), 2);
 }
 
 // T39: it landed unseen, others gave it up, and its own retry finds it in that state.
-async fn a_reservation_that_others_have_given_up_meanwhile_is_given_back(endpoint: &str) {
+async fn a_reservation_that_others_have_expired_meanwhile_is_given_back(endpoint: &str) {
     let guarded = Arc::new(Guarded::through(endpoint, |connect| connect.max_attempts(1)).await);
     let (world, request) = (guarded.clone(), request());
     let again = request.clone();
     let frozen = Frozen::new(&guarded, async move {
         Meanwhile::Frozen.pass(&world, LEASE + GRACE);
-        assert_eq!(told(&world.another(operation()).reserve(&again).await), "unknown");
+        assert_eq!(reported(&world.another(operation()).reserve(&again).await), "unknown");
         world.clock.set(world.now().minus(LEASE + GRACE));
     })
     .sent_again();
-    let thawed = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
-    assert_eq!(told(&thawed.reserve(&request).await), "too late");
+    let resumed = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
+    assert_eq!(reported(&resumed.reserve(&request).await), "too late");
     in_time(async { while guarded.state(&request).await != "failed_retryable" {} }).await;
     assert_eq!(owned(guarded.executor().reserve(&request).await).execution().attempts(), 2);
 }
@@ -332,7 +334,7 @@ async fn a_request_that_comes_too_late_is_a_503_and_runs_nothing(endpoint: &str)
     let guarded = Guarded::on(endpoint).await;
     let runs = Counter::default();
     let counter = runs.clone();
-    let operation = Operation::new(PAY).least_time_to_run(10 * SECOND);
+    let operation = Operation::new(PAY).min_time_to_run(10 * SECOND);
     let app = api(guard_of(guarded.store(), operation).world(guarded.clock.clone()), move |_, _| {
         counter.add();
         async { "paid" }
@@ -355,17 +357,17 @@ async fn a_request_that_comes_too_late_is_a_503_and_runs_nothing(endpoint: &str)
 // R34
 async fn what_comes_too_late_or_is_too_old_is_counted(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    let executor = guarded.executor_of(operation().least_time_to_run(10 * SECOND));
+    let executor = guarded.executor_of(operation().min_time_to_run(10 * SECOND));
     let late = due_in(&guarded, 9 * SECOND);
     let (reserved, counted) = counting(executor.reserve(&late)).await;
     assert_eq!(
-        (told(&reserved), counted.get("api.idempotency.reserve.too_late.count")),
+        (reported(&reserved), counted.get("api.idempotency.reserve.too_late.count")),
         ("too late", Some(&1))
     );
     let old = Request { may_begin: false, ..request() };
     let (reserved, counted) = counting(executor.reserve(&old)).await;
     let count = counted.get("api.idempotency.reserve.too_old.count");
-    assert_eq!((told(&reserved), count), ("may not begin", Some(&1)));
+    assert_eq!((reported(&reserved), count), ("may not begin", Some(&1)));
 }
 
 // T52: even if the answer was lost and it finds its own write; and the expiry is not undone.
@@ -380,16 +382,16 @@ async fn whoever_wrote_an_expiry_owns_nothing(endpoint: &str) {
         let dead = owned(executor.reserve(&request).await);
         guarded.clock.advance(LEASE + GRACE);
         guarded.faults.script("PutItem", faults);
-        assert_eq!(told(&executor.reserve(&request).await), said);
+        assert_eq!(reported(&executor.reserve(&request).await), said);
         assert_eq!(guarded.faults.left(), 0);
         tokio::task::yield_now().await;
         for _ in 0..3 {
-            guarded.clock.advance(FIRST_PAUSE);
+            guarded.clock.advance(FIRST_BACKOFF);
             guarded.clock.nobody_sleeps().await;
         }
         let record = guarded.record(&request.key).await.expect("a record");
         assert_eq!((record.state.name(), record.attempt), ("unknown", dead.execution().attempt()));
-        assert_eq!(told(&executor.reserve(&request).await), "unknown");
+        assert_eq!(reported(&executor.reserve(&request).await), "unknown");
     }
 }
 
@@ -399,7 +401,7 @@ async fn a_probe_that_is_throttled_closes_the_breaker(endpoint: &str) {
     let executor = guarded.executor();
     guarded.faults.script("PutItem", vec![Fault::Status(503); 5]);
     for _ in 0..6 {
-        assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
+        assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
     }
     assert_eq!(guarded.faults.asked("PutItem"), 5, "the breaker is open");
     guarded.clock.advance(2 * SECOND);
@@ -411,9 +413,9 @@ async fn a_probe_that_is_throttled_closes_the_breaker(endpoint: &str) {
     guarded.clock.advance(2 * SECOND);
     // A hot key is the probe. Throttling is an answer of the store.
     guarded.faults.script("PutItem", [Fault::Throttle]);
-    assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
+    assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
     for _ in 0..10 {
-        assert_eq!(told(&executor.reserve(&request()).await), "owned");
+        assert_eq!(reported(&executor.reserve(&request()).await), "owned");
     }
 }
 
@@ -427,23 +429,23 @@ async fn an_impatient_caller_does_not_open_the_breaker(endpoint: &str) {
         for number in 1..=5 {
             let (request, late) = (due_in(&guarded, whole), Late::hanging());
             guarded.faults.script("PutItem", [late.fault()]);
-            let give_up = async {
+            let expire_lease = async {
                 late.held(1).await;
                 guarded.clock.slept(waits, number).await;
                 guarded.clock.advance(waits);
             };
-            let (reserved, ()) = tokio::join!(executor.reserve(&request), give_up);
-            assert_eq!(told(&reserved), "unavailable");
+            let (reserved, ()) = tokio::join!(executor.reserve(&request), expire_lease);
+            assert_eq!(reported(&reserved), "unavailable");
         }
         let expected = if opens { "unavailable" } else { "owned" };
-        assert_eq!(told(&executor.reserve(&request()).await), expected, "{whole:?}");
+        assert_eq!(reported(&executor.reserve(&request()).await), expected, "{whole:?}");
     }
 }
 
 // T51
 async fn a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it(endpoint: &str) {
     let guarded = Arc::new(Guarded::on(endpoint).await);
-    let (hour, bound) = (3600 * SECOND, FIRST_PAUSE * 3);
+    let (hour, bound) = (3600 * SECOND, FIRST_BACKOFF * 3);
     // Whichever way the clock steps, the record stays with its worker.
     let long = operation().lease(hour * 10);
     for forward in [true, false] {
@@ -458,7 +460,11 @@ async fn a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it(endpoint: &
         let executor = Executor::new(Meddled(steps), waits).world(guarded.clock.clone());
         let running = guarded.clock.running();
         let reserved = in_time(guarded.clock.passing(executor.reserve(&request))).await;
-        assert_eq!((told(&reserved), guarded.clock.running() - running), ("in flight", bound), "{forward}");
+        assert_eq!(
+            (reported(&reserved), guarded.clock.running() - running),
+            ("in flight", bound),
+            "{forward}"
+        );
         guarded.clock.set(began);
     }
 }
@@ -470,8 +476,8 @@ async fn a_take_over_after_ones_own_expiry_is_a_new_attempt() {
     let (expires, request) = (guarded.executor(), request());
     let dead = owned(expires.reserve(&request).await);
     guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(told(&expires.reserve(&request).await), "unknown");
-    let runs_again = guarded.executor_of(operation().when_lease_over(LeaseOver::RunAgain));
+    assert_eq!(reported(&expires.reserve(&request).await), "unknown");
+    let runs_again = guarded.executor_of(operation().on_lease_expiry(OnLeaseExpiry::RunAgain));
     let ours = owned(runs_again.reserve(&request).await);
     assert_ne!(ours.execution().attempt(), dead.execution().attempt());
     assert_eq!(ours.execution().attempts(), 2);

@@ -6,10 +6,10 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use lambda_idempotency::{
     async_trait,
-    engine::{Ending, Executor, FinishOutcome, Ownership, Request},
+    engine::{Executor, FinishOutcome, Ownership, Report, Request},
     fingerprint::{Content, FingerprintRule, Fingerprints},
-    operation::LeaseOver,
-    operator::{Correction, Letter, Operator},
+    operation::OnLeaseExpiry,
+    operator::{Correction, MessageSummary, Operator},
     queue::{MemoryQueue, Queue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, Record, SettledBy, State, UnknownCause},
@@ -24,22 +24,22 @@ use crate::support::{
     faults::{ANY, Fault, Late},
     guarded::{
         GRACE, Guarded, LEASE, RETENTION, body_of, completed, fingerprints, operation, owned, random,
-        replayed_text, request, told, written,
+        replayed_text, reported, request, written,
     },
     on_each_store,
 };
 
 on_each_store!(
-    a_worker_ending_after_its_record_became_unknown_is_believed,
+    a_worker_report_after_its_record_became_unknown_is_believed,
     a_worker_that_completes_after_reconciliation_gets_what_everybody_gets,
     a_workers_effect_after_its_operation_was_refused_is_escalated,
     a_workers_effect_overrides_every_release,
-    a_workers_doubt_overrides_an_assumption_but_nobodys_word,
+    a_workers_unknown_overrides_an_assumption_but_nobodys_report,
     a_workers_effect_overrides_the_next_executions_release,
     a_double_execution_is_counted_and_escalated_with_both_sides,
     a_workers_effect_waits_until_the_next_execution_has_ended,
-    a_workers_effect_overrides_the_next_executions_doubt_and_is_escalated,
-    a_doubt_about_another_executions_record_is_escalated,
+    a_workers_effect_overrides_the_next_executions_unknown_and_is_escalated,
+    an_unknown_about_another_executions_record_is_escalated,
     a_double_execution_is_reported_despite_an_unreadable_answer,
     an_operation_that_may_run_again_alarms_nobody,
     a_worker_that_cannot_read_the_winners_answer_sends_no_other,
@@ -55,29 +55,29 @@ on_each_store!(
     of_a_hundred_retries_of_a_released_key_one_takes_over,
 );
 
-async fn given_up(guarded: &Guarded, request: &Request) -> Ownership {
+async fn lease_expired(guarded: &Guarded, request: &Request) -> Ownership {
     let executor = guarded.executor();
     let late = owned(executor.reserve(request).await);
     guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(told(&executor.reserve(request).await), "unknown");
+    assert_eq!(reported(&executor.reserve(request).await), "unknown");
     late
 }
 
-fn endings() -> [(Ending, &'static str); 3] {
+fn reports() -> [(Report, &'static str); 3] {
     [
         (completed("late"), "completed"),
-        (Ending::NotExecuted, "failed_retryable"),
-        (Ending::PerhapsExecuted(UnknownCause::Panicked), "unknown"),
+        (Report::NotExecuted, "failed_retryable"),
+        (Report::PerhapsExecuted(UnknownCause::Panicked), "unknown"),
     ]
 }
 
 // T5
-async fn a_worker_ending_after_its_record_became_unknown_is_believed(endpoint: &str) {
+async fn a_worker_report_after_its_record_became_unknown_is_believed(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    for (ending, state) in endings() {
+    for (report, state) in reports() {
         let request = request();
-        let late = given_up(&guarded, &request).await;
-        written(guarded.executor().finish(late, ending).await);
+        let late = lease_expired(&guarded, &request).await;
+        written(guarded.executor().finish(late, report).await);
         assert_eq!(guarded.state(&request).await, state);
         if state == "completed" {
             assert_eq!(replayed_text(guarded.executor().reserve(&request).await), "late");
@@ -95,9 +95,9 @@ async fn settle(guarded: &Guarded, request: &Request, next: impl FnOnce(&Record)
 // T5
 async fn a_worker_that_completes_after_reconciliation_gets_what_everybody_gets(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    for (ending, _) in endings() {
+    for (report, _) in reports() {
         let request = request();
-        let late = given_up(&guarded, &request).await;
+        let late = lease_expired(&guarded, &request).await;
         settle(&guarded, &request, |record| {
             let answer = Answer::http(201, Vec::new(), "reconciled");
             samples::completed(record, answer, guarded.now(), RETENTION)
@@ -105,7 +105,7 @@ async fn a_worker_that_completes_after_reconciliation_gets_what_everybody_gets(e
         .await;
         let before = guarded.item(&request.key).await;
 
-        let ended = guarded.executor().finish(late, ending).await;
+        let ended = guarded.executor().finish(late, report).await;
         let FinishOutcome::Superseded(replay) = ended else { panic!("{ended:?}") };
         assert_eq!(body_of(&replay).map(|body| &body[..]), Some(&b"reconciled"[..]));
         assert_eq!(guarded.item(&request.key).await, before);
@@ -115,28 +115,31 @@ async fn a_worker_that_completes_after_reconciliation_gets_what_everybody_gets(e
 // T5: a provider that lags behind has refused it. One of the two is wrong, and the effect must not be forgotten.
 async fn a_workers_effect_after_its_operation_was_refused_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    for (ending, letters) in
-        [(completed("late"), 1), (Ending::Completed(Answer::json(409, "{}")), 0), (Ending::NotExecuted, 0)]
+    for (report, dead_letters) in
+        [(completed("late"), 1), (Report::Completed(Answer::json(409, "{}")), 0), (Report::NotExecuted, 0)]
     {
         let (request, queue) = (request(), MemoryQueue::new());
-        let late = given_up(&guarded, &request).await;
+        let late = lease_expired(&guarded, &request).await;
         settle(&guarded, &request, |record| {
             samples::completed(record, Answer::json(402, "{}"), guarded.now(), RETENTION)
         })
         .await;
-        let executor = guarded.executor().lost_endings_to(queue.clone());
-        let ended = executor.finish(late, ending).await;
+        let executor = guarded.executor().defer_reports_to(queue.clone());
+        let ended = executor.finish(late, report).await;
         let FinishOutcome::Superseded(replay) = ended else { panic!("{ended:?}") };
         assert_eq!(replay.answer.head.status(), Some(402), "everybody gets one answer");
         let (delivered, counted) = counting(deliver(&guarded, &queue)).await;
         assert_eq!(
             (delivered.len(), counted.get(RECONCILE_CONTRADICTED)),
-            (letters, (letters == 1).then_some(&1))
+            (dead_letters, (dead_letters == 1).then_some(&1))
         );
-        for letter in delivered {
-            assert_eq!((&letter["kind"], &letter["state"]), (&json!("contradiction"), &json!("completed")));
-            assert_eq!(letter["ending"]["item"]["status"], json!({ "N": "201" }));
-            assert_eq!(Letter::read(&letter.to_string()).record, Some(request.key.clone()));
+        for dead_letter in delivered {
+            assert_eq!(
+                (&dead_letter["kind"], &dead_letter["state"]),
+                (&json!("contradiction"), &json!("completed"))
+            );
+            assert_eq!(dead_letter["report"]["item"]["status"], json!({ "N": "201" }));
+            assert_eq!(MessageSummary::read(&dead_letter.to_string()).record, Some(request.key.clone()));
         }
     }
 }
@@ -157,7 +160,7 @@ async fn release(guarded: &Guarded, request: &Request, by: SettledBy) {
             let outcome = reconciliation.ask(key).await.expect("an answer");
             assert_eq!(outcome, ReconcileOutcome::Resolved("failed_retryable"));
         }
-        SettledBy::Person => {
+        SettledBy::Operator => {
             let operator = Operator::new(guarded.undisturbed_store()).world(guarded.clock.clone());
             let seen = guarded.record(key).await.expect("a record");
             let correction = Correction::NotExecuted { retain: None };
@@ -178,14 +181,14 @@ impl<F: Fn() -> Finding + Send + Sync + 'static> Reconciler for Says<F> {
     }
 }
 
-const EACH_RELEASE: [SettledBy; 3] = [SettledBy::Assumption, SettledBy::Provider, SettledBy::Person];
+const EACH_RELEASE: [SettledBy; 3] = [SettledBy::Assumption, SettledBy::Provider, SettledBy::Operator];
 
 // T5: else the next retry would repeat the effect.
 async fn a_workers_effect_overrides_every_release(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for by in EACH_RELEASE {
         let request = request();
-        let late = given_up(&guarded, &request).await;
+        let late = lease_expired(&guarded, &request).await;
         release(&guarded, &request, by).await;
         written(guarded.executor().finish(late, completed("late")).await);
         assert_eq!(replayed_text(guarded.executor().reserve(&request).await), "late", "{by:?}");
@@ -195,22 +198,22 @@ async fn a_workers_effect_overrides_every_release(endpoint: &str) {
 }
 
 // T5
-async fn a_workers_doubt_overrides_an_assumption_but_nobodys_word(endpoint: &str) {
+async fn a_workers_unknown_overrides_an_assumption_but_nobodys_report(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for by in EACH_RELEASE {
         let request = request();
-        let late = given_up(&guarded, &request).await;
+        let late = lease_expired(&guarded, &request).await;
         release(&guarded, &request, by).await;
-        let ended = guarded.executor().finish(late, Ending::PerhapsExecuted(UnknownCause::Panicked)).await;
-        let told_then = told(&guarded.executor().reserve(&request).await);
+        let ended = guarded.executor().finish(late, Report::PerhapsExecuted(UnknownCause::Panicked)).await;
+        let reported_then = reported(&guarded.executor().reserve(&request).await);
         match by {
             SettledBy::Assumption => {
                 written(ended);
-                assert_eq!(told_then, "unknown");
+                assert_eq!(reported_then, "unknown");
             }
             _ => {
                 assert!(matches!(ended, FinishOutcome::Fenced), "{by:?}: {ended:?}");
-                assert_eq!(told_then, "owned", "{by:?}");
+                assert_eq!(reported_then, "owned", "{by:?}");
             }
         }
     }
@@ -220,26 +223,26 @@ async fn a_workers_doubt_overrides_an_assumption_but_nobodys_word(endpoint: &str
 async fn a_workers_effect_overrides_the_next_executions_release(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
-    let first = given_up(&guarded, &request).await;
+    let first = lease_expired(&guarded, &request).await;
     release(&guarded, &request, SettledBy::Assumption).await;
     let second = owned(executor.reserve(&request).await);
-    written(executor.finish(second, Ending::NotExecuted).await);
+    written(executor.finish(second, Report::NotExecuted).await);
     written(executor.finish(first, completed("first")).await);
     assert_eq!(replayed_text(executor.reserve(&request).await), "first");
 }
 
 /// The reconcile function, and its dead letters.
 fn reconcile_function(guarded: &Guarded, store: DynamoDbStore) -> (Reconciliation, MemoryQueue) {
-    let letters = MemoryQueue::new();
-    let reconciliation = Reconciliation::new(store, letters.clone())
+    let dead_letters = MemoryQueue::new();
+    let reconciliation = Reconciliation::new(store, dead_letters.clone())
         .world(guarded.clock.clone())
         .operation(operation(), Says(|| Finding::NotFound));
-    (reconciliation, letters)
+    (reconciliation, dead_letters)
 }
 
 /// Delivers every message once and returns the dead letters; what cannot be applied yet stays in the queue.
 async fn deliver(guarded: &Guarded, queue: &MemoryQueue) -> Vec<Value> {
-    let (reconciliation, letters) = reconcile_function(guarded, guarded.undisturbed_store());
+    let (reconciliation, dead_letters) = reconcile_function(guarded, guarded.undisturbed_store());
     for (message, delay) in queue.take() {
         match reconciliation.receive(&message).await {
             Ok(()) => {}
@@ -247,7 +250,11 @@ async fn deliver(guarded: &Guarded, queue: &MemoryQueue) -> Vec<Value> {
             Err(error) => panic!("{error}"),
         }
     }
-    letters.take().iter().map(|(letter, _)| serde_json::from_str(letter).expect("JSON")).collect()
+    dead_letters
+        .take()
+        .iter()
+        .map(|(dead_letter, _)| serde_json::from_str(dead_letter).expect("JSON"))
+        .collect()
 }
 
 const DOUBLE: &str = "api.idempotency.double_execution.count";
@@ -255,7 +262,7 @@ const DOUBLE: &str = "api.idempotency.double_execution.count";
 /// A worker that was given up, and whose key was released because nobody saw its effect; and the execution after it.
 async fn overtaken(guarded: &Guarded, executor: &Executor) -> (Request, Ownership, Ownership) {
     let request = request();
-    let late = given_up(guarded, &request).await;
+    let late = lease_expired(guarded, &request).await;
     release(guarded, &request, SettledBy::Assumption).await;
     let second = owned(executor.reserve(&request).await);
     (request, late, second)
@@ -265,7 +272,7 @@ async fn overtaken(guarded: &Guarded, executor: &Executor) -> (Request, Ownershi
 async fn a_double_execution_is_counted_and_escalated_with_both_sides(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
-    let executor = guarded.executor().lost_endings_to(queue.clone());
+    let executor = guarded.executor().defer_reports_to(queue.clone());
     for (theirs_says, same) in [("late", true), ("another", false)] {
         let (request, late, second) = overtaken(&guarded, &executor).await;
         let attempts = [&late, &second].map(|side| side.execution().attempt().to_string());
@@ -273,21 +280,24 @@ async fn a_double_execution_is_counted_and_escalated_with_both_sides(endpoint: &
         let (ended, counted) = counting(executor.finish(late, completed("late"))).await;
         assert_eq!((ended_as(&ended), counted.get(DOUBLE)), ("superseded", Some(&1)));
 
-        let letters = deliver(&guarded, &queue).await;
-        let [letter] = &letters[..] else { panic!("{letters:?}") };
+        let dead_letters = deliver(&guarded, &queue).await;
+        let [dead_letter] = &dead_letters[..] else { panic!("{dead_letters:?}") };
         assert_eq!(
-            (&letter["kind"], &letter["key"]),
+            (&dead_letter["kind"], &dead_letter["key"]),
             (&json!("double_execution"), &json!(request.key.partition_key()))
         );
-        let sides = ["ours", "theirs"].map(|side| &letter[side]);
+        let sides = ["ours", "theirs"].map(|side| &dead_letter[side]);
         assert_eq!(sides.map(|side| side["attempt"].as_str().unwrap()), attempts.each_ref().map(|id| &**id));
         assert!(sides.iter().all(|side| side["state"] == "completed"));
         let digests = sides.map(|side| side["answer_sha256"].as_str().expect("a digest"));
         assert_eq!((digests[0].len(), digests[0] == digests[1]), (64, same));
-        // The letter holds the answer that its client does not get.
-        assert_eq!(letter["ending"]["item"]["attempt"], json!({ "B": base64(late_attempt(letter)) }));
-        assert_eq!(letter["ending"]["item"]["status"], json!({ "N": "201" }));
-        let read = Letter::read(&letter.to_string());
+        // The dead letter holds the answer that its client does not get.
+        assert_eq!(
+            dead_letter["report"]["item"]["attempt"],
+            json!({ "B": base64(late_attempt(dead_letter)) })
+        );
+        assert_eq!(dead_letter["report"]["item"]["status"], json!({ "N": "201" }));
+        let read = MessageSummary::read(&dead_letter.to_string());
         assert_eq!(
             (read.kind.as_deref(), read.record, read.queue),
             (Some("double_execution"), Some(request.key), None)
@@ -296,8 +306,8 @@ async fn a_double_execution_is_counted_and_escalated_with_both_sides(endpoint: &
     }
 }
 
-fn late_attempt(letter: &Value) -> Vec<u8> {
-    let hex = letter["ours"]["attempt"].as_str().expect("an attempt");
+fn late_attempt(dead_letter: &Value) -> Vec<u8> {
+    let hex = dead_letter["ours"]["attempt"].as_str().expect("an attempt");
     (0..16).map(|byte| u8::from_str_radix(&hex[byte * 2..byte * 2 + 2], 16).expect("hex")).collect()
 }
 
@@ -311,19 +321,19 @@ async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &st
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     for through_the_queue in [false, true] {
-        for (second_ends, told_then, letters_then) in [
-            (Ending::NotExecuted, "replay", 0),
+        for (second_ends, reported_then, dead_letters_then) in [
+            (Report::NotExecuted, "replay", 0),
             (completed("second"), "replay", 1),
-            (Ending::Completed(Answer::json(402, "second")), "replay", 1),
+            (Report::Completed(Answer::json(402, "second")), "replay", 1),
         ] {
-            let executor = guarded.executor().lost_endings_to(queue.clone());
+            let executor = guarded.executor().defer_reports_to(queue.clone());
             let (request, late, second) = overtaken(&guarded, &executor).await;
             let what = ended_as(&if through_the_queue {
                 guarded.faults.for_all(ANY, Fault::DropRequest);
-                let hasty = guarded.executor_of(operation().patience(Duration::ZERO));
+                let hasty = guarded.executor_of(operation().completion_timeout(Duration::ZERO));
                 let ended = guarded
                     .clock
-                    .passing(hasty.lost_endings_to(queue.clone()).finish(late, completed("late")))
+                    .passing(hasty.defer_reports_to(queue.clone()).finish(late, completed("late")))
                     .await;
                 guarded.faults.clear();
                 ended
@@ -331,24 +341,27 @@ async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &st
                 executor.finish(late, completed("late")).await
             });
             assert_eq!(what, if through_the_queue { "handed over" } else { "answered elsewhere" });
-            let told_at_once = deliver(&guarded, &queue).await.len();
-            assert_eq!(told_at_once, usize::from(!through_the_queue), "its worker reports it at once");
+            let reported_at_once = deliver(&guarded, &queue).await.len();
+            assert_eq!(reported_at_once, usize::from(!through_the_queue), "its worker reports it at once");
             assert_eq!(guarded.state(&request).await, "in_progress");
 
-            let answered = matches!(second_ends, Ending::Completed(_));
+            let answered = matches!(second_ends, Report::Completed(_));
             let ended = executor.finish(second, second_ends).await;
             // "Not executed" would be false.
             assert_eq!(ended_as(&ended), if answered { "written" } else { "in doubt" });
-            // Nothing runs before the ending is delivered again.
-            assert_eq!(told(&executor.reserve(&request).await), if answered { "replay" } else { "unknown" });
-            let (letters, counted) = counting(deliver(&guarded, &queue)).await;
-            let letters_then = if through_the_queue { letters_then } else { 0 };
+            // Nothing runs before the report is delivered again.
             assert_eq!(
-                (letters.len(), counted.get(DOUBLE).copied()),
-                (letters_then, (letters_then > 0).then_some(1))
+                reported(&executor.reserve(&request).await),
+                if answered { "replay" } else { "unknown" }
+            );
+            let (dead_letters, counted) = counting(deliver(&guarded, &queue)).await;
+            let dead_letters_then = if through_the_queue { dead_letters_then } else { 0 };
+            assert_eq!(
+                (dead_letters.len(), counted.get(DOUBLE).copied()),
+                (dead_letters_then, (dead_letters_then > 0).then_some(1))
             );
             let reserved = executor.reserve(&request).await;
-            assert_eq!(told(&reserved), told_then);
+            assert_eq!(reported(&reserved), reported_then);
             assert_eq!(replayed_text(reserved), if answered { "second" } else { "late" });
             assert_eq!(queue.take().len(), 0);
         }
@@ -356,55 +369,55 @@ async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &st
 }
 
 // T5: nothing runs any more, and an operator looks whether both executions had an effect.
-async fn a_workers_effect_overrides_the_next_executions_doubt_and_is_escalated(endpoint: &str) {
+async fn a_workers_effect_overrides_the_next_executions_unknown_and_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
-    let executor = guarded.executor().lost_endings_to(queue.clone());
+    let executor = guarded.executor().defer_reports_to(queue.clone());
     let (request, late, second) = overtaken(&guarded, &executor).await;
-    written(executor.finish(second, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(executor.finish(second, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     let (ended, counted) = counting(executor.finish(late, completed("late"))).await;
     assert_eq!((ended_as(&ended), counted.get(DOUBLE)), ("written", Some(&1)));
     assert_eq!(replayed_text(executor.reserve(&request).await), "late");
-    let letters = deliver(&guarded, &queue).await;
-    assert_eq!((letters.len(), &letters[0]["theirs"]["state"]), (1, &json!("unknown")));
+    let dead_letters = deliver(&guarded, &queue).await;
+    assert_eq!((dead_letters.len(), &dead_letters[0]["theirs"]["state"]), (1, &json!("unknown")));
 }
 
 // T5
-async fn a_doubt_about_another_executions_record_is_escalated(endpoint: &str) {
+async fn an_unknown_about_another_executions_record_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
-    let executor = guarded.executor().lost_endings_to(queue.clone());
-    let doubt = || Ending::PerhapsExecuted(UnknownCause::HandlerFailed);
-    for (second_ends, told_then, letters_then) in [
+    let executor = guarded.executor().defer_reports_to(queue.clone());
+    let unknown = || Report::PerhapsExecuted(UnknownCause::HandlerFailed);
+    for (second_ends, reported_then, dead_letters_then) in [
         (completed("second"), "replay", 1),
         // The second execution's word covers only itself.
-        (Ending::NotExecuted, "unknown", 0),
-        (Ending::NotBegun, "unknown", 0),
+        (Report::NotExecuted, "unknown", 0),
+        (Report::NotBegun, "unknown", 0),
     ] {
         let (request, late, second) = overtaken(&guarded, &executor).await;
         written(executor.finish(second, second_ends).await);
-        let (_, counted) = counting(executor.finish(late, doubt())).await;
-        assert_eq!(counted.get(DOUBLE).copied(), (letters_then > 0).then_some(1));
-        assert_eq!(deliver(&guarded, &queue).await.len(), letters_then);
-        assert_eq!(told(&executor.reserve(&request).await), told_then);
+        let (_, counted) = counting(executor.finish(late, unknown())).await;
+        assert_eq!(counted.get(DOUBLE).copied(), (dead_letters_then > 0).then_some(1));
+        assert_eq!(deliver(&guarded, &queue).await.len(), dead_letters_then);
+        assert_eq!(reported(&executor.reserve(&request).await), reported_then);
     }
     // While the second is in progress, the doubt is reported at once, and kept until it has ended.
     let (request, late, second) = overtaken(&guarded, &executor).await;
-    assert_eq!(ended_as(&executor.finish(late, doubt()).await), "answered elsewhere");
-    let letters = deliver(&guarded, &queue).await;
-    assert_eq!((letters.len(), &letters[0]["ours"]["state"]), (1, &json!("unknown")));
-    assert_eq!(ended_as(&executor.finish(second, Ending::NotExecuted).await), "in doubt");
+    assert_eq!(ended_as(&executor.finish(late, unknown()).await), "answered elsewhere");
+    let dead_letters = deliver(&guarded, &queue).await;
+    assert_eq!((dead_letters.len(), &dead_letters[0]["ours"]["state"]), (1, &json!("unknown")));
+    assert_eq!(ended_as(&executor.finish(second, Report::NotExecuted).await), "in doubt");
     assert_eq!(deliver(&guarded, &queue).await.len(), 0);
-    assert_eq!(told(&executor.reserve(&request).await), "unknown");
+    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
     // A second execution that did not even begin does not free the key either, and contradicts nobody.
     let (request, late, second) = overtaken(&guarded, &executor).await;
-    assert_eq!(ended_as(&executor.finish(late, doubt()).await), "answered elsewhere");
-    assert_eq!(ended_as(&executor.finish(second, Ending::NotBegun).await), "in doubt");
-    assert_eq!(told(&executor.reserve(&request).await), "unknown");
+    assert_eq!(ended_as(&executor.finish(late, unknown()).await), "answered elsewhere");
+    assert_eq!(ended_as(&executor.finish(second, Report::NotBegun).await), "in doubt");
+    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
     assert_eq!(deliver(&guarded, &queue).await.len(), 1);
     let (_, late, second) = overtaken(&guarded, &executor).await;
     written(executor.finish(second, completed("second")).await);
-    let (_, counted) = counting(executor.finish(late, Ending::NotBegun)).await;
+    let (_, counted) = counting(executor.finish(late, Report::NotBegun)).await;
     assert_eq!(counted.get(DOUBLE), None);
 }
 
@@ -412,12 +425,14 @@ async fn a_doubt_about_another_executions_record_is_escalated(endpoint: &str) {
 async fn a_double_execution_is_reported_despite_an_unreadable_answer(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let queue = MemoryQueue::new();
-    let executor = guarded.executor().lost_endings_to(queue.clone());
+    let executor = guarded.executor().defer_reports_to(queue.clone());
     for lasting in [true, false] {
         let (_, late, second) = overtaken(&guarded, &executor).await;
         let key = second.execution().record_key().clone();
         guarded.faults.for_all(ANY, Fault::DropRequest);
-        let hasty = guarded.executor_of(operation().patience(Duration::ZERO)).lost_endings_to(queue.clone());
+        let hasty = guarded
+            .executor_of(operation().completion_timeout(Duration::ZERO))
+            .defer_reports_to(queue.clone());
         let ended = guarded.clock.passing(hasty.finish(late, completed("late"))).await;
         assert_eq!(ended_as(&ended), "handed over");
         guarded.faults.clear();
@@ -429,15 +444,15 @@ async fn a_double_execution_is_reported_despite_an_unreadable_answer(endpoint: &
             assert_eq!(deliver(&guarded, &queue).await.len(), 1);
         } else {
             // If the store does not answer, the message is retried, and nothing is counted twice.
-            let (reconciliation, letters) = reconcile_function(&guarded, guarded.store());
+            let (reconciliation, dead_letters) = reconcile_function(&guarded, guarded.store());
             let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
             guarded.faults.for_all("GetItem", Fault::DropRequest);
             let (received, counted) = counting(reconciliation.receive(message)).await;
             assert!(matches!(received, Err(WorkError::Unwritten)), "{received:?}");
-            assert_eq!((counted.get(DOUBLE), letters.take().len()), (None, 0));
+            assert_eq!((counted.get(DOUBLE), dead_letters.take().len()), (None, 0));
             guarded.faults.clear();
             let (_, counted) = counting(reconciliation.receive(message)).await;
-            assert_eq!((counted.get(DOUBLE), letters.take().len()), (Some(&1), 1));
+            assert_eq!((counted.get(DOUBLE), dead_letters.take().len()), (Some(&1), 1));
         }
     }
 }
@@ -447,9 +462,9 @@ fn ended_as(ended: &FinishOutcome) -> &'static str {
         FinishOutcome::Written { .. } => "written",
         FinishOutcome::Superseded(_) => "superseded",
         FinishOutcome::AnsweredElsewhere => "answered elsewhere",
-        FinishOutcome::InDoubt => "in doubt",
+        FinishOutcome::Unknown => "in doubt",
         FinishOutcome::Fenced => "fenced",
-        FinishOutcome::HandedOver => "handed over",
+        FinishOutcome::Deferred => "handed over",
         _ => "unwritten",
     }
 }
@@ -458,8 +473,8 @@ fn ended_as(ended: &FinishOutcome) -> &'static str {
 async fn an_operation_that_may_run_again_alarms_nobody(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
-    let runs_again = operation().when_lease_over(LeaseOver::RunAgain);
-    let (executor, request) = (guarded.executor_of(runs_again).lost_endings_to(queue.clone()), request());
+    let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
+    let (executor, request) = (guarded.executor_of(runs_again).defer_reports_to(queue.clone()), request());
     let first = owned(executor.reserve(&request).await);
     guarded.clock.advance(LEASE + GRACE);
     let _second = owned(executor.reserve(&request).await);
@@ -472,7 +487,7 @@ async fn an_operation_that_may_run_again_alarms_nobody(endpoint: &str) {
 async fn a_worker_that_cannot_read_the_winners_answer_sends_no_other(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (executor, request) = (guarded.executor(), request());
-    let late = given_up(&guarded, &request).await;
+    let late = lease_expired(&guarded, &request).await;
     settle(&guarded, &request, |record| {
         let answer = Answer::http(201, Vec::new(), "reconciled");
         samples::completed(record, answer, guarded.now(), RETENTION)
@@ -480,22 +495,22 @@ async fn a_worker_that_cannot_read_the_winners_answer_sends_no_other(endpoint: &
     .await;
     // The winner's body is damaged for the moment.
     let other = guarded.record(&request.key).await.expect("a record");
-    let beside = guarded.item(&request.key).await.expect("an item");
+    let body_item = guarded.item(&request.key).await.expect("an item");
     assert_eq!(other.state.name(), "completed");
-    let mut damaged = beside.clone();
+    let mut damaged = body_item.clone();
     damaged.insert("body_encoding".into(), AttributeValue::S("zlib".into()));
     guarded.write_raw(damaged).await;
     let ended = executor.finish(late, completed("late")).await;
     assert_eq!(ended_as(&ended), "answered elsewhere");
-    guarded.write_raw(beside).await;
+    guarded.write_raw(body_item).await;
     assert_eq!(replayed_text(executor.reserve(&request).await), "reconciled");
 }
 
 // T6, R12
 async fn a_late_worker_changes_nothing_of_the_next_ones_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    let executor = guarded.executor_of(operation().when_lease_over(LeaseOver::RunAgain));
-    for (late_ending, _) in endings() {
+    let executor = guarded.executor_of(operation().on_lease_expiry(OnLeaseExpiry::RunAgain));
+    for (late_report, _) in reports() {
         let request = request();
         let [first, second] = [owned(executor.reserve(&request).await), {
             guarded.clock.advance(LEASE + GRACE);
@@ -505,13 +520,13 @@ async fn a_late_worker_changes_nothing_of_the_next_ones_record(endpoint: &str) {
         let third = owned(executor.reserve(&request).await);
         let before = guarded.item(&request.key).await;
 
-        let ended = executor.finish(first, late_ending).await;
+        let ended = executor.finish(first, late_report).await;
         assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
         assert_eq!(guarded.item(&request.key).await, before);
 
         written(executor.finish(third, completed("third")).await);
         // Once there is an answer, the late worker gets it too.
-        let ended = executor.finish(second, Ending::NotExecuted).await;
+        let ended = executor.finish(second, Report::NotExecuted).await;
         let FinishOutcome::Superseded(replay) = ended else { panic!("{ended:?}") };
         assert_eq!(body_of(&replay).map(|body| &body[..]), Some(&b"third"[..]));
         assert_eq!(replayed_text(executor.reserve(&request).await), "third");
@@ -537,13 +552,13 @@ async fn a_late_worker_whose_record_was_deleted_still_says_what_it_did(endpoint:
     assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
     // The record stays with the next execution but is marked as contested: if that one did nothing, a retry must not run.
     let mut contested = before.clone();
-    let there = guarded.record(&used.key).await.expect("a record");
+    let current = guarded.record(&used.key).await.expect("a record");
     // It gets the earlier start: the provider must still remember keys from then when it is asked.
     let began_at = guarded.now().minus(Duration::from_secs(1));
-    (contested.revision, contested.contested, contested.began_at) = (there.revision, true, began_at);
-    assert_eq!(there, contested);
-    assert_eq!(ended_as(&executor.finish(next, Ending::NotExecuted).await), "in doubt");
-    assert_eq!(told(&executor.reserve(&used).await), "unknown");
+    (contested.revision, contested.contested, contested.began_at) = (current.revision, true, began_at);
+    assert_eq!(current, contested);
+    assert_eq!(ended_as(&executor.finish(next, Report::NotExecuted).await), "in doubt");
+    assert_eq!(reported(&executor.reserve(&used).await), "unknown");
 }
 
 /// Enough for both orders to happen; the assertions hold in either.
@@ -557,11 +572,11 @@ async fn completion_and_expiry_at_one_moment_end_in_one_state(endpoint: &str) {
         let request = request();
         let ours = owned(worker.reserve(&request).await);
         guarded.clock.advance(LEASE + GRACE);
-        let (ended, told_then) =
+        let (ended, reported_then) =
             tokio::join!(worker.finish(ours, completed("done")), duplicate.reserve(&request));
         // The same attempt is believed even after `unknown`, so the record ends as completed in either order.
         written(ended);
-        assert!(matches!(told(&told_then), "unknown" | "replay"), "{told_then:?}");
+        assert!(matches!(reported(&reported_then), "unknown" | "replay"), "{reported_then:?}");
         assert_eq!(guarded.state(&request).await, "completed");
         assert_eq!(replayed_text(duplicate.reserve(&request).await), "done");
     }
@@ -570,7 +585,7 @@ async fn completion_and_expiry_at_one_moment_end_in_one_state(endpoint: &str) {
 // T7, R12
 async fn completion_and_take_over_at_one_moment_have_one_winner(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    let runs_again = operation().when_lease_over(LeaseOver::RunAgain);
+    let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
     let (worker, duplicate) = (guarded.executor_of(runs_again.clone()), guarded.another(runs_again));
     for _ in 0..ROUNDS {
         let request = request();
@@ -578,7 +593,7 @@ async fn completion_and_take_over_at_one_moment_have_one_winner(endpoint: &str) 
         guarded.clock.advance(LEASE + GRACE);
         let (ended, taken) =
             tokio::join!(worker.finish(ours, completed("first")), duplicate.reserve(&request));
-        match (ended, told(&taken)) {
+        match (ended, reported(&taken)) {
             (FinishOutcome::Written { .. }, "replay") => assert_eq!(replayed_text(taken), "first"),
             (FinishOutcome::AnsweredElsewhere, "owned") => {
                 assert_eq!(guarded.state(&request).await, "in_progress");
@@ -593,13 +608,13 @@ async fn completion_and_take_over_at_one_moment_have_one_winner(endpoint: &str) 
 // T7: both orders, one after the other.
 async fn whoever_of_completion_and_expiry_comes_second_changes_nothing(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    for choice in [LeaseOver::Unknown, LeaseOver::RunAgain] {
-        let operation = operation().when_lease_over(choice);
+    for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
+        let operation = operation().on_lease_expiry(choice);
         let (disturbed, other) = (guarded.executor_of(operation.clone()), guarded.another(operation));
         let (late, request) = (Late::hanging(), request());
         let ours = owned(other.reserve(&request).await);
         guarded.clock.advance(LEASE + GRACE);
-        // The duplicate has seen that the lease is over, and its write is on its way.
+        // The duplicate has seen that the lease has expired, and its write is on its way.
         guarded.faults.script("PutItem", [Fault::Pass, late.fault()]);
         let (duplicate, again) = (disturbed.clone(), request.clone());
         let duplicate = tokio::spawn(async move { duplicate.reserve(&again).await });
@@ -616,11 +631,14 @@ async fn whoever_of_completion_and_expiry_comes_second_changes_nothing(endpoint:
         guarded.faults.script("PutItem", [late.fault()]);
         let worker = tokio::spawn(async move { disturbed.finish(ours, completed("late")).await });
         late.held(1).await;
-        let told_then = other.reserve(&request).await;
+        let reported_then = other.reserve(&request).await;
         let before = guarded.item(&request.key).await;
         assert_eq!(late.release().await.status, 400, "{choice:?}");
         assert_eq!(guarded.item(&request.key).await, before);
-        assert_eq!(told(&told_then), if choice == LeaseOver::Unknown { "unknown" } else { "owned" });
+        assert_eq!(
+            reported(&reported_then),
+            if choice == OnLeaseExpiry::Unknown { "unknown" } else { "owned" }
+        );
         worker.abort();
     }
 }
@@ -630,30 +648,30 @@ async fn of_a_hundred_retries_of_a_released_key_one_takes_over(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let first = owned(executor.reserve(&request).await);
-    written(executor.finish(first, Ending::NotExecuted).await);
+    written(executor.finish(first, Report::NotExecuted).await);
 
     let executors: Vec<_> = std::iter::repeat_with(|| guarded.executor()).take(100).collect();
     let reserved = join_all(executors.iter().map(|executor| executor.reserve(&request))).await;
     let (mut owners, others): (Vec<_>, Vec<_>) =
-        reserved.into_iter().partition(|reserved| told(reserved) == "owned");
-    assert!(others.iter().all(|other| told(other) == "in flight"), "{others:?}");
+        reserved.into_iter().partition(|reserved| reported(reserved) == "owned");
+    assert!(others.iter().all(|other| reported(other) == "in flight"), "{others:?}");
     assert_eq!(owners.len(), 1);
     let winner = owned(owners.remove(0));
     assert_eq!(winner.execution().attempts(), 2);
 
     // Another request under the released key takes nothing over.
     guarded.clock.advance(Duration::from_secs(1));
-    written(executor.finish(winner, Ending::NotExecuted).await);
+    written(executor.finish(winner, Report::NotExecuted).await);
     let other = Request { fingerprints: crate::support::guarded::fingerprints("{}"), ..request };
-    assert_eq!(told(&executor.reserve(&other).await), "mismatch");
+    assert_eq!(reported(&executor.reserve(&other).await), "mismatch");
 }
 
 // T5, T29: the record of a request that never began counts as absent.
 async fn a_request_that_never_began_hides_no_earlier_workers_effect(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
-    for (ending, state) in
-        [(completed("late"), "completed"), (Ending::PerhapsExecuted(UnknownCause::Panicked), "unknown")]
+    for (report, state) in
+        [(completed("late"), "completed"), (Report::PerhapsExecuted(UnknownCause::Panicked), "unknown")]
     {
         let request = request();
         let late = owned(executor.reserve(&request).await);
@@ -662,8 +680,8 @@ async fn a_request_that_never_began_hides_no_earlier_workers_effect(endpoint: &s
         guarded.clock.advance(Duration::from_millis(1));
         let refused = Request { fingerprints: fingerprints("refused"), ..request.clone() };
         let other = owned(executor.reserve(&refused).await);
-        written(executor.finish(other, Ending::NotBegun).await);
-        written(executor.finish(late, ending).await);
+        written(executor.finish(other, Report::NotBegun).await);
+        written(executor.finish(late, report).await);
         assert_eq!(guarded.state(&request).await, state);
     }
     // A late worker that did nothing leaves the key as it is.
@@ -672,9 +690,9 @@ async fn a_request_that_never_began_hides_no_earlier_workers_effect(endpoint: &s
     guarded.delete(&request.key).await;
     guarded.clock.advance(Duration::from_millis(1));
     let other = owned(executor.reserve(&request).await);
-    written(executor.finish(other, Ending::NotBegun).await);
+    written(executor.finish(other, Report::NotBegun).await);
     let before = guarded.item(&request.key).await;
-    executor.finish(late, Ending::NotExecuted).await;
+    executor.finish(late, Report::NotExecuted).await;
     assert_eq!(guarded.item(&request.key).await, before);
 }
 
@@ -694,7 +712,7 @@ async fn a_refusal_is_not_answered_with_the_answer_to_another_request(endpoint: 
         let next = if same { request.fingerprints.clone() } else { fingerprints("corrected") };
         let next = owned(executor.reserve(&Request { fingerprints: next, ..request.clone() }).await);
         written(executor.finish(next, completed("the corrected one")).await);
-        let (ended, counted) = counting(executor.finish(ours, Ending::NotBegun)).await;
+        let (ended, counted) = counting(executor.finish(ours, Report::NotBegun)).await;
         assert_eq!(ended_as(&ended), if same { "superseded" } else { "fenced" });
         assert_eq!(counted.get(DOUBLE), None);
     }
@@ -704,7 +722,7 @@ async fn a_refusal_is_not_answered_with_the_answer_to_another_request(endpoint: 
 async fn a_double_execution_across_two_fingerprint_rules_is_reported(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
-    let executor = guarded.executor().lost_endings_to(queue.clone());
+    let executor = guarded.executor().defer_reports_to(queue.clone());
     let request = request();
     let late = owned(executor.reserve(&request).await);
     guarded.delete(&request.key).await;
@@ -723,9 +741,9 @@ async fn a_double_execution_across_two_fingerprint_rules_is_reported(endpoint: &
 async fn an_effect_under_a_key_now_held_by_another_request_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
-    let executor = guarded.executor().lost_endings_to(queue.clone());
-    for other_ends in [None, Some(completed("theirs")), Some(Ending::NotExecuted)] {
-        for ending in [completed("ours"), Ending::PerhapsExecuted(UnknownCause::Panicked)] {
+    let executor = guarded.executor().defer_reports_to(queue.clone());
+    for other_ends in [None, Some(completed("theirs")), Some(Report::NotExecuted)] {
+        for report in [completed("ours"), Report::PerhapsExecuted(UnknownCause::Panicked)] {
             let request = request();
             let late = owned(executor.reserve(&request).await);
             guarded.delete(&request.key).await;
@@ -734,17 +752,17 @@ async fn an_effect_under_a_key_now_held_by_another_request_is_escalated(endpoint
             let others = Request { fingerprints: fingerprints("another"), ..request.clone() };
             let other = owned(executor.reserve(&others).await);
             let open = match &other_ends {
-                Some(ending) => {
-                    written(executor.finish(other, ending.clone()).await);
+                Some(report) => {
+                    written(executor.finish(other, report.clone()).await);
                     None
                 }
                 None => Some(other),
             };
             let before = guarded.item(&request.key).await;
             // Its caller gets its own answer.
-            assert_eq!(ended_as(&executor.finish(late, ending).await), "handed over");
-            let letters = deliver(&guarded, &queue).await;
-            assert_eq!((letters.len(), &letters[0]["kind"]), (1, &json!("forgotten")));
+            assert_eq!(ended_as(&executor.finish(late, report).await), "handed over");
+            let dead_letters = deliver(&guarded, &queue).await;
+            assert_eq!((dead_letters.len(), &dead_letters[0]["kind"]), (1, &json!("forgotten")));
             assert_eq!(guarded.item(&request.key).await, before);
             drop(open);
         }

@@ -1,8 +1,8 @@
 //! Comparison of our ledger with the provider's (R30).
 
+mod correlation;
 mod places;
 pub mod provider;
-mod way_back;
 
 use std::{fs, path::Path, time::Duration};
 
@@ -44,7 +44,7 @@ on_each_store!(
 const DAY: &str = "2026-11-20";
 
 /// Only a comparison that never ends takes this long.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A world on the next day, in which every wait ends at once.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl Ledgers {
             reports,
             world: Box::new(Hasty),
         };
-        timeout(PATIENCE, comparison.run(input)).await.expect("a comparison comes to its end")
+        timeout(TIMEOUT, comparison.run(input)).await.expect("a comparison comes to its end")
     }
 
     /// A charge that is the same in both ledgers.
@@ -245,9 +245,9 @@ async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str
     }
     for id in &ids {
         let logged = logs.lines_with(id);
-        let told =
+        let reported =
             logged.iter().filter(|line| line.target().starts_with("compare") && line.level() == "WARN");
-        assert_eq!(told.count(), 1, "{id}");
+        assert_eq!(reported.count(), 1, "{id}");
     }
     // The log identifies the record by its hash, so that an operator finds its other lines.
     assert!(logs.lines_with(theirs).iter().any(|line| line.text.contains(&record.hash().to_string())));

@@ -50,8 +50,8 @@ fn terminal() -> (File, OwnedFd) {
 
 /// The process ids of all environments that are alive.
 async fn processes(cloud: &LocalCloud) -> Vec<i32> {
-    let told: Value = cloud.get("/environments").send().await.unwrap().json().await.unwrap();
-    let rows = told["environments"].as_array().expect("a list").iter();
+    let reported: Value = cloud.get("/environments").send().await.unwrap().json().await.unwrap();
+    let rows = reported["environments"].as_array().expect("a list").iter();
     rows.filter_map(|row| i32::try_from(row["pid"].as_i64()?).ok()).collect()
 }
 
@@ -63,8 +63,8 @@ async fn ended_by(mut cloud: LocalCloud, end: impl FnOnce(&LocalCloud)) -> ExitS
     cloud
         .until(
             async || {
-                let told = cloud.get("/environments").send().await.unwrap().text().await.unwrap();
-                told.contains("\"what\":\"POST /payments\"")
+                let reported = cloud.get("/environments").send().await.unwrap().text().await.unwrap();
+                reported.contains("\"what\":\"POST /payments\"")
             },
             "an environment says what it works on",
         )
@@ -127,7 +127,7 @@ async fn on_a_terminal_it_logs_readably_until_ctrl_c() {
     assert_eq!(status.code(), Some(0));
     drop(keyboard);
     let screen = screen.join().unwrap().replace("\r\n", "\n");
-    for told in [
+    for reported in [
         "INFO   started pid=",
         "ERROR  the handler panicked key=",
         "WARN   POST /payments → 502, ",
@@ -135,7 +135,7 @@ async fn on_a_terminal_it_logs_readably_until_ctrl_c() {
         " on=\"POST /payments\"\n",
         " on=\"POST /payments\\u{202e}\\u{1b}[31m\\u{9b}2J\\r\"\n",
     ] {
-        assert!(screen.contains(told), "{told}: {screen}");
+        assert!(screen.contains(reported), "{reported}: {screen}");
     }
     // The terminal itself echoes Ctrl-C as text.
     assert!(!screen.contains(|c: char| c != '\n' && c.is_control() || c == '\u{202e}'), "{screen:?}");
@@ -151,9 +151,9 @@ async fn a_crash_names_its_request_to_whoever_asks() {
     let id = answer.headers()["apigw-requestid"].to_str().unwrap().to_owned();
     let line =
         format!("[payments#1] Runtime exited with error: signal: aborted request={id} on=\"POST /payments\"");
-    cloud.until(async || cloud.printed().lines().any(|told| told == line), &line).await;
-    let told: Value = cloud.get("/environments").send().await.unwrap().json().await.unwrap();
-    let rows = told["environments"].as_array().unwrap();
+    cloud.until(async || cloud.printed().lines().any(|reported| reported == line), &line).await;
+    let reported: Value = cloud.get("/environments").send().await.unwrap().json().await.unwrap();
+    let rows = reported["environments"].as_array().unwrap();
     let row = rows.iter().find(|row| row["function"] == "payments").unwrap();
     assert_eq!(row["crashes"], 1);
     let end = &row["lastEnd"];
@@ -203,8 +203,8 @@ async fn an_operator_sees_a_metric_move() {
     assert_eq!(cloud.pay("order-2", "tok_ok").await.status, 201);
     assert!(cloud.pay("order-2", "tok_ok").await.replayed);
     let count = async |name: &str, dimensions: Value| {
-        let told: Value = cloud.get("/metrics").send().await.unwrap().json().await.unwrap();
-        let mut rows = told["metrics"].as_array().unwrap().iter();
+        let reported: Value = cloud.get("/metrics").send().await.unwrap().json().await.unwrap();
+        let mut rows = reported["metrics"].as_array().unwrap().iter();
         let row = rows.find(|row| row["name"] == name && row["dimensions"] == dimensions);
         row.map_or(Value::Null, |row| row["sum"].clone())
     };

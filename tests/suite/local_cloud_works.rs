@@ -21,7 +21,7 @@ use crate::support::{
 };
 
 /// How long an event in another process is waited for. Success takes a fraction of this; only a failure takes as long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const PREFIX: &str = "local-";
 
 /// A queue of a local cloud.
@@ -51,12 +51,12 @@ impl Queue {
 
     /// The first message that arrives.
     async fn next(&self, hidden: i32) -> Message {
-        let give_up = Instant::now() + PATIENCE;
+        let expire_lease = Instant::now() + TIMEOUT;
         loop {
             if let Some(message) = self.receive(hidden).await.pop() {
                 return message;
             }
-            assert!(Instant::now() < give_up, "no message in {}", self.url);
+            assert!(Instant::now() < expire_lease, "no message in {}", self.url);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -109,8 +109,8 @@ async fn a_message_that_no_function_can_handle_ends_among_the_dead_letters() {
     for name in ["checks", "reconcile"] {
         let queue = Queue::of(&cloud, PREFIX, name).await;
         queue.send(&format!("nobody reads this in {name}"), 0).await;
-        let letter = dead_letters.next(300).await;
-        let body = letter.body().unwrap();
+        let dead_letter = dead_letters.next(300).await;
+        let body = dead_letter.body().unwrap();
         assert!(body.contains("nobody reads this in"), "{body}");
         assert_eq!(queue.count(QueueAttributeName::ApproximateNumberOfMessagesNotVisible).await, "0");
     }
@@ -137,11 +137,11 @@ async fn a_poison_stream_record_is_dead_lettered_and_its_shard_goes_on(endpoint:
     // Checks of open records cannot be scheduled any more.
     checks.client.delete_queue().queue_url(&checks.url).send().await.unwrap();
     cloud.pay("order-1", "tok_crash_before").await;
-    let letter = dead_letters.next(300).await;
-    let body = letter.body().unwrap();
-    let told: Value = serde_json::from_str(body).unwrap();
-    assert_eq!(told["requestContext"]["condition"], "RetryAttemptsExhausted", "{body}");
-    let batch = &told["DDBStreamBatchInfo"];
+    let dead_letter = dead_letters.next(300).await;
+    let body = dead_letter.body().unwrap();
+    let reported: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(reported["requestContext"]["condition"], "RetryAttemptsExhausted", "{body}");
+    let batch = &reported["DDBStreamBatchInfo"];
     assert_eq!(
         (&batch["batchSize"], &batch["startSequenceNumber"]),
         (&json!(1), &batch["endSequenceNumber"])
@@ -151,9 +151,9 @@ async fn a_poison_stream_record_is_dead_lettered_and_its_shard_goes_on(endpoint:
 
     checks.client.create_queue().queue_name(format!("{prefix}checks")).send().await.unwrap();
     cloud.pay("order-2", "tok_crash_before").await;
-    let give_up = Instant::now() + PATIENCE;
+    let expire_lease = Instant::now() + TIMEOUT;
     while cloud.state("order-2").await != "unknown" {
-        assert!(Instant::now() < give_up, "order-2 is not found");
+        assert!(Instant::now() < expire_lease, "order-2 is not found");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(cloud.state("order-1").await, "in_progress");
@@ -206,8 +206,8 @@ async fn the_provider_tells_of_each_key_and_pages_through_a_day() {
     // Each decision sends one webhook, which is kept until it is acknowledged.
     let deliver = async || -> (u64, u64) {
         let answer = cloud.post("/provider/deliver").send().await.expect("the front answers");
-        let told: Value = answer.json().await.expect("JSON");
-        (told["delivered"].as_u64().unwrap(), told["held"].as_u64().unwrap())
+        let reported: Value = answer.json().await.expect("JSON");
+        (reported["delivered"].as_u64().unwrap(), reported["held"].as_u64().unwrap())
     };
     let (delivered, held) = deliver().await;
     assert_eq!(delivered + held, 3);
@@ -219,10 +219,10 @@ async fn the_provider_tells_of_each_key_and_pages_through_a_day() {
 async fn functions_can_be_given_other_addresses_than_the_true_ones() {
     let away = "http://127.0.0.1:1";
     let cloud = LocalCloud::start(&[("FUNCTION_PROVIDER_URL", away)]).await;
-    assert_eq!(cloud.pay("order-1", "tok_ok").await.told(), (503, "provider-away"));
+    assert_eq!(cloud.pay("order-1", "tok_ok").await.reported(), (503, "provider-away"));
     assert_eq!(cloud.charges().await, []);
     let cloud = LocalCloud::start(&[("FUNCTION_DYNAMODB_ENDPOINT", away)]).await;
-    assert_eq!(cloud.pay("order-1", "tok_ok").await.told(), (503, "store-unavailable"));
+    assert_eq!(cloud.pay("order-1", "tok_ok").await.reported(), (503, "store-unavailable"));
     assert_eq!(cloud.charges().await, []);
 }
 
@@ -234,7 +234,7 @@ async fn a_table_without_its_index_is_one_line_at_the_start() {
     let mut program = tokio::process::Command::new(local_cloud::program());
     program.env("PORT", "0").env("DYNAMODB_ENDPOINT", embedded::endpoint()).env("TABLE_PREFIX", &prefix);
     let started = program.stdin(Stdio::null()).kill_on_drop(true).output();
-    let ended = tokio::time::timeout(PATIENCE, started).await.expect("it ends").unwrap();
+    let ended = tokio::time::timeout(TIMEOUT, started).await.expect("it ends").unwrap();
     let error = String::from_utf8(ended.stderr).unwrap();
     assert!(!ended.status.success() && error.lines().count() == 1, "{error}");
     assert!(error.contains(&format!("table {prefix}payments lacks the index days")), "{error}");

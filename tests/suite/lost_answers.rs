@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use axum::Extension;
 use lambda_http::{Context, RequestExt};
-use lambda_idempotency::{engine::Ending, http::Outcome, operation::LeaseOver, record::UnknownCause};
+use lambda_idempotency::{engine::Report, http::Outcome, operation::OnLeaseExpiry, record::UnknownCause};
 
 use crate::support::{
     clock::{STORE_TIMEOUT, in_time},
     faults::{Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, body_of, completed, operation, owned, replayed, replayed_text, request, told,
-        written,
+        GRACE, Guarded, LEASE, body_of, completed, operation, owned, replayed, replayed_text, reported,
+        request, written,
     },
     http::{Counter, Gate, api, dynamodb, execution, guard, pay, send},
     on_each_store,
@@ -21,8 +21,8 @@ on_each_store!(
     a_reservation_whose_answer_was_lost_is_ours_and_runs_once,
     a_take_over_whose_answer_was_lost_is_ours_and_runs_once,
     an_expiry_whose_answer_was_lost_counts_as_one,
-    an_ending_whose_answer_was_lost_is_written_once,
-    an_ending_that_the_executor_itself_retries_is_written_once,
+    a_report_whose_answer_was_lost_is_written_once,
+    a_report_that_the_executor_itself_retries_is_written_once,
     writes_that_arrive_twice_count_once,
     the_same_delivery_again_does_not_take_itself_for_the_owner,
     an_invocation_whose_request_id_repeats_is_another_execution,
@@ -43,7 +43,7 @@ async fn a_reservation_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &st
 
     let ours = owned(executor.reserve(&request).await);
     assert_eq!((guarded.faults.sent("PutItem"), guarded.faults.left()), (2, 0));
-    assert_eq!(told(&executor.reserve(&request).await), "in flight");
+    assert_eq!(reported(&executor.reserve(&request).await), "in flight");
     written(executor.finish(ours, completed("{}")).await);
     assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
 }
@@ -53,12 +53,12 @@ async fn a_take_over_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &str)
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let first = owned(executor.reserve(&request).await);
-    written(executor.finish(first, Ending::NotExecuted).await);
+    written(executor.finish(first, Report::NotExecuted).await);
 
     guarded.faults.script("PutItem", [Fault::Pass, Fault::DropAnswer]);
     let second = owned(executor.reserve(&request).await);
     assert_eq!((second.execution().attempts(), guarded.faults.left()), (2, 0));
-    assert_eq!(told(&executor.reserve(&request).await), "in flight");
+    assert_eq!(reported(&executor.reserve(&request).await), "in flight");
 }
 
 // T1, R11
@@ -69,20 +69,20 @@ async fn an_expiry_whose_answer_was_lost_counts_as_one(endpoint: &str) {
     guarded.clock.advance(LEASE + GRACE);
 
     guarded.faults.script("PutItem", [Fault::Pass, Fault::DropAnswer]);
-    assert_eq!(told(&executor.reserve(&request).await), "unknown");
+    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
     assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("unknown", 0));
 }
 
 // T2
-async fn an_ending_whose_answer_was_lost_is_written_once(endpoint: &str) {
+async fn a_report_whose_answer_was_lost_is_written_once(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
-    for (ending, state) in endings() {
+    for (report, state) in reports() {
         let request = request();
         let ours = owned(executor.reserve(&request).await);
         guarded.meter.reset();
         guarded.faults.script("PutItem", [Fault::DropAnswer]);
-        written(executor.finish(ours, ending).await);
+        written(executor.finish(ours, report).await);
 
         // The second try failed because of the first: there is one write, and it is ours.
         let used = guarded.meter.reading().total();
@@ -92,15 +92,15 @@ async fn an_ending_whose_answer_was_lost_is_written_once(endpoint: &str) {
 }
 
 // T2: as above, but the SDK has given up and the executor retries.
-async fn an_ending_that_the_executor_itself_retries_is_written_once(endpoint: &str) {
+async fn a_report_that_the_executor_itself_retries_is_written_once(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let executor = guarded.executor();
-    for (ending, state) in endings() {
+    for (report, state) in reports() {
         let request = request();
         let ours = owned(executor.reserve(&request).await);
         guarded.meter.reset();
         guarded.faults.script("PutItem", [Fault::DropAnswer, Fault::DropAnswer]);
-        written(guarded.clock.passing(executor.finish(ours, ending)).await);
+        written(guarded.clock.passing(executor.finish(ours, report)).await);
 
         let used = guarded.meter.reading().total();
         assert_eq!((used.round_trips, used.write_units, used.failed_conditional_writes), (3, 0.0, 1));
@@ -108,11 +108,11 @@ async fn an_ending_that_the_executor_itself_retries_is_written_once(endpoint: &s
     }
 }
 
-fn endings() -> [(Ending, &'static str); 3] {
+fn reports() -> [(Report, &'static str); 3] {
     [
         (completed("{}"), "completed"),
-        (Ending::NotExecuted, "failed_retryable"),
-        (Ending::PerhapsExecuted(UnknownCause::HandlerFailed), "unknown"),
+        (Report::NotExecuted, "failed_retryable"),
+        (Report::PerhapsExecuted(UnknownCause::HandlerFailed), "unknown"),
     ]
 }
 
@@ -123,7 +123,7 @@ async fn writes_that_arrive_twice_count_once(endpoint: &str) {
     guarded.faults.for_all("PutItem", Fault::Twice);
 
     let first = owned(executor.reserve(&request).await);
-    written(executor.finish(first, Ending::NotExecuted).await);
+    written(executor.finish(first, Report::NotExecuted).await);
     let second = owned(executor.reserve(&request).await);
     assert_eq!(second.execution().attempts(), 2);
     written(executor.finish(second, completed("{}")).await);
@@ -138,8 +138,8 @@ async fn the_same_delivery_again_does_not_take_itself_for_the_owner(endpoint: &s
 
     let (first, again) = (guarded.executor(), guarded.another(operation()));
     let ours = owned(first.reserve(&delivery).await);
-    assert_eq!(told(&again.reserve(&delivery).await), "in flight");
-    assert_eq!(told(&first.reserve(&delivery).await), "in flight");
+    assert_eq!(reported(&again.reserve(&delivery).await), "in flight");
+    assert_eq!(reported(&first.reserve(&delivery).await), "in flight");
     written(first.finish(ours, completed("{}")).await);
     assert_eq!(replayed_text(again.reserve(&delivery).await), "{}");
 }
@@ -184,9 +184,9 @@ async fn a_redelivery_does_not_own_its_first_invocations_unseen_write(endpoint: 
     let (executor, delivery) = (guarded.executor(), request());
     guarded.faults.script("PutItem", [Fault::DropAnswer, Fault::DropAnswer, Fault::DropAnswer]);
 
-    assert_eq!(told(&executor.reserve(&delivery).await), "unavailable");
+    assert_eq!(reported(&executor.reserve(&delivery).await), "unavailable");
     assert_eq!((guarded.state(&delivery).await, guarded.faults.left()), ("in_progress", 0));
-    assert_eq!(told(&executor.reserve(&delivery).await), "in flight");
+    assert_eq!(reported(&executor.reserve(&delivery).await), "in flight");
 }
 
 // T4, R39
@@ -204,9 +204,9 @@ async fn a_dead_workers_reservation_that_lands_first_ends_as_unknown(endpoint: &
 
     assert_eq!(late.release().await.status, 200);
     let alive = guarded.another(operation());
-    assert_eq!(told(&alive.reserve(&request).await), "in flight");
+    assert_eq!(reported(&alive.reserve(&request).await), "in flight");
     guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(told(&alive.reserve(&request).await), "unknown");
+    assert_eq!(reported(&alive.reserve(&request).await), "unknown");
     assert_eq!(guarded.state(&request).await, "unknown");
 }
 
@@ -217,12 +217,12 @@ async fn a_dead_workers_reservation_that_lands_late_changes_nothing(endpoint: &s
     for landing in ["in_progress", "completed", "failed_retryable", "unknown"] {
         let (dead, request, late) = (guarded.executor(), request(), Late::timing_out());
         guarded.faults.script("PutItem", [late.fault(), late.fault(), late.fault()]);
-        assert_eq!(told(&dead.reserve(&request).await), "unavailable");
+        assert_eq!(reported(&dead.reserve(&request).await), "unavailable");
 
         let ours = owned(alive.reserve(&request).await);
-        let keep = match endings().into_iter().find(|(_, state)| *state == landing) {
-            Some((ending, _)) => {
-                written(alive.finish(ours, ending).await);
+        let keep = match reports().into_iter().find(|(_, state)| *state == landing) {
+            Some((report, _)) => {
+                written(alive.finish(ours, report).await);
                 None
             }
             None => Some(ours),
@@ -241,11 +241,12 @@ async fn a_dead_workers_reservation_that_lands_late_changes_nothing(endpoint: &s
 // T17, T4, R16
 async fn a_timed_out_reservation_never_runs_even_when_it_lands(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    for (choice, after_its_lease) in [(LeaseOver::Unknown, "unknown"), (LeaseOver::RunAgain, "owned")] {
-        let operation = operation().when_lease_over(choice);
+    for (choice, after_its_lease) in [(OnLeaseExpiry::Unknown, "unknown"), (OnLeaseExpiry::RunAgain, "owned")]
+    {
+        let operation = operation().on_lease_expiry(choice);
         let (executor, request, late) = (guarded.executor_of(operation), request(), Late::timing_out());
         guarded.faults.script("PutItem", [late.fault(), late.fault(), late.fault()]);
-        assert_eq!(told(&executor.reserve(&request).await), "unavailable");
+        assert_eq!(reported(&executor.reserve(&request).await), "unavailable");
         assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("absent", 0));
         // The executor looks for it in order to give it back, and finally stops.
         while guarded.clock.sleepers() > 0 {
@@ -258,9 +259,9 @@ async fn a_timed_out_reservation_never_runs_even_when_it_lands(endpoint: &str) {
         assert_eq!(late.release().await.status, 400);
         assert_eq!(late.release().await.status, 400);
         guarded.clock.set(guarded.now().minus(Duration::from_secs(20)));
-        assert_eq!(told(&executor.reserve(&request).await), "in flight");
+        assert_eq!(reported(&executor.reserve(&request).await), "in flight");
         guarded.clock.advance(LEASE + GRACE);
-        assert_eq!(told(&executor.reserve(&request).await), after_its_lease);
+        assert_eq!(reported(&executor.reserve(&request).await), after_its_lease);
     }
 }
 
@@ -269,13 +270,13 @@ async fn a_reservation_the_executor_timed_out_is_given_back_when_it_lands(endpoi
     let guarded = Guarded::on(endpoint).await;
     let (executor, request, late) = (guarded.executor(), request(), Late::hanging());
     guarded.faults.script("PutItem", [late.fault()]);
-    let give_up = async {
+    let expire_lease = async {
         late.held(1).await;
         guarded.clock.slept(STORE_TIMEOUT, 1).await;
         guarded.clock.advance(STORE_TIMEOUT);
     };
-    let (reserved, ()) = tokio::join!(executor.reserve(&request), give_up);
-    assert_eq!(told(&reserved), "unavailable");
+    let (reserved, ()) = tokio::join!(executor.reserve(&request), expire_lease);
+    assert_eq!(reported(&reserved), "unavailable");
     assert_eq!((late.release().await.status, guarded.state(&request).await), (200, "in_progress"));
 
     guarded.clock.slept(Duration::from_millis(50), 1).await;
@@ -289,7 +290,7 @@ async fn a_reservation_with_a_lost_answer_is_given_back_for_a_retry(endpoint: &s
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     guarded.faults.script("PutItem", vec![Fault::DropAnswer; 3]);
-    assert_eq!(told(&executor.reserve(&request).await), "unavailable");
+    assert_eq!(reported(&executor.reserve(&request).await), "unavailable");
     assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("in_progress", 0));
     // The store is back.
     guarded.clock.slept(Duration::from_millis(50), 1).await;
@@ -303,7 +304,7 @@ async fn an_answer_that_never_reached_the_caller_is_replayed(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    // The connection to the caller breaks while the ending is written: nobody uses what `finish` returns.
+    // The connection to the caller breaks while the report is written: nobody uses what `finish` returns.
     drop(tokio::spawn({
         let executor = executor.clone();
         async move { executor.finish(ours, completed(r#"{"id":"pay_1"}"#)).await }
@@ -312,7 +313,7 @@ async fn an_answer_that_never_reached_the_caller_is_replayed(endpoint: &str) {
     let reserved = in_time(async {
         loop {
             let reserved = executor.reserve(&request).await;
-            if told(&reserved) != "in flight" {
+            if reported(&reserved) != "in flight" {
                 return reserved;
             }
         }

@@ -40,7 +40,7 @@ async fn of_a_hundred_identical_requests_through_four_processes_one_charges(endp
     let (first, rest): (Vec<_>, Vec<_>) =
         answers.iter().partition(|answer| answer.status == 201 && !answer.replayed);
     assert_eq!(first.len(), 1, "{answers:?}");
-    assert!(rest.iter().all(|answer| answer.told() == IN_FLIGHT || answer.replayed), "{rest:?}");
+    assert!(rest.iter().all(|answer| answer.reported() == IN_FLIGHT || answer.replayed), "{rest:?}");
     assert_eq!(cloud.charged("tok_ok").await, 1);
     let payment: serde_json::Value = serde_json::from_slice(&first[0].body).unwrap();
     let charges = cloud.charges().await;
@@ -58,21 +58,21 @@ async fn of_a_hundred_identical_requests_through_four_processes_one_charges(endp
 // R39, T4
 async fn a_worker_dying_after_the_charge_leaves_one_charge_and_an_unknown(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
-    assert_eq!(cloud.pay("order-1", "tok_crash_after").await.told(), CRASHED);
-    assert_eq!(cloud.pay("order-1", "tok_crash_after").await.told(), IN_FLIGHT);
+    assert_eq!(cloud.pay("order-1", "tok_crash_after").await.reported(), CRASHED);
+    assert_eq!(cloud.pay("order-1", "tok_crash_after").await.reported(), IN_FLIGHT);
     let answer = cloud.retry_past("order-1", "tok_crash_after", &[IN_FLIGHT]).await;
-    assert_eq!(answer.told(), UNKNOWN);
+    assert_eq!(answer.reported(), UNKNOWN);
     assert_eq!(cloud.state("order-1").await, "unknown");
-    assert_eq!(cloud.pay("order-1", "tok_crash_after").await.told(), UNKNOWN);
+    assert_eq!(cloud.pay("order-1", "tok_crash_after").await.reported(), UNKNOWN);
     assert_eq!(cloud.charged("tok_crash_after").await, 1);
 }
 
 // R39
 async fn a_worker_dying_before_the_charge_leaves_no_charge_and_an_unknown(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
-    assert_eq!(cloud.pay("order-1", "tok_crash_before").await.told(), CRASHED);
+    assert_eq!(cloud.pay("order-1", "tok_crash_before").await.reported(), CRASHED);
     let answer = cloud.retry_past("order-1", "tok_crash_before", &[IN_FLIGHT]).await;
-    assert_eq!(answer.told(), UNKNOWN);
+    assert_eq!(answer.reported(), UNKNOWN);
     assert_eq!(cloud.charges().await, []);
 }
 
@@ -89,10 +89,10 @@ async fn a_worker_killed_during_the_charge_leaves_one_charge_and_an_unknown(endp
     // The provider charges the slow card whether or not anybody waits. The status is read through another environment than the
     // one that is killed, or through a new one.
     let (answer, ()) = tokio::join!(cloud.pay("order-1", "tok_slow_2000"), kill);
-    assert_eq!(answer.told(), CRASHED);
+    assert_eq!(answer.reported(), CRASHED);
     // Until its death is noticed, a dead environment may still be sent a request.
     let answer = cloud.retry_past("order-1", "tok_slow_2000", &[IN_FLIGHT, CRASHED]).await;
-    assert_eq!(answer.told(), UNKNOWN);
+    assert_eq!(answer.reported(), UNKNOWN);
     assert_eq!(cloud.charged("tok_slow_2000").await, 1);
 }
 
@@ -100,8 +100,8 @@ async fn a_worker_killed_during_the_charge_leaves_one_charge_and_an_unknown(endp
 async fn an_answer_that_is_lost_leaves_an_unknown_and_no_second_charge(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
     for (card, charges) in [("tok_timeout_charged", 1), ("tok_timeout_not_charged", 0)] {
-        assert_eq!(cloud.pay(card, card).await.told(), (504, "charge-unknown"));
-        assert_eq!(cloud.pay(card, card).await.told(), UNKNOWN);
+        assert_eq!(cloud.pay(card, card).await.reported(), (504, "charge-unknown"));
+        assert_eq!(cloud.pay(card, card).await.reported(), UNKNOWN);
         assert_eq!(cloud.state(card).await, "unknown");
         assert_eq!(cloud.charged(card).await, charges, "{card}");
     }
@@ -111,7 +111,7 @@ async fn an_answer_that_is_lost_leaves_an_unknown_and_no_second_charge(endpoint:
 async fn a_refused_connection_is_no_charge_and_the_next_retry_runs(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
     for _ in 0..2 {
-        assert_eq!(cloud.pay("order-1", "tok_refused").await.told(), (503, "provider-away"));
+        assert_eq!(cloud.pay("order-1", "tok_refused").await.reported(), (503, "provider-away"));
         assert_eq!(cloud.state("order-1").await, "failed_retryable");
     }
     assert_eq!(cloud.charges().await, []);
@@ -122,7 +122,7 @@ async fn a_panic_is_an_unknown(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
     for (card, charges) in [("tok_panic_before", 0), ("tok_panic_after", 1), ("tok_error", 1)] {
         assert_eq!(cloud.pay(card, card).await.status, 500, "{card}");
-        assert_eq!(cloud.pay(card, card).await.told(), UNKNOWN, "{card}");
+        assert_eq!(cloud.pay(card, card).await.reported(), UNKNOWN, "{card}");
         assert_eq!(cloud.charged(card).await, charges, "{card}");
     }
 }
@@ -131,7 +131,7 @@ async fn a_panic_is_an_unknown(endpoint: &str) {
 async fn a_client_that_the_gateway_sent_away_gets_the_answer_later(endpoint: &str) {
     let cloud = still(endpoint, &[("GATEWAY_TIMEOUT_MS", "400")]).await;
     let card = "tok_slow_800";
-    assert_eq!(cloud.pay("order-1", card).await.told(), SENT_AWAY);
+    assert_eq!(cloud.pay("order-1", card).await.reported(), SENT_AWAY);
     let answer = cloud.retry_past("order-1", card, &[IN_FLIGHT, SENT_AWAY]).await;
     assert!(answer.status == 201 && answer.replayed, "{answer:?}");
     assert_eq!(cloud.charged(card).await, 1);

@@ -52,10 +52,10 @@ async fn a_thousand_through_four_processes_under_faults_happen_once_each() {
     let lost = proxy.to_every(9, &transaction, Act::Cut(Cut::Answer(0), Then::Closed));
     let again = proxy.to_every(9, &transaction, Act::TwiceUnderAnotherToken);
 
-    let told = stream::iter(&transfers).map(|(key, from, to, cents)| async move {
+    let reported = stream::iter(&transfers).map(|(key, from, to, cents)| async move {
         let order = order(&format!("a-{from}"), &format!("a-{to}"), *cents);
-        let give_up = Instant::now() + ANSWERED_WITHIN;
-        while Instant::now() < give_up {
+        let expire_lease = Instant::now() + ANSWERED_WITHIN;
+        while Instant::now() < expire_lease {
             let request = cloud.post("/transfers").bearer_auth("acme").header("idempotency-key", key);
             let answer = request.json(&order).send().await.expect("the gateway answers");
             let (status, body) = (answer.status().as_u16(), answer.text().await.expect("text"));
@@ -69,7 +69,7 @@ async fn a_thousand_through_four_processes_under_faults_happen_once_each() {
         }
         panic!("{key} has no answer")
     });
-    let told: Vec<_> = told.buffered(32).collect().await;
+    let reported: Vec<_> = reported.buffered(32).collect().await;
 
     assert_eq!(cloud.environments().await.len(), 4);
     let used = [conflicts, lost, again].map(|rule| proxy.used(rule));
@@ -77,7 +77,7 @@ async fn a_thousand_through_four_processes_under_faults_happen_once_each() {
     // Below zero in between: they did not happen in this order. A run's answer repeats its request, so only the balances would show that
     // one was made twice.
     let (mut expected, mut answers) = ([OPENING as i64; 10], HashMap::new());
-    for ((key, from, to, cents), answer) in transfers.iter().zip(&told) {
+    for ((key, from, to, cents), answer) in transfers.iter().zip(&reported) {
         match answers.insert(key, answer) {
             Some(before) => assert_eq!(before, answer, "{key} has one answer"),
             None if answer.0 == 201 => {

@@ -9,7 +9,7 @@ use std::{
 use axum::{Extension, http::StatusCode, response::IntoResponse};
 use lambda_idempotency::{
     async_trait,
-    engine::Ending,
+    engine::Report,
     http::{Outcome, Profile},
     operation::Operation,
     queue::MemoryQueue,
@@ -17,7 +17,7 @@ use lambda_idempotency::{
     stale::Stale,
     store::{Unsettled, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
-    time_budget::{DEFAULT_FIRST_PAUSE, DEFAULT_LONGEST_PAUSE},
+    time_budget::{DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF},
     world::ManualWorld,
 };
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
@@ -35,7 +35,7 @@ use crate::support::{
 on_each_store!(
     each_way_that_a_reservation_ends_is_counted_by_operation,
     a_store_that_fails_is_counted_before_and_after_the_effect,
-    a_worker_given_up_for_dead_is_counted,
+    a_worker_expired_for_dead_is_counted,
     what_nobody_retries_is_counted_too,
 );
 
@@ -90,7 +90,8 @@ impl Counted {
         let (faults, clock) = (Faults::new(), clock());
         let client = connect(endpoint).http_client(faults.clone()).max_attempts(1).client();
         let store = DynamoDbStore::from_client(client.clone(), tables::idempotency_table(&client).await);
-        let guard = guard_of(store, Operation::new(&operation).patience(Duration::ZERO)).world(clock.clone());
+        let guard = guard_of(store, Operation::new(&operation).completion_timeout(Duration::ZERO))
+            .world(clock.clone());
         Self { operation, faults, clock, guard }
     }
 }
@@ -170,7 +171,7 @@ async fn a_store_that_fails_is_counted_before_and_after_the_effect(endpoint: &st
 }
 
 // R34, R11
-async fn a_worker_given_up_for_dead_is_counted(endpoint: &str) {
+async fn a_worker_expired_for_dead_is_counted(endpoint: &str) {
     let Counted { operation, clock, guard, .. } = Counted::on(endpoint).await;
     let gate = Gate::closed();
     let held = gate.clone();
@@ -186,8 +187,8 @@ async fn a_worker_given_up_for_dead_is_counted(endpoint: &str) {
     clock.advance(Duration::from_secs(71));
     for unknowns in [1, 2] {
         send(&app, pay("order-1")).await.assert_problem(409, "outcome-unknown");
-        let given_up = [("reserve.created", 1), ("zombie_key", 1), ("reserve.unknown", unknowns)];
-        assert_eq!(counts(&operation), expected(&given_up));
+        let lease_expired = [("reserve.created", 1), ("zombie_key", 1), ("reserve.unknown", unknowns)];
+        assert_eq!(counts(&operation), expected(&lease_expired));
     }
     gate.open();
     dead.await.unwrap();
@@ -209,9 +210,9 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
     assert_eq!(counts(&operation), Counts::new());
     let guarded = Guarded::on(endpoint).await;
     let (faults, clock) = (guarded.faults.clone(), guarded.clock.clone());
-    let (queue, letters) = (MemoryQueue::new(), MemoryQueue::new());
-    let named = || Operation::new(&operation).patience(Duration::ZERO);
-    let executor = guarded.executor_of(named()).lost_endings_to(queue.clone());
+    let (queue, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
+    let named = || Operation::new(&operation).completion_timeout(Duration::ZERO);
+    let executor = guarded.executor_of(named()).defer_reports_to(queue.clone());
     let request = |key: &str| {
         let mut request = request();
         let operation = lambda_idempotency::key::OperationName::parse(&operation).unwrap();
@@ -222,22 +223,22 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
     // Handed over.
     let ours = owned(executor.reserve(&request("lost")).await);
     faults.for_all("PutItem", Fault::DropRequest);
-    executor.finish(ours, Ending::NotExecuted).await;
+    executor.finish(ours, Report::NotExecuted).await;
     faults.clear();
-    let mut so_far = vec![("reserve.created", 1), ("completion.handed_over", 1)];
-    let met = counts(&operation);
-    let errors = met["api.idempotency.store.error.count"];
+    let mut so_far = vec![("reserve.created", 1), ("completion.deferred", 1)];
+    let found = counts(&operation);
+    let errors = found["api.idempotency.store.error.count"];
     so_far.push(("store.error", errors));
-    assert_eq!(met, expected(&so_far));
+    assert_eq!(found, expected(&so_far));
 
     // One is found dead, asked about and settled; another is escalated.
     let stale =
         Stale::new(guarded.undisturbed_store(), MemoryQueue::new(), MemoryQueue::new(), MemoryQueue::new())
             .world(clock.clone());
     let answers = [Err("away"), Ok(Finding::NotExecuted), Err("away")].into_iter().rev().collect();
-    let reconciliation = Reconciliation::new(guarded.undisturbed_store(), letters)
+    let reconciliation = Reconciliation::new(guarded.undisturbed_store(), dead_letters)
         .world(clock.clone())
-        .back_off(DEFAULT_FIRST_PAUSE, DEFAULT_LONGEST_PAUSE, 2)
+        .backoff(DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, 2)
         .operation(named(), Provider(Mutex::new(answers)));
     for key in ["first", "second"] {
         let request = request(key);
@@ -254,7 +255,7 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
     assert_eq!(counts(&operation), expected(&so_far));
     let once = Reconciliation::new(guarded.undisturbed_store(), MemoryQueue::new())
         .world(clock)
-        .back_off(DEFAULT_FIRST_PAUSE, DEFAULT_LONGEST_PAUSE, 1)
+        .backoff(DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, 1)
         .operation(named(), Provider(Mutex::new(vec![Err("away")])));
     let second = guarded.undisturbed_store().due(Timestamp::MAX, 100).await.unwrap().remove(0);
     once.ask(&second).await.unwrap();
@@ -264,9 +265,9 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
 
 // R34, T34, T44
 #[tokio::test]
-async fn what_runs_unguarded_and_what_says_nothing_is_counted() {
+async fn what_runs_unguarded_and_what_is_inconclusive_is_counted() {
     let (unguarded, nothing) =
-        ("api.idempotency.unguarded.count", "api.idempotency.completion.says_nothing.count");
+        ("api.idempotency.unguarded.count", "api.idempotency.completion.inconclusive.count");
     let operation = format!("metered-{}", Uuid::new_v4());
     assert_eq!(counts(&operation), Counts::new());
     let guard = guard_of(MemoryStore::new(), Operation::new(&operation));

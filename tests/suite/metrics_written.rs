@@ -9,7 +9,7 @@ use std::{
 use lambda_idempotency::{
     record::{State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples},
-    telemetry::{UNKNOWN_OLDEST, UNKNOWN_PEOPLE},
+    telemetry::{UNKNOWN_ESCALATED, UNKNOWN_OLDEST},
     time::Timestamp,
 };
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ const OPERATION: &str = "create-payment";
 const TIME: Duration = Duration::from_secs(20);
 
 /// Only a function that writes nothing takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What was written since the last look.
 struct Written(usize);
@@ -96,7 +96,7 @@ async fn escalated(sample: &Sample, ago: Duration) {
     let since = Timestamp::from(SystemTime::now()).minus(ago);
     let key = record_key("acme", OPERATION, "order-2");
     let began = samples::in_progress(key, fingerprints("{}"), since, since);
-    let mut record = samples::unknown(&began, UnknownCause::LeaseOver, since);
+    let mut record = samples::unknown(&began, UnknownCause::LeaseExpired, since);
     let State::Unknown { reconcile_at, .. } = &mut record.state else { panic!("{record:?}") };
     *reconcile_at = Timestamp::MAX;
     assert_eq!(sample.store().insert(&record, &[]).await.unwrap(), WriteOutcome::Written);
@@ -149,7 +149,7 @@ async fn what_a_time_out_would_kill_is_written_before() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(PATIENCE, written).await.expect("a document is written");
+    timeout(TIMEOUT, written).await.expect("a document is written");
     assert!(!payments.has_answered());
     let document = Written(0).of_operation(&payments);
     assert!(document.at < deadline, "the function would have been dead");
@@ -179,18 +179,18 @@ async fn every_function_writes_what_it_counts() {
 
     let mut reconcile = sample.start("reconcile", &[]).await;
     let mut written = Written(0);
-    for people in [0, 1] {
-        if people == 1 {
+    for number in [0, 1] {
+        if number == 1 {
             escalated(&sample, Duration::from_secs(3600)).await;
         }
         reconcile.invoke(&json!({ "job": "poll" })).await.unwrap();
         let polled = written.of_none(&reconcile);
         assert_eq!(polled.counts(), counted([("reconcile.poll", 1)]));
-        assert_eq!(polled.metrics[UNKNOWN_PEOPLE], (json!([f64::from(people)]), None));
+        assert_eq!(polled.metrics[UNKNOWN_ESCALATED], (json!([f64::from(number)]), None));
         let (oldest, unit) = &polled.metrics[UNKNOWN_OLDEST];
-        let doubted = 3600.0 * f64::from(people);
+        let unknown = 3600.0 * f64::from(number);
         let oldest = oldest[0].as_f64().expect("a number");
-        assert!((doubted..doubted + 3600.0).contains(&oldest), "{oldest} s");
+        assert!((unknown..unknown + 3600.0).contains(&oldest), "{oldest} s");
         assert_eq!(unit.as_deref(), Some("Seconds"));
     }
     let side = json!({ "attempt": "1", "state": "completed", "answer_sha256": null });

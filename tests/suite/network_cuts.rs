@@ -32,8 +32,8 @@ const SPANS: [(&str, &str); 10] = [
     ("WINDOW_MS", "200"),
     ("POLL_MS", "200"),
     ("SWEEP_MS", "2000"),
-    ("RECONCILE_FIRST_MS", "200"),
-    ("RECONCILE_LONGEST_MS", "500"),
+    ("RECONCILE_FIRST_BACKOFF_MS", "200"),
+    ("RECONCILE_MAX_BACKOFF_MS", "500"),
     ("RECONCILE_ASKS", "1000"),
     // Longer than a charge can take to arrive.
     ("NOT_FOUND_GRACE_MS", "1500"),
@@ -138,7 +138,7 @@ async fn paid(cloud: &LocalCloud) -> Order {
     let order = Order::new(0, "tok_ok");
     let answer = order.send(cloud).await;
     assert_eq!(answer.status, 201, "{answer:?}");
-    Order { told: Some(answer), ..order }
+    Order { reported: Some(answer), ..order }
 }
 
 fn passed(proxy: &Proxy, texts: &[String]) -> Exchange {
@@ -193,12 +193,12 @@ async fn strike(
         let texts: Vec<_> = texts.iter().map(String::as_str).collect();
         let rule = proxy.cut(&texts, blow.cut, blow.then, blow.times);
         loop {
-            order.told = Some(order.send(cloud).await).filter(|answer| answer.is_final());
+            order.reported = Some(order.send(cloud).await).filter(|answer| answer.is_final());
             if proxy.used(rule) > 0 {
                 break order;
             }
             // A breaker that earlier blows have opened refused it before it was sent.
-            assert!(order.told.is_none(), "{blow:?} met nothing");
+            assert!(order.reported.is_none(), "{blow:?} met nothing");
         }
     });
     struck.buffered(AT_ONCE).collect().await

@@ -11,7 +11,7 @@ use lambda_idempotency::{
     key::RecordKey,
     key::age::KeyTime,
     key::signature::Secrets,
-    operation::{LeaseOver, Operation},
+    operation::{OnLeaseExpiry, Operation},
     record::{Answer, State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, memory::MemoryStore},
     time::Timestamp,
@@ -150,7 +150,7 @@ async fn an_old_key_gets_its_record_and_fresh_keys_cost_nothing_extra(endpoint: 
         let unknown = samples::unknown(&seen, UnknownCause::HandlerFailed, now);
         let released = samples::released(&seen, now, RETENTION);
         let expired = samples::completed(&seen, Answer::json(201, "{}"), now.minus(RETENTION * 2), RETENTION);
-        let mut there = seen;
+        let mut current = seen;
         for (mut next, status, problem) in [
             (live, 409, "in-flight"),
             (dead, 409, "outcome-unknown"),
@@ -159,7 +159,7 @@ async fn an_old_key_gets_its_record_and_fresh_keys_cost_nothing_extra(endpoint: 
             (expired, 400, "key-too-old"),
         ] {
             next.revision = fresh();
-            let put = store.swap(there.revision, &next, &[]).await.expect("the store answers");
+            let put = store.swap(current.revision, &next, &[]).await.expect("the store answers");
             assert_eq!(put, WriteOutcome::Written);
             let refused = send(&app, request()).await;
             refused.assert_problem(status, problem);
@@ -173,7 +173,7 @@ async fn an_old_key_gets_its_record_and_fresh_keys_cost_nothing_extra(endpoint: 
                 assert_eq!(refused.json()["reason"], "too-old");
                 assert!(advice.contains("an earlier one with the same key may have"), "{advice}");
             }
-            there = guarded.record(&key).await.expect("a record");
+            current = guarded.record(&key).await.expect("a record");
         }
         assert_eq!(runs.count(), 1, "{time:?}");
     }
@@ -185,8 +185,8 @@ async fn an_old_key_never_takes_over_a_record(endpoint: &str) {
     let time = KeyTime::UuidV7;
     let operation = Operation::new(PAY)
         .refuse_older_than(HOUR, time.clone())
-        .when_lease_over(LeaseOver::RunAgain)
-        .minimum_key_length(5);
+        .on_lease_expiry(OnLeaseExpiry::RunAgain)
+        .min_key_length(5);
     let (app, runs) = counting(&guarded, operation);
     let (key, request) = made_at(&time, guarded.now());
     send(&app, request()).await;
@@ -333,7 +333,7 @@ async fn a_time_signed_with_a_listed_former_secret_is_believed() {
 
 // R6, R21
 #[tokio::test]
-async fn each_profile_has_its_word_for_a_key_that_is_too_old() {
+async fn each_profile_has_its_report_for_a_key_that_is_too_old() {
     let guarded = Guarded::on(embedded::endpoint()).await;
     let (_, request) = made_at(&KeyTime::UuidV7, guarded.now().minus(2 * HOUR));
     for (profile, code) in [

@@ -78,7 +78,7 @@ async fn a_payment_is_made_once_and_listed_to_its_tenant_alone(endpoint: &str) {
     let path = first.header("location").unwrap().to_owned();
     assert_eq!(path, format!("/payments/{}", payment["id"].as_str().unwrap()));
     api.pay("acme", "order-1", order("tok")).await.assert_replay_of(&first);
-    assert_eq!(api.pay("acme", "order-1", order("other")).await.told().1, "key-reused");
+    assert_eq!(api.pay("acme", "order-1", order("other")).await.reported().1, "key-reused");
     assert_eq!(provider.charged(), 1);
     assert!(!String::from_utf8_lossy(&first.body).contains("tok"), "the card is not shown");
 
@@ -105,9 +105,9 @@ async fn a_payment_is_made_once_and_listed_to_its_tenant_alone(endpoint: &str) {
 async fn a_declined_card_is_an_answer_that_is_kept(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
-    for (card, told) in [("declined", (402, "card-declined")), ("rejected", (422, "order-rejected"))] {
+    for (card, reported) in [("declined", (402, "card-declined")), ("rejected", (422, "order-rejected"))] {
         let first = api.pay("acme", card, order(card)).await;
-        assert_eq!(problem(&first), (told.0, told.1.to_owned()));
+        assert_eq!(problem(&first), (reported.0, reported.1.to_owned()));
         let asked = provider.charged();
         api.pay("acme", card, order(card)).await.assert_replay_of(&first);
         assert_eq!(provider.charged(), asked, "the provider is not asked again");
@@ -159,27 +159,27 @@ async fn an_invalid_order_is_refused_without_revealing_internals(endpoint: &str)
         order.to_string()
     };
     let json = "application/json";
-    let deep = format!("{}\"MARK\"{}", "[".repeat(200), "]".repeat(200));
+    let deep = format!("{}\"CHECKPOINT\"{}", "[".repeat(200), "]".repeat(200));
     let cases = [
-        (json, "{\"MARK".to_owned(), 400),
+        (json, "{\"CHECKPOINT".to_owned(), 400),
         (json, String::new(), 400),
         (json, deep, 422),
-        (json, "\"MARK\"".to_owned(), 422),
+        (json, "\"CHECKPOINT\"".to_owned(), 422),
         (json, "{}".to_owned(), 422),
-        (json, with("MARK", 1.into()), 422),
+        (json, with("CHECKPOINT", 1.into()), 422),
         (json, with("amountCents", 0.into()), 422),
         (json, with("amountCents", (-1).into()), 422),
         (json, with("amountCents", 19.99.into()), 422),
-        (json, with("amountCents", "MARK".into()), 422),
+        (json, with("amountCents", "CHECKPOINT".into()), 422),
         (json, with("amountCents", u64::MAX.into()), 422),
-        (json, with("currency", "MARK".into()), 422),
+        (json, with("currency", "CHECKPOINT".into()), 422),
         (json, with("currency", "eur".into()), 422),
-        (json, with("customerId", "MARK".repeat(100).into()), 422),
+        (json, with("customerId", "CHECKPOINT".repeat(100).into()), 422),
         (json, with("source", Value::Null), 422),
         (json, with("source", "".into()), 422),
         (json, with("customerId", "x".repeat(3_000_000).into()), 413),
-        ("text/plain", order("MARK"), 415),
-        ("MARK", order("tok"), 415),
+        ("text/plain", order("CHECKPOINT"), 415),
+        ("CHECKPOINT", order("tok"), 415),
     ];
     for (number, (kind, body, status)) in cases.into_iter().enumerate() {
         let request = || {
@@ -190,7 +190,7 @@ async fn an_invalid_order_is_refused_without_revealing_internals(endpoint: &str)
         let shown = &body[..body.len().min(60)];
         assert_eq!(problem(&refused), (status, "invalid-order".to_owned()), "{shown}");
         let text = String::from_utf8(refused.body.to_vec()).unwrap();
-        for internal in ["MARK", "serde", "axum", "line ", "column", "expected", "xxx", ".rs"] {
+        for internal in ["CHECKPOINT", "serde", "axum", "line ", "column", "expected", "xxx", ".rs"] {
             assert!(!text.contains(internal), "{internal} in {text}");
         }
         // Nothing was done: a corrected order may use the same key.
@@ -238,13 +238,13 @@ async fn a_rejection_is_final_only_if_the_provider_has_no_charge() {
     let api = PaymentsApi::on(crate::support::embedded::endpoint(), &provider.url).await;
     let paid = api.pay("acme", "changed", order("changed")).await;
     assert_eq!((paid.status, &paid.json()["chargeId"]), (201, &json!("ch_earlier")));
-    for (card, status, told) in [
+    for (card, status, reported) in [
         ("refused", 402, "card-declined"),
         ("rejected", 422, "order-rejected"),
         ("unsure", 504, "charge-unknown"),
     ] {
         let first = api.pay("acme", card, order(card)).await;
-        assert_eq!(problem(&first), (status, told.to_owned()));
+        assert_eq!(problem(&first), (status, reported.to_owned()));
     }
 }
 

@@ -242,7 +242,7 @@ async fn a_problem_document_follows_rfc_9457_and_links_to_the_documentation() {
         assert_eq!(problem.header("link"), Some(link));
         assert_eq!(problem.headers.get("idempotent-replayed"), None);
     }
-    let told: Vec<_> = problems.iter().map(Answer::told).collect();
+    let reported: Vec<_> = problems.iter().map(Answer::reported).collect();
     let expected = [
         (422, "key-reused"),
         (409, "outcome-unknown"),
@@ -250,7 +250,7 @@ async fn a_problem_document_follows_rfc_9457_and_links_to_the_documentation() {
         (400, "key-malformed"),
         (400, "key-missing"),
     ];
-    assert_eq!(told, expected.map(|(status, name)| (status, name.to_owned())));
+    assert_eq!(reported, expected.map(|(status, name)| (status, name.to_owned())));
     assert!(problems[1].header("retry-after").is_some(), "a retryable problem says when");
 }
 
@@ -331,7 +331,7 @@ async fn acps_errors_are_flat_and_every_answer_echoes_its_key() {
 
 // R6, R16: complete documents, without documentation, for a fault of ours.
 #[tokio::test]
-async fn a_store_that_is_away_is_told_in_each_profiles_shape() {
+async fn a_store_that_is_away_is_reported_in_each_profiles_shape() {
     let detail = "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the same \
                   request with the same key after the time in Retry-After.";
     let title = "The service cannot guard this operation now";
@@ -431,9 +431,9 @@ async fn a_draft_api_without_documentation_is_warned_of_once() {
         for _ in 0..3 {
             send(&app, pay("order-1")).await;
         }
-        let mut told = logs.lines_with(name);
-        told.retain(|line| line.text.contains("documentation"));
-        assert_eq!(told.len(), warned, "{name}");
-        assert!(told.iter().all(|line| line.level() == "WARN"));
+        let mut reported = logs.lines_with(name);
+        reported.retain(|line| line.text.contains("documentation"));
+        assert_eq!(reported.len(), warned, "{name}");
+        assert!(reported.iter().all(|line| line.level() == "WARN"));
     }
 }

@@ -12,16 +12,16 @@ use std::{
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
-    engine::{Ending, Executor, FinishOutcome, Ownership, Replay, Request, ReserveOutcome},
+    engine::{Executor, FinishOutcome, Ownership, Replay, Report, Request, ReserveOutcome},
     operation::Operation,
-    operator::{Correction, CorrectionError, Letter, Operator},
+    operator::{Correction, CorrectionError, MessageSummary, Operator},
     queue::{MemoryQueue, Queue, QueueError, WorkError},
-    reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation, Told},
+    reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, State, UnknownCause},
     store::{Store, Unsettled, conformance::samples, dynamodb::DynamoDbStore},
-    telemetry::{RECONCILE_POLL, UNKNOWN_COUNT, UNKNOWN_OLDEST, UNKNOWN_PEOPLE},
+    telemetry::{RECONCILE_POLL, UNKNOWN_COUNT, UNKNOWN_ESCALATED, UNKNOWN_OLDEST},
     time::Timestamp,
-    time_budget::DEFAULT_LONGEST_DOUBT,
+    time_budget::DEFAULT_MAX_UNKNOWN_AGE,
 };
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ use crate::support::{
     faults::Fault,
     guarded::{
         GRACE, Guarded, LEASE, RETENTION, body_of, completed, fresh, operation, owned, random, replayed,
-        replayed_text, request, told, written,
+        replayed_text, reported, request, written,
     },
     on_each_store,
 };
@@ -42,15 +42,15 @@ on_each_store!(
     after_not_executed_the_next_retry_runs_anew,
     what_is_not_found_counts_as_not_executed_only_after_the_grace,
     an_unanswered_question_backs_off_and_is_finally_escalated,
-    an_outcome_whose_letter_cannot_be_sent_is_reported_each_poll,
+    an_outcome_whose_dead_letter_cannot_be_sent_is_reported_each_poll,
     a_record_that_cannot_be_written_is_not_dead_lettered,
     proof_keeps_the_next_execution_from_releasing_the_key,
     what_an_operator_sends_back_is_asked_about_again,
     an_operation_without_a_reconciler_is_escalated_at_once,
     webhook_and_poller_at_one_moment_settle_once,
-    the_providers_word_wins_over_a_release,
+    the_providers_report_wins_over_a_release,
     a_live_workers_record_is_not_settled,
-    the_providers_word_settles_a_dead_worker_not_yet_given_up,
+    the_providers_report_settles_a_dead_worker_not_yet_expired,
     a_worker_that_comes_back_during_a_question_is_believed,
     proof_that_comes_a_moment_after_a_release_is_not_dropped,
     a_question_that_panics_is_put_off_and_holds_no_other_up,
@@ -72,8 +72,8 @@ on_each_store!(
 );
 
 const NOT_FOUND_GRACE: Duration = Duration::from_secs(300);
-const FIRST_PAUSE: Duration = Duration::from_secs(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(100);
+const FIRST_BACKOFF: Duration = Duration::from_secs(10);
+const MAX_IDLE: Duration = Duration::from_secs(100);
 
 type Found = Result<Finding, &'static str>;
 
@@ -102,7 +102,7 @@ impl Reconciler for Provider {
 
 struct Reconciling {
     guarded: Guarded,
-    letters: MemoryQueue,
+    dead_letters: MemoryQueue,
     provider: Provider,
     reconciliation: Reconciliation,
 }
@@ -110,19 +110,19 @@ struct Reconciling {
 impl Reconciling {
     async fn on(endpoint: &str, findings: impl IntoIterator<Item = Found>) -> Self {
         let guarded = Guarded::on(endpoint).await;
-        let (letters, provider) = (MemoryQueue::new(), Provider::says(findings));
-        let reconciliation = Reconciliation::new(guarded.store(), letters.clone())
+        let (dead_letters, provider) = (MemoryQueue::new(), Provider::says(findings));
+        let reconciliation = Reconciliation::new(guarded.store(), dead_letters.clone())
             .world(guarded.clock.clone())
-            .back_off(FIRST_PAUSE, LONGEST_PAUSE, 4)
+            .backoff(FIRST_BACKOFF, MAX_IDLE, 4)
             .not_found_grace(NOT_FOUND_GRACE)
             .operation(operation(), provider.clone());
-        Self { guarded, letters, provider, reconciliation }
+        Self { guarded, dead_letters, provider, reconciliation }
     }
 
     async fn unknown(&self) -> Request {
         let (executor, request) = (self.guarded.executor(), request());
         let ours = owned(executor.reserve(&request).await);
-        written(executor.finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
         request
     }
 
@@ -144,8 +144,8 @@ impl Reconciling {
 }
 
 /// A webhook's word on a charge; `webhook` returns the answer.
-fn charged(webhook: &Provider) -> Told {
-    Told::executed(201, webhook.clone())
+fn charged(webhook: &Provider) -> ProviderReport {
+    ProviderReport::executed(201, webhook.clone())
 }
 
 fn executed() -> Found {
@@ -156,7 +156,7 @@ fn executed() -> Found {
 async fn an_executed_operation_is_completed_with_its_answer(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [executed()]).await;
     let request = reconciling.unknown().await;
-    assert_eq!(told(&reconciling.reserve(&request).await), "unknown");
+    assert_eq!(reported(&reconciling.reserve(&request).await), "unknown");
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("completed"));
     assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Settled);
@@ -170,7 +170,7 @@ async fn after_not_executed_the_next_retry_runs_anew(endpoint: &str) {
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("failed_retryable"));
     let second = owned(reconciling.reserve(&request).await);
     assert_eq!(second.execution().attempts(), 2);
-    assert_eq!(told(&reconciling.reserve(&request).await), "in flight");
+    assert_eq!(reported(&reconciling.reserve(&request).await), "in flight");
 }
 
 // R29: a request that was still on its way can land within the grace, after the question was asked.
@@ -187,7 +187,7 @@ async fn what_is_not_found_counts_as_not_executed_only_after_the_grace(endpoint:
     let early = reconciling.reconciliation.ask(&request.key).await.unwrap();
     assert!(matches!(early, ReconcileOutcome::Scheduled(_)), "{early:?}");
     assert_eq!(reconciling.guarded.state(&request).await, "unknown");
-    reconciling.guarded.clock.advance(FIRST_PAUSE);
+    reconciling.guarded.clock.advance(FIRST_BACKOFF);
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("failed_retryable"));
 }
 
@@ -197,28 +197,28 @@ async fn an_unanswered_question_backs_off_and_is_finally_escalated(endpoint: &st
         [Err("away"), Ok(Finding::AskAgain(Some(Duration::from_secs(50)))), Err("away"), Err("away")];
     let reconciling = Reconciling::on(endpoint, findings).await;
     let request = reconciling.unknown().await;
-    let mut pauses = Vec::new();
+    let mut backoff = Vec::new();
     for asked in 1..4 {
         let now = reconciling.guarded.now();
         let ReconcileOutcome::Scheduled(at) = reconciling.poll(&request).await else {
             panic!("question {asked}")
         };
         assert_eq!(reconciling.next(&request).await, (at, asked));
-        pauses.push(at.since(now).as_secs_f64());
+        backoff.push(at.since(now).as_secs_f64());
         reconciling.guarded.clock.set(at);
     }
     assert!(
-        (7.5..=10.0).contains(&pauses[0]) && pauses[1] == 50.0 && (30.0..=40.0).contains(&pauses[2]),
-        "{pauses:?}"
+        (7.5..=10.0).contains(&backoff[0]) && backoff[1] == 50.0 && (30.0..=40.0).contains(&backoff[2]),
+        "{backoff:?}"
     );
-    assert_eq!(reconciling.letters.take().len(), 0);
+    assert_eq!(reconciling.dead_letters.take().len(), 0);
 
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Escalated);
     assert_eq!(reconciling.next(&request).await, (Timestamp::MAX, 4));
-    let letters = reconciling.letters.take();
-    let letter: Value = serde_json::from_str(&letters[0].0).unwrap();
+    let dead_letters = reconciling.dead_letters.take();
+    let dead_letter: Value = serde_json::from_str(&dead_letters[0].0).unwrap();
     assert_eq!(
-        (letters.len(), letter),
+        (dead_letters.len(), dead_letter),
         (
             1,
             json!({ "kind": "ask", "key": request.key.partition_key(), "reason": "it was asked about often enough" })
@@ -227,7 +227,7 @@ async fn an_unanswered_question_backs_off_and_is_finally_escalated(endpoint: &st
     // No more questions are asked, and the outcome still blocks every retry.
     reconciling.guarded.clock.advance(Duration::from_secs(365 * 24 * 3600));
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::NotDue);
-    assert_eq!(told(&reconciling.reserve(&request).await), "unknown");
+    assert_eq!(reported(&reconciling.reserve(&request).await), "unknown");
 }
 
 /// A queue that accepts nothing.
@@ -241,35 +241,35 @@ impl Queue for Closed {
 }
 
 // T50
-async fn an_outcome_whose_letter_cannot_be_sent_is_reported_each_poll(endpoint: &str) {
+async fn an_outcome_whose_dead_letter_cannot_be_sent_is_reported_each_poll(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
     let asks_once = |reconciliation: Reconciliation| {
         let provider = Provider::says([Err("away"), Err("away")]);
         reconciliation
             .world(reconciling.guarded.clock.clone())
-            .back_off(FIRST_PAUSE, LONGEST_PAUSE, 1)
+            .backoff(FIRST_BACKOFF, MAX_IDLE, 1)
             .operation(operation(), provider)
     };
     let closed = asks_once(Reconciliation::new(reconciling.guarded.store(), Closed));
     assert_eq!(closed.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Escalated);
     assert_eq!(reconciling.next(&request).await, (Timestamp::MAX, 1));
     let (polled, figures) = recording(closed.poll(Duration::from_secs(50))).await;
-    assert_eq!((polled.unwrap().due, figures[UNKNOWN_PEOPLE].last()), (0, Some(&1.0)));
-    // A message is redelivered until its letter is sent.
-    let message = Letter::ask(&request.key);
+    assert_eq!((polled.unwrap().due, figures[UNKNOWN_ESCALATED].last()), (0, Some(&1.0)));
+    // A message is redelivered until its dead letter is sent.
+    let message = MessageSummary::ask(&request.key);
     let error = closed.receive(&message).await.expect_err("nobody was told");
     assert!(matches!(error, WorkError::Queue(_)), "{error:?}");
-    let open = Reconciliation::new(reconciling.guarded.store(), reconciling.letters.clone());
+    let open = Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone());
     asks_once(open).receive(&message).await.unwrap();
-    assert_eq!(reconciling.letters.take().len(), 1);
+    assert_eq!(reconciling.dead_letters.take().len(), 1);
 }
 
-// T50: an outage of the store must not cause a flood of letters.
+// T50: an outage of the store must not cause a flood of dead letters.
 async fn a_record_that_cannot_be_written_is_not_dead_lettered(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
-    let poller = Reconciliation::new(reconciling.guarded.store(), reconciling.letters.clone())
+    let poller = Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone())
         .world(reconciling.guarded.clock.clone())
         .operation(operation(), Provider::says((0..3).map(|_| Ok(Finding::NotFound))));
     // Too late for "not found" to be proof.
@@ -277,11 +277,11 @@ async fn a_record_that_cannot_be_written_is_not_dead_lettered(endpoint: &str) {
     for _ in 0..2 {
         reconciling.guarded.faults.for_all("PutItem", Fault::Throttle);
         assert!(poller.ask_if_due(&request.key).await.is_err());
-        assert_eq!(reconciling.letters.take().len(), 0);
+        assert_eq!(reconciling.dead_letters.take().len(), 0);
     }
     reconciling.guarded.faults.clear();
     assert_eq!(poller.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Escalated);
-    assert_eq!(reconciling.letters.take().len(), 1);
+    assert_eq!(reconciling.dead_letters.take().len(), 1);
 }
 
 // R29, R31
@@ -303,11 +303,11 @@ async fn what_an_operator_sends_back_is_asked_about_again(endpoint: &str) {
 async fn an_operation_without_a_reconciler_is_escalated_at_once(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
-    let other = Reconciliation::new(reconciling.guarded.store(), reconciling.letters.clone())
+    let other = Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone())
         .world(reconciling.guarded.clock.clone())
         .operation(Operation::new("another"), Provider::default());
     assert_eq!(other.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Escalated);
-    assert_eq!(reconciling.letters.take().len(), 1);
+    assert_eq!(reconciling.dead_letters.take().len(), 1);
     assert_eq!(other.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::NotDue);
 }
 
@@ -318,11 +318,11 @@ async fn webhook_and_poller_at_one_moment_settle_once(endpoint: &str) {
         let request = reconciling.unknown().await;
         let webhook = Provider::says([Ok(Finding::Executed(Answer::json(201, "webhook")))]);
         let word = charged(&webhook);
-        let (polled, told) = tokio::join!(
+        let (polled, reported) = tokio::join!(
             reconciling.reconciliation.ask_if_due(&request.key),
-            reconciling.reconciliation.told(&request.key, &word)
+            reconciling.reconciliation.reported(&request.key, &word)
         );
-        let outcomes = [polled.unwrap(), told.unwrap()];
+        let outcomes = [polled.unwrap(), reported.unwrap()];
         let won =
             outcomes.iter().filter(|outcome| **outcome == ReconcileOutcome::Resolved("completed")).count();
         let second = outcomes.iter().filter(|outcome| **outcome == ReconcileOutcome::Settled).count();
@@ -334,15 +334,15 @@ async fn webhook_and_poller_at_one_moment_settle_once(endpoint: &str) {
 }
 
 // R29: a word that it was executed outweighs "not found".
-async fn the_providers_word_wins_over_a_release(endpoint: &str) {
+async fn the_providers_report_wins_over_a_release(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotExecuted)]).await;
     let request = reconciling.unknown().await;
     reconciling.poll(&request).await;
     let webhook = Provider::says([executed(), executed()]);
-    let told = reconciling.reconciliation.told(&request.key, &charged(&webhook)).await.unwrap();
-    assert_eq!(told, ReconcileOutcome::Resolved("completed"));
+    let reported = reconciling.reconciliation.reported(&request.key, &charged(&webhook)).await.unwrap();
+    assert_eq!(reported, ReconcileOutcome::Resolved("completed"));
     // Delivered again, as webhooks are; and a late denial changes nothing.
-    let again = reconciling.reconciliation.told(&request.key, &charged(&webhook)).await.unwrap();
+    let again = reconciling.reconciliation.reported(&request.key, &charged(&webhook)).await.unwrap();
     assert_eq!(again, ReconcileOutcome::Settled);
     assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
 }
@@ -354,21 +354,21 @@ async fn a_live_workers_record_is_not_settled(endpoint: &str) {
     let ours = owned(reconciling.reserve(&request).await);
     let until = reconciling.guarded.now().plus(LEASE + GRACE);
     let webhook = Provider::says([]);
-    let told = reconciling.reconciliation.told(&request.key, &charged(&webhook)).await.unwrap();
-    assert_eq!((told, webhook.asked()), (ReconcileOutcome::InFlight(until), 0));
+    let reported = reconciling.reconciliation.reported(&request.key, &charged(&webhook)).await.unwrap();
+    assert_eq!((reported, webhook.asked()), (ReconcileOutcome::InFlight(until), 0));
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::InFlight(until));
     written(reconciling.guarded.executor().finish(ours, completed("mine")).await);
     assert_eq!(replayed_text(reconciling.reserve(&request).await), "mine");
 }
 
-async fn the_providers_word_settles_a_dead_worker_not_yet_given_up(endpoint: &str) {
+async fn the_providers_report_settles_a_dead_worker_not_yet_expired(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = request();
     drop(owned(reconciling.reserve(&request).await));
     reconciling.guarded.clock.advance(LEASE + GRACE);
     let webhook = Provider::says([executed()]);
-    let told = reconciling.reconciliation.told(&request.key, &charged(&webhook)).await.unwrap();
-    assert_eq!(told, ReconcileOutcome::Resolved("completed"));
+    let reported = reconciling.reconciliation.reported(&request.key, &charged(&webhook)).await.unwrap();
+    assert_eq!(reported, ReconcileOutcome::Resolved("completed"));
 }
 
 /// A reconciler that lets the worker end while the question is under way.
@@ -392,12 +392,15 @@ async fn a_worker_that_comes_back_during_a_question_is_believed(endpoint: &str) 
     let request = request();
     let late = owned(reconciling.reserve(&request).await);
     reconciling.guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(told(&reconciling.reserve(&request).await), "unknown");
+    assert_eq!(reported(&reconciling.reserve(&request).await), "unknown");
     let meanwhile = Meanwhile { worker: reconciling.guarded.executor(), late: Mutex::new(Some(late)) };
-    let outcome =
-        reconciling.reconciliation.told(&request.key, &Told::executed(201, meanwhile)).await.unwrap();
+    let outcome = reconciling
+        .reconciliation
+        .reported(&request.key, &ProviderReport::executed(201, meanwhile))
+        .await
+        .unwrap();
     // One of the two is wrong, and it cannot be decided here which.
-    assert_eq!((outcome, reconciling.letters.take().len()), (ReconcileOutcome::Escalated, 1));
+    assert_eq!((outcome, reconciling.dead_letters.take().len()), (ReconcileOutcome::Escalated, 1));
     assert_eq!(replayed_text(reconciling.reserve(&request).await), "late");
 }
 
@@ -422,7 +425,7 @@ async fn proof_that_comes_a_moment_after_a_release_is_not_dropped(endpoint: &str
     let request = reconciling.unknown().await;
     let guarded = &reconciling.guarded;
     let somebody = ReleasedMeanwhile(guarded.undisturbed_store(), guarded.now());
-    let poller = Reconciliation::new(guarded.store(), reconciling.letters.clone())
+    let poller = Reconciliation::new(guarded.store(), reconciling.dead_letters.clone())
         .world(guarded.clock.clone())
         .operation(operation(), somebody);
     let outcome = poller.ask_if_due(&request.key).await.unwrap();
@@ -459,15 +462,15 @@ async fn proof_keeps_the_next_execution_from_releasing_the_key(endpoint: &str) {
         guarded.now(),
         Arc::clone(&second),
     );
-    let poller = Reconciliation::new(guarded.store(), reconciling.letters.clone())
+    let poller = Reconciliation::new(guarded.store(), reconciling.dead_letters.clone())
         .world(guarded.clock.clone())
         .operation(operation(), source);
     let outcome = poller.ask_if_due(&request.key).await.unwrap();
     assert!(matches!(outcome, ReconcileOutcome::InFlight(_)), "{outcome:?}");
     let second = second.lock().unwrap().take().expect("the key was taken over");
-    let ended = executor.finish(second, Ending::NotExecuted).await;
-    assert!(matches!(ended, FinishOutcome::InDoubt), "{ended:?}");
-    assert_eq!(told(&executor.reserve(&request).await), "unknown");
+    let ended = executor.finish(second, Report::NotExecuted).await;
+    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
     assert_eq!(poller.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Resolved("completed"));
     assert_eq!(replayed_text(executor.reserve(&request).await), r#"{"id":"pay_1"}"#);
 }
@@ -486,7 +489,7 @@ impl Reconciler for Stumbles {
 async fn a_question_that_panics_is_put_off_and_holds_no_other_up(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
-    let stumbling = Reconciliation::new(reconciling.guarded.store(), reconciling.letters.clone())
+    let stumbling = Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone())
         .world(reconciling.guarded.clock.clone())
         .operation(operation(), Stumbles);
     let outcome = tokio::spawn(async move { stumbling.ask_if_due(&request.key).await });
@@ -585,18 +588,18 @@ impl Reconciler for AskedTwice {
     }
 }
 
-// R29: no outcome is escalated without a letter.
+// R29: no outcome is escalated without a dead letter.
 async fn what_a_race_escalates_is_reported(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
-    let (guarded, letters) = (&reconciling.guarded, MemoryQueue::new());
+    let (guarded, dead_letters) = (&reconciling.guarded, MemoryQueue::new());
     let asked_twice = AskedTwice(guarded.undisturbed_store(), AtomicBool::new(false));
-    let reconciliation = Reconciliation::new(guarded.store(), letters.clone())
+    let reconciliation = Reconciliation::new(guarded.store(), dead_letters.clone())
         .world(guarded.clock.clone())
-        .back_off(FIRST_PAUSE, LONGEST_PAUSE, 2)
+        .backoff(FIRST_BACKOFF, MAX_IDLE, 2)
         .operation(operation(), asked_twice);
     let outcome = reconciliation.ask_if_due(&request.key).await.unwrap();
-    assert_eq!((outcome, letters.take().len()), (ReconcileOutcome::Escalated, 1));
+    assert_eq!((outcome, dead_letters.take().len()), (ReconcileOutcome::Escalated, 1));
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -608,32 +611,33 @@ async fn not_found_after_the_provider_forgot_is_escalated(endpoint: &str) {
         ("within the window", HOUR, ReconcileOutcome::Resolved("failed_retryable")),
         ("after it", HOUR + Duration::from_millis(1), ReconcileOutcome::Escalated),
     ] {
-        let (letters, provider) = (MemoryQueue::new(), Provider::says(vec![Ok(Finding::NotFound); 3]));
+        let (dead_letters, provider) = (MemoryQueue::new(), Provider::says(vec![Ok(Finding::NotFound); 3]));
         let operation = operation().not_found_within(HOUR);
-        let reconciliation = Reconciliation::new(guarded.store(), letters.clone())
+        let reconciliation = Reconciliation::new(guarded.store(), dead_letters.clone())
             .world(guarded.clock.clone())
             .not_found_grace(NOT_FOUND_GRACE)
             .operation(operation.clone(), provider);
         let (executor, request) = (guarded.executor_of(operation), request());
         // Released once, so that the second attempt begins later than the first.
         let first = owned(executor.reserve(&request).await);
-        written(executor.finish(first, Ending::NotExecuted).await);
+        written(executor.finish(first, Report::NotExecuted).await);
         guarded.clock.advance(HOUR);
         let second = owned(executor.reserve(&request).await);
-        written(executor.finish(second, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        written(executor.finish(second, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
         guarded.clock.advance(after);
         let asked = reconciliation.ask_if_due(&request.key).await.expect("an answer");
         assert_eq!(asked, outcome, "{why_not_at_once}");
         let escalated = outcome == ReconcileOutcome::Escalated;
-        let sent = letters.take();
+        let sent = dead_letters.take();
         assert_eq!(sent.len(), usize::from(escalated));
-        let says_why = |(letter, _): &(String, Duration)| letter.contains("too late for that to be proof");
+        let says_why =
+            |(dead_letter, _): &(String, Duration)| dead_letter.contains("too late for that to be proof");
         assert!(sent.iter().all(says_why), "{sent:?}");
-        assert_eq!(told(&executor.reserve(&request).await), if escalated { "unknown" } else { "owned" });
+        assert_eq!(reported(&executor.reserve(&request).await), if escalated { "unknown" } else { "owned" });
         if escalated {
             // Requeued by an operator, it is asked about again, and "not found" is still no proof.
             let asked = reconciliation.ask(&request.key).await.expect("an answer");
-            assert_eq!((asked, letters.take().len()), (ReconcileOutcome::Escalated, 1));
+            assert_eq!((asked, dead_letters.take().len()), (ReconcileOutcome::Escalated, 1));
         }
     }
 }
@@ -645,10 +649,10 @@ async fn a_sign_of_life_begins_the_grace_anew(endpoint: &str) {
     let executor = guarded.executor();
     let slow = owned(executor.reserve(&request).await);
     guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(told(&executor.reserve(&request).await), "unknown");
+    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
     guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_secs(1));
     // The worker's last request may still be on its way.
-    written(executor.finish(slow, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(executor.finish(slow, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     guarded.clock.advance(Duration::from_secs(1));
     assert!(matches!(reconciling.poll(&request).await, ReconcileOutcome::Scheduled(_)));
     guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_secs(1));
@@ -664,7 +668,7 @@ async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &
     let unknown = async || {
         let (executor, request) = (guarded.executor_of(operation().retain(week)), request());
         let ours = owned(executor.reserve(&request).await);
-        written(executor.finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
         request
     };
     let kept_for = async |request: &Request| {
@@ -682,10 +686,10 @@ async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &
         (Correction::NotExecuted { retain: None }, week),
         (Correction::Executed { answer: answer(), retain: Some(week * 2) }, week * 2),
     ] {
-        let by_person = unknown().await;
-        let seen = guarded.record(&by_person.key).await.expect("a record");
+        let by_operator = unknown().await;
+        let seen = guarded.record(&by_operator.key).await.expect("a record");
         operator.correct(&seen, &correction, "olga", "asked the bank").await.expect("it is unknown");
-        assert_eq!(kept_for(&by_person).await, expected);
+        assert_eq!(kept_for(&by_operator).await, expected);
     }
 
     // With a shorter retention its key would run again while clients may still use it.
@@ -694,9 +698,9 @@ async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &
         let correction = Correction::NotExecuted { retain };
         operator.correct(&seen, &correction, "olga", "asked").await.expect_err("refused")
     };
-    let by_person = unknown().await;
+    let by_operator = unknown().await;
     for retain in [Duration::ZERO, HOUR, week - Duration::from_secs(1)] {
-        assert!(matches!(refused(&by_person, Some(retain)).await, CorrectionError::ShortRetention));
+        assert!(matches!(refused(&by_operator, Some(retain)).await, CorrectionError::ShortRetention));
     }
 
     // A record from before records had a retention: whoever settles it decides.
@@ -729,18 +733,18 @@ async fn a_reconcilers_or_operators_answer_keeps_the_same_headers_as_a_handlers(
         .world(guarded.clock.clone())
         .operation(operation(), provider);
     let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
-    for (by_person, expected) in [(false, vec!["location", "x-request-id"]), (true, vec!["location"])] {
+    for (by_operator, expected) in [(false, vec!["location", "x-request-id"]), (true, vec!["location"])] {
         let (executor, request) = (guarded.executor_of(operation()), request());
         let ours = owned(executor.reserve(&request).await);
-        written(executor.finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
-        if by_person {
+        written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        if by_operator {
             let seen = guarded.record(&request.key).await.expect("a record");
             let correction = Correction::Executed { answer: answer(), retain: None };
             operator.correct(&seen, &correction, "olga", "asked").await.expect("it is unknown");
         } else {
             reconciliation.ask(&request.key).await.expect("an answer");
         }
-        assert_eq!(kept(&replayed(executor.reserve(&request).await)), expected, "{by_person}");
+        assert_eq!(kept(&replayed(executor.reserve(&request).await)), expected, "{by_operator}");
     }
 }
 
@@ -782,7 +786,7 @@ async fn what_is_not_found_counts_from_when_it_was_asked(endpoint: &str) {
         .operation(operation(), Slow(guarded.clock.clone()));
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    written(executor.finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     let asked = reconciliation.ask(&request.key).await.expect("an answer");
     assert!(matches!(asked, ReconcileOutcome::Scheduled(_)), "{asked:?}");
 }
@@ -791,12 +795,12 @@ async fn what_is_not_found_counts_from_when_it_was_asked(endpoint: &str) {
 async fn an_outcome_unasked_for_a_day_is_escalated_after_one_question(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Err("away"), Err("away"), executed()]).await;
     let request = reconciling.unknown().await;
-    reconciling.guarded.clock.advance(DEFAULT_LONGEST_DOUBT);
+    reconciling.guarded.clock.advance(DEFAULT_MAX_UNKNOWN_AGE);
     let ReconcileOutcome::Scheduled(at) = reconciling.poll(&request).await else { panic!("not scheduled") };
     reconciling.guarded.clock.set(at);
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Escalated);
-    let [(letter, _)] = &reconciling.letters.take()[..] else { panic!("not one letter") };
-    assert!(letter.contains("doubted for too long"), "{letter}");
+    let [(dead_letter, _)] = &reconciling.dead_letters.take()[..] else { panic!("not one dead letter") };
+    assert!(dead_letter.contains("doubted for too long"), "{dead_letter}");
     assert_eq!(reconciling.provider.asked(), 2);
     // An operator's question is still asked.
     let asked = reconciling.reconciliation.ask(&request.key).await.unwrap();
@@ -809,7 +813,7 @@ async fn nothing_is_released_while_a_provider_has_an_incident(endpoint: &str) {
     let request = reconciling.unknown().await;
     let provider = Provider::says((0..3).map(|_| Ok(Finding::NotFound)));
     let during = |releases| {
-        Reconciliation::new(reconciling.guarded.store(), reconciling.letters.clone())
+        Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone())
             .world(reconciling.guarded.clock.clone())
             .not_found_grace(NOT_FOUND_GRACE)
             .not_found_releases(releases)
@@ -847,7 +851,7 @@ async fn each_poll_reports_what_waits_for_an_operator_until_settled(endpoint: &s
         let (polled, figures) = recording(reconciling.reconciliation.poll(Duration::from_secs(50))).await;
         polled.expect("the store answers");
         let last = |name: &str| figures.get(name).and_then(|values| values.last().copied());
-        (last(UNKNOWN_PEOPLE), last(UNKNOWN_COUNT), last(UNKNOWN_OLDEST), last(RECONCILE_POLL))
+        (last(UNKNOWN_ESCALATED), last(UNKNOWN_COUNT), last(UNKNOWN_OLDEST), last(RECONCILE_POLL))
     };
     for day in 1..=3 {
         assert_eq!(polled().await, (Some(1.0), Some(1.0), Some(f64::from(day) * 86_400.0), Some(1.0)));

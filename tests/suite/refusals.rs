@@ -36,7 +36,7 @@ use crate::support::{
 };
 
 on_each_store!(
-    refusals_that_say_nothing_of_the_operation_are_not_kept,
+    refusals_that_are_inconclusive_are_not_kept,
     what_did_not_begin_leaves_its_key_free_for_any_request,
     a_later_attempt_that_never_began_leaves_the_key_to_its_request,
 );
@@ -57,7 +57,7 @@ fn refuses_once(guard: Guard) -> (Router, Counter) {
 }
 
 // T44, R13
-async fn refusals_that_say_nothing_of_the_operation_are_not_kept(endpoint: &str) {
+async fn refusals_that_are_inconclusive_are_not_kept(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     for status in SAY_NOTHING {
         // Whatever the profile does with a 5xx: a limiter may be in front of Stripe's guard too, and it never frees a key.
@@ -81,12 +81,12 @@ async fn refusals_that_say_nothing_of_the_operation_are_not_kept(endpoint: &str)
 
 // T44
 #[tokio::test]
-async fn a_status_that_says_nothing_is_logged_with_what_to_do() {
+async fn a_status_that_is_inconclusive_is_logged_with_what_to_do() {
     let logs = Logs::capture();
     let (app, _) = refuses_once(guard(MemoryStore::new()));
     send(&app, order("too-fast").header("x-status", "429").body("{}".into()).unwrap()).await;
-    let told = logs.lines_with(&record_key(TENANT, PAY, "too-fast").hash().to_string());
-    assert!(told.iter().any(|line| line.level() == "WARN" && line.text.contains("route_layer")));
+    let reported = logs.lines_with(&record_key(TENANT, PAY, "too-fast").hash().to_string());
+    assert!(reported.iter().any(|line| line.level() == "WARN" && line.text.contains("route_layer")));
 }
 
 // T44, R13
@@ -119,10 +119,10 @@ async fn a_refusal_counts_as_its_handler_or_a_layer_says() {
 // T44: a handler's own 404 or 405 says what was not found or is no longer possible, as ACP's cancel does.
 #[tokio::test]
 async fn a_404_or_405_with_a_body_is_an_answer() {
-    for (status, told) in
+    for (status, reported) in
         [(StatusCode::NOT_FOUND, "no such customer"), (StatusCode::METHOD_NOT_ALLOWED, "completed")]
     {
-        let app = api(guard(MemoryStore::new()), move |_, _| async move { (status, told) });
+        let app = api(guard(MemoryStore::new()), move |_, _| async move { (status, reported) });
         let first = send(&app, pay("order-1")).await;
         send(&app, pay("order-1")).await.assert_replay_of(&first);
     }
@@ -324,8 +324,8 @@ async fn a_header_that_cannot_be_kept_is_logged_by_its_name() {
     for kept in [true, false] {
         assert_eq!(send(&app, pay("coffee")).await.headers.contains_key("content-disposition"), kept);
     }
-    let told = logs.lines_with(&record_key(TENANT, PAY, "coffee").hash().to_string());
-    assert!(told.iter().any(|line| line.level() == "WARN" && line.text.contains("content-disposition")));
+    let reported = logs.lines_with(&record_key(TENANT, PAY, "coffee").hash().to_string());
+    assert!(reported.iter().any(|line| line.level() == "WARN" && line.text.contains("content-disposition")));
 }
 
 // R5
@@ -345,10 +345,10 @@ async fn a_key_on_an_unguarded_method_is_logged_once_per_method() {
             assert_eq!(send(&app, by(method, None)).await.status, 200);
         }
     }
-    let mut told = logs.lines_with("called-by-any-method");
-    told.retain(|line| line.text.contains("passes unguarded"));
-    assert_eq!(told.iter().map(|line| line.level()).collect::<Vec<_>>(), ["WARN", "WARN"]);
-    assert!(told[0].text.contains("PUT") && told[1].text.contains("DELETE"));
+    let mut reported = logs.lines_with("called-by-any-method");
+    reported.retain(|line| line.text.contains("passes unguarded"));
+    assert_eq!(reported.iter().map(|line| line.level()).collect::<Vec<_>>(), ["WARN", "WARN"]);
+    assert!(reported[0].text.contains("PUT") && reported[1].text.contains("DELETE"));
 }
 
 // R16: the key is not free until the store says that nothing began, so a corrected request would be refused.
@@ -356,7 +356,7 @@ async fn a_key_on_an_unguarded_method_is_logged_once_per_method() {
 async fn an_unwritten_refusal_invites_no_corrected_request() {
     let guarded = Guarded::through(embedded::endpoint(), |connect| connect.max_attempts(1)).await;
     let faults = guarded.faults.clone();
-    let guard = guard_of(guarded.store(), Operation::new(PAY).patience(Duration::ZERO));
+    let guard = guard_of(guarded.store(), Operation::new(PAY).completion_timeout(Duration::ZERO));
     let app = api(guard, move |_, _| {
         faults.for_all(ANY, Fault::DropRequest);
         async { NotBegun((StatusCode::BAD_REQUEST, "correct it")) }

@@ -25,7 +25,7 @@ on_each_store!(
     a_record_is_compared_by_the_rule_that_made_it,
 );
 
-const LONGEST: usize = 6 * 1024 * 1024;
+const MAX: usize = 6 * 1024 * 1024;
 
 fn body(key: &str, body: impl Into<Body>) -> Request<Body> {
     order(key).body(body.into()).unwrap()
@@ -101,7 +101,7 @@ async fn equivalent_json_is_one_request_and_different_numbers_are_another() {
 
 // T25
 #[tokio::test]
-async fn a_deep_body_is_taken_and_told_from_another() {
+async fn a_deep_body_is_taken_and_reported_from_another() {
     let deep = |leaf: &str| format!("{}{leaf}{}", "[".repeat(200), "]".repeat(200));
     let (app, runs) = counted(guard(MemoryStore::new()));
     let first = send(&app, body("order-1", deep("1"))).await;
@@ -131,16 +131,14 @@ async fn malformed_json_is_refused_by_the_handler_and_the_refusal_is_kept() {
 async fn a_6_mb_body_is_accepted_and_a_longer_one_never_runs() {
     let store = MemoryStore::new();
     let (app, runs) = counted(guard(store.clone()));
-    for length in [1024 * 1024, LONGEST] {
+    for length in [1024 * 1024, MAX] {
         let key = format!("of-{length}");
         let first = send(&app, body(&key, vec![b'7'; length])).await;
         assert_eq!((first.status, &first.body[..]), (200, length.to_string().as_bytes()));
         send(&app, body(&key, vec![b'7'; length])).await.assert_replay_of(&first);
     }
     let streamed = stream::repeat(Bytes::from(vec![b'7'; 65_536])).map(Ok::<_, std::io::Error>);
-    for (key, long) in
-        [("long", Body::from(vec![b'7'; LONGEST + 1])), ("endless", Body::from_stream(streamed))]
-    {
+    for (key, long) in [("long", Body::from(vec![b'7'; MAX + 1])), ("endless", Body::from_stream(streamed))] {
         send(&app, body(key, long)).await.assert_problem(413, "body-too-long");
         assert_eq!(record(&store, key).await, None);
     }

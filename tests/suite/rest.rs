@@ -11,7 +11,7 @@ on_each_store!(
     an_answer_lost_before_the_charge_is_retryable_and_runs_again,
     dead_workers_are_found_and_their_outcomes_settled,
     a_worker_killed_during_the_charge_is_settled_as_charged,
-    the_providers_word_comes_before_any_question,
+    the_providers_report_comes_before_any_question,
     an_outcome_that_nobody_knows_is_escalated,
 );
 
@@ -25,8 +25,8 @@ async fn cloud(endpoint: &str, variables: &[(&str, &str)]) -> LocalCloud {
         ("WINDOW_MS", "200"),
         ("POLL_MS", "200"),
         ("SWEEP_MS", NEVER),
-        ("RECONCILE_FIRST_MS", "100"),
-        ("RECONCILE_LONGEST_MS", "500"),
+        ("RECONCILE_FIRST_BACKOFF_MS", "100"),
+        ("RECONCILE_MAX_BACKOFF_MS", "500"),
         ("NOT_FOUND_GRACE_MS", "2000"),
     ];
     LocalCloud::on(endpoint, &[&quick, variables].concat()).await
@@ -53,7 +53,7 @@ async fn ledgers_agree(cloud: &LocalCloud, charges: usize) {
 // R28, R29, R40
 async fn a_lost_answer_becomes_the_true_charge_without_a_retry(endpoint: &str) {
     let cloud = cloud(endpoint, &[]).await;
-    assert_eq!(cloud.pay("k", "tok_timeout_charged").await.told(), (504, "charge-unknown"));
+    assert_eq!(cloud.pay("k", "tok_timeout_charged").await.reported(), (504, "charge-unknown"));
     rests(&cloud, "k", "completed").await;
     let charge = cloud.charges().await.remove(0);
     let answer = cloud.pay("k", "tok_timeout_charged").await;
@@ -67,11 +67,11 @@ async fn a_lost_answer_becomes_the_true_charge_without_a_retry(endpoint: &str) {
 async fn an_answer_lost_before_the_charge_is_retryable_and_runs_again(endpoint: &str) {
     let cloud = cloud(endpoint, &[]).await;
     let card = "tok_timeout_not_charged";
-    assert_eq!(cloud.pay("k", card).await.told(), (504, "charge-unknown"));
-    assert_eq!(cloud.pay("k", card).await.told(), UNKNOWN);
+    assert_eq!(cloud.pay("k", card).await.reported(), (504, "charge-unknown"));
+    assert_eq!(cloud.pay("k", card).await.reported(), UNKNOWN);
     rests(&cloud, "k", "failed_retryable").await;
     // It runs: its answer is lost again, so this is not a replay.
-    assert_eq!(cloud.pay("k", card).await.told(), (504, "charge-unknown"));
+    assert_eq!(cloud.pay("k", card).await.reported(), (504, "charge-unknown"));
     ledgers_agree(&cloud, 0).await;
 }
 
@@ -91,7 +91,7 @@ async fn dead_workers_are_found_and_their_outcomes_settled(endpoint: &str) {
     for (card, state) in cards {
         rests(&cloud, card, state).await;
     }
-    assert_eq!(cloud.pay("tok_crash_after", "tok_crash_after").await.told(), (201, ""));
+    assert_eq!(cloud.pay("tok_crash_after", "tok_crash_after").await.reported(), (201, ""));
     ledgers_agree(&cloud, 3).await;
 }
 
@@ -111,7 +111,7 @@ async fn a_worker_killed_during_the_charge_is_settled_as_charged(endpoint: &str)
 }
 
 // R29, T32
-async fn the_providers_word_comes_before_any_question(endpoint: &str) {
+async fn the_providers_report_comes_before_any_question(endpoint: &str) {
     let cloud = cloud(endpoint, &[("POLL_MS", NEVER)]).await;
     cloud.pay("fine", "tok_ok").await;
     cloud.pay("lost", "tok_timeout_charged").await;
@@ -120,7 +120,7 @@ async fn the_providers_word_comes_before_any_question(endpoint: &str) {
         async || -> Value { cloud.post("/provider/deliver").send().await.unwrap().json().await.unwrap() };
     assert_eq!(deliver().await, json!({ "delivered": 2, "held": 0 }));
     assert_eq!(cloud.state("lost").await, "completed");
-    assert_eq!(cloud.pay("lost", "tok_timeout_charged").await.told(), (201, ""));
+    assert_eq!(cloud.pay("lost", "tok_timeout_charged").await.reported(), (201, ""));
     ledgers_agree(&cloud, 2).await;
 }
 
@@ -142,13 +142,13 @@ async fn an_outcome_that_nobody_knows_is_escalated(endpoint: &str) {
     let queues = aws_sdk_sqs::Client::new(&queues);
     let all = queues.list_queues().send().await.unwrap().queue_urls.unwrap();
     let url = all.iter().find(|url| url.ends_with("dead-letters")).expect("there are dead letters");
-    let letter = async || {
+    let dead_letter = async || {
         let received = queues.receive_message().queue_url(url).visibility_timeout(0).send().await.unwrap();
         received.messages.and_then(|mut messages| messages.pop()?.body)
     };
-    cloud.until(async || letter().await.is_some(), "a dead letter comes").await;
-    let letter: Value = serde_json::from_str(&letter().await.unwrap()).unwrap();
-    assert_eq!((&letter["kind"], &letter["key"]), (&json!("ask"), &json!("acme#create-payment#k")));
+    cloud.until(async || dead_letter().await.is_some(), "a dead letter comes").await;
+    let dead_letter: Value = serde_json::from_str(&dead_letter().await.unwrap()).unwrap();
+    assert_eq!((&dead_letter["kind"], &dead_letter["key"]), (&json!("ask"), &json!("acme#create-payment#k")));
     rests(&cloud, "k", "unknown").await;
-    assert_eq!(cloud.pay("k", "tok_crash_before").await.told(), UNKNOWN);
+    assert_eq!(cloud.pay("k", "tok_crash_before").await.reported(), UNKNOWN);
 }

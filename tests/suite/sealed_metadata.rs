@@ -57,18 +57,18 @@ impl Lost {
     }
 
     /// The metadata that was sent to the provider with the first order.
-    fn way_back(&self) -> String {
-        way_back(&self.provider.orders()[0].1)
+    fn correlation(&self) -> String {
+        correlation(&self.provider.orders()[0].1)
     }
 
     /// The webhook's answer if the provider says that it made the first order's charge, with this metadata.
-    async fn told(&self, way_back: &str) -> (u16, Value) {
-        self.told_of(way_back, SystemTime::now().into()).await
+    async fn reported(&self, correlation: &str) -> (u16, Value) {
+        self.reported_of(correlation, SystemTime::now().into()).await
     }
 
     /// The same for a charge that was made at that time.
-    async fn told_of(&self, way_back: &str, made_at: Timestamp) -> (u16, Value) {
-        let metadata = json!({ "record": way_back, "customerId": "c-1" });
+    async fn reported_of(&self, correlation: &str, made_at: Timestamp) -> (u16, Value) {
+        let metadata = json!({ "record": correlation, "customerId": "c-1" });
         let event = json!({
             "type": "charge.succeeded",
             "key": self.provider.orders()[0].0,
@@ -105,29 +105,29 @@ fn in_clear(record: &RecordKey) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(record.partition_key())
 }
 
-fn way_back(order: &Value) -> String {
-    order["metadata"]["record"].as_str().expect("a way back").to_owned()
+fn correlation(order: &Value) -> String {
+    order["metadata"]["record"].as_str().expect("a correlation").to_owned()
 }
 
 // R36
 #[tokio::test]
 async fn the_provider_reads_neither_tenant_nor_key_in_a_charges_metadata() {
-    let mark = Uuid::new_v4().simple().to_string();
-    let (tenant, key) = (format!("tenant-{mark}"), format!("key-{mark}"));
+    let checkpoint = Uuid::new_v4().simple().to_string();
+    let (tenant, key) = (format!("tenant-{checkpoint}"), format!("key-{checkpoint}"));
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(embedded::endpoint(), &provider.url).await;
     assert_eq!(api.pay(&tenant, &key, order("tok")).await.status, 201);
     let orders = provider.orders();
     let [(sent_key, sent)] = &orders[..] else { panic!("one order") };
 
-    let way_back = way_back(sent);
-    let bytes = BASE64_URL_SAFE_NO_PAD.decode(&way_back).expect("base64 for URLs");
+    let correlation = correlation(sent);
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(&correlation).expect("base64 for URLs");
     for text in [sent["metadata"].to_string(), String::from_utf8_lossy(&bytes).into_owned()] {
-        assert!(!text.contains(&mark) && !text.contains(CREATE_PAYMENT), "{text}");
+        assert!(!text.contains(&checkpoint) && !text.contains(CREATE_PAYMENT), "{text}");
     }
     // The tenant is in the order itself; the key is nowhere.
     assert!(!sent.to_string().contains(&key) && !sent_key.contains(&key), "{sent_key} {sent}");
-    assert_eq!(sealing_keys().open(&way_back), Some(record_key(&tenant, CREATE_PAYMENT, &key)));
+    assert_eq!(sealing_keys().open(&correlation), Some(record_key(&tenant, CREATE_PAYMENT, &key)));
 }
 
 // R26, R36
@@ -147,26 +147,26 @@ async fn the_same_operation_sends_the_very_same_charge_after_a_restore() {
 // R29, R36
 async fn the_webhook_finds_the_record_by_sealed_metadata(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
-    assert_eq!(lost.told(&lost.way_back()).await, (200, json!("settled")));
+    assert_eq!(lost.reported(&lost.correlation()).await, (200, json!("settled")));
     lost.assert_made().await;
-    assert_eq!(lost.told(&lost.way_back()).await, (200, json!("nothing to settle")));
+    assert_eq!(lost.reported(&lost.correlation()).await, (200, json!("nothing to settle")));
 }
 
 // R29: for charges that earlier versions made.
 async fn the_webhook_finds_the_record_by_metadata_in_clear(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
-    assert_eq!(lost.told(&in_clear(&record("order-1"))).await, (200, json!("settled")));
+    assert_eq!(lost.reported(&in_clear(&record("order-1"))).await, (200, json!("settled")));
     lost.assert_made().await;
 }
 
 // R29, R36
 async fn forged_metadata_changes_nothing_and_what_does_not_open_comes_again(endpoint: &str) {
     let logs = Logs::capture();
-    let mark = Uuid::new_v4().simple().to_string();
+    let checkpoint = Uuid::new_v4().simple().to_string();
     let lost = Lost::on(endpoint).await;
     assert_eq!(lost.pay("order-2").await.status, 504);
 
-    let true_one = lost.way_back();
+    let true_one = lost.correlation();
     let others = SealingKeys::parse(&BASE64_STANDARD.encode([8; 64])).unwrap();
     let flipped = if true_one.starts_with('A') { "B" } else { "A" };
     let none = [
@@ -175,20 +175,20 @@ async fn forged_metadata_changes_nothing_and_what_does_not_open_comes_again(endp
         true_one[..true_one.len() - 4].to_owned(),
         format!("{true_one}{true_one}"),
         String::new(),
-        format!("no base64: {mark}"),
-        BASE64_URL_SAFE_NO_PAD.encode(&mark),
+        format!("no base64: {checkpoint}"),
+        BASE64_URL_SAFE_NO_PAD.encode(&checkpoint),
     ];
-    for way_back in none {
-        assert_eq!(lost.told(&way_back).await, (503, json!("try again")), "{way_back}");
+    for correlation in none {
+        assert_eq!(lost.reported(&correlation).await, (503, json!("try again")), "{correlation}");
         let hours_ago =
             |hours: u64| Timestamp::from(SystemTime::now()).minus(Duration::from_secs(hours * 3600));
-        assert_eq!(lost.told_of(&way_back, hours_ago(23)).await.0, 503);
-        assert_eq!(lost.told_of(&way_back, hours_ago(25)).await, (200, json!("escalated")));
+        assert_eq!(lost.reported_of(&correlation, hours_ago(23)).await.0, 503);
+        assert_eq!(lost.reported_of(&correlation, hours_ago(25)).await, (200, json!("escalated")));
     }
     // A record other than the event's, whether it exists or not.
     for another in [record("order-2"), record("order-3"), record_key("globex", CREATE_PAYMENT, "order-1")] {
-        for way_back in [sealing_keys().seal(&another), in_clear(&another)] {
-            assert_eq!(lost.told(&way_back).await, (200, json!("escalated")), "{another:?}");
+        for correlation in [sealing_keys().seal(&another), in_clear(&another)] {
+            assert_eq!(lost.reported(&correlation).await, (200, json!("escalated")), "{another:?}");
         }
     }
     for key in ["order-1", "order-2"] {
@@ -196,7 +196,7 @@ async fn forged_metadata_changes_nothing_and_what_does_not_open_comes_again(endp
     }
     assert_eq!(lost.api.get(TENANT, "/payments").await.json()["payments"], json!([]));
     assert!(logs.contains("metadata opens with none of SEALING_KEYS"));
-    for text in [&mark, &BASE64_URL_SAFE_NO_PAD.encode(&mark)] {
+    for text in [&checkpoint, &BASE64_URL_SAFE_NO_PAD.encode(&checkpoint)] {
         assert!(!logs.contains(text), "what does not open is logged");
     }
 }

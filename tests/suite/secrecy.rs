@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use axum::{Router, http::StatusCode};
 use bytes::Bytes;
 use lambda_idempotency::{
-    engine::{Ending, Executor, Request, ReserveOutcome},
+    engine::{Executor, Report, Request, ReserveOutcome},
     fingerprint::{Content, FingerprintRule, Fingerprints},
     key::RecordKey,
     operation::Operation,
@@ -41,7 +41,7 @@ on_each_store!(
 
 /// Values that must not be logged; each contains `mark`, and nothing else does.
 struct Secrets {
-    mark: String,
+    checkpoint: String,
     key: String,
     tenant: String,
     customer: String,
@@ -50,14 +50,14 @@ struct Secrets {
 
 impl Secrets {
     fn new() -> Self {
-        let mark = Uuid::new_v4().simple().to_string();
-        let named = |name: &str| format!("{name}-{mark}");
+        let checkpoint = Uuid::new_v4().simple().to_string();
+        let named = |name: &str| format!("{name}-{checkpoint}");
         Self {
             key: named("key"),
             tenant: named("tenant"),
             customer: named("customer"),
             card: named("tok"),
-            mark,
+            checkpoint,
         }
     }
 
@@ -80,7 +80,7 @@ impl Secrets {
     /// nothing either.
     fn assert_kept(&self, logs: Logs) {
         const OURS: [&str; 4] = ["lambda_idempotency", "payments", "lambda_http", "lambda_runtime"];
-        for line in logs.lines_with(&self.mark) {
+        for line in logs.lines_with(&self.checkpoint) {
             let ours = OURS.iter().any(|target| line.target().starts_with(target));
             let detail = matches!(line.level(), "DEBUG" | "TRACE");
             assert!(!ours && detail, "a secret is logged: {}", line.text);
@@ -103,7 +103,7 @@ impl Guarded {
         let (faults, clock, gate) = (Faults::new(), clock(), Gate::closed());
         let table = tables::idempotency_table(&client(endpoint)).await;
         let faulty = connect(endpoint).http_client(faults.clone()).max_attempts(1).client();
-        let operation = Operation::new(PAY).patience(Duration::ZERO);
+        let operation = Operation::new(PAY).completion_timeout(Duration::ZERO);
         let store = DynamoDbStore::from_client(faulty, table.clone());
         let (network, held) = (faults.clone(), gate.clone());
         let app = api(guard_of(store, operation).world(clock.clone()), move |parts, body: Bytes| {
@@ -125,7 +125,7 @@ impl Guarded {
 
     async fn pay(&self, secrets: &Secrets, flow: &str, cents: u32) -> (u16, String) {
         let request = order(&secrets.key(flow)).extension(tenant(&secrets.tenant));
-        send(&self.app, request.body(secrets.order(cents).into()).unwrap()).await.told()
+        send(&self.app, request.body(secrets.order(cents).into()).unwrap()).await.reported()
     }
 }
 
@@ -163,19 +163,19 @@ async fn the_guard_logs_key_hashes_and_no_caller_data(endpoint: &str) {
     let others = async {
         guarded.gate.reached(1).await;
         guarded.clock.advance(Duration::from_secs(100));
-        let told = pay("dead", 1).await;
+        let reported = pay("dead", 1).await;
         guarded.gate.open();
-        told
+        reported
     };
-    let (late, told) = tokio::join!(dead, others);
-    assert_eq!((late.0, told), (201, (409, "outcome-unknown".to_owned())));
+    let (late, reported) = tokio::join!(dead, others);
+    assert_eq!((late.0, reported), (201, (409, "outcome-unknown".to_owned())));
 
     secrets.assert_kept(logs);
     for flow in ["kept", "panics", "unwritten", "refused", "corrupt", "dead"] {
         let hash = secrets.record_key(flow).hash().to_string();
         let lines = logs.lines_with(&hash);
-        let told = lines.iter().any(|line| matches!(line.level(), "ERROR" | "WARN"));
-        assert!(told, "the hash of `{flow}` is not logged");
+        let reported = lines.iter().any(|line| matches!(line.level(), "ERROR" | "WARN"));
+        assert!(reported, "the hash of `{flow}` is not logged");
     }
 }
 
@@ -220,17 +220,17 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
     const LEVELS: &str =
         "trace,lambda_runtime::requests=trace,aws_smithy_runtime::client=trace,hyper_util::client=trace";
     let secrets = Secrets::new();
-    let (mark, tenant) = (&secrets.mark, &secrets.tenant);
+    let (checkpoint, tenant) = (&secrets.checkpoint, &secrets.tenant);
     let provider = TestProvider::start().await;
     let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
     let start = async |name: &str| sample.start(name, &[("RUST_LOG", LEVELS)]).await;
     let record = |flow: &str| record_key(tenant, CREATE_PAYMENT, &secrets.key(flow));
     // A function that has processed these records logs their hashes, so the search is not of an empty log.
-    let quiet = |function: &Function, met: &[&str]| {
+    let quiet = |function: &Function, found: &[&str]| {
         let said = function.said();
-        let line = said.lines().find(|line| line.contains(mark));
+        let line = said.lines().find(|line| line.contains(checkpoint));
         assert_eq!(line, None, "a secret leaves the function");
-        for flow in met {
+        for flow in found {
             let hash = record(flow).hash().to_string();
             assert!(function.log().contains(&hash), "the hash of `{flow}` is not logged");
         }
@@ -253,7 +253,7 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
     ] {
         assert_eq!(sample::status(&payments.invoke(&pay(flow, card)).await), status, "{flow}");
     }
-    let broken = sample::payment(tenant, &secrets.key("bad"), &format!("{{\"customerId\":\"{mark}\","));
+    let broken = sample::payment(tenant, &secrets.key("bad"), &format!("{{\"customerId\":\"{checkpoint}\","));
     assert_eq!(sample::status(&payments.invoke(&broken).await), 400);
     quiet(&payments, &["lost", "echoed", "unsure"]);
     let written = payments.documents();
@@ -263,8 +263,9 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
         let unknown = record_key(tenant, "unknown-operation", &secrets.key("lost")).partition_key();
         let known = flows.iter().map(|flow| record(flow).partition_key());
         let look = |key| json!({ "kind": kind, "key": key, "look_at": 0 }).to_string();
-        let unread = json!({ "kind": mark, "key": mark }).to_string();
-        let bodies: Vec<_> = known.chain([unknown]).map(look).chain([unread, mark.to_owned()]).collect();
+        let unread = json!({ "kind": checkpoint, "key": checkpoint }).to_string();
+        let bodies: Vec<_> =
+            known.chain([unknown]).map(look).chain([unread, checkpoint.to_owned()]).collect();
         sample::messages(&bodies)
     };
     // Their workers died: a check finds one, a sweep the other.
@@ -274,7 +275,7 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
         assert_eq!(sample.store().insert(&dead, &[]).await.unwrap(), WriteOutcome::Written);
     }
     let mut stale = start("stale").await;
-    let poison = json!({ "dynamodb": { "Keys": mark, "SequenceNumber": "2" } });
+    let poison = json!({ "dynamodb": { "Keys": checkpoint, "SequenceNumber": "2" } });
     let pruned = sample::pruned(&record("lost").partition_key(), 1);
     stale.invoke(&json!({ "Records": [pruned, poison] })).await.unwrap();
     stale.invoke(&work("check", &["dead"])).await.unwrap();
@@ -294,13 +295,16 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
     let mut webhook = start("webhook").await;
     let orders = provider.orders();
     let order = orders.iter().rfind(|(_, order)| order["source"].as_str().unwrap().ends_with("500"));
-    let mut forged = sample::told(mark);
-    forged["headers"]["provider-signature"] = format!("t=1,v1={mark}").into();
+    let mut forged = sample::reported(checkpoint);
+    forged["headers"]["provider-signature"] = format!("t=1,v1={checkpoint}").into();
     for (event, status) in [
         (sample::charged(order.unwrap()), 200),
-        (sample::told(mark), 400),
+        (sample::reported(checkpoint), 400),
         (
-            sample::told(&json!({ "type": mark, "key": mark, "metadata": { "record": mark } }).to_string()),
+            sample::reported(
+                &json!({ "type": checkpoint, "key": checkpoint, "metadata": { "record": checkpoint } })
+                    .to_string(),
+            ),
             200,
         ),
         (forged, 401),
@@ -311,14 +315,14 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
     assert!(!webhook.documents().is_empty());
 
     let ledger = Provider::start().await;
-    for (id, way_back) in
-        [("ch_theirs", sealing_keys().seal(&record("only-theirs"))), ("ch_lost", mark.clone())]
+    for (id, correlation) in
+        [("ch_theirs", sealing_keys().seal(&record("only-theirs"))), ("ch_lost", checkpoint.clone())]
     {
-        let metadata = json!({ "record": way_back, "customer": secrets.customer });
+        let metadata = json!({ "record": correlation, "customer": secrets.customer });
         ledger.list(json!({ "id": id, "amountCents": 1, "currency": "EUR", "metadata": metadata }));
     }
     let mut compare = sample.start("compare", &[("RUST_LOG", LEVELS), ("PROVIDER_URL", &ledger.url)]).await;
-    compare.invoke(&json!({ "job": "compare", "day": mark })).await.unwrap_err();
+    compare.invoke(&json!({ "job": "compare", "day": checkpoint })).await.unwrap_err();
     let compared = compare.invoke(&json!({ "job": "compare", "day": "2026-11-20" })).await.unwrap();
     assert_eq!(compared[0]["only_theirs"], 2);
     quiet(&compare, &["only-theirs"]);
@@ -344,14 +348,14 @@ async fn what_is_printed_for_debugging_shows_nothing_that_belongs_to_a_caller() 
     let ReserveOutcome::Owned(owned) = executor.reserve(&request).await else { panic!("not reserved") };
     printed.push(format!("{:?} {owned:?} {:?}", owned.execution(), owned.execution().idempotency_key()));
     let headers = vec![("location".to_owned(), "/payments/1".to_owned())];
-    let ending = Ending::Completed(Answer::http(201, headers, order));
-    printed.push(format!("{ending:?}"));
-    printed.push(format!("{:?}", executor.finish(owned, ending).await));
+    let report = Report::Completed(Answer::http(201, headers, order));
+    printed.push(format!("{report:?}"));
+    printed.push(format!("{:?}", executor.finish(owned, report).await));
     printed.push(format!("{:?}", store.load(&request.key).await.unwrap()));
     let replay = executor.reserve(&request).await;
     printed.push(format!("{replay:?}"));
     until(|| clock.sleepers() == 0).await;
     for text in printed {
-        assert!(!text.contains(&secrets.mark), "{text}");
+        assert!(!text.contains(&secrets.checkpoint), "{text}");
     }
 }

@@ -11,7 +11,7 @@ use lambda_idempotency::{
     fingerprint::{Content, FingerprintRule, Fingerprints},
     http::{ProblemType, Profile, operation_status},
     key::RecordKey,
-    operation::LeaseOver,
+    operation::OnLeaseExpiry,
     queue::MemoryQueue,
     record::Head,
     stale::{CheckOutcome, Stale},
@@ -22,16 +22,16 @@ use serde_json::{Value, json, value::RawValue};
 
 use crate::support::{
     guarded::{
-        BODY, GRACE, Guarded, Item, LEASE, completed, fingerprints, operation, owned, replayed, request,
-        told, written,
+        BODY, GRACE, Guarded, Item, LEASE, completed, fingerprints, operation, owned, replayed, reported,
+        request, written,
     },
     http, on_each_store,
 };
 
 on_each_store!(
-    a_dead_worker_is_given_up_only_once_its_lease_is_over,
+    a_dead_worker_is_expired_only_once_its_lease_has_expired,
     a_check_that_comes_early_late_or_twice_changes_nothing_more,
-    a_record_that_lands_late_is_given_up_too,
+    a_record_that_lands_late_is_expired_too,
     completion_and_check_at_one_moment_end_in_one_state,
     abandoned_work_ends_with_408_and_is_replayed,
     an_operation_that_may_run_again_runs_again_after_the_check,
@@ -101,16 +101,16 @@ fn check_of(request: &Request, look_at: Timestamp) -> Value {
 }
 
 // R19, T7
-async fn a_dead_worker_is_given_up_only_once_its_lease_is_over(endpoint: &str) {
+async fn a_dead_worker_is_expired_only_once_its_lease_has_expired(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let request = found.dead().await;
     let over = found.guarded.now().plus(LEASE + GRACE);
     found.guarded.clock.advance(LEASE + GRACE - Duration::from_millis(1));
     assert_eq!(found.look(&request.key).await, CheckOutcome::Live(over));
     found.guarded.clock.advance(Duration::from_millis(1));
-    assert_eq!(found.look(&request.key).await, CheckOutcome::GivenUp);
+    assert_eq!(found.look(&request.key).await, CheckOutcome::LeaseExpired);
     assert_eq!(found.guarded.state(&request).await, "unknown");
-    assert_eq!(told(&found.guarded.executor().reserve(&request).await), "unknown");
+    assert_eq!(reported(&found.guarded.executor().reserve(&request).await), "unknown");
 }
 
 // T19
@@ -128,15 +128,15 @@ async fn a_check_that_comes_early_late_or_twice_changes_nothing_more(endpoint: &
     for _ in 0..2 {
         found.receive(&check_of(&request, over)).await;
     }
-    let given_up = found.guarded.item(&request.key).await;
+    let lease_expired = found.guarded.item(&request.key).await;
     found.receive(&check_of(&request, over)).await;
-    assert_eq!(found.guarded.item(&request.key).await, given_up);
+    assert_eq!(found.guarded.item(&request.key).await, lease_expired);
     assert_eq!((found.guarded.state(&request).await, found.checks.take().len()), ("unknown", 0));
     assert_eq!(found.look(&self::request().key).await, CheckOutcome::Gone);
 }
 
 // T4: the write was on its way when its worker died; the stream reports it whenever it lands.
-async fn a_record_that_lands_late_is_given_up_too(endpoint: &str) {
+async fn a_record_that_lands_late_is_expired_too(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let store = found.guarded.undisturbed_store();
     let late = request();
@@ -213,8 +213,8 @@ async fn an_operation_that_may_run_again_runs_again_after_the_check(endpoint: &s
     let found = Found::on(endpoint).await;
     let request = found.dead().await;
     found.guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(found.look(&request.key).await, CheckOutcome::GivenUp);
-    let again = found.guarded.executor_of(operation().when_lease_over(LeaseOver::RunAgain));
+    assert_eq!(found.look(&request.key).await, CheckOutcome::LeaseExpired);
+    let again = found.guarded.executor_of(operation().on_lease_expiry(OnLeaseExpiry::RunAgain));
     let second = owned(again.reserve(&request).await);
     assert_eq!(second.execution().attempts(), 2);
 }
@@ -251,10 +251,10 @@ async fn a_poison_record_is_dead_lettered_and_blocks_no_other(endpoint: &str) {
     let failures = found.stream(&[change(poison, 1), change(whole, 2)]).await;
     assert_eq!(failures, [""; 0]);
     assert_eq!(found.check().0, check_of(&dead, found.guarded.now().plus(LEASE + GRACE)));
-    let letters = found.dead_letters.take();
-    let letter: Value = serde_json::from_str(&letters[0].0).unwrap();
-    assert_eq!((letters.len(), &letter["kind"]), (1, &json!("poison")));
-    assert_eq!(letter["record"]["dynamodb"]["SequenceNumber"], "1", "nothing of it is lost");
+    let dead_letters = found.dead_letters.take();
+    let dead_letter: Value = serde_json::from_str(&dead_letters[0].0).unwrap();
+    assert_eq!((dead_letters.len(), &dead_letter["kind"]), (1, &json!("poison")));
+    assert_eq!(dead_letter["record"]["dynamodb"]["SequenceNumber"], "1", "nothing of it is lost");
 }
 
 /// A stream record with this image, as Lambda delivers it.

@@ -139,11 +139,11 @@ fn missing_sealing_keys_are_named() {
 }
 
 /// A record that has been unknown for this long, and about which nobody has been asked.
-async fn doubted(sample: &Sample, for_so_long: Duration) -> RecordKey {
+async fn unknown(sample: &Sample, for_so_long: Duration) -> RecordKey {
     let since = Timestamp::from(SystemTime::now()).minus(for_so_long);
     let key = record_key("acme", "create-payment", &Uuid::new_v4().to_string());
     let began = samples::in_progress(key.clone(), fingerprints("{}"), since, since);
-    let record = samples::unknown(&began, UnknownCause::LeaseOver, since);
+    let record = samples::unknown(&began, UnknownCause::LeaseExpired, since);
     assert_eq!(sample.store().insert(&record, &[]).await.unwrap(), WriteOutcome::Written);
     key
 }
@@ -158,20 +158,24 @@ async fn what_the_environment_says_of_questions_is_done() {
         (&[("NOT_FOUND_RELEASES", "")], Duration::from_secs(3_600), "failed_retryable"),
         (&[("NOT_FOUND_RELEASES", "off")], Duration::from_secs(3_600), "asked again"),
         (&[("NOT_FOUND_GRACE_MS", "7200000")], Duration::from_secs(3_600), "asked again"),
-        (&[("NOT_FOUND_RELEASES", "off")], Duration::from_secs(90_000), "for people"),
+        (&[("NOT_FOUND_RELEASES", "off")], Duration::from_secs(90_000), "for an operator"),
         (
-            &[("NOT_FOUND_RELEASES", "off"), ("LONGEST_DOUBT_MS", "60000")],
+            &[("NOT_FOUND_RELEASES", "off"), ("MAX_UNKNOWN_AGE_MS", "60000")],
             Duration::from_secs(61),
-            "for people",
+            "for an operator",
         ),
-        (&[("NOT_FOUND_RELEASES", "off"), ("RECONCILE_ASKS", "1")], Duration::from_secs(3_600), "for people"),
+        (
+            &[("NOT_FOUND_RELEASES", "off"), ("RECONCILE_ASKS", "1")],
+            Duration::from_secs(3_600),
+            "for an operator",
+        ),
     ] {
         let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
-        let key = doubted(&sample, for_so_long).await;
+        let key = unknown(&sample, for_so_long).await;
         sample.start("reconcile", variables).await.invoke(&json!({ "job": "poll" })).await.unwrap();
         let record = sample.store().load(&key).await.unwrap().expect("it is there");
         let became = match record.state {
-            State::Unknown { reconcile_at: Timestamp::MAX, .. } => "for people",
+            State::Unknown { reconcile_at: Timestamp::MAX, .. } => "for an operator",
             State::Unknown { .. } => "asked again",
             state => state.name(),
         };
@@ -187,10 +191,10 @@ async fn a_function_that_is_configured_wrongly_names_the_variable_and_ends() {
         ("reconcile", "NOT_FOUND_RELEASES", "no", "`on` or `off`"),
         ("reconcile", "NOT_FOUND_RELEASES", "OFF", "`on` or `off`"),
         ("webhook", "NOT_FOUND_RELEASES", "false", "`on` or `off`"),
-        ("reconcile", "LONGEST_DOUBT_MS", "0", millis),
-        ("reconcile", "LONGEST_DOUBT_MS", "24h", millis),
+        ("reconcile", "MAX_UNKNOWN_AGE_MS", "0", millis),
+        ("reconcile", "MAX_UNKNOWN_AGE_MS", "24h", millis),
         ("reconcile", "NOT_FOUND_GRACE_MS", "-1", millis),
-        ("reconcile", "RECONCILE_FIRST_MS", "1.5", millis),
+        ("reconcile", "RECONCILE_FIRST_BACKOFF_MS", "1.5", millis),
         ("reconcile", "RECONCILE_ASKS", "0", "a number above 0"),
         ("reconcile", "RECONCILE_ASKS", "4294967296", "a number above 0"),
         ("reconcile", "DEAD_LETTERS_QUEUE_URL", "", queue),

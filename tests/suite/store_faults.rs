@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::{
     config::{Builder, timeout::TimeoutConfig},
 };
 use lambda_idempotency::{
-    engine::{Ending, Executor, FinishOutcome},
+    engine::{Executor, FinishOutcome, Report},
     operation::WhileInFlight,
     store::dynamodb::DynamoDbStore,
 };
@@ -19,7 +19,7 @@ use crate::support::{
     faults::{ANY, Fault, Late},
     guarded::{
         GRACE, Guarded, LEASE, body_of, completed, operation, owned, random, replayed, replayed_text,
-        request, told, written,
+        reported, request, written,
     },
     on_each_store,
 };
@@ -55,7 +55,7 @@ async fn a_reservation_that_the_store_does_not_take_runs_nothing(endpoint: &str)
         let (executor, request) = (guarded.executor(), request());
         let asked = guarded.faults.asked("PutItem");
         guarded.faults.for_all(ANY, fault.clone());
-        assert_eq!(told(&executor.reserve(&request).await), "unavailable", "{fault:?}");
+        assert_eq!(reported(&executor.reserve(&request).await), "unavailable", "{fault:?}");
         assert_eq!(guarded.faults.asked("PutItem") - asked, tries, "{fault:?}");
         guarded.faults.clear();
         assert_eq!(guarded.state(&request).await, "absent", "{fault:?}");
@@ -74,13 +74,13 @@ async fn a_refused_connection_and_a_missing_table_run_nothing() {
         DynamoDbStore::from_client(guarded.client.clone(), "no-such-table"),
     ] {
         let executor = Executor::new(store, operation());
-        assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
+        assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
     }
 }
 
 // R16, T17: the executor's own time-out, for a client without any.
 #[tokio::test]
-async fn a_store_that_never_answers_is_given_up_by_the_executor_itself() {
+async fn a_store_that_never_answers_is_expired_by_the_executor_itself() {
     let guarded = Guarded::on(embedded::endpoint()).await;
     let config = connect(embedded::endpoint()).http_client(guarded.faults.clone()).sdk_config();
     let patient = Builder::from(&config).timeout_config(TimeoutConfig::disabled()).build();
@@ -94,9 +94,9 @@ async fn a_store_that_never_answers_is_given_up_by_the_executor_itself() {
         guarded.clock.advance(STORE_TIMEOUT);
     };
     let reserved = in_time(async { tokio::join!(waiting, time).0 }).await;
-    assert_eq!(told(&reserved), "unavailable");
+    assert_eq!(reported(&reserved), "unavailable");
     assert_eq!(late.release().await.status, 200);
-    assert_eq!(told(&executor.reserve(&request).await), "in flight");
+    assert_eq!(reported(&executor.reserve(&request).await), "in flight");
 }
 
 // R16
@@ -105,26 +105,26 @@ async fn the_breaker_opens_after_five_failures_and_closes_on_recovery(endpoint: 
     let executor = guarded.executor();
     guarded.faults.for_all(ANY, Fault::Status(503));
     for failures in 1..=5 {
-        assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
+        assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
         assert_eq!(guarded.faults.asked(ANY), failures);
     }
     for _ in 0..10 {
-        assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
+        assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
     }
     assert_eq!(guarded.faults.asked(ANY), 5, "nobody asks a store that is down");
 
     // Now and then one request tries; while it fails, the others do not.
     guarded.clock.advance(Duration::from_secs(2));
     for _ in 0..10 {
-        assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
+        assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
     }
     assert_eq!(guarded.faults.asked(ANY), 6);
 
     guarded.faults.clear();
-    assert_eq!(told(&executor.reserve(&request()).await), "unavailable");
+    assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
     guarded.clock.advance(Duration::from_secs(2));
     for _ in 0..10 {
-        assert_eq!(told(&executor.reserve(&request()).await), "owned");
+        assert_eq!(reported(&executor.reserve(&request()).await), "owned");
     }
 }
 
@@ -135,13 +135,13 @@ async fn a_reservation_that_meets_a_transaction_is_in_flight(endpoint: &str) {
     // More than enough to open the breaker: a conflict is not a failure of the store.
     for _ in 0..10 {
         guarded.faults.script("PutItem", [Fault::TransactionConflict]);
-        assert_eq!(told(&executor.reserve(&request).await), "in flight");
+        assert_eq!(reported(&executor.reserve(&request).await), "in flight");
     }
     let first = owned(executor.reserve(&request).await);
-    written(executor.finish(first, Ending::NotExecuted).await);
+    written(executor.finish(first, Report::NotExecuted).await);
     // Nor is there a second run if a take-over meets the conflict.
     guarded.faults.script("PutItem", [Fault::Pass, Fault::TransactionConflict]);
-    assert_eq!(told(&executor.reserve(&request).await), "in flight");
+    assert_eq!(reported(&executor.reserve(&request).await), "in flight");
     assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("failed_retryable", 0));
 }
 
@@ -152,12 +152,12 @@ async fn a_reservation_that_waits_waits_for_a_transaction_too(endpoint: &str) {
     let (executor, request) = (guarded.executor_of(waiting), request());
     guarded.faults.script("PutItem", [Fault::TransactionConflict, Fault::TransactionConflict]);
     let reserved = guarded.clock.passing(executor.reserve(&request)).await;
-    assert_eq!((told(&reserved), guarded.faults.left()), ("owned", 0));
+    assert_eq!((reported(&reserved), guarded.faults.left()), ("owned", 0));
     // But it waits no longer than for anything else.
     guarded.faults.for_all("PutItem", Fault::TransactionConflict);
     let (another, began_at) = (self::request(), guarded.now());
     let reserved = guarded.clock.passing(executor.reserve(&another)).await;
-    assert_eq!(told(&reserved), "in flight");
+    assert_eq!(reported(&reserved), "in flight");
     assert!(guarded.now().since(began_at) <= Duration::from_secs(6));
 }
 
@@ -198,21 +198,25 @@ async fn a_completion_waits_for_a_store_that_comes_back(endpoint: &str) {
 async fn a_completion_that_cannot_be_written_becomes_unknown_and_never_reruns(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     for fault in [Fault::Status(500), Fault::AccessDenied, Fault::TransactionConflict] {
-        let patience = Duration::from_secs(7);
-        let (executor, request) = (guarded.executor_of(operation().patience(patience)), request());
+        let completion_timeout = Duration::from_secs(7);
+        let (executor, request) =
+            (guarded.executor_of(operation().completion_timeout(completion_timeout)), request());
         let ours = owned(executor.reserve(&request).await);
         guarded.faults.for_all(ANY, fault.clone());
         let started = guarded.now();
         let ended = guarded.clock.passing(executor.finish(ours, completed("{}"))).await;
         assert!(matches!(ended, FinishOutcome::Unwritten), "{fault:?}: {ended:?}");
         let tried = guarded.now().since(started);
-        assert!(tried < patience && tried + Duration::from_secs(1) >= patience, "{tried:?}");
+        assert!(
+            tried < completion_timeout && tried + Duration::from_secs(1) >= completion_timeout,
+            "{tried:?}"
+        );
 
         guarded.faults.clear();
-        assert_eq!(told(&executor.reserve(&request).await), "in flight", "{fault:?}");
+        assert_eq!(reported(&executor.reserve(&request).await), "in flight", "{fault:?}");
         guarded.clock.advance(LEASE + GRACE);
         for _ in 0..3 {
-            assert_eq!(told(&executor.reserve(&request).await), "unknown", "{fault:?}");
+            assert_eq!(reported(&executor.reserve(&request).await), "unknown", "{fault:?}");
             guarded.clock.advance(LEASE + GRACE);
         }
     }
@@ -247,7 +251,7 @@ async fn a_store_that_hangs_leaves_time_for_the_answer(endpoint: &str) {
     hanging.deadline = Some(guarded.now().plus(left));
     guarded.faults.script("PutItem", [late.fault()]);
     let reserved = in_time(async { tokio::join!(executor.reserve(&hanging), hangs(1)).0 }).await;
-    assert_eq!(told(&reserved), "unavailable");
+    assert_eq!(reported(&reserved), "unavailable");
 
     completing.deadline = Some(guarded.now().plus(left));
     let ours = owned(executor.reserve(&completing).await);
@@ -264,7 +268,7 @@ async fn a_replay_with_an_unreadable_body_is_refused_and_never_runs(endpoint: &s
     written(executor.finish(ours, completed(body.clone())).await);
 
     guarded.faults.for_all("GetItem", Fault::Status(500));
-    assert_eq!(told(&executor.reserve(&request).await), "unavailable");
+    assert_eq!(reported(&executor.reserve(&request).await), "unavailable");
     guarded.faults.clear();
     assert_eq!(body_of(&replayed(executor.reserve(&request).await)), Some(&body));
 }

@@ -24,7 +24,7 @@ on_each_store!(
 );
 
 /// How long an event in another process is waited for. Success takes a fraction of this; only a failure takes as long.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 const AT_REST_WITHIN: Duration = Duration::from_secs(60);
 
@@ -36,8 +36,8 @@ const SPANS: [(&str, &str); 9] = [
     ("WINDOW_MS", "200"),
     ("POLL_MS", "200"),
     ("SWEEP_MS", "1000"),
-    ("RECONCILE_FIRST_MS", "200"),
-    ("RECONCILE_LONGEST_MS", "500"),
+    ("RECONCILE_FIRST_BACKOFF_MS", "200"),
+    ("RECONCILE_MAX_BACKOFF_MS", "500"),
     ("RECONCILE_ASKS", "1000"),
     ("NOT_FOUND_GRACE_MS", "1500"),
 ];
@@ -74,7 +74,7 @@ impl Scene {
         meanwhile: impl Fn() -> RuleId,
         expected: (u16, &str),
     ) -> String {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for _ in 0..TRIES {
             let mut order = Order::new(orders.len(), "tok_slow_1000");
             let answer = {
@@ -87,16 +87,16 @@ impl Scene {
                     }
                 }
             };
-            let (as_expected, key) = (answer.told() == expected && !answer.replayed, order.key.clone());
-            told.push(answer.clone());
-            order.told = Some(answer).filter(Answer::is_final);
+            let (as_expected, key) = (answer.reported() == expected && !answer.replayed, order.key.clone());
+            reported.push(answer.clone());
+            order.reported = Some(answer).filter(Answer::is_final);
             orders.push(order);
             if as_expected {
                 return key;
             }
             self.store.pass();
         }
-        panic!("not {expected:?}: {told:?}");
+        panic!("not {expected:?}: {reported:?}");
     }
 
     async fn until_charging(&self, cents: u64) {
@@ -109,22 +109,22 @@ impl Scene {
         self.until(|| self.store.used(rule) >= times).await;
     }
 
-    async fn until(&self, there: impl Fn() -> bool) {
-        let give_up = Instant::now() + PATIENCE;
-        while !there() {
-            assert!(Instant::now() < give_up, "it does not come");
+    async fn until(&self, current: impl Fn() -> bool) {
+        let expire_lease = Instant::now() + TIMEOUT;
+        while !current() {
+            assert!(Instant::now() < expire_lease, "it does not come");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
     async fn until_completed(&self, keys: &[String]) {
-        let give_up = Instant::now() + AT_REST_WITHIN;
+        let expire_lease = Instant::now() + AT_REST_WITHIN;
         loop {
             let states = self.books.states().await;
             if keys.iter().all(|key| states[key] == "completed") {
                 return;
             }
-            assert!(Instant::now() < give_up, "{states:?}");
+            assert!(Instant::now() < expire_lease, "{states:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -148,7 +148,7 @@ async fn without_a_table_nothing_is_begun(endpoint: &str) {
     for (then, orders) in [(Then::Closed, &orders[..4]), (Then::Silent, &orders[4..])] {
         scene.store.away(&[], then);
         for answer in join_all(orders.iter().map(|order| scene.answer(order))).await {
-            assert_eq!(answer.told(), (503, "store-unavailable"), "{then:?}");
+            assert_eq!(answer.reported(), (503, "store-unavailable"), "{then:?}");
         }
         scene.store.pass();
     }
@@ -172,11 +172,11 @@ async fn a_completion_without_a_table_is_queued_with_its_payment(endpoint: &str)
         keys.push(key);
         scene.store.pass();
         if then == Then::Closed {
-            // The table stays away until writing the ending has failed, and until the worker is taken for dead.
-            let ending = scene.store.away(&[&table, "\"completed\""], then);
+            // The table stays away until writing the report has failed, and until the worker is taken for dead.
+            let report = scene.store.away(&[&table, "\"completed\""], then);
             let look = scene.store.away(&[&table, "DynamoDB_20120810.GetItem"], then);
             scene.store.away(&[&table], then);
-            scene.until_used(ending, 4).await;
+            scene.until_used(report, 4).await;
             scene.until_used(look, 1).await;
             scene.store.pass();
         }

@@ -427,12 +427,12 @@ async fn the_status_of_one_key_never_shows_anothers() {
         for key in keys {
             // Both as the guard returns it and as clients build it by hand: the query arrives unchanged.
             let by_query = deliver(&states, &ask(&["operations"], &[("key", key)]).event(front, "k")).await;
-            let told = (by_query.status(), by_query.header("x-key").map(str::to_owned));
-            assert_eq!(told, (404, Some(encode(key))), "{front:?} {key}");
+            let reported = (by_query.status(), by_query.header("x-key").map(str::to_owned));
+            assert_eq!(reported, (404, Some(encode(key))), "{front:?} {key}");
             if !key.contains('?') && !key.starts_with('#') && key != ".." {
                 let by_path = deliver(&states, &ask(&["operations", key], &[]).event(front, "k")).await;
-                let told = (by_path.status(), by_path.header("x-key").map(str::to_owned));
-                assert_eq!(told, (404, Some(encode(key))), "{front:?} {key}");
+                let reported = (by_path.status(), by_path.header("x-key").map(str::to_owned));
+                assert_eq!(reported, (404, Some(encode(key))), "{front:?} {key}");
             }
         }
         for asked in [ask(&["operations"], &[("key", "a b")]), ask(&["operations", "a b"], &[])] {

@@ -98,7 +98,7 @@ async fn of_a_hundred_retries_at_once_one_takes_over(endpoint: &str) {
     assert_eq!((taken_over.len(), runs.count()), (1, 2), "{answers:?}");
     assert_eq!(taken_over[0].body, "attempt 2");
     assert!(
-        answers.iter().all(|answer| answer.status == 200 || answer.told().1 == "in-flight"),
+        answers.iter().all(|answer| answer.status == 200 || answer.reported().1 == "in-flight"),
         "{answers:?}"
     );
 }

@@ -12,7 +12,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
     domain::{DomainWrite, DomainWriteError, Table},
-    engine::{Ending, Executor, FinishOutcome, Ownership, Request},
+    engine::{Executor, FinishOutcome, Ownership, Report, Request},
     operation::Operation,
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
@@ -28,7 +28,7 @@ use crate::support::{
     bank::{Bank, TRANSACTION, too_little},
     counts::counting,
     faults::{ANY, Fault, Late},
-    guarded::{GRACE, LEASE, completed, operation, owned, replayed_text, request, told, written},
+    guarded::{GRACE, LEASE, completed, operation, owned, replayed_text, reported, request, written},
     meddling::{Meddled, Meddling},
     on_each_store,
 };
@@ -40,16 +40,16 @@ on_each_store!(
     a_commit_whose_answer_was_lost_is_recognised,
     a_commit_that_meets_a_conflict_is_sent_again_byte_for_byte,
     a_refused_write_completes_with_its_own_answer,
-    a_refusal_that_nobody_foresaw_leaves_the_outcome_unknown,
-    a_refusal_that_cannot_be_kept_leaves_its_caller_in_doubt,
+    a_refusal_that_has_no_answer_set_leaves_the_outcome_unknown,
+    a_refusal_that_cannot_be_kept_leaves_its_caller_unknown,
     writes_from_a_stale_read_are_computed_again,
     a_stale_read_counts_more_than_a_refusal,
     computed_writes_commit_together_with_the_others,
-    writes_that_stay_stale_are_given_up,
+    writes_that_stay_stale_are_expired,
     writes_that_cannot_be_computed_leave_the_outcome_unknown,
     a_late_worker_commits_only_while_nobody_else_has_the_record,
-    an_ending_with_writes_never_makes_a_new_record,
-    an_ending_is_handed_over_with_its_writes,
+    a_report_with_writes_never_makes_a_new_record,
+    a_report_is_deferred_with_its_writes,
     a_refused_write_from_the_queue_is_answered_or_escalated,
     writes_too_large_for_a_message_leave_the_outcome_unknown,
     an_expression_that_dynamodb_refuses_is_never_lost,
@@ -59,9 +59,9 @@ on_each_store!(
     a_transactional_operation_is_never_unknown,
     a_dead_transactional_worker_is_released_by_certainty,
     a_dead_transactional_worker_gets_the_next_ones_answer,
-    a_transactional_ending_without_its_record_is_in_doubt,
+    a_transactional_report_without_its_record_is_unknown,
     a_transactional_commit_that_lands_late_does_nothing,
-    a_transactional_commit_without_an_answer_is_not_handed_over,
+    a_transactional_commit_without_an_answer_is_not_deferred,
     what_the_provider_confirms_commits_with_its_domain_writes,
     a_reconcilers_write_into_the_table_of_records_is_not_made,
     writes_that_a_settled_record_lacks_are_escalated,
@@ -77,8 +77,8 @@ on_each_store!(
 );
 
 impl Bank {
-    pub fn reconciliation(&self, letters: &MemoryQueue) -> Reconciliation {
-        Reconciliation::new(self.guarded.store(), letters.clone())
+    pub fn reconciliation(&self, dead_letters: &MemoryQueue) -> Reconciliation {
+        Reconciliation::new(self.guarded.store(), dead_letters.clone())
             .world(self.guarded.clock.clone())
             .operation(operation(), Nobody)
     }
@@ -89,7 +89,7 @@ impl Bank {
         request: &Request,
         writes: impl IntoIterator<Item = DomainWrite>,
     ) -> FinishOutcome {
-        let executor = self.handing_over();
+        let executor = self.deferring();
         let ours = owned(executor.reserve(request).await);
         writes.into_iter().for_each(|write| ours.execution().write(write).unwrap());
         self.guarded.faults.for_all(ANY, Fault::DropRequest);
@@ -116,8 +116,8 @@ fn refused(ended: FinishOutcome) -> Answer {
     }
 }
 
-fn in_doubt(ended: &FinishOutcome) {
-    assert!(matches!(ended, FinishOutcome::InDoubt), "{ended:?}");
+fn unknown(ended: &FinishOutcome) {
+    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
 }
 
 // R22
@@ -147,11 +147,11 @@ async fn a_completion_with_writes_costs_two_round_trips(endpoint: &str) {
 
 // R22
 async fn writes_of_an_execution_without_an_answer_are_dropped(endpoint: &str) {
-    for ending in [Ending::NotExecuted, Ending::NotBegun] {
+    for report in [Report::NotExecuted, Report::NotBegun] {
         let (bank, request) = (Bank::on(endpoint).await, request());
         let ours = bank.begin(&request).await;
         ours.execution().write(bank.take(30)).unwrap();
-        written(bank.executor().finish(ours, ending).await);
+        written(bank.executor().finish(ours, report).await);
         assert_eq!((bank.cents("a").await, bank.guarded.faults.sent(TRANSACTION)), (Some(100), 0));
     }
 }
@@ -200,7 +200,7 @@ async fn a_refused_write_completes_with_its_own_answer(endpoint: &str) {
 }
 
 // R22
-async fn a_refusal_that_nobody_foresaw_leaves_the_outcome_unknown(endpoint: &str) {
+async fn a_refusal_that_has_no_answer_set_leaves_the_outcome_unknown(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     bank.set("b-1", 1).await;
     for foreseen in [false, true] {
@@ -212,30 +212,30 @@ async fn a_refusal_that_nobody_foresaw_leaves_the_outcome_unknown(endpoint: &str
             .unwrap();
         ours.execution().write(bank.book("b-1").if_absent()).unwrap();
         let (ended, counts) = counting(bank.executor().finish(ours, completed("taken"))).await;
-        in_doubt(&ended);
+        unknown(&ended);
         assert_eq!(counts.get(COMPLETION_DENIED), Some(&1));
         assert_eq!(
-            (told(&bank.executor().reserve(&request).await), bank.cents("a").await),
+            (reported(&bank.executor().reserve(&request).await), bank.cents("a").await),
             ("unknown", Some(100))
         );
     }
 }
 
 // R22: the handler's own answer is not true, whatever becomes of the refusal.
-async fn a_refusal_that_cannot_be_kept_leaves_its_caller_in_doubt(endpoint: &str) {
+async fn a_refusal_that_cannot_be_kept_leaves_its_caller_unknown(endpoint: &str) {
     for transactional in [false, true] {
-        let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+        let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
         let executor = if transactional {
-            let executor = bank.guarded.executor_of(transfer().patience(Duration::ZERO));
-            executor.lost_endings_to(bank.queue.clone())
+            let executor = bank.guarded.executor_of(transfer().completion_timeout(Duration::ZERO));
+            executor.defer_reports_to(bank.queue.clone())
         } else {
-            bank.handing_over()
+            bank.deferring()
         };
         let ours = owned(executor.reserve(&request).await);
         let write = if transactional { bank.take(101) } else { bank.take(101).or_answer(too_little()) };
         ours.execution().write(write).unwrap();
         bank.guarded.faults.for_all("PutItem", Fault::DropRequest);
-        in_doubt(&bank.guarded.clock.passing(executor.finish(ours, completed("taken"))).await);
+        unknown(&bank.guarded.clock.passing(executor.finish(ours, completed("taken"))).await);
         assert_eq!(bank.guarded.faults.sent(TRANSACTION), 1);
         bank.guarded.faults.clear();
         let messages = bank.queue.take();
@@ -243,7 +243,7 @@ async fn a_refusal_that_cannot_be_kept_leaves_its_caller_in_doubt(endpoint: &str
             assert_eq!(messages, []);
         } else {
             let [(message, _)] = &messages[..] else { panic!("not one message") };
-            bank.reconciliation(&letters).receive(message).await.unwrap();
+            bank.reconciliation(&dead_letters).receive(message).await.unwrap();
             let everybody = replayed_text(bank.executor().reserve(&request).await);
             assert_eq!(everybody, r#"{"title":"Not enough money"}"#);
         }
@@ -310,14 +310,14 @@ async fn computed_writes_commit_together_with_the_others(endpoint: &str) {
 }
 
 // R22
-async fn writes_that_stay_stale_are_given_up(endpoint: &str) {
+async fn writes_that_stay_stale_are_expired(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
     ours.execution().write(bank.take(101).or_recompute()).unwrap();
-    in_doubt(&bank.executor().finish(ours, completed("taken")).await);
+    unknown(&bank.executor().finish(ours, completed("taken")).await);
     assert_eq!(bank.guarded.faults.sent(TRANSACTION), 5);
     assert_eq!(
-        (told(&bank.executor().reserve(&request).await), bank.cents("a").await),
+        (reported(&bank.executor().reserve(&request).await), bank.cents("a").await),
         ("unknown", Some(100))
     );
 }
@@ -340,9 +340,9 @@ async fn writes_that_cannot_be_computed_leave_the_outcome_unknown(endpoint: &str
                 }
             }
         });
-        in_doubt(&bank.executor().finish(ours, completed("taken")).await);
+        unknown(&bank.executor().finish(ours, completed("taken")).await);
         assert_eq!(
-            (told(&bank.executor().reserve(&request).await), bank.guarded.faults.sent(TRANSACTION)),
+            (reported(&bank.executor().reserve(&request).await), bank.guarded.faults.sent(TRANSACTION)),
             ("unknown", 0)
         );
     }
@@ -355,7 +355,7 @@ async fn a_late_worker_commits_only_while_nobody_else_has_the_record(endpoint: &
         let late = bank.begin(&request).await;
         late.execution().write(bank.take(30)).unwrap();
         bank.guarded.clock.advance(LEASE + GRACE);
-        assert_eq!(told(&bank.executor().reserve(&request).await), "unknown");
+        assert_eq!(reported(&bank.executor().reserve(&request).await), "unknown");
         if taken_over {
             let reconciler = bank.guarded.executor_of(operation());
             let next = bank.release_and_take_over(&reconciler, &request).await;
@@ -393,26 +393,26 @@ impl Reconciler for NotExecuted {
 }
 
 // R22
-async fn an_ending_with_writes_never_makes_a_new_record(endpoint: &str) {
-    let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
-    let executor = bank.handing_over();
+async fn a_report_with_writes_never_makes_a_new_record(endpoint: &str) {
+    let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+    let executor = bank.deferring();
     let ours = owned(executor.reserve(&request).await);
     // Even if nothing can refuse it: what becomes of it is not known.
     ours.execution().write(bank.book("b-1")).unwrap();
     bank.guarded.delete(&request.key).await;
-    in_doubt(&executor.finish(ours, completed("taken")).await);
+    unknown(&executor.finish(ours, completed("taken")).await);
     assert_eq!((bank.cents("b-1").await, bank.guarded.record(&request.key).await), (None, None));
     let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
-    bank.reconciliation(&letters).receive(message).await.unwrap();
+    bank.reconciliation(&dead_letters).receive(message).await.unwrap();
     assert_eq!((bank.cents("b-1").await, bank.guarded.record(&request.key).await), (None, None));
-    let [(letter, _)] = &letters.take()[..] else { panic!("not one letter") };
-    assert_eq!(serde_json::from_str::<Value>(letter).unwrap()["kind"], "forgotten");
+    let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
+    assert_eq!(serde_json::from_str::<Value>(dead_letter).unwrap()["kind"], "forgotten");
 }
 
 // R22
-async fn an_ending_is_handed_over_with_its_writes(endpoint: &str) {
+async fn a_report_is_deferred_with_its_writes(endpoint: &str) {
     for what in ["a put", "a conditional update", "an update"] {
-        let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+        let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
         let update = bank.accounts.update(json!({ "id": "a" }), "SET cents = cents - :cents");
         let write = match what {
             "a put" => bank.book("b-1"),
@@ -422,46 +422,46 @@ async fn an_ending_is_handed_over_with_its_writes(endpoint: &str) {
         let ended = bank.lose(&request, [write]).await;
         // The caller gets the true answer only if nothing can refuse it any more: an attribute may be gone.
         let can_be_refused = what != "a put";
-        let expected = if can_be_refused { "InDoubt" } else { "HandedOver" };
+        let expected = if can_be_refused { "Unknown" } else { "Deferred" };
         assert_eq!(format!("{ended:?}"), expected, "{what}");
         let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
         // A version that knows no writes refuses this kind, and it waits as a dead letter.
-        assert_eq!(serde_json::from_str::<Value>(message).unwrap()["kind"], "ending_with_writes");
-        let reconciliation = bank.reconciliation(&letters);
+        assert_eq!(serde_json::from_str::<Value>(message).unwrap()["kind"], "report_with_writes");
+        let reconciliation = bank.reconciliation(&dead_letters);
         for _ in 0..2 {
             reconciliation.receive(message).await.unwrap();
             let expected = if can_be_refused { (Some(70), None) } else { (Some(100), Some(1)) };
             assert_eq!((bank.cents("a").await, bank.cents("b-1").await), expected);
         }
         assert_eq!(replayed_text(bank.executor().reserve(&request).await), "ok");
-        assert_eq!(letters.take(), []);
+        assert_eq!(dead_letters.take(), []);
     }
 }
 
 // R22
 async fn a_refused_write_from_the_queue_is_answered_or_escalated(endpoint: &str) {
     for foreseen in [false, true] {
-        let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+        let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
         let write = bank.take(101);
         let write = if foreseen { write.or_answer(too_little()) } else { write.or_recompute() };
-        in_doubt(&bank.lose(&request, [write, bank.book("b-1")]).await);
+        unknown(&bank.lose(&request, [write, bank.book("b-1")]).await);
         let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
-        bank.reconciliation(&letters).receive(message).await.unwrap();
+        bank.reconciliation(&dead_letters).receive(message).await.unwrap();
         assert_eq!((bank.cents("a").await, bank.cents("b-1").await), (Some(100), None));
         if foreseen {
             // Delivered again, it finds its own answer, which contradicts nothing.
-            bank.reconciliation(&letters).receive(message).await.unwrap();
-            assert_eq!(letters.take(), []);
+            bank.reconciliation(&dead_letters).receive(message).await.unwrap();
+            assert_eq!(dead_letters.take(), []);
             assert_eq!(
                 replayed_text(bank.executor().reserve(&request).await),
                 r#"{"title":"Not enough money"}"#
             );
         } else {
-            assert_eq!(told(&bank.executor().reserve(&request).await), "in flight");
-            let [(letter, _)] = &letters.take()[..] else { panic!("not one letter") };
-            let letter: Value = serde_json::from_str(letter).unwrap();
+            assert_eq!(reported(&bank.executor().reserve(&request).await), "in flight");
+            let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
+            let dead_letter: Value = serde_json::from_str(dead_letter).unwrap();
             assert_eq!(
-                (&letter["kind"], letter["ending"]["writes"].as_array().unwrap().len()),
+                (&dead_letter["kind"], dead_letter["report"]["writes"].as_array().unwrap().len()),
                 (&json!("contradiction"), 2)
             );
         }
@@ -472,23 +472,23 @@ async fn a_refused_write_from_the_queue_is_answered_or_escalated(endpoint: &str)
 async fn writes_too_large_for_a_message_leave_the_outcome_unknown(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let large = bank.accounts.put(json!({ "id": "b-1", "text": "x".repeat(300_000) }));
-    in_doubt(&bank.lose(&request, [large]).await);
+    unknown(&bank.lose(&request, [large]).await);
     assert_eq!(bank.queue.take(), []);
     bank.guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(told(&bank.executor().reserve(&request).await), "unknown");
+    assert_eq!(reported(&bank.executor().reserve(&request).await), "unknown");
 }
 
 // R22: after a charge, nobody may lose it.
 async fn an_expression_that_dynamodb_refuses_is_never_lost(endpoint: &str) {
     for wrong in [bad_condition, bad_update, missing_attribute, missing_table] {
-        let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
-        let executor = bank.handing_over();
+        let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+        let executor = bank.deferring();
         let ours = owned(executor.reserve(&request).await);
         ours.execution().write(wrong(&bank)).unwrap();
-        in_doubt(&bank.guarded.clock.passing(executor.finish(ours, completed("ok"))).await);
+        unknown(&bank.guarded.clock.passing(executor.finish(ours, completed("ok"))).await);
         let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
         // It is delivered again and again, and becomes a dead letter.
-        let delivered = bank.guarded.clock.passing(bank.reconciliation(&letters).receive(message)).await;
+        let delivered = bank.guarded.clock.passing(bank.reconciliation(&dead_letters).receive(message)).await;
         assert!(delivered.is_err());
         assert_eq!(bank.cents("a").await, Some(100));
     }
@@ -522,7 +522,7 @@ async fn a_write_into_the_table_of_records_is_refused_at_once(endpoint: &str) {
     let twice = ours.execution().write(bank.take(2));
     assert_eq!(twice, Err(DomainWriteError::SameItem(bank.accounts.name().to_owned())));
     // The rest alone would be half of what the handler wants.
-    in_doubt(&bank.executor().finish(ours, completed("ok")).await);
+    unknown(&bank.executor().finish(ours, completed("ok")).await);
     assert_eq!(bank.cents("a").await, Some(100));
 }
 
@@ -615,10 +615,10 @@ async fn a_transactional_operation_is_never_unknown(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.guarded.executor_of(transfer());
     let request = request();
-    for ending in [Ending::PerhapsExecuted(UnknownCause::Panicked), Ending::NotExecuted] {
+    for report in [Report::PerhapsExecuted(UnknownCause::Panicked), Report::NotExecuted] {
         let ours = owned(executor.reserve(&request).await);
         ours.execution().write(bank.take(30)).unwrap();
-        written(executor.finish(ours, ending).await);
+        written(executor.finish(ours, report).await);
         assert_eq!(bank.guarded.state(&request).await, "failed_retryable");
     }
     for refused in [bank.take(101), bank.take(101).or_recompute()] {
@@ -630,7 +630,7 @@ async fn a_transactional_operation_is_never_unknown(endpoint: &str) {
     let ours = owned(executor.reserve(&request).await);
     ours.execution().write(bank.take(30)).unwrap();
     written(executor.finish(ours, completed("taken")).await);
-    assert_eq!((bank.cents("a").await, told(&executor.reserve(&request).await)), (Some(70), "replay"));
+    assert_eq!((bank.cents("a").await, reported(&executor.reserve(&request).await)), (Some(70), "replay"));
 }
 
 // R22, R19, T36
@@ -671,7 +671,7 @@ async fn a_dead_transactional_worker_is_released_by_certainty(endpoint: &str) {
 // R22, T6: what it could not commit was not done, and nobody has to be told.
 async fn a_dead_transactional_worker_gets_the_next_ones_answer(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
-    let executor = bank.guarded.executor_of(transfer()).lost_endings_to(bank.queue.clone());
+    let executor = bank.guarded.executor_of(transfer()).defer_reports_to(bank.queue.clone());
     let dead = owned(executor.reserve(&request).await);
     dead.execution().write(bank.take(30)).unwrap();
     bank.guarded.clock.advance(LEASE + GRACE);
@@ -686,16 +686,16 @@ async fn a_dead_transactional_worker_gets_the_next_ones_answer(endpoint: &str) {
 }
 
 // R22: an earlier try may have committed, and an operator, or a restore, have undone it.
-async fn a_transactional_ending_without_its_record_is_in_doubt(endpoint: &str) {
+async fn a_transactional_report_without_its_record_is_unknown(endpoint: &str) {
     for with_writes in [true, false] {
         let (bank, request) = (Bank::on(endpoint).await, request());
-        let executor = bank.guarded.executor_of(transfer()).lost_endings_to(bank.queue.clone());
+        let executor = bank.guarded.executor_of(transfer()).defer_reports_to(bank.queue.clone());
         let ours = owned(executor.reserve(&request).await);
         if with_writes {
             ours.execution().write(bank.take(30)).unwrap();
         }
         bank.guarded.delete(&request.key).await;
-        in_doubt(&executor.finish(ours, completed("taken")).await);
+        unknown(&executor.finish(ours, completed("taken")).await);
         assert_eq!((bank.cents("a").await, bank.guarded.state(&request).await), (Some(100), "absent"));
         assert_eq!(bank.queue.take(), []);
     }
@@ -704,12 +704,12 @@ async fn a_transactional_ending_without_its_record_is_in_doubt(endpoint: &str) {
 // R22, T4, T7
 async fn a_transactional_commit_that_lands_late_does_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
-    let executor = bank.guarded.executor_of(transfer().patience(Duration::ZERO));
+    let executor = bank.guarded.executor_of(transfer().completion_timeout(Duration::ZERO));
     let ours = owned(executor.reserve(&request).await);
     ours.execution().write(bank.take(30)).unwrap();
     let late = Late::timing_out();
     bank.guarded.faults.script(TRANSACTION, [late.fault()]);
-    in_doubt(&bank.guarded.clock.passing(executor.finish(ours, completed("taken"))).await);
+    unknown(&bank.guarded.clock.passing(executor.finish(ours, completed("taken"))).await);
     bank.guarded.clock.advance(LEASE + GRACE);
     let next = owned(executor.reserve(&request).await);
     late.release().await;
@@ -723,20 +723,22 @@ async fn a_transactional_commit_that_lands_late_does_nothing(endpoint: &str) {
 }
 
 // R22
-async fn a_transactional_commit_without_an_answer_is_not_handed_over(endpoint: &str) {
+async fn a_transactional_commit_without_an_answer_is_not_deferred(endpoint: &str) {
     for fault in [Fault::DropRequest, Fault::DropAnswer] {
         let (bank, request) = (Bank::on(endpoint).await, request());
-        let executor =
-            bank.guarded.executor_of(transfer().patience(Duration::ZERO)).lost_endings_to(bank.queue.clone());
+        let executor = bank
+            .guarded
+            .executor_of(transfer().completion_timeout(Duration::ZERO))
+            .defer_reports_to(bank.queue.clone());
         let ours = owned(executor.reserve(&request).await);
         ours.execution().write(bank.take(30)).unwrap();
         bank.guarded.faults.for_all(ANY, fault.clone());
-        in_doubt(&bank.guarded.clock.passing(executor.finish(ours, completed("taken"))).await);
+        unknown(&bank.guarded.clock.passing(executor.finish(ours, completed("taken"))).await);
         bank.guarded.faults.clear();
         assert_eq!(bank.queue.take(), []);
         bank.guarded.clock.advance(LEASE + GRACE);
         let expected = if matches!(fault, Fault::DropAnswer) { "replay" } else { "owned" };
-        assert_eq!(told(&executor.reserve(&request).await), expected);
+        assert_eq!(reported(&executor.reserve(&request).await), expected);
     }
 }
 
@@ -753,22 +755,25 @@ impl Reconciler for Confirms {
 // R22, R29
 async fn what_the_provider_confirms_commits_with_its_domain_writes(endpoint: &str) {
     for refused in [false, true] {
-        let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+        let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
         let ours = bank.begin(&request).await;
-        written(bank.executor().finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        written(bank.executor().finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
         let write = if refused { bank.take(101) } else { bank.take(30) };
-        let reconciliation = Reconciliation::new(bank.guarded.store(), letters.clone())
+        let reconciliation = Reconciliation::new(bank.guarded.store(), dead_letters.clone())
             .world(bank.guarded.clock.clone())
             .operation(operation(), Confirms(vec![write, bank.book("b-1")]));
         let outcome = reconciliation.ask(&request.key).await.unwrap();
         if refused {
             assert_eq!((outcome, bank.cents("a").await), (ReconcileOutcome::Escalated, Some(100)));
             assert_eq!(
-                (told(&bank.executor().reserve(&request).await), bank.cents("b-1").await),
+                (reported(&bank.executor().reserve(&request).await), bank.cents("b-1").await),
                 ("unknown", None)
             );
-            let [(letter, _)] = &letters.take()[..] else { panic!("not one letter") };
-            assert!(letter.contains("the domain writes of its completion were refused"), "{letter}");
+            let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
+            assert!(
+                dead_letter.contains("the domain writes of its completion were refused"),
+                "{dead_letter}"
+            );
         } else {
             assert_eq!((bank.cents("a").await, bank.cents("b-1").await), (Some(70), Some(1)));
             assert_eq!(replayed_text(bank.executor().reserve(&request).await), r#"{"id":"b-1"}"#);
@@ -781,24 +786,24 @@ async fn what_the_provider_confirms_commits_with_its_domain_writes(endpoint: &st
 
 // R22
 async fn a_reconcilers_write_into_the_table_of_records_is_not_made(endpoint: &str) {
-    let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+    let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let ours = bank.begin(&request).await;
-    written(bank.executor().finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(bank.executor().finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     let records = Table::new(bank.guarded.table.as_str(), "pk").sort_key("sk");
     // Not the record itself: DynamoDB refuses two writes to one item.
     let write = records.put(json!({ "pk": request.key.partition_key(), "sk": "other" }));
-    let reconciliation = Reconciliation::new(bank.guarded.store(), letters)
+    let reconciliation = Reconciliation::new(bank.guarded.store(), dead_letters)
         .world(bank.guarded.clock.clone())
         .operation(operation(), Confirms(vec![write]));
     assert!(matches!(reconciliation.ask(&request.key).await.unwrap(), ReconcileOutcome::Scheduled(_)));
     assert_eq!(bank.guarded.collection(&request.key).await.len(), 1, "the record alone");
-    assert_eq!(told(&bank.executor().reserve(&request).await), "unknown");
+    assert_eq!(reported(&bank.executor().reserve(&request).await), "unknown");
 }
 
 // R22: the record is settled by somebody who does not know of the writes, before they can be made.
 async fn writes_that_a_settled_record_lacks_are_escalated(endpoint: &str) {
     for from_the_queue in [false, true] {
-        let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+        let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
         let settle = async || {
             bank.guarded.clock.advance(LEASE + GRACE);
             let settled = Reconciliation::new(bank.guarded.store(), MemoryQueue::new())
@@ -807,10 +812,10 @@ async fn writes_that_a_settled_record_lacks_are_escalated(endpoint: &str) {
             settled.ask(&request.key).await.unwrap();
         };
         if from_the_queue {
-            assert!(matches!(bank.lose(&request, [bank.book("b-1")]).await, FinishOutcome::HandedOver));
+            assert!(matches!(bank.lose(&request, [bank.book("b-1")]).await, FinishOutcome::Deferred));
             settle().await;
         } else {
-            let executor = bank.handing_over();
+            let executor = bank.deferring();
             let ours = owned(executor.reserve(&request).await);
             ours.execution().write(bank.book("b-1")).unwrap();
             settle().await;
@@ -818,17 +823,20 @@ async fn writes_that_a_settled_record_lacks_are_escalated(endpoint: &str) {
             assert!(matches!(ended, FinishOutcome::Superseded(_)), "{ended:?}");
         }
         let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
-        bank.reconciliation(&letters).receive(message).await.unwrap();
+        bank.reconciliation(&dead_letters).receive(message).await.unwrap();
         assert_eq!(bank.cents("b-1").await, None);
-        let [(letter, _)] = &letters.take()[..] else { panic!("not one letter") };
-        assert!(letter.contains("it was completed without them") && letter.contains("b-1"), "{letter}");
+        let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
+        assert!(
+            dead_letter.contains("it was completed without them") && dead_letter.contains("b-1"),
+            "{dead_letter}"
+        );
     }
 }
 
-// R22: the record is settled with them, by the provider's word.
+// R22: the record is settled with them, by the provider's report.
 async fn writes_that_a_settled_record_has_are_not_made_again(endpoint: &str) {
     for from_the_queue in [false, true] {
-        let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+        let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
         let settle = async || {
             bank.guarded.clock.advance(LEASE + GRACE);
             let settled = Reconciliation::new(bank.guarded.store(), MemoryQueue::new())
@@ -837,12 +845,12 @@ async fn writes_that_a_settled_record_has_are_not_made_again(endpoint: &str) {
             settled.ask(&request.key).await.unwrap();
         };
         if from_the_queue {
-            in_doubt(&bank.lose(&request, [bank.take(30)]).await);
+            unknown(&bank.lose(&request, [bank.take(30)]).await);
             settle().await;
             let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
-            bank.reconciliation(&letters).receive(message).await.unwrap();
+            bank.reconciliation(&dead_letters).receive(message).await.unwrap();
         } else {
-            let executor = bank.handing_over();
+            let executor = bank.deferring();
             let ours = owned(executor.reserve(&request).await);
             ours.execution().write(bank.take(30)).unwrap();
             settle().await;
@@ -850,7 +858,7 @@ async fn writes_that_a_settled_record_has_are_not_made_again(endpoint: &str) {
             assert!(matches!(ended, FinishOutcome::Superseded(_)), "{ended:?}");
             assert_eq!(bank.queue.take(), []);
         }
-        assert_eq!((bank.cents("a").await, letters.take()), (Some(70), vec![]));
+        assert_eq!((bank.cents("a").await, dead_letters.take()), (Some(70), vec![]));
     }
 }
 
@@ -865,14 +873,14 @@ impl Reconciler for Executed {
 
 // R22, R31: whoever can send to the queue can write what they like, but not to records.
 async fn a_message_with_writes_into_the_table_of_records_is_malformed(endpoint: &str) {
-    let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+    let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     bank.lose(&request, [bank.book("b-1")]).await;
     let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
     let hostile = message.replace(bank.accounts.name(), &bank.guarded.table);
     let other_key = message.replacen(r#""key":[{"S":"b-1"}]"#, r#""key":[{"S":"b-2"}]"#, 1);
     for wrong in [hostile, other_key] {
         assert_ne!(wrong, *message);
-        let received = bank.reconciliation(&letters).receive(&wrong).await;
+        let received = bank.reconciliation(&dead_letters).receive(&wrong).await;
         assert!(matches!(received, Err(WorkError::Malformed("writes"))), "{received:?}");
     }
     assert_eq!((bank.cents("b-1").await, bank.guarded.state(&request).await), (None, "in_progress"));
@@ -895,36 +903,39 @@ async fn an_old_key_is_answered_only_once_the_dead_worker_is_fenced(endpoint: &s
     dead.execution().write(bank.take(30)).unwrap();
     bank.guarded.clock.advance(LEASE + GRACE);
     let old = Request { may_begin: false, ..request.clone() };
-    assert_eq!(told(&executor.reserve(&old).await), "may not begin");
+    assert_eq!(reported(&executor.reserve(&old).await), "may not begin");
     not_committed(&executor.finish(dead, completed("late")).await);
-    assert_eq!((told(&executor.reserve(&old).await), bank.cents("a").await), ("may not begin", Some(100)));
+    assert_eq!(
+        (reported(&executor.reserve(&old).await), bank.cents("a").await),
+        ("may not begin", Some(100))
+    );
 }
 
 // R22
 async fn a_transactional_answer_without_writes_is_no_answer_until_it_is_kept(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
-    let executor = bank.guarded.executor_of(transfer().patience(Duration::ZERO));
+    let executor = bank.guarded.executor_of(transfer().completion_timeout(Duration::ZERO));
     let ours = owned(executor.reserve(&request).await);
     bank.guarded.faults.for_all(ANY, Fault::DropRequest);
-    in_doubt(&bank.guarded.clock.passing(executor.finish(ours, completed("too little"))).await);
+    unknown(&bank.guarded.clock.passing(executor.finish(ours, completed("too little"))).await);
 }
 
 // R22: an unconditional write that the store will never take.
 async fn a_refused_try_is_remembered_among_unanswered_ones(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
-    let executor = bank.executor().lost_endings_to(bank.queue.clone());
+    let executor = bank.executor().defer_reports_to(bank.queue.clone());
     let ours = owned(executor.reserve(&request).await);
     ours.execution().write(bank.book("b-1")).unwrap();
     bank.guarded.faults.script(TRANSACTION, [Fault::DropRequest]);
     bank.guarded.faults.for_all(TRANSACTION, Fault::AccessDenied);
-    in_doubt(&bank.guarded.clock.passing(executor.finish(ours, completed("ok"))).await);
+    unknown(&bank.guarded.clock.passing(executor.finish(ours, completed("ok"))).await);
     assert_eq!(bank.queue.take().len(), 1);
 }
 
 // R22
 async fn a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too(endpoint: &str) {
-    let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
-    let executor = bank.handing_over();
+    let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+    let executor = bank.deferring();
     let ours = owned(executor.reserve(&request).await);
     ours.execution().write(bank.book("b-1")).unwrap();
     bank.guarded.clock.advance(LEASE + GRACE);
@@ -932,10 +943,10 @@ async fn a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too(endpoint
         .world(bank.guarded.clock.clone())
         .operation(operation(), Executed);
     settled.ask(&request.key).await.unwrap();
-    executor.finish(ours, Ending::Completed(Answer::json(402, "{}"))).await;
+    executor.finish(ours, Report::Completed(Answer::json(402, "{}"))).await;
     let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
-    bank.reconciliation(&letters).receive(message).await.unwrap();
-    assert_eq!(letters.take().len(), 1);
+    bank.reconciliation(&dead_letters).receive(message).await.unwrap();
+    assert_eq!(dead_letters.take().len(), 1);
 }
 
 // R22, T36: an older version drops the marks of a record that it writes.
@@ -950,9 +961,9 @@ async fn an_older_version_beside_this_one_commits_nothing_twice(endpoint: &str) 
     let mut item = bank.guarded.item(&request.key).await.unwrap();
     item.remove("transactional");
     bank.guarded.write_raw(item).await;
-    assert_eq!(told(&old.reserve(&request).await), "unknown");
+    assert_eq!(reported(&old.reserve(&request).await), "unknown");
     not_committed(&executor.finish(dead, completed("late")).await);
-    assert_eq!((bank.cents("a").await, told(&executor.reserve(&request).await)), (Some(100), "unknown"));
+    assert_eq!((bank.cents("a").await, reported(&executor.reserve(&request).await)), (Some(100), "unknown"));
     // Released by whoever finds out, the next one commits, and the older version replays it.
     let next = bank.release_and_take_over(&executor, &request).await;
     next.execution().write(bank.take(30)).unwrap();
@@ -965,11 +976,11 @@ async fn an_older_version_beside_this_one_commits_nothing_twice(endpoint: &str) 
 
 // R22, T46: what is proven is not forgotten because a right is missing.
 async fn a_proven_effect_whose_writes_the_store_does_not_take_is_claimed(endpoint: &str) {
-    let (bank, request, letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+    let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let ours = bank.begin(&request).await;
-    written(bank.executor().finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(bank.executor().finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     let asking = |reconciler: Confirms| {
-        Reconciliation::new(bank.guarded.store(), letters.clone())
+        Reconciliation::new(bank.guarded.store(), dead_letters.clone())
             .world(bank.guarded.clock.clone())
             .operation(operation(), reconciler)
     };
@@ -978,6 +989,6 @@ async fn a_proven_effect_whose_writes_the_store_does_not_take_is_claimed(endpoin
     assert!(bank.guarded.record(&request.key).await.unwrap().claimed);
     // Once it is mended, the next question settles it.
     asking(Confirms(vec![bank.book("b-1")])).ask(&request.key).await.unwrap();
-    assert_eq!((bank.cents("b-1").await, letters.take()), (Some(1), vec![]));
-    assert_eq!(told(&bank.executor().reserve(&request).await), "replay");
+    assert_eq!((bank.cents("b-1").await, dead_letters.take()), (Some(1), vec![]));
+    assert_eq!(reported(&bank.executor().reserve(&request).await), "replay");
 }

@@ -2,14 +2,14 @@
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use lambda_idempotency::{
-    engine::{Ending, FinishOutcome, Request},
+    engine::{FinishOutcome, Report, Request},
     record::{Head, UnknownCause},
 };
 
 use crate::support::{
     guarded::{
-        BODY, Guarded, Item, body_of, completed, fingerprints, item_key, owned, random, replayed, request,
-        told, written,
+        BODY, Guarded, Item, body_of, completed, fingerprints, item_key, owned, random, replayed, reported,
+        request, written,
     },
     on_each_store,
 };
@@ -38,18 +38,18 @@ fn bytes(bytes: impl Into<Vec<u8>>) -> AttributeValue {
 /// A request with its record's item, for each state that the executor leaves.
 async fn in_each_state(guarded: &Guarded) -> Vec<(Request, Item)> {
     let executor = guarded.executor();
-    let endings = [
+    let reports = [
         None,
         Some(completed("{}")),
-        Some(Ending::NotExecuted),
-        Some(Ending::PerhapsExecuted(UnknownCause::Panicked)),
+        Some(Report::NotExecuted),
+        Some(Report::PerhapsExecuted(UnknownCause::Panicked)),
     ];
     let mut records = Vec::new();
-    for ending in endings {
+    for report in reports {
         let request = request();
         let ours = owned(executor.reserve(&request).await);
-        if let Some(ending) = ending {
-            written(executor.finish(ours, ending).await);
+        if let Some(report) = report {
+            written(executor.finish(ours, report).await);
         }
         let item = guarded.item(&request.key).await.expect("a record");
         records.push((request, item));
@@ -93,7 +93,7 @@ async fn a_malformed_item_is_unreadable_and_never_runs(endpoint: &str) {
                 item.extend(damage.clone().map(|damage| (name.clone(), damage)));
                 guarded.write_raw(item.clone()).await;
                 let reserved = executor.reserve(&request).await;
-                assert_eq!(told(&reserved), "unreadable", "{state}: {name} {damage:?}");
+                assert_eq!(reported(&reserved), "unreadable", "{state}: {name} {damage:?}");
                 assert_eq!(guarded.item(&request.key).await, Some(item));
             }
         }
@@ -107,7 +107,7 @@ async fn a_record_of_a_newer_schema_is_left_alone(endpoint: &str) {
         item.insert("schema".into(), number(2));
         item.insert("written_by_a_later_version".into(), AttributeValue::Bool(true));
         guarded.write_raw(item.clone()).await;
-        assert_eq!(told(&guarded.executor().reserve(&request).await), "unreadable");
+        assert_eq!(reported(&guarded.executor().reserve(&request).await), "unreadable");
         assert_eq!(guarded.item(&request.key).await, Some(item));
     }
 }
@@ -133,9 +133,9 @@ async fn unreadable_records_block_no_others(endpoint: &str) {
     let (executor, bad) = (guarded.executor(), request());
     guarded.write_raw(item_key(&bad.key)).await;
     for _ in 0..10 {
-        assert_eq!(told(&executor.reserve(&bad).await), "unreadable");
+        assert_eq!(reported(&executor.reserve(&bad).await), "unreadable");
     }
-    assert_eq!(told(&executor.reserve(&request()).await), "owned");
+    assert_eq!(reported(&executor.reserve(&request()).await), "owned");
 }
 
 // R13, R14
@@ -147,7 +147,7 @@ async fn a_damaged_body_is_unreadable_and_a_missing_one_is_left_out(endpoint: &s
         let request = request();
         let ours = owned(executor.reserve(&request).await);
         written(executor.finish(ours, completed(body)).await);
-        assert_eq!(told(&executor.reserve(&request).await), "replay");
+        assert_eq!(reported(&executor.reserve(&request).await), "replay");
 
         let holds_body = |item: &&Item| item.contains_key("body");
         let items = guarded.collection(&request.key).await;
@@ -156,7 +156,7 @@ async fn a_damaged_body_is_unreadable_and_a_missing_one_is_left_out(endpoint: &s
             let mut item = whole.clone();
             item.insert("body".into(), bytes(damage));
             guarded.write_raw(item).await;
-            assert_eq!(told(&executor.reserve(&request).await), "unreadable", "{damage:?}");
+            assert_eq!(reported(&executor.reserve(&request).await), "unreadable", "{damage:?}");
         }
         if whole["sk"] != text("record") {
             let delete = guarded.undisturbed.delete_item().table_name(&guarded.table);
@@ -209,7 +209,7 @@ async fn records_of_schema_1_are_read(endpoint: &str) {
         ("failed_retryable", vec![("failed_at", number(now)), ("expires_at", far)], "owned"),
         (
             "unknown",
-            vec![("cause", text("lease_over")), ("since", number(now)), ("reconcile_at", number(now))],
+            vec![("cause", text("lease_expired")), ("since", number(now)), ("reconcile_at", number(now))],
             "unknown",
         ),
     ];
@@ -219,7 +219,7 @@ async fn records_of_schema_1_are_read(endpoint: &str) {
         item.extend(attributes.into_iter().map(|(name, value)| (name.to_owned(), value)));
         guarded.write_raw(item).await;
         let reserved = guarded.executor().reserve(&request).await;
-        assert_eq!(told(&reserved), answer, "{state}");
+        assert_eq!(reported(&reserved), answer, "{state}");
         if answer == "replay" {
             let replay = replayed(reserved);
             let content_type = ("content-type".to_owned(), "application/json".to_owned());

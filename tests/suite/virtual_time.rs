@@ -83,7 +83,7 @@ async fn story(seed: u64) -> Vec<String> {
 
     let check = json!({ "kind": "check", "key": record.key.partition_key(), "look_at": 0 });
     let mut message = check.to_string();
-    let mut given_up = 0;
+    let mut lease_expired = 0;
     for round in 0..100 {
         let dead = match the_record(&store).await.state {
             State::InProgress { lease_until } => lease_until <= world.now(),
@@ -97,7 +97,7 @@ async fn story(seed: u64) -> Vec<String> {
         if dead {
             // Checked before the retry, which would find it too.
             assert_eq!(the_record(&store).await.state.name(), "unknown", "{}", trace.join("\n"));
-            given_up += 1;
+            lease_expired += 1;
         }
         trace.push(format!("{:?} a retry: {}", world.now(), send(&api, request()).await));
         for (check, delay) in checks.take() {
@@ -113,7 +113,7 @@ async fn story(seed: u64) -> Vec<String> {
         }
         world.sleep(20 * SECOND).await;
     }
-    assert_eq!(given_up, 1, "{}", trace.join("\n"));
+    assert_eq!(lease_expired, 1, "{}", trace.join("\n"));
     trace.push(format!(
         "{} charges, {} dead letters",
         charges.lock().unwrap().len(),
@@ -134,7 +134,7 @@ async fn the_record(store: &MemoryStore) -> Record {
     record(store, "key-1").await.expect("there is one")
 }
 
-fn told(seed: u64) -> Vec<String> {
+fn reported(seed: u64) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(story(seed))
 }
@@ -142,16 +142,16 @@ fn told(seed: u64) -> Vec<String> {
 // R19, R28, R39
 #[test]
 fn a_crash_is_settled_in_virtual_time() {
-    let trace = told(1);
+    let trace = reported(1);
     let whole = trace.join("\n");
     assert!(whole.contains("in round") && whole.contains("201 Created {\"id\":1} replayed: true"), "{whole}");
     assert_eq!(trace.last().map(String::as_str), Some("1 charges, 0 dead letters"), "{whole}");
-    assert!(whole.contains("409 Conflict") && whole.contains("Unknown { cause: LeaseOver"), "{whole}");
+    assert!(whole.contains("409 Conflict") && whole.contains("Unknown { cause: OnLeaseExpiry"), "{whole}");
 }
 
 #[test]
 fn nothing_in_the_story_asks_the_machines_clock() {
-    let whole = told(1).join("\n");
+    let whole = reported(1).join("\n");
     // The times of records and of the queue's messages. The machine's clock is years behind the story's.
     let records = whole.split("Timestamp(").skip(1).map(|rest| rest.split(')').next());
     let checks = whole.split("\"look_at\":").skip(1).map(|rest| rest.split(['}', ',']).next());
@@ -167,7 +167,7 @@ fn nothing_in_the_story_asks_the_machines_clock() {
 
 #[test]
 fn one_seed_is_one_story_and_another_seed_another() {
-    let (first, again, other) = (told(7), told(7), told(8));
+    let (first, again, other) = (reported(7), reported(7), reported(8));
     assert_eq!(first, again);
     assert_ne!(first, other);
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use axum::{Router, body::Body, http::Request};
 use lambda_idempotency::{
     key::signature::Secrets,
-    operator::Letter,
+    operator::MessageSummary,
     queue::{MemoryQueue, Queue, QueueError},
     reconcile::Reconciliation,
     store::{Store, conformance::samples},
@@ -30,7 +30,7 @@ const SECRET: &str = "a-secret-of-the-provider";
 struct Hook {
     api: PaymentsApi,
     provider: TestProvider,
-    letters: MemoryQueue,
+    dead_letters: MemoryQueue,
     questions: MemoryQueue,
     webhook: Router,
 }
@@ -40,11 +40,11 @@ impl Hook {
         let provider = TestProvider::start().await;
         let api = PaymentsApi::on(embedded::endpoint(), &provider.url).await;
         assert_eq!(api.pay(TENANT, "order-1", order("500")).await.status, 504);
-        let (letters, questions) = (MemoryQueue::new(), MemoryQueue::new());
+        let (dead_letters, questions) = (MemoryQueue::new(), MemoryQueue::new());
         let reconciliation =
-            Reconciliation::new(api.store(), letters.clone()).questions_to(questions.clone());
+            Reconciliation::new(api.store(), dead_letters.clone()).questions_to(questions.clone());
         let webhook = api.webhook_of(reconciliation, secrets());
-        Self { api, provider, letters, questions, webhook }
+        Self { api, provider, dead_letters, questions, webhook }
     }
 
     /// The event about the first order.
@@ -79,7 +79,7 @@ impl Hook {
     /// Fails if anything was changed or asked.
     async fn assert_untouched(&self, why: &str) {
         assert_eq!(self.state("order-1").await, "unknown", "{why}");
-        assert!(self.letters.take().is_empty() && self.questions.take().is_empty(), "{why}");
+        assert!(self.dead_letters.take().is_empty() && self.questions.take().is_empty(), "{why}");
         assert_eq!(self.api.get(TENANT, "/payments").await.json()["payments"], json!([]), "{why}");
     }
 }
@@ -136,7 +136,7 @@ async fn an_event_that_is_duplicated_or_replayed_settles_once() {
     outcomes.sort();
     assert_eq!(outcomes, ["nothing to settle", "settled"]);
     assert_eq!(hook.tell(&event).await, said(200, "nothing to settle"));
-    assert!(hook.letters.take().is_empty());
+    assert!(hook.dead_letters.take().is_empty());
     let payments = hook.api.get(TENANT, "/payments").await.json()["payments"].clone();
     assert_eq!(payments.as_array().expect("payments").len(), 1);
 }
@@ -203,7 +203,7 @@ async fn a_charge_that_leads_to_no_record_of_its_own_is_escalated() {
     for (what, metadata, key, expected) in [
         ("another tenant's", sealed(&elsewhere), None, "escalated"),
         ("an unknown key's", sealed(&record_key(TENANT, CREATE_PAYMENT, "order-9")), None, "escalated"),
-        ("without a way back", json!({}), None, "escalated"),
+        ("without a correlation", json!({}), None, "escalated"),
         ("under another downstream key", hook.event()["metadata"].clone(), Some("forged"), "escalated"),
         ("an operation that nobody knows", sealed(&another_operation), None, "escalated"),
     ] {
@@ -212,12 +212,12 @@ async fn a_charge_that_leads_to_no_record_of_its_own_is_escalated() {
         if let Some(key) = key {
             event["key"] = key.into();
         }
-        let told = hook.tell(&event).await;
-        assert_eq!(told.1, expected, "{what}");
-        let letters = hook.letters.take();
-        assert_eq!(letters.len(), usize::from(expected == "escalated"), "{what}");
-        for (letter, _) in letters {
-            assert_eq!(Letter::read(&letter).kind.as_deref(), Some("contradiction"));
+        let reported = hook.tell(&event).await;
+        assert_eq!(reported.1, expected, "{what}");
+        let dead_letters = hook.dead_letters.take();
+        assert_eq!(dead_letters.len(), usize::from(expected == "escalated"), "{what}");
+        for (dead_letter, _) in dead_letters {
+            assert_eq!(MessageSummary::read(&dead_letter).kind.as_deref(), Some("contradiction"));
         }
         hook.assert_untouched(what).await;
     }
@@ -232,8 +232,8 @@ async fn a_charge_against_a_kept_refusal_is_escalated() {
     let mut event = hook.event();
     (event["key"], event["metadata"]) = (key.into(), sent["metadata"].clone());
     assert_eq!(hook.tell(&event).await, said(200, "escalated"));
-    let [(letter, _)] = &hook.letters.take()[..] else { panic!("not one letter") };
-    assert_eq!(Letter::read(letter).record, Some(record_key(TENANT, CREATE_PAYMENT, "order-2")));
+    let [(dead_letter, _)] = &hook.dead_letters.take()[..] else { panic!("not one dead letter") };
+    assert_eq!(MessageSummary::read(dead_letter).record, Some(record_key(TENANT, CREATE_PAYMENT, "order-2")));
     assert_eq!(hook.state("order-2").await, "completed");
     event["type"] = "charge.declined".into();
     assert_eq!(hook.tell(&event).await, said(200, "nothing to settle"));
@@ -278,13 +278,17 @@ async fn a_charge_during_a_live_lease_is_deferred_or_redelivered() {
 
     assert_eq!(hook.tell(&event).await, said(200, "taken up later"));
     let [(question, delay)] = &hook.questions.take()[..] else { panic!("not one question") };
-    assert!(*delay <= Duration::from_secs(60) && question.contains("told"), "{question} {delay:?}");
+    assert!(
+        *delay <= Duration::from_secs(60) && question.contains("provider_report"),
+        "{question} {delay:?}"
+    );
     // Without a queue for it, the provider has to send it again.
-    let alone = hook.api.webhook_of(Reconciliation::new(hook.api.store(), hook.letters.clone()), secrets());
+    let alone =
+        hook.api.webhook_of(Reconciliation::new(hook.api.store(), hook.dead_letters.clone()), secrets());
     let alone = Hook { webhook: alone, ..hook };
     assert_eq!(alone.tell(&event).await, said(503, "try again"));
-    let there = alone.api.store().load(&key).await.unwrap().expect("a record");
-    assert_eq!((there.state, there.attempt, there.claimed), (live.state, live.attempt, true));
+    let current = alone.api.store().load(&key).await.unwrap().expect("a record");
+    assert_eq!((current.state, current.attempt, current.claimed), (live.state, live.attempt, true));
     alone.assert_untouched("in progress").await;
 }
 

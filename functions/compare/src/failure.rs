@@ -50,7 +50,7 @@ impl Failure {
             Self::MalformedDay => "MalformedDay",
             Self::Ledger(_) => "LedgerUnavailable",
             Self::Provider(_) | Self::Endless => "ProviderUnavailable",
-            Self::Files(_) => "NoRoom",
+            Self::Files(_) => "NoCapacity",
             Self::Report(_) => "ReportNotWritten",
         }
     }

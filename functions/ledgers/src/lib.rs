@@ -124,7 +124,7 @@ async fn spill<V: Serialize, E>(
 }
 
 /// The values of an id on each side.
-struct Said<V> {
+struct QueuedReport<V> {
     ours: Option<V>,
     theirs: Option<V>,
 }
@@ -139,11 +139,11 @@ where
     V: DeserializeOwned + PartialEq,
 {
     // Sorted, so that the order of the differences does not depend on the order of the sides.
-    let mut ids: BTreeMap<String, Said<V>> = BTreeMap::new();
+    let mut ids: BTreeMap<String, QueuedReport<V>> = BTreeMap::new();
     for (side, bucket) in [(Side::Ours, ours), (Side::Theirs, theirs)] {
         let mut entries = bucket.entries().map_err(CompareError::Spill)?;
         while let Some(Entry { id, value }) = entries.next().map_err(CompareError::Spill)? {
-            let said = ids.entry(id.clone()).or_insert(Said { ours: None, theirs: None });
+            let said = ids.entry(id.clone()).or_insert(QueuedReport { ours: None, theirs: None });
             let said = match side {
                 Side::Ours => &mut said.ours,
                 Side::Theirs => &mut said.theirs,

@@ -11,6 +11,7 @@
 mod accounts;
 mod answer;
 mod config;
+mod correlation;
 mod create;
 mod error;
 mod ledger;
@@ -23,7 +24,6 @@ pub mod routes;
 #[cfg(feature = "test-cards")]
 mod test_cards;
 mod transfer;
-mod way_back;
 
 use aws_config::BehaviorVersion;
 use lambda_http::{Adapter, Error};
@@ -32,11 +32,11 @@ use lambda_idempotency::{event, queue::SqsQueue, store::dynamodb::DynamoDbStore}
 pub use accounts::{Accounts, OPENING_CENTS};
 pub use answer::created;
 pub use config::{Config, ConfigError};
+pub use correlation::SealingKeys;
 pub use error::declined;
 pub use ledger::{After, DayPage, Ledger};
 pub use payment::Payment;
 pub use provider::{Charge, ChargesPage, Found, Listed, Provider, ProviderError};
-pub use way_back::SealingKeys;
 
 /// Runs the function until Lambda ends it.
 ///
@@ -53,8 +53,8 @@ pub async fn run() -> Result<(), Error> {
     let provider = Provider::new(&config).inspect_err(event::report)?;
     let payment = policy::create_payment().grace(config.lease_grace);
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
-    let lost_endings = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL").inspect_err(event::report)?;
+    let deferred_reports = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL").inspect_err(event::report)?;
     let services = policy::Services { ledger, accounts, provider, sealing_keys };
-    let router = routes::router(store, services, payment, lost_endings);
+    let router = routes::router(store, services, payment, deferred_reports);
     event::run(Adapter::from(router)).await
 }

@@ -74,7 +74,7 @@ enum Decision {
     Declined,
 }
 
-/// Why the provider's word is not known. It quotes nothing of the provider's answer.
+/// Why the provider's report is not known. It quotes nothing of the provider's answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the payment provider gave no reliable answer: {0}")]
 pub struct ProviderError(String);
@@ -160,13 +160,13 @@ impl Provider {
         let url = self.charges_url();
         #[cfg(feature = "test-cards")]
         let url = crate::test_cards::provider_url(&order.source, url);
-        let way_back = sealing_keys.seal(record);
+        let correlation = sealing_keys.seal(record);
         let body = ChargeRequest {
             amount_cents: order.amount_cents,
             currency: &order.currency,
             source: &order.source,
             tenant: record.tenant().as_str(),
-            metadata: BTreeMap::from([(RECORD, &*way_back), (CUSTOMER, &order.customer_id)]),
+            metadata: BTreeMap::from([(RECORD, &*correlation), (CUSTOMER, &order.customer_id)]),
         };
         let answer = self.client.post(url).header("Idempotency-Key", key).json(&body).send().await;
         let response = answer.map_err(|error| match error.is_connect() {

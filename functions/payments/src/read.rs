@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::policy::{CREATE_PAYMENT, Services, TENANT};
 
 /// Longer than any payment's id, and shorter than DynamoDB's 1,024 bytes of sort key.
-const LONGEST_ID: usize = 128;
+const MAX_ID: usize = 128;
 
 /// The path of the states of operations.
 pub(crate) const OPERATIONS: &str = "/operations";
@@ -41,7 +41,7 @@ pub(crate) async fn payment(
     Caller(tenant): Caller,
     Path(id): Path<String>,
 ) -> Response {
-    if id.len() > LONGEST_ID {
+    if id.len() > MAX_ID {
         return not_found();
     }
     match services.ledger.payment(tenant.as_str(), &id).await {
@@ -62,7 +62,7 @@ pub(crate) async fn payments(
     Query(page): Query<Page>,
 ) -> Response {
     // No id is empty or that long, so no payment comes after it.
-    if page.after.as_ref().is_some_and(|after| after.is_empty() || after.len() > LONGEST_ID) {
+    if page.after.as_ref().is_some_and(|after| after.is_empty() || after.len() > MAX_ID) {
         return Json(json!({ "payments": [] })).into_response();
     }
     match services.ledger.payments(tenant.as_str(), page.after.as_deref()).await {

@@ -26,16 +26,16 @@ pub struct Route {
     handler: MethodRouter,
 }
 
-/// All routes. The router is made of this list and nothing else, so the list is complete. Endings that cannot be written go to
-/// `lost_endings`.
+/// All routes. The router is made of this list and nothing else, so the list is complete. Reports that cannot be written go to
+/// `deferred_reports`.
 pub fn routes(
     store: impl Store + Clone,
     services: Services,
     payment: Operation,
-    lost_endings: impl Queue,
+    deferred_reports: impl Queue,
 ) -> Vec<Route> {
-    let guard = Idempotency::new(store.clone(), payment).lost_endings_to(lost_endings).tenant(TENANT);
-    let transfers = Idempotency::new(store.clone(), policy::transfer()).tenant(TENANT).in_one_transaction();
+    let guard = Idempotency::new(store.clone(), payment).defer_reports_to(deferred_reports).tenant(TENANT);
+    let transfers = Idempotency::new(store.clone(), policy::transfer()).tenant(TENANT).single_transaction();
     let transfers = post(transfer::transfer).route_layer(transfers);
     #[cfg(feature = "test-cards")]
     let transfers = transfers.layer(axum::middleware::map_response(crate::test_cards::after_commit));
@@ -92,8 +92,8 @@ pub fn router(
     store: impl Store + Clone,
     services: Services,
     payment: Operation,
-    lost_endings: impl Queue,
+    deferred_reports: impl Queue,
 ) -> Router {
-    let routes = routes(store, services, payment, lost_endings);
+    let routes = routes(store, services, payment, deferred_reports);
     routes.into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler))
 }

@@ -6,7 +6,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use lambda_idempotency::engine::Computation;
+use lambda_idempotency::engine::SingleTransaction;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -27,7 +27,7 @@ pub(crate) struct Transfer {
 /// Computes the answer and its writes. It may run more than once, and has no other effect.
 pub(crate) async fn transfer(
     State(services): State<Services>,
-    computation: Computation,
+    transaction: SingleTransaction,
     transfer: Result<Json<Transfer>, JsonRejection>,
 ) -> Response {
     let Ok(Json(transfer)) = transfer else {
@@ -40,9 +40,9 @@ pub(crate) async fn transfer(
     if !(1..=1_000_000_000).contains(amount_cents) {
         return invalid("amountCents must be an integer from 1 to 1000000000");
     }
-    for write in services.accounts.moving(computation.tenant().as_str(), from, to, *amount_cents) {
-        if let Err(error) = computation.write(write) {
-            let key = computation.record_key().hash();
+    for write in services.accounts.moving(transaction.tenant().as_str(), from, to, *amount_cents) {
+        if let Err(error) = transaction.write(write) {
+            let key = transaction.record_key().hash();
             tracing::error!(%key, error = &error as &dyn std::error::Error, "a transfer cannot be written");
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         }

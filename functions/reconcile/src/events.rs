@@ -6,18 +6,18 @@ use http::HeaderMap;
 use lambda_idempotency::{
     event::{self, Events, Notice},
     key::signature::{DEFAULT_TOLERANCE, Secrets},
-    reconcile::Told,
+    reconcile::ProviderReport,
     time::Timestamp,
 };
 use payments::{Charge, Found, Ledger, SealingKeys, policy::CHARGE_PHASE};
 use serde::Deserialize;
 
-use crate::payment::Said;
+use crate::payment::QueuedReport;
 
 /// The header with time stamp and signatures.
 const SIGNATURE: &str = "provider-signature";
 
-/// How long the provider is asked to resend an event whose way back does not open, so that an operator can mend the keys. It is
+/// How long the provider is asked to resend an event whose correlation does not open, so that an operator can mend the keys. It is
 /// bounded because providers give up on an endpoint that keeps failing, and with it on the events that could be read. It is well
 /// below the three days after which many stop resending: a later delivery must still arrive, to be escalated.
 const SENT_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
@@ -90,10 +90,10 @@ impl PaymentEvents {
             // Nobody misses a charge that was not made.
             Found::Declined => Notice::Ignored,
         };
-        let Some(way_back) = metadata.get(RECORD) else {
+        let Some(correlation) = metadata.get(RECORD) else {
             return unclaimed(key, "the charge has no metadata that leads to a record");
         };
-        let Some(record) = self.sealing_keys.open(way_back) else {
+        let Some(record) = self.sealing_keys.open(correlation) else {
             // It may be the only proof that a charge was made, so the provider is asked to resend it, but not for ever.
             let made_at = charge.as_ref().map(|charge| charge.created_at);
             return match made_at.is_some_and(|made_at| now < made_at.plus(SENT_AGAIN)) {
@@ -107,9 +107,12 @@ impl PaymentEvents {
             Found::Charged(_) => 201,
             Found::Declined => 402,
         };
-        let told = Told::executed(status, Said { found, ledger: self.ledger.clone() });
-        // The way back to the record is metadata, which anybody may have set; the key is derived from the record.
-        let told = told.under(CHARGE_PHASE, &key);
-        Notice::Told(record, charge.into_iter().fold(told, |told, charge| told.made_at(charge.created_at)))
+        let reported = ProviderReport::executed(status, QueuedReport { found, ledger: self.ledger.clone() });
+        // The correlation to the record is metadata, which anybody may have set; the key is derived from the record.
+        let reported = reported.under(CHARGE_PHASE, &key);
+        Notice::ProviderReport(
+            record,
+            charge.into_iter().fold(reported, |reported, charge| reported.made_at(charge.created_at)),
+        )
     }
 }

@@ -17,7 +17,7 @@ use lambda_idempotency::event::{self, Error};
 use payments::{Config, Ledger, Provider, SealingKeys, policy::create_payment};
 
 pub use events::PaymentEvents;
-pub use payment::{PaymentReconciler, Said};
+pub use payment::{PaymentReconciler, QueuedReport};
 
 /// Runs the function `reconcile` until Lambda ends it.
 ///

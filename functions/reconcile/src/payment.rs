@@ -42,7 +42,7 @@ impl Reconciler for PaymentReconciler {
 
 /// What the provider reported by webhook.
 #[derive(Debug)]
-pub struct Said {
+pub struct QueuedReport {
     /// What it decided.
     pub found: Found,
     /// Where payments are recorded.
@@ -50,7 +50,7 @@ pub struct Said {
 }
 
 #[async_trait]
-impl Reconciler for Said {
+impl Reconciler for QueuedReport {
     async fn ask(&self, question: &Question) -> Result<Finding, AskError> {
         finding(&self.ledger, question, &self.found)
     }

@@ -18,7 +18,7 @@ use aws_config::BehaviorVersion;
 use lambda_idempotency::{
     event::{self, BatchFailures, Event, Trigger},
     queue::SqsQueue,
-    stale::{LONGEST_CHECK, Stale},
+    stale::{MAX_CHECK_TIME, Stale},
     store::dynamodb::DynamoDbStore,
     time_budget::DEFAULT_PENDING_BOUND,
 };
@@ -62,7 +62,7 @@ pub async fn handle(stale: &Stale, event: Event, context: &Context) -> Result<Ba
         Trigger::Job(_) => Err(event::refuse("there is no such job")),
         Trigger::Messages(messages) => {
             let work = async |body: &str, left| Ok(stale.receive(body, left).await?);
-            Ok(event::each_message(&messages, time, LONGEST_CHECK, work).await)
+            Ok(event::each_message(&messages, time, MAX_CHECK_TIME, work).await)
         }
         Trigger::Stream(records) => Ok(stale.stream(&records, time).await.into_iter().collect()),
     }

@@ -100,13 +100,13 @@ pub fn field(name: &str, value: &str) -> String {
 
 /// The span's fields that the line does not have itself: the request by a short id, and no ids of traces.
 fn of_span(span: &Value, own: &Map<String, Value>) -> Vec<(String, String)> {
-    let told = span.as_object().into_iter().flatten().filter(|(name, _)| !own.contains_key(*name));
-    let told = told.filter_map(|(name, value)| match name.as_str() {
+    let reported = span.as_object().into_iter().flatten().filter(|(name, _)| !own.contains_key(*name));
+    let reported = reported.filter_map(|(name, value)| match name.as_str() {
         "name" | "xrayTraceId" => None,
         "requestId" => Some(("request".to_owned(), short(&shown(value)))),
         _ => Some((name.clone(), shown(value))),
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Enough of an id to tell it from its neighbours.

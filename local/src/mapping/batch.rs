@@ -21,8 +21,8 @@ use uuid::Uuid;
 /// Failures after which a batch is halved.
 const HALVED_AFTER: u32 = 2;
 /// Failures after which a single record is given up.
-const GIVEN_UP_AFTER: u32 = 5;
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const MAX_FAILURES: u32 = 5;
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 
 /// A stream, and the destinations of its records.
 pub struct Stream {
@@ -52,7 +52,7 @@ pub async fn deliver(stream: &Stream, shard: &str, batch: Vec<Record>) {
                 "the function reports a record as failed".to_owned()
             }
             Err(Failure::Throttled) => {
-                time::sleep(FIRST_PAUSE).await;
+                time::sleep(FIRST_BACKOFF).await;
                 parts.push((records, failures));
                 continue;
             }
@@ -63,12 +63,12 @@ pub async fn deliver(stream: &Stream, shard: &str, batch: Vec<Record>) {
         };
         failures += 1;
         say(&stream.function, &format!("a batch of {} stream records failed: {reason}", records.len()));
-        if records.len() == 1 && failures == GIVEN_UP_AFTER {
-            let letter = dead_letter(stream, shard, request_id, error, &records[0]);
-            bury(stream, &letter.to_string()).await;
+        if records.len() == 1 && failures == MAX_FAILURES {
+            let dead_letter = dead_letter(stream, shard, request_id, error, &records[0]);
+            bury(stream, &dead_letter.to_string()).await;
             continue;
         }
-        time::sleep(FIRST_PAUSE * 2_u32.pow(failures - 1)).await;
+        time::sleep(FIRST_BACKOFF * 2_u32.pow(failures - 1)).await;
         if records.len() > 1 && failures >= HALVED_AFTER {
             let rest = records.split_off(records.len() / 2);
             parts.push((rest, 0));
@@ -86,16 +86,16 @@ async fn run(stream: &Stream, request_id: Uuid, records: &[Record]) -> Result<Op
     Ok(invoke(&stream.function, request_id, event, &ids).await?.first().copied())
 }
 
-async fn bury(stream: &Stream, letter: &str) {
+async fn bury(stream: &Stream, dead_letter: &str) {
     loop {
         let send = stream.queues.client.send_message().queue_url(&stream.queues.dead_letters.url);
-        match send.message_body(letter).send().await {
+        match send.message_body(dead_letter).send().await {
             Ok(_) => return say(&stream.function, "a stream record went to the dead-letter queue"),
             Err(error) => {
                 say(&stream.function, &format!("dead-letter queue: {}", DisplayErrorContext(error)));
             }
         }
-        time::sleep(FIRST_PAUSE).await;
+        time::sleep(FIRST_BACKOFF).await;
     }
 }
 
@@ -114,7 +114,7 @@ fn dead_letter(
             "requestId": request_id.to_string(),
             "functionArn": format!("arn:aws:lambda:{}:123456789012:function:{name}", stream.region),
             "condition": "RetryAttemptsExhausted",
-            "approximateInvokeCount": GIVEN_UP_AFTER,
+            "approximateInvokeCount": MAX_FAILURES,
         },
         "responseContext": { "statusCode": 200, "executedVersion": "$LATEST", "functionError": error },
         "version": "1.0",

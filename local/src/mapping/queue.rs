@@ -26,13 +26,13 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// One of a mapping's pollers, with one batch at a time.
 pub async fn run(client: Client, queue: Queue, region: String, function: Arc<Function>, hidden: Duration) {
-    let mut told = String::new();
+    let mut reported = String::new();
     loop {
         let Err(error) = poll(&client, &queue, &region, &function, hidden).await;
         let message = format!("queue {}: {}", queue.arn, DisplayErrorContext(&*error));
-        if message != told {
+        if message != reported {
             say(&function, &message);
-            told = message;
+            reported = message;
         }
         time::sleep(PAUSE).await;
     }

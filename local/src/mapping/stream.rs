@@ -91,9 +91,9 @@ async fn read(stream: Arc<Stream>, shard: String) -> String {
         // Records left over from the last batch have waited already.
         let mut closes = (!waiting.is_empty()).then(Instant::now);
         while !cursor.ended && !is_full(&waiting) && closes.is_none_or(|closes| Instant::now() < closes) {
-            let there = waiting.len();
+            let current = waiting.len();
             cursor.advance(&mut waiting).await;
-            if waiting.len() > there {
+            if waiting.len() > current {
                 closes = closes.or(Some(Instant::now() + stream.window));
             } else {
                 let pause = Instant::now() + PAUSE;

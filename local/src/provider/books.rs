@@ -10,7 +10,7 @@ use std::{
 };
 use uuid::Uuid;
 
-const LARGEST_AMOUNT: u64 = 99_999_999;
+const MAX_AMOUNT: u64 = 99_999_999;
 const DAY: u64 = 86_400_000;
 
 #[derive(Default)]
@@ -138,7 +138,7 @@ impl Books {
 
 impl Order {
     pub fn check(&self) -> Result<(), &'static str> {
-        if !(1..=LARGEST_AMOUNT).contains(&self.amount_cents) {
+        if !(1..=MAX_AMOUNT).contains(&self.amount_cents) {
             return Err("invalid_amount");
         }
         if self.currency.len() != 3 || !self.currency.bytes().all(|byte| byte.is_ascii_alphabetic()) {

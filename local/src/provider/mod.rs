@@ -33,9 +33,9 @@ use webhooks::Receiver;
 
 /// How long a `tok_timeout_…` call gets no answer: longer than any caller should wait.
 const SILENCE: Duration = Duration::from_secs(60);
-const LONGEST_KEY: usize = 255;
+const MAX_KEY: usize = 255;
 const PAGE: usize = 1_000;
-const LARGEST_PAGE: usize = 10_000;
+const MAX_PAGE: usize = 10_000;
 
 /// Starts the provider on a loopback port of its own and returns its URL. Webhooks go to `front`, signed with `secret`.
 pub async fn start(front: &str, secret: &str) -> io::Result<String> {
@@ -115,7 +115,7 @@ async fn list(State(provider): State<Provider>, RawQuery(query): RawQuery, uri: 
     let bad = || failure(StatusCode::BAD_REQUEST, "invalid_request");
     let Ok(Query(Wanted { day, after, limit })) = Query::try_from_uri(&uri) else { return bad() };
     let limit = limit.unwrap_or(PAGE);
-    if !(1..=LARGEST_PAGE).contains(&limit) {
+    if !(1..=MAX_PAGE).contains(&limit) {
         return bad();
     }
     let books = provider.books();
@@ -171,7 +171,7 @@ fn answer(decided: Option<Verdict>) -> Response {
 
 fn idempotency_key(headers: &HeaderMap) -> Option<String> {
     let key = headers.get("idempotency-key")?.to_str().ok()?;
-    (1..=LONGEST_KEY).contains(&key.len()).then(|| key.to_owned())
+    (1..=MAX_KEY).contains(&key.len()).then(|| key.to_owned())
 }
 
 fn failure(status: StatusCode, error: &str) -> Response {

@@ -14,7 +14,7 @@ const SIGNATURE: &str = "Provider-Signature";
 /// Deliveries at once.
 const AT_ONCE: usize = 4;
 /// A receiver that takes longer does not count as having acknowledged.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The receiver of webhooks.
 pub struct Receiver {
@@ -37,7 +37,7 @@ impl Receiver {
     async fn send_one(&self, webhook: Webhook) -> Option<u64> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let signature = sign(&self.secret, now, &webhook.body);
-        let request = self.http.post(&self.url).timeout(PATIENCE).header(SIGNATURE, signature);
+        let request = self.http.post(&self.url).timeout(TIMEOUT).header(SIGNATURE, signature);
         let request = request.header("Content-Type", "application/json").body(webhook.body);
         request.send().await.is_ok_and(|answer| answer.status().is_success()).then_some(webhook.id)
     }

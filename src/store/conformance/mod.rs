@@ -19,8 +19,8 @@
 //! # }
 //! ```
 
+mod checkpoints;
 mod domain_writes;
-mod marks;
 pub mod samples;
 mod unsettled;
 
@@ -31,8 +31,8 @@ use crate::{
     fingerprint::{Content, FingerprintRule, Fingerprints},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{
-        Bid, BodyId, Encoding, Head, KeptAnswer, KeptBody, Note, Place, Record, Revision, UnknownCause,
-        Worker,
+        BodyId, Encoding, Head, KeptAnswer, KeptBody, Note, Place, Record, ReservationRequest, Revision,
+        UnknownCause, Worker,
     },
     time::Timestamp,
     world::{SystemWorld, World},
@@ -109,12 +109,12 @@ pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
     let bodies = [
         KeptBody::Inline { bytes: Bytes::new(), encoding: Encoding::Identity, length: 0 },
         KeptBody::Inline { bytes, encoding: Encoding::Zlib, length: 1_000_000 },
-        KeptBody::Outside { id: fresh(), place: Place::Beside, encoding: Encoding::Zlib, length: 7 },
+        KeptBody::Outside { id: fresh(), place: Place::BodyItem, encoding: Encoding::Zlib, length: 7 },
         KeptBody::Outside { id: fresh(), place: Place::S3, encoding: Encoding::Identity, length: 8 },
         KeptBody::Omitted { length: 9 },
     ];
     let mut records: Vec<_> = bodies.into_iter().map(|body| completed(&reserved("key"), body)).collect();
-    records.push(Record::accept(&bid("key"), fresh(), NOW));
+    records.push(Record::accept(&reservation("key"), fresh(), NOW));
     records.push(reserved("key"));
     records.push(released(&reserved("key")));
     records.push(Record { contested: true, ..reserved("key") });
@@ -124,25 +124,25 @@ pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
     let transactional = || Record { transactional: true, ..reserved("key") };
     records.push(transactional());
     let late = NOW.plus(Duration::from_secs(60));
-    records.push(transactional().expire(fresh(), late).expect("its lease is over"));
+    records.push(transactional().expire(fresh(), late).expect("its lease has expired"));
     for head in [Head::Payload, Head::Abandoned] {
         let body = KeptBody::Omitted { length: 0 };
         records.push(answered(&reserved("key"), KeptAnswer { head, body }));
     }
     for cause in [
-        UnknownCause::LeaseOver,
+        UnknownCause::LeaseExpired,
         UnknownCause::HandlerFailed,
         UnknownCause::Panicked,
         UnknownCause::ResponseLost,
         UnknownCause::Contested,
     ] {
         let record = reserved("key");
-        records.push(record.doubt(Worker::of(&record), fresh(), cause, NOW).expect("in progress"));
+        records.push(record.mark_unknown(Worker::of(&record), fresh(), cause, NOW).expect("in progress"));
     }
     for record in records {
         insert(store, &record).await;
-        let there = load(store, &record.key).await;
-        assert_eq!(there.as_ref(), Some(&record), "{}", record.state.name());
+        let current = load(store, &record.key).await;
+        assert_eq!(current.as_ref(), Some(&record), "{}", record.state.name());
     }
 }
 
@@ -185,13 +185,13 @@ pub async fn keys_that_look_alike_are_apart(store: &dyn Store) {
 pub async fn a_body_is_kept_as_it_was_and_never_changed(store: &dyn Store) {
     let (key, id): (_, BodyId) = (reserved("key").key, fresh());
     let body = Bytes::from_static(b"\x00\xffbody");
-    assert_eq!(store.load_body(&key, id, Place::Beside).await.expect("read"), None);
+    assert_eq!(store.load_body(&key, id, Place::BodyItem).await.expect("read"), None);
     for body in [body.clone(), Bytes::from_static(b"another")] {
-        assert_eq!(store.keep_body(&key, id, body, NOW).await.expect("kept"), Some(Place::Beside));
+        assert_eq!(store.keep_body(&key, id, body, NOW).await.expect("kept"), Some(Place::BodyItem));
     }
-    assert_eq!(store.load_body(&key, id, Place::Beside).await.expect("read"), Some(body));
+    assert_eq!(store.load_body(&key, id, Place::BodyItem).await.expect("read"), Some(body));
     let other: BodyId = fresh();
-    assert_eq!(store.load_body(&key, other, Place::Beside).await.expect("read"), None);
+    assert_eq!(store.load_body(&key, other, Place::BodyItem).await.expect("read"), None);
 }
 
 /// A body of any size is kept whole or not at all; its size never causes an error.
@@ -219,18 +219,20 @@ pub async fn companions_are_written_with_their_record_or_not_at_all(store: &dyn 
     let refused = store.swap(fresh(), &next, &with).await.expect("an answer to a swap");
     assert_eq!(refused, WriteOutcome::Refused(Some(Box::new(first.clone()))));
     assert_eq!(store.audit_lines(key).await.expect("read"), []);
-    assert!(store.load_body(key, id, Place::Beside).await.expect("read").is_some());
+    assert!(store.load_body(key, id, Place::BodyItem).await.expect("read").is_some());
 
     let written = store.swap(first.revision, &next, &with).await.expect("an answer to a swap");
     assert_eq!(written, WriteOutcome::Written);
     assert_eq!(load(store, key).await, Some(next.clone()));
     assert_eq!(store.audit_lines(key).await.expect("read"), [line(1, &first, &next)]);
-    assert_eq!(store.load_body(key, id, Place::Beside).await.expect("read"), None);
+    assert_eq!(store.load_body(key, id, Place::BodyItem).await.expect("read"), None);
 
     // Sent again, as if its answer were lost: it meets its own record, and nothing is written twice.
     match store.swap(first.revision, &next, &with).await.expect("an answer to a swap") {
         WriteOutcome::Written => {}
-        WriteOutcome::Refused(there) => assert_eq!(there.map(|there| there.revision), Some(next.revision)),
+        WriteOutcome::Refused(current) => {
+            assert_eq!(current.map(|current| current.revision), Some(next.revision))
+        }
         WriteOutcome::Denied(_) => panic!("no companion has a condition of its own"),
     }
     assert_eq!(store.audit_lines(key).await.expect("read").len(), 1);
@@ -251,18 +253,18 @@ fn line(at: u64, before: &Record, after: &Record) -> AuditLine {
     AuditLine::new(["who", "what", "why"], Timestamp::from_millis(at), Some(before), Some(after))
 }
 
-fn one_won(records: &[Record], answers: &[WriteOutcome], there: Option<Record>) {
+fn one_won(records: &[Record], answers: &[WriteOutcome], current: Option<Record>) {
     let winners: Vec<_> =
         records.iter().zip(answers).filter(|(_, answer)| **answer == WriteOutcome::Written).collect();
     let [(winner, _)] = winners[..] else { panic!("{} writes were applied", winners.len()) };
-    assert_eq!(there.as_ref(), Some(winner));
+    assert_eq!(current.as_ref(), Some(winner));
     for answer in answers.iter().filter(|answer| **answer != WriteOutcome::Written) {
         assert_eq!(answer, &refused(winner));
     }
 }
 
-fn refused(there: &Record) -> WriteOutcome {
-    WriteOutcome::Refused(Some(Box::new(there.clone())))
+fn refused(current: &Record) -> WriteOutcome {
+    WriteOutcome::Refused(Some(Box::new(current.clone())))
 }
 
 async fn insert(store: &dyn Store, record: &Record) -> WriteOutcome {
@@ -285,9 +287,9 @@ fn record_key(tenant: &str, operation: &str, key: &str) -> RecordKey {
     )
 }
 
-fn bid(key: &str) -> Bid {
+fn reservation(key: &str) -> ReservationRequest {
     let content = Content::new("POST", "/", key.as_bytes());
-    Bid {
+    ReservationRequest {
         key: record_key(&unique(), "conformance", key),
         fingerprints: Fingerprints::of("conformance", &content, &FingerprintRule::new(), &[]),
         attempt: fresh(),
@@ -300,7 +302,7 @@ fn bid(key: &str) -> Bid {
 }
 
 fn reserved(key: &str) -> Record {
-    Record::reserve(&bid(key), fresh(), NOW)
+    Record::reserve(&reservation(key), fresh(), NOW)
 }
 
 fn released(record: &Record) -> Record {

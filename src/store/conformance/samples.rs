@@ -12,7 +12,8 @@ use crate::{
     fingerprint::Fingerprints,
     key::RecordKey,
     record::{
-        Answer, Bid, Encoding, KeptAnswer, KeptBody, Note, Record, SettledBy, State, UnknownCause, Verdict,
+        Answer, Encoding, KeptAnswer, KeptBody, Note, Record, ReservationRequest, SettledBy, State,
+        UnknownCause, Verdict,
     },
     store::AuditLine,
     time::Timestamp,
@@ -21,7 +22,7 @@ use crate::{
 
 /// Work that was accepted at this time and not taken by a worker.
 pub fn pending(key: RecordKey, fingerprints: Fingerprints, at: Timestamp) -> Record {
-    Record::accept(&bid(key, fingerprints, at), fresh(), at)
+    Record::accept(&reservation(key, fingerprints, at), fresh(), at)
 }
 
 /// An execution that began at this time, with a lease until `lease_until`.
@@ -31,7 +32,7 @@ pub fn in_progress(
     at: Timestamp,
     lease_until: Timestamp,
 ) -> Record {
-    Record::reserve(&bid(key, fingerprints, lease_until), fresh(), at)
+    Record::reserve(&reservation(key, fingerprints, lease_until), fresh(), at)
 }
 
 /// The same record, completed. The answer's body is in the record, unencoded.
@@ -63,11 +64,20 @@ pub fn audit_line(
     AuditLine::new(words, at, before, after)
 }
 
-fn bid(key: RecordKey, fingerprints: Fingerprints, lease_until: Timestamp) -> Bid {
+fn reservation(key: RecordKey, fingerprints: Fingerprints, lease_until: Timestamp) -> ReservationRequest {
     let origin = Some(Note::new("POST /payments"));
     let (attempt, retention) = (fresh(), DEFAULT_RETENTION);
     let (may_begin, transactional) = (true, false);
-    Bid { key, fingerprints, attempt, lease_until, retention, may_begin, transactional, origin }
+    ReservationRequest {
+        key,
+        fingerprints,
+        attempt,
+        lease_until,
+        retention,
+        may_begin,
+        transactional,
+        origin,
+    }
 }
 
 fn settled(record: &Record, verdict: Verdict, at: Timestamp, retain: Duration) -> Record {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{NOW, RETAIN, Worker, answered, bid, fresh, insert, load, record_key, swap, unique};
+use super::{NOW, RETAIN, Worker, answered, fresh, insert, load, record_key, reservation, swap, unique};
 use crate::{
     key::Tenant,
-    record::{Bid, Head, KeptAnswer, KeptBody, Record, UnknownCause},
+    record::{Head, KeptAnswer, KeptBody, Record, ReservationRequest, UnknownCause},
     store::{Cursor, Page, Unsettled},
     time::Timestamp,
 };
@@ -23,7 +23,7 @@ pub async fn unsettled(store: &dyn Unsettled) {
     unknown_outcomes_are_listed_page_by_page(store).await;
     a_scan_finds_what_waits_and_what_is_dead(store).await;
     a_limit_holds_for_each_page_and_hides_nothing(store).await;
-    super::marks::all(store).await;
+    super::checkpoints::all(store).await;
 }
 
 /// [`Unsettled::due`] lists an unknown outcome from its time on, until it is settled.
@@ -52,8 +52,9 @@ pub async fn a_swap_brings_a_record_into_the_index_and_out_of_it(store: &dyn Uns
     insert(store, &record).await;
     assert_eq!(due(end).await, [] as [&str; 0]);
 
-    let unknown =
-        record.doubt(Worker::of(&record), fresh(), UnknownCause::LeaseOver, NOW).expect("in progress");
+    let unknown = record
+        .mark_unknown(Worker::of(&record), fresh(), UnknownCause::LeaseExpired, NOW)
+        .expect("in progress");
     swap(store, record.revision, &unknown).await;
     assert_eq!(due(NOW).await, ["due"]);
 
@@ -99,7 +100,7 @@ pub async fn a_limit_leaves_out_those_that_became_due_last(store: &dyn Unsettled
 pub async fn escalated_outcomes_are_listed_and_never_due(store: &dyn Unsettled) {
     let name = unique();
     let tenant = Tenant::parse(&name).expect("a tenant");
-    let record = unknown(&name, "for people");
+    let record = unknown(&name, "for an operator");
     let escalated = record.ask_again(fresh(), 7, Timestamp::MAX).expect("unknown");
     insert(store, &record).await;
     swap(store, record.revision, &escalated).await;
@@ -109,26 +110,26 @@ pub async fn escalated_outcomes_are_listed_and_never_due(store: &dyn Unsettled) 
     assert_eq!(unknown_of_tenant(store, &tenant).await, [escalated]);
 
     swap(store, seen, &again).await;
-    assert_eq!(due_of(store, &name, NOW).await, ["for people"]);
+    assert_eq!(due_of(store, &name, NOW).await, ["for an operator"]);
     assert_eq!(unknown_of_tenant(store, &tenant).await, [again]);
 }
 
 /// [`Unsettled::survey`] counts at least these: the store may hold others.
 pub async fn a_survey_counts_what_is_unknown_and_knows_the_oldest(store: &dyn Unsettled) {
-    const PEOPLE: u64 = 20;
+    const ESCALATED: u64 = 20;
     let tenant = unique();
     let long_ago = Timestamp::from_millis(7);
-    let for_people = |number: u64| {
+    let escalated = |number: u64| {
         let record = in_progress(&tenant, &number.to_string(), NOW);
-        let unknown = record.doubt(Worker::of(&record), fresh(), UnknownCause::Panicked, long_ago);
+        let unknown = record.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, long_ago);
         unknown.expect("in progress").ask_again(fresh(), 7, Timestamp::MAX).expect("unknown")
     };
-    let records: Vec<_> = (0..PEOPLE).map(for_people).chain([unknown(&tenant, "asked about")]).collect();
+    let records: Vec<_> = (0..ESCALATED).map(escalated).chain([unknown(&tenant, "asked about")]).collect();
     for record in &records {
         insert(store, record).await;
     }
     let survey = store.survey().await.expect("an answer");
-    assert!(survey.people >= PEOPLE && survey.unknown > survey.people, "{survey:?}");
+    assert!(survey.escalated >= ESCALATED && survey.unknown > survey.escalated, "{survey:?}");
     assert!(survey.oldest.is_some_and(|oldest| oldest <= long_ago), "{survey:?}");
     for record in &records {
         let settled = record.release(record.attempt, fresh(), NOW).expect("unknown");
@@ -179,7 +180,7 @@ async fn unknown_of_tenant(store: &dyn Unsettled, tenant: &Tenant) -> Vec<Record
 pub async fn a_scan_finds_what_waits_and_what_is_dead(store: &dyn Unsettled) {
     let tenant = unique();
     let dead = in_progress(&tenant, "dead", NOW.minus(RETAIN));
-    let pending = Record::accept(&own_bid(&tenant, "pending", NOW), fresh(), NOW);
+    let pending = Record::accept(&own_reservation(&tenant, "pending", NOW), fresh(), NOW);
     let completed = {
         let record = in_progress(&tenant, "completed", NOW.minus(RETAIN));
         answered(&record, KeptAnswer { head: Head::Payload, body: KeptBody::Omitted { length: 0 } })
@@ -234,17 +235,17 @@ fn distinct(records: &[Record]) -> usize {
     records.iter().map(|record| record.key.partition_key()).collect::<std::collections::HashSet<_>>().len()
 }
 
-fn own_bid(tenant: &str, key: &str, lease_until: Timestamp) -> Bid {
-    Bid { key: record_key(tenant, "conformance", key), lease_until, ..bid(key) }
+fn own_reservation(tenant: &str, key: &str, lease_until: Timestamp) -> ReservationRequest {
+    ReservationRequest { key: record_key(tenant, "conformance", key), lease_until, ..reservation(key) }
 }
 
 fn in_progress(tenant: &str, key: &str, lease_until: Timestamp) -> Record {
-    Record::reserve(&own_bid(tenant, key, lease_until), fresh(), NOW)
+    Record::reserve(&own_reservation(tenant, key, lease_until), fresh(), NOW)
 }
 
 fn unknown(tenant: &str, key: &str) -> Record {
     let record = in_progress(tenant, key, NOW);
-    record.doubt(Worker::of(&record), fresh(), UnknownCause::Panicked, NOW).expect("in progress")
+    record.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, NOW).expect("in progress")
 }
 
 /// The same under another key.

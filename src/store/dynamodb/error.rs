@@ -15,16 +15,16 @@ where
     E: ProvideErrorMetadata + Error + Send + Sync + 'static,
 {
     fn from(error: SdkError<E>) -> Self {
-        Self::new(kind(error.code()), Said(error))
+        Self::new(kind(error.code()), QueuedReport(error))
     }
 }
 
 /// An error of the SDK that says what the service answered; by itself it says only `service error`. It quotes nothing else: errors of
 /// the connection may contain whole requests (R36).
 #[derive(Debug)]
-struct Said<E>(SdkError<E>);
+struct QueuedReport<E>(SdkError<E>);
 
-impl<E: ProvideErrorMetadata> fmt::Display for Said<E> {
+impl<E: ProvideErrorMetadata> fmt::Display for QueuedReport<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let answer = self.0.as_service_error().map(ProvideErrorMetadata::meta);
         match answer.map(|answer| (answer.code(), answer.message())) {
@@ -35,7 +35,7 @@ impl<E: ProvideErrorMetadata> fmt::Display for Said<E> {
     }
 }
 
-impl<E: ProvideErrorMetadata + Error + 'static> Error for Said<E> {
+impl<E: ProvideErrorMetadata + Error + 'static> Error for QueuedReport<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         // A service's answer says it all.
         if self.0.as_service_error().is_some() { None } else { self.0.source() }
@@ -117,7 +117,7 @@ mod tests {
 
     // R36
     #[test]
-    fn an_answer_of_the_service_is_told_and_a_request_is_not() {
+    fn an_answer_of_the_service_is_reported_and_a_request_is_not() {
         use aws_sdk_dynamodb::{
             config::http::HttpResponse, error::ConnectorError, operation::put_item::PutItemError,
         };

@@ -23,8 +23,8 @@ use crate::{
     key::{KeyHash, RecordKey, Tenant},
     record::{Record, Revision, State},
     store::{
-        Cursor, Mark, Page, Survey, Unsettled,
-        item::{ASKED_SHARDS, PEOPLE_SHARDS, PK, RECORD, SK},
+        Checkpoint, Cursor, Page, Survey, Unsettled,
+        item::{ASKED_SHARDS, ESCALATED_SHARDS, PK, RECORD, SK},
     },
     time::Timestamp,
 };
@@ -33,10 +33,10 @@ use crate::{
 const PAGE: i32 = 100;
 
 /// Every partition of the index, those for operators first.
-const SHARDS: [&str; ASKED_SHARDS.len() + PEOPLE_SHARDS.len()] = {
-    let mut all = [""; ASKED_SHARDS.len() + PEOPLE_SHARDS.len()];
-    let (people, asked) = all.split_at_mut(PEOPLE_SHARDS.len());
-    people.copy_from_slice(&PEOPLE_SHARDS);
+const SHARDS: [&str; ASKED_SHARDS.len() + ESCALATED_SHARDS.len()] = {
+    let mut all = [""; ASKED_SHARDS.len() + ESCALATED_SHARDS.len()];
+    let (escalated, asked) = all.split_at_mut(ESCALATED_SHARDS.len());
+    escalated.copy_from_slice(&ESCALATED_SHARDS);
     asked.copy_from_slice(&ASKED_SHARDS);
     all
 };
@@ -144,12 +144,12 @@ impl Unsettled for DynamoDbStore {
         Ok(Page { scanned, units, next, ..readable(page.items.unwrap_or_default()) })
     }
 
-    async fn load_mark(&self, name: &str) -> Read<Option<Mark>> {
-        self.read_mark(name).await
+    async fn load_checkpoint(&self, name: &str) -> Read<Option<Checkpoint>> {
+        self.read_checkpoint(name).await
     }
 
-    async fn write_mark(&self, seen: Option<Revision>, mark: &Mark) -> Read<bool> {
-        self.put_mark(seen, mark).await
+    async fn write_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Read<bool> {
+        self.put_checkpoint(seen, checkpoint).await
     }
 }
 

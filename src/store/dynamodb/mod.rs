@@ -10,14 +10,14 @@
 //! It does not work across Regions: two Regions of an asynchronous global table can both reserve a key (T30).
 
 mod audit;
-mod beside;
+mod body_item;
+mod canonical_order;
+mod capacity;
+mod checkpoint;
 mod conditions;
 mod domain;
 mod error;
-mod in_order;
 mod index;
-mod mark;
-mod room;
 pub mod table;
 mod transaction;
 
@@ -52,7 +52,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// function is killed.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The SDK's own first back-off is a second, which is most of a caller's patience.
+/// The SDK's own first back-off is a second, which is most of a caller's completion timeout.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(25);
 
 /// A store in a DynamoDB table with partition key `pk` and sort key `sk`, both strings, and time to live on
@@ -200,8 +200,8 @@ impl Store for DynamoDbStore {
         Some(&self.table)
     }
 
-    fn room_for_body(&self, record: &Record) -> usize {
-        room::for_body(record)
+    fn body_capacity(&self, record: &Record) -> usize {
+        capacity::for_body(record)
     }
 
     async fn keep_body(
@@ -211,9 +211,9 @@ impl Store for DynamoDbStore {
         body: Bytes,
         expires_at: Timestamp,
     ) -> Result<Option<Place>, StoreError> {
-        if body.len() <= beside::LARGEST_BODY {
-            self.keep_beside(key, id, &body, expires_at).await?;
-            return Ok(Some(Place::Beside));
+        if body.len() <= body_item::MAX_BODY_BYTES {
+            self.put_body_item(key, id, &body, expires_at).await?;
+            return Ok(Some(Place::BodyItem));
         }
         #[cfg(feature = "s3")]
         if let Some(bodies) = &self.large_bodies {
@@ -230,7 +230,7 @@ impl Store for DynamoDbStore {
         place: Place,
     ) -> Result<Option<Bytes>, StoreError> {
         match place {
-            Place::Beside => self.load_beside(key, id).await,
+            Place::BodyItem => self.load_body_item(key, id).await,
             #[cfg(feature = "s3")]
             Place::S3 => match &self.large_bodies {
                 Some(bodies) => bodies.load(key, id).await,

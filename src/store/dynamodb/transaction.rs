@@ -6,11 +6,10 @@ use aws_sdk_dynamodb::{
 };
 
 use super::{
-    DynamoDbStore, StoreError, StoreErrorKind, audit, beside,
+    DynamoDbStore, StoreError, StoreErrorKind, audit, body_item,
+    canonical_order::canonical_order,
     conditions::{self, Condition},
-    domain,
-    in_order::in_order,
-    read,
+    domain, read,
 };
 use crate::{
     key::RecordKey,
@@ -44,7 +43,7 @@ impl DynamoDbStore {
                 }
                 Companion::Domain(write) => domain::action(write)?,
                 Companion::DeleteBody(id) => {
-                    let delete = self.delete(&record.key, &beside::sort_key(*id))?;
+                    let delete = self.delete(&record.key, &body_item::sort_key(*id))?;
                     TransactWriteItem::builder().delete(delete).build()
                 }
             });
@@ -55,7 +54,7 @@ impl DynamoDbStore {
             // The same on each try, so that a try that was applied unseen is not applied again.
             .client_request_token(record.revision.to_string())
             .set_transact_items(Some(parts));
-        match transaction.customize().mutate_request(in_order).send().await {
+        match transaction.customize().mutate_request(canonical_order).send().await {
             Ok(_) => Ok(WriteOutcome::Written),
             Err(error) => match error.as_service_error() {
                 Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) => {
@@ -80,17 +79,17 @@ impl DynamoDbStore {
 /// `None` for a part that would have been applied, or was not looked at.
 fn cancelled_by(reasons: &[CancellationReason], with: &[Companion]) -> Result<WriteOutcome, StoreError> {
     let failed = |reason: &&CancellationReason| reason.code() == Some(FAILED);
-    let beside = || reasons.iter().skip(1).zip(with).enumerate().filter(|(_, (reason, _))| failed(reason));
+    let body_item = || reasons.iter().skip(1).zip(with).enumerate().filter(|(_, (reason, _))| failed(reason));
     // An earlier try was applied and its answer was lost, even if others have changed the record since: nobody else
     // writes these companions.
-    if beside().any(|(_, (_, companion))| matches!(companion, Companion::Audit(_))) {
+    if body_item().any(|(_, (_, companion))| matches!(companion, Companion::Audit(_))) {
         return Ok(WriteOutcome::Written);
     }
     if let Some(reason) = reasons.first().filter(failed) {
-        let there = reason.item().cloned().map(read).transpose()?;
-        return Ok(WriteOutcome::Refused(there.map(Box::new)));
+        let current = reason.item().cloned().map(read).transpose()?;
+        return Ok(WriteOutcome::Refused(current.map(Box::new)));
     }
-    let denied: Vec<_> = beside().map(|(place, _)| place).collect();
+    let denied: Vec<_> = body_item().map(|(place, _)| place).collect();
     if !denied.is_empty() {
         return Ok(WriteOutcome::Denied(denied));
     }
@@ -121,13 +120,13 @@ mod tests {
     use super::*;
     use crate::{
         domain::Table,
-        record::{Revision, tests::bid},
+        record::{Revision, tests::reservation},
         store::AuditLine,
         time::Timestamp,
     };
 
-    fn reasons(codes: &[&str], there: Option<&Record>) -> Vec<CancellationReason> {
-        let item = there.map(|record| super::super::to_item(record).unwrap());
+    fn reasons(codes: &[&str], current: Option<&Record>) -> Vec<CancellationReason> {
+        let item = current.map(|record| super::super::to_item(record).unwrap());
         let mut items = vec![item];
         items.resize(codes.len(), None);
         let reason =
@@ -147,26 +146,29 @@ mod tests {
     // T2, T10
     #[test]
     fn a_cancelled_transaction_that_meets_its_own_line_was_applied() {
-        let record = Record::reserve(&bid("k"), Revision::mint(), Timestamp::from_secs(1_000));
+        let record = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));
         let with = [line(&record), write()];
-        let met = reasons(&[FAILED, "None", "None"], Some(&record));
-        assert_eq!(cancelled_by(&met, &with).unwrap(), WriteOutcome::Refused(Some(Box::new(record.clone()))));
+        let found = reasons(&[FAILED, "None", "None"], Some(&record));
+        assert_eq!(
+            cancelled_by(&found, &with).unwrap(),
+            WriteOutcome::Refused(Some(Box::new(record.clone())))
+        );
         // Somebody has changed the record since.
-        let met = reasons(&[FAILED, FAILED, "None"], Some(&record));
-        assert_eq!(cancelled_by(&met, &with).unwrap(), WriteOutcome::Written);
+        let found = reasons(&[FAILED, FAILED, "None"], Some(&record));
+        assert_eq!(cancelled_by(&found, &with).unwrap(), WriteOutcome::Written);
     }
 
     // R22, T10: a domain write that is refused says nothing about the record, and the record's own reason comes first.
     #[test]
     fn a_refused_domain_write_is_reported_unless_the_record_is_refused_too() {
-        let record = Record::reserve(&bid("k"), Revision::mint(), Timestamp::from_secs(1_000));
+        let record = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));
         let with = [write(), write(), write()];
         for other in ["None", "TransactionConflict", "ThrottlingError"] {
-            let met = reasons(&[other, "None", FAILED, FAILED], None);
-            assert_eq!(cancelled_by(&met, &with).unwrap(), WriteOutcome::Denied(vec![1, 2]), "{other}");
+            let found = reasons(&[other, "None", FAILED, FAILED], None);
+            assert_eq!(cancelled_by(&found, &with).unwrap(), WriteOutcome::Denied(vec![1, 2]), "{other}");
         }
-        let met = reasons(&[FAILED, "None", FAILED, "None"], Some(&record));
-        assert_eq!(cancelled_by(&met, &with).unwrap(), WriteOutcome::Refused(Some(Box::new(record))));
+        let found = reasons(&[FAILED, "None", FAILED, "None"], Some(&record));
+        assert_eq!(cancelled_by(&found, &with).unwrap(), WriteOutcome::Refused(Some(Box::new(record))));
     }
 
     // T10

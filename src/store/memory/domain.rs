@@ -25,14 +25,14 @@ impl DomainTables {
             let Companion::Domain(write) = companion else { continue };
             let (table, key) = write.identity();
             let at = (table.to_owned(), name(key));
-            let there = self.0.get(&at);
-            if !expression::holds(write, there)? {
+            let current = self.0.get(&at);
+            if !expression::holds(write, current)? {
                 denied.push(place);
                 continue;
             }
             match &write.action {
                 Action::Put => changes.push((at, Some(write.item.clone()))),
-                Action::Update(text) => changes.push((at, Some(expression::updated(write, text, there)?))),
+                Action::Update(text) => changes.push((at, Some(expression::updated(write, text, current)?))),
                 Action::Delete => changes.push((at, None)),
                 Action::Check => {}
             }

@@ -127,9 +127,9 @@ impl<'a> Parser<'a> {
         for function in ["attribute_exists", "attribute_not_exists"] {
             if self.takes_function(function) {
                 self.needs("(")?;
-                let there = self.operand()?.is_some();
+                let current = self.operand()?.is_some();
                 self.needs(")")?;
-                return Ok(there == (function == "attribute_exists"));
+                return Ok(current == (function == "attribute_exists"));
             }
         }
         if self.takes_function("begins_with") {
@@ -211,12 +211,12 @@ impl<'a> Parser<'a> {
                 value
             }
             "ADD" => {
-                let there = self.item.and_then(|item| item.get(&name)).cloned();
+                let current = self.item.and_then(|item| item.get(&name)).cloned();
                 if !self.tokens.peek().is_some_and(|token| token.starts_with(':')) {
                     return Err("ADD needs a value".to_owned());
                 }
                 let added = self.term()?;
-                sum(&there.unwrap_or_else(|| AttributeValue::N("0".to_owned())), &added, false)?
+                sum(&current.unwrap_or_else(|| AttributeValue::N("0".to_owned())), &added, false)?
             }
             "REMOVE" => {
                 next.inner_mut().remove(&name);
@@ -232,11 +232,11 @@ impl<'a> Parser<'a> {
     fn term(&mut self) -> Result<AttributeValue, Refused> {
         if self.takes_function("if_not_exists") {
             self.needs("(")?;
-            let there = self.operand()?;
+            let current = self.operand()?;
             self.needs(",")?;
             let other = self.operand()?;
             self.needs(")")?;
-            return there.or(other).ok_or_else(missing);
+            return current.or(other).ok_or_else(missing);
         }
         self.operand()?.ok_or_else(missing)
     }

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    AuditLine, Companion, Cursor, Mark, Page, Store, StoreError, StoreErrorKind, Survey, Unsettled,
+    AuditLine, Checkpoint, Companion, Cursor, Page, Store, StoreError, StoreErrorKind, Survey, Unsettled,
     WriteOutcome,
 };
 use crate::{
@@ -35,10 +35,10 @@ use crate::{
 use domain::DomainTables;
 
 /// About as much as the DynamoDB store has left in a record of 1 KB, so that tests take the same paths as there.
-const ROOM_FOR_BODY: usize = 512;
+const BODY_CAPACITY: usize = 512;
 
 /// The largest body that an item beside a record can hold in DynamoDB.
-const LARGEST_BODY: usize = 406_000;
+const MAX_BODY_BYTES: usize = 406_000;
 
 /// How many unknown outcomes one page lists.
 const PAGE: usize = 100;
@@ -55,7 +55,7 @@ struct Tables {
     records: BTreeMap<String, Record>,
     bodies: HashMap<(RecordKey, BodyId), Bytes>,
     lines: HashMap<RecordKey, Vec<AuditLine>>,
-    marks: HashMap<String, Mark>,
+    checkpoints: HashMap<String, Checkpoint>,
     domain: DomainTables,
 }
 
@@ -143,7 +143,7 @@ impl Store for MemoryStore {
     async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
         let mut tables = self.tables();
         match tables.records.get(&record.key.partition_key()) {
-            Some(there) => Ok(WriteOutcome::Refused(Some(Box::new(there.clone())))),
+            Some(current) => Ok(WriteOutcome::Refused(Some(Box::new(current.clone())))),
             None => tables.write(record, with),
         }
     }
@@ -156,8 +156,8 @@ impl Store for MemoryStore {
     ) -> Result<WriteOutcome, StoreError> {
         let mut tables = self.tables();
         match tables.records.get(&record.key.partition_key()) {
-            Some(there) if there.revision == seen => tables.write(record, with),
-            there => Ok(WriteOutcome::Refused(there.cloned().map(Box::new))),
+            Some(current) if current.revision == seen => tables.write(record, with),
+            current => Ok(WriteOutcome::Refused(current.cloned().map(Box::new))),
         }
     }
 
@@ -169,8 +169,8 @@ impl Store for MemoryStore {
         None
     }
 
-    fn room_for_body(&self, _: &Record) -> usize {
-        ROOM_FOR_BODY
+    fn body_capacity(&self, _: &Record) -> usize {
+        BODY_CAPACITY
     }
 
     async fn keep_body(
@@ -180,11 +180,11 @@ impl Store for MemoryStore {
         body: Bytes,
         _: Timestamp,
     ) -> Result<Option<Place>, StoreError> {
-        if body.len() > LARGEST_BODY {
+        if body.len() > MAX_BODY_BYTES {
             return Ok(None);
         }
         self.tables().bodies.entry((key.clone(), id)).or_insert(body);
-        Ok(Some(Place::Beside))
+        Ok(Some(Place::BodyItem))
     }
 
     async fn load_body(&self, key: &RecordKey, id: BodyId, _: Place) -> Result<Option<Bytes>, StoreError> {
@@ -263,17 +263,21 @@ impl Unsettled for MemoryStore {
         })
     }
 
-    async fn load_mark(&self, name: &str) -> Result<Option<Mark>, StoreError> {
-        Ok(self.tables().marks.get(name).cloned())
+    async fn load_checkpoint(&self, name: &str) -> Result<Option<Checkpoint>, StoreError> {
+        Ok(self.tables().checkpoints.get(name).cloned())
     }
 
-    async fn write_mark(&self, seen: Option<Revision>, mark: &Mark) -> Result<bool, StoreError> {
+    async fn write_checkpoint(
+        &self,
+        seen: Option<Revision>,
+        checkpoint: &Checkpoint,
+    ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
-        let there = tables.marks.get(&mark.name).map(|there| there.revision);
-        if there == seen {
-            tables.marks.insert(mark.name.clone(), mark.clone());
+        let current = tables.checkpoints.get(&checkpoint.name).map(|current| current.revision);
+        if current == seen {
+            tables.checkpoints.insert(checkpoint.name.clone(), checkpoint.clone());
         }
-        Ok(there == seen || there == Some(mark.revision))
+        Ok(current == seen || current == Some(checkpoint.revision))
     }
 }
 

@@ -42,7 +42,7 @@ async fn ask_sends_the_question_and_leaves_a_line() {
 
 // R31
 #[tokio::test]
-async fn nobody_is_asked_about_what_is_not_in_doubt() {
+async fn nobody_is_asked_about_what_is_not_unknown() {
     let table = table().await;
     table.in_progress("live").await;
     table.completed("done", "kept").await;

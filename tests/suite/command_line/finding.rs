@@ -9,11 +9,11 @@ use super::{table, table::own};
 
 /// Two keys whose hashes begin with the same four digits.
 fn alike() -> (RecordKey, RecordKey) {
-    let mut met = HashMap::new();
+    let mut found = HashMap::new();
     (0..)
         .find_map(|number| {
             let key = own(&format!("k-{number}"));
-            let other = met.insert(key.hash().to_string()[..4].to_owned(), key.clone())?;
+            let other = found.insert(key.hash().to_string()[..4].to_owned(), key.clone())?;
             Some((other, key))
         })
         .expect("there are 65,536 beginnings")
@@ -25,8 +25,8 @@ async fn a_hash_in_a_log_leads_to_its_record() {
     let table = table().await;
     let (one, other) = alike();
     // In index partitions that are read one after the other.
-    for (key, for_people) in [(&one, true), (&other, false)] {
-        table.doubted(key.clone(), Duration::from_secs(60), for_people).await;
+    for (key, escalated) in [(&one, true), (&other, false)] {
+        table.unknown_since(key.clone(), Duration::from_secs(60), escalated).await;
     }
     let (hash, beginning) = (one.hash().to_string(), one.hash().to_string()[..4].to_owned());
     for hash in [&hash, &hash.to_uppercase(), &hash[..15]] {

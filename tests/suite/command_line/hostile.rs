@@ -27,8 +27,8 @@ const WORSE: &str = "a\u{1b}[2J\u{9b}31m\r\nb\u{202e}c\u{7f}";
 #[track_caller]
 fn assert_harmless(what: &[&str], printed: &str) {
     let bad = |c: char| c.is_control() && c != '\n' || "\u{202e}\u{2066}\u{200b}".contains(c);
-    let met: Vec<_> = printed.chars().filter(|c| bad(*c)).collect();
-    assert!(met.is_empty(), "{what:?} prints {met:?}: {printed:?}");
+    let found: Vec<_> = printed.chars().filter(|c| bad(*c)).collect();
+    assert!(found.is_empty(), "{what:?} prints {found:?}: {printed:?}");
 }
 
 // R36
@@ -39,7 +39,7 @@ async fn no_command_prints_what_would_steer_a_terminal() {
     let names = ["", "2", "dead", "done"].map(|key| own(key).partition_key());
     let [unknown, second, dead, done] = &names;
     for key in ["", "2"] {
-        table.doubted(own(key), Duration::from_secs(60), true).await;
+        table.unknown_since(own(key), Duration::from_secs(60), true).await;
     }
     let now = SystemWorld.now();
     let before = now.minus(Duration::from_secs(60));
@@ -53,9 +53,9 @@ async fn no_command_prints_what_would_steer_a_terminal() {
     let operator = Operator::new(table.store.clone());
     operator.note(&own("done"), WORSE, WORSE, WORSE).await.unwrap();
 
-    let letters =
+    let dead_letters =
         [json!({ "kind": WORSE, "key": unknown }), json!({ "kind": "ask", "key": unknown }), json!(WORSE)];
-    let queues = Queues::with_dead_letters(&letters);
+    let queues = Queues::with_dead_letters(&dead_letters);
     let address = queues.serve().await;
     let queue = |command| [command, "--queue", DEAD, "--sqs-endpoint-url", &address];
     let to = ["--to-reconcile", RECONCILE];
@@ -74,8 +74,8 @@ async fn no_command_prints_what_would_steer_a_terminal() {
         &["list", "--tenant", WORSE],
         &[WORSE],
         &["list", "--table", WORSE],
-        &queue("letters"),
-        &[&queue("letters")[..], &["--kind", "none has this one"]].concat(),
+        &queue("dead-letters"),
+        &[&queue("dead-letters")[..], &["--kind", "none has this one"]].concat(),
         &[&ask[..], &WHY].concat(),
         &[&queue("redrive")[..], &to, &WHY].concat(),
         &[&queue("redrive")[..], &["--drop", "--kind", WORSE, "--kind", "(none)"], &WHY].concat(),

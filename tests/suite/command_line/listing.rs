@@ -20,26 +20,29 @@ async fn escalated_outcomes_are_listed_first_and_then_the_oldest() {
     let table = table().await;
     // More than there are partitions, whose order is not by age.
     for number in 0..20_u32 {
-        table.doubted(own(&format!("asked-{number:02}")), HOUR * (20 - number), false).await;
+        table.unknown_since(own(&format!("asked-{number:02}")), HOUR * (20 - number), false).await;
     }
-    let old = table.doubted(own("people-old"), 3 * HOUR, true).await;
-    table.doubted(own("people-new"), Duration::from_secs(60), true).await;
+    let old = table.unknown_since(own("escalated-old"), 3 * HOUR, true).await;
+    table.unknown_since(own("escalated-new"), Duration::from_secs(60), true).await;
     let asked: Vec<_> = (0..20).map(|number| format!("asked-{number:02}")).collect();
     let expected: Vec<_> =
-        ["people-old", "people-new"].into_iter().chain(asked.iter().map(|key| &**key)).collect();
+        ["escalated-old", "escalated-new"].into_iter().chain(asked.iter().map(|key| &**key)).collect();
 
     assert_eq!(keys(&table.cli.json(&["list"]).await), expected);
     let listed = table.cli.run(&["list", "--limit", "4", "--output", "json"]).await;
     assert!(listed.stderr.contains("There are more"), "{listed:?}");
     assert_eq!(keys(&serde_json::from_str(&listed.stdout).unwrap()), expected[..4]);
-    let people = table.cli.json(&["list", "--people", "--tenant", TENANT]).await;
-    assert_eq!((keys(&people), &people[0]["unknown"]["for_people"]), (expected[..2].to_vec(), &json!(true)));
-    assert_eq!(people[0]["hash"], old.key.hash().to_string());
+    let escalated = table.cli.json(&["list", "--escalated", "--tenant", TENANT]).await;
+    assert_eq!(
+        (keys(&escalated), &escalated[0]["unknown"]["escalated"]),
+        (expected[..2].to_vec(), &json!(true))
+    );
+    assert_eq!(escalated[0]["hash"], old.key.hash().to_string());
     let shown = table.cli.run(&["list", "--limit", "1"]).await.stdout;
     let line = shown.lines().nth(1).unwrap_or_default();
     assert!(line.contains(&old.key.hash().to_string()) && line.contains("3h 0m"), "{shown}");
     assert!(line.contains("never: it waits for an operator"), "{shown}");
-    table.cli.run(&["list", "--people", "--state", "stale"]).await.assert_refused(2, "--people");
+    table.cli.run(&["list", "--escalated", "--state", "stale"]).await.assert_refused(2, "--escalated");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use super::{TENANT, table};
 
 // R19, R31
 #[tokio::test]
-async fn a_sweep_gives_up_what_is_listed_as_stale_and_nothing_else() {
+async fn a_sweep_expires_what_is_listed_as_stale_and_nothing_else() {
     let table = table().await;
     table.in_progress("live").await;
     table.unknown("unknown").await;
@@ -24,7 +24,7 @@ async fn a_sweep_gives_up_what_is_listed_as_stale_and_nothing_else() {
     table.cli.run(&["sweep", "--reason", "a crash"]).await.assert_refused(2, "--yes");
     assert_eq!(table.record("dead").await.state.name(), "in_progress");
     let swept = table.cli.json(&["sweep", "--reason", "a crash", "--yes"]).await;
-    assert_eq!((&swept["given_up"], &swept["scanned"]), (&json!(1), &json!(3)));
+    assert_eq!((&swept["lease_expired"], &swept["scanned"]), (&json!(1), &json!(3)));
     assert_eq!(swept["records"][0]["was"]["key"], "dead");
     for (key, state) in [("dead", "unknown"), ("live", "in_progress"), ("unknown", "unknown")] {
         assert_eq!(table.record(key).await.state.name(), state);

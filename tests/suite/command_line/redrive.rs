@@ -137,7 +137,7 @@ async fn dead_letters_go_back_to_their_queues_and_strange_ones_stay() {
         json!({ "kind": "poison", "what": "a stream record" }),
         json!({ "requestContext": {} }),
         json!({ "kind": "ask", "key": "no-record" }),
-        json!({ "kind": "ending", "key": record }),
+        json!({ "kind": "report", "key": record }),
     ];
     let queues = Queues::with_dead_letters(&[&[check.clone(), ask.clone()][..], &strange].concat());
     let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
@@ -147,7 +147,7 @@ async fn dead_letters_go_back_to_their_queues_and_strange_ones_stay() {
 
     assert_eq!(queues.of(CHECKS), (vec![check.to_string()], true));
     assert_eq!(queues.of(RECONCILE), (vec![ask.to_string()], true));
-    // Letters that stay are visible again at once.
+    // Dead letters that stay are visible again at once.
     assert_eq!(queues.of(DEAD), (strange.map(|body| body.to_string()).to_vec(), true));
     let shown = table.cli.json(&["show", &record]).await;
     let lines = shown["audit"].as_array().unwrap().iter().map(|line| &line["what"]).collect::<Vec<_>>();
@@ -159,9 +159,9 @@ async fn dead_letters_go_back_to_their_queues_and_strange_ones_stay() {
 #[tokio::test]
 async fn a_dead_letter_that_cannot_be_moved_stays_and_is_seen_again() {
     let table = table().await;
-    let letter = json!({ "kind": "ask", "key": table.name("k-1") });
-    let queues = Queues::with_dead_letters(std::slice::from_ref(&letter));
-    let before = (vec![letter.to_string()], true);
+    let dead_letter = json!({ "kind": "ask", "key": table.name("k-1") });
+    let queues = Queues::with_dead_letters(std::slice::from_ref(&dead_letter));
+    let before = (vec![dead_letter.to_string()], true);
 
     for (more, words) in [
         (&[&["--to-checks", CHECKS][..], &WHY].concat(), "--to-reconcile"),
@@ -189,22 +189,24 @@ async fn a_dead_letter_that_cannot_be_moved_stays_and_is_seen_again() {
     assert_eq!(empty.code, Some(0), "{empty:?}");
 }
 
-// R31: a letter that no function can process stays, and its record is named.
+// R31: a dead letter that no function can process stays, and its record is named.
 #[tokio::test]
-async fn letters_that_no_function_can_process_stay_and_name_their_record() {
+async fn dead_letters_that_no_function_can_process_stay_and_name_their_record() {
     let table = table().await;
     let record = table.name("k-1");
     let side = json!({ "attempt": "a", "state": "completed", "answer_sha256": null });
-    let letters = [
+    let dead_letters = [
         json!({ "kind": "double_execution", "key": record, "ours": side, "theirs": side }),
         json!({ "kind": "forgotten", "key": record, "item": {} }),
     ];
-    let queues = Queues::with_dead_letters(&letters);
+    let queues = Queues::with_dead_letters(&dead_letters);
     let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
     let said: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(said["moved"], json!([]));
     let left = said["left"].as_array().unwrap();
-    let named = |letter: &Value| (letter["kind"].clone(), letter["record"].clone(), letter["to"].clone());
+    let named = |dead_letter: &Value| {
+        (dead_letter["kind"].clone(), dead_letter["record"].clone(), dead_letter["to"].clone())
+    };
     assert_eq!(
         left.iter().map(named).collect::<Vec<_>>(),
         [
@@ -212,12 +214,12 @@ async fn letters_that_no_function_can_process_stay_and_name_their_record() {
             (json!("forgotten"), json!(record), Value::Null),
         ]
     );
-    assert_eq!(queues.of(DEAD), (letters.map(|body| body.to_string()).to_vec(), true));
+    assert_eq!(queues.of(DEAD), (dead_letters.map(|body| body.to_string()).to_vec(), true));
 }
 
-// R31: an unreadable record stops no other letter, and is named.
+// R31: an unreadable record stops no other dead letter, and is named.
 #[tokio::test]
-async fn a_letter_about_an_unreadable_record_stays_and_stops_no_other() {
+async fn a_dead_letter_about_an_unreadable_record_stays_and_stops_no_other() {
     let table = table().await;
     let damaged = table.unknown("damaged").await;
     let mut item = table.items().await[&("record".to_owned(), damaged.key.partition_key())].clone();
@@ -239,7 +241,7 @@ async fn a_letter_about_an_unreadable_record_stays_and_stops_no_other() {
 
 // R31
 #[tokio::test]
-async fn letters_are_listed_and_picked_and_dropped_with_a_line_each() {
+async fn dead_letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     let table = table().await;
     for key in ["k-1", "k-2"] {
         table.unknown(key).await;
@@ -250,19 +252,19 @@ async fn letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     let all = [ask("k-1"), ask("k-2"), double, poison.clone()];
     let queues = Queues::with_dead_letters(&all);
     let address = queues.serve().await;
-    let letters = ["letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
+    let dead_letters = ["dead-letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
 
     // Listing leaves them where they are.
-    let listed = table.cli.json(&letters).await;
-    assert_eq!((listed["letters"].as_array().unwrap().len(), &listed["more"]), (4, &json!(false)));
-    assert_eq!(listed["letters"][3]["body"], poison.to_string());
-    let about = table.cli.json(&[&letters[..], &["--record", &table.name("k-2")]].concat()).await;
-    let asks = table.cli.json(&[&letters[..], &["--kind", "ask"]].concat()).await;
-    assert_eq!(about["letters"][0]["message_id"], "message-2");
-    assert_eq!(asks["letters"].as_array().unwrap().len(), 2);
+    let listed = table.cli.json(&dead_letters).await;
+    assert_eq!((listed["dead_letters"].as_array().unwrap().len(), &listed["more"]), (4, &json!(false)));
+    assert_eq!(listed["dead_letters"][3]["body"], poison.to_string());
+    let about = table.cli.json(&[&dead_letters[..], &["--record", &table.name("k-2")]].concat()).await;
+    let asks = table.cli.json(&[&dead_letters[..], &["--kind", "ask"]].concat()).await;
+    assert_eq!(about["dead_letters"][0]["message_id"], "message-2");
+    assert_eq!(asks["dead_letters"].as_array().unwrap().len(), 2);
     assert_eq!(queues.of(DEAD), (all.iter().map(Value::to_string).collect(), true));
 
-    // Only the selected letter is moved.
+    // Only the selected dead letter is moved.
     let ran = redrive(&queues, &table, &[&TO[..], &WHY, &["--id", "message-2"]].concat()).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(queues.of(RECONCILE).0, [ask("k-2").to_string()]);
@@ -286,9 +288,9 @@ async fn letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     assert_eq!(queues.of(RECONCILE).0.len(), 1, "nothing that is dropped is moved");
 }
 
-// R31: what a letter is about, and whether its record is settled by now, is seen at once.
+// R31: what a dead letter is about, and whether its record is settled by now, is seen at once.
 #[tokio::test]
-async fn letters_say_their_reason_and_what_their_record_is_now() {
+async fn dead_letters_say_their_reason_and_what_their_record_is_now() {
     let table = table().await;
     table.unknown("k-1").await;
     table.completed("k-2", "kept").await;
@@ -301,16 +303,16 @@ async fn letters_say_their_reason_and_what_their_record_is_now() {
     let poison = json!({ "kind": "poison", "reason": ["no text"] });
     let queues = Queues::with_dead_letters(&[ask("k-1"), ask("k-2"), ask("k-3"), ask("k-4"), poison]);
     let address = queues.serve().await;
-    let letters = ["letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
+    let dead_letters = ["dead-letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
 
-    let said = table.cli.json(&letters).await;
+    let said = table.cli.json(&dead_letters).await;
     let states = ["unknown", "completed", "absent", "unreadable"];
-    for (letter, state) in said["letters"].as_array().unwrap().iter().zip(states) {
-        assert_eq!((&letter["reason"], &letter["state"]), (&json!(reason), &json!(state)));
+    for (dead_letter, state) in said["dead_letters"].as_array().unwrap().iter().zip(states) {
+        assert_eq!((&dead_letter["reason"], &dead_letter["state"]), (&json!(reason), &json!(state)));
     }
-    let strange = &said["letters"][4];
+    let strange = &said["dead_letters"][4];
     assert_eq!((&strange["reason"], &strange["state"]), (&Value::Null, &Value::Null));
-    let shown = table.cli.run(&letters).await.stdout;
+    let shown = table.cli.run(&dead_letters).await.stdout;
     for (line, state) in shown.lines().skip(1).zip(states) {
         assert!(line.contains(state) && line.contains(reason), "{shown}");
     }
@@ -320,23 +322,23 @@ async fn letters_say_their_reason_and_what_their_record_is_now() {
     assert!(ran.stdout.contains("(drop)") && ran.stdout.contains("1 dropped, 4 left."), "{ran:?}");
 }
 
-// R31: a statement about the letters that were looked at must not be made about all of them.
+// R31: a statement about the dead letters that were looked at must not be made about all of them.
 #[tokio::test]
-async fn letters_beyond_the_limit_are_not_reported_as_absent() {
-    const MORE: &str = "looked at 3 letters, there may be more: raise --limit\n";
-    const NONE_MEANT: &str = "None of the 3 letters that were looked at matches. Kinds: check.";
+async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
+    const MORE: &str = "looked at 3 dead letters, there may be more: raise --limit\n";
+    const NONE_MEANT: &str = "None of the 3 dead letters that were looked at matches. Kinds: check.";
     let table = table().await;
     table.unknown("k-1").await;
     let record = table.name("k-1");
     let check = json!({ "kind": "check", "key": record, "look_at": 1 });
     let double = json!({ "kind": "double_execution", "key": record, "ours": {}, "theirs": {} });
-    // Checks from an outage come first, and the letter that matters last.
+    // Checks from an outage come first, and the dead letter that matters last.
     let all = [check.clone(), check.clone(), check, double];
     let queues = Queues::with_dead_letters(&all);
     let before = (all.iter().map(Value::to_string).collect::<Vec<_>>(), true);
     let address = queues.serve().await;
-    let letters = ["letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
-    let listed = async |more: &[&str]| table.cli.run(&[&letters[..], more].concat()).await;
+    let dead_letters = ["dead-letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
+    let listed = async |more: &[&str]| table.cli.run(&[&dead_letters[..], more].concat()).await;
     let doubles = ["--kind", "double_execution"];
 
     let ran = listed(&[&doubles[..], &["--limit", "3"]].concat()).await;
@@ -344,14 +346,14 @@ async fn letters_beyond_the_limit_are_not_reported_as_absent() {
     let ran = listed(&["--limit", "3"]).await;
     assert_eq!((ran.stdout.lines().count(), &*ran.stderr), (4, MORE), "{ran:?}");
     let ran = listed(&["--limit", "1", "--kind", "ask"]).await;
-    assert_eq!(ran.stdout.trim_end(), "The one letter that was looked at does not match. Kinds: check.");
-    assert_eq!(ran.stderr, "looked at one letter, there may be more: raise --limit\n");
-    let said = table.cli.json(&[&letters[..], &doubles, &["--limit", "3"]].concat()).await;
-    assert_eq!(said, json!({ "letters": [], "looked_at": 3, "more": true }));
+    assert_eq!(ran.stdout.trim_end(), "The one dead letter that was looked at does not match. Kinds: check.");
+    assert_eq!(ran.stderr, "looked at one dead letter, there may be more: raise --limit\n");
+    let said = table.cli.json(&[&dead_letters[..], &doubles, &["--limit", "3"]].concat()).await;
+    assert_eq!(said, json!({ "dead_letters": [], "looked_at": 3, "more": true }));
 
-    // All letters are looked at.
+    // All dead letters are looked at.
     let ran = listed(&["--limit", "5", "--id", "message-4", "--kind", "check"]).await;
-    assert_eq!(ran.stdout.trim_end(), "None of the 4 letters that were looked at matches.");
+    assert_eq!(ran.stdout.trim_end(), "None of the 4 dead letters that were looked at matches.");
     assert_eq!(ran.stderr, "");
     let missing = ["--id", "message-4", "--id", "message-9"];
     listed(&missing).await.assert_refused(3, "message-9; it is gone, or somebody is looking at it");
@@ -371,17 +373,17 @@ async fn letters_beyond_the_limit_are_not_reported_as_absent() {
     // Nor does it drop the one while the other is missing.
     let drop = ["redrive", "--queue", DEAD, "--sqs-endpoint-url", &address, "--drop"];
     let ran = table.cli.run(&[&drop[..], &missing, &WHY].concat()).await;
-    ran.assert_refused(3, "nothing was changed: none of the letters that were looked at (4) has the id");
+    ran.assert_refused(3, "nothing was changed: none of the dead letters that were looked at (4) has the id");
     assert_eq!(queues.of(DEAD), before);
 
     // Only an empty queue is reported as empty.
     let empty = Queues::default().serve().await;
-    let letters = ["letters", "--queue", DEAD, "--sqs-endpoint-url", &empty];
-    let ran = table.cli.run(&letters).await;
+    let dead_letters = ["dead-letters", "--queue", DEAD, "--sqs-endpoint-url", &empty];
+    let ran = table.cli.run(&dead_letters).await;
     assert_eq!(
         (&*ran.stdout, &*ran.stderr),
         ("No dead letters are visible: there are none, or somebody is looking at them.\n", "")
     );
-    let said = table.cli.json(&letters).await;
-    assert_eq!(said, json!({ "letters": [], "looked_at": 0, "more": false }));
+    let said = table.cli.json(&dead_letters).await;
+    assert_eq!(said, json!({ "dead_letters": [], "looked_at": 0, "more": false }));
 }

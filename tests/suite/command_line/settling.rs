@@ -11,8 +11,8 @@ use super::{WHY, answer, table, table::own};
 #[tokio::test]
 async fn a_release_states_its_consequence_and_warns_if_too_early() {
     let table = table().await;
-    table.doubted(own("early"), Duration::from_secs(60), false).await;
-    table.doubted(own("late"), DEFAULT_NOT_FOUND_GRACE + Duration::from_secs(60), true).await;
+    table.unknown_since(own("early"), Duration::from_secs(60), false).await;
+    table.unknown_since(own("late"), DEFAULT_NOT_FOUND_GRACE + Duration::from_secs(60), true).await;
     for (key, warned) in [("early", true), ("late", false)] {
         let name = table.name(key);
         let settle = [&["settle", &name, "--not-executed"][..], &WHY].concat();
@@ -81,5 +81,5 @@ async fn an_answer_is_shown_with_its_body_and_keeps_headers_of_arguments() {
     let shown = table.cli.json(&["show", &name]).await;
     let note = shown["record"]["settled_note"].as_str().unwrap_or_default();
     assert!(note.starts_with("olga@") && note.contains(WHY[2]), "{shown}");
-    assert_eq!(shown["record"]["settled_by"], json!("person"));
+    assert_eq!(shown["record"]["settled_by"], json!("operator"));
 }

@@ -15,7 +15,7 @@ use lambda_idempotency::{
 use crate::support::{
     client::client,
     command::CommandLine,
-    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, item_key, operation, record_key, told},
+    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, item_key, operation, record_key, reported},
     tables::idempotency_table,
 };
 
@@ -56,16 +56,16 @@ impl OperatorsTable {
     /// A record whose worker was given up.
     pub async fn unknown(&self, key: &str) -> Record {
         let reserved = reserved(key, now().minus(MINUTE));
-        self.insert(samples::unknown(&reserved, UnknownCause::LeaseOver, now())).await
+        self.insert(samples::unknown(&reserved, UnknownCause::LeaseExpired, now())).await
     }
 
-    /// An outcome that has been unknown since `ago`, and has been escalated if `for_people`.
-    pub async fn doubted(&self, key: RecordKey, ago: Duration, for_people: bool) -> Record {
+    /// An outcome that has been unknown since `ago`, and has been escalated if `escalated`.
+    pub async fn unknown_since(&self, key: RecordKey, ago: Duration, escalated: bool) -> Record {
         let since = now().minus(ago);
         let began = samples::in_progress(key, fingerprints(BODY), since.minus(MINUTE), since);
-        let mut record = samples::unknown(&began, UnknownCause::LeaseOver, since);
+        let mut record = samples::unknown(&began, UnknownCause::LeaseExpired, since);
         let State::Unknown { reconcile_at, .. } = &mut record.state else { panic!("{record:?}") };
-        *reconcile_at = if for_people { Timestamp::MAX } else { now() };
+        *reconcile_at = if escalated { Timestamp::MAX } else { now() };
         self.insert(record).await
     }
 
@@ -109,7 +109,7 @@ impl OperatorsTable {
             deadline: None,
             origin: None,
         };
-        told(&Executor::new(self.store.clone(), operation()).reserve(&request).await)
+        reported(&Executor::new(self.store.clone(), operation()).reserve(&request).await)
     }
 
     /// All items of the table, by sort and partition key.

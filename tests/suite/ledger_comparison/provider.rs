@@ -103,7 +103,7 @@ async fn page(State(books): State<Books>, Query(which): Query<Which>) -> Respons
     let (failing, times) = book.failing;
     if failing == first / PAGE + 1 && times > 0 {
         book.failing.1 -= 1;
-        return (StatusCode::INTERNAL_SERVER_ERROR, "MARK").into_response();
+        return (StatusCode::INTERNAL_SERVER_ERROR, "CHECKPOINT").into_response();
     }
     let next = match (&which.after, book.endless) {
         (Some(after), true) => json!(after),
@@ -135,7 +135,7 @@ async fn charge(State(books): State<Books>, headers: HeaderMap, Json(order): Jso
 
 async fn show(State(books): State<Books>, Path(key): Path<String>) -> Response {
     if let Some(status) = key.strip_prefix("answer-").and_then(|status| status.parse::<u16>().ok()) {
-        return (StatusCode::from_u16(status).expect("a status"), Json(json!({ "error": "MARK" })))
+        return (StatusCode::from_u16(status).expect("a status"), Json(json!({ "error": "CHECKPOINT" })))
             .into_response();
     }
     match books.lock().unwrap().ordered.iter().find(|(ordered, ..)| *ordered == key) {

@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt;
 use lambda_idempotency::{
-    engine::Ending,
+    engine::Report,
     queue::MemoryQueue,
     record::{State, UnknownCause},
     stale::Stale,
-    store::{Mark, Unsettled, dynamodb::DynamoDbStore, memory::MemoryStore},
+    store::{Checkpoint, Unsettled, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
     world::{ManualWorld, World},
 };
@@ -33,7 +33,7 @@ on_each_store!(
     a_sweep_goes_on_through_pages_that_the_store_cuts,
     of_two_sweeps_at_once_one_stops,
     the_next_scheduled_run_resumes_a_dead_sweep,
-    a_lost_answer_about_the_mark_stops_no_sweep,
+    a_lost_answer_about_the_checkpoint_stops_no_sweep,
     one_unreadable_record_does_not_stop_a_sweep,
     a_sweep_indexes_unknown_outcomes_missing_from_the_index,
 );
@@ -69,20 +69,27 @@ impl Found {
         messages.len() == 1
     }
 
-    async fn mark(&self) -> Option<Mark> {
-        self.guarded.undisturbed_store().load_mark("sweep").await.expect("the store answers")
+    async fn checkpoint(&self) -> Option<Checkpoint> {
+        self.guarded.undisturbed_store().load_checkpoint("sweep").await.expect("the store answers")
     }
 
     async fn progress(&self) -> Option<Value> {
-        Some(serde_json::from_str(&self.mark().await?.progress?).expect("the progress is JSON"))
+        Some(serde_json::from_str(&self.checkpoint().await?.progress?).expect("the progress is JSON"))
     }
 
     /// Lets the sweep count from a number that identifies its log line.
     async fn count_on_from(&self, scanned: u64) {
-        let (mark, mut progress) = (self.mark().await.unwrap(), self.progress().await.unwrap());
+        let (checkpoint, mut progress) = (self.checkpoint().await.unwrap(), self.progress().await.unwrap());
         progress["scanned"] = json!(scanned);
-        let next = Mark { revision: fresh(), progress: Some(progress.to_string()), ..mark.clone() };
-        assert!(self.guarded.undisturbed_store().write_mark(Some(mark.revision), &next).await.unwrap());
+        let next =
+            Checkpoint { revision: fresh(), progress: Some(progress.to_string()), ..checkpoint.clone() };
+        assert!(
+            self.guarded
+                .undisturbed_store()
+                .write_checkpoint(Some(checkpoint.revision), &next)
+                .await
+                .unwrap()
+        );
     }
 }
 
@@ -149,7 +156,10 @@ async fn a_sweep_finds_what_the_stream_missed_and_resumes(endpoint: &str) {
     let swept = line(logs, so_far + 5 + 5 + 5 + 1 + 1);
     let count = |name: &str| swept["fields"][name].as_u64();
     assert_eq!(count("done"), count("segments"));
-    assert_eq!((count("given_up"), count("abandoned"), count("unreadable")), (Some(5), Some(0), Some(0)));
+    assert_eq!(
+        (count("lease_expired"), count("abandoned"), count("unreadable")),
+        (Some(5), Some(0), Some(0))
+    );
     for request in dead {
         assert_eq!(found.guarded.state(&request).await, "unknown");
     }
@@ -166,7 +176,7 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
     let mut dead = Vec::new();
     for number in 0..DEAD {
         dead.push(found.dead().await);
-        // Beside a record, as a large answer is. At least one of the sweep's four parts has six of them, which is two pages or more.
+        // BodyItem a record, as a large answer is. At least one of the sweep's four parts has six of them, which is two pages or more.
         let mut body = found.guarded.item(&dead[number].key).await.unwrap();
         body.insert("sk".into(), AttributeValue::S("body#0".into()));
         body.insert("body".into(), AttributeValue::B(random(390_000).to_vec().into()));
@@ -184,13 +194,13 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
             .sweep_units_per_second(0.1)
             .world(found.guarded.clock.clone())
     };
-    let (mut turns, mut scanned) = (0, 0);
+    let (mut races, mut scanned) = (0, 0);
     loop {
         // A new process each time: everything that it needs to resume is in the store.
         let stale = stale();
         let turn = async {
             // A scheduled run resumes the sweep, as a message does.
-            if turns == 0 || turns % 2 == 1 {
+            if races == 0 || races % 2 == 1 {
                 stale.sweep(8 * SECOND).await
             } else {
                 stale.receive(GO_ON, 8 * SECOND).await
@@ -198,7 +208,7 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
         };
         // A page may take half of the time, so none is begun in the second half.
         let its_time_is_up = async {
-            found.guarded.clock.slept(4 * SECOND, turns + 1).await;
+            found.guarded.clock.slept(4 * SECOND, races + 1).await;
             found.guarded.clock.advance(4 * SECOND);
             std::future::pending::<()>().await;
         };
@@ -206,7 +216,7 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
             done = turn => done.unwrap(),
             () = its_time_is_up => unreachable!(),
         }
-        turns += 1;
+        races += 1;
         if !found.goes_on() {
             break;
         }
@@ -214,10 +224,10 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
         let places = progress["segments"].as_array().unwrap();
         assert!(places.iter().any(|place| place["after"].is_array()), "{progress}");
         let before = std::mem::replace(&mut scanned, progress["scanned"].as_u64().unwrap());
-        assert!(scanned > before, "turn {turns} stayed at {before}: {progress}");
-        assert!(turns < 20, "{progress}");
+        assert!(scanned > before, "turn {races} stayed at {before}: {progress}");
+        assert!(races < 20, "{progress}");
     }
-    assert!(turns > 2, "a schedule and a message resumed it");
+    assert!(races > 2, "a schedule and a message resumed it");
     for request in &dead {
         assert_eq!(found.guarded.state(request).await, "unknown");
     }
@@ -245,19 +255,19 @@ async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
     // While another sweep's lease lasts, the schedule and messages leave it alone.
     let (logs, store) = (Logs::capture(), found.guarded.undisturbed_store());
     let for_ms = a_number();
-    let theirs = Mark {
+    let theirs = Checkpoint {
         name: "sweep".into(),
         revision: fresh(),
         lease_until: found.guarded.now().plus(Duration::from_millis(for_ms)),
         progress: Some("{}".into()),
     };
-    let there = found.mark().await.map(|mark| mark.revision);
-    assert!(store.write_mark(there, &theirs).await.unwrap());
+    let current = found.checkpoint().await.map(|checkpoint| checkpoint.revision);
+    assert!(store.write_checkpoint(current, &theirs).await.unwrap());
     found.sweep(BOUND).await;
     found.go_on(BOUND).await;
-    // Each returns once the lease is over, and looks whether the sweep was finished.
+    // Each returns once the lease has expired, and looks whether the sweep was finished.
     let delays: Vec<_> = found.sweeps.take().into_iter().map(|(_, delay)| delay).collect();
-    assert_eq!((delays, found.mark().await), (vec![Duration::from_millis(for_ms); 2], Some(theirs)));
+    assert_eq!((delays, found.checkpoint().await), (vec![Duration::from_millis(for_ms); 2], Some(theirs)));
     let lines = logs.lines_with(&format!("\"for_ms\":{for_ms}"));
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines.iter().all(|line| line.text.contains("another sweep is under way")), "{lines:?}");
@@ -276,13 +286,13 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
         ended = dying.sweep(10 * SECOND) => panic!("it waits for its page: {ended:?}"),
         () = page.held(1) => {}
     }
-    let lease = found.mark().await.unwrap().lease_until.since(found.guarded.now());
+    let lease = found.checkpoint().await.unwrap().lease_until.since(found.guarded.now());
     assert_eq!(lease, 10 * SECOND + GRACE);
 
     found.guarded.clock.advance(lease - Duration::from_millis(1));
     found.sweep(BOUND).await;
     assert_eq!(found.guarded.state(&before).await, "in_progress", "its lease is not over");
-    // In case no schedule follows, a message arrives once the lease is over.
+    // In case no schedule follows, a message arrives once the lease has expired.
     let [(_, delay)] = &found.sweeps.take()[..] else { panic!("not one message") };
     assert_eq!(*delay, Duration::from_millis(1));
     found.guarded.clock.advance(Duration::from_millis(1));
@@ -292,7 +302,7 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
     }
     assert_eq!((found.goes_on(), found.progress().await), (false, None));
 
-    // A sweep that continues after its lease was over finds that the mark is no longer its own, and stops.
+    // A sweep that continues after its lease had expired finds that the mark is no longer its own, and stops.
     faults.clear();
     let (first, second) =
         (found.another(found.guarded.store()), found.another(found.guarded.undisturbed_store()));
@@ -303,17 +313,17 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
         // Only the wall clock: the first sweep still waits for its page.
         found.guarded.clock.set(found.guarded.now().plus(10 * SECOND + GRACE));
         second.sweep(Duration::ZERO).await.unwrap();
-        let theirs = found.mark().await;
+        let theirs = found.checkpoint().await;
         found.guarded.clock.advance(STORE_TIMEOUT);
         theirs
     };
     let (ended, theirs) = tokio::join!(first.sweep(10 * SECOND), late);
-    assert_eq!((ended.is_err(), found.mark().await), (true, theirs));
+    assert_eq!((ended.is_err(), found.checkpoint().await), (true, theirs));
     assert!(found.goes_on(), "the second one's message, and no other");
 }
 
 // T50
-async fn a_lost_answer_about_the_mark_stops_no_sweep(endpoint: &str) {
+async fn a_lost_answer_about_the_checkpoint_stops_no_sweep(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let dead = found.dead().await;
     found.guarded.clock.advance(LEASE + GRACE);
@@ -335,7 +345,7 @@ async fn a_sweep_indexes_unknown_outcomes_missing_from_the_index(endpoint: &str)
     let found = Found::on(endpoint).await;
     let (executor, request) = (found.guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    written(executor.finish(ours, Ending::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     let mut item = found.guarded.item(&request.key).await.unwrap();
     item.remove("reconcile_shard");
     item.remove("asked");
@@ -360,7 +370,7 @@ async fn one_unreadable_record_does_not_stop_a_sweep(endpoint: &str) {
     found.go_on(BOUND).await;
     let swept = line(logs, so_far + 2 + 1);
     let count = |name: &str| swept["fields"][name].as_u64();
-    assert_eq!((count("given_up"), count("unreadable")), (Some(1), Some(1)));
+    assert_eq!((count("lease_expired"), count("unreadable")), (Some(1), Some(1)));
     let State::Unknown { since, .. } = found.guarded.record(&dead.key).await.unwrap().state else {
         panic!("not unknown")
     };
@@ -375,19 +385,20 @@ async fn a_sweep_of_an_earlier_version_goes_on_in_its_own_queue() {
     let stale = Stale::new(store.clone(), checks.clone(), sweeps.clone(), MemoryQueue::new()).world(world);
     let theirs = json!({
         "segments": ["done", { "after": ["t#pay#k"] }, "done"],
-        "scanned": 255, "units": 4.0, "given_up": 3, "abandoned": 1, "unreadable": 1,
+        "scanned": 255, "units": 4.0, "lease_expired": 3, "abandoned": 1, "unreadable": 1,
     });
     let message = json!({ "kind": "sweep", "progress": theirs }).to_string();
     stale.receive(&message, SECOND).await.unwrap();
     assert_eq!((checks.take(), sweeps.take()), (vec![], vec![(GO_ON.to_owned(), Duration::ZERO)]));
-    let mark = store.load_mark("sweep").await.unwrap().unwrap();
-    assert_eq!(serde_json::from_str::<Value>(&mark.progress.clone().unwrap()).unwrap(), theirs);
+    let checkpoint = store.load_checkpoint("sweep").await.unwrap().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&checkpoint.progress.clone().unwrap()).unwrap(), theirs);
 
     // A sweep of this version that is under way looks at everything: it is not set back, and the other's message resumes it.
-    let ours = Mark { revision: fresh(), progress: Some("{\"segments\":[]}".into()), ..mark.clone() };
-    assert!(store.write_mark(Some(mark.revision), &ours).await.unwrap());
+    let ours =
+        Checkpoint { revision: fresh(), progress: Some("{\"segments\":[]}".into()), ..checkpoint.clone() };
+    assert!(store.write_checkpoint(Some(checkpoint.revision), &ours).await.unwrap());
     stale.receive(&message, SECOND).await.unwrap();
-    assert_eq!((store.load_mark("sweep").await.unwrap(), sweeps.take().len()), (Some(ours), 1));
+    assert_eq!((store.load_checkpoint("sweep").await.unwrap(), sweeps.take().len()), (Some(ours), 1));
 }
 
 // R34

@@ -38,9 +38,11 @@ impl Bank {
         self.guarded.executor()
     }
 
-    /// With a queue, and no patience: one try of each write.
-    pub fn handing_over(&self) -> Executor {
-        self.guarded.executor_of(operation().patience(Duration::ZERO)).lost_endings_to(self.queue.clone())
+    /// With a queue, and no completion timeout: one try of each write.
+    pub fn deferring(&self) -> Executor {
+        self.guarded
+            .executor_of(operation().completion_timeout(Duration::ZERO))
+            .defer_reports_to(self.queue.clone())
     }
 
     pub async fn begin(&self, request: &Request) -> Ownership {

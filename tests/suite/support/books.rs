@@ -24,13 +24,13 @@ pub struct Order {
     /// Unique to this order, so that it identifies the provider's charges for it.
     pub cents: u64,
     /// Its final answer, if the client stayed until it arrived.
-    pub told: Option<Answer>,
+    pub reported: Option<Answer>,
 }
 
 impl Order {
     /// An order that has not been sent. All numbers below 900,000 make keys and amounts of the same length.
     pub fn new(number: usize, card: &'static str) -> Self {
-        Self { key: format!("order-{number:06}"), card, cents: 100_000 + number as u64, told: None }
+        Self { key: format!("order-{number:06}"), card, cents: 100_000 + number as u64, reported: None }
     }
 
     pub async fn send(&self, cloud: &LocalCloud) -> Answer {
@@ -48,9 +48,9 @@ impl Order {
 
     /// Fails unless the answer is final, equals an earlier final answer, and belongs to the one charge.
     fn check(&self, answer: &Answer, charges: &[Charge]) {
-        if let Some(told) = &self.told {
-            let same =
-                (answer.status, &answer.body, &answer.location) == (told.status, &told.body, &told.location);
+        if let Some(reported) = &self.reported {
+            let same = (answer.status, &answer.body, &answer.location)
+                == (reported.status, &reported.body, &reported.location);
             assert!(same && answer.replayed, "{self:?} is told {answer:?}");
         }
         let payment: Value = serde_json::from_slice(&answer.body).expect("an answer is JSON");
@@ -96,7 +96,10 @@ impl Books {
                     assert_eq!(charged, usize::from(order.card != "tok_declined"), "{order:?}")
                 }
                 state => {
-                    assert!(charged == 0 && order.told.is_none(), "{order:?} is {state:?}, {charged} charges")
+                    assert!(
+                        charged == 0 && order.reported.is_none(),
+                        "{order:?} is {state:?}, {charged} charges"
+                    )
                 }
             }
         }
@@ -122,7 +125,7 @@ impl Books {
 
     /// The state of each record, once none is open.
     pub async fn at_rest(&self, within: Duration) -> BTreeMap<String, String> {
-        let give_up = Instant::now() + within;
+        let expire_lease = Instant::now() + within;
         loop {
             let states = self.states().await;
             let is_settled = |state: &String| state == "completed" || state == "failed_retryable";
@@ -130,7 +133,7 @@ impl Books {
             if open.is_empty() {
                 return states;
             }
-            assert!(Instant::now() < give_up, "still open after {within:?}: {open:?}");
+            assert!(Instant::now() < expire_lease, "still open after {within:?}: {open:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -145,8 +148,8 @@ impl Books {
             charges.iter().map(|charge| (charge.id.clone(), charge.amount_cents)).collect();
         ours.sort();
         theirs.sort();
-        let only = |here: &[(String, u64)], there: &[(String, u64)]| -> Vec<_> {
-            here.iter().filter(|line| !there.contains(line)).cloned().collect()
+        let only = |here: &[(String, u64)], current: &[(String, u64)]| -> Vec<_> {
+            here.iter().filter(|line| !current.contains(line)).cloned().collect()
         };
         let differences = (only(&ours, &theirs), only(&theirs, &ours));
         assert!(ours == theirs, "only in our ledger, only in the provider's: {differences:?}");

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 /// How long a test waits for an event, by the machine's clock; far beyond what any test needs, and less than the test client's own
 /// time-outs.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The executor's own time-out for one step with the store, if no deadline is nearer.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ const PAUSES: [u128; 7] = [25, 50, 100, 200, 400, 800, 1000];
 /// Fails if `work` ends only through the time-outs of the test client or of the machine.
 pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
     // Boxed, because without optimisation futures that hold a request to the store are large.
-    tokio::time::timeout(PATIENCE, Box::pin(work)).await.expect("this should have ended by now")
+    tokio::time::timeout(TIMEOUT, Box::pin(work)).await.expect("this should have ended by now")
 }
 
 /// A manual clock with a list of all sleeps that have begun. Clones are the same clock.
@@ -54,7 +54,7 @@ impl WatchedClock {
     pub async fn slept(&self, span: Duration, number: usize) {
         let mut begun = self.begun.subscribe();
         let enough = |begun: &Vec<Duration>| begun.iter().filter(|begun| **begun == span).count() >= number;
-        let reached = tokio::time::timeout(PATIENCE, begun.wait_for(enough)).await;
+        let reached = tokio::time::timeout(TIMEOUT, begun.wait_for(enough)).await;
         assert!(reached.is_ok(), "{number} sleeps of {span:?} should have begun by now");
     }
 
@@ -70,7 +70,7 @@ impl WatchedClock {
                 tokio::task::yield_now().await;
             }
         };
-        let ended = tokio::time::timeout(PATIENCE, ended).await;
+        let ended = tokio::time::timeout(TIMEOUT, ended).await;
         assert!(ended.is_ok(), "{} still sleep", self.clock.sleepers());
     }
 
@@ -86,8 +86,8 @@ impl WatchedClock {
             }
             let new = begun.borrow_and_update()[known..].to_vec();
             known += new.len();
-            let pauses = new.into_iter().filter(|span| PAUSES.contains(&span.as_millis()));
-            pauses.for_each(|span| self.advance(span));
+            let backoff = new.into_iter().filter(|span| PAUSES.contains(&span.as_millis()));
+            backoff.for_each(|span| self.advance(span));
         }
     }
 }

@@ -145,8 +145,8 @@ fn start(lib: &Path) -> Result<Server, String> {
     .map_err(|error| format!("java does not run: {error}"))?;
 
     let endpoint = format!("http://127.0.0.1:{port}");
-    let patience = Instant::now() + READY_WITHIN;
-    while Instant::now() < patience {
+    let completion_timeout = Instant::now() + READY_WITHIN;
+    while Instant::now() < completion_timeout {
         if let Some(status) = process.ended() {
             return Err(format!("{status}: {}", last_line(&output)));
         }

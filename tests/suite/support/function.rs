@@ -29,7 +29,7 @@ use uuid::Uuid;
 use super::local_cloud;
 
 /// Only a function that hangs takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The time of an invocation, unless a test says otherwise.
 const TIME: Duration = Duration::from_secs(60);
@@ -68,7 +68,7 @@ impl Function {
         let mut function = Self::spawn(name, variables).await;
         // Waiting for the process would close its standard input, which ends any function.
         let _we_are_there = function.process.stdin.take();
-        let ended = timeout(PATIENCE, function.process.wait()).await;
+        let ended = timeout(TIMEOUT, function.process.wait()).await;
         let ended = ended.unwrap_or_else(|_| panic!("the function runs:\n{}", function.log()));
         assert!(!ended.expect("the process can be waited for").success(), "{}", function.log());
         function.log()
@@ -108,7 +108,7 @@ impl Function {
 
     /// Waits until the function asks for the next invocation: by then the last one is completely over.
     async fn ready(&mut self) {
-        let next = timeout(PATIENCE, self.api.nexts.recv()).await;
+        let next = timeout(TIMEOUT, self.api.nexts.recv()).await;
         let next = next.unwrap_or_else(|_| panic!("the function does not ask for work:\n{}", self.log()));
         self.next = next;
     }
@@ -116,7 +116,7 @@ impl Function {
     /// Invokes it, and waits until it is ready for the next invocation.
     pub async fn invoke(&mut self, event: &Value) -> Answer {
         self.begin(event, TIME);
-        let answer = timeout(PATIENCE, self.api.answers.recv()).await;
+        let answer = timeout(TIMEOUT, self.api.answers.recv()).await;
         let answer = answer.unwrap_or_else(|_| panic!("no answer:\n{}", self.log()));
         self.ready().await;
         answer.expect("the Runtime API is up")
@@ -212,7 +212,7 @@ impl Api {
         let (next, nexts) = mpsc::unbounded_channel();
         let (answer, answers) = mpsc::unbounded_channel();
         let app = Router::new()
-            .route("/2018-06-01/runtime/invocation/next", get(hand_over))
+            .route("/2018-06-01/runtime/invocation/next", get(defer))
             .route("/2018-06-01/runtime/invocation/{id}/{answer}", post(answered))
             .with_state((next, answer));
         Self { address: serve(app).await, nexts, answers }
@@ -221,7 +221,7 @@ impl Api {
 
 type Ends = (mpsc::UnboundedSender<Next>, mpsc::UnboundedSender<Answer>);
 
-async fn hand_over(State((nexts, _)): State<Ends>) -> Response {
+async fn defer(State((nexts, _)): State<Ends>) -> Response {
     let (next, invocation) = oneshot::channel();
     let given = nexts.send(next);
     let (Ok(()), Ok((event, deadline))) = (given, invocation.await) else {

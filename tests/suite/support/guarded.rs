@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use lambda_idempotency::engine::{
-    Ending, Executor, FinishOutcome, Ownership, Replay, Request, ReserveOutcome,
+    Executor, FinishOutcome, Ownership, Replay, Report, Request, ReserveOutcome,
 };
 use lambda_idempotency::fingerprint::{Content, FingerprintRule, Fingerprints};
 use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
@@ -158,12 +158,12 @@ pub fn fingerprints(body: &str) -> Fingerprints {
     Fingerprints::of(OPERATION, &content, &FingerprintRule::new(), &[])
 }
 
-pub fn completed(body: impl Into<Bytes>) -> Ending {
+pub fn completed(body: impl Into<Bytes>) -> Report {
     let headers = vec![
         ("content-type".to_owned(), "application/json".to_owned()),
         ("location".to_owned(), "/payments/pay_2f1c9a7e4b".to_owned()),
     ];
-    Ending::Completed(Answer::http(201, headers, body))
+    Report::Completed(Answer::http(201, headers, body))
 }
 
 /// Incompressible bytes, always the same.
@@ -215,7 +215,7 @@ pub fn replayed_text(reserved: ReserveOutcome) -> String {
 }
 
 /// The outcome of a reservation as the caller sees it, in a word.
-pub fn told(reserved: &ReserveOutcome) -> &'static str {
+pub fn reported(reserved: &ReserveOutcome) -> &'static str {
     match reserved {
         ReserveOutcome::Owned(_) => "owned",
         ReserveOutcome::Replay(_) => "replay",

@@ -43,7 +43,7 @@ pub const TENANT: &str = "acme";
 pub const ORDER: &str = r#"{"customerId":"c-1","amountCents":1999}"#;
 
 /// How long an event is waited for. Only a failure takes this long.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub type Resolver = fn(&request::Parts) -> Option<Tenant>;
 pub type Guard = Idempotency<Arc<dyn TenantResolver>>;
@@ -146,7 +146,7 @@ impl Answer {
     }
 
     /// The status, and the name of the library's problem; empty if the answer is not one.
-    pub fn told(&self) -> (u16, String) {
+    pub fn reported(&self) -> (u16, String) {
         let document: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let name = document["type"].as_str().and_then(|uri| uri.strip_prefix("urn:lambda-idempotency:"));
         (self.status, name.unwrap_or_default().to_owned())
@@ -163,14 +163,15 @@ impl Answer {
     #[track_caller]
     pub fn assert_code(&self, status: u16, code: &str) {
         assert_eq!((self.status, &*self.code()), (status, code), "{self:?}");
-        let shape = if self.told().1.is_empty() { "application/json" } else { "application/problem+json" };
+        let shape =
+            if self.reported().1.is_empty() { "application/json" } else { "application/problem+json" };
         assert_eq!(self.header("content-type"), Some(shape));
     }
 
     /// Fails unless this is that problem.
     #[track_caller]
     pub fn assert_problem(&self, status: u16, name: &str) {
-        assert_eq!(self.told(), (status, name.to_owned()), "{self:?}");
+        assert_eq!(self.reported(), (status, name.to_owned()), "{self:?}");
         assert_eq!(self.header("content-type"), Some("application/problem+json"));
     }
 
@@ -225,7 +226,7 @@ impl Gate {
     /// Returns once this many handlers have reached the gate.
     pub async fn reached(&self, number: usize) {
         let mut entered = self.entered.subscribe();
-        let reached = tokio::time::timeout(PATIENCE, entered.wait_for(|entered| *entered >= number)).await;
+        let reached = tokio::time::timeout(TIMEOUT, entered.wait_for(|entered| *entered >= number)).await;
         assert!(reached.is_ok(), "{number} handlers should have come to the gate by now");
     }
 
@@ -245,9 +246,9 @@ pub fn clock() -> ManualWorld {
 
 /// Lets other tasks run until the condition is true.
 pub async fn until(mut condition: impl FnMut() -> bool) {
-    let give_up = Instant::now() + PATIENCE;
+    let expire_lease = Instant::now() + TIMEOUT;
     while !condition() {
-        assert!(Instant::now() < give_up, "what was waited for did not happen");
+        assert!(Instant::now() < expire_lease, "what was waited for did not happen");
         tokio::task::yield_now().await;
     }
 }
@@ -276,13 +277,13 @@ pub async fn state(store: &impl Store, key: &str) -> &'static str {
 
 /// Reads the record of [`pay`] until it is in this state.
 pub async fn until_state(store: &impl Store, key: &str, wanted: &str) {
-    let give_up = Instant::now() + PATIENCE;
+    let expire_lease = Instant::now() + TIMEOUT;
     loop {
         let state = state(store, key).await;
         if state == wanted {
             return;
         }
-        assert!(Instant::now() < give_up, "the record is `{state}` and not `{wanted}`");
+        assert!(Instant::now() < expire_lease, "the record is `{state}` and not `{wanted}`");
         tokio::task::yield_now().await;
     }
 }

@@ -77,7 +77,7 @@ impl LocalCloud {
         let output = Output::default();
         process.output().for_each(|pipe| output.keep(pipe));
 
-        let patience = Instant::now() + READY_WITHIN;
+        let completion_timeout = Instant::now() + READY_WITHIN;
         let http = Client::new();
         loop {
             // In the order in which they are printed.
@@ -91,7 +91,11 @@ impl LocalCloud {
             if let Some(status) = process.ended() {
                 panic!("the local cloud ended while it started, {status}:\n{}", output.text());
             }
-            assert!(Instant::now() < patience, "the local cloud is not up in time:\n{}", output.text());
+            assert!(
+                Instant::now() < completion_timeout,
+                "the local cloud is not up in time:\n{}",
+                output.text()
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -123,12 +127,12 @@ impl LocalCloud {
 
     /// Waits until it ends by itself.
     pub async fn ended(&mut self) -> ExitStatus {
-        let patience = Instant::now() + ENDS_WITHIN;
+        let completion_timeout = Instant::now() + ENDS_WITHIN;
         loop {
             if let Some(status) = self.process.ended() {
                 return status;
             }
-            assert!(Instant::now() < patience, "the local cloud does not end");
+            assert!(Instant::now() < completion_timeout, "the local cloud does not end");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -185,8 +189,8 @@ impl Output {
             if let Some(address) = line.strip_prefix(label) {
                 return Some(address.strip_prefix(' ')?.trim().to_owned());
             }
-            let told: Value = serde_json::from_str(line).ok()?;
-            told["listening"].as_str().and(told[name].as_str()).map(str::to_owned)
+            let reported: Value = serde_json::from_str(line).ok()?;
+            reported["listening"].as_str().and(reported[name].as_str()).map(str::to_owned)
         })
     }
 

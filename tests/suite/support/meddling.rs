@@ -54,8 +54,8 @@ impl<M: Meddling> Store for Meddled<M> {
         self.0.store().load(key).await
     }
 
-    fn room_for_body(&self, record: &Record) -> usize {
-        self.0.store().room_for_body(record)
+    fn body_capacity(&self, record: &Record) -> usize {
+        self.0.store().body_capacity(record)
     }
 
     async fn keep_body(

@@ -53,8 +53,8 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         drop(self.lifeline.take());
-        let patience = Instant::now() + ENDS_WITHIN;
-        while Instant::now() < patience {
+        let completion_timeout = Instant::now() + ENDS_WITHIN;
+        while Instant::now() < completion_timeout {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }

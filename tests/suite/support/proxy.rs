@@ -81,7 +81,7 @@ struct Rule {
     act: Act,
     /// It applies to each request with this number, among those that it could apply to.
     nth: usize,
-    met: usize,
+    found: usize,
     left: usize,
     used: usize,
 }
@@ -126,7 +126,7 @@ impl Proxy {
     fn rule(&self, texts: &[&str], act: Act, nth: usize, left: usize) -> RuleId {
         let texts = texts.iter().map(|text| (*text).to_owned()).collect();
         let mut rules = self.shared.rules();
-        rules.push(Rule { texts, act, nth, met: 0, left, used: 0 });
+        rules.push(Rule { texts, act, nth, found: 0, left, used: 0 });
         RuleId(rules.len() - 1)
     }
 
@@ -184,8 +184,8 @@ impl Shared {
             .iter_mut()
             .filter(|rule| rule.left > 0 && rule.texts.iter().all(|text| contains(request, text)));
         let rule = could.find_map(|rule| {
-            rule.met += 1;
-            rule.met.is_multiple_of(rule.nth).then_some(rule)
+            rule.found += 1;
+            rule.found.is_multiple_of(rule.nth).then_some(rule)
         })?;
         rule.left = if rule.left == ALWAYS { ALWAYS } else { rule.left - 1 };
         rule.used += 1;

@@ -105,11 +105,11 @@ pub fn charged((key, order): &(String, Value)) -> Value {
         },
         "metadata": order["metadata"],
     });
-    told(&event.to_string())
+    reported(&event.to_string())
 }
 
 /// A body that the provider has signed.
-pub fn told(body: &str) -> Value {
+pub fn reported(body: &str) -> Value {
     let secrets = Secrets::new([WEBHOOK_SECRET]).unwrap();
     let signature = secrets.sign(SystemTime::now().into(), body.as_bytes());
     request("POST", "/webhooks/provider", "nobody", &[("provider-signature", &signature)], body)

@@ -13,7 +13,7 @@ use crate::support::command::program;
 const OURS: &[(&str, &str)] = &[
     (telemetry::ZOMBIE_KEY, "Sum"),
     (telemetry::UNKNOWN_OLDEST, "Maximum"),
-    (telemetry::UNKNOWN_PEOPLE, "Maximum"),
+    (telemetry::UNKNOWN_ESCALATED, "Maximum"),
     (telemetry::STORE_ERROR, "Sum"),
     (telemetry::RESERVE_KEY_MISUSE, "Sum"),
     (telemetry::RESERVE_CREATED, "Sum"),
@@ -49,10 +49,10 @@ const OF_AWS: &[(&str, &str, &str, &str, &str)] = &[
 const ALARMS: &[(&str, &[&str])] = &[
     ("DeadWorkers", &[telemetry::ZOMBIE_KEY]),
     ("OldestUnknown", &[telemetry::UNKNOWN_OLDEST]),
-    ("OutcomesForPeople", &[telemetry::UNKNOWN_PEOPLE]),
+    ("OutcomesEscalated", &[telemetry::UNKNOWN_ESCALATED]),
     ("DeadLettersWaiting", &["ApproximateNumberOfMessagesVisible DeadLettersQueue"]),
     ("DeadLettersOld", &["ApproximateNumberOfMessagesVisible DeadLettersQueue"]),
-    ("EndingsLate", &["ApproximateAgeOfOldestMessage ReconcileQueue"]),
+    ("ReportsLate", &["ApproximateAgeOfOldestMessage ReconcileQueue"]),
     ("ChecksLate", &["ApproximateAgeOfOldestMessage ChecksQueue"]),
     ("SweepLate", &["ApproximateAgeOfOldestMessage SweepQueue"]),
     ("SweepMissing", &[telemetry::SWEEP_COMPLETED]),
@@ -64,13 +64,13 @@ const ALARMS: &[(&str, &[&str])] = &[
     ("StoreErrors", &[telemetry::STORE_ERROR]),
     ("KeyMisuse", &[telemetry::RESERVE_KEY_MISUSE]),
     ("DoubleExecutions", &[telemetry::DOUBLE_EXECUTION]),
-    ("EndingsUnwritten", &[telemetry::COMPLETION_UNWRITTEN]),
+    ("ReportsUnwritten", &[telemetry::COMPLETION_UNWRITTEN]),
     ("WritesRefused", &[telemetry::COMPLETION_DENIED]),
     ("TransactionsUnconfirmed", &[telemetry::TRANSACTION_UNCONFIRMED]),
     ("PollMissing", &[telemetry::RECONCILE_POLL]),
     ("EventsRefused", &[telemetry::WEBHOOK_REFUSED]),
     ("EventsUnreadable", &[telemetry::WEBHOOK_UNREADABLE]),
-    ("EventsNotTaken", &[telemetry::WEBHOOK_AGAIN]),
+    ("EventsNotProcessed", &[telemetry::WEBHOOK_AGAIN]),
     ("WebhookErrors", &["Errors WebhookFunction"]),
     ("CompareMissing", &[ledgers::metrics::COMPARE_COMPLETED]),
     ("LedgersDiffer", &[ledgers::metrics::COMPARE_DIFFERENCES]),
@@ -170,7 +170,7 @@ fn missing_data_alarm_only_if_something_must_happen() {
     for Resource { name, properties, .. } in resources(ALARM) {
         let must_happen = properties["ComparisonOperator"] == "LessThanThreshold";
         let reported =
-            ["OldestUnknown", "OutcomesForPeople", "DeadLettersWaiting", "DeadLettersOld"].contains(&&*name);
+            ["OldestUnknown", "OutcomesEscalated", "DeadLettersWaiting", "DeadLettersOld"].contains(&&*name);
         let expected = match (must_happen, reported) {
             (true, _) => "breaching",
             (_, true) => "ignore",
@@ -209,8 +209,8 @@ fn a_schedule_that_does_not_run_raises_an_alarm_in_time() {
 
 // An operator must be able to react to a waiting ending before its effect counts as "not found".
 #[test]
-fn waiting_endings_raise_an_alarm_while_there_is_time() {
-    let alarm = resource(ALARM, "EndingsLate");
+fn waiting_reports_raise_an_alarm_while_there_is_time() {
+    let alarm = resource(ALARM, "ReportsLate");
     let after = number(&alarm["Threshold"]) + metrics(&alarm)[0].period * number(&alarm["EvaluationPeriods"]);
     assert!(2 * after < DEFAULT_NOT_FOUND_GRACE.as_secs(), "{after}");
 }

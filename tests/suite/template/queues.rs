@@ -95,17 +95,17 @@ fn dead_letters_come_from_every_queue_and_stay_longest() {
 // T50: a sweep takes no concurrency away from checks.
 #[test]
 fn each_reader_of_a_queue_has_turns_of_its_own() {
-    let mut turns = BTreeMap::<String, u64>::new();
+    let mut races = BTreeMap::<String, u64>::new();
     for (function, event) in events("SQS") {
-        *turns.entry(function.name).or_default() += number(&event["ScalingConfig"]["MaximumConcurrency"]);
+        *races.entry(function.name).or_default() += number(&event["ScalingConfig"]["MaximumConcurrency"]);
     }
     // One more for the scheduled run, and for `stale` at least one for a shard of the stream.
     let reserved = |name| resource(FUNCTION, name)["ReservedConcurrentExecutions"].clone();
-    assert_eq!(number(&reserved("ReconcileFunction")), turns["ReconcileFunction"] + 1);
+    assert_eq!(number(&reserved("ReconcileFunction")), races["ReconcileFunction"] + 1);
     assert_eq!(reserved("StaleFunction"), json!({ "Ref": "StaleConcurrency" }));
     let parameter = &super::template(super::IDEMPOTENCY)["Parameters"]["StaleConcurrency"];
-    assert_eq!(number(&parameter["MinValue"]), turns["StaleFunction"] + 1 + 1);
-    assert!(number(&parameter["Default"]) >= turns["StaleFunction"] + 1 + 4);
+    assert_eq!(number(&parameter["MinValue"]), races["StaleFunction"] + 1 + 1);
+    assert!(number(&parameter["Default"]) >= races["StaleFunction"] + 1 + 4);
 }
 
 #[test]

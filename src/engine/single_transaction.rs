@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use super::{
     Applied, Effort, Executor, Moment, Request, ReserveOutcome, Retries, Start, Step,
     commit::{self, Pending, Refusal},
-    reserve::{Met, Times},
+    reserve::{Found, Times},
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError},
@@ -23,7 +23,7 @@ use crate::{
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count},
     time::Timestamp,
-    time_budget::{CLOCK_SKEW, MOST_COMMITS, TimeBudget, WRITE_PAUSES},
+    time_budget::{CLOCK_SKEW, MAX_COMMITS, TimeBudget, WRITE_BACKOFF},
 };
 
 /// One run of a handler whose effects are all [domain writes](crate::domain). Its answer and its writes commit in one
@@ -31,7 +31,7 @@ use crate::{
 ///
 /// HTTP handlers find it in the request's extensions; axum handlers take it as an argument. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Computation(Arc<Run>);
+pub struct SingleTransaction(Arc<Run>);
 
 #[derive(Debug)]
 struct Run {
@@ -39,7 +39,7 @@ struct Run {
     pending: Mutex<Pending>,
 }
 
-impl Computation {
+impl SingleTransaction {
     fn new(key: &RecordKey, records: Option<&str>) -> Self {
         Self(Arc::new(Run { key: key.clone(), pending: Mutex::new(Pending::new(records)) }))
     }
@@ -85,7 +85,7 @@ pub enum Computed<T> {
 /// What became of an operation in one transaction.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum OneTripOutcome<T> {
+pub enum SingleTransactionOutcome<T> {
     /// It is committed.
     Committed {
         /// The handler's own reply.
@@ -103,7 +103,7 @@ pub enum OneTripOutcome<T> {
     /// The handler's answer is none to keep. Nothing is written, and there is no record.
     Nothing(T),
     /// There is a record that says something else.
-    Met(ReserveOutcome),
+    Found(ReserveOutcome),
     /// It is not committed, as far as anybody can see; but a try of it may be on its way. A retry with the same key finds out.
     Unconfirmed,
 }
@@ -111,7 +111,7 @@ pub enum OneTripOutcome<T> {
 /// The outcome of one transaction.
 enum Sent {
     Committed(Box<Record>),
-    Met(ReserveOutcome),
+    Found(ReserveOutcome),
     Denied(Vec<usize>),
     /// It was not sent: too much time has passed since the request began.
     TooLate,
@@ -131,11 +131,11 @@ impl Executor {
     /// Runs `compute`, and commits its answer with its writes in one transaction: one round trip, if the key is fresh.
     ///
     /// A duplicate computes too, and its transaction finds the record. It costs as much as a first request.
-    pub async fn in_one_trip<T>(
+    pub async fn run_single_transaction<T>(
         &self,
         request: &Request,
-        mut compute: impl FnMut(Computation) -> BoxFuture<'static, Computed<T>>,
-    ) -> OneTripOutcome<T> {
+        mut compute: impl FnMut(SingleTransaction) -> BoxFuture<'static, Computed<T>>,
+    ) -> SingleTransactionOutcome<T> {
         let (times, now) = (self.times(request), self.engine.world.now());
         // First, because it asks nobody: the breaker's one probe would be lost.
         if times.is_too_late(&**self.in_world()) {
@@ -147,37 +147,37 @@ impl Executor {
         let served = Served { request, times, send_until: now.plus(CLOCK_SKEW) };
         if !request.may_begin {
             return match self.look(request, times).await {
-                Ok(there) => self.instead(there.unwrap_or(ReserveOutcome::MayNotBegin)),
+                Ok(current) => self.instead(current.unwrap_or(ReserveOutcome::MayNotBegin)),
                 Err(error) => self.instead(self.failed(request, &error)),
             };
         }
-        for run in 0..MOST_COMMITS {
-            let computation = Computation::new(&request.key, self.engine.store.records_table());
-            let (answer, reply) = match compute(computation.clone()).await {
+        for run in 0..MAX_COMMITS {
+            let transaction = SingleTransaction::new(&request.key, self.engine.store.records_table());
+            let (answer, reply) = match compute(transaction.clone()).await {
                 Computed::Answer(answer, reply) => (answer, reply),
                 // A duplicate gets what the first one got, whatever the handler says now.
                 Computed::Nothing(reply) => {
                     return match self.look(request, times).await {
-                        Ok(Some(there)) => self.instead(there),
-                        Ok(None) if run == 0 => OneTripOutcome::Nothing(reply),
+                        Ok(Some(current)) => self.instead(current),
+                        Ok(None) if run == 0 => SingleTransactionOutcome::Nothing(reply),
                         // The transaction of the run before may still land.
-                        Ok(None) => OneTripOutcome::Unconfirmed,
+                        Ok(None) => SingleTransactionOutcome::Unconfirmed,
                         // The operation may be done: nothing else must be said of it (T43).
                         Err(error) if run == 0 => self.instead(self.failed(request, &error)),
                         Err(error) => self.unsent(request, &error),
                     };
                 }
             };
-            let writes = computation.pending().finish();
+            let writes = transaction.pending().finish();
             let writes = match writes {
                 Ok(writes) => writes,
                 // A duplicate gets what the first one got, also now.
                 Err(error) => {
                     return match self.look(request, times).await {
-                        Ok(Some(there)) => self.instead(there),
+                        Ok(Some(current)) => self.instead(current),
                         Ok(None) => {
-                            self.not_handed_over(&request.key, &error);
-                            OneTripOutcome::Unconfirmed
+                            self.refused_early(&request.key, &error);
+                            SingleTransactionOutcome::Unconfirmed
                         }
                         Err(error) => self.unsent(request, &error),
                     };
@@ -186,36 +186,36 @@ impl Executor {
             match self.transact(served, run, answer, &writes).await {
                 Ok(Sent::Committed(record)) => {
                     let expires_at = self.committed(&record);
-                    return OneTripOutcome::Committed { reply, expires_at };
+                    return SingleTransactionOutcome::Committed { reply, expires_at };
                 }
-                Ok(Sent::Met(there)) => return self.instead(there),
+                Ok(Sent::Found(current)) => return self.instead(current),
                 Ok(Sent::Denied(denied)) => match commit::refusal(&writes, &denied) {
-                    Refusal::Stale if run + 1 < MOST_COMMITS => {}
+                    Refusal::Stale if run + 1 < MAX_COMMITS => {}
                     Refusal::Answer(answer) => {
                         return self.refuse(served, self.as_replayed(answer)).await;
                     }
-                    Refusal::Stale | Refusal::Unforeseen => {
-                        self.nobody_foresaw(&request.key, &writes, &denied);
-                        return OneTripOutcome::Unconfirmed;
+                    Refusal::Stale | Refusal::NoAnswerSet => {
+                        self.no_answer_set(&request.key, &writes, &denied);
+                        return SingleTransactionOutcome::Unconfirmed;
                     }
                 },
-                Ok(Sent::TooLate) => return self.thawed_too_late(request),
+                Ok(Sent::TooLate) => return self.resumed_too_late(request),
                 Err(error) => return self.unsent(request, &error),
             }
         }
-        OneTripOutcome::Unconfirmed
+        SingleTransactionOutcome::Unconfirmed
     }
 
     /// A refusal is an answer like any other: inserted by itself, if there is still no record.
-    async fn refuse<T>(&self, served: Served<'_>, answer: Answer) -> OneTripOutcome<T> {
+    async fn refuse<T>(&self, served: Served<'_>, answer: Answer) -> SingleTransactionOutcome<T> {
         match self.transact(served, 1, answer.clone(), &[]).await {
             Ok(Sent::Committed(record)) => {
                 let expires_at = self.committed(&record);
-                OneTripOutcome::Refused { answer, expires_at }
+                SingleTransactionOutcome::Refused { answer, expires_at }
             }
-            Ok(Sent::Met(there)) => self.instead(there),
-            Ok(Sent::Denied(_)) => OneTripOutcome::Unconfirmed,
-            Ok(Sent::TooLate) => self.thawed_too_late(served.request),
+            Ok(Sent::Found(current)) => self.instead(current),
+            Ok(Sent::Denied(_)) => SingleTransactionOutcome::Unconfirmed,
+            Ok(Sent::TooLate) => self.resumed_too_late(served.request),
             Err(error) => self.unsent(served.request, &error),
         }
     }
@@ -232,28 +232,29 @@ impl Executor {
         let world = &self.engine.world;
         let started = world.instant();
         let attempt: AttemptId = world.nonce().into();
-        let write = TimeBudget::at(started, times.ends_at()).write(self.operation().patience_span(), false);
+        let write =
+            TimeBudget::at(started, times.ends_at()).write(self.operation().completion_timeout_span(), false);
         let fresh = Moment { revision: world.nonce().into(), now: world.now() };
-        let Err(fresh) = self.met(request, attempt, times, None, fresh) else {
-            return Ok(Sent::Met(ReserveOutcome::MayNotBegin));
+        let Err(fresh) = self.found(request, attempt, times, None, fresh) else {
+            return Ok(Sent::Found(ReserveOutcome::MayNotBegin));
         };
         let also = self.operation().kept_headers();
         if self.engine.place(&fresh, answer.clone(), also).is_outside()
-            && let Some(there) = match self.look(request, times).await {
-                Ok(there) => there,
+            && let Some(current) = match self.look(request, times).await {
+                Ok(current) => current,
                 // Nothing was sent.
                 Err(error) if run == 0 => Some(self.failed(request, &error)),
                 Err(error) => return Err(error),
             }
         {
             // A body beside the record costs as much as it is large: not for a duplicate (T38).
-            return Ok(Sent::Met(there));
+            return Ok(Sent::Found(current));
         }
         let kept = self.engine.keep(&fresh, answer, also, write).await;
-        let step = |there: Option<&Record>, moment: Moment| {
-            let begun = match self.met(request, attempt, times, there, moment) {
-                Ok(Step::Write(change, met)) => return Step::Write(change, Some(met)),
-                Ok(Step::Stop(met)) => return Step::Stop(Some(met)),
+        let step = |current: Option<&Record>, moment: Moment| {
+            let begun = match self.found(request, attempt, times, current, moment) {
+                Ok(Step::Write(change, found)) => return Step::Write(change, Some(found)),
+                Ok(Step::Stop(found)) => return Step::Stop(Some(found)),
                 Ok(Step::Wait(at_most)) => return Step::Wait(at_most),
                 Err(_) if moment.now > send_until => return Step::Stop(None),
                 Err(begun) => Record { transactional: true, ..*begun },
@@ -261,11 +262,11 @@ impl Executor {
             match begun.complete(Worker::of(&begun), moment.revision, kept.clone(), moment.now) {
                 Ok(next) => Step::Write(commit::completing(next, writes), None),
                 // Never: it has just begun.
-                Err(_) => Step::Stop(Some(Met::InFlight)),
+                Err(_) => Step::Stop(Some(Found::InFlight)),
             }
         };
         let until = Some(started.plus(write));
-        let effort = Effort { until, pauses: WRITE_PAUSES, retries: Retries::Unanswered };
+        let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
         let applied = self.engine.apply(Start::Absent, effort, step).await;
         telemetry::took(COMPLETE_LATENCY, self.operation().name(), world.instant().since(started));
         // A conflict, or a write that it refuses, is the answer of a store that is well.
@@ -273,14 +274,16 @@ impl Executor {
         let error = applied.as_ref().err().map(|unapplied| &unapplied.error);
         // Too late: it was not asked.
         if !matches!(applied, Ok(Applied::Stopped(None, _))) {
-            self.heard_of_the_store(error.filter(|error| !is_answer(error.kind())));
+            self.observe_store(error.filter(|error| !is_answer(error.kind())));
         }
         match applied {
             Ok(Applied::Written(None, record)) => Ok(Sent::Committed(record)),
-            Ok(Applied::Written(Some(met), record)) => {
-                Ok(Sent::Met(self.outcome(met, Some(record), times).await?))
+            Ok(Applied::Written(Some(found), record)) => {
+                Ok(Sent::Found(self.outcome(found, Some(record), times).await?))
             }
-            Ok(Applied::Stopped(Some(met), there)) => Ok(Sent::Met(self.outcome(met, there, times).await?)),
+            Ok(Applied::Stopped(Some(found), current)) => {
+                Ok(Sent::Found(self.outcome(found, current, times).await?))
+            }
             Ok(Applied::Stopped(None, _)) => Ok(Sent::TooLate),
             Err(unapplied) if !unapplied.denied.is_empty() => Ok(Sent::Denied(unapplied.denied)),
             Err(unapplied) => Err(unapplied.error),
@@ -290,31 +293,35 @@ impl Executor {
     /// What the key's record says, if there is one.
     async fn look(&self, request: &Request, times: Times) -> Result<Option<ReserveOutcome>, StoreError> {
         let attempt: AttemptId = self.engine.world.nonce().into();
-        let step = |there: Option<&Record>, moment: Moment| {
-            match there.map(|there| self.met(request, attempt, times, Some(there), moment)) {
-                Some(Ok(Step::Stop(met))) => Step::Stop(Some(met)),
-                Some(Ok(Step::Write(change, met))) => Step::Write(change, Some(met)),
+        let step = |current: Option<&Record>, moment: Moment| {
+            match current.map(|current| self.found(request, attempt, times, Some(current), moment)) {
+                Some(Ok(Step::Stop(found))) => Step::Stop(Some(found)),
+                Some(Ok(Step::Write(change, found))) => Step::Write(change, Some(found)),
                 Some(Ok(Step::Wait(at_most))) => Step::Wait(at_most),
                 // A dead worker's transaction may still be on its way: nothing is said before it is fenced.
-                Some(Err(_)) if there.is_some_and(Record::is_undone_by_the_next_write) => {
-                    let fenced = there.and_then(|there| there.expire(moment.revision, moment.now));
+                Some(Err(_)) if current.is_some_and(Record::is_undone_by_the_next_write) => {
+                    let fenced = current.and_then(|current| current.expire(moment.revision, moment.now));
                     fenced.map_or(Step::Stop(None), |fenced| Step::Write(fenced.into(), None))
                 }
                 // It may run again, as its operation says; but nothing is known of the worker before.
-                Some(Err(_)) if there.is_some_and(|there| !there.expired(moment.now) && is_open(there)) => {
-                    Step::Stop(Some(Met::Unknown))
+                Some(Err(_))
+                    if current.is_some_and(|current| !current.expired(moment.now) && is_open(current)) =>
+                {
+                    Step::Stop(Some(Found::Unknown))
                 }
                 // Nothing that hinders a later request.
                 Some(Err(_)) | None => Step::Stop(None),
             }
         };
-        let effort = Effort { until: times.answer_by, pauses: WRITE_PAUSES, retries: Retries::None };
+        let effort = Effort { until: times.answer_by, backoff: WRITE_BACKOFF, retries: Retries::None };
         let applied = self.engine.apply(Start::Unread(&request.key), effort, step).await;
         let error = applied.as_ref().err().map(|unapplied| &unapplied.error);
-        self.heard_of_the_store(error.filter(|error| error.kind() != StoreErrorKind::Contended));
+        self.observe_store(error.filter(|error| error.kind() != StoreErrorKind::Contended));
         match applied.map_err(|unapplied| unapplied.error)? {
-            Applied::Written(Some(met), record) => Ok(Some(self.outcome(met, Some(record), times).await?)),
-            Applied::Stopped(Some(met), there) => Ok(Some(self.outcome(met, there, times).await?)),
+            Applied::Written(Some(found), record) => {
+                Ok(Some(self.outcome(found, Some(record), times).await?))
+            }
+            Applied::Stopped(Some(found), current) => Ok(Some(self.outcome(found, current, times).await?)),
             Applied::Written(None, _) | Applied::Stopped(None, _) => Ok(None),
         }
     }
@@ -325,21 +332,21 @@ impl Executor {
         record.state.expires_at()
     }
 
-    fn instead<T>(&self, there: ReserveOutcome) -> OneTripOutcome<T> {
-        self.count(&there);
-        OneTripOutcome::Met(there)
+    fn instead<T>(&self, current: ReserveOutcome) -> SingleTransactionOutcome<T> {
+        self.count(&current);
+        SingleTransactionOutcome::Found(current)
     }
 
     /// The process was frozen, or its clock was set forward.
-    fn thawed_too_late<T>(&self, request: &Request) -> OneTripOutcome<T> {
+    fn resumed_too_late<T>(&self, request: &Request) -> SingleTransactionOutcome<T> {
         let (key, operation) = (request.key.hash(), self.operation().name());
         tracing::error!(%key, %operation, "too much time has passed since the request began: its transaction is not sent");
         Count::Unconfirmed.add(operation);
-        OneTripOutcome::Unconfirmed
+        SingleTransactionOutcome::Unconfirmed
     }
 
     /// The transaction was not answered, or not taken.
-    fn unsent<T>(&self, request: &Request, error: &StoreError) -> OneTripOutcome<T> {
+    fn unsent<T>(&self, request: &Request, error: &StoreError) -> SingleTransactionOutcome<T> {
         let (key, operation, kind) = (request.key.hash(), self.operation().name(), error.kind());
         tracing::error!(%key, %operation, ?kind, cause = error.cause(), "a transaction is not confirmed");
         if kind == StoreErrorKind::Unreadable {
@@ -350,7 +357,7 @@ impl Executor {
         if kind != StoreErrorKind::Contended {
             Count::StoreError.add(operation);
         }
-        OneTripOutcome::Unconfirmed
+        SingleTransactionOutcome::Unconfirmed
     }
 }
 

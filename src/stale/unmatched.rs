@@ -13,7 +13,7 @@ use crate::{
 
 /// What netting a batch of stream records leaves.
 #[derive(Debug, Default)]
-pub(super) struct Netted {
+pub(super) struct Unmatched {
     /// Executions that began and did not end in the batch, and accepted work that nobody has taken yet.
     pub(super) open: Vec<Open>,
     /// Stream records that cannot be read.
@@ -22,7 +22,7 @@ pub(super) struct Netted {
     pub(super) pruned: HashMap<OperationName, u64>,
 }
 
-impl Netted {
+impl Unmatched {
     /// Counts what time to live has deleted.
     pub(super) fn count_pruned(&self) {
         for (operation, number) in &self.pruned {
@@ -61,8 +61,8 @@ pub(super) struct Poison {
 /// in the batch, and is not in progress after that, is left out, however often its records come. One that is in progress
 /// again, because a heartbeat has claimed it back, is open: an end cancels only what came before it (T41). One that is open
 /// here and ended in another batch costs one check of its record.
-pub(super) fn net(records: &[Box<RawValue>]) -> Netted {
-    let mut netted = Netted::default();
+pub(super) fn unmatched_inserts(records: &[Box<RawValue>]) -> Unmatched {
+    let mut unmatched = Unmatched::default();
     // Sorted, so that the same batch has the same result in the same order.
     let mut began: BTreeMap<(String, Vec<u8>), Open> = BTreeMap::new();
     let mut ended: HashMap<(String, Vec<u8>), String> = HashMap::new();
@@ -71,7 +71,7 @@ pub(super) fn net(records: &[Box<RawValue>]) -> Netted {
     for (index, raw) in records.iter().enumerate() {
         match stream::read(raw.get()) {
             Ok(Change::Nothing) => {}
-            Ok(Change::Pruned(operation)) => *netted.pruned.entry(operation).or_default() += 1,
+            Ok(Change::Pruned(operation)) => *unmatched.pruned.entry(operation).or_default() += 1,
             Ok(Change::Accepted(seen)) => {
                 waiting.insert(seen.key.clone(), Open::new(seen, None).1);
             }
@@ -97,7 +97,7 @@ pub(super) fn net(records: &[Box<RawValue>]) -> Netted {
             }
             Err(reason) => {
                 let sequence_number = stream::named(raw.get()).sequence_number;
-                netted.poison.push(Poison { sequence_number, reason, index });
+                unmatched.poison.push(Poison { sequence_number, reason, index });
             }
         }
     }
@@ -106,10 +106,10 @@ pub(super) fn net(records: &[Box<RawValue>]) -> Netted {
     });
     // Drops work that was taken, or that ended, since it was accepted.
     waiting.retain(|key, open| taken.get(key).is_none_or(|created_at| *created_at < open.created_at));
-    netted.open = began.into_values().chain(waiting.into_values()).collect();
+    unmatched.open = began.into_values().chain(waiting.into_values()).collect();
     // In the order of the stream, so that only what there was no time for is delivered again, not the whole batch.
-    netted.open.sort_by(|one, other| order(&one.sequence_number).cmp(&order(&other.sequence_number)));
-    netted
+    unmatched.open.sort_by(|one, other| order(&one.sequence_number).cmp(&order(&other.sequence_number)));
+    unmatched
 }
 
 /// Orders sequence numbers, which have more digits than any number type: by their length, then by their digits.
@@ -120,7 +120,7 @@ fn order(sequence_number: &str) -> (usize, &str) {
 
 fn later(taken: &mut HashMap<String, Timestamp>, key: &str, at: Timestamp) {
     match taken.get_mut(key) {
-        Some(there) => *there = at.max(*there),
+        Some(current) => *current = at.max(*current),
         None => {
             taken.insert(key.to_owned(), at);
         }
@@ -165,15 +165,15 @@ mod tests {
         })
     }
 
-    fn netted(changes: &[Value]) -> Netted {
+    fn unmatched(changes: &[Value]) -> Unmatched {
         let raw = changes.iter().map(|change| serde_json::value::to_raw_value(change).unwrap());
-        net(&raw.collect::<Vec<_>>())
+        unmatched_inserts(&raw.collect::<Vec<_>>())
     }
 
     fn open(changes: &[Value]) -> Vec<Open> {
-        let netted = netted(changes);
-        assert!(netted.poison.is_empty(), "{:?}", netted.poison);
-        netted.open
+        let unmatched = unmatched(changes);
+        assert!(unmatched.poison.is_empty(), "{:?}", unmatched.poison);
+        unmatched.open
     }
 
     // R19
@@ -195,7 +195,7 @@ mod tests {
 
     // T19
     #[test]
-    fn every_order_and_every_repetition_nets_the_same() {
+    fn every_order_and_every_repetition_matches_the_same() {
         let began = change(1, image("in_progress", "A", 0));
         let ended = change(2, image("completed", "A", 0));
         let again = change(3, image("in_progress", "B", 0));
@@ -211,17 +211,19 @@ mod tests {
     #[test]
     fn an_execution_that_was_claimed_back_is_open_again() {
         let began = change(98, image("in_progress", "A", 0));
-        let given_up = change(99, image("unknown", "A", 0));
+        let lease_expired = change(99, image("unknown", "A", 0));
         let alive = change(100, image("in_progress", "A", 0));
-        for batch in
-            [[&began, &given_up, &alive], [&alive, &given_up, &began], [&given_up, &alive, &given_up]]
-        {
+        for batch in [
+            [&began, &lease_expired, &alive],
+            [&alive, &lease_expired, &began],
+            [&lease_expired, &alive, &lease_expired],
+        ] {
             let left = open(&batch.map(Clone::clone));
             assert_eq!((left.len(), &*left[0].sequence_number), (1, "100"), "{batch:?}");
         }
         let ended = change(101, image("completed", "A", 0));
-        assert_eq!(open(&[ended.clone(), alive.clone(), given_up.clone(), began.clone()]), []);
-        assert_eq!(open(&[began, given_up, alive, ended]), []);
+        assert_eq!(open(&[ended.clone(), alive.clone(), lease_expired.clone(), began.clone()]), []);
+        assert_eq!(open(&[began, lease_expired, alive, ended]), []);
     }
 
     // T41
@@ -271,9 +273,9 @@ mod tests {
         deletion["eventName"] = "UNKNOWN_TO_SDK_VERSION".into();
         let mut pruned = change(3, Value::Null);
         pruned["userIdentity"] = json!({ "type": "Service", "principalId": "dynamodb.amazonaws.com" });
-        let netted = netted(&[sibling, deletion, pruned]);
-        assert!(netted.open.is_empty() && netted.poison.is_empty(), "{netted:?}");
-        assert_eq!(netted.pruned.values().sum::<u64>(), 1);
+        let unmatched = unmatched(&[sibling, deletion, pruned]);
+        assert!(unmatched.open.is_empty() && unmatched.poison.is_empty(), "{unmatched:?}");
+        assert_eq!(unmatched.pruned.values().sum::<u64>(), 1);
     }
 
     // T19
@@ -294,14 +296,14 @@ mod tests {
             json!({ "dynamodb": { "SequenceNumber": "5" } }),
         ];
         for poison in poison {
-            let netted = netted(&[poison.clone(), change(6, image("in_progress", "B", 0))]);
-            assert_eq!(netted.open.len(), 1, "{poison}");
-            assert_eq!(netted.poison[0].sequence_number.as_deref(), Some("5"), "{poison}");
-            assert_eq!(netted.poison[0].index, 0);
+            let unmatched = unmatched(&[poison.clone(), change(6, image("in_progress", "B", 0))]);
+            assert_eq!(unmatched.open.len(), 1, "{poison}");
+            assert_eq!(unmatched.poison[0].sequence_number.as_deref(), Some("5"), "{poison}");
+            assert_eq!(unmatched.poison[0].index, 0);
         }
-        let second = netted(&[change(6, image("in_progress", "B", 0)), damaged("state")]);
+        let second = unmatched(&[change(6, image("in_progress", "B", 0)), damaged("state")]);
         assert_eq!(second.poison[0].index, 1);
-        let netted = netted(&[json!("nothing at all")]);
-        assert_eq!((netted.poison.len(), &netted.poison[0].sequence_number), (1, &None));
+        let unmatched = unmatched(&[json!("nothing at all")]);
+        assert_eq!((unmatched.poison.len(), &unmatched.poison[0].sequence_number), (1, &None));
     }
 }

@@ -14,9 +14,10 @@ use lambda_idempotency::{
     async_trait,
     domain::{DomainWrite, DomainWriteError, Table},
     engine::{
-        Computation, Computed, Ending, Executor, FinishOutcome, OneTripOutcome, Request, ReserveOutcome,
+        Computed, Executor, FinishOutcome, Report, Request, ReserveOutcome, SingleTransaction,
+        SingleTransactionOutcome,
     },
-    operation::LeaseOver,
+    operation::OnLeaseExpiry,
     record::{Answer, Record},
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
     telemetry::COMPLETION_DENIED,
@@ -28,8 +29,8 @@ use crate::support::{
     counts::counting,
     faults::{ANY, Fault, Late},
     guarded::{
-        GRACE, LEASE, RETENTION, completed, fingerprints, operation, owned, random, replayed_text, request,
-        told, written,
+        GRACE, LEASE, RETENTION, completed, fingerprints, operation, owned, random, replayed_text, reported,
+        request, written,
     },
     meddling::{Meddled, Meddling},
     on_each_store,
@@ -48,7 +49,7 @@ on_each_store!(
     a_transaction_that_lands_after_its_refusal_is_what_everybody_gets,
     a_stale_read_computes_again_under_a_new_token,
     reads_that_stay_stale_commit_nothing,
-    a_refusal_that_nobody_foresaw_commits_nothing,
+    a_refusal_that_has_no_answer_set_commits_nothing,
     another_request_under_the_key_is_a_mismatch,
     an_answer_that_is_none_to_keep_leaves_no_record,
     a_duplicate_gets_the_kept_answer_whatever_its_handler_says,
@@ -57,14 +58,14 @@ on_each_store!(
     an_expired_record_is_replaced,
     records_of_the_guarded_entry_are_respected,
     an_old_key_gets_its_record_and_computes_nothing,
-    a_large_answer_is_kept_beside_the_record,
+    a_large_answer_is_kept_in_a_body_item,
     after_a_refused_try_nothing_is_said_to_be_undone,
     a_dead_worker_is_fenced_before_nothing_is_said,
     a_dead_worker_of_the_guarded_entry_leaves_the_outcome_unknown,
     a_write_into_the_table_of_records_is_refused_at_once,
     with_too_little_time_left_nothing_is_sent,
     transfers_at_once_under_faults_add_up_and_happen_once,
-    a_duplicate_stores_no_body_beside_the_record,
+    a_duplicate_stores_no_body_in_a_body_item,
     a_store_that_is_away_is_asked_no_more_for_a_while,
 );
 
@@ -80,35 +81,38 @@ impl Bank {
         request: &Request,
         text: &str,
         write: DomainWrite,
-    ) -> OneTripOutcome<()> {
+    ) -> SingleTransactionOutcome<()> {
         let text = text.to_owned();
-        let compute = move |computation: Computation| {
-            computation.write(write.clone()).unwrap();
+        let compute = move |transaction: SingleTransaction| {
+            transaction.write(write.clone()).unwrap();
             let answer = answer(&text);
             async move { Computed::Answer(answer, ()) }.boxed()
         };
-        self.guarded.clock.passing(executor.in_one_trip(request, compute)).await
+        self.guarded.clock.passing(executor.run_single_transaction(request, compute)).await
     }
 
-    async fn taken(&self, request: &Request, cents: u64) -> OneTripOutcome<()> {
+    async fn taken(&self, request: &Request, cents: u64) -> SingleTransactionOutcome<()> {
         self.transact(&self.executor(), request, "taken", self.take(cents).or_answer(too_little())).await
     }
 }
 
-fn committed(outcome: &OneTripOutcome<()>) {
-    assert!(matches!(outcome, OneTripOutcome::Committed { expires_at: Some(_), .. }), "{outcome:?}");
+fn committed(outcome: &SingleTransactionOutcome<()>) {
+    assert!(
+        matches!(outcome, SingleTransactionOutcome::Committed { expires_at: Some(_), .. }),
+        "{outcome:?}"
+    );
 }
 
-fn replayed(outcome: OneTripOutcome<()>) -> String {
+fn replayed(outcome: SingleTransactionOutcome<()>) -> String {
     match outcome {
-        OneTripOutcome::Met(met @ ReserveOutcome::Replay(_)) => replayed_text(met),
+        SingleTransactionOutcome::Found(found @ ReserveOutcome::Replay(_)) => replayed_text(found),
         other => panic!("not replayed: {other:?}"),
     }
 }
 
-fn met<T: std::fmt::Debug>(outcome: &OneTripOutcome<T>) -> &'static str {
+fn found<T: std::fmt::Debug>(outcome: &SingleTransactionOutcome<T>) -> &'static str {
     match outcome {
-        OneTripOutcome::Met(met) => told(met),
+        SingleTransactionOutcome::Found(found) => reported(found),
         other => panic!("{other:?}"),
     }
 }
@@ -147,8 +151,9 @@ async fn of_a_hundred_at_once_one_commits_and_all_get_its_answer(endpoint: &str)
         (bank.transact(&bank.executor(), request, &text, bank.take(1)).await, text)
     }))
     .await;
-    let (first, others): (Vec<_>, Vec<_>) =
-        outcomes.into_iter().partition(|(outcome, _)| matches!(outcome, OneTripOutcome::Committed { .. }));
+    let (first, others): (Vec<_>, Vec<_>) = outcomes
+        .into_iter()
+        .partition(|(outcome, _)| matches!(outcome, SingleTransactionOutcome::Committed { .. }));
     assert_eq!((first.len(), bank.cents("a").await), (1, Some(99)));
     for (outcome, _) in others {
         assert_eq!(replayed(outcome), first[0].1);
@@ -200,8 +205,8 @@ async fn denials_in_a_row_leave_the_breaker_shut(endpoint: &str) {
     committed(&bank.transact(&executor, &request(), "taken", bank.take(30)).await);
 }
 
-fn unconfirmed<T: std::fmt::Debug>(outcome: &OneTripOutcome<T>) {
-    assert!(matches!(outcome, OneTripOutcome::Unconfirmed), "{outcome:?}");
+fn unconfirmed<T: std::fmt::Debug>(outcome: &SingleTransactionOutcome<T>) {
+    assert!(matches!(outcome, SingleTransactionOutcome::Unconfirmed), "{outcome:?}");
 }
 
 // R23
@@ -209,7 +214,7 @@ async fn a_refusal_is_kept_by_a_second_insert(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let outcome = bank.taken(&request, 101).await;
     assert!(
-        matches!(&outcome, OneTripOutcome::Refused { answer, .. } if *answer == too_little()),
+        matches!(&outcome, SingleTransactionOutcome::Refused { answer, .. } if *answer == too_little()),
         "{outcome:?}"
     );
     bank.set("a", 1_000).await;
@@ -261,16 +266,16 @@ async fn add_five(
     bank: &Bank,
     request: &Request,
     seen: impl Fn(u64) -> u64 + Send + 'static,
-) -> (OneTripOutcome<()>, u64) {
+) -> (SingleTransactionOutcome<()>, u64) {
     let (runs, accounts) = (Arc::new(AtomicU64::new(0)), bank.accounts.clone());
     let run = runs.clone();
-    let compute = move |computation: Computation| {
+    let compute = move |transaction: SingleTransaction| {
         let seen = seen(run.fetch_add(1, Ordering::SeqCst));
         let write = accounts.put(json!({ "id": "a", "cents": seen + 5 }));
-        computation.write(write.condition("cents = :seen").value(":seen", seen).or_recompute()).unwrap();
+        transaction.write(write.condition("cents = :seen").value(":seen", seen).or_recompute()).unwrap();
         async move { Computed::Answer(answer("added"), ()) }.boxed()
     };
-    let outcome = bank.guarded.clock.passing(bank.executor().in_one_trip(request, compute)).await;
+    let outcome = bank.guarded.clock.passing(bank.executor().run_single_transaction(request, compute)).await;
     (outcome, runs.load(Ordering::SeqCst))
 }
 
@@ -294,7 +299,7 @@ async fn reads_that_stay_stale_commit_nothing(endpoint: &str) {
 }
 
 // R23
-async fn a_refusal_that_nobody_foresaw_commits_nothing(endpoint: &str) {
+async fn a_refusal_that_has_no_answer_set_commits_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let (outcome, counts) =
         counting(bank.transact(&bank.executor(), &request, "taken", bank.take(101))).await;
@@ -307,22 +312,29 @@ async fn another_request_under_the_key_is_a_mismatch(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     committed(&bank.taken(&request, 30).await);
     let other = Request { fingerprints: fingerprints("{}"), ..request };
-    assert_eq!((met(&bank.taken(&other, 30).await), bank.cents("a").await), ("mismatch", Some(70)));
+    assert_eq!((found(&bank.taken(&other, 30).await), bank.cents("a").await), ("mismatch", Some(70)));
 }
 
-async fn nothing(bank: &Bank, executor: &Executor, request: &Request) -> OneTripOutcome<&'static str> {
+async fn nothing(
+    bank: &Bank,
+    executor: &Executor,
+    request: &Request,
+) -> SingleTransactionOutcome<&'static str> {
     let write = bank.take(30);
-    let compute = move |computation: Computation| {
-        computation.write(write.clone()).unwrap();
+    let compute = move |transaction: SingleTransaction| {
+        transaction.write(write.clone()).unwrap();
         async { Computed::Nothing("a 500") }.boxed()
     };
-    executor.in_one_trip(request, compute).await
+    executor.run_single_transaction(request, compute).await
 }
 
 // R23
 async fn an_answer_that_is_none_to_keep_leaves_no_record(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
-    assert!(matches!(nothing(&bank, &bank.executor(), &request).await, OneTripOutcome::Nothing("a 500")));
+    assert!(matches!(
+        nothing(&bank, &bank.executor(), &request).await,
+        SingleTransactionOutcome::Nothing("a 500")
+    ));
     assert_eq!((bank.cents("a").await, bank.guarded.record(&request.key).await), (Some(100), None));
     committed(&bank.taken(&request, 30).await);
 }
@@ -332,14 +344,14 @@ async fn a_duplicate_gets_the_kept_answer_whatever_its_handler_says(endpoint: &s
     let (bank, request) = (Bank::on(endpoint).await, request());
     committed(&bank.taken(&request, 30).await);
     match nothing(&bank, &bank.executor(), &request).await {
-        OneTripOutcome::Met(met) => assert_eq!(replayed_text(met), "taken"),
+        SingleTransactionOutcome::Found(found) => assert_eq!(replayed_text(found), "taken"),
         other => panic!("{other:?}"),
     }
     assert_eq!(bank.cents("a").await, Some(70));
     // T43: while nobody can look, nothing else is said of it.
     bank.guarded.faults.for_all("GetItem", Fault::DropRequest);
     let outcome = bank.guarded.clock.passing(nothing(&bank, &bank.executor(), &request)).await;
-    assert!(matches!(outcome, OneTripOutcome::Met(ReserveOutcome::Unavailable)), "{outcome:?}");
+    assert!(matches!(outcome, SingleTransactionOutcome::Found(ReserveOutcome::Unavailable)), "{outcome:?}");
 }
 
 // R23: what a run sent may still land while the next one fails, and also while nobody can look.
@@ -347,9 +359,9 @@ async fn after_a_refused_try_nothing_is_said_to_be_undone(endpoint: &str) {
     for unseen in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
         let (runs, write) = (Arc::new(AtomicU64::new(0)), bank.take(101).or_recompute());
-        let compute = move |computation: Computation| {
+        let compute = move |transaction: SingleTransaction| {
             let first = runs.fetch_add(1, Ordering::SeqCst) == 0;
-            computation.write(write.clone()).unwrap();
+            transaction.write(write.clone()).unwrap();
             async move { if first { Computed::Answer(answer("taken"), ()) } else { Computed::Nothing(()) } }
                 .boxed()
         };
@@ -357,27 +369,30 @@ async fn after_a_refused_try_nothing_is_said_to_be_undone(endpoint: &str) {
             // The first read checks the denial.
             bank.guarded.faults.script("GetItem", [Fault::Pass, Fault::DropRequest]);
         }
-        unconfirmed(&bank.executor().in_one_trip(&request, compute).await);
+        unconfirmed(&bank.executor().run_single_transaction(&request, compute).await);
         assert_eq!(bank.guarded.faults.left(), 0);
     }
 }
 
 // R23, T38
-async fn a_duplicate_stores_no_body_beside_the_record(endpoint: &str) {
+async fn a_duplicate_stores_no_body_in_a_body_item(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let large = || {
         let (write, body) = (bank.take(1), random(20_000));
-        move |computation: Computation| {
-            computation.write(write.clone()).unwrap();
+        move |transaction: SingleTransaction| {
+            transaction.write(write.clone()).unwrap();
             let answer = Answer::http(200, Vec::new(), body.clone());
             async move { Computed::Answer(answer, ()) }.boxed()
         }
     };
-    committed(&bank.executor().in_one_trip(&request, large()).await);
-    let there = bank.guarded.collection(&request.key).await.len();
-    let duplicate = bank.executor().in_one_trip(&request, large()).await;
-    assert!(matches!(duplicate, OneTripOutcome::Met(ReserveOutcome::Replay(_))), "{duplicate:?}");
-    assert_eq!((bank.guarded.collection(&request.key).await.len(), bank.cents("a").await), (there, Some(99)));
+    committed(&bank.executor().run_single_transaction(&request, large()).await);
+    let current = bank.guarded.collection(&request.key).await.len();
+    let duplicate = bank.executor().run_single_transaction(&request, large()).await;
+    assert!(matches!(duplicate, SingleTransactionOutcome::Found(ReserveOutcome::Replay(_))), "{duplicate:?}");
+    assert_eq!(
+        (bank.guarded.collection(&request.key).await.len(), bank.cents("a").await),
+        (current, Some(99))
+    );
 }
 
 // R23, T17
@@ -386,7 +401,7 @@ async fn a_transaction_without_an_answer_is_found_by_the_retry(endpoint: &str) {
         let (bank, request) = (Bank::on(endpoint).await, request());
         bank.guarded.faults.for_all(ANY, fault);
         let outcome = bank.taken(&request, 30).await;
-        assert!(matches!(outcome, OneTripOutcome::Unconfirmed), "{outcome:?}");
+        assert!(matches!(outcome, SingleTransactionOutcome::Unconfirmed), "{outcome:?}");
         bank.guarded.faults.clear();
         bank.guarded.clock.advance(Duration::from_secs(60));
         match expected {
@@ -400,11 +415,11 @@ async fn a_transaction_without_an_answer_is_found_by_the_retry(endpoint: &str) {
 // R23, T4
 async fn a_transaction_that_lands_after_the_retrys_does_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
-    let executor = bank.guarded.executor_of(operation().patience(Duration::ZERO));
+    let executor = bank.guarded.executor_of(operation().completion_timeout(Duration::ZERO));
     let late = Late::timing_out();
     bank.guarded.faults.script(TRANSACTION, [late.fault()]);
     let outcome = bank.transact(&executor, &request, "first", bank.take(30)).await;
-    assert!(matches!(outcome, OneTripOutcome::Unconfirmed), "{outcome:?}");
+    assert!(matches!(outcome, SingleTransactionOutcome::Unconfirmed), "{outcome:?}");
     committed(&bank.transact(&executor, &request, "second", bank.take(30)).await);
     late.release().await;
     assert_eq!(bank.cents("a").await, Some(70));
@@ -426,16 +441,16 @@ async fn records_of_the_guarded_entry_are_respected(endpoint: &str) {
     let guarded = bank.executor();
     let begun = request();
     let ours = owned(guarded.reserve(&begun).await);
-    assert_eq!(met(&bank.taken(&begun, 30).await), "in flight");
+    assert_eq!(found(&bank.taken(&begun, 30).await), "in flight");
     bank.guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(met(&bank.taken(&begun, 30).await), "unknown");
+    assert_eq!(found(&bank.taken(&begun, 30).await), "unknown");
     written(guarded.finish(ours, completed("guarded")).await);
     assert_eq!(replayed(bank.taken(&begun, 30).await), "guarded");
     let released = request();
     let ours = owned(guarded.reserve(&released).await);
-    written(guarded.finish(ours, Ending::NotExecuted).await);
+    written(guarded.finish(ours, Report::NotExecuted).await);
     committed(&bank.taken(&released, 30).await);
-    assert_eq!((bank.cents("a").await, told(&guarded.reserve(&released).await)), (Some(70), "replay"));
+    assert_eq!((bank.cents("a").await, reported(&guarded.reserve(&released).await)), (Some(70), "replay"));
 }
 
 // R23, R21
@@ -443,26 +458,26 @@ async fn an_old_key_gets_its_record_and_computes_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let old = Request { may_begin: false, ..request.clone() };
     let executor = bank.executor();
-    let computed = || executor.in_one_trip::<()>(&old, |_| panic!("it computes"));
-    assert_eq!(met(&computed().await), "may not begin");
+    let computed = || executor.run_single_transaction::<()>(&old, |_| panic!("it computes"));
+    assert_eq!(found(&computed().await), "may not begin");
     committed(&bank.taken(&request, 30).await);
     assert_eq!(replayed(computed().await), "taken");
     bank.guarded.faults.for_all(ANY, Fault::DropRequest);
-    assert_eq!(met(&bank.guarded.clock.passing(computed()).await), "unavailable");
+    assert_eq!(found(&bank.guarded.clock.passing(computed()).await), "unavailable");
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
 // R23, R14
-async fn a_large_answer_is_kept_beside_the_record(endpoint: &str) {
+async fn a_large_answer_is_kept_in_a_body_item(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let body = random(20_000);
     let (write, sent) = (bank.take(30), body.clone());
-    let compute = move |computation: Computation| {
-        computation.write(write.clone()).unwrap();
+    let compute = move |transaction: SingleTransaction| {
+        transaction.write(write.clone()).unwrap();
         let answer = Answer::http(200, Vec::new(), sent.clone());
         async move { Computed::Answer(answer, ()) }.boxed()
     };
-    committed(&bank.executor().in_one_trip(&request, compute).await);
+    committed(&bank.executor().run_single_transaction(&request, compute).await);
     let ReserveOutcome::Replay(replay) = bank.executor().reserve(&request).await else { panic!("no replay") };
     assert_eq!(replay.answer.body, body);
     assert_eq!(bank.guarded.collection(&request.key).await.len(), 2);
@@ -471,19 +486,19 @@ async fn a_large_answer_is_kept_beside_the_record(endpoint: &str) {
 // R23, R17
 async fn a_store_that_is_away_is_asked_no_more_for_a_while(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
-    let executor = bank.guarded.executor_of(operation().patience(Duration::ZERO));
+    let executor = bank.guarded.executor_of(operation().completion_timeout(Duration::ZERO));
     bank.guarded.faults.for_all(ANY, Fault::DropRequest);
     let mut unanswered = 0;
     while matches!(
         bank.transact(&executor, &request(), "taken", bank.take(1)).await,
-        OneTripOutcome::Unconfirmed
+        SingleTransactionOutcome::Unconfirmed
     ) {
         unanswered += 1;
         assert!(unanswered < 100, "the breaker never opens");
     }
     let asked = bank.guarded.faults.asked(TRANSACTION);
     let outcome = bank.transact(&executor, &request(), "taken", bank.take(1)).await;
-    assert_eq!((met(&outcome), bank.guarded.faults.asked(TRANSACTION)), ("unavailable", asked));
+    assert_eq!((found(&outcome), bank.guarded.faults.asked(TRANSACTION)), ("unavailable", asked));
 }
 
 // R23, T43: its transaction may still be on its way.
@@ -493,7 +508,7 @@ async fn a_dead_worker_is_fenced_before_nothing_is_said(endpoint: &str) {
     let dead = owned(guarded.reserve(&request).await);
     dead.execution().write(bank.take(30)).unwrap();
     bank.guarded.clock.advance(LEASE + GRACE);
-    assert!(matches!(nothing(&bank, &bank.executor(), &request).await, OneTripOutcome::Nothing(_)));
+    assert!(matches!(nothing(&bank, &bank.executor(), &request).await, SingleTransactionOutcome::Nothing(_)));
     assert_eq!(bank.guarded.state(&request).await, "failed_retryable");
     let ended = guarded.finish(dead, completed("late")).await;
     assert!(matches!(ended, FinishOutcome::NotCommitted), "{ended:?}");
@@ -502,16 +517,16 @@ async fn a_dead_worker_is_fenced_before_nothing_is_said(endpoint: &str) {
 
 // R23, T43: also if the operation may run again, nothing is known of that worker.
 async fn a_dead_worker_of_the_guarded_entry_leaves_the_outcome_unknown(endpoint: &str) {
-    for lease_over in [LeaseOver::Unknown, LeaseOver::RunAgain] {
+    for lease_expired in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
         for first in [true, false] {
             let (bank, request) = (Bank::on(endpoint).await, request());
-            let executor = bank.guarded.executor_of(operation().when_lease_over(lease_over));
+            let executor = bank.guarded.executor_of(operation().on_lease_expiry(lease_expired));
             let _dead = owned(executor.reserve(&request).await);
             bank.guarded.clock.advance(LEASE + GRACE);
             // A handler that computes nothing, and an old key: each before the other one has changed the record, and after.
             for may_begin in [first, !first, first] {
                 let request = Request { may_begin, ..request.clone() };
-                assert_eq!(met(&nothing(&bank, &executor, &request).await), "unknown", "{lease_over:?}");
+                assert_eq!(found(&nothing(&bank, &executor, &request).await), "unknown", "{lease_expired:?}");
             }
         }
     }
@@ -522,25 +537,25 @@ async fn a_write_into_the_table_of_records_is_refused_at_once(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let records = Table::new(bank.guarded.table.as_str(), "pk").sort_key("sk");
     let (write, table) = (records.put(json!({ "pk": "a", "sk": "b" })), bank.guarded.table.clone());
-    let compute = move |computation: Computation| {
-        let refused = computation.write(write.clone());
+    let compute = move |transaction: SingleTransaction| {
+        let refused = transaction.write(write.clone());
         assert_eq!(refused, Err(DomainWriteError::TableOfRecords(table.clone())));
         async { Computed::Nothing(()) }.boxed()
     };
-    let outcome = bank.executor().in_one_trip(&request, compute).await;
-    assert!(matches!(outcome, OneTripOutcome::Nothing(())), "{outcome:?}");
+    let outcome = bank.executor().run_single_transaction(&request, compute).await;
+    assert!(matches!(outcome, SingleTransactionOutcome::Nothing(())), "{outcome:?}");
 }
 
 // R23, R16
 async fn with_too_little_time_left_nothing_is_sent(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
-    let executor = bank.guarded.executor_of(operation().least_time_to_run(Duration::from_secs(2)));
+    let executor = bank.guarded.executor_of(operation().min_time_to_run(Duration::from_secs(2)));
     let due_in = |seconds| {
         let deadline = Some(bank.guarded.now().plus(Duration::from_secs(seconds)));
         Request { deadline, ..request() }
     };
-    let outcome = executor.in_one_trip::<()>(&due_in(1), |_| panic!("it computes")).await;
-    assert_eq!((met(&outcome), bank.guarded.faults.asked(ANY)), ("too late", 0));
+    let outcome = executor.run_single_transaction::<()>(&due_in(1), |_| panic!("it computes")).await;
+    assert_eq!((found(&outcome), bank.guarded.faults.asked(ANY)), ("too late", 0));
     committed(&bank.transact(&executor, &due_in(2), "taken", bank.take(30)).await);
 }
 
@@ -551,7 +566,7 @@ async fn transfers_at_once_under_faults_add_up_and_happen_once(endpoint: &str) {
     const OPENING: u64 = 1_000;
     const FRESH: usize = 70;
     const DUPLICATES: usize = 30;
-    const MOST_TRIES: usize = 1_000;
+    const MAX_TRIES: usize = 1_000;
     // Held to the end: a failure prints it.
     let seed = Seed::find();
     let (bank, mut random) = (&Bank::on(endpoint).await, Random::new(seed.0));
@@ -586,21 +601,23 @@ async fn transfers_at_once_under_faults_add_up_and_happen_once(endpoint: &str) {
             };
             let writes =
                 [change(from, "-").condition("cents >= :cents").or_answer(too_little()), change(to, "+")];
-            for _ in 0..MOST_TRIES {
+            for _ in 0..MAX_TRIES {
                 let (writes, text) = (writes.clone(), number.to_string());
-                let compute = move |computation: Computation| {
-                    writes.iter().for_each(|write| computation.write(write.clone()).unwrap());
+                let compute = move |transaction: SingleTransaction| {
+                    writes.iter().for_each(|write| transaction.write(write.clone()).unwrap());
                     let answer = answer(&text);
                     async move { Computed::Answer(answer, ()) }.boxed()
                 };
-                match bank.executor().in_one_trip(request, compute).await {
-                    OneTripOutcome::Committed { .. } => return number.to_string(),
-                    OneTripOutcome::Refused { answer, .. } => {
+                match bank.executor().run_single_transaction(request, compute).await {
+                    SingleTransactionOutcome::Committed { .. } => return number.to_string(),
+                    SingleTransactionOutcome::Refused { answer, .. } => {
                         return String::from_utf8(answer.body.to_vec()).unwrap();
                     }
-                    OneTripOutcome::Met(met @ ReserveOutcome::Replay(_)) => return replayed_text(met),
+                    SingleTransactionOutcome::Found(found @ ReserveOutcome::Replay(_)) => {
+                        return replayed_text(found);
+                    }
                     // The client sends it again.
-                    OneTripOutcome::Unconfirmed => tokio::task::yield_now().await,
+                    SingleTransactionOutcome::Unconfirmed => tokio::task::yield_now().await,
                     other => panic!("{other:?}"),
                 }
             }
@@ -610,9 +627,9 @@ async fn transfers_at_once_under_faults_add_up_and_happen_once(endpoint: &str) {
 
     // Below zero in between: they did not happen in this order.
     let mut expected = [OPENING as i64; ACCOUNTS];
-    let mut told = HashMap::new();
+    let mut reported = HashMap::new();
     for ((request, from, to, cents), answer) in transfers.iter().zip(&answers) {
-        match told.insert(&request.key, answer) {
+        match reported.insert(&request.key, answer) {
             Some(before) => assert_eq!(before, answer, "each key has one answer"),
             None if answer.contains("Not enough") => {}
             None => {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use crate::{
     record::Revision,
-    time_budget::{DEFAULT_FIRST_PAUSE, DEFAULT_LONGEST_DOUBT, DEFAULT_LONGEST_PAUSE, DEFAULT_QUESTIONS},
+    time_budget::{DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE, DEFAULT_QUESTIONS},
 };
 
 /// How questions about one unknown outcome are repeated: ever further apart, with jitter so that what became unknown
 /// together is not asked about together, and a bounded number of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BackOff {
+pub(super) struct Backoff {
     /// The pause after the first question; each later one is twice as long.
     pub(super) first: Duration,
     /// The longest pause.
@@ -18,21 +18,21 @@ pub(super) struct BackOff {
     /// How many questions there are before the outcome is escalated.
     pub(super) most: u32,
     /// How long an outcome may be in doubt before it is escalated, however few questions there were.
-    pub(super) longest_doubt: Duration,
+    pub(super) max_unknown_age: Duration,
 }
 
-impl Default for BackOff {
+impl Default for Backoff {
     fn default() -> Self {
         Self {
-            first: DEFAULT_FIRST_PAUSE,
-            longest: DEFAULT_LONGEST_PAUSE,
+            first: DEFAULT_FIRST_BACKOFF,
+            longest: DEFAULT_MAX_BACKOFF,
             most: DEFAULT_QUESTIONS,
-            longest_doubt: DEFAULT_LONGEST_DOUBT,
+            max_unknown_age: DEFAULT_MAX_UNKNOWN_AGE,
         }
     }
 }
 
-impl BackOff {
+impl Backoff {
     /// The pause after the question of this number; `None` if it was the last. `nonce` is the source of its jitter: up to a
     /// quarter less.
     pub(super) fn after(&self, asked: u32, nonce: Revision) -> Option<Duration> {
@@ -55,14 +55,14 @@ mod tests {
     #[test]
     fn pauses_double_with_jitter_up_to_a_maximum_and_then_end() {
         let (first, longest) = (Duration::from_secs(10), Duration::from_secs(100));
-        let back_off = BackOff { first, longest, most: 6, ..BackOff::default() };
+        let backoff = Backoff { first, longest, most: 6, ..Backoff::default() };
         for (asked, full) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 100)] {
-            let pauses: Vec<_> = (0..100).map(|_| back_off.after(asked, Revision::mint()).unwrap()).collect();
+            let backoff: Vec<_> = (0..100).map(|_| backoff.after(asked, Revision::mint()).unwrap()).collect();
             let full = Duration::from_secs(full);
-            assert!(pauses.iter().all(|pause| *pause <= full && *pause >= full * 3 / 4), "{pauses:?}");
-            assert!(pauses.iter().any(|pause| *pause != pauses[0]), "no jitter after question {asked}");
+            assert!(backoff.iter().all(|pause| *pause <= full && *pause >= full * 3 / 4), "{backoff:?}");
+            assert!(backoff.iter().any(|pause| *pause != backoff[0]), "no jitter after question {asked}");
         }
-        assert_eq!(back_off.after(6, Revision::mint()), None);
-        assert_eq!(back_off.after(u32::MAX, Revision::mint()), None);
+        assert_eq!(backoff.after(6, Revision::mint()), None);
+        assert_eq!(backoff.after(u32::MAX, Revision::mint()), None);
     }
 }

@@ -1,7 +1,7 @@
 //! What it costs to find dead workers by the table's stream: CPU time per batch, and the messages and reads that healthy
 //! operations cause, by the window in which stream records are gathered.
 //!
-//! `cargo bench --bench netting`
+//! `cargo bench --bench unmatched`
 
 #[path = "../guard/random.rs"]
 mod random;
@@ -70,7 +70,7 @@ fn batch() {
     );
 }
 
-/// Every healthy operation that a batch leaves open costs a message and, when its lease is over, a read.
+/// Every healthy operation that a batch leaves open costs a message and, when its lease has expired, a read.
 fn windows() {
     println!("operations/s  window  messages and reads for 1,000 healthy operations");
     for rate in RATES {
@@ -97,19 +97,19 @@ fn open_after(rate: u64, window: u64) -> usize {
     changes.sort_unstable();
     // A batch is handed over when its window is over, or when it is full; the next one begins with the next record.
     let (mut open_now, mut batch, mut began_at) = (0, Vec::new(), None);
-    let mut hand_over = |batch: &mut Vec<Box<RawValue>>| {
+    let mut defer = |batch: &mut Vec<Box<RawValue>>| {
         open_now += open(batch);
         batch.clear();
     };
     for (number, (at, key, id, state)) in changes.into_iter().enumerate() {
         let began = *began_at.get_or_insert(at);
         if at >= began + window || batch.len() == LARGEST_BATCH {
-            hand_over(&mut batch);
+            defer(&mut batch);
             began_at = Some(at);
         }
         batch.push(RawValue::from_string(change(number as u64, key, id, state)).expect("JSON"));
     }
-    hand_over(&mut batch);
+    defer(&mut batch);
     open_now
 }
 

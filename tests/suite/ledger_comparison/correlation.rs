@@ -1,4 +1,4 @@
-//! The way back from the provider's charge to its payment.
+//! The correlation from the provider's charge to its payment.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{engine::FinishOutcome, record::Answer, time::Timestamp};
@@ -29,7 +29,7 @@ async fn a_payment_is_written_down_once_under_the_day_of_its_charge(endpoint: &s
     // Another charge under its id is no payment that was made: an operator has to look.
     let other = Payment { charge_id: "ch_2".to_owned(), ..first.clone() };
     let ended = recorded(&guarded, &ledger, &other, charged_at).await;
-    assert!(matches!(ended, FinishOutcome::InDoubt), "{ended:?}");
+    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
 
     let items = client.scan().table_name(&table).send().await.unwrap().items.unwrap();
     assert_eq!(items.len(), 1);
@@ -49,8 +49,8 @@ async fn a_charge_that_is_found_later_leads_to_the_very_same_answer() {
     let refused = api.pay("acme", "order-2", order("declined")).await;
     let [(first, metadata), (second, _)] = &provider.orders()[..] else { panic!("two orders") };
 
-    let way_back = metadata["record"].as_str().expect("a way back");
-    let record = payments_api::sealing_keys().open(way_back);
+    let correlation = metadata["record"].as_str().expect("a correlation");
+    let record = payments_api::sealing_keys().open(correlation);
     assert_eq!(record, Some(record_key("acme", CREATE_PAYMENT, "order-1")));
 
     let client = payments_api::provider(&provider.url);
@@ -80,7 +80,7 @@ async fn only_a_provider_that_says_so_knows_of_no_charge() {
     for key in ["answer-404", "answer-410", "answer-500", "answer-200", "answer-302"] {
         let failed = client.find(key).await.expect_err(key);
         assert!(
-            !format!("{failed} {failed:?}").contains("MARK"),
+            !format!("{failed} {failed:?}").contains("CHECKPOINT"),
             "{failed:?} repeats what the provider said"
         );
     }

@@ -1,4 +1,4 @@
-//! Lost endings as earlier versions wrote them. Read for as long as one can wait: 14 days in a queue, and another 14 in the
+//! Deferred reports as earlier versions wrote them. Read for as long as one can wait: 14 days in a queue, and another 14 in the
 //! dead-letter queue.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -22,12 +22,12 @@ pub(crate) struct Earlier {
     fingerprint_rule: u32,
     created_at: u64,
     lease_until: u64,
-    ending: Ending,
+    report: Report,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Ending {
+enum Report {
     Completed { status: u16, headers: Vec<(String, String)>, body: Body },
     NotExecuted,
     PerhapsExecuted(String),
@@ -45,13 +45,13 @@ impl Earlier {
     pub(super) fn record(&self) -> Result<Record, MalformedError> {
         let created_at = Timestamp::from_millis(self.created_at);
         let (settled_at, by, expires_at) = (created_at, SettledBy::Worker, created_at);
-        let state = match &self.ending {
-            Ending::NotExecuted => State::FailedRetryable { failed_at: settled_at, by, expires_at },
-            Ending::PerhapsExecuted(cause) => {
+        let state = match &self.report {
+            Report::NotExecuted => State::FailedRetryable { failed_at: settled_at, by, expires_at },
+            Report::PerhapsExecuted(cause) => {
                 let cause = UnknownCause::parse(cause).ok_or(MalformedError("cause"))?;
                 State::Unknown { cause, since: settled_at, reconcile_at: settled_at, asked: 0 }
             }
-            Ending::Completed { status, headers, body } => {
+            Report::Completed { status, headers, body } => {
                 let head = Head::Http { status: *status, headers: headers.clone() };
                 let answer = KeptAnswer { head, body: body.kept()? };
                 State::Completed { answer, completed_at: settled_at, by, expires_at }

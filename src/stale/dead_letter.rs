@@ -3,17 +3,17 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::net::Poison;
+use super::unmatched::Poison;
 use crate::store::stream::{self, Named};
 
-/// The longest stream record that goes into its letter whole: SQS takes messages of 1 MiB; before August 2025, of 256 KiB.
-const LONGEST_RECORD: usize = 200_000;
+/// The longest stream record that goes into its dead letter whole: SQS takes messages of 1 MiB; before August 2025, of 256 KiB.
+const MAX_RECORD: usize = 200_000;
 
-/// How much of a longer record goes into the letter, in characters of at most six bytes each.
+/// How much of a longer record goes into the dead letter, in characters of at most six bytes each.
 const BEGINNING: usize = 10_000;
 
 #[derive(Serialize)]
-struct Letter<'a> {
+struct MessageSummary<'a> {
     kind: &'static str,
     reason: &'static str,
     #[serde(flatten)]
@@ -24,7 +24,7 @@ struct Letter<'a> {
     cut: Option<Cut>,
 }
 
-/// What is left of a record that is too long for a letter.
+/// What is left of a record that is too long for a dead letter.
 #[derive(Serialize)]
 struct Cut {
     bytes: usize,
@@ -35,8 +35,8 @@ struct Cut {
 /// its beginning.
 pub(super) fn poison(poison: &Poison, record: &RawValue) -> String {
     let text = record.get();
-    let whole = text.len() <= LONGEST_RECORD;
-    let letter = Letter {
+    let whole = text.len() <= MAX_RECORD;
+    let dead_letter = MessageSummary {
         kind: "poison",
         reason: poison.reason,
         named: stream::named(text),
@@ -44,7 +44,7 @@ pub(super) fn poison(poison: &Poison, record: &RawValue) -> String {
         cut: (!whole).then(|| Cut { bytes: text.len(), begins: text.chars().take(BEGINNING).collect() }),
     };
     // Texts, numbers, and JSON as it came: this cannot fail.
-    serde_json::to_string(&letter).unwrap_or_default()
+    serde_json::to_string(&dead_letter).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -56,15 +56,15 @@ mod tests {
     /// What SQS took of a message before it took 1 MiB.
     const OLDER_LIMIT: usize = 256 * 1024;
 
-    fn letter(record: &str) -> Value {
+    fn dead_letter(record: &str) -> Value {
         let record = RawValue::from_string(record.to_owned()).unwrap();
         let reason = "it is not a change of this table";
         let poisoned = Poison { sequence_number: None, reason, index: 0 };
-        let letter = poison(&poisoned, &record);
-        assert!(letter.len() <= OLDER_LIMIT, "{} bytes of {}", letter.len(), record.get().len());
-        let letter: Value = serde_json::from_str(&letter).unwrap();
-        assert_eq!((&letter["kind"], &letter["reason"]), (&json!("poison"), &json!(reason)));
-        letter
+        let dead_letter = poison(&poisoned, &record);
+        assert!(dead_letter.len() <= OLDER_LIMIT, "{} bytes of {}", dead_letter.len(), record.get().len());
+        let dead_letter: Value = serde_json::from_str(&dead_letter).unwrap();
+        assert_eq!((&dead_letter["kind"], &dead_letter["reason"]), (&json!("poison"), &json!(reason)));
+        dead_letter
     }
 
     fn change(image: Value) -> Value {
@@ -81,33 +81,33 @@ mod tests {
 
     // T19
     #[test]
-    fn a_letter_has_the_whole_record_and_says_which_it_is() {
+    fn a_dead_letter_has_the_whole_record_and_says_which_it_is() {
         let change = change(json!({ "state": { "S": "a_state_of_tomorrow" } }));
-        let letter = letter(&change.to_string());
-        assert_eq!(letter["record"], change);
-        assert_eq!((&letter["key"], &letter["sk"]), (&json!("acme#pay#order-1"), &json!("record")));
-        assert_eq!(letter["sequence_number"], "400000000000000000499660");
-        assert_eq!(letter["event_id"], "f07f8ca4b0b26cb9c4e5e77e69f274ee");
-        assert!(letter["stream"].as_str().unwrap().contains("table/idempotency"));
+        let dead_letter = dead_letter(&change.to_string());
+        assert_eq!(dead_letter["record"], change);
+        assert_eq!((&dead_letter["key"], &dead_letter["sk"]), (&json!("acme#pay#order-1"), &json!("record")));
+        assert_eq!(dead_letter["sequence_number"], "400000000000000000499660");
+        assert_eq!(dead_letter["event_id"], "f07f8ca4b0b26cb9c4e5e77e69f274ee");
+        assert!(dead_letter["stream"].as_str().unwrap().contains("table/idempotency"));
     }
 
     // T19
     #[test]
-    fn a_letter_is_bounded_and_still_says_which_record_it_is() {
+    fn a_dead_letter_is_bounded_and_still_says_which_record_it_is() {
         for text in ["x".repeat(390_000), "\u{1}".repeat(400_000), "\u{1F600}".repeat(100_000)] {
             let change = change(json!({ "state": { "S": text } }));
-            let letter = letter(&change.to_string());
-            assert_eq!(letter["record"], Value::Null);
-            assert_eq!(letter["key"], "acme#pay#order-1");
-            assert_eq!(letter["sequence_number"], "400000000000000000499660");
-            assert_eq!(letter["cut"]["bytes"], change.to_string().len());
-            assert!(change.to_string().starts_with(letter["cut"]["begins"].as_str().unwrap()));
+            let dead_letter = dead_letter(&change.to_string());
+            assert_eq!(dead_letter["record"], Value::Null);
+            assert_eq!(dead_letter["key"], "acme#pay#order-1");
+            assert_eq!(dead_letter["sequence_number"], "400000000000000000499660");
+            assert_eq!(dead_letter["cut"]["bytes"], change.to_string().len());
+            assert!(change.to_string().starts_with(dead_letter["cut"]["begins"].as_str().unwrap()));
         }
     }
 
     // T19
     #[test]
-    fn a_letter_is_made_of_anything() {
+    fn a_dead_letter_is_made_of_anything() {
         let long = "\u{1}".repeat(300_000);
         let anything = [
             json!(null),
@@ -118,8 +118,8 @@ mod tests {
             json!({ "eventID": 1, "eventSourceARN": [], "dynamodb": { "Keys": [], "SequenceNumber": 7 } }),
         ];
         for record in anything {
-            let letter = letter(&record.to_string());
-            assert!(letter["event_id"].as_str().is_none_or(|id| id.len() < 1_000), "{letter}");
+            let dead_letter = dead_letter(&record.to_string());
+            assert!(dead_letter["event_id"].as_str().is_none_or(|id| id.len() < 1_000), "{dead_letter}");
         }
     }
 }

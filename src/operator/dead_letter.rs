@@ -9,7 +9,7 @@ const FAILED_RUN: &str = "failed_run";
 /// What a message is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Letter {
+pub struct MessageSummary {
     /// The message's kind, such as `ask`; `failed_run` if it is Lambda's own record of a failed invocation. `None` if it
     /// does not say.
     pub kind: Option<String>,
@@ -20,7 +20,7 @@ pub struct Letter {
     pub queue: Option<&'static str>,
 }
 
-impl Letter {
+impl MessageSummary {
     /// The body of a message that has the reconcile function ask about this record now, and restarts its count of
     /// questions.
     pub fn ask(record: &RecordKey) -> String {
@@ -42,17 +42,17 @@ impl Letter {
         let (queue, record) = match (serde_json::from_str(body), serde_json::from_str(body)) {
             (Ok(Check::Check { key, .. }), _) => (Some("checks"), RecordKey::from_partition_key(&key)),
             (Ok(Check::Sweep { .. }), _) => (Some("checks"), None),
-            (_, Ok(Message::Ask { key, .. } | Message::Told { key, .. })) => {
+            (_, Ok(Message::Ask { key, .. } | Message::ProviderReport { key, .. })) => {
                 (Some("reconcile"), RecordKey::from_partition_key(&key))
             }
             // No function can process these: they need an operator.
             (_, Ok(Message::DoubleExecution(double))) => (None, RecordKey::from_partition_key(&double.key)),
-            (_, Ok(Message::Contradiction(told))) => {
-                (None, told.key.as_deref().and_then(RecordKey::from_partition_key))
+            (_, Ok(Message::Contradiction(reported))) => {
+                (None, reported.key.as_deref().and_then(RecordKey::from_partition_key))
             }
-            (_, Ok(Message::Forgotten(ending))) => (None, ending.record_key()),
-            (_, Ok(Message::Ending(ending) | Message::EndingWithWrites(ending))) => {
-                (Some("reconcile"), ending.record_key())
+            (_, Ok(Message::Forgotten(report))) => (None, report.record_key()),
+            (_, Ok(Message::Report(report) | Message::ReportWithWrites(report))) => {
+                (Some("reconcile"), report.record_key())
             }
             _ => (None, key.as_deref().and_then(RecordKey::from_partition_key)),
         };
@@ -66,7 +66,7 @@ mod tests {
 
     // T50: Lambda's own record of a failed invocation has no kind.
     #[test]
-    fn a_letter_says_its_kind_or_that_a_run_failed() {
+    fn a_dead_letter_says_its_kind_or_that_a_run_failed() {
         for (body, kind) in [
             (
                 r#"{"version":"1.0","requestContext":{"condition":"RetryAttemptsExhausted"},"responseContext":{}}"#,
@@ -78,8 +78,12 @@ mod tests {
             ("{}", None),
             ("no JSON {", None),
         ] {
-            let letter = Letter::read(body);
-            assert_eq!((letter.kind.as_deref(), letter.record, letter.queue), (kind, None, None), "{body}");
+            let dead_letter = MessageSummary::read(body);
+            assert_eq!(
+                (dead_letter.kind.as_deref(), dead_letter.record, dead_letter.queue),
+                (kind, None, None),
+                "{body}"
+            );
         }
     }
 }

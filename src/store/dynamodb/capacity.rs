@@ -39,7 +39,7 @@ mod tests {
     use crate::{
         record::{
             Encoding, Head, KeptAnswer, KeptBody, Revision, Worker,
-            tests::{answer, bid},
+            tests::{answer, reservation},
         },
         store::dynamodb::{Attributes, to_item},
         time::Timestamp,
@@ -48,7 +48,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_123);
 
     fn completed(answer: KeptAnswer) -> Record {
-        let reserved = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reserved = Record { retention: Some(Duration::from_millis(86_400_001)), ..reserved };
         reserved.complete(Worker::of(&reserved), Revision::mint(), answer, NOW).unwrap()
     }
@@ -69,13 +69,13 @@ mod tests {
     }
 
     #[test]
-    fn a_record_whose_body_fills_its_room_fits_one_capacity_unit() {
+    fn a_record_whose_body_fills_its_capacity_fits_one_capacity_unit() {
         let mut kept = answer();
         let headers = vec![("content-type".into(), "application/json".into()); 3];
         kept.head = Head::Http { status: 201, headers };
-        let room = for_body(&completed(kept.clone()));
-        let bytes = Bytes::from(vec![b'x'; room]);
-        kept.body = KeptBody::Inline { length: room as u64, bytes, encoding: Encoding::Identity };
+        let capacity = for_body(&completed(kept.clone()));
+        let bytes = Bytes::from(vec![b'x'; capacity]);
+        kept.body = KeptBody::Inline { length: capacity as u64, bytes, encoding: Encoding::Identity };
         let record = Record { with_writes: true, ..completed(kept) };
         let size = size(&to_item(&record).unwrap());
         assert!((CAPACITY_UNIT - 64..=CAPACITY_UNIT).contains(&size), "{size}");

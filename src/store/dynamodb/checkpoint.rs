@@ -11,54 +11,54 @@ use super::{
 use crate::{
     record::Revision,
     store::{
-        Mark,
+        Checkpoint,
         item::{PK, SCHEMA, SCHEMA_ATTRIBUTE, SK},
     },
     time::Timestamp,
 };
 
-const MARK: &str = "mark";
+const CHECKPOINT: &str = "checkpoint";
 const REVISION: &str = "revision";
 const LEASE_UNTIL: &str = "lease_until";
 const PROGRESS: &str = "progress";
 
 impl DynamoDbStore {
-    pub(super) async fn read_mark(&self, name: &str) -> Read<Option<Mark>> {
-        let Some(item) = self.item(name, MARK).await? else { return Ok(None) };
+    pub(super) async fn read_checkpoint(&self, name: &str) -> Read<Option<Checkpoint>> {
+        let Some(item) = self.item(name, CHECKPOINT).await? else { return Ok(None) };
         let unreadable =
             || StoreError::new(StoreErrorKind::Unreadable, "the item is not a mark of this version");
         from_item(name, item).ok_or_else(unreadable).map(Some)
     }
 
-    pub(super) async fn put_mark(&self, seen: Option<Revision>, mark: &Mark) -> Read<bool> {
+    pub(super) async fn put_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Read<bool> {
         let condition = seen.map_or(Condition::Absent, Condition::Revision);
-        Ok(match conditions::put(&self.client, &self.table, condition, to_item(mark)).await? {
+        Ok(match conditions::put(&self.client, &self.table, condition, to_item(checkpoint)).await? {
             Applied::Yes => true,
-            Applied::No(there) => {
+            Applied::No(current) => {
                 // Ours, if an earlier try was applied and its answer was lost.
-                let there = there.and_then(|item| from_item(&mark.name, item));
-                there.is_some_and(|there| there.revision == mark.revision)
+                let current = current.and_then(|item| from_item(&checkpoint.name, item));
+                current.is_some_and(|current| current.revision == checkpoint.revision)
             }
         })
     }
 }
 
-fn to_item(mark: &Mark) -> Attributes {
+fn to_item(checkpoint: &Checkpoint) -> Attributes {
     let number = |number: String| AttributeValue::N(number);
     let mut item = Attributes::from([
-        (PK.to_owned(), AttributeValue::S(mark.name.clone())),
-        (SK.to_owned(), AttributeValue::S(MARK.to_owned())),
+        (PK.to_owned(), AttributeValue::S(checkpoint.name.clone())),
+        (SK.to_owned(), AttributeValue::S(CHECKPOINT.to_owned())),
         (SCHEMA_ATTRIBUTE.to_owned(), number(SCHEMA.to_string())),
-        (REVISION.to_owned(), AttributeValue::B(Blob::new(*mark.revision.as_bytes()))),
-        (LEASE_UNTIL.to_owned(), number(mark.lease_until.as_millis().to_string())),
+        (REVISION.to_owned(), AttributeValue::B(Blob::new(*checkpoint.revision.as_bytes()))),
+        (LEASE_UNTIL.to_owned(), number(checkpoint.lease_until.as_millis().to_string())),
     ]);
-    if let Some(progress) = &mark.progress {
+    if let Some(progress) = &checkpoint.progress {
         item.insert(PROGRESS.to_owned(), AttributeValue::S(progress.clone()));
     }
     item
 }
 
-fn from_item(name: &str, mut item: Attributes) -> Option<Mark> {
+fn from_item(name: &str, mut item: Attributes) -> Option<Checkpoint> {
     let schema: u32 = item.get(SCHEMA_ATTRIBUTE)?.as_n().ok()?.parse().ok()?;
     let revision: [u8; 16] = item.get(REVISION)?.as_b().ok()?.as_ref().try_into().ok()?;
     let lease_until = item.get(LEASE_UNTIL)?.as_n().ok()?.parse().ok()?;
@@ -67,7 +67,7 @@ fn from_item(name: &str, mut item: Attributes) -> Option<Mark> {
         Some(AttributeValue::S(progress)) => Some(progress),
         Some(_) => return None,
     };
-    (schema <= SCHEMA).then(|| Mark {
+    (schema <= SCHEMA).then(|| Checkpoint {
         name: name.to_owned(),
         revision: revision.into(),
         lease_until: Timestamp::from_millis(lease_until),

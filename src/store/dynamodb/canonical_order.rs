@@ -13,7 +13,7 @@ const CONTENT_LENGTH: &str = "content-length";
 
 /// Sorts the members of the request's objects before it is signed. The SDK writes them in a different order each time, and
 /// DynamoDB refuses a token that is reused with other parameters (T10).
-pub(super) fn in_order(request: &mut HttpRequest) {
+pub(super) fn canonical_order(request: &mut HttpRequest) {
     if let Some(sorted) = request.body().bytes().and_then(sorted) {
         request.headers_mut().insert(CONTENT_LENGTH, sorted.len().to_string());
         *request.body_mut() = sorted.into();

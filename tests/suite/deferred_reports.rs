@@ -1,10 +1,10 @@
-//! Endings that cannot be written: handed over to a queue, and applied under the same fence as their worker.
+//! Reports that cannot be written: handed over to a queue, and applied under the same fence as their worker.
 
 use std::time::Duration;
 
 use lambda_idempotency::{
     async_trait,
-    engine::{Ending, Executor, FinishOutcome, Request},
+    engine::{Executor, FinishOutcome, Report, Request},
     queue::{MemoryQueue, Queue, QueueError, WorkError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     record::UnknownCause,
@@ -17,30 +17,30 @@ use crate::support::{
     faults::{ANY, Fault},
     guarded::{
         GRACE, Guarded, Item, LEASE, RETENTION, body_of, completed, fingerprints, operation, owned, random,
-        replayed, replayed_text, request, told, written,
+        replayed, replayed_text, reported, request, written,
     },
     on_each_store,
 };
 
 on_each_store!(
-    an_ending_that_cannot_be_written_is_handed_over_and_applied,
+    a_report_that_cannot_be_written_is_deferred_and_applied,
     what_did_not_begin_frees_its_key_through_the_queue_too,
-    an_ending_delivered_twice_or_too_late_changes_nothing_more,
-    an_ending_takes_what_knows_less_and_nothing_that_knows_more,
-    an_ending_whose_record_has_expired_is_escalated,
+    a_report_delivered_twice_or_too_late_changes_nothing_more,
+    a_report_takes_what_knows_less_and_nothing_that_knows_more,
+    a_report_whose_record_has_expired_is_escalated,
     a_body_that_waited_is_stored_again_or_reported_gone,
-    an_ending_keeps_no_header_that_a_handlers_answer_would_not_keep,
-    an_ending_with_a_status_that_no_response_has_is_malformed,
-    a_worker_whose_record_has_expired_hands_over_its_ending,
+    a_report_keeps_no_header_that_a_handlers_answer_would_not_keep,
+    a_report_with_a_status_that_no_response_has_is_malformed,
+    a_worker_whose_record_has_expired_defers_its_report,
     a_body_that_cannot_be_stored_now_waits_in_its_message,
-    an_ending_is_kept_as_long_as_its_guard_said,
-    an_ending_whose_write_landed_is_recognised,
-    an_ending_whose_record_was_forgotten_is_written_all_the_same,
-    a_body_goes_with_its_ending_as_far_as_it_fits,
-    an_ending_that_cannot_be_written_returns_to_its_queue,
-    an_ending_is_tried_again_while_there_is_time,
-    an_ending_that_nobody_takes_is_said_to_be_unwritten,
-    handing_over_leaves_time_for_the_answer,
+    a_report_is_kept_as_long_as_its_guard_said,
+    a_report_whose_write_landed_is_recognised,
+    a_report_whose_record_was_forgotten_is_written_all_the_same,
+    a_body_goes_with_its_report_as_far_as_it_fits,
+    a_report_that_cannot_be_written_returns_to_its_queue,
+    a_report_is_tried_again_while_there_is_time,
+    a_report_that_nobody_takes_is_said_to_be_unwritten,
+    deferring_leaves_time_for_the_answer,
 );
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -58,32 +58,34 @@ impl Reconciler for Nobody {
 struct Lost {
     guarded: Guarded,
     queue: MemoryQueue,
-    letters: MemoryQueue,
+    dead_letters: MemoryQueue,
     reconciliation: Reconciliation,
 }
 
 impl Lost {
     async fn on(endpoint: &str) -> Self {
         let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
-        let (queue, letters) = (MemoryQueue::new(), MemoryQueue::new());
-        let reconciliation = Reconciliation::new(guarded.store(), letters.clone())
+        let (queue, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
+        let reconciliation = Reconciliation::new(guarded.store(), dead_letters.clone())
             .world(guarded.clock.clone())
             .operation(operation(), Nobody);
-        Self { guarded, queue, letters, reconciliation }
+        Self { guarded, queue, dead_letters, reconciliation }
     }
 
     fn executor(&self) -> Executor {
-        // No patience: one try, and then the queue.
-        self.guarded.executor_of(operation().patience(Duration::ZERO)).lost_endings_to(self.queue.clone())
+        // No completion timeout: one try, and then the queue.
+        self.guarded
+            .executor_of(operation().completion_timeout(Duration::ZERO))
+            .defer_reports_to(self.queue.clone())
     }
 
     /// The store goes away between the effect and its completion.
-    async fn lose(&self, request: &Request, ending: Ending) {
+    async fn lose(&self, request: &Request, report: Report) {
         let executor = self.executor();
         let ours = owned(executor.reserve(request).await);
         self.guarded.faults.for_all(ANY, Fault::DropRequest);
-        let ended = self.guarded.clock.passing(executor.finish(ours, ending)).await;
-        assert!(matches!(ended, FinishOutcome::HandedOver), "{ended:?}");
+        let ended = self.guarded.clock.passing(executor.finish(ours, report)).await;
+        assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
         self.guarded.faults.clear();
     }
 
@@ -102,69 +104,69 @@ impl Lost {
     fn message(&self) -> String {
         let [(message, Duration::ZERO)] = &self.queue.take()[..] else { panic!("not one message") };
         assert!(message.len() < 256 * 1024, "{} bytes", message.len());
-        assert_eq!(json(message)["kind"], "ending");
+        assert_eq!(json(message)["kind"], "report");
         message.clone()
     }
 
-    async fn told(&self, request: &Request) -> &'static str {
-        told(&self.guarded.executor().reserve(request).await)
+    async fn reported(&self, request: &Request) -> &'static str {
+        reported(&self.guarded.executor().reserve(request).await)
     }
 }
 
 // R12, R41
-async fn an_ending_that_cannot_be_written_is_handed_over_and_applied(endpoint: &str) {
+async fn a_report_that_cannot_be_written_is_deferred_and_applied(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
-    for (ending, before, after) in [
+    for (report, before, after) in [
         (completed("mine"), "in flight", "replay"),
-        (Ending::NotExecuted, "in flight", "owned"),
-        (Ending::PerhapsExecuted(UnknownCause::Panicked), "in flight", "unknown"),
+        (Report::NotExecuted, "in flight", "owned"),
+        (Report::PerhapsExecuted(UnknownCause::Panicked), "in flight", "unknown"),
     ] {
         let request = request();
-        lost.lose(&request, ending).await;
-        assert_eq!(lost.told(&request).await, before);
+        lost.lose(&request, report).await;
+        assert_eq!(lost.reported(&request).await, before);
         lost.reconciliation.receive(&lost.message()).await.unwrap();
-        assert_eq!(lost.told(&request).await, after);
+        assert_eq!(lost.reported(&request).await, after);
     }
-    assert_eq!(lost.letters.take().len(), 0);
+    assert_eq!(lost.dead_letters.take().len(), 0);
 }
 
 // R4, R12
 async fn what_did_not_begin_frees_its_key_through_the_queue_too(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
-    lost.lose(&request, Ending::NotBegun).await;
+    lost.lose(&request, Report::NotBegun).await;
     let message = lost.message();
-    assert_eq!(lost.told(&request).await, "in flight");
+    assert_eq!(lost.reported(&request).await, "in flight");
     lost.reconciliation.receive(&message).await.unwrap();
     assert!(lost.guarded.record(&request.key).await.unwrap().is_not_begun());
     let corrected = Request { fingerprints: fingerprints("corrected"), ..request.clone() };
     let ours = owned(lost.guarded.executor().reserve(&corrected).await);
     assert_eq!(ours.execution().attempts(), 1);
     // A second delivery changes nothing, and is not a double execution.
-    let there = lost.guarded.item(&request.key).await;
+    let current = lost.guarded.item(&request.key).await;
     lost.reconciliation.receive(&message).await.unwrap();
-    assert_eq!(lost.guarded.item(&request.key).await, there);
+    assert_eq!(lost.guarded.item(&request.key).await, current);
     written(lost.guarded.executor().finish(ours, completed("corrected")).await);
     lost.guarded.delete(&request.key).await;
     lost.guarded.clock.advance(RETENTION * 2);
     lost.reconciliation.receive(&message).await.unwrap();
-    assert_eq!((lost.guarded.state(&request).await, lost.letters.take().len()), ("absent", 0));
+    assert_eq!((lost.guarded.state(&request).await, lost.dead_letters.take().len()), ("absent", 0));
 }
 
 // R12
-async fn an_ending_delivered_twice_or_too_late_changes_nothing_more(endpoint: &str) {
+async fn a_report_delivered_twice_or_too_late_changes_nothing_more(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
     lost.lose(&request, completed("mine")).await;
     let message = lost.message();
     lost.guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(lost.told(&request).await, "unknown");
+    assert_eq!(lost.reported(&request).await, "unknown");
     lost.reconciliation.receive(&message).await.unwrap();
     let written = lost.guarded.item(&request.key).await;
     lost.reconciliation.receive(&message).await.unwrap();
     assert_eq!(lost.guarded.item(&request.key).await, written);
 
-    // After the retention the key is new, and the old ending belongs to no record.
+    // After the retention the key is new, and the old report belongs to no record.
     lost.guarded.clock.advance(RETENTION * 2);
     let second = owned(lost.guarded.executor().reserve(&request).await);
     lost.reconciliation.receive(&message).await.unwrap();
@@ -177,50 +179,52 @@ fn json(text: &str) -> Value {
 }
 
 // R12, T5: who knows more wins, through the queue too.
-async fn an_ending_takes_what_knows_less_and_nothing_that_knows_more(endpoint: &str) {
+async fn a_report_takes_what_knows_less_and_nothing_that_knows_more(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
-    for (ending, after) in [
+    for (report, after) in [
         (completed("mine"), "replay"),
-        (Ending::NotExecuted, "owned"),
-        (Ending::PerhapsExecuted(UnknownCause::Panicked), "owned"),
+        (Report::NotExecuted, "owned"),
+        (Report::PerhapsExecuted(UnknownCause::Panicked), "owned"),
     ] {
         let request = request();
-        lost.lose(&request, ending).await;
+        lost.lose(&request, report).await;
         lost.guarded.clock.advance(LEASE + GRACE);
         let seen = lost.guarded.record(&request.key).await.unwrap();
-        // Released by the provider's word.
+        // Released by the provider's report.
         let released = samples::released(&seen, lost.guarded.now(), RETENTION);
         lost.guarded.undisturbed_store().swap(seen.revision, &released, &[]).await.unwrap();
         lost.reconciliation.receive(&lost.message()).await.unwrap();
-        assert_eq!((lost.told(&request).await, lost.letters.take().len()), (after, 0));
+        assert_eq!((lost.reported(&request).await, lost.dead_letters.take().len()), (after, 0));
     }
 }
 
 // T51: a record that another settled, and that time to live deleted, is not created again.
-async fn an_ending_whose_record_has_expired_is_escalated(endpoint: &str) {
+async fn a_report_whose_record_has_expired_is_escalated(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
-    for (ending, letters) in [
+    for (report, dead_letters) in [
         (completed("mine"), 1),
-        (Ending::NotExecuted, 0),
-        (Ending::PerhapsExecuted(UnknownCause::Panicked), 1),
+        (Report::NotExecuted, 0),
+        (Report::PerhapsExecuted(UnknownCause::Panicked), 1),
     ] {
         let request = request();
-        lost.lose(&request, ending).await;
+        lost.lose(&request, report).await;
         let message = lost.message();
         lost.guarded.delete(&request.key).await;
         lost.guarded.clock.advance(RETENTION);
         lost.guarded.clock.advance(Duration::from_millis(1));
         lost.reconciliation.receive(&message).await.unwrap();
         assert_eq!(lost.guarded.state(&request).await, "absent");
-        let sent = lost.letters.take();
-        assert_eq!(sent.len(), letters);
-        for (letter, _) in sent {
-            let (read, key) = (json(&letter), request.key.partition_key());
+        let sent = lost.dead_letters.take();
+        assert_eq!(sent.len(), dead_letters);
+        for (dead_letter, _) in sent {
+            let (read, key) = (json(&dead_letter), request.key.partition_key());
             assert_eq!((read["kind"].as_str(), read["key"].as_str()), (Some("forgotten"), Some(&*key)));
             // Sent back to the queue, it is escalated again.
-            lost.reconciliation.receive(&letter).await.unwrap();
-            let [(again, Duration::ZERO)] = &lost.letters.take()[..] else { panic!("not one letter") };
-            assert_eq!(json(again), json(&letter));
+            lost.reconciliation.receive(&dead_letter).await.unwrap();
+            let [(again, Duration::ZERO)] = &lost.dead_letters.take()[..] else {
+                panic!("not one dead letter")
+            };
+            assert_eq!(json(again), json(&dead_letter));
         }
     }
 }
@@ -236,7 +240,7 @@ async fn a_body_that_waited_is_stored_again_or_reported_gone(endpoint: &str) {
         // The body is stored, and then the store goes away.
         lost.guarded.faults.script("PutItem", [Fault::Pass, Fault::DropRequest]);
         let ended = executor.finish(ours, completed(body.clone())).await;
-        assert!(matches!(ended, FinishOutcome::HandedOver), "{ended:?}");
+        assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
         let message = lost.message();
         if deleted {
             lost.delete_body(&request).await;
@@ -251,9 +255,13 @@ async fn a_body_that_waited_is_stored_again_or_reported_gone(endpoint: &str) {
         });
         let replay = replayed(lost.guarded.executor().reserve(&request).await);
         assert!(body_of(&replay) == kept.then_some(&body), "{waited:?} {deleted}");
-        let beside = lost.guarded.collection(&request.key).await;
-        let beside = beside.iter().find(|item| item["sk"].as_s().ok() == named.as_ref());
-        assert_eq!(beside.map(|body| seconds(body) >= seconds(&record)), kept.then_some(true), "{waited:?}");
+        let body_item = lost.guarded.collection(&request.key).await;
+        let body_item = body_item.iter().find(|item| item["sk"].as_s().ok() == named.as_ref());
+        assert_eq!(
+            body_item.map(|body| seconds(body) >= seconds(&record)),
+            kept.then_some(true),
+            "{waited:?}"
+        );
     }
     // While the store cannot say whether the body is there, nothing is written.
     let (request, executor) = (request(), lost.executor());
@@ -269,7 +277,7 @@ async fn a_body_that_waited_is_stored_again_or_reported_gone(endpoint: &str) {
 }
 
 // R16: no reader could read the record that would result.
-async fn an_ending_with_a_status_that_no_response_has_is_malformed(endpoint: &str) {
+async fn a_report_with_a_status_that_no_response_has_is_malformed(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
     lost.lose(&request, completed("mine")).await;
@@ -283,9 +291,9 @@ async fn an_ending_with_a_status_that_no_response_has_is_malformed(endpoint: &st
     };
     let earlier = |status: u16| {
         serde_json::json!({
-            "kind": "ending", "key": request.key.partition_key(), "revision": revision, "attempt": attempt,
+            "kind": "report", "key": request.key.partition_key(), "revision": revision, "attempt": attempt,
             "attempts": 1, "fingerprint": digest, "fingerprint_rule": 1, "created_at": 0, "lease_until": 0,
-            "ending": { "completed": { "status": status, "headers": [], "body": { "omitted": { "length": 0 } } } },
+            "report": { "completed": { "status": status, "headers": [], "body": { "omitted": { "length": 0 } } } },
         })
     };
     for status in [0, 100, 199, 600, 999] {
@@ -300,12 +308,12 @@ async fn an_ending_with_a_status_that_no_response_has_is_malformed(endpoint: &st
 }
 
 // T51: the same, found by the worker itself.
-async fn a_worker_whose_record_has_expired_hands_over_its_ending(endpoint: &str) {
+async fn a_worker_whose_record_has_expired_defers_its_report(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let (executor, request) = (lost.executor(), request());
     // A second attempt: the time of the first does not count.
     let first = owned(executor.reserve(&request).await);
-    executor.finish(first, Ending::NotExecuted).await;
+    executor.finish(first, Report::NotExecuted).await;
     lost.guarded.clock.advance(RETENTION / 2);
     for (waited, state) in [(RETENTION, "completed"), (Duration::from_millis(1), "absent")] {
         let ours = owned(executor.reserve(&request).await);
@@ -318,9 +326,9 @@ async fn a_worker_whose_record_has_expired_hands_over_its_ending(endpoint: &str)
         let ended = executor.finish(ours, completed("late")).await;
         assert_eq!(lost.guarded.state(&request).await, state, "{ended:?}");
         if state == "absent" {
-            assert!(matches!(ended, FinishOutcome::HandedOver), "{ended:?}");
+            assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
             lost.reconciliation.receive(&lost.message()).await.unwrap();
-            assert_eq!(lost.letters.take().len(), 1);
+            assert_eq!(lost.dead_letters.take().len(), 1);
         } else {
             lost.guarded.delete(&request.key).await;
         }
@@ -328,7 +336,7 @@ async fn a_worker_whose_record_has_expired_hands_over_its_ending(endpoint: &str)
 }
 
 // T26: an older version, or other software, wrote the message.
-async fn an_ending_keeps_no_header_that_a_handlers_answer_would_not_keep(endpoint: &str) {
+async fn a_report_keeps_no_header_that_a_handlers_answer_would_not_keep(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for outside in [false, true] {
         let request = request();
@@ -350,21 +358,21 @@ async fn an_ending_keeps_no_header_that_a_handlers_answer_would_not_keep(endpoin
 }
 
 // T2
-async fn an_ending_whose_write_landed_is_recognised(endpoint: &str) {
+async fn a_report_whose_write_landed_is_recognised(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let (executor, request) = (lost.executor(), request());
     let ours = owned(executor.reserve(&request).await);
     lost.guarded.faults.for_all("PutItem", Fault::DropAnswer);
     let ended = executor.finish(ours, completed("mine")).await;
-    assert!(matches!(ended, FinishOutcome::HandedOver), "{ended:?}");
+    assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
     lost.guarded.faults.clear();
     let landed = lost.guarded.item(&request.key).await;
     lost.reconciliation.receive(&lost.message()).await.unwrap();
-    assert_eq!((lost.guarded.item(&request.key).await, lost.letters.take().len()), (landed, 0));
+    assert_eq!((lost.guarded.item(&request.key).await, lost.dead_letters.take().len()), (landed, 0));
 }
 
 // T29
-async fn an_ending_whose_record_was_forgotten_is_written_all_the_same(endpoint: &str) {
+async fn a_report_whose_record_was_forgotten_is_written_all_the_same(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
     lost.lose(&request, completed("mine")).await;
@@ -374,7 +382,7 @@ async fn an_ending_whose_record_was_forgotten_is_written_all_the_same(endpoint: 
 }
 
 // R14, T16
-async fn a_body_goes_with_its_ending_as_far_as_it_fits(endpoint: &str) {
+async fn a_body_goes_with_its_report_as_far_as_it_fits(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for (length, kept) in [(0, true), (500, true), (150_000, true), (300_000, false)] {
         let (request, body) = (request(), random(length));
@@ -390,13 +398,13 @@ async fn a_body_goes_with_its_ending_as_far_as_it_fits(endpoint: &str) {
     let ours = owned(executor.reserve(&request).await);
     lost.guarded.faults.script("PutItem", [Fault::Pass, Fault::DropRequest]);
     let ended = executor.finish(ours, completed(body.clone())).await;
-    assert!(matches!(ended, FinishOutcome::HandedOver), "{ended:?}");
+    assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
     lost.reconciliation.receive(&lost.message()).await.unwrap();
     assert!(body_of(&replayed(lost.guarded.executor().reserve(&request).await)) == Some(&body));
 }
 
 // R41
-async fn an_ending_that_cannot_be_written_returns_to_its_queue(endpoint: &str) {
+async fn a_report_that_cannot_be_written_returns_to_its_queue(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
     lost.lose(&request, completed("mine")).await;
@@ -406,11 +414,11 @@ async fn an_ending_that_cannot_be_written_returns_to_its_queue(endpoint: &str) {
     assert!(matches!(applied, Err(WorkError::Unwritten)), "{applied:?}");
     lost.guarded.faults.clear();
     lost.reconciliation.receive(&message).await.unwrap();
-    assert_eq!(lost.told(&request).await, "replay");
+    assert_eq!(lost.reported(&request).await, "replay");
 }
 
 // R41: a transient fault costs no delivery.
-async fn an_ending_is_tried_again_while_there_is_time(endpoint: &str) {
+async fn a_report_is_tried_again_while_there_is_time(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for fault in [Fault::DropRequest, Fault::DropAnswer, Fault::Throttle, Fault::TransactionConflict] {
         let request = request();
@@ -419,7 +427,7 @@ async fn an_ending_is_tried_again_while_there_is_time(endpoint: &str) {
         lost.guarded.faults.script(ANY, [fault.clone()]);
         let applied = lost.guarded.clock.passing(lost.reconciliation.receive(&message)).await;
         assert!(applied.is_ok(), "{fault:?}: {applied:?}");
-        assert_eq!((lost.told(&request).await, lost.guarded.faults.left()), ("replay", 0), "{fault:?}");
+        assert_eq!((lost.reported(&request).await, lost.guarded.faults.left()), ("replay", 0), "{fault:?}");
     }
 }
 
@@ -433,9 +441,9 @@ impl Queue for Closed {
     }
 }
 
-async fn an_ending_that_nobody_takes_is_said_to_be_unwritten(endpoint: &str) {
+async fn a_report_that_nobody_takes_is_said_to_be_unwritten(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
-    let executor = lost.executor().lost_endings_to(Closed);
+    let executor = lost.executor().defer_reports_to(Closed);
     let ours = owned(executor.reserve(&request()).await);
     lost.guarded.faults.for_all(ANY, Fault::DropRequest);
     let ended = executor.finish(ours, completed("mine")).await;
@@ -453,24 +461,24 @@ impl Queue for Hanging {
 }
 
 // R41: the process dies at the deadline.
-async fn handing_over_leaves_time_for_the_answer(endpoint: &str) {
+async fn deferring_leaves_time_for_the_answer(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
-    let executor = lost.guarded.executor().lost_endings_to(Hanging);
+    let executor = lost.guarded.executor().defer_reports_to(Hanging);
     let mut request = request();
     let deadline = lost.guarded.now().plus(Duration::from_secs(5));
     request.deadline = Some(deadline);
     let ours = owned(executor.reserve(&request).await);
     lost.guarded.faults.for_all(ANY, Fault::BlackHole);
     let clock = lost.guarded.clock.clone();
-    let ending = tokio::spawn(async move { executor.finish(ours, completed("mine")).await });
+    let report = tokio::spawn(async move { executor.finish(ours, completed("mine")).await });
     // No single wait is longer than the time left.
-    while !ending.is_finished() {
+    while !report.is_finished() {
         if clock.sleepers() > 0 {
             clock.advance(Duration::from_millis(50));
         }
         tokio::task::yield_now().await;
     }
-    assert!(matches!(ending.await.unwrap(), FinishOutcome::Unwritten));
+    assert!(matches!(report.await.unwrap(), FinishOutcome::Unwritten));
     assert!(lost.guarded.now() < deadline, "{:?} before {deadline:?}", lost.guarded.now());
 }
 
@@ -497,11 +505,11 @@ async fn a_body_that_cannot_be_stored_now_waits_in_its_message(endpoint: &str) {
 }
 
 // T42: the reconcile function has another retention than the guard.
-async fn an_ending_is_kept_as_long_as_its_guard_said(endpoint: &str) {
+async fn a_report_is_kept_as_long_as_its_guard_said(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let (week, request) = (RETENTION * 7, request());
-    let patient = operation().patience(Duration::ZERO).retain(week);
-    let executor = lost.guarded.executor_of(patient).lost_endings_to(lost.queue.clone());
+    let patient = operation().completion_timeout(Duration::ZERO).retain(week);
+    let executor = lost.guarded.executor_of(patient).defer_reports_to(lost.queue.clone());
     let ours = owned(executor.reserve(&request).await);
     lost.guarded.faults.for_all(ANY, Fault::DropRequest);
     lost.guarded.clock.passing(executor.finish(ours, completed("mine"))).await;

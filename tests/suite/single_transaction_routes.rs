@@ -9,7 +9,7 @@ use axum::{
 };
 use lambda_idempotency::{
     domain::{DomainWrite, Table},
-    engine::{Computation, Execution},
+    engine::{Execution, SingleTransaction},
     http::{Idempotency, Outcome, Profile, SingleTenant},
     operation::Operation,
     record::Answer,
@@ -50,14 +50,14 @@ fn take(table: &Table, cents: u64) -> DomainWrite {
 }
 
 /// Takes as many cents as the body says, or answers with the status that it names.
-async fn transfer(computation: Computation, body: String) -> Response {
+async fn transfer(transaction: SingleTransaction, body: String) -> Response {
     if let Some(status) = body.strip_prefix("status ") {
-        computation.write(take(&accounts(), 1)).unwrap();
+        transaction.write(take(&accounts(), 1)).unwrap();
         return (StatusCode::from_bytes(status.as_bytes()).unwrap(), "as asked").into_response();
     }
     assert_ne!(body, "panic", "as a handler can");
-    computation.write(take(&accounts(), body.parse().unwrap())).unwrap();
-    (StatusCode::CREATED, [("x-tenant", computation.tenant().as_str().to_owned())], format!("took {body}"))
+    transaction.write(take(&accounts(), body.parse().unwrap())).unwrap();
+    (StatusCode::CREATED, [("x-tenant", transaction.tenant().as_str().to_owned())], format!("took {body}"))
         .into_response()
 }
 
@@ -66,7 +66,7 @@ fn guard(store: MemoryStore) -> Idempotency<std::sync::Arc<dyn lambda_idempotenc
 }
 
 fn app(store: &MemoryStore) -> Router {
-    Router::new().route("/transfers", post(transfer).route_layer(guard(store.clone()).in_one_transaction()))
+    Router::new().route("/transfers", post(transfer).route_layer(guard(store.clone()).single_transaction()))
 }
 
 async fn send(app: &Router, key: Option<&str>, body: &str) -> (u16, bool, String) {
@@ -129,7 +129,7 @@ async fn a_handler_takes_what_its_guard_gives() {
         let store = bank();
         let route = match guarded {
             true => post(transfer).route_layer(guard(store)),
-            false => post(|_: Execution| async {}).route_layer(guard(store).in_one_transaction()),
+            false => post(|_: Execution| async {}).route_layer(guard(store).single_transaction()),
         };
         Router::new().route("/transfers", route)
     };
@@ -143,7 +143,7 @@ async fn a_handler_takes_what_its_guard_gives() {
 #[tokio::test]
 async fn a_profile_applies_in_one_transaction_too() {
     let store = bank();
-    let guard = guard(store.clone()).profile(Profile::acp()).in_one_transaction();
+    let guard = guard(store.clone()).profile(Profile::acp()).single_transaction();
     let app = Router::new().route("/transfers", post(transfer).route_layer(guard));
     let request = |body: &'static str| {
         Request::post("/transfers").header("idempotency-key", "k").body(Body::from(body))
@@ -160,17 +160,17 @@ async fn a_profile_applies_in_one_transaction_too() {
 
 // R23, T17
 #[tokio::test]
-async fn a_client_without_a_confirmation_is_told_to_ask_again_with_its_key() {
+async fn a_client_without_a_confirmation_is_reported_to_ask_again_with_its_key() {
     let bank = Bank::on(crate::support::embedded::endpoint()).await;
     let accounts = bank.accounts.clone();
-    let handler = move |computation: Computation| {
-        computation.write(take(&accounts, 30)).unwrap();
+    let handler = move |transaction: SingleTransaction| {
+        transaction.write(take(&accounts, 30)).unwrap();
         async { (StatusCode::CREATED, "took 30") }
     };
     let guard = Idempotency::new(bank.guarded.store(), Operation::new("transfer"))
         .tenant(SingleTenant::new("bank"))
         .world(bank.guarded.clock.clone())
-        .in_one_transaction();
+        .single_transaction();
     let app = Router::new().route("/transfers", post(handler).route_layer(guard));
     bank.guarded.faults.for_all(ANY, Fault::DropAnswer);
     let (status, _, body) = bank.guarded.clock.passing(send(&app, Some("k"), "30")).await;
@@ -210,12 +210,12 @@ async fn a_limit_inside_the_guard_does_not_block_it() {
     let store = bank();
     let inner = tower::ServiceBuilder::new().layer(tower::limit::ConcurrencyLimitLayer::new(1)).service_fn(
         |request: Request<Body>| async move {
-            let computation = request.extensions().get::<Computation>().unwrap().clone();
-            computation.write(take(&accounts(), 30)).unwrap();
+            let transaction = request.extensions().get::<SingleTransaction>().unwrap().clone();
+            transaction.write(take(&accounts(), 30)).unwrap();
             Ok::<_, std::convert::Infallible>((StatusCode::CREATED, "took").into_response())
         },
     );
-    let service = guard(store.clone()).in_one_transaction().layer(inner);
+    let service = guard(store.clone()).single_transaction().layer(inner);
     let request = || Request::post("/transfers").header("idempotency-key", "k").body(Body::empty()).unwrap();
     for replayed in [false, true] {
         let answer = service.clone().oneshot(request()).await.unwrap();
@@ -229,13 +229,13 @@ async fn a_limit_inside_the_guard_does_not_block_it() {
 async fn a_write_refused_at_once_commits_nothing_of_its_run() {
     for status in [StatusCode::CREATED, StatusCode::UNPROCESSABLE_ENTITY, StatusCode::INTERNAL_SERVER_ERROR] {
         let store = bank();
-        let handler = move |computation: Computation| async move {
-            computation.write(take(&accounts(), 30)).unwrap();
-            assert!(computation.write(take(&accounts(), 1)).is_err());
+        let handler = move |transaction: SingleTransaction| async move {
+            transaction.write(take(&accounts(), 30)).unwrap();
+            assert!(transaction.write(take(&accounts(), 1)).is_err());
             (status, "done")
         };
         // It keeps server errors too.
-        let guard = guard(store.clone()).profile(Profile::stripe()).in_one_transaction();
+        let guard = guard(store.clone()).profile(Profile::stripe()).single_transaction();
         let app = Router::new().route("/transfers", post(handler).route_layer(guard));
         let mut denied = 0;
         for _ in 0..2 {
@@ -266,11 +266,11 @@ async fn a_write_refused_at_once_leaves_a_guarded_outcome_unknown() {
 
 // R1: a profile may let a request without a key pass.
 #[tokio::test]
-async fn a_request_that_runs_unguarded_has_no_computation() {
-    let handler = |computation: Option<Computation>| async move {
-        if computation.is_some() { "guarded" } else { "unguarded" }
+async fn a_request_that_runs_unguarded_has_no_transaction() {
+    let handler = |transaction: Option<SingleTransaction>| async move {
+        if transaction.is_some() { "guarded" } else { "unguarded" }
     };
-    let guard = guard(bank()).profile(Profile::ietf_draft().key_optional()).in_one_transaction();
+    let guard = guard(bank()).profile(Profile::ietf_draft().key_optional()).single_transaction();
     let app = Router::new().route("/transfers", post(handler).route_layer(guard));
     assert_eq!(send(&app, None, "30").await.2, "unguarded");
     assert_eq!(send(&app, Some("k"), "30").await.2, "guarded");

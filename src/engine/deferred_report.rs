@@ -1,4 +1,4 @@
-//! Endings that cannot be written go to a queue, from which reconciliation applies them under the same fence.
+//! Reports that cannot be written go to a queue, from which reconciliation applies them under the same fence.
 //!
 //! A message holds the record's own item, in the state that its worker wanted, with the item's own version: see [`Item`].
 //! It may wait across deployments. The form of earlier versions is still read. An earlier version refuses the new form, so
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DoubleExecution, Execution, Executor, FinishOutcome, codec,
-    finish::{Ending, Kept},
+    finish::{Kept, Report},
 };
 use crate::{
     domain::DomainWrite,
@@ -26,12 +26,12 @@ use crate::{
 use earlier::Earlier;
 
 /// SQS accepts 1 MiB, and accepted 256 KiB until 2025; other queues accept less. A body that does not fit is left out.
-const LONGEST_MESSAGE: usize = 240 * 1024;
+const MAX_MESSAGE: usize = 240 * 1024;
 
-/// An ending on its way through a queue.
+/// A report on its way through a queue.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum LostEnding {
+pub(crate) enum DeferredReport {
     /// The record that its worker last saw, with that revision, in the state that the worker wanted.
     Item {
         /// The record's partition key, for operators and their tools.
@@ -40,7 +40,7 @@ pub(crate) enum LostEnding {
         item: serde_dynamo::Item,
         /// The other execution, if it has been reported to an operator already.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        told: Option<String>,
+        reported: Option<String>,
         /// The domain writes that commit with it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         writes: Vec<DomainWrite>,
@@ -49,19 +49,19 @@ pub(crate) enum LostEnding {
     Earlier(Box<Earlier>),
 }
 
-/// A message that is not an ending. No retry helps.
+/// A message that is not a report. No retry helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the message is not an ending of an execution: `{0}` is malformed")]
+#[error("the message is not a report of an execution: `{0}` is malformed")]
 pub(crate) struct MalformedError(pub(crate) &'static str);
 
-impl fmt::Debug for LostEnding {
+impl fmt::Debug for DeferredReport {
     /// Without key and body.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LostEnding(…)")
+        f.write_str("DeferredReport(…)")
     }
 }
 
-impl LostEnding {
+impl DeferredReport {
     /// The record that it ends, in the state that the worker wanted.
     pub(crate) fn record(&self) -> Result<Record, MalformedError> {
         let record = match self {
@@ -95,8 +95,8 @@ impl LostEnding {
     }
 
     /// Whether an operator has been told that the record is this other execution's.
-    pub(super) fn is_told_of(&self, there: &Record) -> bool {
-        matches!(self, Self::Item { told: Some(attempt), .. } if *attempt == there.attempt.to_string())
+    pub(super) fn was_escalated_with(&self, current: &Record) -> bool {
+        matches!(self, Self::Item { reported: Some(attempt), .. } if *attempt == current.attempt.to_string())
     }
 
     /// The record's key, if it is readable.
@@ -108,65 +108,65 @@ impl LostEnding {
     }
 }
 
-/// The ending that wants this record; without the body if the message would be too long with it. Never without its domain
+/// The report that wants this record; without the body if the message would be too long with it. Never without its domain
 /// writes: the record would say that something was done which was not.
-fn lost(mut ended: Record, writes: &[DomainWrite]) -> Result<LostEnding, serde_json::Error> {
+fn lost(mut ended: Record, writes: &[DomainWrite]) -> Result<DeferredReport, serde_json::Error> {
     let whole = item(&ended, writes)?;
-    let is_too_long = |ending: &LostEnding| Ok(serde_json::to_string(ending)?.len() > LONGEST_MESSAGE);
-    let ending = match &mut ended.state {
+    let is_too_long = |report: &DeferredReport| Ok(serde_json::to_string(report)?.len() > MAX_MESSAGE);
+    let report = match &mut ended.state {
         State::Completed { answer, .. } if is_too_long(&whole)? => {
             answer.body = KeptBody::Omitted { length: answer.body.length() };
             item(&ended, writes)?
         }
         _ => whole,
     };
-    match is_too_long(&ending)? {
+    match is_too_long(&report)? {
         true => Err(serde::ser::Error::custom("its domain writes are too large for a message")),
-        false => Ok(ending),
+        false => Ok(report),
     }
 }
 
-fn item(ended: &Record, writes: &[DomainWrite]) -> Result<LostEnding, serde_json::Error> {
+fn item(ended: &Record, writes: &[DomainWrite]) -> Result<DeferredReport, serde_json::Error> {
     let item = serde_dynamo::to_item(Item::from(ended)).map_err(serde::ser::Error::custom)?;
-    Ok(LostEnding::Item { key: ended.key.partition_key(), item, told: None, writes: writes.to_vec() })
+    Ok(DeferredReport::Item { key: ended.key.partition_key(), item, reported: None, writes: writes.to_vec() })
 }
 
 fn message(
     ended: Record,
     writes: &[DomainWrite],
-    people_told: Option<AttemptId>,
+    escalated_with: Option<AttemptId>,
 ) -> Result<String, serde_json::Error> {
     #[derive(Serialize)]
     struct Message {
         kind: &'static str,
         #[serde(flatten)]
-        ending: LostEnding,
+        report: DeferredReport,
     }
     // A version that knows no domain writes must not apply the rest: it refuses a kind that it does not know.
-    let kind = if writes.is_empty() { "ending" } else { "ending_with_writes" };
-    let mut ending = lost(ended, writes)?;
-    if let LostEnding::Item { told, .. } = &mut ending {
-        *told = people_told.map(|attempt| attempt.to_string());
+    let kind = if writes.is_empty() { "report" } else { "report_with_writes" };
+    let mut report = lost(ended, writes)?;
+    if let DeferredReport::Item { reported, .. } = &mut report {
+        *reported = escalated_with.map(|attempt| attempt.to_string());
     }
-    serde_json::to_string(&Message { kind, ending })
+    serde_json::to_string(&Message { kind, report })
 }
 
 impl Executor {
-    /// Hands over an ending that could not be written, if there is a queue.
-    pub(super) async fn hand_over(
+    /// Hands over a report that could not be written, if there is a queue.
+    pub(super) async fn defer(
         &self,
         execution: &Execution,
         seen: &Record,
-        ending: &Ending,
+        report: &Report,
         kept: &Kept,
     ) -> FinishOutcome {
         let (key, operation) = (execution.record_key().hash(), self.operation().name());
-        let Some(queue) = &self.lost_endings else {
-            tracing::error!(%key, %operation, "an ending could not be written, and there is no queue to hand it over to");
+        let Some(queue) = &self.deferred_reports else {
+            tracing::error!(%key, %operation, "a report could not be written, and there is no queue to hand it over to");
             Count::Unwritten.add(operation);
             return FinishOutcome::Unwritten;
         };
-        let wanted = self.wanted(seen, ending, kept);
+        let wanted = self.wanted(seen, report, kept);
         let sent = match wanted.map(|ended| message(ended, kept.writes(), None)) {
             Some(Ok(message)) => self.send(queue, execution, &message).await,
             Some(Err(error)) => Err(error.to_string()),
@@ -174,14 +174,14 @@ impl Executor {
         };
         match sent {
             Ok(()) => {
-                tracing::warn!(%key, %operation, "an ending could not be written: it was handed over");
-                Count::HandedOver.add(operation);
-                FinishOutcome::HandedOver
+                tracing::warn!(%key, %operation, "a report could not be written: it was handed over");
+                Count::Deferred.add(operation);
+                FinishOutcome::Deferred
             }
             Err(cause) => {
                 tracing::error!(
                     %key, %operation, cause,
-                    "an ending could neither be written nor handed over"
+                    "a report could neither be written nor handed over"
                 );
                 Count::Unwritten.add(operation);
                 FinishOutcome::Unwritten
@@ -189,33 +189,33 @@ impl Executor {
         }
     }
 
-    /// Hands over an ending that could not be written because another execution has the record, or because the record denies
-    /// its effect. `told` is the other execution, if it has been reported to an operator. Returns whether it was sent.
-    pub(super) async fn hand_over_contested(
+    /// Hands over a report that could not be written because another execution has the record, or because the record denies
+    /// its effect. `provider_report` is the other execution, if it has been reported to an operator. Returns whether it was sent.
+    pub(super) async fn defer_contested(
         &self,
         execution: &Execution,
         seen: &Record,
-        ending: &Ending,
+        report: &Report,
         kept: &Kept,
-        told: Option<AttemptId>,
+        reported: Option<AttemptId>,
     ) -> bool {
-        let Some(queue) = &self.lost_endings else { return false };
+        let Some(queue) = &self.deferred_reports else { return false };
         let Some(Ok(message)) =
-            self.wanted(seen, ending, kept).map(|ended| message(ended, kept.writes(), told))
+            self.wanted(seen, report, kept).map(|ended| message(ended, kept.writes(), reported))
         else {
             return false;
         };
         let sent = self.send(queue, execution, &message).await;
         if let Err(cause) = &sent {
             let (key, operation) = (execution.record_key().hash(), self.operation().name());
-            tracing::error!(%key, %operation, cause, "an ending could not be handed over");
+            tracing::error!(%key, %operation, cause, "a report could not be handed over");
         }
         sent.is_ok()
     }
 
     async fn send(&self, queue: &Arc<dyn Queue>, execution: &Execution, message: &str) -> Result<(), String> {
         let world = &self.engine.world;
-        let time = TimeBudget::at(world.instant(), execution.ends_at()).hand_over();
+        let time = TimeBudget::at(world.instant(), execution.ends_at()).defer();
         tokio::select! {
             biased;
             sent = queue.send(message, Duration::ZERO) => sent.map_err(|error| error.cause()),
@@ -223,19 +223,19 @@ impl Executor {
         }
     }
 
-    /// Escalates a double execution, with the ending that cannot be written, through the queue of lost endings. It has been
+    /// Escalates a double execution, with the report that cannot be written, through the queue of deferred reports. It has been
     /// logged and counted in any case. Returns whether it was sent.
-    pub(super) async fn tell_people(
+    pub(super) async fn escalate_double(
         &self,
         execution: &Execution,
         mut double: DoubleExecution,
         seen: &Record,
-        ending: &Ending,
+        report: &Report,
         kept: &Kept,
     ) -> bool {
-        let Some(queue) = &self.lost_endings else { return false };
-        double.ending =
-            self.wanted(seen, ending, kept).and_then(|ended| lost(ended, kept.writes()).ok()).map(Box::new);
+        let Some(queue) = &self.deferred_reports else { return false };
+        double.report =
+            self.wanted(seen, report, kept).and_then(|ended| lost(ended, kept.writes()).ok()).map(Box::new);
         let sent = self.send(queue, execution, &double.to_message()).await;
         if let Err(cause) = &sent {
             let (key, operation) = (execution.record_key().hash(), self.operation().name());
@@ -245,10 +245,10 @@ impl Executor {
     }
 
     /// The record as its worker wants it, with its body inline unless that is stored already.
-    fn wanted(&self, seen: &Record, ending: &Ending, kept: &Kept) -> Option<Record> {
-        let kept = match (ending, kept) {
+    fn wanted(&self, seen: &Record, report: &Report, kept: &Kept) -> Option<Record> {
+        let kept = match (report, kept) {
             (_, Kept::Completed(KeptAnswer { body: KeptBody::Outside { .. }, .. }, _)) => kept.clone(),
-            (Ending::Completed(Answer { head, body }), _) => {
+            (Report::Completed(Answer { head, body }), _) => {
                 let (bytes, encoding) = codec::encode(body);
                 let body = KeptBody::Inline { bytes, encoding, length: body.len() as u64 };
                 Kept::Completed(KeptAnswer { head: head.clone(), body }, Arc::default())
@@ -276,7 +276,7 @@ mod tests {
     use crate::{
         record::{
             Encoding, Head, Note, Revision, UnknownCause,
-            tests::{answer, bid},
+            tests::{answer, reservation},
         },
         time::Timestamp,
     };
@@ -284,17 +284,17 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
     fn ended(kept: &Kept) -> Record {
-        let seen = Record::reserve(&bid("k"), Revision::mint(), NOW);
+        let seen = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         kept.of(&seen, Worker::of(&seen), seen.revision, NOW).unwrap()
     }
 
     fn read(message: &str) -> Record {
-        serde_json::from_str::<LostEnding>(message).unwrap().record().unwrap()
+        serde_json::from_str::<DeferredReport>(message).unwrap().record().unwrap()
     }
 
     // T36
     #[test]
-    fn every_ending_comes_out_of_its_message_as_it_went_in() {
+    fn every_report_comes_out_of_its_message_as_it_went_in() {
         let zlib = KeptAnswer {
             head: Head::Payload,
             body: KeptBody::Inline {
@@ -317,15 +317,15 @@ mod tests {
 
     // T16
     #[test]
-    fn an_ending_is_queued_without_a_body_too_large_for_it() {
-        let bytes = Bytes::from(vec![0; LONGEST_MESSAGE]);
+    fn a_report_is_queued_without_a_body_too_large_for_it() {
+        let bytes = Bytes::from(vec![0; MAX_MESSAGE]);
         let body = KeptBody::Inline { length: bytes.len() as u64, bytes, encoding: Encoding::Identity };
         let message =
             message(ended(&Kept::Completed(KeptAnswer { body, ..answer() }, Arc::default())), &[], None)
                 .unwrap();
         assert!(message.len() < 2_000);
         let State::Completed { answer, .. } = read(&message).state else { panic!("{message}") };
-        assert_eq!(answer.body, KeptBody::Omitted { length: LONGEST_MESSAGE as u64 });
+        assert_eq!(answer.body, KeptBody::Omitted { length: MAX_MESSAGE as u64 });
     }
 
     // T36: the version that runs after a roll-back must not misread it; it waits in the dead-letter queue.
@@ -341,7 +341,7 @@ mod tests {
         let message = message(ended(&Kept::NotExecuted(None)), &[], None).unwrap();
         let other = message.replacen(r#""key":"tenant#pay#k""#, r#""key":"tenant#pay#other""#, 1);
         assert_ne!(message, other);
-        let lost: LostEnding = serde_json::from_str(&other).unwrap();
+        let lost: DeferredReport = serde_json::from_str(&other).unwrap();
         assert_eq!(lost.record(), Err(MalformedError("key")));
     }
 
@@ -351,7 +351,7 @@ mod tests {
         let message = message(ended(&Kept::NotExecuted(None)), &[], None).unwrap();
         let newer = message.replace(r#""schema":{"N":"1"}"#, r#""schema":{"N":"2"}"#);
         assert_ne!(message, newer);
-        let lost: LostEnding = serde_json::from_str(&newer).unwrap();
+        let lost: DeferredReport = serde_json::from_str(&newer).unwrap();
         assert_eq!(lost.record(), Err(MalformedError("item")));
     }
 }

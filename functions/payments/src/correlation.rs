@@ -1,7 +1,7 @@
-//! The way back from a charge to its record: metadata that the provider keeps, and sends along with its webhooks.
+//! The correlation from a charge to its record: metadata that the provider keeps, and sends along with its webhooks.
 //!
 //! 1. It is sealed: the provider sees neither tenant nor idempotency key, only their combined length.
-//! 2. A record has the same way back in every attempt, because providers compare the requests under one idempotency key
+//! 2. A record has the same correlation in every attempt, because providers compare the requests under one idempotency key
 //!    and refuse a retry that differs. Hence AES-SIV (RFC 5297), which is safe without a nonce: it reveals only that two
 //!    charges belong to the same record.
 //! 3. It is an address and proves nothing. An event's signature proves that the provider sent it. Its idempotency key is
@@ -20,7 +20,7 @@ use lambda_idempotency::key::RecordKey;
 /// The environment variable with the keys.
 const VARIABLE: &str = "SEALING_KEYS";
 
-/// Authenticated with each way back, so that what these keys seal for another purpose does not open as one.
+/// Authenticated with each correlation, so that what these keys seal for another purpose does not open as one.
 const CONTEXT: &[u8] = b"payments: the record of a charge";
 
 /// One half authenticates, the other encrypts.
@@ -57,7 +57,7 @@ impl SealingKeys {
         keys.map(Self).ok_or(VariableError::Malformed(VARIABLE, must_be))
     }
 
-    /// The way back to this record; always the same under the same first key.
+    /// The correlation to this record; always the same under the same first key.
     pub fn seal(&self, record: &RecordKey) -> String {
         let sealed = cipher(&self.0[0]).encrypt([CONTEXT], record.partition_key().as_bytes());
         // One header, and a vector that grows: this cannot fail.
@@ -65,8 +65,8 @@ impl SealingKeys {
     }
 
     /// The record that this leads to, if any.
-    pub fn open(&self, way_back: &str) -> Option<RecordKey> {
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(way_back).ok()?;
+    pub fn open(&self, correlation: &str) -> Option<RecordKey> {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(correlation).ok()?;
         let opened = self.0.iter().find_map(|key| cipher(key).decrypt([CONTEXT], &bytes).ok());
         // Earlier versions sent it in clear, and webhooks about their charges still arrive. It proves nothing, so nobody gains
         // anything by sending one in clear.
@@ -127,10 +127,10 @@ mod tests {
     fn the_first_key_seals_and_only_listed_keys_open() {
         let (old, new) = (keys(&[1]).seal(&order_1()), keys(&[2, 1]).seal(&order_1()));
         assert_eq!(new, keys(&[2]).seal(&order_1()));
-        for way_back in [&old, &new] {
-            assert_eq!(keys(&[1, 2]).open(way_back), Some(order_1()));
-            assert_eq!(keys(&[2, 1]).open(way_back), Some(order_1()));
-            assert_eq!(keys(&[3, 4]).open(way_back), None);
+        for correlation in [&old, &new] {
+            assert_eq!(keys(&[1, 2]).open(correlation), Some(order_1()));
+            assert_eq!(keys(&[2, 1]).open(correlation), Some(order_1()));
+            assert_eq!(keys(&[3, 4]).open(correlation), None);
         }
         assert_eq!((keys(&[2]).open(&old), keys(&[1]).open(&new)), (None, None));
     }
@@ -189,11 +189,11 @@ mod tests {
         let url_safe = whole.replace('+', "-").replace('/', "_");
         let unpadded = whole.trim_end_matches('=').to_owned();
         let (half, none) = (format!("{whole},{short}"), format!("{whole},"));
-        for text in ["", " ", ",", "mark", &short, &long, &url_safe, &unpadded, &half, &none] {
+        for text in ["", " ", ",", "checkpoint", &short, &long, &url_safe, &unpadded, &half, &none] {
             let error = SealingKeys::parse(text).expect_err(text);
-            let told = "the environment variable SEALING_KEYS must be keys of 64 bytes each, in padded standard \
+            let reported = "the environment variable SEALING_KEYS must be keys of 64 bytes each, in padded standard \
                         base64, separated by commas";
-            assert_eq!(error.to_string(), told);
+            assert_eq!(error.to_string(), reported);
         }
         assert!(SealingKeys::parse(&format!(" {whole} , {whole}\n")).is_ok());
         assert_eq!(format!("{:?}", keys(&[1, 2])), "SealingKeys(2)");

@@ -2,12 +2,12 @@
 //!
 //! | the record | what is done |
 //! | --- | --- |
-//! | unknown, or its lease is over | an effect claims it and settles it; after a refusal, the provider is asked |
+//! | unknown, or its lease has expired | an effect claims it and settles it; after a refusal, the provider is asked |
 //! | released | an effect claims it and settles it; a refusal agrees |
-//! | in progress | an effect claims it; the word is checked against what becomes of it, once that is over |
-//! | completed, and the word says the same | nothing |
-//! | completed, and the word says otherwise | escalated: a completed record never changes |
-//! | younger than the effect, or another request's | escalated if the word reports an effect |
+//! | in progress | an effect claims it; the report is checked against what becomes of it, once that is over |
+//! | completed, and the report says the same | nothing |
+//! | completed, and the report says otherwise | escalated: a completed record never changes |
+//! | younger than the effect, or another request's | escalated if the report reports an effect |
 //! | none | the same, unless the effect is older than two weeks and than the retention |
 //!
 //! Only proof of the effect, or an operator, settles a claimed record: no retry runs, whatever its worker says, and
@@ -25,16 +25,16 @@ use crate::{
 };
 
 /// What a provider reports by itself about one operation, by a webhook for example.
-pub struct Told {
-    /// Returns the answer, if the word reports an effect.
+pub struct ProviderReport {
+    /// Returns the answer, if the report reports an effect.
     pub(super) by: Option<Box<dyn Reconciler>>,
-    pub(super) said: Said,
+    pub(super) queued: QueuedReport,
 }
 
-/// The word alone, without its reconciler: as it goes through a queue while a worker has the record.
+/// The report alone, without its reconciler: as it goes through a queue while a worker has the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Said {
-    pub(super) word: Word,
+pub(crate) struct QueuedReport {
+    pub(super) effect: ReportedEffect,
     /// The phase, and the downstream key that it passed on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     under: Option<(String, String)>,
@@ -50,14 +50,14 @@ const OLD: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 /// What is said about the effect, in the short form that goes through a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Word {
+pub(crate) enum ReportedEffect {
     /// It was executed; its client gets this status.
     Executed(u16),
     /// It was not executed.
     NotExecuted,
 }
 
-/// What a word means for the record.
+/// What a report means for the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Meaning<'a> {
     /// It settles this record, as far as was seen.
@@ -72,32 +72,32 @@ pub(super) enum Meaning<'a> {
     Contradicts(&'static str),
 }
 
-impl fmt::Debug for Told {
+impl fmt::Debug for ProviderReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Told").field("word", &self.said.word).finish_non_exhaustive()
+        f.debug_struct("ProviderReport").field("report", &self.queued.effect).finish_non_exhaustive()
     }
 }
 
-impl Told {
+impl ProviderReport {
     /// It was executed; its client gets this status. `by` returns the whole answer if it is needed.
     ///
     /// A status outside 200 to 399 makes it a refusal, as [`not_executed`](Self::not_executed) is, and `by` is not asked.
     pub fn executed(status: u16, by: impl Reconciler) -> Self {
-        Self { by: Some(Box::new(by)), said: Said::of(Word::Executed(status)) }
+        Self { by: Some(Box::new(by)), queued: QueuedReport::of(ReportedEffect::Executed(status)) }
     }
 
-    /// It was not executed, and will not be. The operation's own reconciler is asked before that counts: the word may be
+    /// It was not executed, and will not be. The operation's own reconciler is asked before that counts: the report may be
     /// late, and about an earlier attempt with the same downstream key.
     pub fn not_executed() -> Self {
-        Self { by: None, said: Said::of(Word::NotExecuted) }
+        Self { by: None, queued: QueuedReport::of(ReportedEffect::NotExecuted) }
     }
 
     /// Adds the [downstream key](crate::engine::Execution::downstream_key) of this phase under which the effect was
-    /// requested. The metadata that leads to a record can often be set by anybody; the key proves that the word is about
+    /// requested. The metadata that leads to a record can often be set by anybody; the key proves that the report is about
     /// this very request.
     #[must_use]
     pub fn under(mut self, phase: &str, downstream_key: &str) -> Self {
-        self.said.under = Some((phase.to_owned(), downstream_key.to_owned()));
+        self.queued.under = Some((phase.to_owned(), downstream_key.to_owned()));
         self
     }
 
@@ -105,15 +105,15 @@ impl Told {
     /// of the key; one that is older than two weeks, and than its operation's retention, may have no record any more.
     #[must_use]
     pub fn made_at(mut self, at: Timestamp) -> Self {
-        self.said.made_at = Some(at.as_millis());
+        self.queued.made_at = Some(at.as_millis());
         self
     }
 }
 
-impl Said {
-    /// This word, and nothing that proves what it is about.
-    pub(super) const fn of(word: Word) -> Self {
-        Self { word, under: None, made_at: None }
+impl QueuedReport {
+    /// This report, and nothing that proves what it is about.
+    pub(super) const fn of(effect: ReportedEffect) -> Self {
+        Self { effect, under: None, made_at: None }
     }
 
     /// The downstream key, for operators.
@@ -122,17 +122,17 @@ impl Said {
     }
 
     /// What this means for the current record.
-    pub(super) fn beside<'a>(
+    pub(super) fn meaning_for<'a>(
         &self,
-        there: Option<&'a Record>,
+        current: Option<&'a Record>,
         retention: Duration,
         now: Timestamp,
     ) -> Meaning<'a> {
         let made_at = self.made_at.map(Timestamp::from_millis);
         // The record of a refusal before anything began counts as absent.
-        let Some(there) = there.filter(|there| !there.is_not_begun()) else {
+        let Some(current) = current.filter(|current| !current.is_not_begun()) else {
             let kept = retention.max(OLD);
-            return match self.word.is_effect() {
+            return match self.effect.is_effect() {
                 false => Meaning::Nothing,
                 // By the provider's clock.
                 true if made_at.is_some_and(|at| at.plus(kept).plus(CLOCK_SKEW) < now) => Meaning::TooLate,
@@ -140,17 +140,17 @@ impl Said {
             };
         };
         if let Some((phase, key)) = &self.under
-            && *key != (Question { record: there.clone() }).downstream_key(phase)
+            && *key != (Question { record: current.clone() }).downstream_key(phase)
         {
-            return match self.word.is_effect() {
+            return match self.effect.is_effect() {
                 false => Meaning::Nothing,
                 true => Meaning::Contradicts("it tells of an effect under the key of another request"),
             };
         }
-        match self.word.beside(there, now) {
+        match self.effect.meaning_for(current, now) {
             Meaning::Settles(_) | Meaning::Later(..)
-                if self.word.is_effect()
-                    && made_at.is_some_and(|at| at.plus(CLOCK_SKEW) < there.created_at) =>
+                if self.effect.is_effect()
+                    && made_at.is_some_and(|at| at.plus(CLOCK_SKEW) < current.created_at) =>
             {
                 Meaning::Contradicts("it tells of an effect that is older than the record")
             }
@@ -159,17 +159,17 @@ impl Said {
     }
 }
 
-impl Word {
+impl ReportedEffect {
     /// Whether it reports an effect, and not a refusal.
     pub(super) const fn is_effect(self) -> bool {
         matches!(self, Self::Executed(200..=399))
     }
 
     /// What this means for the record of the same request.
-    pub(super) fn beside(self, there: &Record, now: Timestamp) -> Meaning<'_> {
-        match (&there.state, self) {
+    pub(super) fn meaning_for(self, current: &Record, now: Timestamp) -> Meaning<'_> {
+        match (&current.state, self) {
             (State::InProgress { lease_until }, _) if now < *lease_until => {
-                Meaning::Later(there, *lease_until)
+                Meaning::Later(current, *lease_until)
             }
             (State::Pending, Self::Executed(_)) => {
                 Meaning::Contradicts("it tells of an effect of work that nobody has begun")
@@ -190,7 +190,7 @@ impl Word {
             // A retry gets its own answer.
             (State::FailedRetryable { .. }, _) if !self.is_effect() => Meaning::Nothing,
             (State::FailedRetryable { .. } | State::InProgress { .. } | State::Unknown { .. }, _) => {
-                Meaning::Settles(there)
+                Meaning::Settles(current)
             }
         }
     }
@@ -201,13 +201,13 @@ mod tests {
     use super::*;
     use crate::record::{
         Head, KeptAnswer, Revision, Verdict, Worker,
-        tests::{answer, bid},
+        tests::{answer, reservation},
     };
 
     const START: Timestamp = Timestamp::from_secs(1_000);
 
     fn begun() -> Record {
-        Record::reserve(&bid("k"), Revision::mint(), START)
+        Record::reserve(&reservation("k"), Revision::mint(), START)
     }
 
     fn completed(answer: KeptAnswer) -> Record {
@@ -219,10 +219,10 @@ mod tests {
         completed(KeptAnswer { head: Head::Http { status, headers: Vec::new() }, ..answer() })
     }
 
-    /// Asserts, in short, what a word that reports an effect means for the record, and what one that denies it means.
+    /// Asserts, in short, what a report that reports an effect means for the record, and what one that denies it means.
     #[track_caller]
-    fn assert_means(there: &Record, at: Timestamp, told: &str, denied: &str) {
-        let short = |word: Word| match word.beside(there, at) {
+    fn assert_means(current: &Record, at: Timestamp, reported: &str, denied: &str) {
+        let short = |effect: ReportedEffect| match effect.meaning_for(current, at) {
             Meaning::Settles(_) => "settles",
             Meaning::Nothing => "nothing",
             Meaning::Later(..) => "later",
@@ -230,52 +230,58 @@ mod tests {
             Meaning::Contradicts(_) => "contradicts",
         };
         for status in [200, 201, 204, 302, 399] {
-            assert_eq!(short(Word::Executed(status)), told, "{status}: {there:?}");
+            assert_eq!(short(ReportedEffect::Executed(status)), reported, "{status}: {current:?}");
         }
         for status in [100, 199, 400, 402, 500] {
-            assert_eq!(short(Word::Executed(status)), denied, "{status}: {there:?}");
+            assert_eq!(short(ReportedEffect::Executed(status)), denied, "{status}: {current:?}");
         }
     }
 
     // T46
     #[test]
-    fn a_word_means_one_thing_beside_each_state() {
-        let lease_until = bid("k").lease_until;
+    fn a_provider_report_means_one_thing_beside_each_state() {
+        let lease_until = reservation("k").lease_until;
         assert_means(&begun(), lease_until.minus(Duration::from_millis(1)), "later", "later");
         assert_means(&begun(), lease_until, "settles", "settles");
-        let doubt = begun().expire(Revision::mint(), lease_until).expect("its lease is over");
-        assert_means(&doubt, lease_until, "settles", "settles");
-        let released =
-            doubt.settle(Verdict::NotExecuted, SettledBy::Assumption, Revision::mint(), lease_until).unwrap();
-        assert_eq!(Word::NotExecuted.beside(&released, lease_until), Meaning::Nothing);
+        let unknown = begun().expire(Revision::mint(), lease_until).expect("its lease has expired");
+        assert_means(&unknown, lease_until, "settles", "settles");
+        let released = unknown
+            .settle(Verdict::NotExecuted, SettledBy::Assumption, Revision::mint(), lease_until)
+            .unwrap();
+        assert_eq!(ReportedEffect::NotExecuted.meaning_for(&released, lease_until), Meaning::Nothing);
         assert_means(&released, lease_until, "settles", "nothing");
-        for (word, meaning) in [(Word::Executed(201), false), (Word::NotExecuted, true)] {
-            let pending = Record::accept(&bid("k"), Revision::mint(), START);
-            assert_eq!(word.beside(&pending, START) == Meaning::Nothing, meaning);
+        for (effect, meaning) in [(ReportedEffect::Executed(201), false), (ReportedEffect::NotExecuted, true)]
+        {
+            let pending = Record::accept(&reservation("k"), Revision::mint(), START);
+            assert_eq!(effect.meaning_for(&pending, START) == Meaning::Nothing, meaning);
         }
     }
 
     // T46, T37: the key had an earlier life, with the same downstream key.
     #[test]
     fn an_effect_older_than_its_record_is_escalated() {
-        let lease_until = bid("k").lease_until;
-        let doubt = begun().expire(Revision::mint(), lease_until).expect("its lease is over");
+        let lease_until = reservation("k").lease_until;
+        let unknown = begun().expire(Revision::mint(), lease_until).expect("its lease has expired");
         let eve = START.minus(CLOCK_SKEW).as_millis();
-        for (made_at, word, contradicts) in [
-            (Some(eve - 1), Word::Executed(201), true),
-            (Some(eve), Word::Executed(201), false),
-            (None, Word::Executed(201), false),
-            (Some(eve - 1), Word::Executed(402), false),
+        for (made_at, effect, contradicts) in [
+            (Some(eve - 1), ReportedEffect::Executed(201), true),
+            (Some(eve), ReportedEffect::Executed(201), false),
+            (None, ReportedEffect::Executed(201), false),
+            (Some(eve - 1), ReportedEffect::Executed(402), false),
         ] {
-            let said = Said { made_at, ..Said::of(word) };
-            for there in [&doubt, &begun()] {
-                let meaning = said.beside(Some(there), Duration::ZERO, START);
-                assert_eq!(matches!(meaning, Meaning::Contradicts(_)), contradicts, "{said:?}: {meaning:?}");
+            let queued = QueuedReport { made_at, ..QueuedReport::of(effect) };
+            for current in [&unknown, &begun()] {
+                let meaning = queued.meaning_for(Some(current), Duration::ZERO, START);
+                assert_eq!(
+                    matches!(meaning, Meaning::Contradicts(_)),
+                    contradicts,
+                    "{queued:?}: {meaning:?}"
+                );
             }
             // What is kept says the same.
             assert_eq!(
-                said.beside(
-                    Some(&with_status(if word.is_effect() { 201 } else { 402 })),
+                queued.meaning_for(
+                    Some(&with_status(if effect.is_effect() { 201 } else { 402 })),
                     Duration::ZERO,
                     START
                 ),
@@ -286,7 +292,7 @@ mod tests {
 
     // T46
     #[test]
-    fn the_providers_word_is_checked_against_a_completed_record() {
+    fn the_providers_report_is_checked_against_a_completed_record() {
         for status in [200, 201, 302, 399] {
             assert_means(&with_status(status), START, "nothing", "contradicts");
         }
@@ -296,7 +302,10 @@ mod tests {
         let payload = KeptAnswer { head: Head::Payload, ..answer() };
         assert_means(&completed(payload), START, "nothing", "contradicts");
         assert_means(&completed(KeptAnswer::abandoned()), START, "contradicts", "nothing");
-        assert!(matches!(Word::NotExecuted.beside(&with_status(201), START), Meaning::Contradicts(_)));
-        assert_eq!(Word::NotExecuted.beside(&with_status(402), START), Meaning::Nothing);
+        assert!(matches!(
+            ReportedEffect::NotExecuted.meaning_for(&with_status(201), START),
+            Meaning::Contradicts(_)
+        ));
+        assert_eq!(ReportedEffect::NotExecuted.meaning_for(&with_status(402), START), Meaning::Nothing);
     }
 }

@@ -13,14 +13,14 @@ use tracing::Instrument;
 use super::{
     GuardedBody, IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, KnowsTenants, Outcome,
     Problem, ProblemType, Service,
-    guard::says_nothing,
+    guard::inconclusive,
     replay,
     request::Understood,
-    service::{Way, whole},
+    service::{Mode, whole},
     settings::{Guard, Settings},
 };
 use crate::{
-    engine::{Computation, Computed, OneTripOutcome, ReserveOutcome},
+    engine::{Computed, ReserveOutcome, SingleTransaction, SingleTransactionOutcome},
     key::RecordKey,
     operation::ServerErrors,
     record::Answer,
@@ -30,45 +30,47 @@ use crate::{
 };
 
 /// Guards what it wraps in one round trip: the handler's answer and its [domain writes](crate::domain) commit together, and
-/// nothing is reserved before. Made by [`Idempotency::in_one_transaction`](super::Idempotency::in_one_transaction).
+/// nothing is reserved before. Made by [`Idempotency::single_transaction`](super::Idempotency::single_transaction).
 ///
-/// 1. The handler runs first, with a [`Computation`] in the request's extensions. It **may run more than once** for a key: at
+/// 1. The handler runs first, with a [`SingleTransaction`] in the request's extensions. It **may run more than once** for a key: at
 ///    once, again after a stale read, and again for a duplicate. It must have no effect of its own.
 /// 2. Its answer is kept as with [`Idempotency`](super::Idempotency), if it is one to keep; else nothing is written.
 /// 3. Of several at once one commits. The others get its answer, as every retry does.
 /// 4. If the store does not answer, the client gets 503 and may send the same request again; the record is never unknown.
 ///
 /// A handler that calls another service belongs behind [`Idempotency`](super::Idempotency).
-pub struct OneTransaction<T> {
+pub struct SingleTransactionLayer<T> {
     settings: Arc<Settings>,
     tenant: T,
 }
 
-impl<T> OneTransaction<T> {
+impl<T> SingleTransactionLayer<T> {
     pub(super) fn new(settings: Arc<Settings>, tenant: T) -> Self {
         Self { settings, tenant }
     }
 }
 
-impl<T: Clone> Clone for OneTransaction<T> {
+impl<T: Clone> Clone for SingleTransactionLayer<T> {
     fn clone(&self) -> Self {
         Self { settings: self.settings.clone(), tenant: self.tenant.clone() }
     }
 }
 
-impl<T> fmt::Debug for OneTransaction<T> {
+impl<T> fmt::Debug for SingleTransactionLayer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OneTransaction").field("executor", &self.settings.executor).finish_non_exhaustive()
+        f.debug_struct("SingleTransactionLayer")
+            .field("executor", &self.settings.executor)
+            .finish_non_exhaustive()
     }
 }
 
-impl<I, T: KnowsTenants> Layer<I> for OneTransaction<T> {
+impl<I, T: KnowsTenants> Layer<I> for SingleTransactionLayer<T> {
     type Service = Service<I>;
 
     fn layer(&self, inner: I) -> Self::Service {
         self.settings.check();
         let guard = Guard { settings: self.settings.clone(), tenant: self.tenant.resolver() };
-        Service::new(guard, Way::OneTransaction, inner)
+        Service::new(guard, Mode::SingleTransaction, inner)
     }
 }
 
@@ -106,10 +108,10 @@ where
     let mut ready = Some(ready);
     let compute = {
         let guard = guard.clone();
-        move |computation: Computation| -> BoxFuture<'static, Computed<Reply>> {
+        move |transaction: SingleTransaction| -> BoxFuture<'static, Computed<Reply>> {
             let (guard, ready, mut inner) = (guard.clone(), ready.take(), inner.clone());
             let mut copy = Request::from_parts(parts.clone(), body());
-            copy.extensions_mut().insert(computation.clone());
+            copy.extensions_mut().insert(transaction.clone());
             let handled = async move {
                 match ready {
                     Some(mut ready) => ready.call(copy).await,
@@ -119,11 +121,11 @@ where
                     }
                 }
             };
-            Box::pin(async move { guard.computed(computation.record_key(), ends_at, handled).await })
+            Box::pin(async move { guard.computed(transaction.record_key(), ends_at, handled).await })
         }
     };
     let span = telemetry::span(&request.key);
-    let outcome = guard.settings.executor.in_one_trip(&request, compute).instrument(span).await;
+    let outcome = guard.settings.executor.run_single_transaction(&request, compute).instrument(span).await;
     guard.tell(outcome, &request.key, &mount, refusal)
 }
 
@@ -174,36 +176,37 @@ impl Guard {
                 self.operation().chosen_server_errors().unwrap_or(self.settings.profile.server_errors);
             return errors == ServerErrors::Keep;
         }
-        !says_nothing(parts.status, body)
+        !inconclusive(parts.status, body)
     }
 
     fn tell(
         &self,
-        outcome: OneTripOutcome<Reply>,
+        outcome: SingleTransactionOutcome<Reply>,
         key: &RecordKey,
         mount: &str,
         refusal: Option<Problem>,
     ) -> Response<Full<Bytes>> {
         match outcome {
-            OneTripOutcome::Committed { reply: Some((mut parts, body)), expires_at } => {
+            SingleTransactionOutcome::Committed { reply: Some((mut parts, body)), expires_at } => {
                 if let Some(expires_at) = expires_at {
                     replay::tell_expiry(&mut parts.headers, expires_at);
                 }
                 Response::from_parts(parts, Full::new(body))
             }
-            OneTripOutcome::Nothing(Some((mut parts, body))) => {
+            SingleTransactionOutcome::Nothing(Some((mut parts, body))) => {
                 // For a guard around this one. What the handler says of more than its writes stands.
                 if parts.extensions.get() != Some(&Outcome::PerhapsExecuted) {
                     parts.extensions.insert(Outcome::NotExecuted);
                 }
                 Response::from_parts(parts, Full::new(body))
             }
-            OneTripOutcome::Refused { answer, expires_at } => replay::first(answer, expires_at),
-            OneTripOutcome::Met(met) => self.instead(met, key, mount, refusal),
-            OneTripOutcome::Nothing(None) | OneTripOutcome::Committed { reply: None, .. } => {
+            SingleTransactionOutcome::Refused { answer, expires_at } => replay::first(answer, expires_at),
+            SingleTransactionOutcome::Found(found) => self.instead(found, key, mount, refusal),
+            SingleTransactionOutcome::Nothing(None)
+            | SingleTransactionOutcome::Committed { reply: None, .. } => {
                 self.instead(ReserveOutcome::Unavailable, key, mount, refusal)
             }
-            OneTripOutcome::Unconfirmed => {
+            SingleTransactionOutcome::Unconfirmed => {
                 let problem =
                     Problem::new(ProblemType::OutcomeUnknown).status(StatusCode::SERVICE_UNAVAILABLE);
                 self.come_again(problem, Duration::ZERO, Outcome::PerhapsExecuted)

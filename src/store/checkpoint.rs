@@ -9,7 +9,7 @@ use crate::{record::Revision, time::Timestamp};
 /// It is kept beside the records, under a key that no record can have, and written by compare-and-set as they are: whoever
 /// loses the race, or the lease, has lost the job.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Mark {
+pub struct Checkpoint {
     /// The job's name. It has no `#`, so that no record has its key.
     pub name: String,
     /// The id of the last write.
@@ -20,7 +20,7 @@ pub struct Mark {
     pub progress: Option<String>,
 }
 
-impl fmt::Debug for Mark {
+impl fmt::Debug for Checkpoint {
     /// Without the progress, which may name keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, revision, lease_until, progress } = self;

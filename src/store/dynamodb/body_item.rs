@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// An item holds 400 KB (409,600 bytes) including its names. Keys take up to 2,048 bytes, and our attributes some more.
-pub(super) const LARGEST_BODY: usize = 406_000;
+pub(super) const MAX_BODY_BYTES: usize = 406_000;
 
 pub(super) fn sort_key(id: BodyId) -> String {
     format!("body#{id}")
@@ -25,7 +25,7 @@ pub(super) fn sort_key(id: BodyId) -> String {
 impl DynamoDbStore {
     /// Writes the body if there is none. Its id is unique to its writer, so an existing item is this very body, written by a
     /// request whose answer was lost.
-    pub(super) async fn keep_beside(
+    pub(super) async fn put_body_item(
         &self,
         key: &RecordKey,
         id: BodyId,
@@ -45,7 +45,11 @@ impl DynamoDbStore {
         }
     }
 
-    pub(super) async fn load_beside(&self, key: &RecordKey, id: BodyId) -> Result<Option<Bytes>, StoreError> {
+    pub(super) async fn load_body_item(
+        &self,
+        key: &RecordKey,
+        id: BodyId,
+    ) -> Result<Option<Bytes>, StoreError> {
         let Some(mut item) = self.item(&key.partition_key(), &sort_key(id)).await? else {
             return Ok(None);
         };

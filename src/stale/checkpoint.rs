@@ -6,9 +6,9 @@
 //!                  └─────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! 1. The [`Mark`] in the store has the progress of the sweep; a message says only *go on*. So if a turn dies, whoever
+//! 1. The [`Checkpoint`] in the store has the progress of the sweep; a message says only *go on*. So if a turn dies, whoever
 //!    comes next (the message again, or the next schedule) repeats it from where it began.
-//! 2. Whoever comes while a turn's lease lasts stops. A turn whose lease was over finds another revision when it gives the
+//! 2. Whoever comes while a turn's lease lasts stops. A turn whose lease had expired finds another revision when it gives the
 //!    mark back, and stops too. Both may have checked the same records, which does no harm: each check writes by
 //!    compare-and-set.
 //! 3. A sweep that nobody has continued for an hour begins anew: what it has checked may have changed.
@@ -21,7 +21,7 @@ use super::{Stale, message::Check, sweep::SweepProgress};
 use crate::{
     queue::WorkError,
     record::Revision,
-    store::{Mark, StoreError, StoreErrorKind},
+    store::{Checkpoint, StoreError, StoreErrorKind},
     telemetry::{self, SWEEP_COMPLETED},
     time::Timestamp,
     time_budget::DEFAULT_GRACE,
@@ -31,7 +31,7 @@ use crate::{
 const SWEEP: &str = "sweep";
 
 /// How long nobody may have continued a sweep before it begins anew.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
+const MAX_IDLE: Duration = Duration::from_secs(60 * 60);
 
 impl Stale {
     /// Begins a sweep, which checks every record of the store, or continues the one under way. If the `time` is up before
@@ -43,51 +43,51 @@ impl Stale {
     /// # Errors
     /// If the store or the queue fails.
     pub async fn sweep(&self, time: Duration) -> Result<(), WorkError> {
-        let there = self.load_mark().await?;
-        let progress = self.under_way(there.as_ref()).unwrap_or_default();
-        self.turn(there, progress, time).await
+        let current = self.load_checkpoint().await?;
+        let progress = self.running_sweep(current.as_ref()).unwrap_or_default();
+        self.run_turn(current, progress, time).await
     }
 
     /// Continues the sweep under way, if there is one.
     pub(super) async fn go_on(&self, time: Duration) -> Result<(), WorkError> {
-        let there = self.load_mark().await?;
-        let Some(progress) = self.under_way(there.as_ref()) else {
+        let current = self.load_checkpoint().await?;
+        let Some(progress) = self.running_sweep(current.as_ref()) else {
             tracing::info!("no sweep is under way: nothing to continue");
             return Ok(());
         };
-        self.turn(there, progress, time).await
+        self.run_turn(current, progress, time).await
     }
 
     /// Takes over a sweep that an earlier version has begun, unless there is one of this version.
     pub(super) async fn adopt(&self, progress: &SweepProgress) -> Result<(), WorkError> {
-        let there = self.load_mark().await?;
-        if self.under_way(there.as_ref()).is_none() {
-            let mark = self.mark(Some(progress), self.engine.world.now());
+        let current = self.load_checkpoint().await?;
+        if self.running_sweep(current.as_ref()).is_none() {
+            let checkpoint = self.checkpoint(Some(progress), self.engine.world.now());
             // If another sweep has begun meanwhile, that one checks everything.
-            self.write_mark(seen(there.as_ref()), &mark).await?;
+            self.write_checkpoint(seen(current.as_ref()), &checkpoint).await?;
         }
         self.send_go_on(Duration::ZERO).await
     }
 
-    async fn turn(
+    async fn run_turn(
         &self,
-        there: Option<Mark>,
+        current: Option<Checkpoint>,
         mut progress: SweepProgress,
         time: Duration,
     ) -> Result<(), WorkError> {
         let now = self.engine.world.now();
-        if let Some(mark) = &there
-            && mark.progress.is_some()
-            && now < mark.lease_until
+        if let Some(checkpoint) = &current
+            && checkpoint.progress.is_some()
+            && now < checkpoint.lease_until
         {
-            let left = mark.lease_until.since(now);
+            let left = checkpoint.lease_until.since(now);
             let for_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
             tracing::info!(for_ms, "another sweep is under way: this one stops");
-            // Its turn may be dead: this message continues the sweep once the lease is over, or finds nothing to continue.
+            // Its turn may be dead: this message continues the sweep once the lease has expired, or finds nothing to continue.
             return self.send_go_on(left).await;
         }
-        let ours = self.mark(Some(&progress), now.plus(time).plus(DEFAULT_GRACE));
-        if !self.write_mark(seen(there.as_ref()), &ours).await? {
+        let ours = self.checkpoint(Some(&progress), now.plus(time).plus(DEFAULT_GRACE));
+        if !self.write_checkpoint(seen(current.as_ref()), &ours).await? {
             tracing::info!("another sweep has just begun: this one stops");
             return Ok(());
         }
@@ -98,12 +98,12 @@ impl Stale {
             progress = SweepProgress::default();
         }
         let done = progress.is_done();
-        let mark = self.mark(Some(&progress).filter(|_| !done), self.engine.world.now());
-        let given_back = self.write_mark(Some(ours.revision), &mark).await;
+        let checkpoint = self.checkpoint(Some(&progress).filter(|_| !done), self.engine.world.now());
+        let given_back = self.write_checkpoint(Some(ours.revision), &checkpoint).await;
         // The first failure is returned. If the mark could not be given back, its lease runs out.
         swept?;
         if !given_back? {
-            tracing::warn!("a sweep's lease was over before its turn ended: another continues it");
+            tracing::warn!("a sweep's lease had expired before its turn ended: another continues it");
             return Ok(());
         }
         if done {
@@ -118,16 +118,21 @@ impl Stale {
         Ok(self.sweeps.send(&go_on.to_json(), delay).await?)
     }
 
-    fn mark(&self, progress: Option<&SweepProgress>, lease_until: Timestamp) -> Mark {
+    fn checkpoint(&self, progress: Option<&SweepProgress>, lease_until: Timestamp) -> Checkpoint {
         let revision = self.engine.world.nonce().into();
-        Mark { name: SWEEP.to_owned(), revision, lease_until, progress: progress.map(SweepProgress::to_json) }
+        Checkpoint {
+            name: SWEEP.to_owned(),
+            revision,
+            lease_until,
+            progress: progress.map(SweepProgress::to_json),
+        }
     }
 
     /// The progress of the sweep under way; `None` if there is none. One whose progress cannot be read begins anew.
-    fn under_way(&self, mark: Option<&Mark>) -> Option<SweepProgress> {
-        let mark = mark?;
-        let progress = mark.progress.as_deref()?;
-        let forgotten = self.engine.world.now() > mark.lease_until.plus(LONGEST_PAUSE);
+    fn running_sweep(&self, checkpoint: Option<&Checkpoint>) -> Option<SweepProgress> {
+        let checkpoint = checkpoint?;
+        let progress = checkpoint.progress.as_deref()?;
+        let forgotten = self.engine.world.now() > checkpoint.lease_until.plus(MAX_IDLE);
         Some(if forgotten {
             SweepProgress::default()
         } else {
@@ -135,15 +140,19 @@ impl Stale {
         })
     }
 
-    async fn load_mark(&self) -> Result<Option<Mark>, StoreError> {
-        self.engine.bounded(None, self.records.load_mark(SWEEP)).await
+    async fn load_checkpoint(&self) -> Result<Option<Checkpoint>, StoreError> {
+        self.engine.bounded(None, self.records.load_checkpoint(SWEEP)).await
     }
 
-    async fn write_mark(&self, seen: Option<Revision>, mark: &Mark) -> Result<bool, StoreError> {
-        self.engine.bounded(None, self.records.write_mark(seen, mark)).await
+    async fn write_checkpoint(
+        &self,
+        seen: Option<Revision>,
+        checkpoint: &Checkpoint,
+    ) -> Result<bool, StoreError> {
+        self.engine.bounded(None, self.records.write_checkpoint(seen, checkpoint)).await
     }
 }
 
-fn seen(there: Option<&Mark>) -> Option<Revision> {
-    there.map(|mark| mark.revision)
+fn seen(current: Option<&Checkpoint>) -> Option<Revision> {
+    current.map(|checkpoint| checkpoint.revision)
 }

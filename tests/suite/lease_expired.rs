@@ -6,7 +6,7 @@ use lambda_http::Context;
 use lambda_idempotency::{
     engine::{Executor, Request},
     operation::Operation,
-    queue::{LONGEST_DELAY, MemoryQueue},
+    queue::{MAX_DELAY, MemoryQueue},
     record::{Record, State},
     stale::Stale,
     store::{Item, Store, memory::MemoryStore},
@@ -27,7 +27,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 
 /// The longest delay on top of grace and window.
-const MOST: Duration = Duration::from_secs(2);
+const MAX: Duration = Duration::from_secs(2);
 
 /// A worker that dies as soon as it has reserved.
 struct Death {
@@ -43,10 +43,10 @@ struct Death {
 
 impl Death {
     /// How long after the end of its lease it is given up, and how many messages that takes.
-    async fn given_up_after(&self) -> (Duration, usize) {
+    async fn expired_after(&self) -> (Duration, usize) {
         let world = SeededWorld::new(1, START);
-        let (store, checks, letters) = (MemoryStore::new(), MemoryQueue::new(), MemoryQueue::new());
-        let stale = Stale::new(store.clone(), checks.clone(), MemoryQueue::new(), letters.clone());
+        let (store, checks, dead_letters) = (MemoryStore::new(), MemoryQueue::new(), MemoryQueue::new());
+        let stale = Stale::new(store.clone(), checks.clone(), MemoryQueue::new(), dead_letters.clone());
         let stale = stale.world(world.clone());
         let operation = Operation::new(OPERATION).lease(self.lease).grace(self.grace);
         let executor = Executor::new(store.clone(), operation).world(world.clone());
@@ -62,13 +62,13 @@ impl Death {
         for messages in 1..100 {
             let record = store.load(&key).await.unwrap().unwrap();
             if let State::Unknown { since, .. } = record.state {
-                assert_eq!((checks.take(), letters.take()), (vec![], vec![]));
+                assert_eq!((checks.take(), dead_letters.take()), (vec![], vec![]));
                 assert!(since >= over.plus(self.grace), "it may still have been alive");
                 return (since.since(over), messages - 1);
             }
             let [(check, delay)] = &checks.take()[..] else { panic!("not one message") };
             // As SQS delays messages: by whole seconds, 15 minutes at most.
-            let seconds = (*delay).min(LONGEST_DELAY).as_millis().div_ceil(1000);
+            let seconds = (*delay).min(MAX_DELAY).as_millis().div_ceil(1000);
             world.sleep(SECOND * u32::try_from(seconds).unwrap() + ON_ITS_WAY).await;
             let message = json!({ "eventSource": "aws:sqs", "messageId": "1", "body": check });
             deliver(&stale, json!([message])).await;
@@ -100,7 +100,7 @@ fn change(record: &Record) -> Value {
 
 // R19, T7
 #[tokio::test(start_paused = true)]
-async fn a_dead_worker_is_given_up_in_grace_window_and_two_seconds() {
+async fn a_dead_worker_is_expired_in_grace_window_and_two_seconds() {
     let (minute, quarter) = (60 * SECOND, 900 * SECOND);
     let mut longest_chain = 0;
     for lease in [Duration::from_millis(1_500), 20 * SECOND, minute, quarter, 40 * minute] {
@@ -109,12 +109,12 @@ async fn a_dead_worker_is_given_up_in_grace_window_and_two_seconds() {
                 for into_window in [Duration::ZERO, window / 3] {
                     for has_deadline in [false, lease <= quarter] {
                         let death = Death { lease, has_deadline, grace, window, into_window };
-                        let (after, messages) = death.given_up_after().await;
-                        let most = grace + window + MOST;
+                        let (after, messages) = death.expired_after().await;
+                        let most = grace + window + MAX;
                         assert!(after <= most, "{lease:?} {grace:?} {window:?}: {after:?} > {most:?}");
                         if lease > window {
                             // The window ends before the lease does, so it adds no delay.
-                            assert!(after <= grace + MOST, "{lease:?} {grace:?} {window:?}: {after:?}");
+                            assert!(after <= grace + MAX, "{lease:?} {grace:?} {window:?}: {after:?}");
                         }
                         longest_chain = longest_chain.max(messages);
                     }
