@@ -81,15 +81,6 @@ impl OperatorsTable {
         self.insert(samples::completed(&reserved, answer, now(), RETENTION)).await
     }
 
-    /// Takes an unknown outcome out of the index, bypassing the library: it is no longer listed or asked about.
-    pub async fn unlist(&self, record: &Record) {
-        let update = self.client.update_item().table_name(&self.table).set_key(Some(item_key(&record.key)));
-        let update = update
-            .update_expression("REMOVE reconcile_shard")
-            .condition_expression("attribute_exists(reconcile_shard)");
-        update.send().await.expect("the record was in the index");
-    }
-
     async fn insert(&self, record: Record) -> Record {
         assert_eq!(self.store.insert(&record, &[]).await.expect("the store answers"), WriteOutcome::Written);
         record
