@@ -1,7 +1,8 @@
 //! What this version writes is what the fixtures hold, and can be read again: items, messages and records of the stream.
 //!
-//! So no format changes unnoticed. If one is to change, write the fixtures anew and review the difference:
-//! `WRITE_FORMATS=1 cargo test -p tests --test suite -- formats::`
+//! So no format changes unnoticed. If one is to change, write the fixtures anew and review the difference: twice, because the stream is
+//! made from the items, and the messages from the stream.
+//! `WRITE_FORMATS=1 cargo test -p tests --test suite -- --test-threads=1 formats::`
 
 use std::{
     collections::HashMap,
@@ -18,7 +19,6 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use lambda_idempotency::{
     async_trait,
-    domain::Table,
     engine::{Executor, Ownership, Report, Request},
     key::RecordKey,
     operation::Operation,
@@ -38,6 +38,7 @@ use crate::support::{
     guarded::{
         BODY, GRACE, Guarded, LEASE, RETENTION, completed, fingerprints, operation, owned, random, record_key,
     },
+    tables::domain_table,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(2_000_000_000);
@@ -230,9 +231,9 @@ async fn items_are_written_as_they_were() {
     writer.stale().check(&keyed("completed_abandoned")).await.expect("the store answers");
     writer.keep_items("completed_abandoned").await;
 
-    writer.begin("in_progress").await;
+    drop(writer.begin("in_progress").await);
     writer.keep_items("in_progress").await;
-    writer.begin("in_progress_claimed").await;
+    drop(writer.begin("in_progress_claimed").await);
     let reported = ProviderReport::executed(201, Says(Finding::Executed(paid())));
     writer
         .reconciliation(Finding::NotFound)
@@ -251,7 +252,7 @@ async fn items_are_written_as_they_were() {
     let payload = Answer { head: Head::Payload, body: Bytes::from_static(b"[1]") };
     writer.end("completed_payload", Report::Completed(payload)).await;
     writer.keep_items("completed_payload").await;
-    let accounts = crate::support::tables::domain_table(&writer.guarded.undisturbed).await;
+    let accounts = domain_table(&writer.guarded.undisturbed).await;
     let ours = writer.begin("completed_with_writes").await;
     ours.execution().write(accounts.put(json!({ "id": "a", "cents": 1 }))).expect("a write");
     writer.executor_of(operation()).finish(ours, completed("{}")).await;
@@ -404,9 +405,9 @@ async fn messages_are_written_as_they_were() {
     writer.keep_message("contradiction");
 
     // The record has been gone for so long that it may have been settled.
+    let accounts = domain_table(&writer.guarded.undisturbed).await;
     for (name, writes) in [("deferred_report", 0), ("deferred_report_with_writes", 1)] {
         let ours = writer.begin(name).await;
-        let accounts = Table::new("accounts", "id");
         for _ in 0..writes {
             let take = accounts.update(json!({ "id": "a" }), "SET cents = cents - :cents");
             let take =
@@ -417,6 +418,9 @@ async fn messages_are_written_as_they_were() {
         writer.world.clock.advance(RETENTION * 2);
         writer.executor_of(operation()).finish(ours, Report::Completed(paid())).await;
         writer.keep_message(name);
+        // The table's name is new in each run.
+        let named = writer.written[name].to_string().replace(accounts.name(), "accounts");
+        writer.written.insert(name.to_owned(), serde_json::from_str(&named).expect("JSON"));
     }
     let report = writer.written["deferred_report"].to_string();
     writer.world.clock.set(NOW.plus(RETENTION * 2));
@@ -496,5 +500,5 @@ async fn every_message_is_read_and_none_of_another_version() {
             }
         }
     }
-    assert_eq!(messages.len(), 14);
+    assert_eq!(messages.len(), 13);
 }

@@ -15,7 +15,7 @@ use lambda_idempotency::{
 use crate::support::{
     client::client,
     command::CommandLine,
-    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, item_key, operation, record_key, reported},
+    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, operation, record_key, reported},
     tables::idempotency_table,
 };
 

@@ -5,9 +5,8 @@ use std::{sync::Arc, time::Duration};
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt;
 use lambda_idempotency::{
-    engine::Report,
     queue::MemoryQueue,
-    record::{State, UnknownCause},
+    record::State,
     stale::Stale,
     store::{Checkpoint, Unsettled, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
