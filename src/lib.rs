@@ -90,6 +90,7 @@ pub mod fingerprint;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod key;
+mod message;
 pub mod operation;
 pub mod operator;
 pub mod queue;

@@ -305,7 +305,7 @@ pub struct DeadLetters {
     /// Only the message with this id; may be repeated
     #[arg(long, value_name = "MESSAGE")]
     pub id: Vec<String>,
-    /// Only messages of this kind, as `dead-letters` prints it: `report`, `contradiction`, `failed_run`, …; may be repeated
+    /// Only messages of this kind, as `dead-letters` prints it: `deferred_report`, `contradiction`, `failed_run`, …; may be repeated
     #[arg(long)]
     pub kind: Vec<String>,
     /// Only messages about this record, as `list` prints it

@@ -71,7 +71,7 @@ impl Change {
 fn refused(error: CorrectionError, seen: &Record) -> Failure {
     match error {
         CorrectionError::ShortRetention => {
-            let least = in_one_unit(seen.retention.unwrap_or(CLOCK_SKEW).max(CLOCK_SKEW));
+            let least = in_one_unit(seen.retention.max(CLOCK_SKEW));
             Failure::Usage(format!("nothing was changed: `--retain`: {error}: give {least} or more"))
         }
         error => error.into(),

@@ -85,7 +85,6 @@ impl From<CorrectionError> for Failure {
             | CorrectionError::NotDead
             | CorrectionError::Changed(_)
             | CorrectionError::Deleted => Self::NotAsExpected(unchanged(&error.to_string())),
-            CorrectionError::NoRetention => Self::Usage(unchanged(&format!("{error}: say `--retain`"))),
             CorrectionError::ShortRetention => Self::Usage(unchanged(&format!("`--retain`: {error}"))),
             CorrectionError::Store(error) => {
                 let (kind, cause) = (error.kind(), Self::from(error).to_string());
@@ -141,7 +140,6 @@ mod tests {
             (CorrectionError::InFlight, true, "nothing was changed: "),
             (CorrectionError::NothingCommitted, true, "nothing was changed: "),
             (CorrectionError::BodyTooLarge, false, "nothing was changed: "),
-            (CorrectionError::NoRetention, false, "say `--retain`"),
             (CorrectionError::ShortRetention, false, "nothing was changed: `--retain`"),
             (store(StoreErrorKind::Refused), false, "nothing was changed: "),
             (store(StoreErrorKind::Unreadable), false, "nothing was changed: "),

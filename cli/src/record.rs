@@ -34,9 +34,7 @@ pub struct RecordJson {
     /// Who settled it, if not its worker, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     settled_note: Option<String>,
-    /// Absent from records that were written before it was recorded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retention_seconds: Option<u64>,
+    retention_seconds: u64,
     /// Whether another execution had, or perhaps had, the same effect.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     contested: bool,
@@ -108,7 +106,7 @@ impl From<&Record> for RecordJson {
             origin: record.origin.as_ref().map(ToString::to_string),
             last_failure: record.last_failure.as_ref().map(ToString::to_string),
             settled_note: record.settled_note.as_ref().map(ToString::to_string),
-            retention_seconds: record.retention.map(|span| span.as_secs()),
+            retention_seconds: record.retention.as_secs(),
             contested: record.contested,
             claimed: record.claimed,
             transactional: record.transactional,
@@ -160,7 +158,7 @@ pub fn fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
         .extend([("key", cell(record.key.idempotency_key().as_str())), ("in logs", cell(record.key.hash()))]);
     fields.extend(record.origin.iter().map(|origin| ("came as", cell(origin))));
     fields.extend(state_fields(record, now));
-    fields.push(("kept for", record.retention.map_or_else(|| cell("not recorded"), |kept| cell(span(kept)))));
+    fields.push(("kept for", cell(span(record.retention))));
     if record.transactional {
         fields.push(("effects", cell("all in its transaction")));
     }

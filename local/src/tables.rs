@@ -28,9 +28,7 @@ pub async fn create_idempotency(client: &Client, name: &str) -> Result<String, S
     expire_records(client, name).await?;
     let stream = table.latest_stream_arn.filter(|_| table.stream_specification.is_some());
     stream.ok_or_else(|| {
-        format!(
-            "table {name} has no stream, so an earlier version made it: delete it, or set TABLE_PREFIX to another prefix"
-        )
+        format!("table {name} has no stream: delete it, or set TABLE_PREFIX to another prefix")
     })
 }
 
@@ -87,9 +85,7 @@ async fn create(
     if indexes.any(|current| current.index_name() == Some(index)) {
         Ok(table)
     } else {
-        Err(format!(
-            "table {name} lacks the index {index}, so an earlier version made it: delete it, or set TABLE_PREFIX to another prefix"
-        ))
+        Err(format!("table {name} lacks the index {index}: delete it, or set TABLE_PREFIX to another prefix"))
     }
 }
 

@@ -47,7 +47,7 @@ impl Engine {
         let inline = |bytes, encoding| KeptBody::Inline { bytes, encoding, length };
         let now = self.world.now();
         let empty = KeptAnswer { head: head.clone(), body: inline(Bytes::new(), Encoding::Identity) };
-        let (by, expires_at) = (SettledBy::Assumption, now.plus(record.retained_for()));
+        let (by, expires_at) = (SettledBy::Assumption, now.plus(record.retention));
         let state = State::Completed { answer: empty, completed_at: now, by, expires_at };
         let capacity = self.store.body_capacity(&Record { state, ..record.clone() });
         let (body, outside) = if body.len() <= capacity {
@@ -153,7 +153,7 @@ impl Engine {
         bytes: Bytes,
         time: Duration,
     ) -> Result<Option<Place>, StoreError> {
-        let expires_at = self.world.now().plus(record.retained_for()).plus(BODY_OUTLIVES_RECORD);
+        let expires_at = self.world.now().plus(record.retention).plus(BODY_OUTLIVES_RECORD);
         let stop_at = self.world.instant().plus(time);
         let mut pause = WRITE_BACKOFF.first;
         loop {

@@ -1,154 +1,31 @@
 //! Reports that cannot be written go to a queue, from which reconciliation applies them under the same fence.
 //!
-//! A message holds the record's own item, in the state that its worker wanted, with the item's own version: see [`Item`].
-//! It may wait across deployments. The form of earlier versions is still read. An earlier version refuses the new form, so
-//! that the message goes to the dead-letter queue, and can be sent back once the newer version runs again.
+//! A message may wait across deployments: see [`message`](crate::message).
 
-mod earlier;
-
-use std::{fmt, sync::Arc, time::Duration};
-
-use serde::{Deserialize, Serialize};
+use std::{sync::Arc, time::Duration};
 
 use super::{
-    DoubleExecution, Execution, Executor, FinishOutcome, codec,
+    Execution, Executor, FinishOutcome, codec,
     finish::{Kept, Report},
 };
 use crate::{
     domain::DomainWrite,
-    key::RecordKey,
+    message::{DeferredReport, DoubleExecution, Message},
     queue::Queue,
-    record::{Answer, AttemptId, KeptAnswer, KeptBody, Record, State, Worker},
-    store::{Item, from_attributes},
+    record::{Answer, AttemptId, KeptAnswer, KeptBody, Record, Worker},
     telemetry::Count,
     time_budget::TimeBudget,
 };
-use earlier::Earlier;
 
-/// SQS accepts 1 MiB, and accepted 256 KiB until 2025; other queues accept less. A body that does not fit is left out.
-const MAX_MESSAGE: usize = 240 * 1024;
-
-/// A report on its way through a queue.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum DeferredReport {
-    /// The record that its worker last saw, with that revision, in the state that the worker wanted.
-    Item {
-        /// The record's partition key, for operators and their tools.
-        key: String,
-        /// The record's item.
-        item: serde_dynamo::Item,
-        /// The other execution, if it has been reported to an operator already.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reported: Option<String>,
-        /// The domain writes that commit with it.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        writes: Vec<DomainWrite>,
-    },
-    /// The form of versions before messages held items.
-    Earlier(Box<Earlier>),
-}
-
-/// A message that is not a report. No retry helps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the message is not a report of an execution: `{0}` is malformed")]
-pub(crate) struct MalformedError(pub(crate) &'static str);
-
-impl fmt::Debug for DeferredReport {
-    /// Without key and body.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DeferredReport(…)")
-    }
-}
-
-impl DeferredReport {
-    /// The record that it ends, in the state that the worker wanted.
-    pub(crate) fn record(&self) -> Result<Record, MalformedError> {
-        let record = match self {
-            Self::Item { key, item, .. } => {
-                let record = from_attributes(item.clone()).map_err(|_| MalformedError("item"))?;
-                // Operators must see the key that is written.
-                if record.key.partition_key() != *key {
-                    return Err(MalformedError("key"));
-                }
-                record
-            }
-            Self::Earlier(earlier) => earlier.record()?,
-        };
-        match &record.state {
-            State::Completed { answer, .. } if !answer.head.is_final() => Err(MalformedError("status")),
-            _ => Ok(record),
-        }
-    }
-
-    /// Whether domain writes commit with it.
-    pub(crate) fn has_writes(&self) -> bool {
-        !self.writes().is_empty()
-    }
-
-    /// The domain writes that commit with it.
-    pub(super) fn writes(&self) -> &[DomainWrite] {
-        match self {
-            Self::Item { writes, .. } => writes,
-            Self::Earlier(_) => &[],
-        }
-    }
-
-    /// Whether an operator has been told that the record is this other execution's.
-    pub(super) fn was_escalated_with(&self, current: &Record) -> bool {
-        matches!(self, Self::Item { reported: Some(attempt), .. } if *attempt == current.attempt.to_string())
-    }
-
-    /// The record's key, if it is readable.
-    pub(crate) fn record_key(&self) -> Option<RecordKey> {
-        RecordKey::from_partition_key(match self {
-            Self::Item { key, .. } => key,
-            Self::Earlier(earlier) => &earlier.key,
-        })
-    }
-}
-
-/// The report that wants this record; without the body if the message would be too long with it. Never without its domain
-/// writes: the record would say that something was done which was not.
-fn lost(mut ended: Record, writes: &[DomainWrite]) -> Result<DeferredReport, serde_json::Error> {
-    let whole = item(&ended, writes)?;
-    let is_too_long = |report: &DeferredReport| Ok(serde_json::to_string(report)?.len() > MAX_MESSAGE);
-    let report = match &mut ended.state {
-        State::Completed { answer, .. } if is_too_long(&whole)? => {
-            answer.body = KeptBody::Omitted { length: answer.body.length() };
-            item(&ended, writes)?
-        }
-        _ => whole,
-    };
-    match is_too_long(&report)? {
-        true => Err(serde::ser::Error::custom("its domain writes are too large for a message")),
-        false => Ok(report),
-    }
-}
-
-fn item(ended: &Record, writes: &[DomainWrite]) -> Result<DeferredReport, serde_json::Error> {
-    let item = serde_dynamo::to_item(Item::from(ended)).map_err(serde::ser::Error::custom)?;
-    Ok(DeferredReport::Item { key: ended.key.partition_key(), item, reported: None, writes: writes.to_vec() })
-}
-
+/// The message that reports a report which wants this record. `escalated` is the other execution that has been escalated.
 fn message(
     ended: Record,
     writes: &[DomainWrite],
-    escalated_with: Option<AttemptId>,
+    escalated: Option<AttemptId>,
 ) -> Result<String, serde_json::Error> {
-    #[derive(Serialize)]
-    struct Message {
-        kind: &'static str,
-        #[serde(flatten)]
-        report: DeferredReport,
-    }
-    // A version that knows no domain writes must not apply the rest: it refuses a kind that it does not know.
-    let kind = if writes.is_empty() { "report" } else { "report_with_writes" };
-    let mut report = lost(ended, writes)?;
-    if let DeferredReport::Item { reported, .. } = &mut report {
-        *reported = escalated_with.map(|attempt| attempt.to_string());
-    }
-    serde_json::to_string(&Message { kind, report })
+    let mut report = DeferredReport::of(ended, writes)?;
+    report.escalated = escalated.map(|attempt| attempt.to_string());
+    Ok(Message::DeferredReport(Box::new(report)).to_json())
 }
 
 impl Executor {
@@ -234,9 +111,10 @@ impl Executor {
         kept: &Kept,
     ) -> bool {
         let Some(queue) = &self.deferred_reports else { return false };
-        double.report =
-            self.wanted(seen, report, kept).and_then(|ended| lost(ended, kept.writes()).ok()).map(Box::new);
-        let sent = self.send(queue, execution, &double.to_message()).await;
+        let wanted = self.wanted(seen, report, kept);
+        double.report = wanted.and_then(|ended| DeferredReport::of(ended, kept.writes()).ok()).map(Box::new);
+        let message = Message::DoubleExecution(Box::new(double)).to_json();
+        let sent = self.send(queue, execution, &message).await;
         if let Err(cause) = &sent {
             let (key, operation) = (execution.record_key().hash(), self.operation().name());
             tracing::error!(%key, %operation, cause, "a double execution could not be escalated");
@@ -283,15 +161,6 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
-    fn ended(kept: &Kept) -> Record {
-        let seen = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-        kept.of(&seen, Worker::of(&seen), seen.revision, NOW).unwrap()
-    }
-
-    fn read(message: &str) -> Record {
-        serde_json::from_str::<DeferredReport>(message).unwrap().record().unwrap()
-    }
-
     // T36
     #[test]
     fn every_report_comes_out_of_its_message_as_it_went_in() {
@@ -310,48 +179,11 @@ mod tests {
             Kept::NotBegun,
             Kept::PerhapsExecuted(UnknownCause::Panicked, None),
         ] {
-            let ended = ended(&kept);
-            assert_eq!(read(&message(ended.clone(), &[], None).unwrap()), ended);
+            let seen = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+            let ended = kept.of(&seen, Worker::of(&seen), seen.revision, NOW).unwrap();
+            let report = message(ended.clone(), &[], None).unwrap();
+            let Message::DeferredReport(report) = Message::read(&report).unwrap() else { panic!("{report}") };
+            assert_eq!(report.record().unwrap(), ended);
         }
-    }
-
-    // T16
-    #[test]
-    fn a_report_is_queued_without_a_body_too_large_for_it() {
-        let bytes = Bytes::from(vec![0; MAX_MESSAGE]);
-        let body = KeptBody::Inline { length: bytes.len() as u64, bytes, encoding: Encoding::Identity };
-        let message =
-            message(ended(&Kept::Completed(KeptAnswer { body, ..answer() }, Arc::default())), &[], None)
-                .unwrap();
-        assert!(message.len() < 2_000);
-        let State::Completed { answer, .. } = read(&message).state else { panic!("{message}") };
-        assert_eq!(answer.body, KeptBody::Omitted { length: MAX_MESSAGE as u64 });
-    }
-
-    // T36: the version that runs after a roll-back must not misread it; it waits in the dead-letter queue.
-    #[test]
-    fn an_older_version_refuses_this_form() {
-        let message = message(ended(&Kept::NotExecuted(None)), &[], None).unwrap();
-        assert!(serde_json::from_str::<Earlier>(&message).is_err());
-    }
-
-    // R31
-    #[test]
-    fn a_message_that_names_another_record_than_its_item_is_refused() {
-        let message = message(ended(&Kept::NotExecuted(None)), &[], None).unwrap();
-        let other = message.replacen(r#""key":"tenant#pay#k""#, r#""key":"tenant#pay#other""#, 1);
-        assert_ne!(message, other);
-        let lost: DeferredReport = serde_json::from_str(&other).unwrap();
-        assert_eq!(lost.record(), Err(MalformedError("key")));
-    }
-
-    // T36
-    #[test]
-    fn an_item_of_a_newer_version_is_refused_and_not_guessed() {
-        let message = message(ended(&Kept::NotExecuted(None)), &[], None).unwrap();
-        let newer = message.replace(r#""schema":{"N":"1"}"#, r#""schema":{"N":"2"}"#);
-        assert_ne!(message, newer);
-        let lost: DeferredReport = serde_json::from_str(&newer).unwrap();
-        assert_eq!(lost.record(), Err(MalformedError("item")));
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::{
-    DeferredReport, DoubleExecution, Executor, MalformedError, Start, codec,
+    Executor, Start, codec,
     commit::{self, Claim, Refusal},
     finish::{Escalation, Finished, Kept, is_same_request},
 };
 use crate::{
     domain::Writes,
+    message::{DeferredReport, DoubleExecution, MalformedError},
     record::{Answer, KeptAnswer, KeptBody, Record, SettledBy, State, UnknownCause},
     time::Timestamp,
     time_budget::{OFFLINE_WRITE_TIMEOUT, QUEUED_BODY_TIMEOUT},
@@ -46,7 +47,7 @@ impl Executor {
         lost: &DeferredReport,
         escalated: bool,
     ) -> Result<Delivered, MalformedError> {
-        let wanted = lost.record()?.retained_or(self.operation().retention()).into_owned();
+        let wanted = lost.record()?;
         let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
         let base =
             Record { state: State::InProgress { lease_until: Timestamp::default() }, ..wanted.clone() };

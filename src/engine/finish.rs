@@ -3,11 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Applied, DoubleExecution, Effort, Execution, Executor, Moment, Ownership, Replay, Retries, Start, Step,
+    Applied, Effort, Execution, Executor, Moment, Ownership, Replay, Retries, Start, Step,
     commit::{self, Committed, Time},
 };
 use crate::{
     domain::DomainWrite,
+    message::DoubleExecution,
     record::{
         Answer, FencedError, KeptAnswer, NOT_EXECUTED, Note, Record, Revision, SettledBy, State,
         UnknownCause, Worker,
@@ -387,21 +388,21 @@ impl Executor {
         stop_at: Instant,
         escalated: Escalation,
     ) -> Result<Finished, StoreError> {
-        let (retention, worker) = (self.operation().retention(), Worker::of(base));
+        let worker = Worker::of(base);
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             // Another request that did not begin counts as absent: it must not hide a certain or possible effect.
             let is_current = |current: &&Record| {
                 !current.is_not_begun() || current.attempt == worker.attempt || kept.did_nothing()
             };
             let current = current.filter(is_current);
-            let seen = current.unwrap_or(base).retained_or(retention);
-            let late = now > base.began_at.plus(seen.retained_for());
+            let seen = current.unwrap_or(base);
+            let late = now > base.began_at.plus(seen.retention);
             // What would have committed in a transaction may have been undone with the record.
             let by_transaction = !kept.writes().is_empty() || (base.transactional && !kept.did_nothing());
             if current.is_none() && (late || by_transaction) {
                 return Step::Stop(None);
             }
-            let double = self.is_double(base, kept, &seen);
+            let double = self.is_double(base, kept, seen);
             let contested = double.then(|| seen.contest(worker, revision)).flatten();
             if let Some(contested) = contested {
                 return Step::Write(contested.into(), Some(FencedError::OwnedByAnother));
@@ -409,7 +410,7 @@ impl Executor {
             if double && escalated == Escalation::Pending {
                 return Step::Stop(Some(FencedError::OwnedByAnother));
             }
-            match kept.of(&seen, worker, revision, now) {
+            match kept.of(seen, worker, revision, now) {
                 Ok(next) => Step::Write(commit::completing(next, kept.writes()), None),
                 Err(fenced) => Step::Stop(Some(fenced)),
             }
@@ -454,8 +455,7 @@ impl Executor {
             return false;
         }
         let one_generation = current.created_at == base.created_at;
-        let retention = base.retention.unwrap_or(self.operation().retention());
-        let early = self.engine.world.now() <= base.began_at.plus(retention);
+        let early = self.engine.world.now() <= base.began_at.plus(base.retention);
         // That another execution did nothing is no contradiction; but in another life of the key a retry would run.
         let did_nothing = matches!(
             current.state,

@@ -20,7 +20,6 @@ mod codec;
 mod commit;
 mod deferred_report;
 mod delivery;
-mod double;
 mod execution;
 mod finish;
 mod heartbeat;
@@ -45,9 +44,7 @@ use breaker::Breaker;
 pub(crate) use apply::{Applied, Change, Effort, Engine, Moment, Retries, Start, Step, Tried, Unapplied};
 pub(crate) use bodies::Placed;
 pub(crate) use commit::completing;
-pub(crate) use deferred_report::{DeferredReport, MalformedError};
 pub(crate) use delivery::Delivered;
-pub(crate) use double::DoubleExecution;
 pub use execution::Execution;
 #[doc(hidden)]
 pub use execution::Ownership;

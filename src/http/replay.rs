@@ -64,7 +64,7 @@ pub(super) fn of_answer(Answer { head, body }: Answer) -> Response<Full<Bytes>> 
     let mut response = Response::new(Full::new(body));
     let status = head.status().and_then(|status| StatusCode::from_u16(status).ok());
     *response.status_mut() = status.unwrap_or_default();
-    // Checked again: an earlier version, or somebody by hand, may have kept others.
+    // Checked again: somebody by hand may have kept others.
     let replayed = head.headers().iter().filter(|(name, _)| may_be_kept(&name.to_ascii_lowercase()));
     for (name, value) in replayed {
         let value = HeaderValue::from_bytes(value.as_bytes());

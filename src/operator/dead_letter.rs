@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, de::IgnoredAny};
 
-use crate::{key::RecordKey, reconcile::Message, stale::Check};
+use crate::{key::RecordKey, message::Message};
 
 const FAILED_RUN: &str = "failed_run";
 
@@ -39,22 +39,10 @@ impl MessageSummary {
         }
         let Envelope { kind, key, invocation } = serde_json::from_str(body).unwrap_or_default();
         let kind = kind.or_else(|| invocation.map(|_| FAILED_RUN.to_owned()));
-        let (queue, record) = match (serde_json::from_str(body), serde_json::from_str(body)) {
-            (Ok(Check::Check { key, .. }), _) => (Some("checks"), RecordKey::from_partition_key(&key)),
-            (Ok(Check::Sweep { .. }), _) => (Some("checks"), None),
-            (_, Ok(Message::Ask { key, .. } | Message::ProviderReport { key, .. })) => {
-                (Some("reconcile"), RecordKey::from_partition_key(&key))
-            }
-            // No function can process these: they need an operator.
-            (_, Ok(Message::DoubleExecution(double))) => (None, RecordKey::from_partition_key(&double.key)),
-            (_, Ok(Message::Contradiction(reported))) => {
-                (None, reported.key.as_deref().and_then(RecordKey::from_partition_key))
-            }
-            (_, Ok(Message::Forgotten(report))) => (None, report.record_key()),
-            (_, Ok(Message::Report(report) | Message::ReportWithWrites(report))) => {
-                (Some("reconcile"), report.record_key())
-            }
-            _ => (None, key.as_deref().and_then(RecordKey::from_partition_key)),
+        let (record, queue) = match Message::read(body) {
+            Ok(message) => (message.record_key(), message.queue()),
+            // Malformed, or not a message of this library.
+            Err(_) => (key.as_deref().and_then(RecordKey::from_partition_key), None),
         };
         Self { kind, record, queue }
     }

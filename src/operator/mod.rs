@@ -43,18 +43,17 @@ pub enum Correction {
     Executed {
         /// The answer.
         answer: Answer,
-        /// How long it is kept, if longer than its record says; required if the record does not say.
+        /// How long it is kept, if longer than its record says.
         retain: Option<Duration>,
     },
     /// It was not executed, and will not be: the next retry runs it.
     NotExecuted {
-        /// How long that is kept, if longer than its record says; required if the record does not say.
+        /// How long that is kept, if longer than its record says.
         retain: Option<Duration>,
     },
     /// Drops the kept headers and body. The operation stays completed, and nothing runs again.
     ForgetAnswer,
-    /// Gives up a worker whose lease has expired, or accepted work that nobody took in time; puts an unknown outcome into the
-    /// index that polls read.
+    /// Gives up a worker whose lease has expired, or accepted work that nobody took in time.
     ExpireLease,
 }
 
@@ -104,9 +103,6 @@ pub enum CorrectionError {
     /// Somebody has deleted the record since it was seen.
     #[error("the record was deleted meanwhile")]
     Deleted,
-    /// The record does not say how long it is kept, because it was written before records did; nothing is guessed.
-    #[error("the record does not say how long it is to be kept")]
-    NoRetention,
     /// It would be kept for less than its record says, or than clocks may be apart: its key would run again too early.
     #[error("that is shorter than the operation keeps the record, or than 5 minutes")]
     ShortRetention,
@@ -286,10 +282,9 @@ fn corrected(
             State::Completed { answer, .. } if is_bare(answer) => Err(CorrectionError::NothingKept),
             state => seen.forget_answer(revision).ok_or(CorrectionError::NoAnswer(state.name())),
         },
-        (Correction::ExpireLease, _) => match &seen.state {
-            State::Unknown { .. } => Ok(Record { revision, ..seen.clone() }),
-            _ => expire_lease(seen, revision, now, DEFAULT_PENDING_BOUND).ok_or(CorrectionError::NotDead),
-        },
+        (Correction::ExpireLease, _) => {
+            expire_lease(seen, revision, now, DEFAULT_PENDING_BOUND).ok_or(CorrectionError::NotDead)
+        }
     }
 }
 
@@ -298,11 +293,8 @@ fn retained(correction: &Correction, seen: &Record) -> Result<(), CorrectionErro
     let (Correction::Executed { retain, .. } | Correction::NotExecuted { retain }) = correction else {
         return Ok(());
     };
-    match (retain, seen.retention) {
-        (None, None) => Err(CorrectionError::NoRetention),
-        (Some(span), kept) if *span < kept.unwrap_or(CLOCK_SKEW).max(CLOCK_SKEW) => {
-            Err(CorrectionError::ShortRetention)
-        }
+    match retain {
+        Some(span) if *span < seen.retention.max(CLOCK_SKEW) => Err(CorrectionError::ShortRetention),
         _ => Ok(()),
     }
 }
@@ -312,7 +304,7 @@ fn kept_for<'a>(correction: &Correction, seen: &'a Record) -> Cow<'a, Record> {
     match correction {
         Correction::Executed { retain: Some(retain), .. }
         | Correction::NotExecuted { retain: Some(retain) } => {
-            Cow::Owned(Record { retention: Some(*retain), ..seen.clone() })
+            Cow::Owned(Record { retention: *retain, ..seen.clone() })
         }
         _ => Cow::Borrowed(seen),
     }

@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use super::{
-    ReconcileOutcome,
-    backoff::Backoff,
-    provider_report::{Meaning, ReportedEffect},
-};
+use super::{ReconcileOutcome, backoff::Backoff, provider_report::Meaning};
 use crate::{
+    message::ReportedEffect,
     operation::Operation,
     record::{KeptAnswer, Note, Record, Revision, SettleError, SettledBy, State, Verdict},
     time::Timestamp,
-    time_budget::{DEFAULT_NOT_FOUND_WINDOW, DEFAULT_RETENTION},
+    time_budget::DEFAULT_NOT_FOUND_WINDOW,
 };
 
 /// Why a question is asked.
@@ -285,7 +282,6 @@ impl Asked<'_> {
         revision: Revision,
         now: Timestamp,
     ) -> Result<Record, ReconcileOutcome> {
-        let current = current.retained_or(self.operation.map_or(DEFAULT_RETENTION, Operation::retention));
         current.settle(verdict, by, revision, now).map_err(|error| match error {
             SettleError::InFlight | SettleError::NothingCommitted => ReconcileOutcome::InFlight(now),
             SettleError::Pending | SettleError::Settled(_) => ReconcileOutcome::Settled,

@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use super::{
-    ProviderReport, ReconcileOutcome, Reconciler, Reconciliation,
-    learned::Asks,
-    message::{Contradiction, Message},
-    provider_report::{Meaning, QueuedReport},
+    ProviderReport, ReconcileOutcome, Reconciler, Reconciliation, learned::Asks, provider_report::Meaning,
     reconciliation::Known,
 };
 use crate::{
     engine::{Applied, Effort, Moment, Retries, Start, Step},
     key::RecordKey,
+    message::{Contradiction, Message, QueuedReport},
     queue::WorkError,
     record::{Note, Record, State},
     store::StoreErrorKind,
@@ -165,7 +163,7 @@ impl Reconciliation {
         until: Timestamp,
     ) -> Result<ReconcileOutcome, WorkError> {
         let Some(queue) = &self.questions else { return Ok(ReconcileOutcome::InFlight(until)) };
-        let message = Message::ProviderReport { key: current.key.partition_key(), queued: queued.clone() };
+        let message = Message::ProviderReport { key: current.key.partition_key(), report: queued.clone() };
         queue.send(&message.to_json(), until.since(self.now())).await?;
         let (key, operation) = (current.key.hash(), current.key.operation());
         tracing::info!(%key, %operation, "the provider's report came while a worker has the record: it is processed later");

@@ -34,7 +34,6 @@
 mod backoff;
 mod learned;
 mod listen;
-mod message;
 mod outcome;
 mod poll;
 mod provider_report;
@@ -51,7 +50,6 @@ use crate::{
     time_budget::{ASK_TIMEOUT, OFFLINE_WRITE_TIMEOUT, STORE_TIMEOUT},
 };
 
-pub(crate) use message::Message;
 pub use outcome::ReconcileOutcome;
 pub use poll::Polled;
 pub use provider_report::ProviderReport;

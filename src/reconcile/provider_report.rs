@@ -15,10 +15,9 @@
 
 use std::{fmt, time::Duration};
 
-use serde::{Deserialize, Serialize};
-
 use super::{Question, Reconciler};
 use crate::{
+    message::{QueuedReport, ReportedEffect},
     record::{Record, SettledBy, State},
     time::Timestamp,
     time_budget::CLOCK_SKEW,
@@ -31,31 +30,9 @@ pub struct ProviderReport {
     pub(super) queued: QueuedReport,
 }
 
-/// The report alone, without its reconciler: as it goes through a queue while a worker has the record.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct QueuedReport {
-    pub(super) effect: ReportedEffect,
-    /// The phase, and the downstream key that it passed on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    under: Option<(String, String)>,
-    /// In milliseconds since 1970, by the provider's clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    made_at: Option<u64>,
-}
-
 /// The age of an effect from which its record may be gone without an alarm: providers resend unacknowledged events for
 /// days, and for as long a released operation may turn out to have been executed.
 const OLD: Duration = Duration::from_secs(14 * 24 * 60 * 60);
-
-/// What is said about the effect, in the short form that goes through a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ReportedEffect {
-    /// It was executed; its client gets this status.
-    Executed(u16),
-    /// It was not executed.
-    NotExecuted,
-}
 
 /// What a report means for the record.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,16 +8,12 @@ use super::{
     Finding, Question, ReconcileOutcome, Reconciler,
     backoff::Backoff,
     learned::{Asked, Asks, Learned, NotFound, escalates, questions},
-    message::{Contradiction, Message},
-    provider_report::QueuedReport,
 };
 use crate::{
     domain::{DomainWrite, Writes},
-    engine::{
-        Applied, DeferredReport, Delivered, Effort, Engine, Executor, MalformedError, Moment, Retries, Start,
-        Step, completing,
-    },
+    engine::{Applied, Delivered, Effort, Engine, Executor, Moment, Retries, Start, Step, completing},
     key::{OperationName, RecordKey},
+    message::{Contradiction, DeferredReport, MalformedError, Message, QueuedReport},
     operation::Operation,
     queue::{Queue, WorkError},
     record::{Record, State},
@@ -194,27 +190,21 @@ impl Reconciliation {
             return Err(WorkError::NoTime);
         }
         let time = time.min(ASK_TIMEOUT);
-        // Not the parser's own words: they may repeat what the message says.
-        let message: Message = serde_json::from_str(body)
-            .map_err(|_| WorkError::Malformed("it says nothing that can be done"))?;
+        let message = Message::read(body)?;
+        let named = || message.record_key().ok_or(MalformedError("it names no record"));
         match &message {
-            Message::Report(lost) | Message::ReportWithWrites(lost) => self.apply(lost).await,
+            Message::DeferredReport(report) => self.apply(report).await,
             // Counted and logged where it was found.
             Message::DoubleExecution(_) | Message::Forgotten(_) | Message::Contradiction(_) => {
                 self.escalate(&message).await
             }
-            Message::ProviderReport { key, queued } => {
-                let key =
-                    RecordKey::from_partition_key(key).ok_or(WorkError::Malformed("it names no record"))?;
-                self.reported_before(&key, queued, time).await
-            }
-            Message::Ask { key, .. } => {
-                let key =
-                    RecordKey::from_partition_key(key).ok_or(WorkError::Malformed("it names no record"))?;
-                match self.ask_within(&key, time).await? {
-                    ReconcileOutcome::Busy => Err(WorkError::Busy),
-                    _ => Ok(()),
-                }
+            Message::ProviderReport { report, .. } => self.reported_before(&named()?, report, time).await,
+            Message::Ask { .. } => match self.ask_within(&named()?, time).await? {
+                ReconcileOutcome::Busy => Err(WorkError::Busy),
+                _ => Ok(()),
+            },
+            Message::Check { .. } | Message::Sweep | Message::Poison(_) => {
+                Err(MalformedError("it asks for nothing that this function does").into())
             }
         }
     }
@@ -223,15 +213,14 @@ impl Reconciliation {
     /// that they executed something, that is escalated. So is a report whose record has been gone for so long that nobody
     /// knows whether it was settled.
     async fn apply(&self, lost: &DeferredReport) -> Result<(), WorkError> {
-        let key = lost.record_key().ok_or(WorkError::Malformed("key"))?;
+        let key = lost.record_key().ok_or(MalformedError("key"))?;
         let executor = Executor::on(self.engine.clone(), self.known(&key)?.operation.clone());
-        let malformed = |error: MalformedError| WorkError::Malformed(error.0);
-        let mut delivered = executor.apply(lost, false).await.map_err(malformed)?;
+        let mut delivered = executor.apply(lost, false).await?;
         if let Delivered::Double(double) = delivered {
             // Escalated first: twice is better than never. Counted once that has worked.
             self.escalate(&Message::DoubleExecution(double.clone())).await?;
             double.tell(&key);
-            delivered = executor.apply(lost, true).await.map_err(malformed)?;
+            delivered = executor.apply(lost, true).await?;
         }
         match delivered {
             Delivered::Written | Delivered::Overtaken | Delivered::Double(_) => Ok(()),
@@ -243,7 +232,7 @@ impl Reconciliation {
             }
             Delivered::Denied(current) => {
                 let reason = match &current.state {
-                    State::Completed { .. } if lost.has_writes() && !current.with_writes => {
+                    State::Completed { .. } if !lost.writes().is_empty() && !current.with_writes => {
                         "the domain writes of its worker are not made: it was completed without them"
                     }
                     _ => "its worker tells of an effect that the record says was refused",
@@ -453,9 +442,8 @@ impl Reconciliation {
             }
             // With its writes taken out.
             Ok(Finding::Executed(answer) | Finding::ExecutedWith(answer, _)) => {
-                let seen = seen.retained_or(known.operation.retention());
                 let also = known.operation.kept_headers();
-                Learned::Executed(self.engine.keep(&seen, answer, also, OFFLINE_WRITE_TIMEOUT).await)
+                Learned::Executed(self.engine.keep(seen, answer, also, OFFLINE_WRITE_TIMEOUT).await)
             }
             Ok(Finding::NotExecuted) => Learned::NotExecuted,
             Ok(Finding::NotFound) => Learned::NotFound,

@@ -18,13 +18,12 @@ mod own;
 mod settle;
 mod state;
 
-use std::{borrow::Cow, time::Duration};
+use std::time::Duration;
 
 use crate::{
     fingerprint::{Fingerprint, Fingerprints},
     key::RecordKey,
     time::Timestamp,
-    time_budget::DEFAULT_RETENTION,
 };
 
 pub use answer::{Answer, BodyId, Head, KeptAnswer, Place};
@@ -103,9 +102,8 @@ pub struct Record {
     pub created_at: Timestamp,
     /// When the execution that owns it, or owned it last, began.
     pub began_at: Timestamp,
-    /// How long it is kept once it is settled, as its guard configured, so that whoever settles it keeps it as long. `None`
-    /// if it was written before records had this.
-    pub retention: Option<Duration>,
+    /// How long it is kept once it is settled, as its guard configured: whatever settles it keeps it as long.
+    pub retention: Duration,
     /// Whether another execution reported, while this one was in progress, that it ran the operation, certainly or possibly.
     /// Then this one's report that it did nothing does not allow a retry.
     pub contested: bool,
@@ -149,11 +147,6 @@ pub(crate) struct ReservationRequest {
 }
 
 impl Record {
-    /// How long it is kept once it is settled.
-    pub(crate) fn retained_for(&self) -> Duration {
-        self.retention.unwrap_or(DEFAULT_RETENTION)
-    }
-
     /// How long a client should wait before it retries. In progress: as long again as the attempt has run, at most until its
     /// lease has expired. Unknown: until reconciliation next asks. Zero if the record is settled.
     pub(crate) fn wait(&self, now: Timestamp) -> Duration {
@@ -186,14 +179,6 @@ impl Record {
     /// Whether its execution certainly did nothing, and never will, once another write has replaced this record.
     pub(crate) const fn is_undone_by_the_next_write(&self) -> bool {
         self.transactional && !self.contested && !self.claimed
-    }
-
-    /// The same record, with this retention if it has none.
-    pub(crate) fn retained_or(&self, retention: Duration) -> Cow<'_, Self> {
-        match self.retention {
-            Some(_) => Cow::Borrowed(self),
-            None => Cow::Owned(Self { retention: Some(retention), ..self.clone() }),
-        }
     }
 }
 

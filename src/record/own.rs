@@ -26,7 +26,7 @@ pub(crate) struct Worker {
     /// When its execution began.
     pub began_at: Timestamp,
     /// How long the worker keeps its answer, and the answer's body.
-    pub retention: Option<Duration>,
+    pub retention: Duration,
     /// Whether all its effects are in the transaction that completes its operation.
     pub transactional: bool,
 }
@@ -69,7 +69,7 @@ impl Record {
             fingerprint: reservation.fingerprints.current(),
             created_at: now,
             began_at: now,
-            retention: Some(reservation.retention),
+            retention: reservation.retention,
             contested: false,
             claimed: false,
             transactional: reservation.transactional,
@@ -94,7 +94,7 @@ impl Record {
             attempt: reservation.attempt,
             attempts: self.attempts.saturating_add(1),
             began_at: now,
-            retention: Some(reservation.retention),
+            retention: reservation.retention,
             contested: false,
             transactional: reservation.transactional,
             origin: reservation.origin.clone().or_else(|| self.origin.clone()),
@@ -157,8 +157,7 @@ impl Record {
             return Ok(self.unknown(revision, UnknownCause::Contested, now).failed(Some(refused)));
         }
         // As long as its body is kept: an operator may have chosen another retention for the release that is overturned here.
-        let retention = worker.retention.or(self.retention);
-        let completing = Self { attempt: worker.attempt, retention, ..self.clone() };
+        let completing = Self { attempt: worker.attempt, retention: worker.retention, ..self.clone() };
         Ok(completing.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now))
     }
 
@@ -337,7 +336,7 @@ mod tests {
             fingerprint: reservation.fingerprints.current(),
             created_at: NOW,
             began_at: NOW,
-            retention: Some(reservation.retention),
+            retention: reservation.retention,
             contested: false,
             claimed: false,
             transactional: reservation.transactional,
@@ -352,16 +351,6 @@ mod tests {
         assert_eq!(Record::accept(&reservation, revision, NOW), pending);
     }
 
-    // T42
-    #[test]
-    fn a_record_without_a_retention_uses_its_readers() {
-        let says = reserved();
-        assert_eq!(says.retained_or(RETAIN * 9).retained_for(), RETAIN);
-        let silent = Record { retention: None, ..says };
-        assert_eq!(silent.retained_or(RETAIN * 9).retained_for(), RETAIN * 9);
-        assert_eq!(silent.retained_for(), crate::time_budget::DEFAULT_RETENTION);
-    }
-
     // R10
     #[test]
     fn a_take_over_keeps_the_keys_data_and_replaces_its_owner() {
@@ -373,7 +362,7 @@ mod tests {
             attempt: next.attempt,
             attempts: 2,
             began_at: LATER,
-            retention: Some(RETAIN * 2),
+            retention: RETAIN * 2,
             state: State::InProgress { lease_until: LATER.plus(RETAIN) },
             ..first.clone()
         };
@@ -530,12 +519,12 @@ mod tests {
     // T42, T49
     #[test]
     fn a_completion_is_kept_as_long_as_its_worker_keeps_its_body() {
-        let worker = Worker { retention: Some(RETAIN * 2), ..Worker::of(&released(SettledBy::Operator)) };
+        let worker = Worker { retention: RETAIN * 2, ..Worker::of(&released(SettledBy::Operator)) };
         let mut released = released(SettledBy::Operator);
-        (released.attempt, released.retention) = (worker.attempt, Some(RETAIN * 9));
+        (released.attempt, released.retention) = (worker.attempt, RETAIN * 9);
         let completed = released.complete(worker, fresh(), answer(), NOW).unwrap();
         assert_eq!(completed.state.expires_at(), Some(NOW.plus(RETAIN * 2)));
-        assert_eq!(completed.retention, Some(RETAIN * 2));
+        assert_eq!(completed.retention, RETAIN * 2);
     }
 
     // T41
@@ -596,7 +585,7 @@ mod tests {
     // R17, T13, T22, T42
     #[test]
     fn only_settled_records_expire_and_by_their_own_retention() {
-        let record = Record { retention: Some(RETAIN * 7), ..reserved() };
+        let record = Record { retention: RETAIN * 7, ..reserved() };
         let late = NOW.plus(RETAIN * 10);
         assert_eq!(record.state.expires_at(), None);
         assert_eq!(record.unknown(fresh(), UnknownCause::Panicked, NOW).state.expires_at(), None);

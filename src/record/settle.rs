@@ -156,7 +156,7 @@ impl Record {
         now: Timestamp,
     ) -> Self {
         // In whole seconds, because the store's time to live has no others: the record reads back as it was written.
-        let expires_at = now.plus(self.retained_for()).rounded_up_to_second();
+        let expires_at = now.plus(self.retention).rounded_up_to_second();
         let state = match verdict {
             Verdict::Executed(answer) => State::Completed { answer, completed_at: now, by, expires_at },
             Verdict::NotExecuted => State::FailedRetryable { failed_at: now, by, expires_at },
@@ -298,7 +298,7 @@ mod tests {
     // R28, T42
     #[test]
     fn anyone_can_settle_an_unknown_outcome_for_its_records_own_retention() {
-        let unknown = Record { retention: Some(RETAIN * 7), ..unknown() };
+        let unknown = Record { retention: RETAIN * 7, ..unknown() };
         let expires_at = NOW.plus(RETAIN * 7);
         for by in EACH {
             let revision = fresh();

@@ -17,8 +17,9 @@
 
 use std::time::Duration;
 
-use super::{Stale, message::Check, sweep::SweepProgress};
+use super::{Stale, sweep::SweepProgress};
 use crate::{
+    message::Message,
     queue::WorkError,
     record::Revision,
     store::{Checkpoint, StoreError, StoreErrorKind},
@@ -56,17 +57,6 @@ impl Stale {
             return Ok(());
         };
         self.run_turn(current, progress, time).await
-    }
-
-    /// Takes over a sweep that an earlier version has begun, unless there is one of this version.
-    pub(super) async fn adopt(&self, progress: &SweepProgress) -> Result<(), WorkError> {
-        let current = self.load_checkpoint().await?;
-        if self.running_sweep(current.as_ref()).is_none() {
-            let checkpoint = self.checkpoint(Some(progress), self.engine.world.now());
-            // If another sweep has begun meanwhile, that one checks everything.
-            self.write_checkpoint(seen(current.as_ref()), &checkpoint).await?;
-        }
-        self.send_go_on(Duration::ZERO).await
     }
 
     async fn run_turn(
@@ -114,8 +104,7 @@ impl Stale {
     }
 
     async fn send_go_on(&self, delay: Duration) -> Result<(), WorkError> {
-        let go_on = Check::Sweep { progress: None };
-        Ok(self.sweeps.send(&go_on.to_json(), delay).await?)
+        Ok(self.sweeps.send(&Message::Sweep.to_json(), delay).await?)
     }
 
     fn checkpoint(&self, progress: Option<&SweepProgress>, lease_until: Timestamp) -> Checkpoint {

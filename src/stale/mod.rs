@@ -15,8 +15,6 @@
 //! It does not find out what the dead worker did: [`reconcile`](crate::reconcile) does.
 
 mod checkpoint;
-mod dead_letter;
-mod message;
 mod stream;
 mod sweep;
 mod unmatched;
@@ -26,6 +24,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use crate::{
     engine::{Applied, Effort, Engine, Moment, Retries, Start, Step},
     key::RecordKey,
+    message::{MalformedError, Message},
     queue::{Queue, WorkError},
     record::{Record, Revision, State},
     store::{StoreError, StoreErrorKind, Unsettled},
@@ -34,10 +33,6 @@ use crate::{
     time_budget::{DEFAULT_PENDING_BOUND, STORE_TIMEOUT, WRITE_BACKOFF},
     world::{SystemWorld, World},
 };
-pub(crate) use message::Check;
-
-pub(crate) use sweep::SweepProgress;
-
 /// How many read units a second a sweep takes: a million records in about 12 minutes, for a fraction of a cent.
 const DEFAULT_SWEEP_UNITS: f64 = 50.0;
 
@@ -128,14 +123,11 @@ impl Stale {
     /// # Errors
     /// If it failed: the message must be delivered again.
     pub async fn receive(&self, body: &str, time: Duration) -> Result<(), WorkError> {
-        // Not the parser's own words: they may repeat what the message says.
-        let check = serde_json::from_str(body).map_err(|_| WorkError::Malformed("it is not a check"))?;
-        match check {
-            Check::Sweep { progress: None } => self.go_on(time).await,
-            Check::Sweep { progress: Some(progress) } => self.adopt(&progress).await,
-            Check::Check { key, look_at } => {
+        match Message::read(body)? {
+            Message::Sweep => self.go_on(time).await,
+            Message::Check { key, look_at } => {
                 let record =
-                    RecordKey::from_partition_key(&key).ok_or(WorkError::Malformed("it names no record"))?;
+                    RecordKey::from_partition_key(&key).ok_or(MalformedError("it names no record"))?;
                 let look_at = Timestamp::from_millis(look_at);
                 if self.engine.world.now() < look_at {
                     return self.look_later(key, look_at).await;
@@ -146,18 +138,13 @@ impl Stale {
                     _ => Ok(()),
                 }
             }
+            _ => Err(MalformedError("it is neither a check nor a sweep").into()),
         }
     }
 
     /// Checks a record: one consistent read, and one write if there is something to write.
     #[doc(hidden)]
     pub async fn check(&self, key: &RecordKey) -> Result<CheckOutcome, StoreError> {
-        self.look(key, false).await
-    }
-
-    /// Checks a record. If `unlisted`, an unknown outcome is written as it is, which puts it into the index that polls
-    /// read: nothing else finds one that was written before there was an index.
-    async fn look(&self, key: &RecordKey, unlisted: bool) -> Result<CheckOutcome, StoreError> {
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let Some(current) = current else { return Step::Stop(CheckOutcome::Gone) };
             if let Some(next) = expire_lease(current, revision, now, self.pending_bound) {
@@ -170,9 +157,6 @@ impl Stale {
             match &current.state {
                 State::InProgress { lease_until } => Step::Stop(CheckOutcome::Live(*lease_until)),
                 State::Pending => Step::Stop(CheckOutcome::Live(current.created_at.plus(self.pending_bound))),
-                State::Unknown { .. } if unlisted => {
-                    Step::Write(Record { revision, ..current.clone() }.into(), CheckOutcome::Settled)
-                }
                 State::Completed { .. } | State::FailedRetryable { .. } | State::Unknown { .. } => {
                     Step::Stop(CheckOutcome::Settled)
                 }
@@ -194,21 +178,18 @@ impl Stale {
         let now = self.engine.world.now();
         let (key, operation) = (record.key.hash(), record.key.operation());
         match outcome {
-            CheckOutcome::LeaseExpired => telemetry::lease_expired(record, now),
             CheckOutcome::Abandoned => {
                 let age_ms = telemetry::age_ms(record, now);
                 tracing::warn!(%key, %operation, age_ms, "no worker took accepted work in time: it ends with 408");
             }
-            _ => {
-                tracing::warn!(%key, %operation, "an unknown outcome was not in the index: it is asked about now");
-            }
+            _ => telemetry::lease_expired(record, now),
         }
     }
 
     /// A queue delays a message for 15 minutes at most: a longer lease takes several.
     async fn look_later(&self, key: String, look_at: Timestamp) -> Result<(), WorkError> {
         let delay = look_at.since(self.engine.world.now()).max(Duration::from_secs(1));
-        let check = Check::Check { key, look_at: look_at.as_millis() };
+        let check = Message::Check { key, look_at: look_at.as_millis() };
         Ok(self.checks.send(&check.to_json(), delay).await?)
     }
 

@@ -6,11 +6,13 @@ use futures_util::{StreamExt, stream};
 use serde_json::value::RawValue;
 
 use super::{
-    Stale, dead_letter,
-    message::Check,
+    Stale,
     unmatched::{Open, Poison, unmatched_inserts},
 };
-use crate::telemetry::{self, DEAD_LETTER, STREAM_BATCH};
+use crate::{
+    message::{self, Message},
+    telemetry::{self, DEAD_LETTER, STREAM_BATCH},
+};
 
 /// How many messages are sent at once.
 const AT_ONCE: usize = 16;
@@ -53,7 +55,7 @@ impl Stale {
 
     async fn send_check(&self, open: &Open) -> Option<String> {
         let look_at = open.lease_until.unwrap_or_else(|| open.created_at.plus(self.pending_bound));
-        let check = Check::Check { key: open.key.clone(), look_at: look_at.as_millis() };
+        let check = Message::Check { key: open.key.clone(), look_at: look_at.as_millis() };
         let delay = look_at.since(self.engine.world.now());
         let error: &dyn Error = &self.checks.send(&check.to_json(), delay).await.err()?;
         tracing::error!(error, cause = error.source(), "a check could not be sent");
@@ -63,8 +65,8 @@ impl Stale {
     async fn send_poison(&self, poison: &Poison, record: &RawValue) -> Option<String> {
         let (sequence_number, reason) = (poison.sequence_number.as_deref(), poison.reason);
         tracing::error!(sequence_number, reason, "a stream record cannot be read: it is escalated");
-        let dead_letter = dead_letter::poison(poison, record);
-        let Err(error) = self.dead_letters.send(&dead_letter, Duration::ZERO).await else {
+        let dead_letter = Message::Poison(Box::new(message::Poison::of(record, reason)));
+        let Err(error) = self.dead_letters.send(&dead_letter.to_json(), Duration::ZERO).await else {
             telemetry::count(DEAD_LETTER);
             return None;
         };

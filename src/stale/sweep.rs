@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{CheckOutcome, Stale};
 use crate::{
-    record::State,
     store::{Cursor, Page, StoreError, StoreErrorKind},
     time::Instant,
     time_budget::STORE_TIMEOUT,
@@ -24,7 +23,7 @@ const LOOKS: usize = 8;
 
 /// The progress of a sweep; enough to continue it elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SweepProgress {
+pub(super) struct SweepProgress {
     /// Where each segment goes on; empty before the first step.
     segments: Vec<Segment>,
     /// How many items were read.
@@ -123,13 +122,7 @@ impl Stale {
         until: Instant,
     ) -> Result<bool, StoreError> {
         let in_time = page.records.iter().take_while(|_| self.engine.world.instant() < until);
-        let mut looks = stream::iter(in_time)
-            .map(|record| {
-                // The scan finds an unknown outcome only if it is missing from the index.
-                let unlisted = matches!(record.state, State::Unknown { .. });
-                self.look(&record.key, unlisted)
-            })
-            .buffer_unordered(LOOKS);
+        let mut looks = stream::iter(in_time).map(|record| self.check(&record.key)).buffer_unordered(LOOKS);
         let mut looked = 0;
         while let Some(outcome) = looks.next().await {
             looked += 1;

@@ -29,7 +29,7 @@ pub trait Unsettled: Store {
     async fn survey(&self) -> Result<Survey, StoreError>;
 
     /// Looks at up to `limit` items of part `segment.0` of `segment.1` of the whole store, and returns the records among
-    /// them that are pending, or in progress with an expired lease by `now`, or unknown and not in the index.
+    /// them that are pending, or in progress with an expired lease by `now`.
     async fn scan(
         &self,
         segment: (u32, u32),

@@ -100,8 +100,11 @@ fn message(id: &str, body: &str) -> Value {
 /// Valid work for each function: a check of a record that does not exist, and a question about one.
 fn work(id: &str) -> [Value; 2] {
     let key = format!("acme#{OPERATION}#{}", Uuid::new_v4());
-    let check = json!({ "kind": "check", "key": key, "look_at": 0 });
-    [message(id, &check.to_string()), message(id, &json!({ "kind": "ask", "key": key }).to_string())]
+    let check = json!({ "version": 1, "kind": "check", "key": key, "look_at": 0 });
+    [
+        message(id, &check.to_string()),
+        message(id, &json!({ "version": 1, "kind": "ask", "key": key }).to_string()),
+    ]
 }
 
 // T19
@@ -158,7 +161,7 @@ async fn of_a_batch_only_what_failed_is_named() {
     let id = |name: &str| format!("{name}-{}", Uuid::new_v4());
     let ids = ["no-body", "number", "nonsense", "list", "unknown", "no-key", "huge", "kinesis"].map(id);
     let [no_body, number, nonsense, list, unknown, no_key, huge, kinesis] = ids.each_ref();
-    let foreign = |key: &str| json!({ "kind": "check", "key": key, "look_at": 0 }).to_string();
+    let foreign = |key: &str| json!({ "version": 1, "kind": "check", "key": key, "look_at": 0 }).to_string();
     let failing = [
         json!({ "eventSource": "aws:sqs", "messageId": no_body }),
         json!({ "eventSource": "aws:sqs", "messageId": number, "body": 7 }),

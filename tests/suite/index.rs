@@ -16,11 +16,7 @@ use crate::support::{
     on_each_store,
 };
 
-on_each_store!(
-    unreadable_keys_block_no_others,
-    what_an_older_version_escalated_is_found,
-    a_survey_counts_all_and_says_if_there_is_more,
-);
+on_each_store!(unreadable_keys_block_no_others, a_survey_counts_all_and_says_if_there_is_more,);
 
 fn text(text: &str) -> AttributeValue {
     AttributeValue::S(text.to_owned())
@@ -46,18 +42,6 @@ async fn place(guarded: &Guarded, item: &Item, shard: &str, reconcile_at: u64) {
     guarded.write_raw(item).await;
 }
 
-async fn listed(guarded: &Guarded) -> Vec<RecordKey> {
-    let (store, mut keys, mut from) = (guarded.undisturbed_store(), Vec::new(), None);
-    loop {
-        let page = store.unknown(None, from.as_ref()).await.expect("the store answers");
-        keys.extend(page.records.into_iter().map(|record| record.key));
-        from = page.next;
-        if from.is_none() {
-            return keys;
-        }
-    }
-}
-
 // R29, R36: they stay due for ever, and are always the longest overdue.
 async fn unreadable_keys_block_no_others(endpoint: &str) {
     const LIMIT: usize = 5;
@@ -80,19 +64,6 @@ async fn unreadable_keys_block_no_others(endpoint: &str) {
         let [line] = &lines[..] else { panic!("each once: {lines:?}") };
         assert!(line.text.contains("a key in the index cannot be read") && !line.text.contains(pk));
     }
-}
-
-// T36, R29: that version had no partitions for outcomes that wait for an operator.
-async fn what_an_older_version_escalated_is_found(endpoint: &str) {
-    let guarded = Guarded::on(endpoint).await;
-    let (key, item) = unknown(&guarded).await;
-    assert!(item["reconcile_shard"].as_s().is_ok_and(|shard| !shard.contains("escalated")));
-    place(&guarded, &item, "3", u64::MAX).await;
-    assert_eq!(listed(&guarded).await, [key]);
-    let store = guarded.undisturbed_store();
-    assert_eq!(store.due(guarded.now(), 100).await.expect("the store answers"), []);
-    let survey = store.survey().await.expect("the store answers");
-    assert_eq!((survey.unknown, survey.escalated), (1, 1));
 }
 
 // T50

@@ -195,7 +195,8 @@ async fn every_function_writes_what_it_counts() {
     }
     let side = json!({ "attempt": "1", "state": "completed", "answer_sha256": null });
     let key = "acme#create-payment#order-1";
-    let double = json!({ "kind": "double_execution", "key": key, "ours": side, "theirs": side });
+    let double =
+        json!({ "version": 1, "kind": "double_execution", "key": key, "ours": side, "theirs": side });
     reconcile.invoke(&messages(&[double.to_string()])).await.unwrap();
     assert_eq!(written.of_none(&reconcile).counts(), counted([("dead_letter", 1)]));
     assert_eq!(sample.queues.messages().len(), 1);

@@ -507,20 +507,6 @@ async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
     }
 }
 
-// T36: after a rollback, or before the deployment is complete.
-#[test]
-fn an_older_version_refuses_this_message() {
-    // The kinds that the older version knows.
-    for kind in ["ask", "report", "forgotten", "double_execution"] {
-        assert!(!WAITING.contains(&format!("\"kind\":\"{kind}\"")));
-    }
-    assert_eq!(MessageSummary::read(WAITING).queue, Some("reconcile"));
-    assert!(MessageSummary::read(WAITING).record.is_some());
-}
-
-/// A deferred report, as this version writes it.
-const WAITING: &str = r#"{"kind":"provider_report","key":"acme#pay#k","said":{"report":{"executed":201},"under":["charge","key"],"made_at":1}}"#;
-
 // T46: events arrive in any order, and all attempts share one downstream key.
 async fn an_earlier_attempts_late_refusal_does_not_settle_a_later_one(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;

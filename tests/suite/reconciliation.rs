@@ -221,7 +221,7 @@ async fn an_unanswered_question_backs_off_and_is_finally_escalated(endpoint: &st
         (dead_letters.len(), dead_letter),
         (
             1,
-            json!({ "kind": "ask", "key": request.key.partition_key(), "reason": "it was asked about often enough" })
+            json!({ "version": 1, "kind": "ask", "key": request.key.partition_key(), "reason": "it was asked about often enough" })
         )
     );
     // No more questions are asked, and the outcome still blocks every retry.
@@ -702,16 +702,6 @@ async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &
     for retain in [Duration::ZERO, HOUR, week - Duration::from_secs(1)] {
         assert!(matches!(refused(&by_operator, Some(retain)).await, CorrectionError::ShortRetention));
     }
-
-    // A record from before records had a retention: whoever settles it decides.
-    let before = unknown().await;
-    let mut item = guarded.item(&before.key).await.expect("an item");
-    item.remove("retention");
-    guarded.write_raw(item).await;
-    assert!(matches!(refused(&before, None).await, CorrectionError::NoRetention));
-    assert!(matches!(refused(&before, Some(HOUR / 60)).await, CorrectionError::ShortRetention));
-    reconciling.poll(&before).await;
-    assert_eq!(kept_for(&before).await, RETENTION);
 }
 
 // T26: a reconciler's answer is treated like a handler's.
@@ -835,7 +825,7 @@ async fn a_poll_begins_no_question_it_has_no_time_for(endpoint: &str) {
     let polled = reconciling.reconciliation.poll(Duration::from_millis(999)).await.unwrap();
     assert_eq!((polled.due, reconciling.provider.asked()), (0, 0));
     assert_eq!(reconciling.next(&request).await.1, 0);
-    let message = r#"{"kind":"ask","key":"KEY"}"#.replace("KEY", &request.key.partition_key());
+    let message = r#"{"version":1,"kind":"ask","key":"KEY"}"#.replace("KEY", &request.key.partition_key());
     let received = reconciling.reconciliation.receive_within(&message, Duration::from_millis(999)).await;
     assert!(matches!(received, Err(WorkError::NoTime)), "{received:?}");
 }

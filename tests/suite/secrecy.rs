@@ -262,7 +262,7 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
     let work = |kind: &str, flows: &[&str]| {
         let unknown = record_key(tenant, "unknown-operation", &secrets.key("lost")).partition_key();
         let known = flows.iter().map(|flow| record(flow).partition_key());
-        let look = |key| json!({ "kind": kind, "key": key, "look_at": 0 }).to_string();
+        let look = |key| json!({ "version": 1, "kind": kind, "key": key, "look_at": 0 }).to_string();
         let unread = json!({ "kind": checkpoint, "key": checkpoint }).to_string();
         let bodies: Vec<_> =
             known.chain([unknown]).map(look).chain([unread, checkpoint.to_owned()]).collect();

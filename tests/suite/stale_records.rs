@@ -97,7 +97,7 @@ impl Found {
 }
 
 fn check_of(request: &Request, look_at: Timestamp) -> Value {
-    json!({ "kind": "check", "key": request.key.partition_key(), "look_at": look_at.as_millis() })
+    json!({ "version": 1, "kind": "check", "key": request.key.partition_key(), "look_at": look_at.as_millis() })
 }
 
 // R19, T7

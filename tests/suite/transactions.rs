@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
     domain::{DomainWrite, DomainWriteError, Table},
@@ -72,7 +71,6 @@ on_each_store!(
     a_transactional_answer_without_writes_is_no_answer_until_it_is_kept,
     a_refused_try_is_remembered_among_unanswered_ones,
     a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too,
-    an_older_version_beside_this_one_commits_nothing_twice,
     a_proven_effect_whose_writes_the_store_does_not_take_is_claimed,
 );
 
@@ -425,8 +423,7 @@ async fn a_report_is_deferred_with_its_writes(endpoint: &str) {
         let expected = if can_be_refused { "Unknown" } else { "Deferred" };
         assert_eq!(format!("{ended:?}"), expected, "{what}");
         let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
-        // A version that knows no writes refuses this kind, and it waits as a dead letter.
-        assert_eq!(serde_json::from_str::<Value>(message).unwrap()["kind"], "report_with_writes");
+        assert_eq!(serde_json::from_str::<Value>(message).unwrap()["kind"], "deferred_report");
         let reconciliation = bank.reconciliation(&dead_letters);
         for _ in 0..2 {
             reconciliation.receive(message).await.unwrap();
@@ -647,9 +644,6 @@ async fn a_dead_transactional_worker_is_released_by_certainty(endpoint: &str) {
             stale.world(bank.guarded.clock.clone()).check(&request.key).await.unwrap();
             let record = bank.guarded.record(&request.key).await.unwrap();
             assert_eq!(record.state.settled_by(), Some(SettledBy::Certainty));
-            // An older version reads a release by its worker.
-            let item = bank.guarded.item(&request.key).await.unwrap();
-            assert_eq!(item["settled_by"], AttributeValue::S("worker".into()));
             // Refused for good, whatever comes after.
             not_committed(&executor.finish(dead, completed("late")).await);
             let next = owned(executor.reserve(&request).await);
@@ -947,31 +941,6 @@ async fn a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too(endpoint
     let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
     bank.reconciliation(&dead_letters).receive(message).await.unwrap();
     assert_eq!(dead_letters.take().len(), 1);
-}
-
-// R22, T36: an older version drops the marks of a record that it writes.
-async fn an_older_version_beside_this_one_commits_nothing_twice(endpoint: &str) {
-    let (bank, request) = (Bank::on(endpoint).await, request());
-    let executor = bank.guarded.executor_of(transfer());
-    let dead = owned(executor.reserve(&request).await);
-    dead.execution().write(bank.take(30)).unwrap();
-    bank.guarded.clock.advance(LEASE + GRACE);
-    // It finds the worker dead, and does not know that this is certain.
-    let old = bank.executor();
-    let mut item = bank.guarded.item(&request.key).await.unwrap();
-    item.remove("transactional");
-    bank.guarded.write_raw(item).await;
-    assert_eq!(reported(&old.reserve(&request).await), "unknown");
-    not_committed(&executor.finish(dead, completed("late")).await);
-    assert_eq!((bank.cents("a").await, reported(&executor.reserve(&request).await)), (Some(100), "unknown"));
-    // Released by whoever finds out, the next one commits, and the older version replays it.
-    let next = bank.release_and_take_over(&executor, &request).await;
-    next.execution().write(bank.take(30)).unwrap();
-    written(executor.finish(next, completed("again")).await);
-    assert_eq!(
-        (bank.cents("a").await, replayed_text(old.reserve(&request).await)),
-        (Some(70), "again".into())
-    );
 }
 
 // R22, T46: what is proven is not forgotten because a right is missing.

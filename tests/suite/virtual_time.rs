@@ -81,7 +81,7 @@ async fn story(seed: u64) -> Vec<String> {
     let record = the_record(&store).await;
     trace.push(format!("{:?} {record:?}", world.now()));
 
-    let check = json!({ "kind": "check", "key": record.key.partition_key(), "look_at": 0 });
+    let check = json!({ "version": 1, "kind": "check", "key": record.key.partition_key(), "look_at": 0 });
     let mut message = check.to_string();
     let mut lease_expired = 0;
     for round in 0..100 {

@@ -81,6 +81,6 @@ fn reservation(key: RecordKey, fingerprints: Fingerprints, lease_until: Timestam
 }
 
 fn settled(record: &Record, verdict: Verdict, at: Timestamp, retain: Duration) -> Record {
-    let record = Record { retention: Some(retain), ..record.clone() };
+    let record = Record { retention: retain, ..record.clone() };
     record.settled(verdict, SettledBy::Provider, fresh(), at)
 }

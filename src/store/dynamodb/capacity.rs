@@ -49,7 +49,7 @@ mod tests {
 
     fn completed(answer: KeptAnswer) -> Record {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-        let reserved = Record { retention: Some(Duration::from_millis(86_400_001)), ..reserved };
+        let reserved = Record { retention: Duration::from_millis(86_400_001), ..reserved };
         reserved.complete(Worker::of(&reserved), Revision::mint(), answer, NOW).unwrap()
     }
 

@@ -67,7 +67,7 @@ fn from_item(name: &str, mut item: Attributes) -> Option<Checkpoint> {
         Some(AttributeValue::S(progress)) => Some(progress),
         Some(_) => return None,
     };
-    (schema <= SCHEMA).then(|| Checkpoint {
+    (schema == SCHEMA).then(|| Checkpoint {
         name: name.to_owned(),
         revision: revision.into(),
         lease_until: Timestamp::from_millis(lease_until),

@@ -1,8 +1,7 @@
 //! Finds unsettled records: unknown outcomes by the sparse index, everything else by a scan.
 //!
 //! The index has two kinds of partitions: `0` to `7` for outcomes that reconciliation asks about, by the time of the next
-//! question, and `people-0` to `people-7` for those that nobody asks about any more. Earlier versions put all of them in the
-//! first kind. Those stay there until they are written again; they are never due, and are listed all the same.
+//! question, and `people-0` to `people-7` for those that nobody asks about any more.
 
 use std::collections::HashMap;
 
@@ -122,13 +121,11 @@ impl Unsettled for DynamoDbStore {
             .limit(signed(limit))
             .set_exclusive_start_key(start)
             .filter_expression(
-                "sk = :record AND (#state = :pending OR (#state = :in_progress AND NOT lease_until > :now) \
-                 OR (#state = :unknown AND attribute_not_exists(reconcile_shard)))",
+                "sk = :record AND (#state = :pending OR (#state = :in_progress AND NOT lease_until > :now))",
             )
             .expression_attribute_names("#state", "state")
             .expression_attribute_values(":record", text(RECORD))
             .expression_attribute_values(":pending", text(State::PENDING))
-            .expression_attribute_values(":unknown", text(State::UNKNOWN))
             .expression_attribute_values(":in_progress", text(State::IN_PROGRESS))
             .expression_attribute_values(":now", AttributeValue::N(now.as_millis().to_string()))
             .return_consumed_capacity(ReturnConsumedCapacity::Total)

@@ -26,7 +26,7 @@ async fn ask_sends_the_question_and_leaves_a_line() {
         );
         let sent: Vec<Value> =
             queues.of(RECONCILE).0.iter().map(|body| serde_json::from_str(body).expect("JSON")).collect();
-        assert_eq!(sent, [json!({ "kind": "ask", "key": name })]);
+        assert_eq!(sent, [json!({ "version": 1, "kind": "ask", "key": name })]);
         let shown = table.cli.json(&["show", &name]).await;
         assert_eq!(
             (&shown["audit"][0]["what"], &shown["audit"][0]["reason"]),

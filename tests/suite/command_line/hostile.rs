@@ -53,8 +53,11 @@ async fn no_command_prints_what_would_steer_a_terminal() {
     let operator = Operator::new(table.store.clone());
     operator.note(&own("done"), WORSE, WORSE, WORSE).await.unwrap();
 
-    let dead_letters =
-        [json!({ "kind": WORSE, "key": unknown }), json!({ "kind": "ask", "key": unknown }), json!(WORSE)];
+    let dead_letters = [
+        json!({ "kind": WORSE, "key": unknown }),
+        json!({ "version": 1, "kind": "ask", "key": unknown }),
+        json!(WORSE),
+    ];
     let queues = Queues::with_dead_letters(&dead_letters);
     let address = queues.serve().await;
     let queue = |command| [command, "--queue", DEAD, "--sqs-endpoint-url", &address];

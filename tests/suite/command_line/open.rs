@@ -40,38 +40,6 @@ async fn a_sweep_expires_what_is_listed_as_stale_and_nothing_else() {
     }
 }
 
-// R28, R31: an outcome that became unknown before the index existed, or that dropped out of it.
-#[tokio::test]
-async fn a_sweep_lists_an_unknown_outcome_that_was_not_listed() {
-    let table = table().await;
-    let unknown = table.unknown("k-1").await;
-    table.unlist(&unknown).await;
-    assert_eq!(table.cli.json(&["list", "--state", "unknown"]).await, json!([]));
-
-    let swept = table.cli.json(&["sweep", "--reason", "a restored table", "--yes"]).await;
-    assert_eq!(swept["records"][0]["was"]["key"], "k-1");
-    let listed = table.cli.json(&["list", "--state", "unknown"]).await;
-    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["key"]), (1, &json!("k-1")));
-
-    // Only its place in the index is new: since when it is unknown and when it is asked about stay the same.
-    let record = table.record("k-1").await;
-    assert_ne!(record.revision, unknown.revision);
-    let mut expected = unknown.clone();
-    expected.revision = record.revision;
-    assert_eq!(record, expected);
-    let shown = table.cli.json(&["show", &table.name("k-1")]).await;
-    let lines = shown["audit"].as_array().unwrap();
-    let [line] = &lines[..] else { panic!("{lines:?}") };
-    assert_eq!((&line["what"], &line["reason"]), (&json!("sweep"), &json!("a restored table")));
-    for (side, revision) in [("before", unknown.revision), ("after", record.revision)] {
-        let state = (&line[side]["state"], &line[side]["revision"]);
-        assert_eq!(state, (&json!("unknown"), &json!(revision.to_string())), "{side}");
-    }
-    // The next sweep leaves it alone.
-    let again = table.cli.json(&["sweep", "--reason", "again", "--yes"]).await;
-    assert_eq!(again["records"], json!([]));
-}
-
 // R31
 #[tokio::test]
 async fn watch_says_line_by_line_what_is_open_until_it_is_interrupted() {

@@ -131,19 +131,20 @@ async fn dead_letters_go_back_to_their_queues_and_strange_ones_stay() {
     let table = table().await;
     table.unknown("k-1").await;
     let record = table.name("k-1");
-    let check = json!({ "kind": "check", "key": record, "look_at": 1 });
-    let ask = json!({ "kind": "ask", "key": record });
+    let check = json!({ "version": 1, "kind": "check", "key": record, "look_at": 1 });
+    let ask = json!({ "version": 1, "kind": "ask", "key": record });
     let strange = [
-        json!({ "kind": "poison", "what": "a stream record" }),
+        json!({ "version": 1, "kind": "poison", "what": "a stream record" }),
         json!({ "requestContext": {} }),
-        json!({ "kind": "ask", "key": "no-record" }),
-        json!({ "kind": "report", "key": record }),
+        json!({ "version": 1, "kind": "ask", "key": "no-record" }),
+        json!({ "version": 1, "kind": "deferred_report", "key": record }),
+        json!({ "version": 2, "kind": "ask", "key": record }),
     ];
     let queues = Queues::with_dead_letters(&[&[check.clone(), ask.clone()][..], &strange].concat());
     let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
     let said: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((said["moved"].as_array().unwrap().len(), said["left"].as_array().unwrap().len()), (2, 4));
+    assert_eq!((said["moved"].as_array().unwrap().len(), said["left"].as_array().unwrap().len()), (2, 5));
 
     assert_eq!(queues.of(CHECKS), (vec![check.to_string()], true));
     assert_eq!(queues.of(RECONCILE), (vec![ask.to_string()], true));
@@ -159,7 +160,7 @@ async fn dead_letters_go_back_to_their_queues_and_strange_ones_stay() {
 #[tokio::test]
 async fn a_dead_letter_that_cannot_be_moved_stays_and_is_seen_again() {
     let table = table().await;
-    let dead_letter = json!({ "kind": "ask", "key": table.name("k-1") });
+    let dead_letter = json!({ "version": 1, "kind": "ask", "key": table.name("k-1") });
     let queues = Queues::with_dead_letters(std::slice::from_ref(&dead_letter));
     let before = (vec![dead_letter.to_string()], true);
 
@@ -196,8 +197,8 @@ async fn dead_letters_that_no_function_can_process_stay_and_name_their_record() 
     let record = table.name("k-1");
     let side = json!({ "attempt": "a", "state": "completed", "answer_sha256": null });
     let dead_letters = [
-        json!({ "kind": "double_execution", "key": record, "ours": side, "theirs": side }),
-        json!({ "kind": "forgotten", "key": record, "item": {} }),
+        json!({ "version": 1, "kind": "double_execution", "key": record, "ours": side, "theirs": side }),
+        json!({ "version": 1, "kind": "forgotten", "key": record, "item": {} }),
     ];
     let queues = Queues::with_dead_letters(&dead_letters);
     let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
@@ -226,7 +227,7 @@ async fn a_dead_letter_about_an_unreadable_record_stays_and_stops_no_other() {
     item.remove("attempt");
     table.write_raw(item).await;
     table.unknown("k-1").await;
-    let ask = |key: &str| json!({ "kind": "ask", "key": table.name(key) });
+    let ask = |key: &str| json!({ "version": 1, "kind": "ask", "key": table.name(key) });
     let queues = Queues::with_dead_letters(&[ask("damaged"), json!("no JSON {"), ask("k-1")]);
     let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
     assert_eq!((ran.code, ran.stderr.lines().count()), (Some(1), 1), "{ran:?}");
@@ -246,9 +247,9 @@ async fn dead_letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     for key in ["k-1", "k-2"] {
         table.unknown(key).await;
     }
-    let ask = |key: &str| json!({ "kind": "ask", "key": table.name(key) });
-    let double = json!({ "kind": "double_execution", "key": table.name("k-2"), "ours": {}, "theirs": {} });
-    let poison = json!({ "kind": "poison", "what": "a stream record" });
+    let ask = |key: &str| json!({ "version": 1, "kind": "ask", "key": table.name(key) });
+    let double = json!({ "version": 1, "kind": "double_execution", "key": table.name("k-2"), "ours": {}, "theirs": {} });
+    let poison = json!({ "version": 1, "kind": "poison", "what": "a stream record" });
     let all = [ask("k-1"), ask("k-2"), double, poison.clone()];
     let queues = Queues::with_dead_letters(&all);
     let address = queues.serve().await;
@@ -299,8 +300,8 @@ async fn dead_letters_say_their_reason_and_what_their_record_is_now() {
     item.remove("attempt");
     table.write_raw(item).await;
     let reason = "the provider does not answer";
-    let ask = |key: &str| json!({ "kind": "ask", "key": table.name(key), "reason": reason });
-    let poison = json!({ "kind": "poison", "reason": ["no text"] });
+    let ask = |key: &str| json!({ "version": 1, "kind": "ask", "key": table.name(key), "reason": reason });
+    let poison = json!({ "version": 1, "kind": "poison", "reason": ["no text"] });
     let queues = Queues::with_dead_letters(&[ask("k-1"), ask("k-2"), ask("k-3"), ask("k-4"), poison]);
     let address = queues.serve().await;
     let dead_letters = ["dead-letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
@@ -330,8 +331,8 @@ async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
     let table = table().await;
     table.unknown("k-1").await;
     let record = table.name("k-1");
-    let check = json!({ "kind": "check", "key": record, "look_at": 1 });
-    let double = json!({ "kind": "double_execution", "key": record, "ours": {}, "theirs": {} });
+    let check = json!({ "version": 1, "kind": "check", "key": record, "look_at": 1 });
+    let double = json!({ "version": 1, "kind": "double_execution", "key": record, "ours": {}, "theirs": {} });
     // Checks from an outage come first, and the dead letter that matters last.
     let all = [check.clone(), check.clone(), check, double];
     let queues = Queues::with_dead_letters(&all);

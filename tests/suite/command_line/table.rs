@@ -15,7 +15,7 @@ use lambda_idempotency::{
 use crate::support::{
     client::client,
     command::CommandLine,
-    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, item_key, operation, record_key, reported},
+    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, operation, record_key, reported},
     tables::idempotency_table,
 };
 
@@ -79,15 +79,6 @@ impl OperatorsTable {
         let reserved = reserved(key, now().plus(MINUTE));
         let answer = Answer::http(201, Vec::new(), body);
         self.insert(samples::completed(&reserved, answer, now(), RETENTION)).await
-    }
-
-    /// Takes an unknown outcome out of the index, bypassing the library: it is no longer listed or asked about.
-    pub async fn unlist(&self, record: &Record) {
-        let update = self.client.update_item().table_name(&self.table).set_key(Some(item_key(&record.key)));
-        let update = update
-            .update_expression("REMOVE reconcile_shard")
-            .condition_expression("attribute_exists(reconcile_shard)");
-        update.send().await.expect("the record was in the index");
     }
 
     async fn insert(&self, record: Record) -> Record {

@@ -5,9 +5,8 @@ use std::{sync::Arc, time::Duration};
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt;
 use lambda_idempotency::{
-    engine::Report,
     queue::MemoryQueue,
-    record::{State, UnknownCause},
+    record::State,
     stale::Stale,
     store::{Checkpoint, Unsettled, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
@@ -35,7 +34,6 @@ on_each_store!(
     the_next_scheduled_run_resumes_a_dead_sweep,
     a_lost_answer_about_the_checkpoint_stops_no_sweep,
     one_unreadable_record_does_not_stop_a_sweep,
-    a_sweep_indexes_unknown_outcomes_missing_from_the_index,
 );
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -93,7 +91,7 @@ impl Found {
     }
 }
 
-const GO_ON: &str = r#"{"kind":"sweep"}"#;
+const GO_ON: &str = r#"{"version":1,"kind":"sweep"}"#;
 
 fn a_number() -> u64 {
     u64::from(Uuid::new_v4().as_fields().0) + 1_000_000
@@ -340,23 +338,6 @@ async fn a_lost_answer_about_the_checkpoint_stops_no_sweep(endpoint: &str) {
     assert_eq!(found.guarded.state(&dead).await, "unknown");
 }
 
-// R28, R29: nobody asks about an outcome that became unknown before the index existed, or that dropped out of it.
-async fn a_sweep_indexes_unknown_outcomes_missing_from_the_index(endpoint: &str) {
-    let found = Found::on(endpoint).await;
-    let (executor, request) = (found.guarded.executor(), request());
-    let ours = owned(executor.reserve(&request).await);
-    written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
-    let mut item = found.guarded.item(&request.key).await.unwrap();
-    item.remove("reconcile_shard");
-    item.remove("asked");
-    found.guarded.write_raw(item).await;
-    let store = found.guarded.undisturbed_store();
-    assert_eq!(store.due(found.guarded.now(), 100).await.unwrap(), []);
-    found.sweep(BOUND).await;
-    assert_eq!(store.due(found.guarded.now(), 100).await.unwrap(), std::slice::from_ref(&request.key));
-    assert_eq!(found.guarded.state(&request).await, "unknown");
-}
-
 async fn one_unreadable_record_does_not_stop_a_sweep(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let (dead, damaged) = (found.dead().await, found.dead().await);
@@ -375,30 +356,6 @@ async fn one_unreadable_record_does_not_stop_a_sweep(endpoint: &str) {
         panic!("not unknown")
     };
     assert_eq!(since, found.guarded.clock.now());
-}
-
-// T36: its message, in the queue of checks, says how far it has come.
-#[tokio::test]
-async fn a_sweep_of_an_earlier_version_goes_on_in_its_own_queue() {
-    let (checks, sweeps) = (MemoryQueue::new(), MemoryQueue::new());
-    let (store, world) = (MemoryStore::new(), ManualWorld::at(Timestamp::from_secs(2_000_000_000)));
-    let stale = Stale::new(store.clone(), checks.clone(), sweeps.clone(), MemoryQueue::new()).world(world);
-    let theirs = json!({
-        "segments": ["done", { "after": ["t#pay#k"] }, "done"],
-        "scanned": 255, "units": 4.0, "lease_expired": 3, "abandoned": 1, "unreadable": 1,
-    });
-    let message = json!({ "kind": "sweep", "progress": theirs }).to_string();
-    stale.receive(&message, SECOND).await.unwrap();
-    assert_eq!((checks.take(), sweeps.take()), (vec![], vec![(GO_ON.to_owned(), Duration::ZERO)]));
-    let checkpoint = store.load_checkpoint("sweep").await.unwrap().unwrap();
-    assert_eq!(serde_json::from_str::<Value>(&checkpoint.progress.clone().unwrap()).unwrap(), theirs);
-
-    // A sweep of this version that is under way looks at everything: it is not set back, and the other's message resumes it.
-    let ours =
-        Checkpoint { revision: fresh(), progress: Some("{\"segments\":[]}".into()), ..checkpoint.clone() };
-    assert!(store.write_checkpoint(Some(checkpoint.revision), &ours).await.unwrap());
-    stale.receive(&message, SECOND).await.unwrap();
-    assert_eq!((store.load_checkpoint("sweep").await.unwrap(), sweeps.take().len()), (Some(ours), 1));
 }
 
 // R34

@@ -1,50 +1,53 @@
-//! Dead letters about stream records that cannot be read.
+//! The report that a stream record cannot be read, for operators.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::unmatched::Poison;
 use crate::store::stream::{self, Named};
 
-/// The longest stream record that goes into its dead letter whole: SQS takes messages of 1 MiB; before August 2025, of 256 KiB.
+/// The longest stream record that goes into its message whole: SQS takes messages of 1 MiB; before August 2025, of 256 KiB.
 const MAX_RECORD: usize = 200_000;
 
-/// How much of a longer record goes into the dead letter, in characters of at most six bytes each.
+/// How much of a longer record goes into the message, in characters of at most six bytes each.
 const BEGINNING: usize = 10_000;
 
-#[derive(Serialize)]
-struct MessageSummary<'a> {
-    kind: &'static str,
-    reason: &'static str,
+/// Why a stream record cannot be read, which one it is (as far as it says), and the record or its beginning.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Poison {
+    reason: String,
     #[serde(flatten)]
     named: Named,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    record: Option<&'a RawValue>,
+    /// The record as it came. It is never read again: an operator sees the message's own text.
+    #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
+    record: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cut: Option<Cut>,
 }
 
-/// What is left of a record that is too long for a dead letter.
-#[derive(Serialize)]
+/// What is left of a record that is too long for a message.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Cut {
     bytes: usize,
     begins: String,
 }
 
-/// The dead letter about this stream record: why it cannot be read, which one it is (as far as it says), and the record or
-/// its beginning.
-pub(super) fn poison(poison: &Poison, record: &RawValue) -> String {
-    let text = record.get();
-    let whole = text.len() <= MAX_RECORD;
-    let dead_letter = MessageSummary {
-        kind: "poison",
-        reason: poison.reason,
-        named: stream::named(text),
-        record: whole.then_some(record),
-        cut: (!whole).then(|| Cut { bytes: text.len(), begins: text.chars().take(BEGINNING).collect() }),
-    };
-    // Texts, numbers, and JSON as it came: this cannot fail.
-    serde_json::to_string(&dead_letter).unwrap_or_default()
+impl Poison {
+    /// The report about this stream record.
+    pub(crate) fn of(record: &RawValue, reason: &str) -> Self {
+        let text = record.get();
+        let whole = text.len() <= MAX_RECORD;
+        Self {
+            reason: reason.to_owned(),
+            named: stream::named(text),
+            record: whole.then(|| record.to_owned()),
+            cut: (!whole).then(|| Cut { bytes: text.len(), begins: text.chars().take(BEGINNING).collect() }),
+        }
+    }
+
+    /// The partition key of its item, if that can be read.
+    pub(super) fn key(&self) -> Option<&String> {
+        self.named.key.as_ref()
+    }
 }
 
 #[cfg(test)]
@@ -52,6 +55,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::message::Message;
 
     /// What SQS took of a message before it took 1 MiB.
     const OLDER_LIMIT: usize = 256 * 1024;
@@ -59,8 +63,8 @@ mod tests {
     fn dead_letter(record: &str) -> Value {
         let record = RawValue::from_string(record.to_owned()).unwrap();
         let reason = "it is not a change of this table";
-        let poisoned = Poison { sequence_number: None, reason, index: 0 };
-        let dead_letter = poison(&poisoned, &record);
+        let dead_letter = Message::Poison(Box::new(Poison::of(&record, reason))).to_json();
+        assert!(matches!(Message::read(&dead_letter), Ok(Message::Poison(_))), "{dead_letter}");
         assert!(dead_letter.len() <= OLDER_LIMIT, "{} bytes of {}", dead_letter.len(), record.get().len());
         let dead_letter: Value = serde_json::from_str(&dead_letter).unwrap();
         assert_eq!((&dead_letter["kind"], &dead_letter["reason"]), (&json!("poison"), &json!(reason)));

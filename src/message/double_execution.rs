@@ -19,8 +19,8 @@ pub(crate) struct DoubleExecution {
     ours: Side,
     /// The execution that owns the record, or owned it last.
     theirs: Side,
-    /// The report that ours could not write: its answer, which names what it did, and which its client does not get.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What ours could not write: its answer, which names what it did, and which its client does not get.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) report: Option<Box<DeferredReport>>,
 }
 
@@ -54,18 +54,6 @@ impl DoubleExecution {
     /// Adds the other answer once it has been read: log and metric do not wait for it.
     pub(crate) fn theirs_answered(&mut self, answer: Option<&Answer>) {
         self.theirs.answer_sha256 = answer.map(digest);
-    }
-
-    /// The message to the reconcile function.
-    pub(crate) fn to_message(&self) -> String {
-        #[derive(Serialize)]
-        #[serde(tag = "kind", rename = "double_execution")]
-        struct Message<'a> {
-            #[serde(flatten)]
-            double: &'a DoubleExecution,
-        }
-        // Strings: this cannot fail.
-        serde_json::to_string(&Message { double: self }).unwrap_or_default()
     }
 
     /// Logs and counts it under this record's key.

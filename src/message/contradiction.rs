@@ -1,0 +1,40 @@
+//! The report that a provider, or a worker, and the record contradict each other, for operators.
+
+use serde::{Deserialize, Serialize};
+
+use super::{DeferredReport, ReportedEffect};
+use crate::{key::RecordKey, record::Record};
+
+/// What a provider, or a worker, reports, and the record that contradicts it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Contradiction {
+    /// The record's partition key, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+    /// What is wrong.
+    pub(crate) reason: String,
+    /// What the provider reports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reported: Option<ReportedEffect>,
+    /// The key that was passed to the provider, by which the effect is found there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) downstream_key: Option<String>,
+    /// What a worker would have written, if the worker reports the effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) report: Option<Box<DeferredReport>>,
+    /// The record's state; none if there is no record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<String>,
+}
+
+impl Contradiction {
+    /// A contradiction with this record; `None` if there is no record.
+    pub(crate) fn about(key: &RecordKey, current: Option<&Record>, reason: &str) -> Self {
+        Self {
+            key: Some(key.partition_key()),
+            reason: reason.to_owned(),
+            state: current.map(|current| current.state.name().to_owned()),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A worker's report that could not be written: it waits in a queue, from which reconciliation applies it under the same fence.
+//!
+//! It holds the record's own item, in the state that its worker wanted, with the item's own version: see [`Item`].
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize, ser::Error};
+
+use super::MalformedError;
+use crate::{
+    domain::DomainWrite,
+    key::RecordKey,
+    record::{KeptBody, Record, State},
+    store::{Item, from_attributes},
+};
+
+/// SQS accepts 1 MiB, and accepted 256 KiB until 2025; other queues accept less. A body that does not fit is left out.
+const MAX_REPORT: usize = 240 * 1024;
+
+/// How an execution ended, as far as its worker knows.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct DeferredReport {
+    /// The record's partition key, for operators and their tools.
+    pub(crate) key: String,
+    /// The record that its worker last saw, with that revision, in the state that the worker wanted.
+    item: serde_dynamo::Item,
+    /// The other execution, if it has been escalated already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) escalated: Option<String>,
+    /// The domain writes that commit with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    writes: Vec<DomainWrite>,
+}
+
+impl fmt::Debug for DeferredReport {
+    /// Without key and body.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DeferredReport(…)")
+    }
+}
+
+impl DeferredReport {
+    /// The report that wants this record; without the body if the message would be too long with it. Never without its domain
+    /// writes: the record would say that something was done which was not.
+    ///
+    /// # Errors
+    /// If its domain writes are too large for a message.
+    pub(crate) fn of(mut wanted: Record, writes: &[DomainWrite]) -> Result<Self, serde_json::Error> {
+        let mut report = Self::whole(&wanted, writes)?;
+        if report.is_too_long()?
+            && let State::Completed { answer, .. } = &mut wanted.state
+        {
+            answer.body = KeptBody::Omitted { length: answer.body.length() };
+            report = Self::whole(&wanted, writes)?;
+        }
+        match report.is_too_long()? {
+            true => Err(serde_json::Error::custom("its domain writes are too large for a message")),
+            false => Ok(report),
+        }
+    }
+
+    fn whole(wanted: &Record, writes: &[DomainWrite]) -> Result<Self, serde_json::Error> {
+        let item = serde_dynamo::to_item(Item::from(wanted)).map_err(serde_json::Error::custom)?;
+        Ok(Self { key: wanted.key.partition_key(), item, escalated: None, writes: writes.to_vec() })
+    }
+
+    fn is_too_long(&self) -> Result<bool, serde_json::Error> {
+        Ok(serde_json::to_string(self)?.len() > MAX_REPORT)
+    }
+
+    /// The record that it ends, in the state that the worker wanted.
+    pub(crate) fn record(&self) -> Result<Record, MalformedError> {
+        let record = from_attributes(self.item.clone()).map_err(|_| MalformedError("item"))?;
+        // Operators must see the key that is written.
+        if record.key.partition_key() != self.key {
+            return Err(MalformedError("key"));
+        }
+        match &record.state {
+            State::Completed { answer, .. } if !answer.head.is_final() => Err(MalformedError("status")),
+            _ => Ok(record),
+        }
+    }
+
+    /// The domain writes that commit with it.
+    pub(crate) fn writes(&self) -> &[DomainWrite] {
+        &self.writes
+    }
+
+    /// Whether an operator has been told that the record is this other execution's.
+    pub(crate) fn was_escalated_with(&self, current: &Record) -> bool {
+        self.escalated.as_ref().is_some_and(|attempt| *attempt == current.attempt.to_string())
+    }
+
+    /// The record's key, if it is readable.
+    pub(crate) fn record_key(&self) -> Option<RecordKey> {
+        RecordKey::from_partition_key(&self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{
+        message::Message,
+        record::{
+            Encoding, KeptAnswer, Revision, Worker,
+            tests::{answer, reservation},
+        },
+        time::Timestamp,
+    };
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+
+    fn reserved() -> Record {
+        Record::reserve(&reservation("k"), Revision::mint(), NOW)
+    }
+
+    fn released() -> Record {
+        let reserved = reserved();
+        reserved.release(reserved.attempt, reserved.revision, NOW).unwrap()
+    }
+
+    fn message(wanted: Record) -> String {
+        Message::DeferredReport(Box::new(DeferredReport::of(wanted, &[]).unwrap())).to_json()
+    }
+
+    fn read(message: &str) -> Result<Record, MalformedError> {
+        let Message::DeferredReport(report) = Message::read(message)? else { panic!("{message}") };
+        report.record()
+    }
+
+    // T16
+    #[test]
+    fn a_report_is_queued_without_a_body_too_large_for_it() {
+        let bytes = Bytes::from(vec![0; MAX_REPORT]);
+        let body = KeptBody::Inline { length: bytes.len() as u64, bytes, encoding: Encoding::Identity };
+        let reserved = reserved();
+        let answer = KeptAnswer { body, ..answer() };
+        let completed = reserved.complete(Worker::of(&reserved), Revision::mint(), answer, NOW).unwrap();
+        let message = message(completed);
+        assert!(message.len() < 2_000);
+        let State::Completed { answer, .. } = read(&message).unwrap().state else { panic!("{message}") };
+        assert_eq!(answer.body, KeptBody::Omitted { length: MAX_REPORT as u64 });
+    }
+
+    // R31
+    #[test]
+    fn a_message_that_names_another_record_than_its_item_is_refused() {
+        let message = message(released());
+        let other = message.replacen(r#""key":"tenant#pay#k""#, r#""key":"tenant#pay#other""#, 1);
+        assert_ne!(message, other);
+        assert_eq!(read(&other), Err(MalformedError("key")));
+    }
+
+    // T36
+    #[test]
+    fn an_item_of_another_version_is_refused_and_not_guessed() {
+        let message = message(released());
+        for version in ["0", "2"] {
+            let other = message.replace(r#""schema":{"N":"1"}"#, &format!(r#""schema":{{"N":"{version}"}}"#));
+            assert_ne!(message, other);
+            assert_eq!(read(&other), Err(MalformedError("item")));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The messages that go through the queues: one enum, one sender, one reader.
+//!
+//! 1. A message is an envelope with a version and a kind: `{"version":1,"kind":"check",…}`. The kind decides what else it holds.
+//! 2. The reader accepts this version alone. A message of another version, or of an unknown kind, is malformed: it becomes a
+//!    dead letter whole, and is never applied in part.
+//! 3. `check` and `sweep` are for the stale function; `ask`, `provider_report` and `deferred_report` for the reconcile function.
+//!    The others are dead letters from the start: they need an operator.
+//! 4. Each message fits into 256 KiB, which every queue takes.
+//!
+//! It does not process them: see [`stale`](crate::stale) and [`reconcile`](crate::reconcile).
+
+mod contradiction;
+mod deferred_report;
+mod double_execution;
+mod poison;
+mod provider_report;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{key::RecordKey, queue::WorkError};
+
+pub(crate) use contradiction::Contradiction;
+pub(crate) use deferred_report::DeferredReport;
+pub(crate) use double_execution::DoubleExecution;
+pub(crate) use poison::Poison;
+pub(crate) use provider_report::{QueuedReport, ReportedEffect};
+
+/// The version of the envelope and of all that is in it, but for a record's item, which has a version of its own.
+const VERSION: u32 = 1;
+
+/// A message of this library.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Message {
+    /// Check this record, once this time has come.
+    Check {
+        /// Its partition key.
+        key: String,
+        /// When, in milliseconds since 1970.
+        look_at: u64,
+    },
+    /// Continue the sweep under way. Its progress is in the store.
+    Sweep,
+    /// Ask about this record now, and restart its count of questions.
+    Ask {
+        /// Its partition key.
+        key: String,
+        /// Why it is escalated, if it is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// Check what the provider reported by itself, while a worker had the record, against what became of it.
+    ProviderReport {
+        /// The record's partition key.
+        key: String,
+        /// What was reported.
+        report: QueuedReport,
+    },
+    /// Write how an execution ended.
+    DeferredReport(Box<DeferredReport>),
+    /// A deferred report whose record has been gone for so long that it may have been settled and deleted.
+    Forgotten(Box<DeferredReport>),
+    /// An operation was executed twice.
+    DoubleExecution(Box<DoubleExecution>),
+    /// The record contradicts what a provider, or a worker, reports.
+    Contradiction(Box<Contradiction>),
+    /// A stream record cannot be read.
+    Poison(Box<Poison>),
+}
+
+/// A message that is malformed. No retry helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the message is malformed: {0}")]
+pub(crate) struct MalformedError(pub(crate) &'static str);
+
+impl From<MalformedError> for WorkError {
+    fn from(MalformedError(what): MalformedError) -> Self {
+        Self::Malformed(what)
+    }
+}
+
+impl Message {
+    /// The message as it goes through a queue.
+    pub(crate) fn to_json(&self) -> String {
+        #[derive(Serialize)]
+        struct Envelope<'a> {
+            version: u32,
+            #[serde(flatten)]
+            message: &'a Message,
+        }
+        // Strings, numbers, and JSON as it came: this cannot fail.
+        serde_json::to_string(&Envelope { version: VERSION, message: self }).unwrap_or_default()
+    }
+
+    /// Reads a message of this version.
+    pub(crate) fn read(body: &str) -> Result<Self, MalformedError> {
+        #[derive(Deserialize)]
+        struct Envelope {
+            version: u32,
+        }
+        // The version first: another one may have other members. Not the parser's own words: they may repeat what the message
+        // says.
+        match serde_json::from_str(body) {
+            Ok(Envelope { version: VERSION }) => {
+                serde_json::from_str(body).map_err(|_| MalformedError("it is not of a kind that is known"))
+            }
+            Ok(_) => Err(MalformedError("it is of another version")),
+            Err(_) => Err(MalformedError("it has no version")),
+        }
+    }
+
+    /// The record that it is about, if it names one.
+    pub(crate) fn record_key(&self) -> Option<RecordKey> {
+        let key = match self {
+            Self::Sweep => return None,
+            Self::Check { key, .. } | Self::Ask { key, .. } | Self::ProviderReport { key, .. } => key,
+            Self::DeferredReport(report) | Self::Forgotten(report) => &report.key,
+            Self::DoubleExecution(double) => &double.key,
+            Self::Contradiction(contradiction) => contradiction.key.as_ref()?,
+            Self::Poison(poison) => poison.key()?,
+        };
+        RecordKey::from_partition_key(key)
+    }
+
+    /// The queue whose function can process it; `None` if none can, because it needs an operator.
+    pub(crate) const fn queue(&self) -> Option<&'static str> {
+        match self {
+            Self::Check { .. } | Self::Sweep => Some("checks"),
+            Self::Ask { .. } | Self::ProviderReport { .. } | Self::DeferredReport(_) => Some("reconcile"),
+            Self::Forgotten(_) | Self::DoubleExecution(_) | Self::Contradiction(_) | Self::Poison(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R29: what is escalated must be readable by operators' tools, and by this function when they send it back.
+    #[test]
+    fn a_message_that_is_read_can_be_sent_again() {
+        let item = r#"{"version":1,"kind":"deferred_report","key":"t#pay#k","item":{"pk":{"S":"t#pay#k"},"schema":{"N":"1"}}}"#;
+        let again = Message::read(item).unwrap().to_json();
+        assert_eq!(again.matches("kind").count(), 1, "{again}");
+        assert!(matches!(Message::read(&again), Ok(Message::DeferredReport(_))), "{again}");
+    }
+
+    // T36
+    #[test]
+    fn another_version_is_malformed_whatever_else_the_message_holds() {
+        let sweep = Message::Sweep.to_json();
+        assert_eq!(sweep, r#"{"version":1,"kind":"sweep"}"#);
+        assert!(matches!(Message::read(&sweep), Ok(Message::Sweep)));
+        for version in ["0", "2", "-1", "1.0", "\"1\"", "null", "[1]"] {
+            let other = sweep.replace('1', version);
+            assert!(Message::read(&other).is_err(), "{other}");
+        }
+        assert_eq!(Message::read(r#"{"kind":"sweep"}"#).unwrap_err(), MalformedError("it has no version"));
+        assert!(Message::read(r#"{"version":1,"kind":"of_tomorrow"}"#).is_err());
+    }
+}

@@ -1,0 +1,504 @@
+//! What this version writes is what the fixtures hold, and can be read again: items, messages and records of the stream.
+//!
+//! So no format changes unnoticed. If one is to change, write the fixtures anew and review the difference: twice, because the stream is
+//! made from the items, and the messages from the stream.
+//! `WRITE_FORMATS=1 cargo test -p tests --test suite -- --test-threads=1 formats::`
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use lambda_idempotency::{
+    async_trait,
+    engine::{Executor, Ownership, Report, Request},
+    key::RecordKey,
+    operation::Operation,
+    operator::{Correction, MessageSummary, Operator},
+    queue::{MemoryQueue, WorkError},
+    reconcile::{Finding, ProviderReport, Question, Reconciler, Reconciliation},
+    record::{Answer, Head, Note, UnknownCause},
+    stale::Stale,
+    store::{Item, Store, conformance::samples, dynamodb::DynamoDbStore, memory::MemoryStore},
+    time::Timestamp,
+    world::{ManualWorld, SystemWorld, World},
+};
+use serde_json::{Map, Value, json, value::RawValue};
+
+use crate::support::{
+    BoxError, embedded,
+    guarded::{
+        BODY, GRACE, Guarded, LEASE, RETENTION, completed, fingerprints, operation, owned, random, record_key,
+    },
+    tables::domain_table,
+};
+
+const NOW: Timestamp = Timestamp::from_secs(2_000_000_000);
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A world in which each run has the same ids.
+#[derive(Clone, Debug)]
+struct Numbered {
+    clock: ManualWorld,
+    nonces: Arc<AtomicU64>,
+}
+
+impl World for Numbered {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn running(&self) -> Duration {
+        self.clock.running()
+    }
+
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        self.clock.sleep(span)
+    }
+
+    fn nonce(&self) -> [u8; 16] {
+        u128::from(self.nonces.fetch_add(1, Ordering::SeqCst)).to_be_bytes()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        SystemWorld.spawn(task);
+    }
+}
+
+/// A reconciler with a fixed answer.
+struct Says(Finding);
+
+#[async_trait]
+impl Reconciler for Says {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Writes one of each, in a table of its own.
+struct Writer {
+    guarded: Guarded,
+    world: Numbered,
+    queue: MemoryQueue,
+    dead_letters: MemoryQueue,
+    written: Map<String, Value>,
+}
+
+impl Writer {
+    async fn new() -> Self {
+        let guarded = Guarded::on(embedded::endpoint()).await;
+        let world = Numbered { clock: ManualWorld::at(NOW), nonces: Arc::new(AtomicU64::new(1)) };
+        let (queue, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
+        Self { guarded, world, queue, dead_letters, written: Map::new() }
+    }
+
+    fn store(&self) -> DynamoDbStore {
+        self.guarded.undisturbed_store()
+    }
+
+    fn executor_of(&self, operation: Operation) -> Executor {
+        Executor::new(self.store(), operation).world(self.world.clone()).defer_reports_to(self.queue.clone())
+    }
+
+    fn reconciliation(&self, finding: Finding) -> Reconciliation {
+        Reconciliation::new(self.store(), self.dead_letters.clone())
+            .world(self.world.clone())
+            .not_found_grace(Duration::ZERO)
+            .questions_to(self.queue.clone())
+            .operation(operation(), Says(finding))
+    }
+
+    fn stale(&self) -> Stale {
+        Stale::new(self.store(), self.queue.clone(), self.queue.clone(), self.dead_letters.clone())
+            .world(self.world.clone())
+    }
+
+    async fn begin(&self, key: &str) -> Ownership {
+        owned(self.executor_of(operation()).reserve(&request(key)).await)
+    }
+
+    async fn end(&self, key: &str, report: Report) {
+        self.executor_of(operation()).finish(self.begin(key).await, report).await;
+    }
+
+    /// A worker dies, and is found.
+    async fn die(&self, key: &str, operation: Operation) -> Ownership {
+        let dead = owned(self.executor_of(operation).reserve(&request(key)).await);
+        self.world.clock.advance(LEASE + GRACE);
+        self.stale().check(&request(key).key).await.expect("the store answers");
+        dead
+    }
+
+    async fn correct(&self, key: &str, correction: Correction) {
+        let operator = Operator::new(self.store()).world(self.world.clone());
+        let seen = self.guarded.record(&request(key).key).await.expect("a record");
+        operator.correct(&seen, &correction, "olga", "asked the bank").await.expect("an unknown outcome");
+    }
+
+    /// Another execution has begun since this one's worker was taken for dead.
+    async fn overtaken(&self, key: &str) -> (Ownership, Ownership) {
+        let late = self.die(key, operation()).await;
+        self.correct(key, Correction::NotExecuted { retain: None }).await;
+        (late, self.begin(key).await)
+    }
+
+    /// The record and what is kept beside it, under this name. The clock starts anew.
+    async fn keep_items(&mut self, name: &str) {
+        let items = self.guarded.collection(&request(name).key).await.into_iter().map(json_of);
+        self.written.insert(name.to_owned(), items.collect());
+        self.world.clock.set(NOW);
+    }
+
+    /// The one message since the last one was kept, under this name. The clock starts anew.
+    fn keep_message(&mut self, name: &str) {
+        let messages = [self.queue.take(), self.dead_letters.take()].concat();
+        let [(message, _)] = &messages[..] else { panic!("{name}: not one message but {messages:?}") };
+        self.written.insert(name.to_owned(), serde_json::from_str(message).expect("JSON"));
+        self.world.clock.set(NOW);
+    }
+}
+
+fn request(key: &str) -> Request {
+    Request {
+        key: record_key("acme", key),
+        fingerprints: fingerprints(BODY),
+        may_begin: true,
+        deadline: None,
+        origin: Some(Note::new("POST /payments")),
+    }
+}
+
+fn unsure() -> Report {
+    Report::PerhapsExecuted(UnknownCause::HandlerFailed)
+}
+
+fn paid() -> Answer {
+    Answer::json(201, r#"{"id":"pay_1"}"#)
+}
+
+fn json_of(item: HashMap<String, AttributeValue>) -> Value {
+    serde_json::to_value(serde_dynamo::Item::from(item)).expect("an item")
+}
+
+fn attributes(item: &Value) -> HashMap<String, AttributeValue> {
+    serde_json::from_value::<serde_dynamo::Item>(item.clone()).expect("an item").into()
+}
+
+fn path(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "suite/fixtures/formats", name].iter().collect()
+}
+
+fn fixture(name: &str) -> Map<String, Value> {
+    let text = std::fs::read_to_string(path(name)).expect("a fixture");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Compares what was written with the fixture; or writes the fixture anew, if that was asked for.
+fn assert_unchanged(name: &str, written: Map<String, Value>) {
+    if std::env::var_os("WRITE_FORMATS").is_some() {
+        let text = serde_json::to_string_pretty(&written).expect("JSON") + "\n";
+        return std::fs::write(path(name), text).expect("a writable folder");
+    }
+    let expected = fixture(name);
+    for (entry, written) in &written {
+        assert_eq!(Some(written), expected.get(entry), "{name}: {entry}");
+    }
+    assert_eq!(written.len(), expected.len(), "{name}");
+}
+
+// T36
+#[tokio::test]
+async fn items_are_written_as_they_were() {
+    let mut writer = Writer::new().await;
+    let keyed = |key: &str| request(key).key;
+
+    for name in ["pending", "completed_abandoned"] {
+        let mut pending = samples::pending(keyed(name), fingerprints(BODY), NOW);
+        (pending.revision, pending.attempt) = (writer.world.nonce().into(), writer.world.nonce().into());
+        writer.store().insert(&pending, &[]).await.expect("the store answers");
+    }
+    writer.keep_items("pending").await;
+    writer.world.clock.advance(HOUR * 24 * 30);
+    writer.stale().check(&keyed("completed_abandoned")).await.expect("the store answers");
+    writer.keep_items("completed_abandoned").await;
+
+    drop(writer.begin("in_progress").await);
+    writer.keep_items("in_progress").await;
+    drop(writer.begin("in_progress_claimed").await);
+    let reported = ProviderReport::executed(201, Says(Finding::Executed(paid())));
+    writer
+        .reconciliation(Finding::NotFound)
+        .reported(&keyed("in_progress_claimed"), &reported)
+        .await
+        .expect("provider_report");
+    writer.keep_items("in_progress_claimed").await;
+    let (late, _) = writer.overtaken("in_progress_contested").await;
+    writer.executor_of(operation()).finish(late, completed("{}")).await;
+    writer.keep_items("in_progress_contested").await;
+
+    writer.end("completed", completed(r#"{"id":"pay_1"}"#)).await;
+    writer.keep_items("completed").await;
+    writer.end("completed_with_body_item", completed(random(1_500))).await;
+    writer.keep_items("completed_with_body_item").await;
+    let payload = Answer { head: Head::Payload, body: Bytes::from_static(b"[1]") };
+    writer.end("completed_payload", Report::Completed(payload)).await;
+    writer.keep_items("completed_payload").await;
+    let accounts = domain_table(&writer.guarded.undisturbed).await;
+    let ours = writer.begin("completed_with_writes").await;
+    ours.execution().write(accounts.put(json!({ "id": "a", "cents": 1 }))).expect("a write");
+    writer.executor_of(operation()).finish(ours, completed("{}")).await;
+    writer.keep_items("completed_with_writes").await;
+    writer.end("completed_by_operator", unsure()).await;
+    let executed = Correction::Executed { answer: paid(), retain: Some(RETENTION * 7) };
+    writer.correct("completed_by_operator", executed).await;
+    writer.keep_items("completed_by_operator").await;
+    writer.end("completed_and_forgotten", completed("{}")).await;
+    writer.correct("completed_and_forgotten", Correction::ForgetAnswer).await;
+    writer.keep_items("completed_and_forgotten").await;
+
+    writer.end("released", Report::NotExecuted).await;
+    writer.keep_items("released").await;
+    writer.end("not_begun", Report::NotBegun).await;
+    writer.keep_items("not_begun").await;
+    writer.die("released_by_certainty", operation().effects_in_transaction()).await;
+    writer.keep_items("released_by_certainty").await;
+    for (name, finding) in
+        [("released_by_provider", Finding::NotExecuted), ("released_by_assumption", Finding::NotFound)]
+    {
+        writer.end(name, unsure()).await;
+        writer.reconciliation(finding).ask(&keyed(name)).await.expect("asked");
+        writer.keep_items(name).await;
+    }
+
+    writer.end("unknown", unsure()).await;
+    writer.keep_items("unknown").await;
+    writer.die("unknown_lease_over", operation()).await;
+    writer.keep_items("unknown_lease_over").await;
+    let (late, other) = writer.overtaken("unknown_contested").await;
+    writer.executor_of(operation()).finish(late, completed("{}")).await;
+    writer.executor_of(operation()).finish(other, Report::NotExecuted).await;
+    writer.keep_items("unknown_contested").await;
+    writer.end("unknown_escalated", unsure()).await;
+    let nobody = Reconciliation::new(writer.store(), MemoryQueue::new()).world(writer.world.clone());
+    nobody.ask_if_due(&keyed("unknown_escalated")).await.expect("escalated");
+    writer.keep_items("unknown_escalated").await;
+
+    assert_unchanged("items.json", writer.written);
+}
+
+// T36
+#[tokio::test]
+async fn every_item_is_read_as_it_was_written() {
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    let (store, operator) = (guarded.undisturbed_store(), Operator::new(guarded.undisturbed_store()));
+    for (name, items) in fixture("items.json") {
+        for item in items.as_array().expect("items") {
+            guarded.write_raw(attributes(item)).await;
+        }
+        let of_kind = |prefix: &str| {
+            let items = items.as_array().into_iter().flatten();
+            items.filter(|item| item["sk"]["S"].as_str().unwrap().starts_with(prefix)).collect::<Vec<_>>()
+        };
+        let record = guarded.record(&request(&name).key).await.expect("a record");
+        let again: serde_dynamo::Item = serde_dynamo::to_item(Item::from(&record)).expect("an item");
+        assert_eq!(serde_json::to_value(again).expect("an item"), *of_kind("record")[0], "{name}");
+        let lines = store.audit_lines(&record.key).await.expect("readable");
+        for (line, item) in lines.iter().zip(of_kind("audit#")) {
+            assert_eq!(line.who, item["who"]["S"], "{name}");
+            assert_eq!(line.after(), item["after"]["M"]["state"]["S"].as_str(), "{name}");
+        }
+        assert_eq!(lines.len(), of_kind("audit#").len(), "{name}");
+        if name == "completed_with_body_item" {
+            let answer = operator.answer(&record).await.expect("readable").expect("an answer");
+            assert_eq!((of_kind("body#").len(), answer.body), (1, random(1_500)));
+        }
+    }
+}
+
+/// A record of the stream, as Lambda delivers it.
+fn change(number: u32, name: &str, items: &Map<String, Value>) -> Value {
+    let image = items[name].as_array().expect("items").iter().find(|item| item["sk"]["S"] == "record");
+    let image = image.expect("a record");
+    json!({
+        "eventID": format!("{number:032}"),
+        "eventName": "MODIFY",
+        "eventSource": "aws:dynamodb",
+        "eventSourceARN": "arn:aws:dynamodb:eu-central-1:123456789012:table/idempotency/stream/2033-05-18T03:33:20.000",
+        "dynamodb": {
+            "Keys": { "pk": image["pk"], "sk": image["sk"] },
+            "NewImage": image,
+            "SequenceNumber": format!("{number:021}"),
+            "StreamViewType": "NEW_AND_OLD_IMAGES",
+        },
+    })
+}
+
+fn raw(records: &[&Value]) -> Vec<Box<RawValue>> {
+    records.iter().map(|record| RawValue::from_string(record.to_string()).expect("JSON")).collect()
+}
+
+// T36, T19
+#[tokio::test]
+async fn records_of_the_stream_are_read_in_each_state() {
+    let items = fixture("items.json");
+    let numbered = items.keys().zip(1..).map(|(name, number)| (name.clone(), change(number, name, &items)));
+    assert_unchanged("stream.json", numbered.collect());
+    for (name, change) in fixture("stream.json") {
+        let (checks, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
+        let stale = Stale::new(MemoryStore::new(), checks.clone(), MemoryQueue::new(), dead_letters.clone())
+            .world(ManualWorld::at(NOW));
+        assert_eq!(stale.stream(&raw(&[&change]), HOUR).await, [""; 0]);
+        let is_open = name == "pending" || name.starts_with("in_progress");
+        assert_eq!((checks.take().len(), dead_letters.take().len()), (usize::from(is_open), 0), "{name}");
+    }
+}
+
+// T36
+#[tokio::test]
+async fn messages_are_written_as_they_were() {
+    let (mut writer, stream) = (Writer::new().await, fixture("stream.json"));
+    let keyed = |key: &str| request(key).key;
+
+    writer.stale().stream(&raw(&[&stream["in_progress"]]), HOUR).await;
+    writer.keep_message("check");
+    let mut damaged = stream["in_progress"].clone();
+    damaged["dynamodb"]["NewImage"]["state"] = json!({ "S": "a_state_of_tomorrow" });
+    writer.stale().stream(&raw(&[&damaged]), HOUR).await;
+    writer.keep_message("poison");
+    writer.stale().sweep(Duration::ZERO).await.expect("the store answers");
+    writer.keep_message("sweep");
+
+    writer
+        .written
+        .insert("ask".into(), serde_json::from_str(&MessageSummary::ask(&keyed("ask"))).expect("JSON"));
+    writer.end("ask_escalated", unsure()).await;
+    let nobody = Reconciliation::new(writer.store(), writer.dead_letters.clone()).world(writer.world.clone());
+    nobody.ask_if_due(&keyed("ask_escalated")).await.expect("escalated");
+    writer.keep_message("ask_escalated");
+
+    let ours = writer.begin("provider_report").await;
+    let reported = ProviderReport::executed(201, Says(Finding::NotFound))
+        .under("charge", &ours.execution().downstream_key("charge"))
+        .made_at(NOW);
+    writer
+        .reconciliation(Finding::NotFound)
+        .reported(&keyed("provider_report"), &reported)
+        .await
+        .expect("provider_report");
+    writer.keep_message("provider_report");
+    writer.end("contradiction", Report::Completed(Answer::json(402, "{}"))).await;
+    let reported = ProviderReport::executed(201, Says(Finding::NotFound));
+    writer
+        .reconciliation(Finding::NotFound)
+        .reported(&keyed("contradiction"), &reported)
+        .await
+        .expect("provider_report");
+    writer.keep_message("contradiction");
+
+    // The record has been gone for so long that it may have been settled.
+    let accounts = domain_table(&writer.guarded.undisturbed).await;
+    for (name, writes) in [("deferred_report", 0), ("deferred_report_with_writes", 1)] {
+        let ours = writer.begin(name).await;
+        for _ in 0..writes {
+            let take = accounts.update(json!({ "id": "a" }), "SET cents = cents - :cents");
+            let take =
+                take.condition("cents >= :cents").value(":cents", 30).or_answer(Answer::json(409, "{}"));
+            ours.execution().write(take).expect("a write");
+        }
+        writer.guarded.delete(&keyed(name)).await;
+        writer.world.clock.advance(RETENTION * 2);
+        writer.executor_of(operation()).finish(ours, Report::Completed(paid())).await;
+        writer.keep_message(name);
+        // The table's name is new in each run.
+        let named = writer.written[name].to_string().replace(accounts.name(), "accounts");
+        writer.written.insert(name.to_owned(), serde_json::from_str(&named).expect("JSON"));
+    }
+    let report = writer.written["deferred_report"].to_string();
+    writer.world.clock.set(NOW.plus(RETENTION * 2));
+    writer.reconciliation(Finding::NotFound).receive(&report).await.expect("escalated");
+    writer.keep_message("forgotten");
+
+    let late = writer.die("contradiction_with_report", operation()).await;
+    let refused = Correction::Executed { answer: Answer::json(402, "{}"), retain: None };
+    writer.correct("contradiction_with_report", refused).await;
+    writer.executor_of(operation()).finish(late, Report::Completed(paid())).await;
+    for (report, _) in writer.queue.take() {
+        writer.reconciliation(Finding::NotFound).receive(&report).await.expect("escalated");
+    }
+    writer.keep_message("contradiction_with_report");
+
+    let (late, _) = writer.overtaken("double_execution").await;
+    writer.executor_of(operation()).finish(late, Report::Completed(paid())).await;
+    for (name, (message, _)) in
+        ["double_execution", "deferred_report_escalated"].into_iter().zip(writer.queue.take())
+    {
+        writer.written.insert(name.to_owned(), serde_json::from_str(&message).expect("JSON"));
+    }
+
+    assert_unchanged("messages.json", writer.written);
+}
+
+/// Delivers a message to the function that it is for, or else to the reconcile function, over an empty store.
+async fn deliver(message: &Value, queue: Option<&str>) -> (Result<(), WorkError>, MemoryStore) {
+    let (store, world) = (MemoryStore::new(), ManualWorld::at(NOW.plus(HOUR)));
+    let received = match queue {
+        Some("checks") => {
+            let [checks, sweeps, dead_letters] = [(); 3].map(|()| MemoryQueue::new());
+            let stale = Stale::new(store.clone(), checks, sweeps, dead_letters).world(world);
+            stale.receive(&message.to_string(), HOUR).await
+        }
+        _ => {
+            let reconciliation = Reconciliation::new(store.clone(), MemoryQueue::new()).world(world);
+            let reconciliation = reconciliation.operation(operation(), Says(Finding::NotFound));
+            reconciliation.receive(&message.to_string()).await
+        }
+    };
+    (received, store)
+}
+
+// T36: what waits in a queue is whole, or a dead letter; it is never applied in part.
+#[tokio::test]
+async fn every_message_is_read_and_none_of_another_version() {
+    let messages = fixture("messages.json");
+    for (name, message) in &messages {
+        let dead_letter = MessageSummary::read(&message.to_string());
+        let kind = dead_letter.kind.as_deref().expect("a kind");
+        assert!(name.starts_with(kind), "{name}");
+        let queue = match kind {
+            "check" | "sweep" => Some("checks"),
+            "ask" | "provider_report" | "deferred_report" => Some("reconcile"),
+            _ => None,
+        };
+        assert_eq!((dead_letter.queue, dead_letter.record.is_some()), (queue, kind != "sweep"), "{name}");
+        let (received, store) = deliver(message, queue).await;
+        assert_eq!(received.is_err(), kind == "poison", "{name}: {received:?}");
+        let key = message["key"].as_str().and_then(RecordKey::from_partition_key);
+        let load = async |store: MemoryStore| match &key {
+            Some(key) => store.load(key).await.expect("the store answers"),
+            None => None,
+        };
+        let applied = kind == "deferred_report" && !name.ends_with("with_writes");
+        assert_eq!(load(store).await.is_some(), applied, "{name}");
+
+        for version in [json!(0), json!(2), json!("1"), Value::Null] {
+            let mut other = message.clone();
+            other["version"] = version;
+            assert_eq!(MessageSummary::read(&other.to_string()).queue, None, "{other}");
+            for queue in ["checks", "reconcile"] {
+                let (received, store) = deliver(&other, Some(queue)).await;
+                assert!(matches!(received, Err(WorkError::Malformed(_))), "{other}: {received:?}");
+                assert_eq!(load(store).await, None, "{other}");
+            }
+        }
+    }
+    assert_eq!(messages.len(), 13);
+}
