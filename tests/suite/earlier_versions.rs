@@ -5,8 +5,6 @@ use std::{collections::HashMap, time::Duration};
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
-    fingerprint::{Content, FingerprintRule, Fingerprints},
-    http::{Idempotency, SingleTenant},
     key::RecordKey,
     operation::Operation,
     operator::{MessageSummary, Operator},
@@ -19,19 +17,11 @@ use lambda_idempotency::{
     world::ManualWorld,
 };
 use serde_json::{Value, json, value::RawValue};
-use tower::Layer;
 
-use crate::support::{
-    BoxError,
-    guarded::Guarded,
-    http::{Resolver, api, caller, send, tenant},
-    lambda, on_each_store,
-};
+use crate::support::{BoxError, guarded::Guarded, on_each_store};
 
 on_each_store!(
     items_of_an_earlier_version_are_read,
-    requests_of_an_earlier_version_are_reported_from_others,
-    a_retry_of_a_request_that_an_earlier_version_took_is_replayed,
     downstream_keys_of_an_earlier_version_stay_the_same,
     reports_of_an_earlier_version_are_applied,
     audit_lines_of_an_earlier_version_are_read
@@ -121,8 +111,8 @@ async fn items_of_an_earlier_version_are_read(endpoint: &str) {
         let record = stored(&guarded, fixture).await;
         let mut expected = fixture["expect"].clone();
         let about = expected.as_object_mut().expect("an object");
-        // These have their own tests.
-        about.retain(|name, _| !["requests", "downstream_keys"].contains(&name.as_str()));
+        // These have their own test.
+        about.remove("downstream_keys");
         if let Some(body) = about.get_mut("body") {
             body.as_object_mut()
                 .expect("an object")
@@ -139,79 +129,6 @@ async fn stored(guarded: &Guarded, fixture: &Value) -> Record {
     let key = fixture["item"]["pk"]["S"].as_str().expect("a partition key");
     let key = RecordKey::from_partition_key(key).expect("one of ours");
     guarded.record(&key).await.expect("there")
-}
-
-// R3, T36: a retry that arrives after the deployment is still the same request.
-async fn requests_of_an_earlier_version_are_reported_from_others(endpoint: &str) {
-    let guarded = Guarded::on(endpoint).await;
-    let mut compared = 0;
-    for fixture in items() {
-        let record = stored(&guarded, &fixture).await;
-        for request in fixture["expect"]["requests"].as_array().into_iter().flatten() {
-            let matches = |body: &str| {
-                let left_out = request["left_out"].as_array().expect("pointers").iter();
-                let rule = left_out.fold(FingerprintRule::new(), |rule, pointer| {
-                    rule.leave_out(pointer.as_str().expect("a pointer"))
-                });
-                let target = request["target"].as_str().expect("a target");
-                let content = Content::new("POST", "/", body.as_bytes()).earlier_target(target);
-                let json = request["json"].as_bool().expect("whether it is JSON");
-                let content = if json { content.json() } else { content };
-                let operation = record.key.operation().as_str();
-                Fingerprints::of(operation, &content, &rule, &[]).matches(&record.fingerprint)
-            };
-            let body = request["body"].as_str().expect("a body");
-            let other = body.replacen("1999", "1998", 1);
-            assert_ne!(body, other, "the body has this amount");
-            assert_eq!(matches(body), Some(true), "{}: {body}", fixture["name"]);
-            assert_eq!(matches(&other), Some(false), "{}: {other}", fixture["name"]);
-            compared += 1;
-        }
-    }
-    assert_eq!(compared, 3);
-}
-
-// R3, T36: a request that the guard of an earlier version took.
-async fn a_retry_of_a_request_that_an_earlier_version_took_is_replayed(endpoint: &str) {
-    let guarded = Guarded::on(endpoint).await;
-    let fixture =
-        items().into_iter().find(|item| item["name"] == "completed_of_a_request").expect("the item");
-    let record = stored(&guarded, &fixture).await;
-    let body = fixture["expect"]["requests"][0]["body"].as_str().expect("a body").to_owned();
-    let rule = FingerprintRule::new().leave_out("/clientTime").leave_out("/meta/traceId");
-    let operation = Operation::new("create-payment").fingerprint(rule);
-    let guard = Idempotency::new(guarded.store(), operation).world(ManualWorld::at(NOW));
-    let app = api(guard.clone().tenant(caller as Resolver), |_, _| async { "run again" });
-    let retry = |body: String| {
-        let request = axum::http::Request::post("/payments?dryRun=false").extension(tenant("olga"));
-        let request = request.header("idempotency-key", record.key.idempotency_key().as_str());
-        request.header("content-type", "application/json; charset=utf-8").body(body.into()).unwrap()
-    };
-    let replay = send(&app, retry(body.clone())).await;
-    assert_eq!((replay.status, replay.replayed()), (201, true), "{replay:?}");
-    send(&app, retry(body.replacen("1999", "1998", 1))).await.assert_problem(422, "key-reused");
-
-    // An event of an HTTP API with a named stage: that version took the stage for a part of the path.
-    let event = |raw_path: &str| {
-        json!({
-            "version": "2.0", "routeKey": "$default", "rawPath": raw_path, "rawQueryString": "dryRun=false",
-            "headers": { "idempotency-key": record.key.idempotency_key().as_str(), "content-type": "application/json" },
-            "requestContext": {
-                "stage": "prod", "routeKey": "$default", "timeEpoch": 0,
-                "http": { "method": "POST", "path": raw_path },
-            },
-            "body": body, "isBase64Encoded": false,
-        })
-    };
-    let handler = lambda_http::service_fn(|_: lambda_http::Request| async {
-        Ok::<_, lambda_http::Error>(lambda_http::Response::new("run again".to_owned()))
-    });
-    let function = lambda::function(guard.tenant(SingleTenant::new("olga")).layer(handler));
-    assert_eq!(
-        lambda::deliver(&function, &event("/payments")).await.header("idempotent-replayed"),
-        Some("true")
-    );
-    assert_eq!(lambda::deliver(&function, &event("/prod/payments")).await.status(), 422);
 }
 
 // R26, T36: a provider that has seen the old key must see it again.
