@@ -300,7 +300,7 @@ fn parts(parts: &[&[u8]]) -> Vec<u8> {
 
 /// The number of pairs, then their parts.
 fn pairs(pairs: &[(&[u8], &[u8])]) -> Vec<u8> {
-    let parts: Vec<_> = pairs.iter().map(|(name, value)| self::parts(&[name, value])).collect();
+    let parts: Vec<_> = pairs.iter().map(|&(name, value)| self::parts(&[name, value])).collect();
     [(pairs.len() as u64).to_be_bytes().to_vec(), parts.concat()].concat()
 }
 
