@@ -114,6 +114,9 @@ impl Engine {
         write: Duration,
     ) -> KeptAnswer {
         let placed = self.place(record, answer, also);
+        if !placed.is_outside() {
+            return placed.answer;
+        }
         let (head, length) = (placed.answer.head.clone(), placed.answer.body.length());
         let (key, operation) = (record.key.hash(), record.key.operation());
         match self.keep_placed(record, placed, body_share(write)).await {

@@ -244,7 +244,10 @@ impl Executor {
         match report {
             Report::Completed(answer) => {
                 let also = self.operation().kept_headers();
-                Kept::Completed(self.engine.keep(seen, answer.clone(), also, time).await, writes.into())
+                Kept::Completed(
+                    self.engine.keep(seen, answer.clone(), also, time).await,
+                    if writes.is_empty() { Arc::default() } else { writes.into() },
+                )
             }
             Report::NotExecuted => Kept::NotExecuted(because(NOT_EXECUTED, status)),
             Report::NotBegun => Kept::NotBegun,

@@ -1,4 +1,4 @@
-//! Reads a body by its meaning: unpacked, and in canonical form or in parts.
+//! Reads a body by its meaning: unpacked, and in canonical form, in fields or in parts.
 
 use std::{borrow::Cow, io::Read};
 
@@ -7,6 +7,8 @@ use flate2::read::MultiGzDecoder;
 use super::{
     canonical::{self, JsonPointer},
     content::{Content, is_json},
+    form::{self, Field},
+    media_type::{self, Parameter},
     multipart,
 };
 
@@ -16,8 +18,9 @@ const MAX_UNPACKED: u64 = 6 * 1024 * 1024;
 
 /// A body without its gzip packing, whose header holds the time at which it was made.
 pub(super) struct Unpacked<'a> {
-    media_type: String,
-    boundary: Option<String>,
+    media_type: Cow<'a, str>,
+    /// The media type's parameters.
+    parameters: Vec<Parameter>,
     /// The content coding that is left; empty if there is none.
     coding: String,
     body: Cow<'a, [u8]>,
@@ -26,6 +29,7 @@ pub(super) struct Unpacked<'a> {
 /// The form in which a body is hashed.
 pub(super) enum Form<'a> {
     Json(Vec<u8>),
+    Fields(Vec<Field<'a>>),
     Multipart(Vec<&'a [u8]>),
     Bytes(&'a [u8]),
 }
@@ -38,11 +42,9 @@ impl<'a> Unpacked<'a> {
             Some(body) => (String::new(), Cow::Owned(body)),
             None => (coding, Cow::Borrowed(content.body)),
         };
-        let media_type = content.media_type();
-        let multipart = media_type.starts_with("multipart/");
-        let content_type = multipart.then(|| (content.header)("content-type")).flatten();
-        let boundary = content_type.and_then(|value| multipart::boundary(&value));
-        Self { media_type, boundary, coding, body }
+        let content_type = content.content_type();
+        let media_type = media_type::essence(&content_type);
+        Self { media_type, parameters: media_type::parameters(&content_type), coding, body }
     }
 
     /// The media type, without its parameters.
@@ -50,25 +52,43 @@ impl<'a> Unpacked<'a> {
         &self.media_type
     }
 
+    /// The media type's parameters, except for those that the form makes redundant.
+    pub(super) fn parameters(&self, form: &Form<'_>) -> impl Iterator<Item = &Parameter> + Clone {
+        let redundant = match form {
+            Form::Json(_) => Some("charset"),
+            Form::Multipart(_) => Some("boundary"),
+            Form::Fields(_) | Form::Bytes(_) => None,
+        };
+        self.parameters.iter().filter(move |(name, _)| Some(&**name) != redundant)
+    }
+
     /// The content coding that the body still has.
     pub(super) fn coding(&self) -> &str {
         &self.coding
     }
 
-    /// Whether the body came packed.
-    pub(super) fn was_packed(&self) -> bool {
-        matches!(self.body, Cow::Owned(_))
+    /// The boundary of a multipart body. None if there are several: parsers do not agree on which counts.
+    fn boundary(&self) -> Option<&str> {
+        let mut named = self.parameters.iter().filter(|(name, _)| name == "boundary");
+        match (named.next(), named.next()) {
+            (Some((_, boundary)), None) if self.media_type.starts_with("multipart/") => {
+                Some(&**boundary).filter(|boundary| !boundary.is_empty())
+            }
+            _ => None,
+        }
     }
 
     /// The form in which the body is hashed, without these members of a JSON document.
     pub(super) fn form(&self, left_out: &[JsonPointer]) -> Form<'_> {
         let body = &*self.body;
-        let json = is_json(&self.media_type).then(|| canonical::canonical_json(body, left_out)).flatten();
-        let pieces = || multipart::pieces(body, self.boundary.as_deref()?);
-        match json {
-            Some(canonical) => Form::Json(canonical),
-            None => pieces().map_or(Form::Bytes(body), Form::Multipart),
-        }
+        let form = if is_json(&self.media_type) {
+            canonical::canonical_json(body, left_out).map(Form::Json)
+        } else if form::is_form(&self.media_type) {
+            form::fields(body).map(Form::Fields)
+        } else {
+            self.boundary().and_then(|boundary| multipart::pieces(body, boundary)).map(Form::Multipart)
+        };
+        form.unwrap_or(Form::Bytes(body))
     }
 }
 

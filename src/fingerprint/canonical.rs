@@ -46,9 +46,10 @@ pub(super) fn canonical_json(body: &[u8], left_out: &[JsonPointer]) -> Option<Ve
     }
     let mut parser = SliceJsonParser::new(body);
     let mut canonical = Canonical {
-        out: Vec::with_capacity(body.len()),
+        // Sorting copies the members behind their object.
+        out: Vec::with_capacity(body.len() * 2),
         open: Vec::new(),
-        members: Vec::new(),
+        members: Vec::with_capacity(8),
         left_out: left_out.iter().map(|pointer| (pointer, 0)).collect(),
     };
     loop {

@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, fmt};
 
+use super::media_type::essence;
+
 /// The parts of a request that its fingerprint can cover, and the argument of a
 /// [rule of your own](super::FingerprintRule::custom).
 #[derive(Clone, Copy)]
@@ -17,26 +19,6 @@ pub struct Content<'a> {
     pub header: &'a (dyn Fn(&str) -> Option<Cow<'a, str>> + Sync),
     /// The body as it came.
     pub body: &'a [u8],
-    /// The request as the first version of fingerprints read it.
-    #[doc(hidden)]
-    pub earlier: Earlier<'a>,
-}
-
-/// A request as the first version of fingerprints read it.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct Earlier<'a> {
-    /// The target of the request.
-    pub target: &'a str,
-    /// Whether the body is JSON.
-    pub json: bool,
-}
-
-impl<'a> Earlier<'a> {
-    /// A request to `target` with this `Content-Type`.
-    pub fn new(target: &'a str, content_type: &str) -> Self {
-        Self { target, json: is_json(&media_type(content_type)) }
-    }
 }
 
 impl fmt::Debug for Content<'_> {
@@ -49,8 +31,7 @@ impl fmt::Debug for Content<'_> {
 impl<'a> Content<'a> {
     /// A request with this method, path and body, and without query or headers.
     pub fn new(method: &'a str, path: &'a str, body: &'a [u8]) -> Self {
-        let earlier = Earlier { target: "", json: false };
-        Self { method, path: path.as_bytes(), query: &[], header: &|_| None, body, earlier }
+        Self { method, path: path.as_bytes(), query: &[], header: &|_| None, body }
     }
 
     /// The same, with these parameters of the query.
@@ -68,27 +49,19 @@ impl<'a> Content<'a> {
     /// The same, as a JSON document, with no other header.
     #[must_use]
     pub fn json(self) -> Self {
-        let earlier = Earlier { json: true, ..self.earlier };
         let header = &|name: &str| (name == "content-type").then_some(Cow::Borrowed("application/json"));
-        Self { earlier, header, ..self }
-    }
-
-    /// The same, with this target in the first version of fingerprints.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn earlier_target(self, target: &'a str) -> Self {
-        Self { earlier: Earlier { target, ..self.earlier }, ..self }
+        Self { header, ..self }
     }
 
     /// The media type in lower case, without its parameters; empty if there is none.
-    pub fn media_type(&self) -> String {
-        media_type(&(self.header)("content-type").unwrap_or_default())
+    pub fn media_type(&self) -> Cow<'a, str> {
+        essence(&self.content_type())
     }
-}
 
-/// The media type of a `Content-Type`, in lower case and without its parameters.
-fn media_type(content_type: &str) -> String {
-    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    /// The `Content-Type`; empty if there is none.
+    pub(super) fn content_type(&self) -> Cow<'a, str> {
+        (self.header)("content-type").unwrap_or_default()
+    }
 }
 
 /// Whether this can be the name of a header: a token of RFC 9110, section 5.6.2.

@@ -1,12 +1,13 @@
 //! The fingerprint of a request: it tells a retry from another request under the same key.
 //!
-//! 1. A fingerprint covers the operation, the method, the path and query, the media type without its parameters, the headers
-//!    that the rule declares, and the body: see [`Content`]. A [custom rule](FingerprintRule::custom) replaces all but the
-//!    operation.
-//! 2. A body is hashed by its meaning: JSON in its canonical form, multipart without its boundary, gzip by its unpacked body.
-//!    Every other body is hashed by its bytes and content coding.
+//! 1. A fingerprint covers the operation, the method, the path and query, the media type with its parameters, the conditional
+//!    headers, the headers that the rule declares, and the body: see [`Content`]. A [custom rule](FingerprintRule::custom)
+//!    replaces all but the operation.
+//! 2. A body is hashed by its meaning: JSON in its canonical form, a form by its fields, multipart without its boundary, gzip
+//!    by its unpacked body. Every other body is hashed by its bytes and content coding. A parameter that the body's form makes
+//!    redundant does not count: the `charset` of JSON, and the `boundary` of multipart.
 //! 3. A record keeps the number of the rule that made its fingerprint. A retry is compared by that rule, be it the current
-//!    one, a former one, or the form of earlier versions.
+//!    one or a former one.
 //! 4. If no known rule has that number, the two cannot be compared: that is an error, not a mismatch.
 //!
 //! It does not look at other headers, `Authorization` among them: the tenant is part of the key.
@@ -14,17 +15,18 @@
 mod body;
 mod canonical;
 mod content;
-mod earlier;
+mod form;
+mod media_type;
 mod multipart;
 mod rule;
 
 use std::fmt;
 
+pub use content::Content;
 pub(crate) use content::is_header_name;
-pub use content::{Content, Earlier};
 pub use rule::FingerprintRule;
 
-use body::{Form, Unpacked};
+use body::Unpacked;
 
 /// SHA-256 over operation and request, with the rule that made it.
 #[doc(hidden)]
@@ -66,8 +68,7 @@ pub struct Fingerprints {
 }
 
 impl Fingerprints {
-    /// Takes the fingerprints of `content` by `rule` and by each of the `former` rules, each also in the form of earlier
-    /// versions (T36).
+    /// Takes the fingerprints of `content` by `rule` and by each of the `former` rules (T36).
     pub fn of(
         operation: &str,
         content: &Content<'_>,
@@ -75,15 +76,8 @@ impl Fingerprints {
         former: &[FingerprintRule],
     ) -> Self {
         let body = Unpacked::of(content);
-        // Made once for both: the canonical form of a JSON body is what takes time.
-        let both = |rule: &FingerprintRule| {
-            let form = rule.left_out().map_or(Form::Bytes(content.body), |left_out| body.form(left_out));
-            let earlier = earlier::fingerprint(rule, operation, content, &body, &form);
-            (rule.fingerprint(operation, content, &body, &form), earlier)
-        };
-        let (current, earlier) = both(rule);
-        let of_former = former.iter().map(both).flat_map(|(now, earlier)| [Some(now), earlier]);
-        Self { current, former: [earlier].into_iter().chain(of_former).flatten().collect() }
+        let by = |rule: &FingerprintRule| rule.fingerprint(operation, content, &body);
+        Self { current: by(rule), former: former.iter().map(by).collect() }
     }
 
     /// The fingerprint for a new record.

@@ -1,18 +1,7 @@
 //! Splits multipart bodies ([RFC 2046, section 5.1.1](https://www.rfc-editor.org/rfc/rfc2046#section-5.1.1)) at their
 //! boundaries, because clients make a new boundary for every retry.
 
-use mediatype::{MediaType, Name, ReadParams, names::MULTIPART};
 use memchr::memmem;
-
-/// The boundary of a multipart media type.
-pub(super) fn boundary(content_type: &str) -> Option<String> {
-    let media_type = MediaType::parse(content_type).ok()?;
-    let name = Name::new("boundary")?;
-    let boundary = media_type.get_param(name)?.unquoted_str().into_owned();
-    // If there are several, parsers do not agree on which counts.
-    let one = media_type.params().filter(|(given, _)| *given == name).count() == 1;
-    (media_type.ty == MULTIPART && one && !boundary.is_empty()).then_some(boundary)
-}
 
 /// The pieces before, between and after the delimiters, in order; `None` if no delimiter closes the body.
 ///
@@ -54,21 +43,6 @@ mod tests {
     fn texts(body: &str, boundary: &str) -> Option<Vec<String>> {
         let pieces = pieces(body.as_bytes(), boundary)?;
         Some(pieces.into_iter().map(|piece| String::from_utf8(piece.to_vec()).unwrap()).collect())
-    }
-
-    #[test]
-    fn a_boundary_is_that_of_a_multipart_media_type() {
-        for (content_type, expected) in [
-            ("multipart/form-data; boundary=abc", Some("abc")),
-            ("Multipart/Mixed; charset=utf-8; Boundary=\"a b\"", Some("a b")),
-            ("multipart/form-data", None),
-            ("multipart/form-data; boundary=\"\"", None),
-            ("text/plain; boundary=abc", None),
-            ("multipart/form-data; boundary=a; boundary=b", None),
-            ("", None),
-        ] {
-            assert_eq!(boundary(content_type).as_deref(), expected, "{content_type}");
-        }
     }
 
     // R3

@@ -11,15 +11,21 @@ use super::{
     content::is_header_name,
 };
 
-/// The version of the hashed form. A change to the hashing below, to `body` or to `canonical` needs a new number here, and the
-/// old form must be kept, as in `earlier`, for as long as its records can live.
-const FORM: u8 = 2;
+/// The version of the hashed form. It is part of each rule's number, so fingerprints of another form cannot be compared. Once a
+/// version is published, a change to what is hashed needs a new number here, and the old form beside the new one for as long as
+/// its records can live.
+const FORM: u8 = 1;
+
+/// The headers that count by default: a request with another condition, or for another range, is another request.
+const CONDITIONAL: [&str; 6] =
+    ["content-range", "if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since"];
 
 /// How requests become fingerprints: which parts of a request are the caller's intent.
 ///
-/// JSON bodies count by their value (RFC 8785, with numbers compared by their exact decimal value), multipart bodies by their
-/// parts, gzip by the unpacked body, everything else by its bytes and its content coding. Members such as client timestamps and
-/// trace ids can be left out; headers that your API declares to be intent can be included.
+/// JSON bodies count by their value (RFC 8785, with numbers compared by their exact decimal value), forms by their fields,
+/// multipart bodies by their parts, gzip by the unpacked body, everything else by its bytes and its content coding. Members such as
+/// client timestamps and trace ids can be left out. The media type counts, and so do `If-*` conditions and `Content-Range`; other
+/// headers that your API declares to be intent can be included.
 ///
 /// ```
 /// use lambda_idempotency::fingerprint::FingerprintRule;
@@ -30,12 +36,23 @@ const FORM: u8 = 2;
 ///     .header("api-version");
 /// ```
 #[derive(Clone)]
-pub struct FingerprintRule(Kind);
+pub struct FingerprintRule {
+    /// The number that records keep, made from the settings once, not for each request.
+    id: u32,
+    kind: Kind,
+}
 
 #[derive(Clone)]
 enum Kind {
-    Request { left_out: Vec<JsonPointer>, headers: Vec<String> },
-    Custom { id: u32, intent: Arc<Intent> },
+    /// Both sorted, because their order does not count.
+    Request {
+        left_out: Vec<JsonPointer>,
+        headers: Vec<String>,
+    },
+    Custom {
+        id: u32,
+        intent: Arc<Intent>,
+    },
 }
 
 type Intent = dyn Fn(&Content<'_>) -> Vec<u8> + Send + Sync;
@@ -48,7 +65,7 @@ impl Default for FingerprintRule {
 
 impl fmt::Debug for FingerprintRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.kind {
             Kind::Request { left_out, headers } => f
                 .debug_struct("FingerprintRule")
                 .field("left_out", left_out)
@@ -60,9 +77,9 @@ impl fmt::Debug for FingerprintRule {
 }
 
 impl FingerprintRule {
-    /// The whole body counts, and the media type is the only header that does.
+    /// The whole body counts, and of the headers the media type, `If-*` conditions and `Content-Range`.
     pub fn new() -> Self {
-        Self(Kind::Request { left_out: Vec::new(), headers: Vec::new() })
+        Kind::Request { left_out: Vec::new(), headers: Vec::new() }.into()
     }
 
     /// A rule of your own: two requests to the operation are the same if `intent` returns the same for both; nothing else
@@ -82,7 +99,7 @@ impl FingerprintRule {
     /// });
     /// ```
     pub fn custom(id: u32, intent: impl Fn(&Content<'_>) -> Vec<u8> + Send + Sync + 'static) -> Self {
-        Self(Kind::Custom { id, intent: Arc::new(intent) })
+        Kind::Custom { id, intent: Arc::new(intent) }.into()
     }
 
     /// Leaves the value at `pointer`, an RFC 6901 JSON Pointer, out of JSON bodies.
@@ -91,14 +108,17 @@ impl FingerprintRule {
     /// If `pointer` is invalid, or the rule is [your own](Self::custom): a mistake in the program, found at start-up.
     #[must_use]
     pub fn leave_out(mut self, pointer: &str) -> Self {
-        match (JsonPointer::parse(pointer), &mut self.0) {
-            (Ok(pointer), Kind::Request { left_out, .. }) => left_out.push(pointer),
+        match (JsonPointer::parse(pointer), &mut self.kind) {
+            (Ok(pointer), Kind::Request { left_out, .. }) => {
+                left_out.push(pointer);
+                left_out.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+            }
             (Ok(_), Kind::Custom { .. }) => {
                 panic!("leave_out({pointer:?}): the rule is a function of your own")
             }
             (Err(error), _) => panic!("leave_out({pointer:?}): {error}"),
         }
-        self
+        self.kind.into()
     }
 
     /// Includes this header, because it is part of the caller's intent, as `Prefer` or `API-Version` can be. It must not differ
@@ -108,30 +128,21 @@ impl FingerprintRule {
     /// If `name` is not a valid header name, or the rule is [your own](Self::custom): a mistake in the program, found at start-up.
     #[must_use]
     pub fn header(mut self, name: &str) -> Self {
-        match &mut self.0 {
-            Kind::Request { headers, .. } if is_header_name(name) => headers.push(name.to_ascii_lowercase()),
+        match &mut self.kind {
+            Kind::Request { headers, .. } if is_header_name(name) => {
+                headers.push(name.to_ascii_lowercase());
+                headers.sort_unstable();
+            }
             Kind::Request { .. } => panic!("header({name:?}): this is not a valid header name"),
             Kind::Custom { .. } => panic!("header({name:?}): the rule is a function of your own"),
         }
-        self
+        self.kind.into()
     }
 
     /// The rule's number, kept in each record. It is derived from the rule's settings, so that it changes with the rule; for a
     /// rule of your own, from its number alone.
     pub fn id(&self) -> u32 {
-        let mut hash = Sha256::new_with_prefix([FORM]);
-        match &self.0 {
-            Kind::Custom { id, .. } => {
-                hash.update(b"f");
-                hash.update(id.to_be_bytes());
-            }
-            Kind::Request { headers, .. } => {
-                hash.update(b"r");
-                list(&mut hash, &self.sorted_pointers().unwrap_or_default());
-                list(&mut hash, &sorted(headers.iter().map(String::as_str)));
-            }
-        }
-        number(hash)
+        self.id
     }
 
     /// The fingerprint of `content` sent to `operation`; `body` is its body.
@@ -140,37 +151,41 @@ impl FingerprintRule {
         operation: &str,
         content: &Content<'_>,
         body: &Unpacked<'_>,
-        form: &Form<'_>,
     ) -> Fingerprint {
         let mut hash = Sha256::new_with_prefix([FORM]);
-        match &self.0 {
+        match &self.kind {
             Kind::Custom { intent, .. } => {
                 hash.update(b"f");
                 part(&mut hash, operation.as_bytes());
                 part(&mut hash, &intent(content));
             }
-            Kind::Request { headers, .. } => {
+            Kind::Request { left_out, headers } => {
                 hash.update(b"r");
                 for bytes in [operation.as_bytes(), content.method.as_bytes(), content.path] {
                     part(&mut hash, bytes);
                 }
-                let query = content.query.iter().flat_map(|(name, value)| [&**name, &**value]);
-                list(&mut hash, &query.collect::<Vec<_>>());
-                for name in sorted(headers.iter().map(String::as_str)) {
+                pairs(&mut hash, content.query.iter());
+                for name in CONDITIONAL.into_iter().chain(headers.iter().map(String::as_str)) {
                     let value = (content.header)(name);
                     hash.update([u8::from(value.is_some())]);
                     part(&mut hash, value.unwrap_or_default().as_bytes());
                 }
+                let form = body.form(left_out);
                 part(&mut hash, body.media_type().as_bytes());
+                pairs(&mut hash, body.parameters(&form));
                 part(&mut hash, body.coding().as_bytes());
                 match form {
                     Form::Json(canonical) => {
                         hash.update(b"j");
-                        part(&mut hash, canonical);
+                        part(&mut hash, &canonical);
+                    }
+                    Form::Fields(fields) => {
+                        hash.update(b"u");
+                        pairs(&mut hash, fields.iter());
                     }
                     Form::Multipart(pieces) => {
                         hash.update(b"m");
-                        list(&mut hash, pieces);
+                        list(&mut hash, pieces.into_iter());
                     }
                     Form::Bytes(bytes) => {
                         hash.update(b"b");
@@ -179,44 +194,47 @@ impl FingerprintRule {
                 }
             }
         }
-        Fingerprint { rule: self.id(), digest: hash.finalize().into() }
-    }
-
-    /// The members left out of JSON bodies, unless the rule is a function.
-    pub(super) fn left_out(&self) -> Option<&[JsonPointer]> {
-        match &self.0 {
-            Kind::Request { left_out, .. } => Some(left_out),
-            Kind::Custom { .. } => None,
-        }
-    }
-
-    /// The same as text, sorted.
-    pub(super) fn sorted_pointers(&self) -> Option<Vec<&str>> {
-        Some(sorted(self.left_out()?.iter().map(JsonPointer::as_str)))
+        Fingerprint { rule: self.id, digest: hash.finalize().into() }
     }
 }
 
-fn sorted<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut sorted: Vec<_> = texts.collect();
-    sorted.sort_unstable();
-    sorted
+impl From<Kind> for FingerprintRule {
+    fn from(kind: Kind) -> Self {
+        let mut hash = Sha256::new_with_prefix([FORM]);
+        match &kind {
+            Kind::Custom { id, .. } => {
+                hash.update(b"f");
+                hash.update(id.to_be_bytes());
+            }
+            Kind::Request { left_out, headers } => {
+                hash.update(b"r");
+                list(&mut hash, left_out.iter().map(JsonPointer::as_str));
+                list(&mut hash, headers.iter());
+            }
+        }
+        let digest = hash.finalize();
+        Self { id: u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]), kind }
+    }
 }
 
 /// Hashes a part with its length, so that no two lists of parts are the same bytes.
-pub(super) fn part(hash: &mut Sha256, bytes: &[u8]) {
+fn part(hash: &mut Sha256, bytes: &[u8]) {
     hash.update((bytes.len() as u64).to_be_bytes());
     hash.update(bytes);
 }
 
-fn list<T: AsRef<[u8]>>(hash: &mut Sha256, parts: &[T]) {
+fn list<T: AsRef<[u8]>>(hash: &mut Sha256, parts: impl ExactSizeIterator<Item = T>) {
     hash.update((parts.len() as u64).to_be_bytes());
     for bytes in parts {
         part(hash, bytes.as_ref());
     }
 }
 
-/// The first four bytes as a number.
-pub(super) fn number(hash: Sha256) -> u32 {
-    let digest = hash.finalize();
-    u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
+/// Hashes names and values with their number.
+fn pairs<'a, T: AsRef<str> + 'a>(hash: &mut Sha256, pairs: impl Iterator<Item = &'a (T, T)> + Clone) {
+    hash.update((pairs.clone().count() as u64).to_be_bytes());
+    for (name, value) in pairs {
+        part(hash, name.as_ref().as_bytes());
+        part(hash, value.as_ref().as_bytes());
+    }
 }

@@ -1,5 +1,7 @@
 //! Parses the `Idempotency-Key` header into a key or the reason why it is invalid, and reads the timestamp beside it.
 
+use std::borrow::Cow;
+
 use http::HeaderMap;
 use sfv::{BareItem, Item, List, Parser};
 
@@ -83,8 +85,8 @@ impl KeySyntax {
         let value = line.as_bytes().trim_ascii();
         let text = match (self, value.first()) {
             (_, None) => return Err(KeyHeaderError::Empty),
-            (Self::Item, _) | (Self::Either, Some(b'"')) => item(value)?,
-            (Self::Bare | Self::Either, _) => bare(value)?,
+            (Self::Item, _) | (Self::Either, Some(b'"')) => Cow::Owned(item(value)?),
+            (Self::Bare | Self::Either, _) => Cow::Borrowed(bare(value)?),
         };
         IdempotencyKey::parse(&text).map_err(|error| match error {
             KeyError::Empty => KeyHeaderError::Empty,
@@ -116,12 +118,12 @@ fn item(value: &[u8]) -> Result<String, KeyHeaderError> {
 
 /// Parses an opaque string. A comma is refused: API Gateway joins repeated header lines with one, so a key with a comma
 /// would look like two keys.
-fn bare(value: &[u8]) -> Result<String, KeyHeaderError> {
+fn bare(value: &[u8]) -> Result<&str, KeyHeaderError> {
     if value.contains(&b',') {
         return Err(KeyHeaderError::List);
     }
     match std::str::from_utf8(value) {
-        Ok(text) if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(text.to_owned()),
+        Ok(text) if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(text),
         _ => Err(KeyHeaderError::Character),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE, request::Parts};
+use http::{HeaderMap, HeaderValue, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     engine::Request,
-    fingerprint::{Content, Earlier, Fingerprints},
+    fingerprint::{Content, Fingerprints},
     key::{
         RecordKey, Scope,
         age::{KeyAgeError, OldestKey},
@@ -55,9 +55,6 @@ pub(super) async fn understand<B: GuardedBody>(
         None => operation.oldest_key().and_then(admit).map(|error| of_age(&error)),
     };
     let target = Target::of(parts);
-    // The first version read one line, and only if it was ASCII.
-    let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let earlier = Earlier::new(&target.earlier, content_type.unwrap_or_default());
     let look = |body: &[u8]| {
         let header = |name: &str| header(&parts.headers, name);
         let content = Content {
@@ -66,7 +63,6 @@ pub(super) async fn understand<B: GuardedBody>(
             query: &target.query,
             header: &header,
             body,
-            earlier,
         };
         Fingerprints::of(operation.name().as_str(), &content, operation.rule(), operation.former_rules())
     };

@@ -22,13 +22,11 @@ type Query<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 pub(super) struct Target<'a> {
     pub(super) path: Cow<'a, [u8]>,
     pub(super) query: Query<'a>,
-    /// Method, path and query, as the first version of fingerprints had them.
-    pub(super) earlier: String,
 }
 
 impl<'a> Target<'a> {
     pub(super) fn of(parts: &'a Parts) -> Self {
-        Self { path: path(parts), query: query(parts), earlier: earlier(parts) }
+        Self { path: path(parts), query: query(parts) }
     }
 }
 
@@ -139,14 +137,6 @@ pub(super) fn query(parts: &Parts) -> Query<'_> {
         query.push(("\u{FFFD}".into(), raw.into()));
     }
     query
-}
-
-/// Method, path and query as the first version of fingerprints had them.
-fn earlier(parts: &Parts) -> String {
-    let path = encoded(parts);
-    let mut parameters: Vec<&str> = original_uri(parts).query().unwrap_or_default().split('&').collect();
-    parameters.sort_by_key(|parameter| parameter.split('=').next());
-    format!("{} {path}?{}", parts.method, parameters.join("&"))
 }
 
 /// The URI before nested routers strip its prefix, which tells `/accounts/1/payments` from `/accounts/2/payments`.

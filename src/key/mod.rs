@@ -236,24 +236,24 @@ impl RecordKey {
     /// two `#` are the separators, whatever the key holds; no operation holds an `@`. It starts with the tenant, so that an
     /// IAM policy can bind a caller to `tenant#*` by `dynamodb:LeadingKeys`.
     pub fn partition_key(&self) -> String {
-        let (operation, key) = (self.operation.as_str(), self.key.as_str());
-        let mut text = String::with_capacity(self.tenant.as_str().len() + operation.len() + key.len() + 2);
-        push_tenant(&mut text, &self.tenant);
-        text.push_str(operation);
-        if let Some(scope) = self.scope {
-            // Writing to a `String` cannot fail.
-            let _ = write!(text, "@{scope}");
-        }
-        text.push('#');
-        text.push_str(key);
+        let parts = [self.tenant.as_str(), self.operation.as_str(), self.key.as_str()];
+        let mut text = String::with_capacity(parts.map(str::len).iter().sum::<usize>() + 2);
+        self.write_partition_key(&mut text);
         text
+    }
+
+    fn write_partition_key(&self, out: &mut impl Write) {
+        let (operation, key) = (self.operation.as_str(), self.key.as_str());
+        // Writing to a `String` or a hash cannot fail.
+        let _ = match self.scope {
+            Some(scope) => write!(out, "{}{operation}@{scope}#{key}", Prefix(&self.tenant)),
+            None => write!(out, "{}{operation}#{key}", Prefix(&self.tenant)),
+        };
     }
 
     /// The prefix of this tenant's partition keys, and of no other tenant's.
     pub fn partition_key_prefix(tenant: &Tenant) -> String {
-        let mut text = String::new();
-        push_tenant(&mut text, tenant);
-        text
+        Prefix(tenant).to_string()
     }
 
     /// Reads a [`partition_key`](Self::partition_key) back; `None` if the text is not one.
@@ -282,7 +282,9 @@ impl RecordKey {
 
     /// The same hash, with the bytes to spread keys by.
     pub(crate) fn short_hash(&self) -> KeyHash {
-        KeyHash::of(&self.partition_key())
+        let mut hash = Hashed(Sha256::new());
+        self.write_partition_key(&mut hash);
+        KeyHash::from(hash.0)
     }
 
     /// The idempotency key for the downstream service that `phase` calls.
@@ -303,15 +305,32 @@ impl RecordKey {
     }
 }
 
-fn push_tenant(text: &mut String, tenant: &Tenant) {
-    for character in tenant.as_str().chars() {
-        match character {
-            '%' => text.push_str("%25"),
-            '#' => text.push_str("%23"),
-            other => text.push(other),
+/// The prefix of a tenant's partition keys.
+struct Prefix<'a>(&'a Tenant);
+
+impl fmt::Display for Prefix<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for piece in self.0.as_str().split_inclusive(['%', '#']) {
+            match piece.strip_suffix(['%', '#']) {
+                Some(before) => {
+                    f.write_str(before)?;
+                    f.write_str(if piece.ends_with('%') { "%25" } else { "%23" })?;
+                }
+                None => f.write_str(piece)?,
+            }
         }
+        f.write_str("#")
     }
-    text.push('#');
+}
+
+/// Hashes what is written to it.
+struct Hashed(Sha256);
+
+impl Write for Hashed {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text);
+        Ok(())
+    }
 }
 
 /// A short hash that replaces a key in logs and metrics: 16 hex digits of SHA-256.
@@ -321,15 +340,20 @@ pub(crate) struct KeyHash([u8; 8]);
 impl KeyHash {
     /// The hash of a partition key, or of a text in its place.
     pub(crate) fn of(text: &str) -> Self {
-        let digest = Sha256::digest(text.as_bytes());
-        let mut short = [0; 8];
-        short.copy_from_slice(&digest[..8]);
-        Self(short)
+        Sha256::new_with_prefix(text).into()
     }
 
     /// A byte that spreads keys evenly.
     pub(crate) const fn first_byte(self) -> u8 {
         self.0[0]
+    }
+}
+
+impl From<Sha256> for KeyHash {
+    fn from(hash: Sha256) -> Self {
+        let mut short = [0; 8];
+        short.copy_from_slice(&hash.finalize()[..8]);
+        Self(short)
     }
 }
 

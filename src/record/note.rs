@@ -19,6 +19,9 @@ pub struct Note(Arc<str>);
 impl Note {
     /// Makes a line of `text`.
     pub fn new(text: &str) -> Self {
+        if text.len() <= MAX && !text.contains(is_hidden) {
+            return Self(text.into());
+        }
         let mut line: String = text.chars().filter(|char| !is_hidden(*char)).collect();
         line.truncate(line.floor_char_boundary(MAX));
         Self(line.into())

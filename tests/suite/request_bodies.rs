@@ -208,6 +208,38 @@ async fn a_form_is_the_same_whatever_its_boundary() {
     assert_eq!(runs.count(), 1);
 }
 
+fn urlencoded(key: &str, body: &'static [u8]) -> Request<Body> {
+    let mut request = self::body(key, body);
+    let content_type = HeaderValue::from_static("application/x-www-form-urlencoded");
+    request.headers_mut().insert("content-type", content_type);
+    request
+}
+
+// T25
+#[tokio::test]
+async fn a_form_is_the_same_whatever_the_order_of_its_fields() {
+    let (app, runs) = counted(guard(MemoryStore::new()));
+    let first = send(&app, urlencoded("order-1", b"amount=1999&note=a+b")).await;
+    send(&app, urlencoded("order-1", b"note=a%20b&amount=1999")).await.assert_replay_of(&first);
+    for other in [
+        &b"amount=1998&note=a+b"[..],
+        b"amount=1999&note=a+b&note=c",
+        b"amount=1999&note=a%2Bb",
+        b"amount=1999&note=a%",
+        b"amount=1999&note=\xff",
+        b"",
+    ] {
+        send(&app, urlencoded("order-1", other)).await.assert_problem(422, "key-reused");
+    }
+    // What is not well-formed is taken, and told from another.
+    let broken = send(&app, urlencoded("order-2", b"a=%zz&b=1")).await;
+    send(&app, urlencoded("order-2", b"a=%zz&b=1")).await.assert_replay_of(&broken);
+    for other in [&b"b=1&a=%zz"[..], b"a=%25zz&b=1", b"a=%ff&b=1"] {
+        send(&app, urlencoded("order-2", other)).await.assert_problem(422, "key-reused");
+    }
+    assert_eq!(runs.count(), 2);
+}
+
 fn packed(time: u32, text: &str) -> Request<Body> {
     let mut packer = flate2::GzBuilder::new().mtime(time).write(Vec::new(), flate2::Compression::fast());
     std::io::Write::write_all(&mut packer, text.as_bytes()).unwrap();
@@ -234,7 +266,10 @@ async fn a_packed_body_is_the_same_whenever_it_was_packed() {
 fn with(headers: &[(&'static str, &'static str)], body: &'static str) -> Request<Body> {
     let mut request = self::body("order-1", body);
     for (name, value) in headers {
-        request.headers_mut().insert(*name, HeaderValue::from_static(value));
+        if *name == "content-type" {
+            request.headers_mut().remove(*name);
+        }
+        request.headers_mut().append(*name, HeaderValue::from_static(value));
     }
     request
 }
@@ -246,8 +281,30 @@ async fn one_body_of_two_media_types_is_two_requests() {
     let first = send(&app, with(&[("content-type", "application/json")], "{}")).await;
     let same = with(&[("content-type", "application/json; charset=utf-8")], "{}");
     send(&app, same).await.assert_replay_of(&first);
-    for other in ["application/merge-patch+json", "application/json-patch+json", "text/json"] {
+    for other in [
+        "application/merge-patch+json",
+        "application/json-patch+json",
+        "text/json",
+        "application/json; version=2",
+    ] {
         send(&app, with(&[("content-type", other)], "{}")).await.assert_problem(422, "key-reused");
+    }
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_request_under_another_condition_is_another_request() {
+    let (app, runs) = counted(guard(MemoryStore::new()));
+    let first = send(&app, with(&[("if-match", "\"1\""), ("x-trace", "1")], "{}")).await;
+    send(&app, with(&[("if-match", "\"1\""), ("x-trace", "2")], "{}")).await.assert_replay_of(&first);
+    for other in [
+        &[("if-match", "\"2\"")][..],
+        &[],
+        &[("if-match", "\"1\""), ("if-match", "\"2\"")],
+        &[("if-match", "\"1\""), ("content-range", "bytes 0-1/2")],
+        &[("if-none-match", "\"1\"")],
+    ] {
+        send(&app, with(other, "{}")).await.assert_problem(422, "key-reused");
     }
     assert_eq!(runs.count(), 1);
 }

@@ -198,7 +198,8 @@ fn sent(random: &mut Random) -> Sent {
         None,
         Some("application/json"),
         Some("application/merge-patch+json; charset=utf-8"),
-        Some("text/plain"),
+        Some("application/x-www-form-urlencoded"),
+        Some("text/plain; charset=utf-8"),
     ];
     let names = [text(random), text(random)];
     Sent {

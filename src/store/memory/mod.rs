@@ -72,13 +72,18 @@ impl Tables {
     }
 
     /// Writes a record whose own condition holds, and its companions, or nothing.
-    fn write(&mut self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
+    fn write(
+        &mut self,
+        key: String,
+        record: &Record,
+        with: &[Companion],
+    ) -> Result<WriteOutcome, StoreError> {
         let changes = self.domain.changes(with);
         match changes.map_err(|refused| StoreError::new(StoreErrorKind::Refused, refused))? {
             Ok(changes) => self.domain.apply(changes),
             Err(denied) => return Ok(WriteOutcome::Denied(denied)),
         }
-        self.records.insert(record.key.partition_key(), record.clone());
+        self.records.insert(key, record.clone());
         self.accompany(&record.key, with);
         Ok(WriteOutcome::Written)
     }
@@ -141,10 +146,10 @@ impl MemoryStore {
 #[async_trait]
 impl Store for MemoryStore {
     async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
-        let mut tables = self.tables();
-        match tables.records.get(&record.key.partition_key()) {
+        let (mut tables, key) = (self.tables(), record.key.partition_key());
+        match tables.records.get(&key) {
             Some(current) => Ok(WriteOutcome::Refused(Some(Box::new(current.clone())))),
-            None => tables.write(record, with),
+            None => tables.write(key, record, with),
         }
     }
 
@@ -154,9 +159,9 @@ impl Store for MemoryStore {
         record: &Record,
         with: &[Companion],
     ) -> Result<WriteOutcome, StoreError> {
-        let mut tables = self.tables();
-        match tables.records.get(&record.key.partition_key()) {
-            Some(current) if current.revision == seen => tables.write(record, with),
+        let (mut tables, key) = (self.tables(), record.key.partition_key());
+        match tables.records.get(&key) {
+            Some(current) if current.revision == seen => tables.write(key, record, with),
             current => Ok(WriteOutcome::Refused(current.cloned().map(Box::new))),
         }
     }
