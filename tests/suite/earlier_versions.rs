@@ -408,11 +408,8 @@ async fn stream_events_of_an_earlier_version_are_matched_as_then() {
             json!({ "kind": "check", "key": open["key"], "look_at": look_at })
         });
         assert_eq!(sent, open.collect::<Vec<_>>(), "{name}");
-        let poison: Vec<Value> = dead_letters
-            .take()
-            .iter()
-            .map(|(dead_letter, _)| serde_json::from_str(dead_letter).unwrap())
-            .collect();
+        let poison: Vec<Value> =
+            dead_letters.take().iter().map(|(dead_letter, _)| serde_json::from_str(dead_letter).unwrap()).collect();
         let expected = expect["poison"].as_array().unwrap();
         assert_eq!(poison.len(), expected.len(), "{name}");
         for (poison, expected) in poison.iter().zip(expected) {
