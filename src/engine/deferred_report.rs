@@ -335,7 +335,6 @@ mod tests {
         assert!(serde_json::from_str::<Earlier>(&message).is_err());
     }
 
-    // R31
     #[test]
     fn a_message_that_names_another_record_than_its_item_is_refused() {
         let message = message(ended(&Kept::NotExecuted(None)), &[], None).unwrap();

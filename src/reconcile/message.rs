@@ -88,7 +88,7 @@ impl Message {
 mod tests {
     use super::*;
 
-    // R29: what is escalated must be readable by operators' tools, and by this function when they send it back.
+    // What is escalated must be readable by operators' tools, and by this function when they send it back.
     #[test]
     fn a_report_that_is_escalated_can_be_read_again() {
         let earlier = r#"{"kind":"report","key":"t#pay#k","revision":"","attempt":"","attempts":1,"fingerprint":"",

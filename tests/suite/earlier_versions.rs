@@ -141,7 +141,7 @@ async fn stored(guarded: &Guarded, fixture: &Value) -> Record {
     guarded.record(&key).await.expect("there")
 }
 
-// R3, T36: a retry that arrives after the deployment is still the same request.
+// T36: a retry that arrives after the deployment is still the same request.
 async fn requests_of_an_earlier_version_are_reported_from_others(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let mut compared = 0;
@@ -171,7 +171,7 @@ async fn requests_of_an_earlier_version_are_reported_from_others(endpoint: &str)
     assert_eq!(compared, 3);
 }
 
-// R3, T36: a request that the guard of an earlier version took.
+// T36: a request that the guard of an earlier version took.
 async fn a_retry_of_a_request_that_an_earlier_version_took_is_replayed(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let fixture =
@@ -214,7 +214,7 @@ async fn a_retry_of_a_request_that_an_earlier_version_took_is_replayed(endpoint:
     assert_eq!(lambda::deliver(&function, &event("/prod/payments")).await.status(), 422);
 }
 
-// R26, T36: a provider that has seen the old key must see it again.
+// T36: a provider that has seen the old key must see it again.
 async fn downstream_keys_of_an_earlier_version_stay_the_same(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let mut compared = 0;

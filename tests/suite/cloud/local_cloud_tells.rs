@@ -195,7 +195,6 @@ async fn with_json_every_line_is_an_object() {
     assert!(lines.iter().any(gateway), "{printed}");
 }
 
-// R34
 #[tokio::test]
 async fn an_operator_sees_a_metric_move() {
     let cloud = LocalCloud::start(&[]).await;

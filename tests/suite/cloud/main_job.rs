@@ -28,7 +28,7 @@ async fn still(endpoint: &str, variables: &[(&str, &str)]) -> LocalCloud {
     LocalCloud::on(endpoint, &[&never, variables].concat()).await
 }
 
-// R38, T20
+// T20
 async fn of_a_hundred_identical_requests_through_four_processes_one_charges(endpoint: &str) {
     let cloud = still(endpoint, &[("ENVIRONMENTS", "4")]).await;
     // Four simultaneous payments start four processes.
@@ -55,7 +55,7 @@ async fn of_a_hundred_identical_requests_through_four_processes_one_charges(endp
     }
 }
 
-// R39, T4
+// T4
 async fn a_worker_dying_after_the_charge_leaves_one_charge_and_an_unknown(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
     assert_eq!(cloud.pay("order-1", "tok_crash_after").await.reported(), CRASHED);
@@ -67,7 +67,6 @@ async fn a_worker_dying_after_the_charge_leaves_one_charge_and_an_unknown(endpoi
     assert_eq!(cloud.charged("tok_crash_after").await, 1);
 }
 
-// R39
 async fn a_worker_dying_before_the_charge_leaves_no_charge_and_an_unknown(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
     assert_eq!(cloud.pay("order-1", "tok_crash_before").await.reported(), CRASHED);
@@ -76,7 +75,6 @@ async fn a_worker_dying_before_the_charge_leaves_no_charge_and_an_unknown(endpoi
     assert_eq!(cloud.charges().await, []);
 }
 
-// R39
 async fn a_worker_killed_during_the_charge_leaves_one_charge_and_an_unknown(endpoint: &str) {
     let cloud = still(endpoint, &[("PROVIDER_TIMEOUT_MS", "2500")]).await;
     let kill = async {
@@ -96,7 +94,6 @@ async fn a_worker_killed_during_the_charge_leaves_one_charge_and_an_unknown(endp
     assert_eq!(cloud.charged("tok_slow_2000").await, 1);
 }
 
-// R15, R40
 async fn an_answer_that_is_lost_leaves_an_unknown_and_no_second_charge(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
     for (card, charges) in [("tok_timeout_charged", 1), ("tok_timeout_not_charged", 0)] {
@@ -107,7 +104,6 @@ async fn an_answer_that_is_lost_leaves_an_unknown_and_no_second_charge(endpoint:
     }
 }
 
-// R10, R15
 async fn a_refused_connection_is_no_charge_and_the_next_retry_runs(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
     for _ in 0..2 {

@@ -33,7 +33,6 @@ fn problem(answer: &Answer) -> (u16, String) {
     (answer.status, name.unwrap_or_default().to_owned())
 }
 
-// R5
 #[tokio::test]
 async fn every_route_that_changes_something_is_guarded_and_refuses_a_keyless_request() {
     let api = PaymentsApi::on(crate::support::embedded::endpoint(), NOBODY).await;
@@ -55,7 +54,6 @@ async fn every_route_that_changes_something_is_guarded_and_refuses_a_keyless_req
     }
 }
 
-// R2
 #[tokio::test]
 async fn every_route_refuses_a_caller_whom_nobody_verified() {
     let api = PaymentsApi::on(crate::support::embedded::endpoint(), NOBODY).await;
@@ -68,7 +66,6 @@ async fn every_route_refuses_a_caller_whom_nobody_verified() {
     }
 }
 
-// R2, R13
 async fn a_payment_is_made_once_and_listed_to_its_tenant_alone(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
@@ -101,7 +98,6 @@ async fn a_payment_is_made_once_and_listed_to_its_tenant_alone(endpoint: &str) {
     assert_eq!(problem(&unseen), (404, "operation-not-found".to_owned()));
 }
 
-// R13
 async fn a_declined_card_is_an_answer_that_is_kept(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
@@ -115,7 +111,6 @@ async fn a_declined_card_is_an_answer_that_is_kept(endpoint: &str) {
     assert_eq!(api.get("acme", "/payments").await.json()["payments"], json!([]));
 }
 
-// R15, R40
 async fn a_refused_connection_charges_nothing_and_the_retry_runs(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
@@ -130,7 +125,6 @@ async fn a_refused_connection_charges_nothing_and_the_retry_runs(endpoint: &str)
     away.pay("acme", "order-1", order("tok")).await.assert_replay_of(&paid);
 }
 
-// R15, R28, R40
 async fn a_lost_provider_answer_is_unknown_and_never_charged_again(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
@@ -149,7 +143,6 @@ async fn a_lost_provider_answer_is_unknown_and_never_charged_again(endpoint: &st
     assert_eq!(api.get("acme", "/payments").await.json()["payments"], json!([]));
 }
 
-// R13
 async fn an_invalid_order_is_refused_without_revealing_internals(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
@@ -204,7 +197,7 @@ async fn an_invalid_order_is_refused_without_revealing_internals(endpoint: &str)
     api.pay("acme", "bad-0", order("tok")).await.assert_replay_of(&corrected);
 }
 
-// T45, R20
+// T45
 #[tokio::test]
 async fn the_state_of_each_legal_key_is_shown_by_both_forms() {
     let provider = TestProvider::start().await;
@@ -231,7 +224,7 @@ async fn a_method_that_is_not_there_leaves_no_record() {
     assert_eq!(api.get("acme", "/operations?key=order-1").await.status, 404);
 }
 
-// R15, T43: a provider that compares requests rejects a changed one, and may have charged the first.
+// T43: a provider that compares requests rejects a changed one, and may have charged the first.
 #[tokio::test]
 async fn a_rejection_is_final_only_if_the_provider_has_no_charge() {
     let provider = TestProvider::start().await;
@@ -248,7 +241,6 @@ async fn a_rejection_is_final_only_if_the_provider_has_no_charge() {
     }
 }
 
-// R43
 #[tokio::test]
 async fn the_record_tells_an_operator_its_route_and_why_it_failed() {
     let provider = TestProvider::start().await;

@@ -50,7 +50,6 @@ async fn ledgers_agree(cloud: &LocalCloud, charges: usize) {
     assert_eq!(summary["theirs"], charges, "{summary}");
 }
 
-// R28, R29, R40
 async fn a_lost_answer_becomes_the_true_charge_without_a_retry(endpoint: &str) {
     let cloud = cloud(endpoint, &[]).await;
     assert_eq!(cloud.pay("k", "tok_timeout_charged").await.reported(), (504, "charge-unknown"));
@@ -63,7 +62,6 @@ async fn a_lost_answer_becomes_the_true_charge_without_a_retry(endpoint: &str) {
     ledgers_agree(&cloud, 1).await;
 }
 
-// R28, R29
 async fn an_answer_lost_before_the_charge_is_retryable_and_runs_again(endpoint: &str) {
     let cloud = cloud(endpoint, &[]).await;
     let card = "tok_timeout_not_charged";
@@ -75,7 +73,6 @@ async fn an_answer_lost_before_the_charge_is_retryable_and_runs_again(endpoint: 
     ledgers_agree(&cloud, 0).await;
 }
 
-// R19, R39
 async fn dead_workers_are_found_and_their_outcomes_settled(endpoint: &str) {
     let cloud = cloud(endpoint, &[]).await;
     let cards = [
@@ -95,7 +92,7 @@ async fn dead_workers_are_found_and_their_outcomes_settled(endpoint: &str) {
     ledgers_agree(&cloud, 3).await;
 }
 
-// R39, T4
+// T4
 async fn a_worker_killed_during_the_charge_is_settled_as_charged(endpoint: &str) {
     let cloud = cloud(endpoint, &[("PROVIDER_TIMEOUT_MS", "2000")]).await;
     let kill = async {
@@ -110,7 +107,7 @@ async fn a_worker_killed_during_the_charge_is_settled_as_charged(endpoint: &str)
     ledgers_agree(&cloud, 1).await;
 }
 
-// R29, T32
+// T32
 async fn the_providers_report_comes_before_any_question(endpoint: &str) {
     let cloud = cloud(endpoint, &[("POLL_MS", NEVER)]).await;
     cloud.pay("fine", "tok_ok").await;
@@ -124,7 +121,6 @@ async fn the_providers_report_comes_before_any_question(endpoint: &str) {
     ledgers_agree(&cloud, 2).await;
 }
 
-// R29
 async fn an_outcome_that_nobody_knows_is_escalated(endpoint: &str) {
     // Nobody listens on port 1.
     let away = [("FUNCTION_PROVIDER_URL", "http://127.0.0.1:1"), ("RECONCILE_ASKS", "3")];

@@ -81,7 +81,6 @@ async fn refused_credentials_name_table_and_variable(endpoint: &str) {
     assert!(message.contains("not authorized"), "{message}");
 }
 
-// R16
 async fn a_store_that_is_only_slow_or_failing_passes(endpoint: &str) {
     let guarded =
         Guarded::through(endpoint, |connect| connect.attempt_timeout(Duration::from_millis(30))).await;
@@ -130,7 +129,6 @@ async fn a_missing_variable_is_named() {
     );
 }
 
-// R36
 #[test]
 fn missing_sealing_keys_are_named() {
     assert!(std::env::var("SEALING_KEYS").is_err(), "these tests need an environment without SEALING_KEYS");

@@ -30,7 +30,7 @@ async fn send(app: &Router, uri: &str) -> (StatusCode, String) {
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-// R3, R4: a nested router strips its prefix from the path that the guard sees.
+// A nested router strips its prefix from the path that the guard sees.
 #[tokio::test]
 async fn two_accounts_of_a_nested_router_are_two_requests() {
     let pay = async |Path(account): Path<String>| format!("paid from {account}");
@@ -42,7 +42,6 @@ async fn two_accounts_of_a_nested_router_are_two_requests() {
     assert_eq!(send(&app, "/accounts/1/payments").await, paid);
 }
 
-// R3
 #[tokio::test]
 async fn query_parameters_count_and_the_order_of_their_names_does_not() {
     let app = Router::new().route("/payments", post(async |_: Execution| "paid").layer(guard()));

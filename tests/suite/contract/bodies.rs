@@ -62,7 +62,7 @@ pub async fn place(guarded: &Guarded, request: &Request) -> &'static str {
     }
 }
 
-// R13, R14, T16
+// T16
 async fn a_body_is_replayed_byte_for_byte_or_left_out(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
@@ -99,7 +99,7 @@ async fn a_body_is_replayed_byte_for_byte_or_left_out(endpoint: &str) {
     }
 }
 
-// R14, T16: an item's size limit includes its key and every attribute's name.
+// T16: an item's size limit includes its key and every attribute's name.
 async fn the_longest_key_leaves_room_for_the_largest_body(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let mut request = request();
@@ -110,7 +110,6 @@ async fn the_longest_key_leaves_room_for_the_largest_body(endpoint: &str) {
     assert!(body_of(&replay) == Some(&body));
 }
 
-// R14, R17
 async fn the_body_is_written_before_the_record_names_it_and_lives_longer(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request, late) = (guarded.executor(), request(), Late::timing_out());
@@ -137,7 +136,7 @@ async fn the_body_is_written_before_the_record_names_it_and_lives_longer(endpoin
     assert_eq!(reported(&executor.reserve(&request).await), "replay");
 }
 
-// T16, R14
+// T16
 async fn a_body_that_the_store_refuses_is_left_out(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -150,7 +149,7 @@ async fn a_body_that_the_store_refuses_is_left_out(endpoint: &str) {
     assert_eq!(left_out, ("omitted", None, Some(201)));
 }
 
-// T16, R41
+// T16
 async fn a_body_the_store_keeps_rejecting_is_abandoned_before_the_record_suffers(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (executor, request) = (guarded.executor(), request());
@@ -163,7 +162,7 @@ async fn a_body_the_store_keeps_rejecting_is_abandoned_before_the_record_suffers
     assert_eq!(place(&guarded, &request).await, "omitted");
 }
 
-// T16, R41: the record matters more than its body.
+// T16: the record matters more than its body.
 async fn a_body_that_hangs_is_left_out_in_time_for_the_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     // Half of the time left after the answer's 300 ms, and a little if none is left.
@@ -201,7 +200,7 @@ async fn headers_that_no_record_can_hold_are_left_out(endpoint: &str) {
     }
 }
 
-// T2, R14
+// T2
 async fn a_body_whose_answer_was_lost_is_kept_once(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(2)).await;
     let (executor, request, body) = (guarded.executor(), request(), random(20_000));
@@ -213,7 +212,6 @@ async fn a_body_whose_answer_was_lost_is_kept_once(endpoint: &str) {
     assert_eq!(guarded.collection(&request.key).await.len(), 2);
 }
 
-// R13
 async fn status_and_headers_come_back_as_they_were(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor_of(

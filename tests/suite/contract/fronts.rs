@@ -123,7 +123,6 @@ fn of_a_plain_handler(guard: Guard) -> (Function, Counter) {
     (function(guard.layer(service_fn(create))), runs)
 }
 
-// R2, R7, R13
 async fn every_front_pays_once_and_replays_byte_for_byte(endpoint: &str) {
     for front in fronts() {
         for kind in 0..2 {
@@ -157,7 +156,6 @@ async fn every_front_pays_once_and_replays_byte_for_byte(endpoint: &str) {
     }
 }
 
-// R2
 #[tokio::test]
 async fn a_caller_that_nobody_verified_hears_so_by_every_front() {
     for front in fronts().iter().filter(|front| front.name != "all") {
@@ -171,7 +169,6 @@ async fn a_caller_that_nobody_verified_hears_so_by_every_front() {
     }
 }
 
-// R2
 #[tokio::test]
 async fn nothing_that_a_client_sends_chooses_a_tenant() {
     let forged = json!({
@@ -205,7 +202,6 @@ async fn nothing_that_a_client_sends_chooses_a_tenant() {
     }
 }
 
-// R2
 #[tokio::test]
 async fn a_function_in_tenant_isolation_mode_takes_the_tenant_of_its_context() {
     let tenant: Arc<dyn TenantResolver> = Arc::new(context_tenant);
@@ -226,7 +222,6 @@ async fn a_function_in_tenant_isolation_mode_takes_the_tenant_of_its_context() {
     }
 }
 
-// R13
 #[tokio::test]
 async fn a_binary_answer_is_replayed_as_it_was() {
     let answer = |_: Request| async {
@@ -244,7 +239,6 @@ async fn a_binary_answer_is_replayed_as_it_was() {
     }
 }
 
-// R1
 #[tokio::test]
 async fn two_keys_in_one_request_are_refused_as_each_front_shows_them() {
     // An HTTP API and a function URL join the lines; a load balancer keeps them if it sends all values.
@@ -264,7 +258,6 @@ async fn two_keys_in_one_request_are_refused_as_each_front_shows_them() {
     }
 }
 
-// R3
 #[tokio::test]
 async fn parameter_order_that_a_front_has_lost_does_not_count() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -285,7 +278,7 @@ async fn parameter_order_that_a_front_has_lost_does_not_count() {
     }
 }
 
-// R1: a REST API also sends one value of each header, and `lambda_http` lets that replace all of them. Nothing behind it can see that
+// A REST API also sends one value of each header, and `lambda_http` lets that replace all of them. Nothing behind it can see that
 // there were two.
 #[tokio::test]
 async fn of_two_keys_in_a_rest_apis_request_the_last_counts() {
@@ -297,7 +290,6 @@ async fn of_two_keys_in_a_rest_apis_request_the_last_counts() {
     assert!(store.load(&record_key("acme", PAY, "order-1")).await.unwrap().is_some());
 }
 
-// R2
 #[tokio::test]
 async fn one_subject_of_two_issuers_is_two_tenants_if_the_issuer_counts() {
     let token = |front: &Front, issuer: Option<&str>, subject: &str| {
@@ -343,7 +335,7 @@ async fn one_subject_of_two_issuers_is_two_tenants_if_the_issuer_counts() {
     }
 }
 
-// R2: this happens if another major version of `lambda_http` made the request.
+// This happens if another major version of `lambda_http` made the request.
 #[tokio::test]
 async fn a_request_without_a_context_is_refused_and_one_line_says_why() {
     let logs = Logs::capture();

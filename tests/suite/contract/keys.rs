@@ -27,7 +27,7 @@ on_each_store!(
     methods_that_are_not_guarded_pass_untouched_and_leave_no_record,
 );
 
-// R1, T34
+// T34
 async fn every_bad_key_gets_a_400_with_its_own_reason(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let runs = Counter::default();
@@ -76,7 +76,6 @@ async fn every_bad_key_gets_a_400_with_its_own_reason(endpoint: &str) {
     assert_eq!((runs.count(), guarded.number_of_items().await), (0, 0));
 }
 
-// R1
 async fn every_legal_key_has_one_record_under_both_its_forms(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let app = api(guard(guarded.store()), |parts, _| async move {
@@ -101,7 +100,6 @@ async fn every_legal_key_has_one_record_under_both_its_forms(endpoint: &str) {
     }
 }
 
-// R1
 #[tokio::test]
 async fn an_api_can_insist_on_one_form_of_the_key() {
     let with = |syntax| guard(MemoryStore::new()).profile(Profile::ietf_draft().key_syntax(syntax));
@@ -117,7 +115,7 @@ async fn an_api_can_insist_on_one_form_of_the_key() {
     assert_eq!(send(&bare, pay("\"order-1\"")).await.body, "\"order-1\"");
 }
 
-// T34, R5
+// T34
 async fn a_keyless_request_is_never_run_nor_hashed_into_one_shared_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let runs = Counter::default();
@@ -133,7 +131,6 @@ async fn a_keyless_request_is_never_run_nor_hashed_into_one_shared_record(endpoi
     assert_eq!((runs.count(), guarded.number_of_items().await), (0, 0));
 }
 
-// R5
 async fn methods_that_are_not_guarded_pass_untouched_and_leave_no_record(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let app = api(guard(store.clone()), |parts, body| async move {
@@ -167,7 +164,6 @@ async fn methods_that_are_not_guarded_pass_untouched_and_leave_no_record(endpoin
     }
 }
 
-// R5
 #[tokio::test]
 async fn guard_also_guards_one_more_method_and_unguards_none() {
     let store = MemoryStore::new();
@@ -183,7 +179,7 @@ async fn guard_also_guards_one_more_method_and_unguards_none() {
     }
 }
 
-// R2, T15
+// T15
 async fn a_key_means_something_to_one_tenant_and_one_operation_only(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let who = |operation: &'static str| {

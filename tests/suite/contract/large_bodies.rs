@@ -29,7 +29,7 @@ fn executor(guarded: &Guarded, s3: &LocalS3, bucket: &str) -> Executor {
     Executor::new(store, operation()).world(guarded.clock.clone())
 }
 
-// R14, T16
+// T16
 async fn bodies_too_large_for_an_item_are_kept_in_s3(endpoint: &str) {
     let (guarded, s3) = (Guarded::on(endpoint).await, LocalS3::with_bucket(BUCKET).await);
     let executor = executor(&guarded, &s3, BUCKET);
@@ -49,7 +49,7 @@ async fn bodies_too_large_for_an_item_are_kept_in_s3(endpoint: &str) {
 
         let keys = s3.objects(BUCKET).await;
         assert_eq!(keys.len(), objects);
-        // Object names reveal neither tenant nor key (R36), and neither can lead out of the prefix.
+        // Object names reveal neither tenant nor key, and neither can lead out of the prefix.
         let tenant = request.key.tenant().as_str();
         assert!(keys.iter().all(|key| key.starts_with(PREFIX) && !key.contains(tenant)), "{keys:?}");
     }
@@ -70,7 +70,6 @@ async fn a_body_that_s3_refuses_is_left_out(endpoint: &str) {
     }
 }
 
-// R14
 async fn a_body_gone_from_s3_still_replays_status_and_headers(endpoint: &str) {
     let (guarded, s3) = (Guarded::on(endpoint).await, LocalS3::with_bucket(BUCKET).await);
     let executor = executor(&guarded, &s3, BUCKET);
@@ -88,7 +87,7 @@ async fn a_body_gone_from_s3_still_replays_status_and_headers(endpoint: &str) {
     assert_eq!(reported(&guarded.executor().reserve(&request).await), "unavailable");
 }
 
-// R14, R16: without `s3:ListBucket`, S3 answers 403 for a missing object. That the body is gone must not be assumed.
+// Without `s3:ListBucket`, S3 answers 403 for a missing object. That the body is gone must not be assumed.
 async fn access_denied_by_s3_is_not_taken_for_a_missing_body(endpoint: &str) {
     let (guarded, s3) = (Guarded::on(endpoint).await, LocalS3::with_bucket(BUCKET).await);
     let executor = executor(&guarded, &s3, BUCKET);

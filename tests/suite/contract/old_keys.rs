@@ -92,7 +92,7 @@ fn made_at(time: &KeyTime, made_at: Timestamp) -> (RecordKey, impl Fn() -> Reque
     (record_key, request)
 }
 
-// T29, R21
+// T29
 async fn a_restored_table_refuses_an_old_key_it_has_forgotten(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for time in each_key_time() {
@@ -108,7 +108,7 @@ async fn a_restored_table_refuses_an_old_key_it_has_forgotten(endpoint: &str) {
     }
 }
 
-// R21, T43: no client is advised to use a new key while the old one may have had an effect.
+// T43: no client is advised to use a new key while the old one may have had an effect.
 async fn an_old_key_gets_its_record_and_fresh_keys_cost_nothing_extra(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for time in each_key_time() {
@@ -179,7 +179,7 @@ async fn an_old_key_gets_its_record_and_fresh_keys_cost_nothing_extra(endpoint: 
     }
 }
 
-// R21, T43
+// T43
 async fn an_old_key_never_takes_over_a_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let time = KeyTime::UuidV7;
@@ -214,7 +214,7 @@ async fn an_old_key_never_takes_over_a_record(endpoint: &str) {
     assert_eq!(runs.count(), 1);
 }
 
-// R21, T12, T28: the worst permitted clocks. The client's was ahead, the store deleted at once, and the worker that gets the retry
+// T12, T28: the worst permitted clocks. The client's was ahead, the store deleted at once, and the worker that gets the retry
 // is behind.
 #[tokio::test]
 async fn an_expired_key_never_runs_again_at_the_longest_bound() {
@@ -233,7 +233,6 @@ async fn an_expired_key_never_runs_again_at_the_longest_bound() {
     }
 }
 
-// R21
 #[tokio::test]
 async fn a_key_dated_ahead_beyond_clock_skew_is_refused() {
     let guarded = Guarded::on(embedded::endpoint()).await;
@@ -251,7 +250,6 @@ async fn a_key_dated_ahead_beyond_clock_skew_is_refused() {
     assert_eq!(guarded.faults.sent("PutItem"), each_key_time().len() * 2);
 }
 
-// R21, R1
 #[tokio::test]
 async fn a_key_without_a_creation_time_is_refused_with_a_reason() {
     let guarded = Guarded::on(embedded::endpoint()).await;
@@ -272,7 +270,6 @@ async fn a_key_without_a_creation_time_is_refused_with_a_reason() {
     assert_eq!(guarded.faults.sent("PutItem"), 0);
 }
 
-// R21
 #[tokio::test]
 async fn only_the_time_that_was_signed_with_this_key_is_believed() {
     let guarded = Guarded::on(embedded::endpoint()).await;
@@ -318,7 +315,7 @@ async fn only_the_time_that_was_signed_with_this_key_is_believed() {
     send(&app, quoted).await.assert_replay_of(&first);
 }
 
-// R21: while a secret is rotated, both are accepted.
+// While a secret is rotated, both are accepted.
 #[tokio::test]
 async fn a_time_signed_with_a_listed_former_secret_is_believed() {
     let guarded = Guarded::on(embedded::endpoint()).await;
@@ -331,7 +328,6 @@ async fn a_time_signed_with_a_listed_former_secret_is_believed() {
     }
 }
 
-// R6, R21
 #[tokio::test]
 async fn each_profile_has_its_report_for_a_key_that_is_too_old() {
     let guarded = Guarded::on(embedded::endpoint()).await;
@@ -349,7 +345,6 @@ async fn each_profile_has_its_report_for_a_key_that_is_too_old() {
     }
 }
 
-// R21
 #[test]
 fn a_key_age_limit_beyond_the_retention_is_refused_at_start_up() {
     let start = |operation: Operation| {

@@ -50,7 +50,7 @@ fn profiles() -> [(Profile, u16, &'static str, &'static str); 3] {
     ]
 }
 
-// R4, T14
+// T14
 async fn another_request_under_the_same_key_is_a_mismatch_in_every_state(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     for (number, (profile, mismatch, reused, _)) in profiles().into_iter().enumerate() {
@@ -107,7 +107,6 @@ async fn pending(store: &impl Store, like: &str, key: &str) -> Record {
     record
 }
 
-// R6, R4
 #[tokio::test]
 async fn each_profile_speaks_its_own_codes() {
     let missing = ["key-missing", "key-missing", "idempotency_key_required"];
@@ -134,7 +133,6 @@ async fn each_profile_speaks_its_own_codes() {
     }
 }
 
-// R6, R13, R15
 async fn each_profile_treats_a_5xx_its_way(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let fails = |key: &str| order(key).header("x-status", "503").body("{}".into()).unwrap();
@@ -177,7 +175,6 @@ async fn each_profile_treats_a_5xx_its_way(endpoint: &str) {
     }
 }
 
-// R6
 #[tokio::test]
 async fn every_status_of_a_profile_can_be_replaced() {
     let profile = Profile::acp()
@@ -208,7 +205,6 @@ async fn every_status_of_a_profile_can_be_replaced() {
     first.await.unwrap();
 }
 
-// R6
 #[tokio::test]
 async fn a_problem_document_follows_rfc_9457_and_links_to_the_documentation() {
     let documented = Profile::ietf_draft().documentation("https://api.example.com/idempotency");
@@ -254,7 +250,6 @@ async fn a_problem_document_follows_rfc_9457_and_links_to_the_documentation() {
     assert!(problems[1].header("retry-after").is_some(), "a retryable problem says when");
 }
 
-// R6
 #[tokio::test]
 async fn stripes_errors_have_stripes_shape() {
     let profile = Profile::stripe().documentation("https://api.example.com/idempotency");
@@ -282,7 +277,6 @@ async fn stripes_errors_have_stripes_shape() {
     }
 }
 
-// R6
 #[tokio::test]
 async fn acps_errors_are_flat_and_every_answer_echoes_its_key() {
     let (app, _) = echo(guard(MemoryStore::new()).profile(Profile::acp()));
@@ -329,7 +323,7 @@ async fn acps_errors_are_flat_and_every_answer_echoes_its_key() {
     assert_eq!(send(&others, pay("order-1")).await.header("idempotency-key"), None);
 }
 
-// R6, R16: complete documents, without documentation, for a fault of ours.
+// Complete documents, without documentation, for a fault of ours.
 #[tokio::test]
 async fn a_store_that_is_away_is_reported_in_each_profiles_shape() {
     let detail = "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the same \
@@ -361,7 +355,6 @@ async fn a_store_that_is_away_is_reported_in_each_profiles_shape() {
     }
 }
 
-// R2, R6
 async fn acp_counts_one_key_on_two_paths_as_two_operations(endpoint: &str) {
     let (store, runs) = (dynamodb(endpoint).await, Counter::default());
     let counter = runs.clone();
@@ -388,7 +381,7 @@ async fn acp_counts_one_key_on_two_paths_as_two_operations(endpoint: &str) {
     assert_eq!(runs.count(), 3);
 }
 
-// R6, T34
+// T34
 #[tokio::test]
 async fn a_keyless_request_runs_unguarded_only_if_the_profile_allows_it() {
     let runs = Counter::default();
@@ -418,7 +411,6 @@ async fn a_keyless_request_runs_unguarded_only_if_the_profile_allows_it() {
     assert_eq!(runs.count(), 3);
 }
 
-// R6
 #[tokio::test]
 async fn a_draft_api_without_documentation_is_warned_of_once() {
     let logs = Logs::capture();

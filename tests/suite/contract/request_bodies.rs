@@ -69,7 +69,7 @@ async fn a_handler_that_changes_its_request_does_not_change_what_it_was(endpoint
     assert_eq!(record(&store, "other-key").await, None);
 }
 
-// T25, R3
+// T25
 #[tokio::test]
 async fn equivalent_json_is_one_request_and_different_numbers_are_another() {
     let cases = [
@@ -113,7 +113,7 @@ async fn a_deep_body_is_taken_and_reported_from_another() {
     assert_eq!(runs.count(), 2);
 }
 
-// T25, R13
+// T25
 #[tokio::test]
 async fn malformed_json_is_refused_by_the_handler_and_the_refusal_is_kept() {
     let store = MemoryStore::new();
@@ -126,7 +126,6 @@ async fn malformed_json_is_refused_by_the_handler_and_the_refusal_is_kept() {
     send(&app, pay("order-1")).await.assert_problem(422, "key-reused");
 }
 
-// R16
 #[tokio::test]
 async fn a_6_mb_body_is_accepted_and_a_longer_one_never_runs() {
     let store = MemoryStore::new();
@@ -147,7 +146,6 @@ async fn a_6_mb_body_is_accepted_and_a_longer_one_never_runs() {
     assert_eq!(runs.count(), 2);
 }
 
-// R15
 #[tokio::test]
 async fn a_body_that_breaks_off_is_refused_before_anything_is_done() {
     let store = MemoryStore::new();
@@ -158,7 +156,7 @@ async fn a_body_that_breaks_off_is_refused_before_anything_is_done() {
     assert_eq!((record(&store, "order-1").await, runs.count()), (None, 0));
 }
 
-// T36, R3
+// T36
 async fn a_record_is_compared_by_the_rule_that_made_it(endpoint: &str) {
     let logs = Logs::capture();
     let store = dynamodb(endpoint).await;
@@ -200,7 +198,6 @@ fn form(key: &str, boundary: &str, amount: u32) -> Request<Body> {
     request
 }
 
-// R3
 #[tokio::test]
 async fn a_form_is_the_same_whatever_its_boundary() {
     let (app, runs) = counted(guard(MemoryStore::new()));
@@ -218,7 +215,6 @@ fn packed(time: u32, text: &str) -> Request<Body> {
     request
 }
 
-// R3
 #[tokio::test]
 async fn a_packed_body_is_the_same_whenever_it_was_packed() {
     let (app, runs) = counted(guard(MemoryStore::new()));
@@ -241,7 +237,6 @@ fn with(headers: &[(&'static str, &'static str)], body: &'static str) -> Request
     request
 }
 
-// R3
 #[tokio::test]
 async fn one_body_of_two_media_types_is_two_requests() {
     let (app, runs) = counted(guard(MemoryStore::new()));
@@ -254,7 +249,6 @@ async fn one_body_of_two_media_types_is_two_requests() {
     assert_eq!(runs.count(), 1);
 }
 
-// R3
 #[tokio::test]
 async fn a_header_that_an_api_declares_to_be_intent_counts() {
     let rule = FingerprintRule::new().header("api-version");
@@ -267,7 +261,7 @@ async fn a_header_that_an_api_declares_to_be_intent_counts() {
     assert_eq!(runs.count(), 1);
 }
 
-// R3, T36
+// T36
 #[tokio::test]
 async fn a_rule_of_ones_own_takes_the_place_of_a_former_one() {
     let store = MemoryStore::new();

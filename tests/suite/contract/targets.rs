@@ -227,7 +227,7 @@ fn other(sent: &Sent, random: &mut Random) -> Sent {
     other
 }
 
-// T45, R3
+// T45
 async fn one_request_through_four_fronts_is_one_request(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let (function, runs) = guarded(&store);
@@ -318,7 +318,7 @@ async fn only_the_stage_itself_is_stripped_from_a_path() {
     }
 }
 
-// T45, R3
+// T45
 #[tokio::test]
 async fn queries_that_are_not_utf_8_are_not_taken_for_one_another() {
     for front in [FRONTS[1], Front::FunctionUrl] {
@@ -393,7 +393,7 @@ fn states(store: &MemoryStore, now: Timestamp) -> Function {
     function(Router::new().nest("/prod", routes.clone()).merge(routes))
 }
 
-// T45, R20
+// T45
 #[tokio::test]
 async fn the_status_of_one_key_never_shows_anothers() {
     let store = MemoryStore::new();
@@ -445,7 +445,7 @@ async fn the_status_of_one_key_never_shows_anothers() {
     }
 }
 
-// T45, R9
+// T45
 #[tokio::test]
 async fn a_duplicates_status_url_works_through_every_front() {
     let key = "order-1?a=b&c#d/e+f%2Fg h";
@@ -495,7 +495,7 @@ fn form(query: &str) -> Vec<(String, String)> {
     query.split('&').filter_map(pair).collect()
 }
 
-// T45, R2: another path would be another execution.
+// T45: another path would be another execution.
 async fn keys_by_path_count_the_path_alike_through_every_front(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let guard = Idempotency::new(store.clone(), Operation::new(PAY)).profile(Profile::acp());
@@ -514,7 +514,7 @@ async fn keys_by_path_count_the_path_alike_through_every_front(endpoint: &str) {
     }
 }
 
-// R3, T45: some fronts join several lines of one header, others keep them apart.
+// T45: some fronts join several lines of one header, others keep them apart.
 #[tokio::test]
 async fn repeated_header_lines_count_alike_through_every_front_that_shows_both() {
     let rule = lambda_idempotency::fingerprint::FingerprintRule::new().header("prefer");
@@ -565,7 +565,7 @@ async fn a_question_mark_in_a_path_begins_no_query() {
     assert_eq!(deliver(&function, &encoded).await.header("idempotent-replayed"), Some("true"));
 }
 
-// R1, T45
+// T45
 #[tokio::test]
 async fn a_question_for_a_status_that_names_no_record_finds_none() {
     let states = states(&MemoryStore::new(), SystemWorld.now());

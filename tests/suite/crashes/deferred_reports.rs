@@ -111,7 +111,6 @@ impl Lost {
     }
 }
 
-// R12, R41
 async fn a_report_that_cannot_be_written_is_deferred_and_applied(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for (report, before, after) in [
@@ -128,7 +127,6 @@ async fn a_report_that_cannot_be_written_is_deferred_and_applied(endpoint: &str)
     assert_eq!(lost.dead_letters.take().len(), 0);
 }
 
-// R4, R12
 async fn what_did_not_begin_frees_its_key_through_the_queue_too(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
@@ -151,7 +149,6 @@ async fn what_did_not_begin_frees_its_key_through_the_queue_too(endpoint: &str) 
     assert_eq!((lost.guarded.state(&request).await, lost.dead_letters.take().len()), ("absent", 0));
 }
 
-// R12
 async fn a_report_delivered_twice_or_too_late_changes_nothing_more(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
@@ -176,7 +173,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-// R12, T5: who knows more wins, through the queue too.
+// T5: who knows more wins, through the queue too.
 async fn a_report_takes_what_knows_less_and_nothing_that_knows_more(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for (report, after) in [
@@ -268,7 +265,7 @@ async fn a_body_that_waited_is_stored_again_or_reported_gone(endpoint: &str) {
     assert_eq!(lost.guarded.state(&request).await, "in_progress");
 }
 
-// R16: no reader could read the record that would result.
+// No reader could read the record that would result.
 async fn a_report_with_a_status_that_no_response_has_is_malformed(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
@@ -373,7 +370,7 @@ async fn a_report_whose_record_was_forgotten_is_written_all_the_same(endpoint: &
     assert_eq!(replayed_text(lost.guarded.executor().reserve(&request).await), "mine");
 }
 
-// R14, T16
+// T16
 async fn a_body_goes_with_its_report_as_far_as_it_fits(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for (length, kept) in [(0, true), (500, true), (150_000, true), (300_000, false)] {
@@ -395,7 +392,6 @@ async fn a_body_goes_with_its_report_as_far_as_it_fits(endpoint: &str) {
     assert!(body_of(&replayed(lost.guarded.executor().reserve(&request).await)) == Some(&body));
 }
 
-// R41
 async fn a_report_that_cannot_be_written_returns_to_its_queue(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
@@ -409,7 +405,7 @@ async fn a_report_that_cannot_be_written_returns_to_its_queue(endpoint: &str) {
     assert_eq!(lost.reported(&request).await, "replay");
 }
 
-// R41: a transient fault costs no delivery.
+// A transient fault costs no delivery.
 async fn a_report_is_tried_again_while_there_is_time(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for fault in [Fault::DropRequest, Fault::DropAnswer, Fault::Throttle, Fault::TransactionConflict] {
@@ -452,7 +448,7 @@ impl Queue for Hanging {
     }
 }
 
-// R41: the process dies at the deadline.
+// The process dies at the deadline.
 async fn deferring_leaves_time_for_the_answer(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let executor = lost.guarded.executor().defer_reports_to(Hanging);

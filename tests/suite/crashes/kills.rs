@@ -69,7 +69,6 @@ struct Storm {
     came: Cell<usize>,
 }
 
-// R39, R19, R23, R28
 async fn workers_killed_at_random_moments_charge_once_and_leave_nothing_open(endpoint: &str) {
     let seed = Seed::find();
     let kills = std::env::var("KILLS").map_or(KILLS, |kills| kills.parse().expect("KILLS is a whole number"));

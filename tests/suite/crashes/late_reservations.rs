@@ -195,7 +195,7 @@ async fn an_execution_begins_with_enough_time_and_not_with_less(endpoint: &str) 
     }
 }
 
-// T39, R9
+// T39
 async fn a_waiter_with_too_little_time_left_takes_nothing_over(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let first = guarded.another(operation());
@@ -352,7 +352,6 @@ async fn a_request_that_comes_too_late_is_a_503_and_runs_nothing(endpoint: &str)
     send(&app, within(SECOND)).await.assert_replay_of(&first);
 }
 
-// R34
 async fn what_comes_too_late_or_is_too_old_is_counted(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor_of(operation().min_time_to_run(10 * SECOND));
@@ -463,7 +462,7 @@ async fn a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it(endpoint: &
     }
 }
 
-// T52, R11: an operation that may run again is taken over, and then the executor owns it.
+// T52: an operation that may run again is taken over, and then the executor owns it.
 #[tokio::test]
 async fn a_take_over_after_ones_own_expiry_is_a_new_attempt() {
     let guarded = Guarded::on(crate::support::embedded::endpoint()).await;

@@ -454,7 +454,6 @@ fn ended_as(ended: &FinishOutcome) -> &'static str {
     }
 }
 
-// R11
 async fn an_operation_that_may_run_again_alarms_nobody(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
@@ -491,7 +490,7 @@ async fn a_worker_that_cannot_read_the_winners_answer_sends_no_other(endpoint: &
     assert_eq!(replayed_text(executor.reserve(&request).await), "reconciled");
 }
 
-// T6, R12
+// T6
 async fn a_late_worker_changes_nothing_of_the_next_ones_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor_of(operation().on_lease_expiry(OnLeaseExpiry::RunAgain));
@@ -567,7 +566,7 @@ async fn completion_and_expiry_at_one_moment_end_in_one_state(endpoint: &str) {
     }
 }
 
-// T7, R12
+// T7
 async fn completion_and_take_over_at_one_moment_have_one_winner(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
@@ -625,7 +624,7 @@ async fn whoever_of_completion_and_expiry_comes_second_changes_nothing(endpoint:
     }
 }
 
-// R10, T20
+// T20
 async fn of_a_hundred_retries_of_a_released_key_one_takes_over(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());

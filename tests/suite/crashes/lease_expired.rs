@@ -98,7 +98,7 @@ fn change(record: &Record) -> Value {
     })
 }
 
-// R19, T7
+// T7
 #[tokio::test(start_paused = true)]
 async fn a_dead_worker_is_expired_in_grace_window_and_two_seconds() {
     let (minute, quarter) = (60 * SECOND, 900 * SECOND);

@@ -35,7 +35,7 @@ on_each_store!(
     an_answer_that_never_reached_the_caller_is_replayed,
 );
 
-// T1, R12
+// T1
 async fn a_reservation_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -48,7 +48,7 @@ async fn a_reservation_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &st
     assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
 }
 
-// T1, R10
+// T1
 async fn a_take_over_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -61,7 +61,7 @@ async fn a_take_over_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &str)
     assert_eq!(reported(&executor.reserve(&request).await), "in flight");
 }
 
-// T1, R11
+// T1
 async fn an_expiry_whose_answer_was_lost_counts_as_one(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -189,7 +189,7 @@ async fn a_redelivery_does_not_own_its_first_invocations_unseen_write(endpoint: 
     assert_eq!(reported(&executor.reserve(&delivery).await), "in flight");
 }
 
-// T4, R39
+// T4
 async fn a_dead_workers_reservation_that_lands_first_ends_as_unknown(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (dead, request, late) = (guarded.executor(), request(), Late::hanging());
@@ -238,7 +238,7 @@ async fn a_dead_workers_reservation_that_lands_late_changes_nothing(endpoint: &s
     }
 }
 
-// T17, T4, R16
+// T17, T4
 async fn a_timed_out_reservation_never_runs_even_when_it_lands(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (choice, after_its_lease) in [(OnLeaseExpiry::Unknown, "unknown"), (OnLeaseExpiry::RunAgain, "owned")] {
@@ -264,7 +264,7 @@ async fn a_timed_out_reservation_never_runs_even_when_it_lands(endpoint: &str) {
     }
 }
 
-// T17, R15: the SDK would have waited longer.
+// T17: the SDK would have waited longer.
 async fn a_reservation_the_executor_timed_out_is_given_back_when_it_lands(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request, late) = (guarded.executor(), request(), Late::hanging());
@@ -284,7 +284,7 @@ async fn a_reservation_the_executor_timed_out_is_given_back_when_it_lands(endpoi
     assert_eq!(owned(executor.reserve(&request).await).execution().attempts(), 2);
 }
 
-// T17, R15
+// T17
 async fn a_reservation_with_a_lost_answer_is_given_back_for_a_retry(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());

@@ -48,14 +48,13 @@ struct Blow {
 }
 
 mod on_dynamodb_local {
-    // R40, R15
     #[tokio::test]
     #[cfg_attr(not(dynamodb_local), ignore = "DynamoDB Local needs Java 17 and Maven")]
     async fn a_cut_to_the_provider_charges_at_most_once_and_settles_soon() {
         super::between_function_and_provider().await;
     }
 
-    // R40, R41, T1, T2, T17
+    // T1, T2, T17
     #[tokio::test]
     #[cfg_attr(not(dynamodb_local), ignore = "DynamoDB Local needs Java 17 and Maven")]
     async fn a_cut_to_the_table_charges_at_most_once_and_settles_soon() {

@@ -141,7 +141,6 @@ impl Scene {
     }
 }
 
-// R41, R16
 async fn without_a_table_nothing_is_begun(endpoint: &str) {
     let scene = Scene::on(endpoint).await;
     let orders: Vec<_> = (0..8).map(|number| Order::new(number, "tok_ok")).collect();
@@ -157,7 +156,6 @@ async fn without_a_table_nothing_is_begun(endpoint: &str) {
     scene.books.come_right(&scene.cloud, &orders, AT_REST_WITHIN).await;
 }
 
-// R41, R39
 async fn a_completion_without_a_table_is_queued_with_its_payment(endpoint: &str) {
     let scene = Scene::on(endpoint).await;
     let table = scene.books.idempotency_table();
@@ -186,7 +184,6 @@ async fn a_completion_without_a_table_is_queued_with_its_payment(endpoint: &str)
     scene.books.come_right(&scene.cloud, &orders, AT_REST_WITHIN).await;
 }
 
-// R41, R40, R28
 async fn a_charge_during_a_total_outage_is_settled_afterwards(endpoint: &str) {
     let scene = Scene::on(endpoint).await;
     let mut orders = Vec::new();
@@ -197,7 +194,6 @@ async fn a_charge_during_a_total_outage_is_settled_afterwards(endpoint: &str) {
     scene.books.come_right(&scene.cloud, &orders, AT_REST_WITHIN).await;
 }
 
-// R41, R19, R28
 async fn open_records_are_settled_once_the_store_is_back(endpoint: &str) {
     let scene = Scene::on(endpoint).await;
     let cards = ["tok_timeout_charged", "tok_crash_after", "tok_timeout_not_charged", "tok_crash_before"];

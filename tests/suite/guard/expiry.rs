@@ -69,7 +69,6 @@ const STATES: [(&str, &str); 5] = [
     ("unknown", "unknown"),
 ];
 
-// R8, R15, R28
 async fn each_state_has_its_answer(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (state, answer) in STATES {
@@ -80,7 +79,7 @@ async fn each_state_has_its_answer(endpoint: &str) {
     }
 }
 
-// R4, T14
+// T14
 async fn another_request_is_a_mismatch_in_each_state(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (state, _) in STATES {
@@ -92,7 +91,7 @@ async fn another_request_is_a_mismatch_in_each_state(endpoint: &str) {
     }
 }
 
-// R17, T28
+// T28
 async fn an_answer_is_kept_for_the_retention_from_completion_and_not_longer(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let retention = Duration::from_secs(7 * 24 * 3600);
@@ -116,7 +115,7 @@ async fn an_answer_is_kept_for_the_retention_from_completion_and_not_longer(endp
     assert_eq!((anew.execution().attempts(), anew.execution().created_at()), (1, absent_from));
 }
 
-// T13, R17: the time-to-live attribute is a Number in seconds.
+// T13: the time-to-live attribute is a Number in seconds.
 async fn only_settled_records_have_a_time_to_live(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seconds = guarded.now().plus(RETENTION).as_secs_rounded_up();

@@ -64,7 +64,7 @@ async fn assert_unknown(store: &impl Store, app: &Router, key: &str, expected: U
     assert_eq!(record(store, key).await, Some(before), "only reconciliation ends it");
 }
 
-// R15, R28, T18
+// T18
 async fn a_handler_that_panics_leaves_an_unknown_and_never_runs_again(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let (runs, effects) = (Counter::default(), Counter::default());
@@ -88,7 +88,7 @@ async fn a_handler_that_panics_leaves_an_unknown_and_never_runs_again(endpoint: 
     assert_eq!(runs.count(), 2);
 }
 
-// R15, T18
+// T18
 async fn a_service_that_fails_leaves_an_unknown_and_never_runs_again(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let runs = Counter::default();
@@ -109,7 +109,6 @@ async fn a_service_that_fails_leaves_an_unknown_and_never_runs_again(endpoint: &
     assert_eq!(runs.count(), 1);
 }
 
-// R10, R15
 async fn what_certainly_did_not_happen_runs_on_retry(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let app = api(guard(store.clone()), |parts, _| async move {
@@ -129,7 +128,6 @@ async fn what_certainly_did_not_happen_runs_on_retry(endpoint: &str) {
     send(&app, pay("order-1")).await.assert_replay_of(&second);
 }
 
-// R15, R28
 async fn a_possible_effect_is_an_unknown_outcome(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     // Even a 2xx or a 4xx: what the handler says about its effect counts more than its status.
@@ -199,7 +197,6 @@ async fn a_response_body_that_never_ends_becomes_an_unknown_outcome() {
     }
 }
 
-// R15
 #[tokio::test]
 async fn one_tenants_failure_does_not_affect_another() {
     let app = api(guard(MemoryStore::new()), |parts, _| async move {

@@ -78,7 +78,6 @@ impl Beating {
     }
 }
 
-// R18
 async fn heartbeats_extend_the_lease_as_long_as_the_handler_runs(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let (guarded, another) = (&beating.guarded, beating.guarded.another(operation()));
@@ -94,7 +93,7 @@ async fn heartbeats_extend_the_lease_as_long_as_the_handler_runs(endpoint: &str)
     assert_eq!(replayed_text(another.reserve(&beating.request).await), "{}");
 }
 
-// R18, T1
+// T1
 async fn a_heartbeats_lost_answer_blocks_neither_the_next_nor_the_completion(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
@@ -112,7 +111,6 @@ async fn a_heartbeats_lost_answer_blocks_neither_the_next_nor_the_completion(end
     assert_eq!(guarded.state(&beating.request).await, "completed");
 }
 
-// R18, R12
 async fn a_hanging_heartbeat_neither_blocks_nor_undoes_the_completion(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let (guarded, late) = (&beating.guarded, Late::hanging());
@@ -125,7 +123,6 @@ async fn a_hanging_heartbeat_neither_blocks_nor_undoes_the_completion(endpoint: 
     assert_eq!(guarded.state(&beating.request).await, "completed");
 }
 
-// R18, R12
 async fn heartbeats_stop_where_another_execution_owns_the_record(endpoint: &str) {
     let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
     let beating = Beating::on(endpoint, runs_again.clone()).await;
@@ -142,7 +139,7 @@ async fn heartbeats_stop_where_another_execution_owns_the_record(endpoint: &str)
     assert_eq!(guarded.faults.asked("PutItem"), asked);
 }
 
-// R18, T41
+// T41
 async fn a_heartbeat_reclaims_a_record_expired_by_a_fast_clock(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
@@ -156,7 +153,7 @@ async fn a_heartbeat_reclaims_a_record_expired_by_a_fast_clock(endpoint: &str) {
     assert_eq!(guarded.state(&beating.request).await, "completed");
 }
 
-// R18, T5
+// T5
 async fn heartbeats_do_not_revive_what_somebody_settled(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
@@ -174,7 +171,7 @@ async fn heartbeats_do_not_revive_what_somebody_settled(endpoint: &str) {
     assert_eq!(guarded.state(&beating.request).await, "completed");
 }
 
-// R18: this is how a handler that hangs is found.
+// This is how a handler that hangs is found.
 async fn heartbeats_end_with_the_longest_lease(endpoint: &str) {
     let longest = LEASE + EVERY;
     let beating = Beating::on(endpoint, operation().max_lease(longest)).await;
@@ -191,7 +188,6 @@ async fn heartbeats_end_with_the_longest_lease(endpoint: &str) {
     assert_eq!(reported(&guarded.another(operation()).reserve(&beating.request).await), "unknown");
 }
 
-// R18
 async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
     let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
     // Another execution takes the record over.
@@ -227,7 +223,6 @@ async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
     }
 }
 
-// R18
 async fn heartbeats_end_with_the_execution(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
@@ -238,7 +233,7 @@ async fn heartbeats_end_with_the_execution(endpoint: &str) {
     assert_eq!(reported(&beating.executor.reserve(&beating.request).await), "unknown");
 }
 
-// R18, T8
+// T8
 async fn a_lease_from_a_deadline_is_not_shortened_by_a_heartbeat(endpoint: &str) {
     let deadline = Duration::from_secs(900);
     let beating = Beating::within(endpoint, operation(), Some(deadline)).await;

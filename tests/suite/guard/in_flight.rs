@@ -71,7 +71,6 @@ fn spawn(app: &Router, request: Request<Body>) -> JoinHandle<Answer> {
     tokio::spawn(async move { send(&app, request).await })
 }
 
-// R9
 async fn a_duplicate_is_refused_and_reported_when_to_come_back(endpoint: &str) {
     for (span, reported) in [(None, "1"), (Some(Duration::from_millis(2_001)), "3")] {
         let mut operation = Operation::new(PAY);
@@ -88,7 +87,6 @@ async fn a_duplicate_is_refused_and_reported_when_to_come_back(endpoint: &str) {
     }
 }
 
-// R9, R20
 async fn a_duplicate_is_accepted_and_reported_where_the_status_is(endpoint: &str) {
     /// A key in which every other character is special in a URL.
     const KEY: &str = "a/b?c=d&e%20#f";
@@ -136,7 +134,6 @@ fn status_api(store: impl Store + Clone, clock: ManualWorld) -> Router {
     Router::new().route("/v1/operations", get(show))
 }
 
-// R9
 async fn a_duplicate_waits_and_gets_the_answer_of_the_first(endpoint: &str) {
     let faults = Faults::new();
     let client = connect(endpoint).http_client(faults.clone()).client();
@@ -160,7 +157,6 @@ async fn advance(clock: &ManualWorld, span: Duration) {
     }
 }
 
-// R9
 #[tokio::test]
 async fn a_duplicate_that_has_waited_long_enough_is_refused() {
     let bound = Duration::from_secs(2);
@@ -187,7 +183,7 @@ async fn a_duplicate_that_has_waited_long_enough_is_refused() {
     held.finish().await;
 }
 
-// R9, T21
+// T21
 #[tokio::test]
 async fn a_duplicate_stops_waiting_before_its_own_invocation_ends() {
     let clock = clock();
@@ -208,7 +204,6 @@ async fn a_duplicate_stops_waiting_before_its_own_invocation_ends() {
     held.finish().await;
 }
 
-// R9
 #[tokio::test]
 async fn retry_after_grows_with_the_attempt_and_ends_with_its_lease() {
     let clock = clock();
@@ -229,7 +224,6 @@ async fn retry_after_grows_with_the_attempt_and_ends_with_its_lease() {
     held.finish().await;
 }
 
-// R9
 #[tokio::test]
 async fn retry_after_is_bounded_however_long_the_lease() {
     let clock = clock();
@@ -247,7 +241,6 @@ async fn retry_after_is_bounded_however_long_the_lease() {
     held.finish().await;
 }
 
-// R9, R2
 #[tokio::test]
 async fn the_url_of_a_status_leads_to_the_record_of_its_path() {
     let (store, clock) = (MemoryStore::new(), clock());
@@ -267,7 +260,6 @@ async fn the_url_of_a_status_leads_to_the_record_of_its_path() {
     assert_eq!((&done.json()["state"], done.header("retry-after")), (&"completed".into(), None));
 }
 
-// R9, R28
 #[tokio::test]
 async fn retry_after_of_an_unknown_outcome_is_the_next_question() {
     let (store, clock) = (MemoryStore::new(), clock());

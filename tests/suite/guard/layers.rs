@@ -39,7 +39,7 @@ async fn problem(response: Response<Body>) -> String {
     document["type"].as_str().unwrap().rsplit(':').next().unwrap().to_owned()
 }
 
-// R16: axum asks a layer for a new service for each request.
+// `axum` asks a layer for a new service for each request.
 #[tokio::test]
 async fn one_circuit_breaker_serves_all_requests_of_a_route() {
     let guarded = Guarded::through(embedded::endpoint(), |connect| connect.max_attempts(1)).await;
@@ -55,7 +55,7 @@ async fn one_circuit_breaker_serves_all_requests_of_a_route() {
     assert_eq!(guarded.faults.asked("PutItem"), 5);
 }
 
-// R16, T38
+// T38
 #[tokio::test]
 async fn a_throttled_key_does_not_open_the_breaker_for_others() {
     let guarded = Guarded::through(embedded::endpoint(), |connect| connect.max_attempts(1)).await;
@@ -90,7 +90,7 @@ async fn two_nested_guards_of_one_operation_run_and_keep_nothing() {
     assert_eq!(runs.load(Ordering::SeqCst), 0);
 }
 
-// R15: tower-http's time-out layer drops the handler at any point and answers 408.
+// Tower-http's time-out layer drops the handler at any point and answers 408.
 #[tokio::test]
 async fn a_time_out_inside_the_guard_is_no_answer() {
     let guard = Idempotency::new(MemoryStore::new(), Operation::new("pay")).tenant(SingleTenant::new("acme"));
@@ -101,7 +101,6 @@ async fn a_time_out_inside_the_guard_is_no_answer() {
     assert_eq!(problem(retry).await, "outcome-unknown");
 }
 
-// R17
 #[tokio::test]
 async fn an_answer_that_is_kept_for_ever_is_replayed_all_the_same() {
     let for_ever = Operation::new("pay").retain(std::time::Duration::MAX);
@@ -114,7 +113,6 @@ async fn an_answer_that_is_kept_for_ever_is_replayed_all_the_same() {
     }
 }
 
-// R2
 #[test]
 fn a_guard_without_a_tenant_does_not_compile_and_says_why() {
     let compiled = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))

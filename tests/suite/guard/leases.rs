@@ -28,7 +28,6 @@ on_each_store!(
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-// R11, R39
 async fn an_expired_lease_is_handled_as_the_operation_chose(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (choice, reported_then, state) in [
@@ -53,7 +52,6 @@ async fn an_expired_lease_is_handled_as_the_operation_chose(endpoint: &str) {
     }
 }
 
-// R11, R28
 async fn an_outcome_the_handler_left_unknown_stays_unknown(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -76,7 +74,6 @@ async fn lease_until(guarded: &Guarded, key: &lambda_idempotency::key::RecordKey
     }
 }
 
-// R18
 async fn a_lease_comes_from_the_deadline_and_its_grace(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, mut request) = (guarded.executor(), request());
@@ -94,7 +91,7 @@ async fn a_lease_comes_from_the_deadline_and_its_grace(endpoint: &str) {
     assert_eq!(reported(&executor.reserve(&request).await), "unknown");
 }
 
-// T8, R18
+// T8
 async fn an_impossible_deadline_leaves_the_operations_lease(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
@@ -183,7 +180,7 @@ impl Apart {
     }
 }
 
-// T28, R11: the bound that `DEFAULT_GRACE` and `OnLeaseExpiry::RunAgain` state.
+// T28: the bound that `DEFAULT_GRACE` and `OnLeaseExpiry::RunAgain` state.
 async fn running_again_is_safe_while_clock_skew_stays_within_the_grace(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let grace = Duration::from_secs(3 * 60);

@@ -56,7 +56,7 @@ fn refuses_once(guard: Guard) -> (Router, Counter) {
     (app, runs)
 }
 
-// T44, R13
+// T44
 async fn refusals_that_are_inconclusive_are_not_kept(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     for status in SAY_NOTHING {
@@ -89,7 +89,7 @@ async fn a_status_that_is_inconclusive_is_logged_with_what_to_do() {
     assert!(reported.iter().any(|line| line.level() == "WARN" && line.text.contains("route_layer")));
 }
 
-// T44, R13
+// T44
 #[tokio::test]
 async fn a_refusal_counts_as_its_handler_or_a_layer_says() {
     for status in SAY_NOTHING.map(|status| StatusCode::from_u16(status).unwrap()) {
@@ -165,7 +165,6 @@ fn of(key: &str, body: &'static str) -> Request<Body> {
     order(key).body(body.into()).unwrap()
 }
 
-// R4, R13
 async fn what_did_not_begin_leaves_its_key_free_for_any_request(endpoint: &str) {
     let (store, clock) = (dynamodb(endpoint).await, clock());
     let (app, runs) = checks(guard(store.clone()).world(clock.clone()));
@@ -211,7 +210,6 @@ async fn a_later_attempt_that_never_began_leaves_the_key_to_its_request(endpoint
     assert_eq!(record(&store, "order-1").await.unwrap().attempts, 2);
 }
 
-// R4
 #[tokio::test]
 async fn each_extractor_of_axum_can_refuse_before_anything_begins() {
     #[derive(Deserialize)]
@@ -314,7 +312,6 @@ async fn no_answer_of_an_inner_guard_is_kept_by_the_outer() {
     }
 }
 
-// R13
 #[tokio::test]
 async fn a_header_that_cannot_be_kept_is_logged_by_its_name() {
     let (store, logs) = (MemoryStore::new(), Logs::capture());
@@ -328,7 +325,6 @@ async fn a_header_that_cannot_be_kept_is_logged_by_its_name() {
     assert!(reported.iter().any(|line| line.level() == "WARN" && line.text.contains("content-disposition")));
 }
 
-// R5
 #[tokio::test]
 async fn a_key_on_an_unguarded_method_is_logged_once_per_method() {
     let logs = Logs::capture();
@@ -351,7 +347,7 @@ async fn a_key_on_an_unguarded_method_is_logged_once_per_method() {
     assert!(reported[0].text.contains("PUT") && reported[1].text.contains("DELETE"));
 }
 
-// R16: the key is not free until the store says that nothing began, so a corrected request would be refused.
+// The key is not free until the store says that nothing began, so a corrected request would be refused.
 #[tokio::test]
 async fn an_unwritten_refusal_invites_no_corrected_request() {
     let guarded = Guarded::through(embedded::endpoint(), |connect| connect.max_attempts(1)).await;
@@ -379,7 +375,7 @@ async fn a_replay_of_an_inner_guard_is_kept_by_the_outer() {
     assert_eq!((first.status, first.replayed(), state(&outers, "order-1").await), (403, false, "completed"));
 }
 
-// R16: nothing is reserved yet, so the client must not be told that something may have been done.
+// Nothing is reserved yet, so the client must not be told that something may have been done.
 #[tokio::test]
 async fn a_rule_that_panics_does_nothing_and_says_so() {
     let store = MemoryStore::new();

@@ -32,7 +32,7 @@ on_each_store!(
     an_answer_past_its_time_is_gone_and_the_key_runs_again,
 );
 
-// R13, T31
+// T31
 async fn answers_of_2xx_and_4xx_are_kept_and_replayed_byte_for_byte(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let runs = Counter::default();
@@ -96,7 +96,7 @@ const NOT_KEPT: [(&str, &str); 18] = [
     ("idempotency-key", "forged"),
 ];
 
-// T26, R13
+// T26
 async fn safe_headers_are_replayed_in_order_and_no_others(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let guard = guard_of(store, Operation::new(PAY).keep_header("X-Payment-Id"));
@@ -206,7 +206,7 @@ async fn changing_what_a_memory_store_returned_changes_nothing_in_the_store() {
     }
 }
 
-// R6, R17, T12
+// T12
 async fn an_answer_past_its_time_is_gone_and_the_key_runs_again(endpoint: &str) {
     let (store, clock) = (dynamodb(endpoint).await, clock());
     let retain = Duration::from_secs(3600);
@@ -233,7 +233,6 @@ async fn an_answer_past_its_time_is_gone_and_the_key_runs_again(endpoint: &str) 
     assert_eq!((&again.body[..], runs.count()), (&b"run 2"[..], 2));
 }
 
-// R26
 #[tokio::test]
 async fn an_attempt_that_follows_hands_on_the_same_downstream_key() {
     use lambda_idempotency::http::Outcome;

@@ -57,7 +57,7 @@ async fn all_at_once(workers: &[Router], gate: &Gate) -> Vec<Answer> {
     tokio::join!(sent, open).0
 }
 
-// R38, T20
+// T20
 async fn of_a_hundred_requests_at_once_one_is_executed(endpoint: &str) {
     let (runs, gate) = (Counter::default(), Gate::closed());
     let workers = workers(endpoint, &runs, &gate).await;
@@ -77,7 +77,7 @@ async fn of_a_hundred_requests_at_once_one_is_executed(endpoint: &str) {
     assert_eq!(runs.count(), 1);
 }
 
-// R10, T20
+// T20
 async fn of_a_hundred_retries_at_once_one_takes_over(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let runs = Counter::default();

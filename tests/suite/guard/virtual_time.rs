@@ -139,7 +139,6 @@ fn reported(seed: u64) -> Vec<String> {
     runtime.expect("a runtime").block_on(story(seed))
 }
 
-// R19, R28, R39
 #[test]
 fn a_crash_is_settled_in_virtual_time() {
     let trace = reported(1);

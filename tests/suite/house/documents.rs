@@ -13,7 +13,6 @@ const TRAPS: &str = include_str!("../../docs/traps.md");
 
 const LOOKS: &str = "## What it looks like";
 
-// R4, R13, R15, R28, R29, R39
 #[tokio::test]
 async fn the_transcripts_of_readme_and_walkthrough_come_out_as_written() {
     let cloud = LocalCloud::start(&[]).await;
@@ -25,7 +24,6 @@ async fn the_transcripts_of_readme_and_walkthrough_come_out_as_written() {
     assert_eq!(run(&cloud, WALKTHROUGH, MOVE, &transfer).await, 4);
 }
 
-// R28, R29, R31
 #[tokio::test]
 async fn the_transcript_of_a_worker_that_dies_comes_out_as_written() {
     const SECTION: &str = "## When a worker dies";
@@ -37,7 +35,6 @@ async fn the_transcript_of_a_worker_that_dies_comes_out_as_written() {
     assert_eq!(steps, 8);
 }
 
-// R6, R42
 #[test]
 fn every_requirement_of_the_contract_names_a_test_that_exists() {
     let rows = rows(CONTRACT, |row| row.contains("holds") || row.contains("deviates"));

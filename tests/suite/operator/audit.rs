@@ -85,7 +85,6 @@ async fn assert_written_once(guarded: &Guarded, seen: &Record, next: &Record, at
     assert_eq!((line.before(), line.after()), (Some(seen.state.name()), Some(next.state.name())));
 }
 
-// R31
 async fn a_change_and_its_line_are_written_together(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
@@ -102,7 +101,6 @@ async fn a_change_and_its_line_are_written_together(endpoint: &str) {
     assert_written_once(&guarded, &seen, &corrected, guarded.now()).await;
 }
 
-// R31, R12
 async fn a_change_to_a_missing_record_writes_no_audit_line(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
@@ -236,7 +234,6 @@ async fn a_change_waits_for_a_conflicting_transaction_but_not_for_ever(endpoint:
     assert_written_once(&guarded, &seen, &corrected, began_at).await;
 }
 
-// R31
 async fn a_line_about_something_else_leaves_the_record_alone(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;

@@ -45,7 +45,6 @@ fn answer(text: &str) -> (tempfile::TempDir, String) {
     (folder, file)
 }
 
-// R28, R31
 #[tokio::test]
 async fn an_operator_settles_an_unknown_outcome_in_two_commands() {
     let table = table().await;
@@ -93,7 +92,6 @@ async fn an_operator_settles_an_unknown_outcome_in_two_commands() {
     assert_eq!(table.cli.json(&["list", "--state", "unknown"]).await, json!([]));
 }
 
-// R28, R31
 #[tokio::test]
 async fn an_outcome_that_was_not_executed_is_free_for_the_next_retry() {
     let table = table().await;
@@ -113,7 +111,6 @@ async fn an_outcome_that_was_not_executed_is_free_for_the_next_retry() {
     assert_eq!(table.record("k-1").await.state.name(), "completed");
 }
 
-// R31
 #[tokio::test]
 async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
     let table = table().await;
@@ -176,7 +173,7 @@ async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
     assert_eq!(table.items().await, before);
 }
 
-// R31, T32
+// T32
 #[tokio::test]
 async fn of_two_racing_operators_one_wins_and_the_other_is_refused() {
     let table = table().await;
@@ -224,7 +221,6 @@ async fn held_before_transactions(endpoint: &str) -> (String, std::sync::Arc<Gat
     (address, gate)
 }
 
-// R14, R31
 #[tokio::test]
 async fn a_forgotten_response_leaves_no_body_behind_and_nothing_runs_again() {
     let table = table().await;
@@ -259,7 +255,6 @@ async fn a_forgotten_response_leaves_no_body_behind_and_nothing_runs_again() {
     again.assert_refused(3, "neither headers nor a body");
 }
 
-// R14, R31
 #[tokio::test]
 async fn a_long_body_that_compresses_stays_in_the_record() {
     let table = table().await;
@@ -290,7 +285,6 @@ async fn a_long_body_that_compresses_stays_in_the_record() {
     assert!(ran.stdout.ends_with(&format!("\n{long}\n")), "{}", ran.stdout);
 }
 
-// R36
 #[tokio::test]
 async fn the_debug_log_names_keys_by_their_hash_only() {
     let table = table().await;
@@ -312,7 +306,6 @@ async fn the_debug_log_names_keys_by_their_hash_only() {
     }
 }
 
-// R16
 #[tokio::test]
 async fn a_table_that_is_not_there_is_named() {
     let cli = CommandLine::new(embedded::endpoint(), "no-such-table");
@@ -323,7 +316,6 @@ async fn a_table_that_is_not_there_is_named() {
     nowhere.run(&["show", "a#b#c"]).await.assert_refused(1, "the store is unavailable");
 }
 
-// R31
 #[tokio::test]
 async fn a_record_with_unusual_names_is_shown_as_it_is() {
     let table = table().await;
@@ -337,7 +329,6 @@ async fn a_record_with_unusual_names_is_shown_as_it_is() {
     assert_eq!(table.cli.json(&by_parts).await, shown);
 }
 
-// R30
 #[tokio::test]
 async fn two_ledgers_in_files_are_compared_line_by_line() {
     let cli = CommandLine::new(embedded::endpoint(), "no-such-table");
@@ -399,7 +390,7 @@ async fn a_settled_record_is_kept_as_long_as_it_says_itself() {
     }
 }
 
-// R2, R31: an API that scopes keys by path has several records for one key.
+// An API that scopes keys by path has several records for one key.
 #[tokio::test]
 async fn a_path_scoped_record_is_found_by_path_or_listed_name() {
     let table = table().await;
@@ -430,7 +421,7 @@ async fn a_path_scoped_record_is_found_by_path_or_listed_name() {
     );
 }
 
-// R22, R31: whoever would write the rows by hand must see that they are there.
+// Whoever would write the rows by hand must see that they are there.
 #[tokio::test]
 async fn a_completion_shows_whether_domain_writes_committed_with_it() {
     let table = table().await;
@@ -458,7 +449,6 @@ async fn a_completion_shows_whether_domain_writes_committed_with_it() {
     }
 }
 
-// R4, R31
 #[tokio::test]
 async fn a_record_whose_request_never_began_is_shown_as_free() {
     let table = table().await;

@@ -1,4 +1,4 @@
-//! Comparison of our ledger with the provider's (R30).
+//! Comparison of our ledger with the provider's.
 
 mod places;
 pub mod provider;
@@ -151,7 +151,6 @@ fn job(day: &str) -> Value {
     json!({ "job": "compare", "day": day })
 }
 
-// R30
 async fn ledgers_that_say_the_same_agree(endpoint: &str) {
     let ledgers = Ledgers::on(endpoint).await;
     for id in ["ch_1", "ch_2", "ch_3", "ch_4", "ch_5"] {
@@ -178,7 +177,6 @@ async fn ledgers_that_say_the_same_agree(endpoint: &str) {
     assert_eq!(ledgers.compare(job("2026-11-21")).await.unwrap().summary.only_ours, 1);
 }
 
-// R30
 async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str) {
     let logs = Logs::capture();
     let unique = |name: &str| format!("ch_{name}_{}", Uuid::new_v4().simple());
@@ -255,7 +253,7 @@ async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str
     assert!(key.iter().all(|line| !line.target().starts_with("compare")), "{key:?}");
 }
 
-// R30: a charge that is settled in the afternoon is in only one ledger at two o'clock the night before, and in both the night after.
+// A charge that is settled in the afternoon is in only one ledger at two o'clock the night before, and in both the night after.
 async fn a_day_is_compared_again_when_its_questions_are_over(endpoint: &str) {
     let ledgers = Ledgers::on(endpoint).await;
     let before = Timestamp::from_millis(CHARGED_AT - 24 * 60 * 60 * 1000);
@@ -275,7 +273,6 @@ async fn a_day_is_compared_again_when_its_questions_are_over(endpoint: &str) {
     assert!(Path::new(&compared[1].report).exists());
 }
 
-// R30
 async fn our_ledger_is_read_past_its_first_page(endpoint: &str) {
     let ledgers = Ledgers::on(endpoint).await;
     // A page of DynamoDB holds 1 MB.
@@ -289,7 +286,6 @@ async fn our_ledger_is_read_past_its_first_page(endpoint: &str) {
     assert_eq!(ledgers.compare(job(DAY)).await.unwrap().summary.only_ours, 15);
 }
 
-// R30
 #[tokio::test]
 async fn a_page_that_fails_once_is_asked_for_again() {
     let ledgers = Ledgers::on(embedded::endpoint()).await;
@@ -303,7 +299,6 @@ async fn a_page_that_fails_once_is_asked_for_again() {
     }
 }
 
-// R30
 #[tokio::test]
 async fn a_side_that_keeps_failing_leaves_the_earlier_report_untouched() {
     let ledgers = Ledgers::on(embedded::endpoint()).await;
@@ -332,7 +327,6 @@ async fn a_side_that_keeps_failing_leaves_the_earlier_report_untouched() {
     assert_eq!(fs::read(&report).unwrap(), before);
 }
 
-// R30
 #[tokio::test]
 async fn a_page_that_is_followed_by_itself_is_an_error() {
     let ledgers = Ledgers::on(embedded::endpoint()).await;
@@ -345,7 +339,6 @@ async fn a_page_that_is_followed_by_itself_is_an_error() {
     assert_eq!(ledgers.files(), [""; 0]);
 }
 
-// R30
 #[tokio::test]
 async fn an_input_that_makes_no_sense_has_an_error_with_a_name() {
     let ledgers = Ledgers::on(embedded::endpoint()).await;

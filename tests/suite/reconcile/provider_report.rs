@@ -377,7 +377,7 @@ async fn a_queued_refusal_settles_nothing_once_an_effect_is_claimed(endpoint: &s
     }
 }
 
-// T46, R6
+// T46
 async fn a_claimed_effect_stops_even_what_may_run_again(endpoint: &str) {
     for lease_expired in [false, true] {
         let listening = Listening::on(endpoint, charged()).await;
@@ -425,7 +425,7 @@ async fn a_refusal_of_an_unregistered_operation_is_not_dead_lettered(endpoint: &
     }
 }
 
-// T46, R18
+// T46
 async fn a_deferred_report_follows_a_growing_lease(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = request();
@@ -588,7 +588,7 @@ async fn an_effect_without_a_record_is_escalated_unless_it_is_old(endpoint: &str
     assert_eq!(listening.reasons(), ["it leads to no record"]);
 }
 
-// T46, R2: metadata leads to the record, and anybody could have set it.
+// T46: metadata leads to the record, and anybody could have set it.
 async fn a_provider_report_under_another_requests_key_settles_nothing_and_is_escalated(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let (unknown, source) = (UnknownCause::HandlerFailed, charged());

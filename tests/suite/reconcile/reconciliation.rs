@@ -152,7 +152,6 @@ fn executed() -> Found {
     Ok(Finding::Executed(Answer::json(201, r#"{"id":"pay_1"}"#)))
 }
 
-// R28, R29
 async fn an_executed_operation_is_completed_with_its_answer(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [executed()]).await;
     let request = reconciling.unknown().await;
@@ -163,7 +162,6 @@ async fn an_executed_operation_is_completed_with_its_answer(endpoint: &str) {
     assert_eq!(reconciling.provider.asked(), 1);
 }
 
-// R28
 async fn after_not_executed_the_next_retry_runs_anew(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotExecuted)]).await;
     let request = reconciling.unknown().await;
@@ -173,7 +171,7 @@ async fn after_not_executed_the_next_retry_runs_anew(endpoint: &str) {
     assert_eq!(reported(&reconciling.reserve(&request).await), "in flight");
 }
 
-// R29: a request that was still on its way can land within the grace, after the question was asked.
+// A request that was still on its way can land within the grace, after the question was asked.
 async fn what_is_not_found_counts_as_not_executed_only_after_the_grace(endpoint: &str) {
     let findings = (0..3).map(|_| Ok(Finding::NotFound));
     let reconciling = Reconciling::on(endpoint, findings).await;
@@ -191,7 +189,6 @@ async fn what_is_not_found_counts_as_not_executed_only_after_the_grace(endpoint:
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("failed_retryable"));
 }
 
-// R29
 async fn an_unanswered_question_backs_off_and_is_finally_escalated(endpoint: &str) {
     let findings =
         [Err("away"), Ok(Finding::AskAgain(Some(Duration::from_secs(50)))), Err("away"), Err("away")];
@@ -284,7 +281,6 @@ async fn a_record_that_cannot_be_written_is_not_dead_lettered(endpoint: &str) {
     assert_eq!(reconciling.dead_letters.take().len(), 1);
 }
 
-// R29, R31
 async fn what_an_operator_sends_back_is_asked_about_again(endpoint: &str) {
     let findings = (0..5).map(|_| Err("away")).chain([executed()]);
     let reconciling = Reconciling::on(endpoint, findings).await;
@@ -333,7 +329,7 @@ async fn webhook_and_poller_at_one_moment_settle_once(endpoint: &str) {
     }
 }
 
-// R29: a report that it was executed outweighs "not found".
+// A report that it was executed outweighs "not found".
 async fn the_providers_report_wins_over_a_release(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotExecuted)]).await;
     let request = reconciling.unknown().await;
@@ -416,7 +412,7 @@ impl Reconciler for ReleasedMeanwhile {
     }
 }
 
-// R29, T32: two polls at the same moment, or a poll and an operator.
+// T32: two polls at the same moment, or a poll and an operator.
 async fn proof_that_comes_a_moment_after_a_release_is_not_dropped(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -447,7 +443,7 @@ impl Reconciler for TakenOverMeanwhile {
     }
 }
 
-// T5, R29: nobody asks about a released record, so the charge would never be seen again.
+// T5: nobody asks about a released record, so the charge would never be seen again.
 async fn proof_keeps_the_next_execution_from_releasing_the_key(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -482,7 +478,7 @@ impl Reconciler for Stumbles {
     }
 }
 
-// R29: a poll asks about many outcomes, the longest overdue first.
+// A poll asks about many outcomes, the longest overdue first.
 async fn a_question_that_panics_is_put_off_and_holds_no_other_up(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -502,7 +498,6 @@ async fn a_lost_answer_of_the_settling_write_is_no_second_settlement(endpoint: &
     assert_eq!(reconciling.provider.asked(), 1);
 }
 
-// R29
 async fn the_index_finds_what_is_due_and_nothing_else(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Err("away")]).await;
     let store = reconciling.guarded.undisturbed_store();
@@ -537,7 +532,6 @@ async fn the_index_finds_what_is_due_and_nothing_else(endpoint: &str) {
     assert_eq!((keys.len(), of_tenant), (3, vec![first.key]));
 }
 
-// R14
 async fn a_large_answer_is_kept_as_a_handlers_is(endpoint: &str) {
     let body = random(20_000);
     let finding = Finding::Executed(Answer::http(201, Vec::new(), body.clone()));
@@ -548,7 +542,7 @@ async fn a_large_answer_is_kept_as_a_handlers_is(endpoint: &str) {
     assert_eq!(body_of(&replay), Some(&body));
 }
 
-// R29: a record that cannot be asked about stays due, and becomes the longest overdue.
+// A record that cannot be asked about stays due, and becomes the longest overdue.
 async fn records_that_cannot_be_read_do_not_stand_in_front_of_others(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [executed()]).await;
     let guarded = &reconciling.guarded;
@@ -585,7 +579,7 @@ impl Reconciler for AskedTwice {
     }
 }
 
-// R29: no outcome is escalated without a dead letter.
+// No outcome is escalated without a dead letter.
 async fn what_a_race_escalates_is_reported(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -744,7 +738,7 @@ async fn a_reconcilers_or_operators_answer_keeps_the_same_headers_as_a_handlers(
     }
 }
 
-// R16: a record that cannot be read would block its key for ever.
+// A record that cannot be read would block its key for ever.
 async fn a_status_that_no_response_has_is_not_written(endpoint: &str) {
     for status in [0, 100, 199, 600, u16::MAX] {
         let answer = || Answer::http(status, Vec::new(), "{}");

@@ -109,7 +109,6 @@ fn correlation(order: &Value) -> String {
     order["metadata"]["record"].as_str().expect("a correlation").to_owned()
 }
 
-// R36
 #[tokio::test]
 async fn the_provider_reads_neither_tenant_nor_key_in_a_charges_metadata() {
     let checkpoint = Uuid::new_v4().simple().to_string();
@@ -130,7 +129,6 @@ async fn the_provider_reads_neither_tenant_nor_key_in_a_charges_metadata() {
     assert_eq!(sealing_keys().open(&correlation), Some(record_key(&tenant, CREATE_PAYMENT, &key)));
 }
 
-// R26, R36
 #[tokio::test]
 async fn the_same_operation_sends_the_very_same_charge_after_a_restore() {
     let provider = TestProvider::start().await;
@@ -144,7 +142,6 @@ async fn the_same_operation_sends_the_very_same_charge_after_a_restore() {
     assert_eq!(orders[0], orders[1]);
 }
 
-// R29, R36
 async fn the_webhook_finds_the_record_by_sealed_metadata(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     assert_eq!(lost.reported(&lost.correlation()).await, (200, json!("settled")));
@@ -152,14 +149,13 @@ async fn the_webhook_finds_the_record_by_sealed_metadata(endpoint: &str) {
     assert_eq!(lost.reported(&lost.correlation()).await, (200, json!("nothing to settle")));
 }
 
-// R29: for charges that earlier versions made.
+// For charges that earlier versions made.
 async fn the_webhook_finds_the_record_by_metadata_in_clear(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     assert_eq!(lost.reported(&in_clear(&record("order-1"))).await, (200, json!("settled")));
     lost.assert_made().await;
 }
 
-// R29, R36
 async fn forged_metadata_changes_nothing_and_what_does_not_open_comes_again(endpoint: &str) {
     let logs = Logs::capture();
     let checkpoint = Uuid::new_v4().simple().to_string();

@@ -96,7 +96,6 @@ fn said(status: u16, outcome: &str) -> (u16, String) {
     (status, outcome.to_owned())
 }
 
-// R29
 #[tokio::test]
 async fn what_the_provider_did_not_sign_now_is_refused_and_changes_nothing() {
     let hook = Hook::new().await;
@@ -126,7 +125,7 @@ async fn what_the_provider_did_not_sign_now_is_refused_and_changes_nothing() {
     assert_eq!(hook.post(Some(&signed), event).await, said(200, "settled"));
 }
 
-// R29, T32
+// T32
 #[tokio::test]
 async fn an_event_that_is_duplicated_or_replayed_settles_once() {
     let hook = Hook::new().await;
@@ -193,7 +192,7 @@ async fn a_huge_body_and_another_method_are_refused() {
     hook.assert_untouched("refused").await;
 }
 
-// T46, R2, R44
+// T46
 #[tokio::test]
 async fn a_charge_that_leads_to_no_record_of_its_own_is_escalated() {
     let hook = Hook::new().await;
@@ -288,7 +287,6 @@ async fn a_charge_during_a_live_lease_is_deferred_or_redelivered() {
     alone.assert_untouched("in progress").await;
 }
 
-// R34
 #[tokio::test]
 async fn what_the_webhook_does_not_take_is_counted() {
     let hook = Hook::new().await;

@@ -100,7 +100,7 @@ fn check_of(request: &Request, look_at: Timestamp) -> Value {
     json!({ "kind": "check", "key": request.key.partition_key(), "look_at": look_at.as_millis() })
 }
 
-// R19, T7
+// T7
 async fn a_dead_worker_is_expired_only_once_its_lease_has_expired(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let request = found.dead().await;
@@ -168,7 +168,6 @@ async fn completion_and_check_at_one_moment_end_in_one_state(endpoint: &str) {
     }
 }
 
-// R20
 async fn abandoned_work_ends_with_408_and_is_replayed(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let key = http::record_key(http::TENANT, http::PAY, "order-1");
@@ -208,7 +207,6 @@ async fn abandoned_work_ends_with_408_and_is_replayed(endpoint: &str) {
     }
 }
 
-// R11
 async fn an_operation_that_may_run_again_runs_again_after_the_check(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let request = found.dead().await;
@@ -219,7 +217,7 @@ async fn an_operation_that_may_run_again_runs_again_after_the_check(endpoint: &s
     assert_eq!(second.execution().attempts(), 2);
 }
 
-// R19, T19
+// T19
 async fn a_stream_batch_schedules_checks_only_for_executions_it_leaves_open(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let executor = found.guarded.executor();

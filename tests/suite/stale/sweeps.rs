@@ -99,7 +99,7 @@ fn line(logs: Logs, scanned: u64) -> Value {
     serde_json::from_str(&line.text).unwrap()
 }
 
-// R19: what it looked at was long ago, so finishing it would not count as a look at everything.
+// What it looked at was long ago, so finishing it would not count as a look at everything.
 async fn an_abandoned_sweep_begins_anew(endpoint: &str) {
     let found = Found::on(endpoint).await;
     for (by_schedule, pause, counts_on) in
@@ -122,7 +122,6 @@ async fn an_abandoned_sweep_begins_anew(endpoint: &str) {
     }
 }
 
-// R19
 async fn a_sweep_finds_what_the_stream_missed_and_resumes(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let executor = found.guarded.executor();
@@ -159,7 +158,7 @@ async fn a_sweep_finds_what_the_stream_missed_and_resumes(endpoint: &str) {
     assert_eq!((found.goes_on(), found.progress().await), (false, None), "there is none to go on with");
 }
 
-// R19, T50: DynamoDB ends a page at 1 MB, so it is DynamoDB that chooses the record at which the sweep stops.
+// T50: DynamoDB ends a page at 1 MB, so it is DynamoDB that chooses the record at which the sweep stops.
 async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
     const DEAD: usize = 24;
     let found = Found::on(endpoint).await;
@@ -330,7 +329,7 @@ async fn a_lost_answer_about_the_checkpoint_stops_no_sweep(endpoint: &str) {
     assert_eq!(found.guarded.state(&dead).await, "unknown");
 }
 
-// R28, R29: nobody asks about an outcome that became unknown before the index existed, or that dropped out of it.
+// Nobody asks about an outcome that became unknown before the index existed, or that dropped out of it.
 async fn a_sweep_indexes_unknown_outcomes_missing_from_the_index(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let (executor, request) = (found.guarded.executor(), request());
@@ -390,7 +389,6 @@ async fn a_sweep_of_an_earlier_version_goes_on_in_its_own_queue() {
     assert_eq!((store.load_checkpoint("sweep").await.unwrap(), sweeps.take().len()), (Some(ours), 1));
 }
 
-// R34
 #[test]
 fn a_whole_sweep_is_counted_and_a_turn_is_not() {
     let recorder = DebuggingRecorder::new();

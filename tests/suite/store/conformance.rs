@@ -19,35 +19,31 @@ async fn dynamodb(endpoint: &str) -> DynamoDbStore {
     DynamoDbStore::from_client(client, table)
 }
 
-// R2, R7, R10, R12, R14, T1, T2, T15, T16, T20
+// T1, T2, T15, T16, T20
 async fn the_dynamodb_store_keeps_every_promise(endpoint: &str) {
     conformance::all(&dynamodb(endpoint).await).await;
 }
 
-// R19, R28, R29
 async fn the_dynamodb_store_finds_what_is_not_settled(endpoint: &str) {
     conformance::unsettled(&dynamodb(endpoint).await).await;
 }
 
-// R22, T10, T11
+// T10, T11
 async fn the_dynamodb_store_commits_domain_writes_with_their_record(endpoint: &str) {
     let accounts = tables::domain_table(&client(endpoint)).await;
     conformance::domain_writes(&dynamodb(endpoint).await, &accounts).await;
 }
 
-// R7
 #[tokio::test]
 async fn the_memory_store_keeps_every_promise() {
     conformance::all(&MemoryStore::new()).await;
 }
 
-// R19, R28, R29
 #[tokio::test]
 async fn the_memory_store_finds_what_is_not_settled() {
     conformance::unsettled(&MemoryStore::new()).await;
 }
 
-// R22
 #[tokio::test]
 async fn the_memory_store_commits_domain_writes_with_their_record() {
     conformance::domain_writes(&MemoryStore::new(), &Table::new("accounts", "id")).await;

@@ -56,7 +56,6 @@ async fn a_fresh_execution_costs_two_round_trips_and_two_write_units(endpoint: &
     }
 }
 
-// R14
 async fn a_fresh_execution_with_a_large_body_costs_the_body_besides(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let request = ended(&guarded, completed(random(20_000))).await;
@@ -75,7 +74,7 @@ async fn a_replay_costs_one_round_trip_and_one_write_unit(endpoint: &str) {
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));
 }
 
-// R14: 20 KB in the record would cost 20 write units at every retry, four times the price of reading them.
+// 20 KB in the record would cost 20 write units at every retry, four times the price of reading them.
 async fn a_large_bodys_replay_costs_a_second_round_trip_and_read_units(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (length, read_units) in [(1_000, 1.0), (20_000, 5.0), (300_000, 74.0)] {
@@ -100,7 +99,7 @@ async fn a_duplicate_a_mismatch_and_an_unknown_cost_one_write_each(endpoint: &st
     }
 }
 
-// R10, R11: expiring a lease costs one write more, once.
+// Expiring a lease costs one write more, once.
 async fn a_take_over_costs_two_round_trips_and_its_completion(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();

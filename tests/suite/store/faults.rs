@@ -37,7 +37,7 @@ on_each_store!(
     a_replay_with_an_unreadable_body_is_refused_and_never_runs,
 );
 
-// R16, R41, T17
+// T17
 async fn a_reservation_that_the_store_does_not_take_runs_nothing(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| {
         connect.attempt_timeout(Duration::from_millis(30)).operation_timeout(Duration::from_secs(10))
@@ -63,7 +63,6 @@ async fn a_reservation_that_the_store_does_not_take_runs_nothing(endpoint: &str)
     assert_eq!(guarded.faults.sent(ANY), 0);
 }
 
-// R16
 #[tokio::test]
 async fn a_refused_connection_and_a_missing_table_run_nothing() {
     let guarded = Guarded::on(embedded::endpoint()).await;
@@ -78,7 +77,7 @@ async fn a_refused_connection_and_a_missing_table_run_nothing() {
     }
 }
 
-// R16, T17: the executor's own time-out, for a client without any.
+// T17: the executor's own time-out, for a client without any.
 #[tokio::test]
 async fn a_store_that_never_answers_is_expired_by_the_executor_itself() {
     let guarded = Guarded::on(embedded::endpoint()).await;
@@ -99,7 +98,6 @@ async fn a_store_that_never_answers_is_expired_by_the_executor_itself() {
     assert_eq!(reported(&executor.reserve(&request).await), "in flight");
 }
 
-// R16
 async fn the_breaker_opens_after_five_failures_and_closes_on_recovery(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let executor = guarded.executor();
@@ -128,7 +126,7 @@ async fn the_breaker_opens_after_five_failures_and_closes_on_recovery(endpoint: 
     }
 }
 
-// T9, R16
+// T9
 async fn a_reservation_that_meets_a_transaction_is_in_flight(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -145,7 +143,7 @@ async fn a_reservation_that_meets_a_transaction_is_in_flight(endpoint: &str) {
     assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("failed_retryable", 0));
 }
 
-// T9, R9
+// T9
 async fn a_reservation_that_waits_waits_for_a_transaction_too(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let waiting = operation().while_in_flight(WhileInFlight::Wait(Duration::from_secs(5)));
@@ -172,7 +170,6 @@ async fn a_completion_that_meets_a_transaction_is_written_after_it(endpoint: &st
     assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
 }
 
-// R41
 async fn a_completion_waits_for_a_store_that_comes_back(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let faults = [Fault::Status(500), Fault::Throttle, Fault::DropRequest, Fault::AccessDenied];
@@ -194,7 +191,6 @@ async fn a_completion_waits_for_a_store_that_comes_back(endpoint: &str) {
     }
 }
 
-// R41, R11
 async fn a_completion_that_cannot_be_written_becomes_unknown_and_never_reruns(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     for fault in [Fault::Status(500), Fault::AccessDenied, Fault::TransactionConflict] {
@@ -221,7 +217,6 @@ async fn a_completion_that_cannot_be_written_becomes_unknown_and_never_reruns(en
 /// What the executor leaves of an invocation's time for its answer.
 const ANSWER_TIME: Duration = Duration::from_millis(300);
 
-// R41, R18
 async fn a_completion_leaves_time_for_the_answer(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (executor, mut request) = (guarded.executor(), request());
@@ -234,7 +229,7 @@ async fn a_completion_leaves_time_for_the_answer(endpoint: &str) {
     assert!(guarded.now().plus(ANSWER_TIME) <= deadline, "{:?}", guarded.now());
 }
 
-// R41, R16, R18: as above, but the store hangs instead of failing. Each step ends while there is time to answer.
+// As above, but the store hangs instead of failing. Each step ends while there is time to answer.
 async fn a_store_that_hangs_leaves_time_for_the_answer(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, late, left) = (guarded.executor(), Late::hanging(), Duration::from_secs(3));
@@ -256,7 +251,7 @@ async fn a_store_that_hangs_leaves_time_for_the_answer(endpoint: &str) {
     assert!(matches!(ended, FinishOutcome::Unwritten), "{ended:?}");
 }
 
-// R16, R41: reads fail, writes do not.
+// Reads fail, writes do not.
 async fn a_replay_with_an_unreadable_body_is_refused_and_never_runs(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request, body) = (guarded.executor(), request(), random(20_000));

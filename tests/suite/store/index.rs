@@ -58,7 +58,7 @@ async fn listed(guarded: &Guarded) -> Vec<RecordKey> {
     }
 }
 
-// R29, R36: they stay due for ever, and are always the longest overdue.
+// They stay due for ever, and are always the longest overdue.
 async fn unreadable_keys_block_no_others(endpoint: &str) {
     const LIMIT: usize = 5;
     let guarded = Guarded::on(endpoint).await;
@@ -82,7 +82,7 @@ async fn unreadable_keys_block_no_others(endpoint: &str) {
     }
 }
 
-// T36, R29: that version had no partitions for outcomes that wait for an operator.
+// T36: that version had no partitions for outcomes that wait for an operator.
 async fn what_an_older_version_escalated_is_found(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (key, item) = unknown(&guarded).await;

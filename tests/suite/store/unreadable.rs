@@ -57,7 +57,6 @@ async fn in_each_state(guarded: &Guarded) -> Vec<(Request, Item)> {
     records
 }
 
-// R16
 async fn a_malformed_item_is_unreadable_and_never_runs(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
@@ -100,7 +99,7 @@ async fn a_malformed_item_is_unreadable_and_never_runs(endpoint: &str) {
     }
 }
 
-// T36, R16
+// T36
 async fn a_record_of_a_newer_schema_is_left_alone(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (request, mut item) in in_each_state(&guarded).await {
@@ -112,7 +111,7 @@ async fn a_record_of_a_newer_schema_is_left_alone(endpoint: &str) {
     }
 }
 
-// T36, R12
+// T36
 async fn a_completion_does_not_overwrite_what_it_cannot_read(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -127,7 +126,7 @@ async fn a_completion_does_not_overwrite_what_it_cannot_read(endpoint: &str) {
     assert_eq!(guarded.item(&request.key).await, Some(item));
 }
 
-// R16: they are not failures of the store, and do not open the breaker.
+// They are not failures of the store, and do not open the breaker.
 async fn unreadable_records_block_no_others(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, bad) = (guarded.executor(), request());
@@ -138,7 +137,6 @@ async fn unreadable_records_block_no_others(endpoint: &str) {
     assert_eq!(reported(&executor.reserve(&request()).await), "owned");
 }
 
-// R13, R14
 async fn a_damaged_body_is_unreadable_and_a_missing_one_is_left_out(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();

@@ -95,7 +95,6 @@ impl Counted {
     }
 }
 
-// R34, R4
 async fn each_way_that_a_reservation_ends_is_counted_by_operation(endpoint: &str) {
     let Counted { operation, guard, .. } = Counted::on(endpoint).await;
     let gate = Gate::closed();
@@ -151,7 +150,6 @@ async fn each_way_that_a_reservation_ends_is_counted_by_operation(endpoint: &str
     assert_eq!(counts(&operation), count("unknown"));
 }
 
-// R34, R16, R41
 async fn a_store_that_fails_is_counted_before_and_after_the_effect(endpoint: &str) {
     let Counted { operation, faults, guard, .. } = Counted::on(endpoint).await;
     let taken_away = faults.clone();
@@ -169,7 +167,6 @@ async fn a_store_that_fails_is_counted_before_and_after_the_effect(endpoint: &st
     assert_eq!(counts(&operation), expected(&refused));
 }
 
-// R34, R11
 async fn a_worker_expired_for_dead_is_counted(endpoint: &str) {
     let Counted { operation, clock, guard, .. } = Counted::on(endpoint).await;
     let gate = Gate::closed();
@@ -203,7 +200,6 @@ impl Reconciler for Provider {
     }
 }
 
-// R34, R19, R29
 async fn what_nobody_retries_is_counted_too(endpoint: &str) {
     let operation = format!("metered-{}", Uuid::new_v4());
     assert_eq!(counts(&operation), Counts::new());
@@ -262,7 +258,7 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
     assert_eq!(counts(&operation), expected(&so_far));
 }
 
-// R34, T34, T44
+// T34, T44
 #[tokio::test]
 async fn what_runs_unguarded_and_what_is_inconclusive_is_counted() {
     let (unguarded, nothing) =

@@ -102,7 +102,6 @@ async fn escalated(sample: &Sample, ago: Duration) {
     assert_eq!(sample.store().insert(&record, &[]).await.unwrap(), WriteOutcome::Written);
 }
 
-// R34
 #[tokio::test]
 async fn each_request_writes_what_it_counted_once() {
     let (sample, _provider) = sample().await;
@@ -136,7 +135,6 @@ async fn each_request_writes_what_it_counted_once() {
     assert_eq!(written.of_operation(&payments).counts(), counted([("reserve.created", 1)]));
 }
 
-// R34
 #[tokio::test]
 async fn what_a_time_out_would_kill_is_written_before() {
     let (sample, _provider) = sample().await;
@@ -156,7 +154,6 @@ async fn what_a_time_out_would_kill_is_written_before() {
     assert_eq!(document.counts(), counted([("reserve.created", 1)]));
 }
 
-// R34, R29
 #[tokio::test]
 async fn every_function_writes_what_it_counts() {
     let (sample, provider) = sample().await;
@@ -205,7 +202,7 @@ async fn every_function_writes_what_it_counts() {
     assert_eq!(compare.documents(), []);
 }
 
-// R34, T19
+// T19
 #[tokio::test]
 async fn a_batch_of_the_stream_writes_what_time_to_live_deleted() {
     let (sample, _provider) = sample().await;
@@ -232,7 +229,6 @@ async fn a_batch_of_the_stream_writes_what_time_to_live_deleted() {
     assert_eq!(written.of_none(&stale).counts(), counted([("sweep.completed", 1)]));
 }
 
-// R34, R30
 #[tokio::test]
 async fn an_invocation_that_fails_writes_its_metrics_too() {
     let provider = Provider::start().await;

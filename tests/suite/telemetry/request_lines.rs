@@ -41,7 +41,6 @@ fn spans(lines: &[Value]) -> Vec<Value> {
         .collect()
 }
 
-// R36, R34
 #[tokio::test]
 async fn an_execution_and_a_replay_leave_one_line_each() {
     let (logs, key) = (Logs::capture(), Uuid::new_v4().to_string());
@@ -62,7 +61,6 @@ async fn an_execution_and_a_replay_leave_one_line_each() {
     assert!(!logs.contains(&key));
 }
 
-// R34
 #[tokio::test]
 async fn what_a_handler_logs_is_in_the_span_of_its_request() {
     let (logs, key) = (Logs::capture(), Uuid::new_v4().to_string());

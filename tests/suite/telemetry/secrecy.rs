@@ -129,7 +129,6 @@ impl Guarded {
     }
 }
 
-// R36
 async fn the_guard_logs_key_hashes_and_no_caller_data(endpoint: &str) {
     let (logs, secrets) = (Logs::capture(), Secrets::new());
     let guarded = Guarded::on(endpoint).await;
@@ -179,7 +178,6 @@ async fn the_guard_logs_key_hashes_and_no_caller_data(endpoint: &str) {
     }
 }
 
-// R36
 async fn the_payments_function_logs_nothing_that_belongs_to_a_caller(endpoint: &str) {
     let (logs, secrets) = (Logs::capture(), Secrets::new());
     let provider = TestProvider::start().await;
@@ -214,7 +212,7 @@ async fn the_payments_function_logs_nothing_that_belongs_to_a_caller(endpoint: &
     }
 }
 
-// R36, R34: as they are deployed, with all of our own log targets at their most verbose level.
+// As they are deployed, with all of our own log targets at their most verbose level.
 #[tokio::test]
 async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
     const LEVELS: &str =
@@ -324,7 +322,6 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
     quiet(&compare, &["only-theirs"]);
 }
 
-// R36
 #[tokio::test]
 async fn what_is_printed_for_debugging_shows_nothing_that_belongs_to_a_caller() {
     let secrets = Secrets::new();

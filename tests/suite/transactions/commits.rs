@@ -120,7 +120,6 @@ fn unknown(ended: &FinishOutcome) {
     assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
 }
 
-// R22
 async fn domain_writes_commit_with_the_completion_and_only_then(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -133,7 +132,6 @@ async fn domain_writes_commit_with_the_completion_and_only_then(endpoint: &str) 
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
-// R22, R14
 async fn a_completion_with_writes_costs_two_round_trips(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     bank.guarded.meter.reset();
@@ -145,7 +143,6 @@ async fn a_completion_with_writes_costs_two_round_trips(endpoint: &str) {
     assert_eq!((used.round_trips, used.billed_write_units(), used.read_units), (2, 5.0, 0.0));
 }
 
-// R22
 async fn writes_of_an_execution_without_an_answer_are_dropped(endpoint: &str) {
     for report in [Report::NotExecuted, Report::NotBegun] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -156,7 +153,7 @@ async fn writes_of_an_execution_without_an_answer_are_dropped(endpoint: &str) {
     }
 }
 
-// R22, T2, T11
+// T2, T11
 async fn a_commit_whose_answer_was_lost_is_recognised(endpoint: &str) {
     for fault in [Fault::DropAnswer, Fault::Twice, Fault::TwiceUnderAnotherToken] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -171,7 +168,7 @@ async fn a_commit_whose_answer_was_lost_is_recognised(endpoint: &str) {
     }
 }
 
-// R22, T10
+// T10
 async fn a_commit_that_meets_a_conflict_is_sent_again_byte_for_byte(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -186,7 +183,6 @@ async fn a_commit_that_meets_a_conflict_is_sent_again_byte_for_byte(endpoint: &s
     assert!(sent.windows(2).all(|pair| pair[0] == pair[1]), "{sent:?}");
 }
 
-// R22
 async fn a_refused_write_completes_with_its_own_answer(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -199,7 +195,6 @@ async fn a_refused_write_completes_with_its_own_answer(endpoint: &str) {
     assert_eq!(replayed_text(bank.executor().reserve(&request).await), r#"{"title":"Not enough money"}"#);
 }
 
-// R22
 async fn a_refusal_that_has_no_answer_set_leaves_the_outcome_unknown(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     bank.set("b-1", 1).await;
@@ -221,7 +216,7 @@ async fn a_refusal_that_has_no_answer_set_leaves_the_outcome_unknown(endpoint: &
     }
 }
 
-// R22: the handler's own answer is not true, whatever becomes of the refusal.
+// The handler's own answer is not true, whatever becomes of the refusal.
 async fn a_refusal_that_cannot_be_kept_leaves_its_caller_unknown(endpoint: &str) {
     for transactional in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -250,7 +245,6 @@ async fn a_refusal_that_cannot_be_kept_leaves_its_caller_unknown(endpoint: &str)
     }
 }
 
-// R22
 async fn writes_from_a_stale_read_are_computed_again(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -276,7 +270,7 @@ async fn writes_from_a_stale_read_are_computed_again(endpoint: &str) {
     assert!(tokens.len() == 3 && tokens[0] != tokens[1] && tokens[1] != tokens[2], "{tokens:?}");
 }
 
-// R22: what was computed from it means nothing.
+// What was computed from it means nothing.
 async fn a_stale_read_counts_more_than_a_refusal(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     bank.set("b-1", 1).await;
@@ -295,7 +289,6 @@ async fn a_stale_read_counts_more_than_a_refusal(endpoint: &str) {
     assert_eq!(runs.load(Ordering::SeqCst), 2);
 }
 
-// R22
 async fn computed_writes_commit_together_with_the_others(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -309,7 +302,6 @@ async fn computed_writes_commit_together_with_the_others(endpoint: &str) {
     assert_eq!((bank.cents("a").await, bank.cents("b-1").await), (Some(70), Some(1)));
 }
 
-// R22
 async fn writes_that_stay_stale_are_expired(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -322,7 +314,6 @@ async fn writes_that_stay_stale_are_expired(endpoint: &str) {
     );
 }
 
-// R22
 async fn writes_that_cannot_be_computed_leave_the_outcome_unknown(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     for how in ["it fails", "it panics", "it writes into the table of records"] {
@@ -348,7 +339,7 @@ async fn writes_that_cannot_be_computed_leave_the_outcome_unknown(endpoint: &str
     }
 }
 
-// R22, T5, T6
+// T5, T6
 async fn a_late_worker_commits_only_while_nobody_else_has_the_record(endpoint: &str) {
     for taken_over in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -392,7 +383,6 @@ impl Reconciler for NotExecuted {
     }
 }
 
-// R22
 async fn a_report_with_writes_never_makes_a_new_record(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let executor = bank.deferring();
@@ -409,7 +399,6 @@ async fn a_report_with_writes_never_makes_a_new_record(endpoint: &str) {
     assert_eq!(serde_json::from_str::<Value>(dead_letter).unwrap()["kind"], "forgotten");
 }
 
-// R22
 async fn a_report_is_deferred_with_its_writes(endpoint: &str) {
     for what in ["a put", "a conditional update", "an update"] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -438,7 +427,6 @@ async fn a_report_is_deferred_with_its_writes(endpoint: &str) {
     }
 }
 
-// R22
 async fn a_refused_write_from_the_queue_is_answered_or_escalated(endpoint: &str) {
     for foreseen in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -468,7 +456,7 @@ async fn a_refused_write_from_the_queue_is_answered_or_escalated(endpoint: &str)
     }
 }
 
-// R22, T16
+// T16
 async fn writes_too_large_for_a_message_leave_the_outcome_unknown(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let large = bank.accounts.put(json!({ "id": "b-1", "text": "x".repeat(300_000) }));
@@ -478,7 +466,7 @@ async fn writes_too_large_for_a_message_leave_the_outcome_unknown(endpoint: &str
     assert_eq!(reported(&bank.executor().reserve(&request).await), "unknown");
 }
 
-// R22: after a charge, nobody may lose it.
+// After a charge, nobody may lose it.
 async fn an_expression_that_dynamodb_refuses_is_never_lost(endpoint: &str) {
     for wrong in [bad_condition, bad_update, missing_attribute, missing_table] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -511,7 +499,6 @@ fn missing_attribute(bank: &Bank) -> DomainWrite {
     bank.accounts.update(json!({ "id": "a" }), "SET cents = gone + :cents").value(":cents", 1)
 }
 
-// R22
 async fn a_write_into_the_table_of_records_is_refused_at_once(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let ours = bank.begin(&request()).await;
@@ -570,7 +557,7 @@ impl Meddling for Lying {
     }
 }
 
-// R22, T10: "None" as the record's reason proves nothing. Nor does it if the check of the denial gets no answer.
+// T10: "None" as the record's reason proves nothing. Nor does it if the check of the denial gets no answer.
 async fn a_denial_of_what_was_committed_is_not_believed(endpoint: &str) {
     for unchecked in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -587,7 +574,7 @@ async fn a_denial_of_what_was_committed_is_not_believed(endpoint: &str) {
     }
 }
 
-// R22, T4
+// T4
 async fn a_commit_that_lands_after_its_refusal_is_what_everybody_gets(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor =
@@ -610,7 +597,7 @@ fn not_committed(ended: &FinishOutcome) {
     assert!(matches!(ended, FinishOutcome::NotCommitted), "{ended:?}");
 }
 
-// R22, T18
+// T18
 async fn a_transactional_operation_is_never_unknown(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.guarded.executor_of(transfer());
@@ -633,7 +620,7 @@ async fn a_transactional_operation_is_never_unknown(endpoint: &str) {
     assert_eq!((bank.cents("a").await, reported(&executor.reserve(&request).await)), (Some(70), "replay"));
 }
 
-// R22, R19, T36
+// T36
 async fn a_dead_transactional_worker_is_released_by_certainty(endpoint: &str) {
     for found_by_the_stale_function in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -668,7 +655,7 @@ async fn a_dead_transactional_worker_is_released_by_certainty(endpoint: &str) {
     }
 }
 
-// R22, T6: what it could not commit was not done, and nobody has to be told.
+// T6: what it could not commit was not done, and nobody has to be told.
 async fn a_dead_transactional_worker_gets_the_next_ones_answer(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.guarded.executor_of(transfer()).defer_reports_to(bank.queue.clone());
@@ -685,7 +672,7 @@ async fn a_dead_transactional_worker_gets_the_next_ones_answer(endpoint: &str) {
     assert_eq!((bank.cents("a").await, bank.queue.take()), (Some(93), vec![]));
 }
 
-// R22: an earlier try may have committed, and an operator, or a restore, have undone it.
+// An earlier try may have committed, and an operator, or a restore, have undone it.
 async fn a_transactional_report_without_its_record_is_unknown(endpoint: &str) {
     for with_writes in [true, false] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -701,7 +688,7 @@ async fn a_transactional_report_without_its_record_is_unknown(endpoint: &str) {
     }
 }
 
-// R22, T4, T7
+// T4, T7
 async fn a_transactional_commit_that_lands_late_does_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.guarded.executor_of(transfer().completion_timeout(Duration::ZERO));
@@ -722,7 +709,6 @@ async fn a_transactional_commit_that_lands_late_does_nothing(endpoint: &str) {
     );
 }
 
-// R22
 async fn a_transactional_commit_without_an_answer_is_not_deferred(endpoint: &str) {
     for fault in [Fault::DropRequest, Fault::DropAnswer] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -750,7 +736,6 @@ impl Reconciler for Confirms {
     }
 }
 
-// R22, R29
 async fn what_the_provider_confirms_commits_with_its_domain_writes(endpoint: &str) {
     for refused in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -779,7 +764,6 @@ async fn what_the_provider_confirms_commits_with_its_domain_writes(endpoint: &st
     }
 }
 
-// R22
 async fn a_reconcilers_write_into_the_table_of_records_is_not_made(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let ours = bank.begin(&request).await;
@@ -795,7 +779,7 @@ async fn a_reconcilers_write_into_the_table_of_records_is_not_made(endpoint: &st
     assert_eq!(reported(&bank.executor().reserve(&request).await), "unknown");
 }
 
-// R22: the record is settled by somebody who does not know of the writes, before they can be made.
+// The record is settled by somebody who does not know of the writes, before they can be made.
 async fn writes_that_a_settled_record_lacks_are_escalated(endpoint: &str) {
     for from_the_queue in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -825,7 +809,7 @@ async fn writes_that_a_settled_record_lacks_are_escalated(endpoint: &str) {
     }
 }
 
-// R22: the record is settled with them, by the provider's report.
+// The record is settled with them, by the provider's report.
 async fn writes_that_a_settled_record_has_are_not_made_again(endpoint: &str) {
     for from_the_queue in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -863,7 +847,7 @@ impl Reconciler for Executed {
     }
 }
 
-// R22, R31: whoever can send to the queue can write what they like, but not to records.
+// Whoever can send to the queue can write what they like, but not to records.
 async fn a_message_with_writes_into_the_table_of_records_is_malformed(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     bank.lose(&request, [bank.book("b-1")]).await;
@@ -878,7 +862,6 @@ async fn a_message_with_writes_into_the_table_of_records_is_malformed(endpoint: 
     assert_eq!((bank.cents("b-1").await, bank.guarded.state(&request).await), (None, "in_progress"));
 }
 
-// R22
 async fn nothing_joins_a_transaction_once_its_handler_has_answered(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -887,7 +870,7 @@ async fn nothing_joins_a_transaction_once_its_handler_has_answered(endpoint: &st
     assert_eq!(execution.write(bank.book("b-1")), Err(DomainWriteError::Ended));
 }
 
-// R22, T43: an old key is told nothing of a dead worker before it is certain.
+// T43: an old key is told nothing of a dead worker before it is certain.
 async fn an_old_key_is_answered_only_once_the_dead_worker_is_fenced(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.guarded.executor_of(transfer());
@@ -900,7 +883,6 @@ async fn an_old_key_is_answered_only_once_the_dead_worker_is_fenced(endpoint: &s
     assert_eq!((reported(&executor.reserve(&old).await), bank.cents("a").await), ("may not begin", Some(100)));
 }
 
-// R22
 async fn a_transactional_answer_without_writes_is_no_answer_until_it_is_kept(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.guarded.executor_of(transfer().completion_timeout(Duration::ZERO));
@@ -909,7 +891,7 @@ async fn a_transactional_answer_without_writes_is_no_answer_until_it_is_kept(end
     unknown(&bank.guarded.clock.passing(executor.finish(ours, completed("too little"))).await);
 }
 
-// R22: an unconditional write that the store will never take.
+// An unconditional write that the store will never take.
 async fn a_refused_try_is_remembered_among_unanswered_ones(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.executor().defer_reports_to(bank.queue.clone());
@@ -921,7 +903,6 @@ async fn a_refused_try_is_remembered_among_unanswered_ones(endpoint: &str) {
     assert_eq!(bank.queue.take().len(), 1);
 }
 
-// R22
 async fn a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let executor = bank.deferring();
@@ -938,7 +919,7 @@ async fn a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too(endpoint
     assert_eq!(dead_letters.take().len(), 1);
 }
 
-// R22, T36: an older version drops the marks of a record that it writes.
+// T36: an older version drops the marks of a record that it writes.
 async fn an_older_version_beside_this_one_commits_nothing_twice(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.guarded.executor_of(transfer());
@@ -963,7 +944,7 @@ async fn an_older_version_beside_this_one_commits_nothing_twice(endpoint: &str) 
     );
 }
 
-// R22, T46: what is proven is not forgotten because a right is missing.
+// T46: what is proven is not forgotten because a right is missing.
 async fn a_proven_effect_whose_writes_the_store_does_not_take_is_claimed(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let ours = bank.begin(&request).await;

@@ -64,7 +64,7 @@ impl Bank {
     }
 }
 
-// R22, R28, T5
+// T5
 async fn an_effect_whose_queued_writes_are_refused_claims_its_record(endpoint: &str) {
     for released in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -85,7 +85,7 @@ async fn an_effect_whose_queued_writes_are_refused_claims_its_record(endpoint: &
     }
 }
 
-// R22, R28, T5
+// T5
 async fn a_late_worker_whose_writes_are_refused_claims_its_record(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let late = bank.begin(&request).await;
@@ -97,7 +97,7 @@ async fn a_late_worker_whose_writes_are_refused_claims_its_record(endpoint: &str
     bank.is_claimed(&request).await;
 }
 
-// R22, R11: its caller has the true answer.
+// Its caller has the true answer.
 async fn a_queued_report_with_writes_waits_for_the_execution_that_has_its_record(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     assert!(matches!(bank.lose(&request, [bank.book("b-1")]).await, FinishOutcome::Deferred));
@@ -116,7 +116,6 @@ async fn a_queued_report_with_writes_waits_for_the_execution_that_has_its_record
     assert_eq!(replayed_text(executor.reserve(&request).await), "ok");
 }
 
-// R22, R29
 async fn a_queued_report_with_writes_never_ends_in_a_new_life_unreported(endpoint: &str) {
     for completes in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -137,7 +136,7 @@ async fn a_queued_report_with_writes_never_ends_in_a_new_life_unreported(endpoin
     }
 }
 
-// R23, T39
+// T39
 async fn a_frozen_request_in_a_single_transaction_sends_nothing_once_it_resumes(endpoint: &str) {
     let (bank, request) = (&Bank::on(endpoint).await, request());
     let take = |text: &'static str, freezes: bool| {
@@ -159,7 +158,7 @@ async fn a_frozen_request_in_a_single_transaction_sends_nothing_once_it_resumes(
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
-// R22, T5: the worker's own doubt must not hide it.
+// T5: the worker's own doubt must not hide it.
 async fn a_double_execution_is_reported_although_its_writes_are_refused(endpoint: &str) {
     for unknown in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -180,7 +179,7 @@ async fn a_double_execution_is_reported_although_its_writes_are_refused(endpoint
     }
 }
 
-// R23: what it computes from today's rows does not matter.
+// What it computes from today's rows does not matter.
 async fn a_duplicate_in_a_single_transaction_is_replayed_although_its_write_is_refused(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let first = bank.take(30);
@@ -200,7 +199,7 @@ async fn a_duplicate_in_a_single_transaction_is_replayed_although_its_write_is_r
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
-// R22, R29: a refusal is no effect, whatever its rows are worth.
+// A refusal is no effect, whatever its rows are worth.
 async fn a_refusal_whose_writes_can_never_be_made_claims_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -213,7 +212,7 @@ async fn a_refusal_whose_writes_can_never_be_made_claims_nothing(endpoint: &str)
     }
 }
 
-// R11: it computes again what was refused.
+// It computes again what was refused.
 async fn an_operation_that_may_run_again_is_not_claimed(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     assert!(matches!(bank.lose(&request, [bank.take(101)]).await, FinishOutcome::Unknown));

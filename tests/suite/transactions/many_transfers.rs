@@ -27,7 +27,7 @@ mod on_dynamodb_local {
     }
 }
 
-// R23, T9, T10, T11, T20: of a thousand requests three in ten are duplicates; of the transactions that arrive, every tenth meets a conflict;
+// T9, T10, T11, T20: of a thousand requests three in ten are duplicates; of the transactions that arrive, every tenth meets a conflict;
 // of the others every ninth loses its answer, and every ninth of the rest is sent again when its token is forgotten.
 async fn a_thousand_through_four_processes_under_faults_happen_once_each() {
     let (proxy, seed) = (Proxy::before(dynamodb_local::endpoint()).await, Seed::find());

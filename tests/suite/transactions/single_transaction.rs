@@ -113,7 +113,6 @@ fn found<T: std::fmt::Debug>(outcome: &SingleTransactionOutcome<T>) -> &'static 
     }
 }
 
-// R23
 async fn a_fresh_operation_costs_one_round_trip(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     bank.guarded.meter.reset();
@@ -124,7 +123,6 @@ async fn a_fresh_operation_costs_one_round_trip(endpoint: &str) {
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
-// R23
 async fn a_duplicate_gets_the_answer_and_writes_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     committed(&bank.taken(&request, 60).await);
@@ -138,7 +136,7 @@ async fn a_duplicate_gets_the_answer_and_writes_nothing(endpoint: &str) {
     assert_eq!(replayed_text(bank.executor().reserve(&request).await), "taken");
 }
 
-// R23, T20
+// T20
 async fn of_a_hundred_at_once_one_commits_and_all_get_its_answer(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let (bank, request) = (&bank, &request);
@@ -155,7 +153,7 @@ async fn of_a_hundred_at_once_one_commits_and_all_get_its_answer(endpoint: &str)
     }
 }
 
-// R23, T1, T11
+// T1, T11
 async fn a_transaction_whose_answer_was_lost_is_recognised(endpoint: &str) {
     for fault in [Fault::DropAnswer, Fault::Twice, Fault::TwiceUnderAnotherToken] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -165,7 +163,7 @@ async fn a_transaction_whose_answer_was_lost_is_recognised(endpoint: &str) {
     }
 }
 
-// R23, T10
+// T10
 async fn a_transaction_in_conflict_is_resent_byte_for_byte(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let faults =
@@ -177,7 +175,7 @@ async fn a_transaction_in_conflict_is_resent_byte_for_byte(endpoint: &str) {
     assert!(sent.windows(2).all(|pair| pair[0] == pair[1]), "{sent:?}");
 }
 
-// R23, T9
+// T9
 async fn a_lasting_conflict_is_not_confirmed_and_leaves_the_breaker_shut(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.executor();
@@ -190,7 +188,6 @@ async fn a_lasting_conflict_is_not_confirmed_and_leaves_the_breaker_shut(endpoin
     committed(&taken().await);
 }
 
-// R23
 async fn denials_in_a_row_leave_the_breaker_shut(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.executor();
@@ -204,7 +201,6 @@ fn unconfirmed<T: std::fmt::Debug>(outcome: &SingleTransactionOutcome<T>) {
     assert!(matches!(outcome, SingleTransactionOutcome::Unconfirmed), "{outcome:?}");
 }
 
-// R23
 async fn a_refusal_is_kept_by_a_second_insert(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let outcome = bank.taken(&request, 101).await;
@@ -243,7 +239,7 @@ impl Meddling for LandsLate {
     }
 }
 
-// R23, T4
+// T4
 async fn a_transaction_that_lands_after_its_refusal_is_what_everybody_gets(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let store = bank.guarded.store();
@@ -274,7 +270,6 @@ async fn add_five(
     (outcome, runs.load(Ordering::SeqCst))
 }
 
-// R23
 async fn a_stale_read_computes_again_under_a_new_token(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let (outcome, runs) = add_five(&bank, &request, |run| 98 + run).await;
@@ -285,7 +280,6 @@ async fn a_stale_read_computes_again_under_a_new_token(endpoint: &str) {
     assert!(tokens[0] != tokens[1] && tokens[1] != tokens[2], "{tokens:?}");
 }
 
-// R23
 async fn reads_that_stay_stale_commit_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let (outcome, runs) = add_five(&bank, &request, |_| 7).await;
@@ -293,7 +287,6 @@ async fn reads_that_stay_stale_commit_nothing(endpoint: &str) {
     assert_eq!((bank.cents("a").await, runs, bank.guarded.record(&request.key).await), (Some(100), 5, None));
 }
 
-// R23
 async fn a_refusal_that_has_no_answer_set_commits_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let (outcome, counts) =
@@ -302,7 +295,6 @@ async fn a_refusal_that_has_no_answer_set_commits_nothing(endpoint: &str) {
     assert_eq!((counts.get(COMPLETION_DENIED), bank.guarded.record(&request.key).await), (Some(&1), None));
 }
 
-// R23, R4
 async fn another_request_under_the_key_is_a_mismatch(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     committed(&bank.taken(&request, 30).await);
@@ -319,7 +311,6 @@ async fn nothing(bank: &Bank, executor: &Executor, request: &Request) -> SingleT
     executor.run_single_transaction(request, compute).await
 }
 
-// R23
 async fn an_answer_that_is_none_to_keep_leaves_no_record(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     assert!(matches!(nothing(&bank, &bank.executor(), &request).await, SingleTransactionOutcome::Nothing("a 500")));
@@ -327,7 +318,6 @@ async fn an_answer_that_is_none_to_keep_leaves_no_record(endpoint: &str) {
     committed(&bank.taken(&request, 30).await);
 }
 
-// R23
 async fn a_duplicate_gets_the_kept_answer_whatever_its_handler_says(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     committed(&bank.taken(&request, 30).await);
@@ -342,7 +332,7 @@ async fn a_duplicate_gets_the_kept_answer_whatever_its_handler_says(endpoint: &s
     assert!(matches!(outcome, SingleTransactionOutcome::Found(ReserveOutcome::Unavailable)), "{outcome:?}");
 }
 
-// R23: what a run sent may still land while the next one fails, and also while nobody can look.
+// What a run sent may still land while the next one fails, and also while nobody can look.
 async fn after_a_refused_try_nothing_is_said_to_be_undone(endpoint: &str) {
     for unseen in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -362,7 +352,7 @@ async fn after_a_refused_try_nothing_is_said_to_be_undone(endpoint: &str) {
     }
 }
 
-// R23, T38
+// T38
 async fn a_duplicate_stores_no_body_in_a_body_item(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let large = || {
@@ -380,7 +370,7 @@ async fn a_duplicate_stores_no_body_in_a_body_item(endpoint: &str) {
     assert_eq!((bank.guarded.collection(&request.key).await.len(), bank.cents("a").await), (current, Some(99)));
 }
 
-// R23, T17
+// T17
 async fn a_transaction_without_an_answer_is_found_by_the_retry(endpoint: &str) {
     for (fault, expected) in [(Fault::DropAnswer, "replay"), (Fault::DropRequest, "committed")] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -397,7 +387,7 @@ async fn a_transaction_without_an_answer_is_found_by_the_retry(endpoint: &str) {
     }
 }
 
-// R23, T4
+// T4
 async fn a_transaction_that_lands_after_the_retrys_does_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.guarded.executor_of(operation().completion_timeout(Duration::ZERO));
@@ -411,7 +401,7 @@ async fn a_transaction_that_lands_after_the_retrys_does_nothing(endpoint: &str) 
     assert_eq!(replayed(bank.taken(&request, 30).await), "second");
 }
 
-// R23, T12
+// T12
 async fn an_expired_record_is_replaced(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     committed(&bank.taken(&request, 30).await);
@@ -420,7 +410,7 @@ async fn an_expired_record_is_replaced(endpoint: &str) {
     assert_eq!((bank.cents("a").await, replayed(bank.taken(&request, 30).await)), (Some(40), "again".into()));
 }
 
-// R23: while a deployment changes the entrance.
+// While a deployment changes the entrance.
 async fn records_of_the_guarded_entry_are_respected(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let guarded = bank.executor();
@@ -438,7 +428,6 @@ async fn records_of_the_guarded_entry_are_respected(endpoint: &str) {
     assert_eq!((bank.cents("a").await, reported(&guarded.reserve(&released).await)), (Some(70), "replay"));
 }
 
-// R23, R21
 async fn an_old_key_gets_its_record_and_computes_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let old = Request { may_begin: false, ..request.clone() };
@@ -452,7 +441,6 @@ async fn an_old_key_gets_its_record_and_computes_nothing(endpoint: &str) {
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
-// R23, R14
 async fn a_large_answer_is_kept_in_a_body_item(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let body = random(20_000);
@@ -468,7 +456,6 @@ async fn a_large_answer_is_kept_in_a_body_item(endpoint: &str) {
     assert_eq!(bank.guarded.collection(&request.key).await.len(), 2);
 }
 
-// R23, R17
 async fn a_store_that_is_away_is_asked_no_more_for_a_while(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.guarded.executor_of(operation().completion_timeout(Duration::ZERO));
@@ -486,7 +473,7 @@ async fn a_store_that_is_away_is_asked_no_more_for_a_while(endpoint: &str) {
     assert_eq!((found(&outcome), bank.guarded.faults.asked(TRANSACTION)), ("unavailable", asked));
 }
 
-// R23, T43: its transaction may still be on its way.
+// T43: its transaction may still be on its way.
 async fn a_dead_worker_is_fenced_before_nothing_is_said(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let guarded = bank.guarded.executor_of(operation().effects_in_transaction());
@@ -500,7 +487,7 @@ async fn a_dead_worker_is_fenced_before_nothing_is_said(endpoint: &str) {
     assert_eq!(bank.cents("a").await, Some(100));
 }
 
-// R23, T43: also if the operation may run again, nothing is known of that worker.
+// T43: also if the operation may run again, nothing is known of that worker.
 async fn a_dead_worker_of_the_guarded_entry_leaves_the_outcome_unknown(endpoint: &str) {
     for lease_expired in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
         for first in [true, false] {
@@ -517,7 +504,6 @@ async fn a_dead_worker_of_the_guarded_entry_leaves_the_outcome_unknown(endpoint:
     }
 }
 
-// R22, R23
 async fn a_write_into_the_table_of_records_is_refused_at_once(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let records = Table::new(bank.guarded.table.as_str(), "pk").sort_key("sk");
@@ -531,7 +517,6 @@ async fn a_write_into_the_table_of_records_is_refused_at_once(endpoint: &str) {
     assert!(matches!(outcome, SingleTransactionOutcome::Nothing(())), "{outcome:?}");
 }
 
-// R23, R16
 async fn with_too_little_time_left_nothing_is_sent(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.guarded.executor_of(operation().min_time_to_run(Duration::from_secs(2)));
@@ -544,7 +529,7 @@ async fn with_too_little_time_left_nothing_is_sent(endpoint: &str) {
     committed(&bank.transact(&executor, &due_in(2), "taken", bank.take(30)).await);
 }
 
-// R23, T9, T10, T11, T20: of the requests three in ten are duplicates, and of the transactions one in ten meets a conflict, one in ten
+// T9, T10, T11, T20: of the requests three in ten are duplicates, and of the transactions one in ten meets a conflict, one in ten
 // loses its answer, and one in ten arrives twice. `many_transfers` does it to a thousand through four processes.
 async fn transfers_at_once_under_faults_add_up_and_happen_once(endpoint: &str) {
     const ACCOUNTS: usize = 10;

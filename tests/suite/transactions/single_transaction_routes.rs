@@ -81,7 +81,6 @@ async fn send(app: &Router, key: Option<&str>, body: &str) -> (u16, bool, String
     (status, replayed, String::from_utf8(body.to_vec()).unwrap())
 }
 
-// R23, R4
 #[tokio::test]
 async fn a_route_in_one_transaction_commits_once_and_replays() {
     let store = bank();
@@ -93,7 +92,6 @@ async fn a_route_in_one_transaction_commits_once_and_replays() {
     assert_eq!(cents(&store), 70);
 }
 
-// R23
 #[tokio::test]
 async fn a_refused_write_is_a_kept_answer() {
     let store = bank();
@@ -105,7 +103,7 @@ async fn a_refused_write_is_a_kept_answer() {
     assert_eq!(cents(&store), 1_000);
 }
 
-// R23, T18, T44
+// T18, T44
 #[tokio::test]
 async fn an_answer_that_is_none_to_keep_commits_nothing_and_the_retry_runs() {
     let store = bank();
@@ -122,7 +120,6 @@ async fn an_answer_that_is_none_to_keep_commits_nothing_and_the_retry_runs() {
     assert_eq!(cents(&store), 99);
 }
 
-// R23
 #[tokio::test]
 async fn a_handler_takes_what_its_guard_gives() {
     let wrong = |guarded: bool| {
@@ -139,7 +136,6 @@ async fn a_handler_takes_what_its_guard_gives() {
     }
 }
 
-// R23, R6
 #[tokio::test]
 async fn a_profile_applies_in_one_transaction_too() {
     let store = bank();
@@ -158,7 +154,7 @@ async fn a_profile_applies_in_one_transaction_too() {
     assert!(String::from_utf8_lossy(&body).contains("idempotency_conflict"));
 }
 
-// R23, T17
+// T17
 #[tokio::test]
 async fn a_client_without_a_confirmation_is_reported_to_ask_again_with_its_key() {
     let bank = Bank::on(crate::support::embedded::endpoint()).await;
@@ -181,7 +177,6 @@ async fn a_client_without_a_confirmation_is_reported_to_ask_again_with_its_key()
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
-// R22
 #[tokio::test]
 async fn a_guarded_route_commits_its_writes_with_its_answer() {
     let store = bank();
@@ -204,7 +199,7 @@ async fn a_guarded_route_commits_its_writes_with_its_answer() {
     assert_eq!(cents(&store), 70);
 }
 
-// R23: a service that is ready once, and whose clones are not, is called with its permit.
+// A service that is ready once, and whose clones are not, is called with its permit.
 #[tokio::test]
 async fn a_limit_inside_the_guard_does_not_block_it() {
     let store = bank();
@@ -224,7 +219,7 @@ async fn a_limit_inside_the_guard_does_not_block_it() {
     assert_eq!(cents(&store), 70);
 }
 
-// R23: half of a transfer is none. `SameItem` is what the second write is told.
+// Half of a transfer is none. `SameItem` is what the second write is told.
 #[tokio::test]
 async fn a_write_refused_at_once_commits_nothing_of_its_run() {
     for status in [StatusCode::CREATED, StatusCode::UNPROCESSABLE_ENTITY, StatusCode::INTERNAL_SERVER_ERROR] {
@@ -247,7 +242,6 @@ async fn a_write_refused_at_once_commits_nothing_of_its_run() {
     }
 }
 
-// R22
 #[tokio::test]
 async fn a_write_refused_at_once_leaves_a_guarded_outcome_unknown() {
     let store = bank();
@@ -264,7 +258,7 @@ async fn a_write_refused_at_once_leaves_a_guarded_outcome_unknown() {
     assert_eq!(cents(&store), 100);
 }
 
-// R1: a profile may let a request without a key pass.
+// A profile may let a request without a key pass.
 #[tokio::test]
 async fn a_request_that_runs_unguarded_has_no_transaction() {
     let handler = |transaction: Option<SingleTransaction>| async move {

@@ -50,7 +50,6 @@ pub fn balances_of(accounts: &Value) -> Vec<u64> {
     accounts.iter().map(|account| account["balanceCents"].as_u64().expect("cents")).collect()
 }
 
-// R23
 async fn a_transfer_moves_money_once_and_is_replayed(endpoint: &str) {
     let api = api(endpoint).await;
     let first = transfer(&api, "acme", "k", &order("a-0", "a-9", 30)).await;
@@ -64,7 +63,6 @@ async fn a_transfer_moves_money_once_and_is_replayed(endpoint: &str) {
     assert!(!transfer(&api, "other", "k", &order("a-0", "a-9", 30)).await.replayed());
 }
 
-// R23
 async fn a_transfer_without_enough_money_is_a_kept_refusal(endpoint: &str) {
     let api = api(endpoint).await;
     for cents in [OPENING + 1, 1_000_000_000] {
@@ -79,7 +77,6 @@ async fn a_transfer_without_enough_money_is_a_kept_refusal(endpoint: &str) {
     assert_eq!(balances(&api, "acme").await[..2], [0, 2 * OPENING]);
 }
 
-// R23
 async fn an_invalid_transfer_leaves_its_key_free(endpoint: &str) {
     let api = api(endpoint).await;
     for wrong in [
@@ -100,7 +97,7 @@ async fn an_invalid_transfer_leaves_its_key_free(endpoint: &str) {
     assert_eq!(transfer(&api, "acme", "k", &order("a-0", "a-1", 1)).await.status, 201);
 }
 
-// R23, T20
+// T20
 async fn transfers_at_once_keep_the_sum_and_each_happens_once(endpoint: &str) {
     let api = &api(endpoint).await;
     // Three of ten are duplicates.
@@ -135,7 +132,7 @@ async fn transfers_at_once_keep_the_sum_and_each_happens_once(endpoint: &str) {
     assert_eq!(balances(api, "acme").await, expected);
 }
 
-// R23, T1
+// T1
 async fn a_process_that_dies_around_the_commit_moves_money_once_or_not_at_all(endpoint: &str) {
     let cloud = LocalCloud::on(endpoint, &[]).await;
     let send = async |key: &str, test: &str| {

@@ -129,7 +129,7 @@ fn emitted(metric: &Metric) -> String {
     (*name).to_owned()
 }
 
-// R34, T50
+// T50
 #[test]
 fn every_alarm_looks_at_a_metric_that_is_emitted() {
     let looked_at = resources(ALARM).into_iter().map(|alarm| {
@@ -142,7 +142,7 @@ fn every_alarm_looks_at_a_metric_that_is_emitted() {
     assert_eq!(looked_at.collect::<BTreeMap<_, _>>(), expected.collect::<BTreeMap<_, BTreeSet<_>>>());
 }
 
-// R34: the alarms of one stack do not react to another.
+// The alarms of one stack do not react to another.
 #[test]
 fn every_function_counts_where_the_alarms_look() {
     for function in resources(FUNCTION) {

@@ -150,7 +150,7 @@ fn the_sample_hands_on_parameters_that_the_nested_template_has() {
     }
 }
 
-// R37: functions of other stacks need no more than the outputs.
+// Functions of other stacks need no more than the outputs.
 #[test]
 fn every_output_that_the_sample_takes_is_there() {
     let sample = text("infra/sample.yaml");

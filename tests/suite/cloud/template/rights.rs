@@ -116,7 +116,6 @@ fn needed(function: &Resource) -> BTreeSet<String> {
     needed
 }
 
-// R37
 #[test]
 fn each_function_may_do_what_it_does_and_nothing_else() {
     for function in resources(FUNCTION) {
@@ -125,7 +124,6 @@ fn each_function_may_do_what_it_does_and_nothing_else() {
     }
 }
 
-// R37
 #[test]
 fn schedules_may_begin_their_functions_and_leave_what_they_cannot() {
     let mut needed = BTreeSet::new();

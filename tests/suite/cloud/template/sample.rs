@@ -15,7 +15,6 @@ fn given(variable: &str) -> Vec<(String, serde_json::Value)> {
     given.filter(|(_, value)| !value.is_null()).collect()
 }
 
-// R36
 #[test]
 fn secrets_go_to_the_functions_that_need_them_alone() {
     let names = |variable| given(variable).into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>();
@@ -26,7 +25,6 @@ fn secrets_go_to_the_functions_that_need_them_alone() {
     assert_eq!(names("WEBHOOK_SECRETS"), ["WebhookFunction".to_owned()].into());
 }
 
-// R36
 #[test]
 fn every_function_seals_and_opens_with_the_same_secret() {
     let secret = "{{resolve:secretsmanager:${SealingSecret}:SecretString:::${SealingSecretVersion}}}";
@@ -35,7 +33,7 @@ fn every_function_seals_and_opens_with_the_same_secret() {
     }
 }
 
-// R5, T45: a route that the gateway lacks cannot be called.
+// T45: a route that the gateway lacks cannot be called.
 #[tokio::test]
 async fn the_template_routes_what_the_payments_function_serves() {
     let api = PaymentsApi::on(embedded::endpoint(), "http://127.0.0.1:1").await;

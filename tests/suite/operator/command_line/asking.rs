@@ -8,7 +8,6 @@ use super::{
     table,
 };
 
-// R29, R31
 #[tokio::test]
 async fn ask_sends_the_question_and_leaves_a_line() {
     let table = table().await;
@@ -40,7 +39,6 @@ async fn ask_sends_the_question_and_leaves_a_line() {
     }
 }
 
-// R31
 #[tokio::test]
 async fn nobody_is_asked_about_what_is_not_unknown() {
     let table = table().await;

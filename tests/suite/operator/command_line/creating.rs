@@ -24,7 +24,6 @@ fn named(endpoint: &str) -> (String, CommandLine) {
     (name, cli)
 }
 
-// R31
 async fn a_created_table_is_one_that_functions_take(endpoint: &str) {
     let (name, cli) = named(endpoint);
     cli.run(&["list"]).await.assert_refused(1, &name);
@@ -46,7 +45,6 @@ async fn a_created_table_is_one_that_functions_take(endpoint: &str) {
     cli.run(&["create-table", "--table", "no name"]).await.assert_refused(1, "");
 }
 
-// R31
 async fn a_table_of_another_shape_is_refused_by_what_differs(endpoint: &str) {
     let client = client(endpoint);
     let definition = |name: &str, kind| {

@@ -19,7 +19,6 @@ fn alike() -> (RecordKey, RecordKey) {
         .expect("there are 65,536 beginnings")
 }
 
-// R31, R36
 #[tokio::test]
 async fn a_hash_in_a_log_leads_to_its_record() {
     let table = table().await;
@@ -50,7 +49,7 @@ async fn a_hash_in_a_log_leads_to_its_record() {
     table.cli.run(&["show", "650"]).await.assert_refused(2, "a hash needs 4 digits or more");
 }
 
-// R31: nobody knows which names a handler has used, so any name has a key.
+// Nobody knows which names a handler has used, so any name has a key.
 #[tokio::test]
 async fn a_downstream_key_is_said_to_be_derived() {
     let table = table().await;
@@ -64,7 +63,7 @@ async fn a_downstream_key_is_said_to_be_derived() {
     }
 }
 
-// R31: logs contain hashes, and only `show` accepts one.
+// Logs contain hashes, and only `show` accepts one.
 #[tokio::test]
 async fn a_hash_in_place_of_a_name_is_pointed_to_show() {
     let table = table().await;

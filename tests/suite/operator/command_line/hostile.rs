@@ -31,7 +31,6 @@ fn assert_harmless(what: &[&str], printed: &str) {
     assert!(found.is_empty(), "{what:?} prints {found:?}: {printed:?}");
 }
 
-// R36
 #[tokio::test]
 async fn no_command_prints_what_would_steer_a_terminal() {
     let table = table().await;

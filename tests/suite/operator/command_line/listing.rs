@@ -14,7 +14,7 @@ fn keys(listed: &Value) -> Vec<&str> {
     listed.as_array().unwrap().iter().map(|record| record["key"].as_str().unwrap()).collect()
 }
 
-// R28, R31, T50
+// T50
 #[tokio::test]
 async fn escalated_outcomes_are_listed_first_and_then_the_oldest() {
     let table = table().await;
@@ -59,7 +59,6 @@ async fn a_table_without_the_index_says_what_to_do() {
     cli.run(&["show", "abcdef", "--scan"]).await.assert_refused(3, "in the whole table");
 }
 
-// R16
 #[tokio::test]
 async fn a_table_that_holds_no_records_says_so() {
     let (client, name) = (client(embedded::endpoint()), "orders-of-somebody");

@@ -7,7 +7,6 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::{TENANT, table};
 
-// R19, R31
 #[tokio::test]
 async fn a_sweep_expires_what_is_listed_as_stale_and_nothing_else() {
     let table = table().await;
@@ -40,7 +39,7 @@ async fn a_sweep_expires_what_is_listed_as_stale_and_nothing_else() {
     }
 }
 
-// R28, R31: an outcome that became unknown before the index existed, or that dropped out of it.
+// An outcome that became unknown before the index existed, or that dropped out of it.
 #[tokio::test]
 async fn a_sweep_lists_an_unknown_outcome_that_was_not_listed() {
     let table = table().await;
@@ -72,7 +71,6 @@ async fn a_sweep_lists_an_unknown_outcome_that_was_not_listed() {
     assert_eq!(again["records"], json!([]));
 }
 
-// R31
 #[tokio::test]
 async fn watch_says_line_by_line_what_is_open_until_it_is_interrupted() {
     let table = table().await;

@@ -125,7 +125,6 @@ async fn redrive(queues: &Queues, table: &super::OperatorsTable, more: &[&str]) 
 
 const TO: [&str; 4] = ["--to-checks", CHECKS, "--to-reconcile", RECONCILE];
 
-// R29, R31
 #[tokio::test]
 async fn dead_letters_go_back_to_their_queues_and_strange_ones_stay() {
     let table = table().await;
@@ -155,7 +154,6 @@ async fn dead_letters_go_back_to_their_queues_and_strange_ones_stay() {
     assert_eq!(shown["record"]["state"], "unknown");
 }
 
-// R31
 #[tokio::test]
 async fn a_dead_letter_that_cannot_be_moved_stays_and_is_seen_again() {
     let table = table().await;
@@ -189,7 +187,7 @@ async fn a_dead_letter_that_cannot_be_moved_stays_and_is_seen_again() {
     assert_eq!(empty.code, Some(0), "{empty:?}");
 }
 
-// R31: a dead letter that no function can process stays, and its record is named.
+// A dead letter that no function can process stays, and its record is named.
 #[tokio::test]
 async fn dead_letters_that_no_function_can_process_stay_and_name_their_record() {
     let table = table().await;
@@ -215,7 +213,7 @@ async fn dead_letters_that_no_function_can_process_stay_and_name_their_record() 
     assert_eq!(queues.of(DEAD), (dead_letters.map(|body| body.to_string()).to_vec(), true));
 }
 
-// R31: an unreadable record stops no other dead letter, and is named.
+// An unreadable record stops no other dead letter, and is named.
 #[tokio::test]
 async fn a_dead_letter_about_an_unreadable_record_stays_and_stops_no_other() {
     let table = table().await;
@@ -237,7 +235,6 @@ async fn a_dead_letter_about_an_unreadable_record_stays_and_stops_no_other() {
     assert_eq!(queues.of(DEAD), (vec![ask("damaged").to_string(), "no JSON {".to_owned()], true));
 }
 
-// R31
 #[tokio::test]
 async fn dead_letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     let table = table().await;
@@ -286,7 +283,7 @@ async fn dead_letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     assert_eq!(queues.of(RECONCILE).0.len(), 1, "nothing that is dropped is moved");
 }
 
-// R31: what a dead letter is about, and whether its record is settled by now, is seen at once.
+// What a dead letter is about, and whether its record is settled by now, is seen at once.
 #[tokio::test]
 async fn dead_letters_say_their_reason_and_what_their_record_is_now() {
     let table = table().await;
@@ -320,7 +317,7 @@ async fn dead_letters_say_their_reason_and_what_their_record_is_now() {
     assert!(ran.stdout.contains("(drop)") && ran.stdout.contains("1 dropped, 4 left."), "{ran:?}");
 }
 
-// R31: a statement about the dead letters that were looked at must not be made about all of them.
+// A statement about the dead letters that were looked at must not be made about all of them.
 #[tokio::test]
 async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
     const MORE: &str = "looked at 3 dead letters, there may be more: raise --limit\n";

@@ -7,7 +7,6 @@ use serde_json::json;
 
 use super::{WHY, answer, table, table::own};
 
-// R28
 #[tokio::test]
 async fn a_release_states_its_consequence_and_warns_if_too_early() {
     let table = table().await;
@@ -23,7 +22,7 @@ async fn a_release_states_its_consequence_and_warns_if_too_early() {
     }
 }
 
-// R28: a record is not released while its client may still retry.
+// A record is not released while its client may still retry.
 #[tokio::test]
 async fn too_short_a_retention_is_refused_with_the_least_one() {
     let table = table().await;
@@ -35,7 +34,7 @@ async fn too_short_a_retention_is_refused_with_the_least_one() {
     assert_eq!(table.cli.run(&with("1d")).await.code, Some(0));
 }
 
-// R13, T26
+// T26
 #[tokio::test]
 async fn an_answer_is_shown_with_its_body_and_keeps_headers_of_arguments() {
     let table = table().await;
@@ -65,7 +64,6 @@ async fn an_answer_is_shown_with_its_body_and_keeps_headers_of_arguments() {
     let ran = table.cli.run(&[&settle[..], &WHY, &own].concat()).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
     assert!(ran.stdout.contains(r#"{"id":"pay_1"}"#) && ran.stdout.contains("of 14 bytes"), "{ran:?}");
-    // R22
     assert!(ran.stdout.contains("makes no domain writes"), "{ran:?}");
     let record = table.record("k-1").await;
     let State::Completed { answer, .. } = &record.state else { panic!("{record:?}") };
@@ -77,7 +75,7 @@ async fn an_answer_is_shown_with_its_body_and_keeps_headers_of_arguments() {
     ];
     assert_eq!(answer.head.headers(), expected);
 
-    // R43: the record itself says who settled it, and why.
+    // The record itself says who settled it, and why.
     let shown = table.cli.json(&["show", &name]).await;
     let note = shown["record"]["settled_note"].as_str().unwrap_or_default();
     assert!(note.starts_with("olga@") && note.contains(WHY[2]), "{shown}");

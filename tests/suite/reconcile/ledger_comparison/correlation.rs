@@ -16,7 +16,7 @@ use crate::support::{
 
 on_each_store!(a_payment_is_written_down_once_under_the_day_of_its_charge);
 
-// R30, T2
+// T2
 async fn a_payment_is_written_down_once_under_the_day_of_its_charge(endpoint: &str) {
     let (client, table) = (client(endpoint), payments_table(endpoint).await);
     let ledger = Ledger::new(client.clone(), &table);
@@ -39,7 +39,6 @@ async fn a_payment_is_written_down_once_under_the_day_of_its_charge(endpoint: &s
     assert_eq!((page.payments, page.next.is_none()), (vec![("acme".to_owned(), first)], true));
 }
 
-// R14, R29
 #[tokio::test]
 async fn a_charge_that_is_found_later_leads_to_the_very_same_answer() {
     let endpoint = embedded::endpoint();
@@ -70,7 +69,6 @@ async fn a_charge_that_is_found_later_leads_to_the_very_same_answer() {
     assert_eq!(refused.header("content-type"), Some("application/problem+json"));
 }
 
-// R28, R29
 #[tokio::test]
 async fn only_a_provider_that_says_so_knows_of_no_charge() {
     let provider = Provider::start().await;

@@ -5,7 +5,6 @@ use compare::{Failure, Reports};
 use super::{DAY, Ledgers, job};
 use crate::support::{embedded, s3::LocalS3};
 
-// R30
 #[tokio::test]
 async fn a_report_goes_to_a_bucket_whole_or_not_at_all() {
     let s3 = LocalS3::with_bucket("reports").await;
