@@ -18,6 +18,7 @@ use lambda_idempotency::{
     time::Timestamp,
     world::ManualWorld,
 };
+use macro_rules_attribute::apply;
 use serde_json::{Value, json, value::RawValue};
 use tower::Layer;
 
@@ -27,15 +28,6 @@ use crate::support::{
     http::{Resolver, api, caller, send, tenant},
     lambda, on_each_store,
 };
-
-on_each_store!(
-    items_of_an_earlier_version_are_read,
-    requests_of_an_earlier_version_are_reported_from_others,
-    a_retry_of_a_request_that_an_earlier_version_took_is_replayed,
-    downstream_keys_of_an_earlier_version_stay_the_same,
-    reports_of_an_earlier_version_are_applied,
-    audit_lines_of_an_earlier_version_are_read
-);
 
 /// A time at which these records are still kept and their leases are over.
 const NOW: Timestamp = Timestamp::from_millis(2_000_000_100_123);
@@ -113,6 +105,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 // T36
+#[apply(on_each_store)]
 async fn items_of_an_earlier_version_are_read(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let store = guarded.undisturbed_store();
@@ -142,6 +135,7 @@ async fn stored(guarded: &Guarded, fixture: &Value) -> Record {
 }
 
 // T36: a retry that arrives after the deployment is still the same request.
+#[apply(on_each_store)]
 async fn requests_of_an_earlier_version_are_reported_from_others(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let mut compared = 0;
@@ -172,6 +166,7 @@ async fn requests_of_an_earlier_version_are_reported_from_others(endpoint: &str)
 }
 
 // T36: a request that the guard of an earlier version took.
+#[apply(on_each_store)]
 async fn a_retry_of_a_request_that_an_earlier_version_took_is_replayed(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let fixture =
@@ -215,6 +210,7 @@ async fn a_retry_of_a_request_that_an_earlier_version_took_is_replayed(endpoint:
 }
 
 // T36: a provider that has seen the old key must see it again.
+#[apply(on_each_store)]
 async fn downstream_keys_of_an_earlier_version_stay_the_same(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let mut compared = 0;
@@ -246,6 +242,7 @@ fn reconciliation(store: DynamoDbStore, operation: &str, dead_letters: impl Queu
 }
 
 // T36
+#[apply(on_each_store)]
 async fn reports_of_an_earlier_version_are_applied(endpoint: &str) {
     let reports = messages().into_iter().filter(|message| message["expect"]["kind"] == "report");
     let mut applied = 0;
@@ -318,6 +315,7 @@ fn seen(pk: &str, seen: &Value) -> HashMap<String, AttributeValue> {
 }
 
 // T36
+#[apply(on_each_store)]
 async fn audit_lines_of_an_earlier_version_are_read(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let fixtures = fixture(include_str!("fixtures/earlier/audit.json"));
@@ -408,8 +406,11 @@ async fn stream_events_of_an_earlier_version_are_matched_as_then() {
             json!({ "kind": "check", "key": open["key"], "look_at": look_at })
         });
         assert_eq!(sent, open.collect::<Vec<_>>(), "{name}");
-        let poison: Vec<Value> =
-            dead_letters.take().iter().map(|(dead_letter, _)| serde_json::from_str(dead_letter).unwrap()).collect();
+        let poison: Vec<Value> = dead_letters
+            .take()
+            .iter()
+            .map(|(dead_letter, _)| serde_json::from_str(dead_letter).unwrap())
+            .collect();
         let expected = expect["poison"].as_array().unwrap();
         assert_eq!(poison.len(), expected.len(), "{name}");
         for (poison, expected) in poison.iter().zip(expected) {

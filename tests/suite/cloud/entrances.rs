@@ -244,7 +244,11 @@ async fn the_largest_batches_are_taken_whole() {
     assert_eq!(stale, Ok(vec![]));
     let dead_letters = functions.dead_letters.take();
     assert_eq!(dead_letters.len(), 15);
-    assert!(dead_letters.iter().all(|(dead_letter, _)| dead_letter.len() < 256 * 1024 && dead_letter.contains("acme#pay#k")));
+    assert!(
+        dead_letters
+            .iter()
+            .all(|(dead_letter, _)| dead_letter.len() < 256 * 1024 && dead_letter.contains("acme#pay#k"))
+    );
 }
 
 // T50: a function that is almost out of time leaves the rest to the next invocation.

@@ -10,6 +10,7 @@ use aws_sdk_sqs::{
     error::ProvideErrorMetadata,
     types::{Message, MessageSystemAttributeName, QueueAttributeName},
 };
+use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -116,9 +117,8 @@ async fn a_message_that_no_function_can_handle_ends_among_the_dead_letters() {
     }
 }
 
-on_each_store!(a_poison_stream_record_is_dead_lettered_and_its_shard_goes_on);
-
 // T19
+#[apply(on_each_store)]
 async fn a_poison_stream_record_is_dead_lettered_and_its_shard_goes_on(endpoint: &str) {
     let prefix = format!("t{}-", uuid::Uuid::new_v4().simple());
     // No sweep: records are found only through the stream.

@@ -3,19 +3,9 @@
 use std::{path::Path, process::Command};
 
 use futures_util::future::join_all;
+use macro_rules_attribute::apply;
 
 use crate::support::{local_cloud::LocalCloud, on_each_store};
-
-on_each_store!(
-    of_a_hundred_identical_requests_through_four_processes_one_charges,
-    a_worker_dying_after_the_charge_leaves_one_charge_and_an_unknown,
-    a_worker_dying_before_the_charge_leaves_no_charge_and_an_unknown,
-    a_worker_killed_during_the_charge_leaves_one_charge_and_an_unknown,
-    an_answer_that_is_lost_leaves_an_unknown_and_no_second_charge,
-    a_refused_connection_is_no_charge_and_the_next_retry_runs,
-    a_panic_is_an_unknown,
-    a_client_that_the_gateway_sent_away_gets_the_answer_later,
-);
 
 const IN_FLIGHT: (u16, &str) = (409, "in-flight");
 const UNKNOWN: (u16, &str) = (409, "outcome-unknown");
@@ -29,6 +19,7 @@ async fn still(endpoint: &str, variables: &[(&str, &str)]) -> LocalCloud {
 }
 
 // T20
+#[apply(on_each_store)]
 async fn of_a_hundred_identical_requests_through_four_processes_one_charges(endpoint: &str) {
     let cloud = still(endpoint, &[("ENVIRONMENTS", "4")]).await;
     // Four simultaneous payments start four processes.
@@ -56,6 +47,7 @@ async fn of_a_hundred_identical_requests_through_four_processes_one_charges(endp
 }
 
 // T4
+#[apply(on_each_store)]
 async fn a_worker_dying_after_the_charge_leaves_one_charge_and_an_unknown(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
     assert_eq!(cloud.pay("order-1", "tok_crash_after").await.reported(), CRASHED);
@@ -67,6 +59,7 @@ async fn a_worker_dying_after_the_charge_leaves_one_charge_and_an_unknown(endpoi
     assert_eq!(cloud.charged("tok_crash_after").await, 1);
 }
 
+#[apply(on_each_store)]
 async fn a_worker_dying_before_the_charge_leaves_no_charge_and_an_unknown(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
     assert_eq!(cloud.pay("order-1", "tok_crash_before").await.reported(), CRASHED);
@@ -75,6 +68,7 @@ async fn a_worker_dying_before_the_charge_leaves_no_charge_and_an_unknown(endpoi
     assert_eq!(cloud.charges().await, []);
 }
 
+#[apply(on_each_store)]
 async fn a_worker_killed_during_the_charge_leaves_one_charge_and_an_unknown(endpoint: &str) {
     let cloud = still(endpoint, &[("PROVIDER_TIMEOUT_MS", "2500")]).await;
     let kill = async {
@@ -94,6 +88,7 @@ async fn a_worker_killed_during_the_charge_leaves_one_charge_and_an_unknown(endp
     assert_eq!(cloud.charged("tok_slow_2000").await, 1);
 }
 
+#[apply(on_each_store)]
 async fn an_answer_that_is_lost_leaves_an_unknown_and_no_second_charge(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
     for (card, charges) in [("tok_timeout_charged", 1), ("tok_timeout_not_charged", 0)] {
@@ -104,6 +99,7 @@ async fn an_answer_that_is_lost_leaves_an_unknown_and_no_second_charge(endpoint:
     }
 }
 
+#[apply(on_each_store)]
 async fn a_refused_connection_is_no_charge_and_the_next_retry_runs(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
     for _ in 0..2 {
@@ -114,6 +110,7 @@ async fn a_refused_connection_is_no_charge_and_the_next_retry_runs(endpoint: &st
 }
 
 // T18
+#[apply(on_each_store)]
 async fn a_panic_is_an_unknown(endpoint: &str) {
     let cloud = still(endpoint, &[]).await;
     for (card, charges) in [("tok_panic_before", 0), ("tok_panic_after", 1), ("tok_error", 1)] {
@@ -124,6 +121,7 @@ async fn a_panic_is_an_unknown(endpoint: &str) {
 }
 
 // T21, T31
+#[apply(on_each_store)]
 async fn a_client_that_the_gateway_sent_away_gets_the_answer_later(endpoint: &str) {
     let cloud = still(endpoint, &[("GATEWAY_TIMEOUT_MS", "400")]).await;
     let card = "tok_slow_800";

@@ -5,6 +5,7 @@ use axum::{
     http::{Method, Request},
 };
 use lambda_idempotency::{http::IDEMPOTENCY_KEY, record::Note, store::Store};
+use macro_rules_attribute::apply;
 use payments::policy::CREATE_PAYMENT;
 use serde_json::{Value, json};
 
@@ -13,14 +14,6 @@ use crate::support::{
     on_each_store,
     payments_api::{PaymentsApi, TestProvider, order},
 };
-
-on_each_store!(
-    a_payment_is_made_once_and_listed_to_its_tenant_alone,
-    a_declined_card_is_an_answer_that_is_kept,
-    a_refused_connection_charges_nothing_and_the_retry_runs,
-    a_lost_provider_answer_is_unknown_and_never_charged_again,
-    an_invalid_order_is_refused_without_revealing_internals,
-);
 
 const NOBODY: &str = "http://127.0.0.1:1";
 
@@ -66,6 +59,7 @@ async fn every_route_refuses_a_caller_whom_nobody_verified() {
     }
 }
 
+#[apply(on_each_store)]
 async fn a_payment_is_made_once_and_listed_to_its_tenant_alone(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
@@ -98,6 +92,7 @@ async fn a_payment_is_made_once_and_listed_to_its_tenant_alone(endpoint: &str) {
     assert_eq!(problem(&unseen), (404, "operation-not-found".to_owned()));
 }
 
+#[apply(on_each_store)]
 async fn a_declined_card_is_an_answer_that_is_kept(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
@@ -111,6 +106,7 @@ async fn a_declined_card_is_an_answer_that_is_kept(endpoint: &str) {
     assert_eq!(api.get("acme", "/payments").await.json()["payments"], json!([]));
 }
 
+#[apply(on_each_store)]
 async fn a_refused_connection_charges_nothing_and_the_retry_runs(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
@@ -125,6 +121,7 @@ async fn a_refused_connection_charges_nothing_and_the_retry_runs(endpoint: &str)
     away.pay("acme", "order-1", order("tok")).await.assert_replay_of(&paid);
 }
 
+#[apply(on_each_store)]
 async fn a_lost_provider_answer_is_unknown_and_never_charged_again(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
@@ -143,6 +140,7 @@ async fn a_lost_provider_answer_is_unknown_and_never_charged_again(endpoint: &st
     assert_eq!(api.get("acme", "/payments").await.json()["payments"], json!([]));
 }
 
+#[apply(on_each_store)]
 async fn an_invalid_order_is_refused_without_revealing_internals(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;

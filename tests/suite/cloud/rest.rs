@@ -2,18 +2,10 @@
 
 use std::process::Command;
 
+use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
 use crate::support::{local_cloud::LocalCloud, on_each_store};
-
-on_each_store!(
-    a_lost_answer_becomes_the_true_charge_without_a_retry,
-    an_answer_lost_before_the_charge_is_retryable_and_runs_again,
-    dead_workers_are_found_and_their_outcomes_settled,
-    a_worker_killed_during_the_charge_is_settled_as_charged,
-    the_providers_report_comes_before_any_question,
-    an_outcome_that_nobody_knows_is_escalated,
-);
 
 const UNKNOWN: (u16, &str) = (409, "outcome-unknown");
 const NEVER: &str = "86400000";
@@ -50,6 +42,7 @@ async fn ledgers_agree(cloud: &LocalCloud, charges: usize) {
     assert_eq!(summary["theirs"], charges, "{summary}");
 }
 
+#[apply(on_each_store)]
 async fn a_lost_answer_becomes_the_true_charge_without_a_retry(endpoint: &str) {
     let cloud = cloud(endpoint, &[]).await;
     assert_eq!(cloud.pay("k", "tok_timeout_charged").await.reported(), (504, "charge-unknown"));
@@ -62,6 +55,7 @@ async fn a_lost_answer_becomes_the_true_charge_without_a_retry(endpoint: &str) {
     ledgers_agree(&cloud, 1).await;
 }
 
+#[apply(on_each_store)]
 async fn an_answer_lost_before_the_charge_is_retryable_and_runs_again(endpoint: &str) {
     let cloud = cloud(endpoint, &[]).await;
     let card = "tok_timeout_not_charged";
@@ -73,6 +67,7 @@ async fn an_answer_lost_before_the_charge_is_retryable_and_runs_again(endpoint: 
     ledgers_agree(&cloud, 0).await;
 }
 
+#[apply(on_each_store)]
 async fn dead_workers_are_found_and_their_outcomes_settled(endpoint: &str) {
     let cloud = cloud(endpoint, &[]).await;
     let cards = [
@@ -93,6 +88,7 @@ async fn dead_workers_are_found_and_their_outcomes_settled(endpoint: &str) {
 }
 
 // T4
+#[apply(on_each_store)]
 async fn a_worker_killed_during_the_charge_is_settled_as_charged(endpoint: &str) {
     let cloud = cloud(endpoint, &[("PROVIDER_TIMEOUT_MS", "2000")]).await;
     let kill = async {
@@ -108,6 +104,7 @@ async fn a_worker_killed_during_the_charge_is_settled_as_charged(endpoint: &str)
 }
 
 // T32
+#[apply(on_each_store)]
 async fn the_providers_report_comes_before_any_question(endpoint: &str) {
     let cloud = cloud(endpoint, &[("POLL_MS", NEVER)]).await;
     cloud.pay("fine", "tok_ok").await;
@@ -121,6 +118,7 @@ async fn the_providers_report_comes_before_any_question(endpoint: &str) {
     ledgers_agree(&cloud, 2).await;
 }
 
+#[apply(on_each_store)]
 async fn an_outcome_that_nobody_knows_is_escalated(endpoint: &str) {
     // Nobody listens on port 1.
     let away = [("FUNCTION_PROVIDER_URL", "http://127.0.0.1:1"), ("RECONCILE_ASKS", "3")];

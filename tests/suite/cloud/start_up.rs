@@ -15,6 +15,7 @@ use lambda_idempotency::{
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
     time::Timestamp,
 };
+use macro_rules_attribute::apply;
 use payments::SealingKeys;
 use serde_json::json;
 use uuid::Uuid;
@@ -33,14 +34,6 @@ use crate::{
     },
 };
 
-on_each_store!(
-    a_table_as_the_template_deploys_it_passes,
-    a_missing_table_is_named_with_its_variable,
-    a_table_with_other_keys_is_named_with_its_variable,
-    refused_credentials_name_table_and_variable,
-    a_store_that_is_only_slow_or_failing_passes,
-);
-
 #[track_caller]
 fn names_table_and_variable(checked: Result<(), ConfigError>, table: &str) -> String {
     let message = checked.expect_err("start-up should have failed").to_string();
@@ -48,12 +41,14 @@ fn names_table_and_variable(checked: Result<(), ConfigError>, table: &str) -> St
     message
 }
 
+#[apply(on_each_store)]
 async fn a_table_as_the_template_deploys_it_passes(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     guarded.store().check().await.expect("nothing is wrong");
     assert_eq!((guarded.faults.sent("GetItem"), guarded.faults.sent(ANY)), (1, 1));
 }
 
+#[apply(on_each_store)]
 async fn a_missing_table_is_named_with_its_variable(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let store = DynamoDbStore::from_client(guarded.client.clone(), "no-such-table");
@@ -61,6 +56,7 @@ async fn a_missing_table_is_named_with_its_variable(endpoint: &str) {
     assert!(message.contains("ResourceNotFound") || message.contains("not found"), "{message}");
 }
 
+#[apply(on_each_store)]
 async fn a_table_with_other_keys_is_named_with_its_variable(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let table = format!("{}-other", guarded.table);
@@ -74,6 +70,7 @@ async fn a_table_with_other_keys_is_named_with_its_variable(endpoint: &str) {
     names_table_and_variable(store.check().await, &table);
 }
 
+#[apply(on_each_store)]
 async fn refused_credentials_name_table_and_variable(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     guarded.faults.for_all(ANY, Fault::AccessDenied);
@@ -81,6 +78,7 @@ async fn refused_credentials_name_table_and_variable(endpoint: &str) {
     assert!(message.contains("not authorized"), "{message}");
 }
 
+#[apply(on_each_store)]
 async fn a_store_that_is_only_slow_or_failing_passes(endpoint: &str) {
     let guarded =
         Guarded::through(endpoint, |connect| connect.attempt_timeout(Duration::from_millis(30))).await;
@@ -162,7 +160,11 @@ async fn what_the_environment_says_of_questions_is_done() {
             Duration::from_secs(61),
             "for an operator",
         ),
-        (&[("NOT_FOUND_RELEASES", "off"), ("RECONCILE_ASKS", "1")], Duration::from_secs(3_600), "for an operator"),
+        (
+            &[("NOT_FOUND_RELEASES", "off"), ("RECONCILE_ASKS", "1")],
+            Duration::from_secs(3_600),
+            "for an operator",
+        ),
     ] {
         let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
         let key = unknown(&sample, for_so_long).await;

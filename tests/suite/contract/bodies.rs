@@ -5,32 +5,22 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use lambda_idempotency::{
-    engine::{Report, Executor, Replay, Request},
+    engine::{Executor, Replay, Report, Request},
     operation::Operation,
     record::{Answer, State},
 };
+use macro_rules_attribute::apply;
 
 use crate::support::{
     clock::in_time,
     faults::{Fault, Late},
     guarded::{
-        Guarded, body_of, completed, operation, owned, random, record_key, replayed, request, reported, written,
+        Guarded, body_of, completed, operation, owned, random, record_key, replayed, reported, request,
+        written,
     },
     meter::size,
     on_each_store,
 };
-
-on_each_store!(
-    a_body_is_replayed_byte_for_byte_or_left_out,
-    the_longest_key_leaves_room_for_the_largest_body,
-    the_body_is_written_before_the_record_names_it_and_lives_longer,
-    a_body_that_the_store_refuses_is_left_out,
-    a_body_the_store_keeps_rejecting_is_abandoned_before_the_record_suffers,
-    a_body_that_hangs_is_left_out_in_time_for_the_record,
-    headers_that_no_record_can_hold_are_left_out,
-    a_body_whose_answer_was_lost_is_kept_once,
-    status_and_headers_come_back_as_they_were,
-);
 
 /// The bytes that one write capacity unit covers.
 const CAPACITY_UNIT: usize = 1024;
@@ -63,6 +53,7 @@ pub async fn place(guarded: &Guarded, request: &Request) -> &'static str {
 }
 
 // T16
+#[apply(on_each_store)]
 async fn a_body_is_replayed_byte_for_byte_or_left_out(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
@@ -100,6 +91,7 @@ async fn a_body_is_replayed_byte_for_byte_or_left_out(endpoint: &str) {
 }
 
 // T16: an item's size limit includes its key and every attribute's name.
+#[apply(on_each_store)]
 async fn the_longest_key_leaves_room_for_the_largest_body(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let mut request = request();
@@ -110,6 +102,7 @@ async fn the_longest_key_leaves_room_for_the_largest_body(endpoint: &str) {
     assert!(body_of(&replay) == Some(&body));
 }
 
+#[apply(on_each_store)]
 async fn the_body_is_written_before_the_record_names_it_and_lives_longer(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request, late) = (guarded.executor(), request(), Late::timing_out());
@@ -137,6 +130,7 @@ async fn the_body_is_written_before_the_record_names_it_and_lives_longer(endpoin
 }
 
 // T16
+#[apply(on_each_store)]
 async fn a_body_that_the_store_refuses_is_left_out(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -150,6 +144,7 @@ async fn a_body_that_the_store_refuses_is_left_out(endpoint: &str) {
 }
 
 // T16
+#[apply(on_each_store)]
 async fn a_body_the_store_keeps_rejecting_is_abandoned_before_the_record_suffers(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (executor, request) = (guarded.executor(), request());
@@ -163,6 +158,7 @@ async fn a_body_the_store_keeps_rejecting_is_abandoned_before_the_record_suffers
 }
 
 // T16: the record matters more than its body.
+#[apply(on_each_store)]
 async fn a_body_that_hangs_is_left_out_in_time_for_the_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     // Half of the time left after the answer's 300 ms, and a little if none is left.
@@ -184,6 +180,7 @@ async fn a_body_that_hangs_is_left_out_in_time_for_the_record(endpoint: &str) {
 }
 
 // T16: more headers than any front delivers or a record can hold.
+#[apply(on_each_store)]
 async fn headers_that_no_record_can_hold_are_left_out(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor_of(operation().keep_header("x-large"));
@@ -201,6 +198,7 @@ async fn headers_that_no_record_can_hold_are_left_out(endpoint: &str) {
 }
 
 // T2
+#[apply(on_each_store)]
 async fn a_body_whose_answer_was_lost_is_kept_once(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(2)).await;
     let (executor, request, body) = (guarded.executor(), request(), random(20_000));
@@ -212,6 +210,7 @@ async fn a_body_whose_answer_was_lost_is_kept_once(endpoint: &str) {
     assert_eq!(guarded.collection(&request.key).await.len(), 2);
 }
 
+#[apply(on_each_store)]
 async fn status_and_headers_come_back_as_they_were(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor_of(

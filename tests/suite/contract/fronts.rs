@@ -15,6 +15,7 @@ use lambda_idempotency::{
     operation::Operation,
     store::{Store, memory::MemoryStore},
 };
+use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 use tower::Layer;
 
@@ -24,8 +25,6 @@ use crate::support::{
     logs::Logs,
     on_each_store,
 };
-
-on_each_store!(every_front_pays_once_and_replays_byte_for_byte);
 
 struct Front {
     event: &'static str,
@@ -37,7 +36,7 @@ fn fronts() -> Vec<Front> {
     macro_rules! front {
         ($event:literal, $tenant:expr, $name:literal) => {
             Front {
-                event: include_str!(concat!("fixtures/", $event, ".json")),
+                event: include_str!(concat!("../fixtures/", $event, ".json")),
                 tenant: Arc::new($tenant),
                 name: $name,
             }
@@ -123,6 +122,7 @@ fn of_a_plain_handler(guard: Guard) -> (Function, Counter) {
     (function(guard.layer(service_fn(create))), runs)
 }
 
+#[apply(on_each_store)]
 async fn every_front_pays_once_and_replays_byte_for_byte(endpoint: &str) {
     for front in fronts() {
         for kind in 0..2 {
@@ -205,7 +205,7 @@ async fn nothing_that_a_client_sends_chooses_a_tenant() {
 #[tokio::test]
 async fn a_function_in_tenant_isolation_mode_takes_the_tenant_of_its_context() {
     let tenant: Arc<dyn TenantResolver> = Arc::new(context_tenant);
-    let front = Front { event: include_str!("fixtures/function_url.json"), tenant, name: "" };
+    let front = Front { event: include_str!("../fixtures/function_url.json"), tenant, name: "" };
     for kind in 0..2 {
         let (function, runs) = front.functions(&MemoryStore::new())[kind].clone();
         let in_context = |tenant: Option<&str>| {
@@ -230,7 +230,7 @@ async fn a_binary_answer_is_replayed_as_it_was() {
     };
     let guard = Idempotency::new(MemoryStore::new(), Operation::new(PAY)).tenant(SingleTenant::new("all"));
     let function = function(guard.layer(service_fn(answer)));
-    let event = serde_json::from_str(include_str!("fixtures/http_api_jwt.json")).unwrap();
+    let event = serde_json::from_str(include_str!("../fixtures/http_api_jwt.json")).unwrap();
     for replayed in [None, Some("true")] {
         let answer = deliver(&function, &event).await;
         assert_eq!(answer.header("idempotent-replayed"), replayed);
@@ -242,10 +242,10 @@ async fn a_binary_answer_is_replayed_as_it_was() {
 #[tokio::test]
 async fn two_keys_in_one_request_are_refused_as_each_front_shows_them() {
     // An HTTP API and a function URL join the lines; a load balancer keeps them if it sends all values.
-    let mut joined: Value = serde_json::from_str(include_str!("fixtures/http_api_jwt.json")).unwrap();
+    let mut joined: Value = serde_json::from_str(include_str!("../fixtures/http_api_jwt.json")).unwrap();
     joined["headers"]["idempotency-key"] = "order-1,order-2".into();
     let mut kept: Value =
-        serde_json::from_str(include_str!("fixtures/load_balancer_multi_value.json")).unwrap();
+        serde_json::from_str(include_str!("../fixtures/load_balancer_multi_value.json")).unwrap();
     kept["multiValueHeaders"]["idempotency-key"] = json!(["order-1", "order-2"]);
     for (event, reason) in [(joined, "list"), (kept, "repeated")] {
         let guard =
@@ -262,7 +262,8 @@ async fn two_keys_in_one_request_are_refused_as_each_front_shows_them() {
 async fn parameter_order_that_a_front_has_lost_does_not_count() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let values: Value = names.iter().map(|name| (name.to_string(), json!([name, "2"]))).collect();
-    for event in [include_str!("fixtures/rest_api_iam.json"), include_str!("fixtures/load_balancer.json")] {
+    for event in [include_str!("../fixtures/rest_api_iam.json"), include_str!("fixtures/load_balancer.json")]
+    {
         let mut event: Value = serde_json::from_str(event).unwrap();
         event["multiValueQueryStringParameters"] = values.clone();
         let mut other = event.clone();
@@ -305,7 +306,8 @@ async fn one_subject_of_two_issuers_is_two_tenants_if_the_issuer_counts() {
         event
     };
     let (a, b) = ("https://a.example.com", "https://b.example.com");
-    for event in [include_str!("fixtures/http_api_jwt.json"), include_str!("fixtures/rest_api_cognito.json")]
+    for event in
+        [include_str!("../fixtures/http_api_jwt.json"), include_str!("fixtures/rest_api_cognito.json")]
     {
         let front = Front { event, tenant: Arc::new(JwtClaim("sub").with_issuer()), name: "" };
         for kind in 0..2 {

@@ -9,6 +9,7 @@ use lambda_idempotency::{
     operation::Operation,
     store::{Store, memory::MemoryStore},
 };
+use macro_rules_attribute::apply;
 
 use crate::support::{
     guarded::Guarded,
@@ -19,15 +20,8 @@ use crate::support::{
     on_each_store,
 };
 
-on_each_store!(
-    every_bad_key_gets_a_400_with_its_own_reason,
-    every_legal_key_has_one_record_under_both_its_forms,
-    a_keyless_request_is_never_run_nor_hashed_into_one_shared_record,
-    a_key_means_something_to_one_tenant_and_one_operation_only,
-    methods_that_are_not_guarded_pass_untouched_and_leave_no_record,
-);
-
 // T34
+#[apply(on_each_store)]
 async fn every_bad_key_gets_a_400_with_its_own_reason(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let runs = Counter::default();
@@ -76,6 +70,7 @@ async fn every_bad_key_gets_a_400_with_its_own_reason(endpoint: &str) {
     assert_eq!((runs.count(), guarded.number_of_items().await), (0, 0));
 }
 
+#[apply(on_each_store)]
 async fn every_legal_key_has_one_record_under_both_its_forms(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let app = api(guard(guarded.store()), |parts, _| async move {
@@ -116,6 +111,7 @@ async fn an_api_can_insist_on_one_form_of_the_key() {
 }
 
 // T34
+#[apply(on_each_store)]
 async fn a_keyless_request_is_never_run_nor_hashed_into_one_shared_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let runs = Counter::default();
@@ -131,6 +127,7 @@ async fn a_keyless_request_is_never_run_nor_hashed_into_one_shared_record(endpoi
     assert_eq!((runs.count(), guarded.number_of_items().await), (0, 0));
 }
 
+#[apply(on_each_store)]
 async fn methods_that_are_not_guarded_pass_untouched_and_leave_no_record(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let app = api(guard(store.clone()), |parts, body| async move {
@@ -180,6 +177,7 @@ async fn guard_also_guards_one_more_method_and_unguards_none() {
 }
 
 // T15
+#[apply(on_each_store)]
 async fn a_key_means_something_to_one_tenant_and_one_operation_only(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let who = |operation: &'static str| {

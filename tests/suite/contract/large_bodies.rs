@@ -2,23 +2,19 @@
 
 use bytes::Bytes;
 use lambda_idempotency::{engine::Executor, store::s3::S3Bodies};
+use macro_rules_attribute::apply;
 
 use crate::{
     bodies::{place, replay_of},
     support::{
-        guarded::{Guarded, body_of, completed, operation, owned, random, replayed, request, reported, written},
+        guarded::{
+            Guarded, body_of, completed, operation, owned, random, replayed, reported, request, written,
+        },
         meter::size,
         on_each_store,
         s3::LocalS3,
     },
 };
-
-on_each_store!(
-    bodies_too_large_for_an_item_are_kept_in_s3,
-    a_body_that_s3_refuses_is_left_out,
-    a_body_gone_from_s3_still_replays_status_and_headers,
-    access_denied_by_s3_is_not_taken_for_a_missing_body,
-);
 
 const BUCKET: &str = "bodies";
 const PREFIX: &str = "idempotency/";
@@ -30,6 +26,7 @@ fn executor(guarded: &Guarded, s3: &LocalS3, bucket: &str) -> Executor {
 }
 
 // T16
+#[apply(on_each_store)]
 async fn bodies_too_large_for_an_item_are_kept_in_s3(endpoint: &str) {
     let (guarded, s3) = (Guarded::on(endpoint).await, LocalS3::with_bucket(BUCKET).await);
     let executor = executor(&guarded, &s3, BUCKET);
@@ -56,6 +53,7 @@ async fn bodies_too_large_for_an_item_are_kept_in_s3(endpoint: &str) {
 }
 
 // T16
+#[apply(on_each_store)]
 async fn a_body_that_s3_refuses_is_left_out(endpoint: &str) {
     let (guarded, s3) = (Guarded::on(endpoint).await, LocalS3::with_bucket(BUCKET).await);
     let executor = executor(&guarded, &s3, BUCKET);
@@ -70,6 +68,7 @@ async fn a_body_that_s3_refuses_is_left_out(endpoint: &str) {
     }
 }
 
+#[apply(on_each_store)]
 async fn a_body_gone_from_s3_still_replays_status_and_headers(endpoint: &str) {
     let (guarded, s3) = (Guarded::on(endpoint).await, LocalS3::with_bucket(BUCKET).await);
     let executor = executor(&guarded, &s3, BUCKET);
@@ -88,6 +87,7 @@ async fn a_body_gone_from_s3_still_replays_status_and_headers(endpoint: &str) {
 }
 
 // Without `s3:ListBucket`, S3 answers 403 for a missing object. That the body is gone must not be assumed.
+#[apply(on_each_store)]
 async fn access_denied_by_s3_is_not_taken_for_a_missing_body(endpoint: &str) {
     let (guarded, s3) = (Guarded::on(endpoint).await, LocalS3::with_bucket(BUCKET).await);
     let executor = executor(&guarded, &s3, BUCKET);

@@ -17,6 +17,7 @@ use lambda_idempotency::{
     time::Timestamp,
     time_budget::CLOCK_SKEW,
 };
+use macro_rules_attribute::apply;
 use uuid::Uuid;
 
 use crate::support::{
@@ -25,12 +26,6 @@ use crate::support::{
     http::{Counter, PAY, Resolver, TENANT, api, caller, order, pay, record_key, send, unkeyed},
     on_each_store,
 };
-
-on_each_store!(
-    a_restored_table_refuses_an_old_key_it_has_forgotten,
-    an_old_key_gets_its_record_and_fresh_keys_cost_nothing_extra,
-    an_old_key_never_takes_over_a_record,
-);
 
 const HOUR: Duration = Duration::from_secs(3600);
 const SECOND: Duration = Duration::from_secs(1);
@@ -93,6 +88,7 @@ fn made_at(time: &KeyTime, made_at: Timestamp) -> (RecordKey, impl Fn() -> Reque
 }
 
 // T29
+#[apply(on_each_store)]
 async fn a_restored_table_refuses_an_old_key_it_has_forgotten(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for time in each_key_time() {
@@ -109,6 +105,7 @@ async fn a_restored_table_refuses_an_old_key_it_has_forgotten(endpoint: &str) {
 }
 
 // T43: no client is advised to use a new key while the old one may have had an effect.
+#[apply(on_each_store)]
 async fn an_old_key_gets_its_record_and_fresh_keys_cost_nothing_extra(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for time in each_key_time() {
@@ -180,6 +177,7 @@ async fn an_old_key_gets_its_record_and_fresh_keys_cost_nothing_extra(endpoint: 
 }
 
 // T43
+#[apply(on_each_store)]
 async fn an_old_key_never_takes_over_a_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let time = KeyTime::UuidV7;

@@ -8,6 +8,7 @@ use lambda_idempotency::{
     record::{Record, State},
     store::{Store, memory::MemoryStore},
 };
+use macro_rules_attribute::apply;
 
 use serde_json::json;
 
@@ -22,12 +23,6 @@ use crate::support::{
     logs::Logs,
     on_each_store,
 };
-
-on_each_store!(
-    another_request_under_the_same_key_is_a_mismatch_in_every_state,
-    each_profile_treats_a_5xx_its_way,
-    acp_counts_one_key_on_two_paths_as_two_operations,
-);
 
 /// Answers with the status that the request asks for, and counts the runs.
 fn echo(guard: Guard) -> (Router, Counter) {
@@ -51,6 +46,7 @@ fn profiles() -> [(Profile, u16, &'static str, &'static str); 3] {
 }
 
 // T14
+#[apply(on_each_store)]
 async fn another_request_under_the_same_key_is_a_mismatch_in_every_state(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     for (number, (profile, mismatch, reused, _)) in profiles().into_iter().enumerate() {
@@ -133,6 +129,7 @@ async fn each_profile_speaks_its_own_codes() {
     }
 }
 
+#[apply(on_each_store)]
 async fn each_profile_treats_a_5xx_its_way(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let fails = |key: &str| order(key).header("x-status", "503").body("{}".into()).unwrap();
@@ -355,6 +352,7 @@ async fn a_store_that_is_away_is_reported_in_each_profiles_shape() {
     }
 }
 
+#[apply(on_each_store)]
 async fn acp_counts_one_key_on_two_paths_as_two_operations(endpoint: &str) {
     let (store, runs) = (dynamodb(endpoint).await, Counter::default());
     let counter = runs.clone();

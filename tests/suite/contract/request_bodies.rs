@@ -11,6 +11,7 @@ use lambda_idempotency::{
     engine::Execution, fingerprint::FingerprintRule, http::IDEMPOTENCY_KEY, operation::Operation,
     store::memory::MemoryStore,
 };
+use macro_rules_attribute::apply;
 use serde_json::Value;
 use tower::{Layer, ServiceBuilder, service_fn};
 
@@ -19,11 +20,6 @@ use crate::support::{
     logs::Logs,
     on_each_store,
 };
-
-on_each_store!(
-    a_handler_that_changes_its_request_does_not_change_what_it_was,
-    a_record_is_compared_by_the_rule_that_made_it,
-);
 
 const MAX: usize = 6 * 1024 * 1024;
 
@@ -42,6 +38,7 @@ fn counted(guard: Guard) -> (Router, Counter) {
 }
 
 // T24
+#[apply(on_each_store)]
 async fn a_handler_that_changes_its_request_does_not_change_what_it_was(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let changes = |mut request: Request<Body>| {
@@ -137,9 +134,7 @@ async fn a_6_mb_body_is_accepted_and_a_longer_one_never_runs() {
         send(&app, body(&key, vec![b'7'; length])).await.assert_replay_of(&first);
     }
     let streamed = stream::repeat(Bytes::from(vec![b'7'; 65_536])).map(Ok::<_, std::io::Error>);
-    for (key, long) in
-        [("long", Body::from(vec![b'7'; MAX + 1])), ("endless", Body::from_stream(streamed))]
-    {
+    for (key, long) in [("long", Body::from(vec![b'7'; MAX + 1])), ("endless", Body::from_stream(streamed))] {
         send(&app, body(key, long)).await.assert_problem(413, "body-too-long");
         assert_eq!(record(&store, key).await, None);
     }
@@ -157,6 +152,7 @@ async fn a_body_that_breaks_off_is_refused_before_anything_is_done() {
 }
 
 // T36
+#[apply(on_each_store)]
 async fn a_record_is_compared_by_the_rule_that_made_it(endpoint: &str) {
     let logs = Logs::capture();
     let store = dynamodb(endpoint).await;

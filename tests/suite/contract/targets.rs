@@ -12,6 +12,7 @@ use lambda_idempotency::{
     time::Timestamp,
     world::{SystemWorld, World},
 };
+use macro_rules_attribute::apply;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tower::Layer;
@@ -22,11 +23,6 @@ use crate::support::{
     on_each_store,
     random::{Random, Seed},
 };
-
-on_each_store!(
-    one_request_through_four_fronts_is_one_request,
-    keys_by_path_count_the_path_alike_through_every_front,
-);
 
 /// A request as its client intends it.
 #[derive(Clone, Debug, PartialEq)]
@@ -228,6 +224,7 @@ fn other(sent: &Sent, random: &mut Random) -> Sent {
 }
 
 // T45
+#[apply(on_each_store)]
 async fn one_request_through_four_fronts_is_one_request(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let (function, runs) = guarded(&store);
@@ -496,6 +493,7 @@ fn form(query: &str) -> Vec<(String, String)> {
 }
 
 // T45: another path would be another execution.
+#[apply(on_each_store)]
 async fn keys_by_path_count_the_path_alike_through_every_front(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let guard = Idempotency::new(store.clone(), Operation::new(PAY)).profile(Profile::acp());

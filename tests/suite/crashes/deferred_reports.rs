@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use lambda_idempotency::{
     async_trait,
-    engine::{Report, Executor, FinishOutcome, Request},
+    engine::{Executor, FinishOutcome, Report, Request},
     queue::{MemoryQueue, Queue, QueueError, WorkError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     record::UnknownCause,
     store::{Store, conformance::samples},
 };
+use macro_rules_attribute::apply;
 use serde_json::Value;
 
 use crate::support::{
@@ -17,31 +18,10 @@ use crate::support::{
     faults::{ANY, Fault},
     guarded::{
         GRACE, Guarded, Item, LEASE, RETENTION, body_of, completed, fingerprints, operation, owned, random,
-        replayed, replayed_text, request, reported, written,
+        replayed, replayed_text, reported, request, written,
     },
     on_each_store,
 };
-
-on_each_store!(
-    a_report_that_cannot_be_written_is_deferred_and_applied,
-    what_did_not_begin_frees_its_key_through_the_queue_too,
-    a_report_delivered_twice_or_too_late_changes_nothing_more,
-    a_report_takes_what_knows_less_and_nothing_that_knows_more,
-    a_report_whose_record_has_expired_is_escalated,
-    a_body_that_waited_is_stored_again_or_reported_gone,
-    a_report_keeps_no_header_that_a_handlers_answer_would_not_keep,
-    a_report_with_a_status_that_no_response_has_is_malformed,
-    a_worker_whose_record_has_expired_defers_its_report,
-    a_body_that_cannot_be_stored_now_waits_in_its_message,
-    a_report_is_kept_as_long_as_its_guard_said,
-    a_report_whose_write_landed_is_recognised,
-    a_report_whose_record_was_forgotten_is_written_all_the_same,
-    a_body_goes_with_its_report_as_far_as_it_fits,
-    a_report_that_cannot_be_written_returns_to_its_queue,
-    a_report_is_tried_again_while_there_is_time,
-    a_report_that_nobody_takes_is_said_to_be_unwritten,
-    deferring_leaves_time_for_the_answer,
-);
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -74,7 +54,9 @@ impl Lost {
 
     fn executor(&self) -> Executor {
         // No completion timeout: one try, and then the queue.
-        self.guarded.executor_of(operation().completion_timeout(Duration::ZERO)).defer_reports_to(self.queue.clone())
+        self.guarded
+            .executor_of(operation().completion_timeout(Duration::ZERO))
+            .defer_reports_to(self.queue.clone())
     }
 
     /// The store goes away between the effect and its completion.
@@ -111,6 +93,7 @@ impl Lost {
     }
 }
 
+#[apply(on_each_store)]
 async fn a_report_that_cannot_be_written_is_deferred_and_applied(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for (report, before, after) in [
@@ -127,6 +110,7 @@ async fn a_report_that_cannot_be_written_is_deferred_and_applied(endpoint: &str)
     assert_eq!(lost.dead_letters.take().len(), 0);
 }
 
+#[apply(on_each_store)]
 async fn what_did_not_begin_frees_its_key_through_the_queue_too(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
@@ -149,6 +133,7 @@ async fn what_did_not_begin_frees_its_key_through_the_queue_too(endpoint: &str) 
     assert_eq!((lost.guarded.state(&request).await, lost.dead_letters.take().len()), ("absent", 0));
 }
 
+#[apply(on_each_store)]
 async fn a_report_delivered_twice_or_too_late_changes_nothing_more(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
@@ -174,6 +159,7 @@ fn json(text: &str) -> Value {
 }
 
 // T5: who knows more wins, through the queue too.
+#[apply(on_each_store)]
 async fn a_report_takes_what_knows_less_and_nothing_that_knows_more(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for (report, after) in [
@@ -194,6 +180,7 @@ async fn a_report_takes_what_knows_less_and_nothing_that_knows_more(endpoint: &s
 }
 
 // T51: a record that another settled, and that time to live deleted, is not created again.
+#[apply(on_each_store)]
 async fn a_report_whose_record_has_expired_is_escalated(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for (report, dead_letters) in [
@@ -216,13 +203,16 @@ async fn a_report_whose_record_has_expired_is_escalated(endpoint: &str) {
             assert_eq!((read["kind"].as_str(), read["key"].as_str()), (Some("forgotten"), Some(&*key)));
             // Sent back to the queue, it is escalated again.
             lost.reconciliation.receive(&dead_letter).await.unwrap();
-            let [(again, Duration::ZERO)] = &lost.dead_letters.take()[..] else { panic!("not one dead letter") };
+            let [(again, Duration::ZERO)] = &lost.dead_letters.take()[..] else {
+                panic!("not one dead letter")
+            };
             assert_eq!(json(again), json(&dead_letter));
         }
     }
 }
 
 // T49
+#[apply(on_each_store)]
 async fn a_body_that_waited_is_stored_again_or_reported_gone(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let days = RETENTION * 3;
@@ -250,7 +240,11 @@ async fn a_body_that_waited_is_stored_again_or_reported_gone(endpoint: &str) {
         assert!(body_of(&replay) == kept.then_some(&body), "{waited:?} {deleted}");
         let body_item = lost.guarded.collection(&request.key).await;
         let body_item = body_item.iter().find(|item| item["sk"].as_s().ok() == named.as_ref());
-        assert_eq!(body_item.map(|body| seconds(body) >= seconds(&record)), kept.then_some(true), "{waited:?}");
+        assert_eq!(
+            body_item.map(|body| seconds(body) >= seconds(&record)),
+            kept.then_some(true),
+            "{waited:?}"
+        );
     }
     // While the store cannot say whether the body is there, nothing is written.
     let (request, executor) = (request(), lost.executor());
@@ -266,6 +260,7 @@ async fn a_body_that_waited_is_stored_again_or_reported_gone(endpoint: &str) {
 }
 
 // No reader could read the record that would result.
+#[apply(on_each_store)]
 async fn a_report_with_a_status_that_no_response_has_is_malformed(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
@@ -297,6 +292,7 @@ async fn a_report_with_a_status_that_no_response_has_is_malformed(endpoint: &str
 }
 
 // T51: the same, found by the worker itself.
+#[apply(on_each_store)]
 async fn a_worker_whose_record_has_expired_defers_its_report(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let (executor, request) = (lost.executor(), request());
@@ -325,6 +321,7 @@ async fn a_worker_whose_record_has_expired_defers_its_report(endpoint: &str) {
 }
 
 // T26: an older version, or other software, wrote the message.
+#[apply(on_each_store)]
 async fn a_report_keeps_no_header_that_a_handlers_answer_would_not_keep(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for outside in [false, true] {
@@ -347,6 +344,7 @@ async fn a_report_keeps_no_header_that_a_handlers_answer_would_not_keep(endpoint
 }
 
 // T2
+#[apply(on_each_store)]
 async fn a_report_whose_write_landed_is_recognised(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let (executor, request) = (lost.executor(), request());
@@ -361,6 +359,7 @@ async fn a_report_whose_write_landed_is_recognised(endpoint: &str) {
 }
 
 // T29
+#[apply(on_each_store)]
 async fn a_report_whose_record_was_forgotten_is_written_all_the_same(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
@@ -371,6 +370,7 @@ async fn a_report_whose_record_was_forgotten_is_written_all_the_same(endpoint: &
 }
 
 // T16
+#[apply(on_each_store)]
 async fn a_body_goes_with_its_report_as_far_as_it_fits(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for (length, kept) in [(0, true), (500, true), (150_000, true), (300_000, false)] {
@@ -392,6 +392,7 @@ async fn a_body_goes_with_its_report_as_far_as_it_fits(endpoint: &str) {
     assert!(body_of(&replayed(lost.guarded.executor().reserve(&request).await)) == Some(&body));
 }
 
+#[apply(on_each_store)]
 async fn a_report_that_cannot_be_written_returns_to_its_queue(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
@@ -406,6 +407,7 @@ async fn a_report_that_cannot_be_written_returns_to_its_queue(endpoint: &str) {
 }
 
 // A transient fault costs no delivery.
+#[apply(on_each_store)]
 async fn a_report_is_tried_again_while_there_is_time(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for fault in [Fault::DropRequest, Fault::DropAnswer, Fault::Throttle, Fault::TransactionConflict] {
@@ -429,6 +431,7 @@ impl Queue for Closed {
     }
 }
 
+#[apply(on_each_store)]
 async fn a_report_that_nobody_takes_is_said_to_be_unwritten(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let executor = lost.executor().defer_reports_to(Closed);
@@ -449,6 +452,7 @@ impl Queue for Hanging {
 }
 
 // The process dies at the deadline.
+#[apply(on_each_store)]
 async fn deferring_leaves_time_for_the_answer(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let executor = lost.guarded.executor().defer_reports_to(Hanging);
@@ -471,6 +475,7 @@ async fn deferring_leaves_time_for_the_answer(endpoint: &str) {
 }
 
 // T16, T49: a transient fault does not make an inline body be left out, and the body does not stop the effect from being recorded.
+#[apply(on_each_store)]
 async fn a_body_that_cannot_be_stored_now_waits_in_its_message(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for (waited, written) in [(Duration::ZERO, false), (Duration::from_secs(241), true)] {
@@ -493,6 +498,7 @@ async fn a_body_that_cannot_be_stored_now_waits_in_its_message(endpoint: &str) {
 }
 
 // T42: the reconcile function has another retention than the guard.
+#[apply(on_each_store)]
 async fn a_report_is_kept_as_long_as_its_guard_said(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let (week, request) = (RETENTION * 7, request());

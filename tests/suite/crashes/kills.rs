@@ -12,6 +12,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -22,8 +23,6 @@ use crate::support::{
     proxy::Proxy,
     random::{Random, Seed},
 };
-
-on_each_store!(workers_killed_at_random_moments_charge_once_and_leave_nothing_open);
 
 const CLIENTS: usize = 16;
 /// How many clients move money, beside those that pay.
@@ -69,6 +68,7 @@ struct Storm {
     came: Cell<usize>,
 }
 
+#[apply(on_each_store)]
 async fn workers_killed_at_random_moments_charge_once_and_leave_nothing_open(endpoint: &str) {
     let seed = Seed::find();
     let kills = std::env::var("KILLS").map_or(KILLS, |kills| kills.parse().expect("KILLS is a whole number"));
@@ -187,7 +187,10 @@ impl Storm {
                 continue;
             }
             let answer = self.moved(transfer, &mut random).await;
-            assert!(transfer.reported.as_ref().is_none_or(|reported| *reported == answer), "{transfer:?}: {answer:?}");
+            assert!(
+                transfer.reported.as_ref().is_none_or(|reported| *reported == answer),
+                "{transfer:?}: {answer:?}"
+            );
             if answer.0 == 201 {
                 expected[transfer.from] -= transfer.cents as i64;
                 expected[transfer.to] += transfer.cents as i64;
@@ -197,7 +200,8 @@ impl Storm {
             self.cloud.get("/accounts").bearer_auth("acme").send().await.expect("the gateway answers");
         let accounts: Value = accounts.json().await.expect("JSON");
         let current = accounts["accounts"].as_array().expect("a list").iter();
-        let current: Vec<_> = current.map(|account| account["balanceCents"].as_i64().expect("cents")).collect();
+        let current: Vec<_> =
+            current.map(|account| account["balanceCents"].as_i64().expect("cents")).collect();
         assert_eq!(current, expected);
         assert!(moves.len() > MOVERS);
     }

@@ -8,7 +8,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use lambda_idempotency::{
     async_trait,
-    engine::{Report, Executor, Request},
+    engine::{Executor, Report, Request},
     operation::{OnLeaseExpiry, Operation, WhileInFlight},
     queue::MemoryQueue,
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
@@ -16,6 +16,7 @@ use lambda_idempotency::{
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
     world::World,
 };
+use macro_rules_attribute::apply;
 
 use lambda_http::{Context, RequestExt};
 
@@ -24,30 +25,13 @@ use crate::support::{
     clock::{STORE_TIMEOUT, in_time},
     counts::counting,
     faults::{Fault, Late},
-    guarded::{GRACE, Guarded, LEASE, completed, operation, owned, replayed_text, request, reported, written},
+    guarded::{
+        GRACE, Guarded, LEASE, completed, operation, owned, replayed_text, reported, request, written,
+    },
     http::{Counter, PAY, api, guard_of, pay, send},
     meddling::{Meddled, Meddling},
     on_each_store,
 };
-
-on_each_store!(
-    a_frozen_reservation_that_others_have_overtaken_runs_nothing,
-    a_frozen_reservation_that_nobody_has_overtaken_is_given_back,
-    an_execution_begins_with_enough_time_and_not_with_less,
-    a_waiter_with_too_little_time_left_takes_nothing_over,
-    a_take_over_that_lands_late_is_given_back,
-    a_take_over_of_what_others_have_changed_is_not_waited_for,
-    a_reservation_that_met_a_transaction_after_it_landed_is_given_back,
-    a_throttling_or_refusing_store_is_asked_only_once_more,
-    a_reservation_that_lands_between_two_looks_is_given_back,
-    a_reservation_that_others_have_expired_meanwhile_is_given_back,
-    a_request_that_comes_too_late_is_a_503_and_runs_nothing,
-    what_comes_too_late_or_is_too_old_is_counted,
-    whoever_wrote_an_expiry_owns_nothing,
-    a_probe_that_is_throttled_closes_the_breaker,
-    an_impatient_caller_does_not_open_the_breaker,
-    a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it,
-);
 
 const SECOND: Duration = Duration::from_secs(1);
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
@@ -128,6 +112,7 @@ fn due_in(guarded: &Guarded, span: Duration) -> Request {
 }
 
 // T39
+#[apply(on_each_store)]
 async fn a_frozen_reservation_that_others_have_overtaken_runs_nothing(endpoint: &str) {
     let guarded = Arc::new(Guarded::on(endpoint).await);
     for deadline in [None, Some(29 * SECOND)] {
@@ -154,6 +139,7 @@ async fn a_frozen_reservation_that_others_have_overtaken_runs_nothing(endpoint: 
 }
 
 // T39
+#[apply(on_each_store)]
 async fn a_frozen_reservation_that_nobody_has_overtaken_is_given_back(endpoint: &str) {
     let guarded = Arc::new(Guarded::on(endpoint).await);
     for meanwhile in Meanwhile::EACH {
@@ -168,6 +154,7 @@ async fn a_frozen_reservation_that_nobody_has_overtaken_is_given_back(endpoint: 
 }
 
 // T39: by default the smaller of two seconds and a quarter of the invocation's time.
+#[apply(on_each_store)]
 async fn an_execution_begins_with_enough_time_and_not_with_less(endpoint: &str) {
     let guarded = Arc::new(Guarded::on(endpoint).await);
     let millisecond = Duration::from_millis(1);
@@ -196,6 +183,7 @@ async fn an_execution_begins_with_enough_time_and_not_with_less(endpoint: &str) 
 }
 
 // T39
+#[apply(on_each_store)]
 async fn a_waiter_with_too_little_time_left_takes_nothing_over(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let first = guarded.another(operation());
@@ -225,6 +213,7 @@ async fn held_take_over(guarded: &Guarded) -> (Request, Late) {
 }
 
 // T47
+#[apply(on_each_store)]
 async fn a_take_over_that_lands_late_is_given_back(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (request, late) = held_take_over(&guarded).await;
@@ -241,6 +230,7 @@ async fn a_take_over_that_lands_late_is_given_back(endpoint: &str) {
 }
 
 // T47, T6
+#[apply(on_each_store)]
 async fn a_take_over_of_what_others_have_changed_is_not_waited_for(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (request, late) = held_take_over(&guarded).await;
@@ -255,6 +245,7 @@ async fn a_take_over_of_what_others_have_changed_is_not_waited_for(endpoint: &st
 }
 
 // T9, T1: the first try was applied, and the SDK's retry meets a transaction.
+#[apply(on_each_store)]
 async fn a_reservation_that_met_a_transaction_after_it_landed_is_given_back(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(2)).await;
     let (executor, request) = (guarded.executor(), request());
@@ -268,6 +259,7 @@ async fn a_reservation_that_met_a_transaction_after_it_landed_is_given_back(endp
 }
 
 // T38, T47
+#[apply(on_each_store)]
 async fn a_throttling_or_refusing_store_is_asked_only_once_more(endpoint: &str) {
     for fault in [Fault::Throttle, Fault::AccessDenied] {
         for only_once in [true, false] {
@@ -295,6 +287,7 @@ async fn a_throttling_or_refusing_store_is_asked_only_once_more(endpoint: &str) 
 }
 
 // T47: an insertion lands between two looks.
+#[apply(on_each_store)]
 async fn a_reservation_that_lands_between_two_looks_is_given_back(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (executor, request, late) = (guarded.executor(), request(), Late::timing_out());
@@ -311,6 +304,7 @@ async fn a_reservation_that_lands_between_two_looks_is_given_back(endpoint: &str
 }
 
 // T39: it landed unseen, others gave it up, and its own retry finds it in that state.
+#[apply(on_each_store)]
 async fn a_reservation_that_others_have_expired_meanwhile_is_given_back(endpoint: &str) {
     let guarded = Arc::new(Guarded::through(endpoint, |connect| connect.max_attempts(1)).await);
     let (world, request) = (guarded.clone(), request());
@@ -328,6 +322,7 @@ async fn a_reservation_that_others_have_expired_meanwhile_is_given_back(endpoint
 }
 
 // T39: the client gets the same answer as if the store did not respond.
+#[apply(on_each_store)]
 async fn a_request_that_comes_too_late_is_a_503_and_runs_nothing(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let runs = Counter::default();
@@ -352,6 +347,7 @@ async fn a_request_that_comes_too_late_is_a_503_and_runs_nothing(endpoint: &str)
     send(&app, within(SECOND)).await.assert_replay_of(&first);
 }
 
+#[apply(on_each_store)]
 async fn what_comes_too_late_or_is_too_old_is_counted(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor_of(operation().min_time_to_run(10 * SECOND));
@@ -368,6 +364,7 @@ async fn what_comes_too_late_or_is_too_old_is_counted(endpoint: &str) {
 }
 
 // T52: even if the answer was lost and it finds its own write; and the expiry is not undone.
+#[apply(on_each_store)]
 async fn whoever_wrote_an_expiry_owns_nothing(endpoint: &str) {
     for (attempts, faults, said) in [
         (2, vec![], "unknown"),
@@ -393,6 +390,7 @@ async fn whoever_wrote_an_expiry_owns_nothing(endpoint: &str) {
 }
 
 // T48
+#[apply(on_each_store)]
 async fn a_probe_that_is_throttled_closes_the_breaker(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let executor = guarded.executor();
@@ -417,6 +415,7 @@ async fn a_probe_that_is_throttled_closes_the_breaker(endpoint: &str) {
 }
 
 // T48
+#[apply(on_each_store)]
 async fn an_impatient_caller_does_not_open_the_breaker(endpoint: &str) {
     let second_and_a_half = Duration::from_millis(1500);
     for (whole, opens) in [(second_and_a_half, false), (2 * SECOND, true), (60 * SECOND, true)] {
@@ -440,6 +439,7 @@ async fn an_impatient_caller_does_not_open_the_breaker(endpoint: &str) {
 }
 
 // T51
+#[apply(on_each_store)]
 async fn a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it(endpoint: &str) {
     let guarded = Arc::new(Guarded::on(endpoint).await);
     let (hour, bound) = (3600 * SECOND, FIRST_BACKOFF * 3);
@@ -457,7 +457,11 @@ async fn a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it(endpoint: &
         let executor = Executor::new(Meddled(steps), waits).world(guarded.clock.clone());
         let running = guarded.clock.running();
         let reserved = in_time(guarded.clock.passing(executor.reserve(&request))).await;
-        assert_eq!((reported(&reserved), guarded.clock.running() - running), ("in flight", bound), "{forward}");
+        assert_eq!(
+            (reported(&reserved), guarded.clock.running() - running),
+            ("in flight", bound),
+            "{forward}"
+        );
         guarded.clock.set(began);
     }
 }

@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use lambda_idempotency::{
     async_trait,
-    engine::{Report, Executor, FinishOutcome, Ownership, Request},
+    engine::{Executor, FinishOutcome, Ownership, Report, Request},
     fingerprint::{Content, FingerprintRule, Fingerprints},
     operation::OnLeaseExpiry,
     operator::{Correction, MessageSummary, Operator},
@@ -16,6 +16,7 @@ use lambda_idempotency::{
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
     telemetry::RECONCILE_CONTRADICTED,
 };
+use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -24,36 +25,10 @@ use crate::support::{
     faults::{ANY, Fault, Late},
     guarded::{
         GRACE, Guarded, LEASE, RETENTION, body_of, completed, fingerprints, operation, owned, random,
-        replayed_text, request, reported, written,
+        replayed_text, reported, request, written,
     },
     on_each_store,
 };
-
-on_each_store!(
-    a_worker_report_after_its_record_became_unknown_is_believed,
-    a_worker_that_completes_after_reconciliation_gets_what_everybody_gets,
-    a_workers_effect_after_its_operation_was_refused_is_escalated,
-    a_workers_effect_overrides_every_release,
-    a_workers_unknown_overrides_an_assumption_but_nobodys_report,
-    a_workers_effect_overrides_the_next_executions_release,
-    a_double_execution_is_counted_and_escalated_with_both_sides,
-    a_workers_effect_waits_until_the_next_execution_has_ended,
-    a_workers_effect_overrides_the_next_executions_unknown_and_is_escalated,
-    an_unknown_about_another_executions_record_is_escalated,
-    a_double_execution_is_reported_despite_an_unreadable_answer,
-    an_operation_that_may_run_again_alarms_nobody,
-    a_worker_that_cannot_read_the_winners_answer_sends_no_other,
-    a_late_worker_changes_nothing_of_the_next_ones_record,
-    a_late_worker_whose_record_was_deleted_still_says_what_it_did,
-    a_request_that_never_began_hides_no_earlier_workers_effect,
-    a_refusal_is_not_answered_with_the_answer_to_another_request,
-    an_effect_under_a_key_now_held_by_another_request_is_escalated,
-    a_double_execution_across_two_fingerprint_rules_is_reported,
-    completion_and_expiry_at_one_moment_end_in_one_state,
-    completion_and_take_over_at_one_moment_have_one_winner,
-    whoever_of_completion_and_expiry_comes_second_changes_nothing,
-    of_a_hundred_retries_of_a_released_key_one_takes_over,
-);
 
 async fn lease_expired(guarded: &Guarded, request: &Request) -> Ownership {
     let executor = guarded.executor();
@@ -72,6 +47,7 @@ fn reports() -> [(Report, &'static str); 3] {
 }
 
 // T5
+#[apply(on_each_store)]
 async fn a_worker_report_after_its_record_became_unknown_is_believed(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (report, state) in reports() {
@@ -93,6 +69,7 @@ async fn settle(guarded: &Guarded, request: &Request, next: impl FnOnce(&Record)
 }
 
 // T5
+#[apply(on_each_store)]
 async fn a_worker_that_completes_after_reconciliation_gets_what_everybody_gets(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (report, _) in reports() {
@@ -113,6 +90,7 @@ async fn a_worker_that_completes_after_reconciliation_gets_what_everybody_gets(e
 }
 
 // T5: a provider that lags behind has refused it. One of the two is wrong, and the effect must not be forgotten.
+#[apply(on_each_store)]
 async fn a_workers_effect_after_its_operation_was_refused_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (report, dead_letters) in
@@ -134,7 +112,10 @@ async fn a_workers_effect_after_its_operation_was_refused_is_escalated(endpoint:
             (dead_letters, (dead_letters == 1).then_some(&1))
         );
         for dead_letter in delivered {
-            assert_eq!((&dead_letter["kind"], &dead_letter["state"]), (&json!("contradiction"), &json!("completed")));
+            assert_eq!(
+                (&dead_letter["kind"], &dead_letter["state"]),
+                (&json!("contradiction"), &json!("completed"))
+            );
             assert_eq!(dead_letter["report"]["item"]["status"], json!({ "N": "201" }));
             assert_eq!(MessageSummary::read(&dead_letter.to_string()).record, Some(request.key.clone()));
         }
@@ -181,6 +162,7 @@ impl<F: Fn() -> Finding + Send + Sync + 'static> Reconciler for Says<F> {
 const EACH_RELEASE: [SettledBy; 3] = [SettledBy::Assumption, SettledBy::Provider, SettledBy::Operator];
 
 // T5: else the next retry would repeat the effect.
+#[apply(on_each_store)]
 async fn a_workers_effect_overrides_every_release(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for by in EACH_RELEASE {
@@ -195,6 +177,7 @@ async fn a_workers_effect_overrides_every_release(endpoint: &str) {
 }
 
 // T5
+#[apply(on_each_store)]
 async fn a_workers_unknown_overrides_an_assumption_but_nobodys_report(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for by in EACH_RELEASE {
@@ -217,6 +200,7 @@ async fn a_workers_unknown_overrides_an_assumption_but_nobodys_report(endpoint: 
 }
 
 // T5: that another execution did nothing proves nothing about this one.
+#[apply(on_each_store)]
 async fn a_workers_effect_overrides_the_next_executions_release(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -247,7 +231,11 @@ async fn deliver(guarded: &Guarded, queue: &MemoryQueue) -> Vec<Value> {
             Err(error) => panic!("{error}"),
         }
     }
-    dead_letters.take().iter().map(|(dead_letter, _)| serde_json::from_str(dead_letter).expect("JSON")).collect()
+    dead_letters
+        .take()
+        .iter()
+        .map(|(dead_letter, _)| serde_json::from_str(dead_letter).expect("JSON"))
+        .collect()
 }
 
 const DOUBLE: &str = "api.idempotency.double_execution.count";
@@ -262,6 +250,7 @@ async fn overtaken(guarded: &Guarded, executor: &Executor) -> (Request, Ownershi
 }
 
 // T5
+#[apply(on_each_store)]
 async fn a_double_execution_is_counted_and_escalated_with_both_sides(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
@@ -285,7 +274,10 @@ async fn a_double_execution_is_counted_and_escalated_with_both_sides(endpoint: &
         let digests = sides.map(|side| side["answer_sha256"].as_str().expect("a digest"));
         assert_eq!((digests[0].len(), digests[0] == digests[1]), (64, same));
         // The dead letter holds the answer that its client does not get.
-        assert_eq!(dead_letter["report"]["item"]["attempt"], json!({ "B": base64(late_attempt(dead_letter)) }));
+        assert_eq!(
+            dead_letter["report"]["item"]["attempt"],
+            json!({ "B": base64(late_attempt(dead_letter)) })
+        );
         assert_eq!(dead_letter["report"]["item"]["status"], json!({ "N": "201" }));
         let read = MessageSummary::read(&dead_letter.to_string());
         assert_eq!(
@@ -307,6 +299,7 @@ fn base64(bytes: Vec<u8>) -> String {
 }
 
 // T5: it may be the only proof that the operation was executed, and the other execution may do nothing.
+#[apply(on_each_store)]
 async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
@@ -340,7 +333,10 @@ async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &st
             // "Not executed" would be false.
             assert_eq!(ended_as(&ended), if answered { "written" } else { "in doubt" });
             // Nothing runs before the report is delivered again.
-            assert_eq!(reported(&executor.reserve(&request).await), if answered { "replay" } else { "unknown" });
+            assert_eq!(
+                reported(&executor.reserve(&request).await),
+                if answered { "replay" } else { "unknown" }
+            );
             let (dead_letters, counted) = counting(deliver(&guarded, &queue)).await;
             let dead_letters_then = if through_the_queue { dead_letters_then } else { 0 };
             assert_eq!(
@@ -356,6 +352,7 @@ async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &st
 }
 
 // T5: nothing runs any more, and an operator looks whether both executions had an effect.
+#[apply(on_each_store)]
 async fn a_workers_effect_overrides_the_next_executions_unknown_and_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
@@ -370,6 +367,7 @@ async fn a_workers_effect_overrides_the_next_executions_unknown_and_is_escalated
 }
 
 // T5
+#[apply(on_each_store)]
 async fn an_unknown_about_another_executions_record_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
@@ -409,6 +407,7 @@ async fn an_unknown_about_another_executions_record_is_escalated(endpoint: &str)
 }
 
 // T5, T42: the alarm does not wait for an answer that cannot be read.
+#[apply(on_each_store)]
 async fn a_double_execution_is_reported_despite_an_unreadable_answer(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let queue = MemoryQueue::new();
@@ -417,7 +416,9 @@ async fn a_double_execution_is_reported_despite_an_unreadable_answer(endpoint: &
         let (_, late, second) = overtaken(&guarded, &executor).await;
         let key = second.execution().record_key().clone();
         guarded.faults.for_all(ANY, Fault::DropRequest);
-        let hasty = guarded.executor_of(operation().completion_timeout(Duration::ZERO)).defer_reports_to(queue.clone());
+        let hasty = guarded
+            .executor_of(operation().completion_timeout(Duration::ZERO))
+            .defer_reports_to(queue.clone());
         let ended = guarded.clock.passing(hasty.finish(late, completed("late"))).await;
         assert_eq!(ended_as(&ended), "handed over");
         guarded.faults.clear();
@@ -454,6 +455,7 @@ fn ended_as(ended: &FinishOutcome) -> &'static str {
     }
 }
 
+#[apply(on_each_store)]
 async fn an_operation_that_may_run_again_alarms_nobody(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
@@ -468,6 +470,7 @@ async fn an_operation_that_may_run_again_alarms_nobody(endpoint: &str) {
 }
 
 // T5: a key has one answer, and the retry gets it.
+#[apply(on_each_store)]
 async fn a_worker_that_cannot_read_the_winners_answer_sends_no_other(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (executor, request) = (guarded.executor(), request());
@@ -491,6 +494,7 @@ async fn a_worker_that_cannot_read_the_winners_answer_sends_no_other(endpoint: &
 }
 
 // T6
+#[apply(on_each_store)]
 async fn a_late_worker_changes_nothing_of_the_next_ones_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor_of(operation().on_lease_expiry(OnLeaseExpiry::RunAgain));
@@ -518,6 +522,7 @@ async fn a_late_worker_changes_nothing_of_the_next_ones_record(endpoint: &str) {
 }
 
 // T6, T29: an operator deleted the record, or the table was restored to an earlier state.
+#[apply(on_each_store)]
 async fn a_late_worker_whose_record_was_deleted_still_says_what_it_did(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
@@ -549,6 +554,7 @@ async fn a_late_worker_whose_record_was_deleted_still_says_what_it_did(endpoint:
 const ROUNDS: usize = 50;
 
 // T7
+#[apply(on_each_store)]
 async fn completion_and_expiry_at_one_moment_end_in_one_state(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (worker, duplicate) = (guarded.executor(), guarded.another(operation()));
@@ -567,6 +573,7 @@ async fn completion_and_expiry_at_one_moment_end_in_one_state(endpoint: &str) {
 }
 
 // T7
+#[apply(on_each_store)]
 async fn completion_and_take_over_at_one_moment_have_one_winner(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
@@ -590,6 +597,7 @@ async fn completion_and_take_over_at_one_moment_have_one_winner(endpoint: &str) 
 }
 
 // T7: both orders, one after the other.
+#[apply(on_each_store)]
 async fn whoever_of_completion_and_expiry_comes_second_changes_nothing(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
@@ -619,12 +627,16 @@ async fn whoever_of_completion_and_expiry_comes_second_changes_nothing(endpoint:
         let before = guarded.item(&request.key).await;
         assert_eq!(late.release().await.status, 400, "{choice:?}");
         assert_eq!(guarded.item(&request.key).await, before);
-        assert_eq!(reported(&reported_then), if choice == OnLeaseExpiry::Unknown { "unknown" } else { "owned" });
+        assert_eq!(
+            reported(&reported_then),
+            if choice == OnLeaseExpiry::Unknown { "unknown" } else { "owned" }
+        );
         worker.abort();
     }
 }
 
 // T20
+#[apply(on_each_store)]
 async fn of_a_hundred_retries_of_a_released_key_one_takes_over(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -648,6 +660,7 @@ async fn of_a_hundred_retries_of_a_released_key_one_takes_over(endpoint: &str) {
 }
 
 // T5, T29: the record of a request that never began counts as absent.
+#[apply(on_each_store)]
 async fn a_request_that_never_began_hides_no_earlier_workers_effect(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
@@ -678,6 +691,7 @@ async fn a_request_that_never_began_hides_no_earlier_workers_effect(endpoint: &s
 }
 
 // T14, T2: its own write landed unseen, and meanwhile a corrected request has taken the key.
+#[apply(on_each_store)]
 async fn a_refusal_is_not_answered_with_the_answer_to_another_request(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
@@ -700,6 +714,7 @@ async fn a_refusal_is_not_answered_with_the_answer_to_another_request(endpoint: 
 }
 
 // T5, T36: fingerprints by different rules cannot be compared, which does not make the requests different.
+#[apply(on_each_store)]
 async fn a_double_execution_across_two_fingerprint_rules_is_reported(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
@@ -719,6 +734,7 @@ async fn a_double_execution_across_two_fingerprint_rules_is_reported(endpoint: &
 }
 
 // T14, T29: its record was deleted, and another request has taken its key. Each caller gets its own answer, and nothing is lost.
+#[apply(on_each_store)]
 async fn an_effect_under_a_key_now_held_by_another_request_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();

@@ -5,37 +5,21 @@ use std::time::Duration;
 use axum::Extension;
 use lambda_http::{Context, RequestExt};
 use lambda_idempotency::{engine::Report, http::Outcome, operation::OnLeaseExpiry, record::UnknownCause};
+use macro_rules_attribute::apply;
 
 use crate::support::{
     clock::{STORE_TIMEOUT, in_time},
     faults::{Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, body_of, completed, operation, owned, replayed, replayed_text, request, reported,
-        written,
+        GRACE, Guarded, LEASE, body_of, completed, operation, owned, replayed, replayed_text, reported,
+        request, written,
     },
     http::{Counter, Gate, api, dynamodb, execution, guard, pay, send},
     on_each_store,
 };
 
-on_each_store!(
-    a_reservation_whose_answer_was_lost_is_ours_and_runs_once,
-    a_take_over_whose_answer_was_lost_is_ours_and_runs_once,
-    an_expiry_whose_answer_was_lost_counts_as_one,
-    a_report_whose_answer_was_lost_is_written_once,
-    a_report_that_the_executor_itself_retries_is_written_once,
-    writes_that_arrive_twice_count_once,
-    the_same_delivery_again_does_not_take_itself_for_the_owner,
-    an_invocation_whose_request_id_repeats_is_another_execution,
-    a_redelivery_does_not_own_its_first_invocations_unseen_write,
-    a_dead_workers_reservation_that_lands_first_ends_as_unknown,
-    a_dead_workers_reservation_that_lands_late_changes_nothing,
-    a_timed_out_reservation_never_runs_even_when_it_lands,
-    a_reservation_the_executor_timed_out_is_given_back_when_it_lands,
-    a_reservation_with_a_lost_answer_is_given_back_for_a_retry,
-    an_answer_that_never_reached_the_caller_is_replayed,
-);
-
 // T1
+#[apply(on_each_store)]
 async fn a_reservation_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -49,6 +33,7 @@ async fn a_reservation_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &st
 }
 
 // T1
+#[apply(on_each_store)]
 async fn a_take_over_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -62,6 +47,7 @@ async fn a_take_over_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &str)
 }
 
 // T1
+#[apply(on_each_store)]
 async fn an_expiry_whose_answer_was_lost_counts_as_one(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -74,6 +60,7 @@ async fn an_expiry_whose_answer_was_lost_counts_as_one(endpoint: &str) {
 }
 
 // T2
+#[apply(on_each_store)]
 async fn a_report_whose_answer_was_lost_is_written_once(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
@@ -92,6 +79,7 @@ async fn a_report_whose_answer_was_lost_is_written_once(endpoint: &str) {
 }
 
 // T2: as above, but the SDK has given up and the executor retries.
+#[apply(on_each_store)]
 async fn a_report_that_the_executor_itself_retries_is_written_once(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let executor = guarded.executor();
@@ -117,6 +105,7 @@ fn reports() -> [(Report, &'static str); 3] {
 }
 
 // T1, T2
+#[apply(on_each_store)]
 async fn writes_that_arrive_twice_count_once(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -131,6 +120,7 @@ async fn writes_that_arrive_twice_count_once(endpoint: &str) {
 }
 
 // T3: an asynchronous retry has the same event, the same request id, and even the same deadline.
+#[apply(on_each_store)]
 async fn the_same_delivery_again_does_not_take_itself_for_the_owner(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let mut delivery = request();
@@ -145,6 +135,7 @@ async fn the_same_delivery_again_does_not_take_itself_for_the_owner(endpoint: &s
 }
 
 // T3: the guard sees the same request id, in a new Lambda context.
+#[apply(on_each_store)]
 async fn an_invocation_whose_request_id_repeats_is_another_execution(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let (gate, runs) = (Gate::closed(), Counter::default());
@@ -179,6 +170,7 @@ async fn an_invocation_whose_request_id_repeats_is_another_execution(endpoint: &
 }
 
 // T3, T17
+#[apply(on_each_store)]
 async fn a_redelivery_does_not_own_its_first_invocations_unseen_write(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, delivery) = (guarded.executor(), request());
@@ -190,6 +182,7 @@ async fn a_redelivery_does_not_own_its_first_invocations_unseen_write(endpoint: 
 }
 
 // T4
+#[apply(on_each_store)]
 async fn a_dead_workers_reservation_that_lands_first_ends_as_unknown(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (dead, request, late) = (guarded.executor(), request(), Late::hanging());
@@ -211,6 +204,7 @@ async fn a_dead_workers_reservation_that_lands_first_ends_as_unknown(endpoint: &
 }
 
 // T4
+#[apply(on_each_store)]
 async fn a_dead_workers_reservation_that_lands_late_changes_nothing(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let alive = guarded.another(operation());
@@ -239,9 +233,11 @@ async fn a_dead_workers_reservation_that_lands_late_changes_nothing(endpoint: &s
 }
 
 // T17, T4
+#[apply(on_each_store)]
 async fn a_timed_out_reservation_never_runs_even_when_it_lands(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    for (choice, after_its_lease) in [(OnLeaseExpiry::Unknown, "unknown"), (OnLeaseExpiry::RunAgain, "owned")] {
+    for (choice, after_its_lease) in [(OnLeaseExpiry::Unknown, "unknown"), (OnLeaseExpiry::RunAgain, "owned")]
+    {
         let operation = operation().on_lease_expiry(choice);
         let (executor, request, late) = (guarded.executor_of(operation), request(), Late::timing_out());
         guarded.faults.script("PutItem", [late.fault(), late.fault(), late.fault()]);
@@ -265,6 +261,7 @@ async fn a_timed_out_reservation_never_runs_even_when_it_lands(endpoint: &str) {
 }
 
 // T17: the SDK would have waited longer.
+#[apply(on_each_store)]
 async fn a_reservation_the_executor_timed_out_is_given_back_when_it_lands(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request, late) = (guarded.executor(), request(), Late::hanging());
@@ -285,6 +282,7 @@ async fn a_reservation_the_executor_timed_out_is_given_back_when_it_lands(endpoi
 }
 
 // T17
+#[apply(on_each_store)]
 async fn a_reservation_with_a_lost_answer_is_given_back_for_a_retry(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -299,6 +297,7 @@ async fn a_reservation_with_a_lost_answer_is_given_back_for_a_retry(endpoint: &s
 }
 
 // T31
+#[apply(on_each_store)]
 async fn an_answer_that_never_reached_the_caller_is_replayed(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());

@@ -6,11 +6,12 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
+use macro_rules_attribute::apply;
 
 use crate::support::{
     books::{Books, Order},
-    dynamodb_local,
     local_cloud::LocalCloud,
+    on_dynamodb_local,
     proxy::{Cut, Exchange, Length, Proxy, Then},
 };
 
@@ -47,24 +48,10 @@ struct Blow {
     times: usize,
 }
 
-mod on_dynamodb_local {
-    #[tokio::test]
-    #[cfg_attr(not(dynamodb_local), ignore = "DynamoDB Local needs Java 17 and Maven")]
-    async fn a_cut_to_the_provider_charges_at_most_once_and_settles_soon() {
-        super::between_function_and_provider().await;
-    }
-
-    // T1, T2, T17
-    #[tokio::test]
-    #[cfg_attr(not(dynamodb_local), ignore = "DynamoDB Local needs Java 17 and Maven")]
-    async fn a_cut_to_the_table_charges_at_most_once_and_settles_soon() {
-        super::between_function_and_table().await;
-    }
-}
-
-async fn between_function_and_provider() {
-    let (books, proxy) = (Books::on(dynamodb_local::endpoint()), Proxy::start().await);
-    let cloud = cloud(&books, ("FUNCTION_PROVIDER_URL", proxy.url())).await;
+#[apply(on_dynamodb_local)]
+async fn a_cut_to_the_provider_charges_at_most_once_and_settles_soon(endpoint: &str) {
+    let (books, proxy) = (Books::on(endpoint), Proxy::start().await);
+    let cloud = cloud(endpoint, &books, ("FUNCTION_PROVIDER_URL", proxy.url())).await;
     proxy.leads_to(cloud.provider());
     let charge =
         |order: &Order| vec!["POST /charges ".to_owned(), format!("\"amountCents\":{},", order.cents)];
@@ -90,10 +77,11 @@ async fn between_function_and_provider() {
     books.come_right(&cloud, &orders, AT_REST_WITHIN).await;
 }
 
-async fn between_function_and_table() {
-    let endpoint = dynamodb_local::endpoint();
+// T1, T2, T17
+#[apply(on_dynamodb_local)]
+async fn a_cut_to_the_table_charges_at_most_once_and_settles_soon(endpoint: &str) {
     let (books, proxy) = (Books::on(endpoint), Proxy::before(endpoint).await);
-    let cloud = cloud(&books, ("FUNCTION_DYNAMODB_ENDPOINT", proxy.url())).await;
+    let cloud = cloud(endpoint, &books, ("FUNCTION_DYNAMODB_ENDPOINT", proxy.url())).await;
 
     let mut orders = vec![paid(&cloud).await];
     for write in [reservation, completion] {
@@ -127,9 +115,9 @@ fn completion(order: &Order) -> Vec<String> {
     ]
 }
 
-async fn cloud(books: &Books, through: (&str, &str)) -> LocalCloud {
+async fn cloud(endpoint: &str, books: &Books, through: (&str, &str)) -> LocalCloud {
     let variables: Vec<_> = SPANS.into_iter().chain([("TABLE_PREFIX", books.prefix()), through]).collect();
-    LocalCloud::on(dynamodb_local::endpoint(), &variables).await
+    LocalCloud::on(endpoint, &variables).await
 }
 
 /// The order of number 0, paid on a healthy network.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use macro_rules_attribute::apply;
 
 use crate::support::{
     books::{Books, Order},
@@ -15,13 +16,6 @@ use crate::support::{
     payments::Answer,
     proxy::{Proxy, RuleId, Then},
 };
-
-on_each_store!(
-    without_a_table_nothing_is_begun,
-    a_completion_without_a_table_is_queued_with_its_payment,
-    a_charge_during_a_total_outage_is_settled_afterwards,
-    open_records_are_settled_once_the_store_is_back,
-);
 
 /// How long an event in another process is waited for. Success takes a fraction of this; only a failure takes as long.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -141,6 +135,7 @@ impl Scene {
     }
 }
 
+#[apply(on_each_store)]
 async fn without_a_table_nothing_is_begun(endpoint: &str) {
     let scene = Scene::on(endpoint).await;
     let orders: Vec<_> = (0..8).map(|number| Order::new(number, "tok_ok")).collect();
@@ -156,6 +151,7 @@ async fn without_a_table_nothing_is_begun(endpoint: &str) {
     scene.books.come_right(&scene.cloud, &orders, AT_REST_WITHIN).await;
 }
 
+#[apply(on_each_store)]
 async fn a_completion_without_a_table_is_queued_with_its_payment(endpoint: &str) {
     let scene = Scene::on(endpoint).await;
     let table = scene.books.idempotency_table();
@@ -184,6 +180,7 @@ async fn a_completion_without_a_table_is_queued_with_its_payment(endpoint: &str)
     scene.books.come_right(&scene.cloud, &orders, AT_REST_WITHIN).await;
 }
 
+#[apply(on_each_store)]
 async fn a_charge_during_a_total_outage_is_settled_afterwards(endpoint: &str) {
     let scene = Scene::on(endpoint).await;
     let mut orders = Vec::new();
@@ -194,6 +191,7 @@ async fn a_charge_during_a_total_outage_is_settled_afterwards(endpoint: &str) {
     scene.books.come_right(&scene.cloud, &orders, AT_REST_WITHIN).await;
 }
 
+#[apply(on_each_store)]
 async fn open_records_are_settled_once_the_store_is_back(endpoint: &str) {
     let scene = Scene::on(endpoint).await;
     let cards = ["tok_timeout_charged", "tok_crash_after", "tok_timeout_not_charged", "tok_crash_before"];

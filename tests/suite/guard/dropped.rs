@@ -9,18 +9,13 @@ use axum::{
 };
 use futures_util::FutureExt;
 use lambda_idempotency::store::{Store, memory::MemoryStore};
+use macro_rules_attribute::apply;
 use tower::{Service, ServiceExt};
 
 use crate::support::{
     http::{Counter, Gate, api, dynamodb, guard, pay, record, send, state, until_state},
     on_each_store,
 };
-
-on_each_store!(
-    a_dropped_request_runs_to_its_end_and_is_kept,
-    a_time_out_outside_the_guard_does_not_stop_the_execution,
-    a_request_dropped_before_its_reservation_either_runs_or_never_existed,
-);
 
 fn held(store: impl Store) -> (Router, Gate, Counter) {
     let (gate, effects) = (Gate::closed(), Counter::default());
@@ -36,6 +31,7 @@ fn held(store: impl Store) -> (Router, Gate, Counter) {
 }
 
 // T35, T31
+#[apply(on_each_store)]
 async fn a_dropped_request_runs_to_its_end_and_is_kept(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let (app, gate, effects) = held(store.clone());
@@ -53,6 +49,7 @@ async fn a_dropped_request_runs_to_its_end_and_is_kept(endpoint: &str) {
 }
 
 // T35
+#[apply(on_each_store)]
 async fn a_time_out_outside_the_guard_does_not_stop_the_execution(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let (app, gate, effects) = held(store.clone());
@@ -77,6 +74,7 @@ async fn a_time_out_outside_the_guard_does_not_stop_the_execution(endpoint: &str
 }
 
 // T35, T17
+#[apply(on_each_store)]
 async fn a_request_dropped_before_its_reservation_either_runs_or_never_existed(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let (app, gate, effects) = held(store.clone());

@@ -5,33 +5,24 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use lambda_idempotency::{
-    engine::{Report, Executor, FinishOutcome, Request},
+    engine::{Executor, FinishOutcome, Report, Request},
     record::UnknownCause,
     store::{Store, WriteOutcome, conformance::samples},
     time::Timestamp,
     time_budget::CLOCK_SKEW,
     world::ManualWorld,
 };
+use macro_rules_attribute::apply;
 
 use crate::support::{
     embedded,
     faults::{Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, completed, fingerprints, operation, owned, replayed_text, request,
-        reported, written,
+        GRACE, Guarded, LEASE, RETENTION, completed, fingerprints, operation, owned, replayed_text, reported,
+        request, written,
     },
     on_each_store,
 };
-
-on_each_store!(
-    each_state_has_its_answer,
-    another_request_is_a_mismatch_in_each_state,
-    an_answer_is_kept_for_the_retention_from_completion_and_not_longer,
-    only_settled_records_have_a_time_to_live,
-    an_expired_record_is_absent_though_it_is_still_there,
-    of_two_who_find_an_expired_record_one_replaces_it,
-    an_expired_record_is_replaced_only_as_it_was_seen,
-);
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -69,6 +60,7 @@ const STATES: [(&str, &str); 5] = [
     ("unknown", "unknown"),
 ];
 
+#[apply(on_each_store)]
 async fn each_state_has_its_answer(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (state, answer) in STATES {
@@ -80,6 +72,7 @@ async fn each_state_has_its_answer(endpoint: &str) {
 }
 
 // T14
+#[apply(on_each_store)]
 async fn another_request_is_a_mismatch_in_each_state(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (state, _) in STATES {
@@ -92,6 +85,7 @@ async fn another_request_is_a_mismatch_in_each_state(endpoint: &str) {
 }
 
 // T28
+#[apply(on_each_store)]
 async fn an_answer_is_kept_for_the_retention_from_completion_and_not_longer(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let retention = Duration::from_secs(7 * 24 * 3600);
@@ -116,6 +110,7 @@ async fn an_answer_is_kept_for_the_retention_from_completion_and_not_longer(endp
 }
 
 // T13: the time-to-live attribute is a Number in seconds.
+#[apply(on_each_store)]
 async fn only_settled_records_have_a_time_to_live(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seconds = guarded.now().plus(RETENTION).as_secs_rounded_up();
@@ -151,6 +146,7 @@ async fn time_to_live_deletes_what_is_settled_and_nothing_else() {
 }
 
 // T12
+#[apply(on_each_store)]
 async fn an_expired_record_is_absent_though_it_is_still_there(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for state in ["completed", "failed_retryable"] {
@@ -168,6 +164,7 @@ async fn an_expired_record_is_absent_though_it_is_still_there(endpoint: &str) {
 }
 
 // T12, T20
+#[apply(on_each_store)]
 async fn of_two_who_find_an_expired_record_one_replaces_it(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for _ in 0..20 {
@@ -182,6 +179,7 @@ async fn of_two_who_find_an_expired_record_one_replaces_it(endpoint: &str) {
 }
 
 // T12, T4
+#[apply(on_each_store)]
 async fn an_expired_record_is_replaced_only_as_it_was_seen(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (request, late) = (in_state(&guarded, "completed").await, Late::hanging());

@@ -15,11 +15,12 @@ use lambda_idempotency::{
     http::Outcome,
     operation::Operation,
     queue::MemoryQueue,
-    reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation, ProviderReport},
+    reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, State, UnknownCause},
     store::{Store, memory::MemoryStore},
     world::{ManualWorld, World},
 };
+use macro_rules_attribute::apply;
 use tower::{Layer, service_fn};
 
 use crate::support::{
@@ -31,16 +32,6 @@ use crate::support::{
     },
     on_each_store,
 };
-
-on_each_store!(
-    a_handler_that_panics_leaves_an_unknown_and_never_runs_again,
-    a_service_that_fails_leaves_an_unknown_and_never_runs_again,
-    what_certainly_did_not_happen_runs_on_retry,
-    a_possible_effect_is_an_unknown_outcome,
-    a_body_that_breaks_off_or_is_too_long_leaves_an_unknown,
-    a_handler_that_lost_its_record_sends_no_answer_of_its_own,
-    a_refusal_of_a_claimed_effect_is_answered_as_unknown,
-);
 
 /// A reconciler that finds a charge.
 struct Charged;
@@ -65,6 +56,7 @@ async fn assert_unknown(store: &impl Store, app: &Router, key: &str, expected: U
 }
 
 // T18
+#[apply(on_each_store)]
 async fn a_handler_that_panics_leaves_an_unknown_and_never_runs_again(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let (runs, effects) = (Counter::default(), Counter::default());
@@ -89,6 +81,7 @@ async fn a_handler_that_panics_leaves_an_unknown_and_never_runs_again(endpoint: 
 }
 
 // T18
+#[apply(on_each_store)]
 async fn a_service_that_fails_leaves_an_unknown_and_never_runs_again(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let runs = Counter::default();
@@ -109,6 +102,7 @@ async fn a_service_that_fails_leaves_an_unknown_and_never_runs_again(endpoint: &
     assert_eq!(runs.count(), 1);
 }
 
+#[apply(on_each_store)]
 async fn what_certainly_did_not_happen_runs_on_retry(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let app = api(guard(store.clone()), |parts, _| async move {
@@ -128,6 +122,7 @@ async fn what_certainly_did_not_happen_runs_on_retry(endpoint: &str) {
     send(&app, pay("order-1")).await.assert_replay_of(&second);
 }
 
+#[apply(on_each_store)]
 async fn a_possible_effect_is_an_unknown_outcome(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     // Even a 2xx or a 4xx: what the handler says about its effect counts more than its status.
@@ -156,6 +151,7 @@ fn streams(store: impl Store, clock: ManualWorld) -> Router {
 }
 
 // T37
+#[apply(on_each_store)]
 async fn a_body_that_breaks_off_or_is_too_long_leaves_an_unknown(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let app = streams(store.clone(), clock());
@@ -208,6 +204,7 @@ async fn one_tenants_failure_does_not_affect_another() {
 }
 
 // T46: a client that is told "declined" pays with another card.
+#[apply(on_each_store)]
 async fn a_refusal_of_a_claimed_effect_is_answered_as_unknown(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let theirs = store.clone();
@@ -218,7 +215,8 @@ async fn a_refusal_of_a_claimed_effect_is_answered_as_unknown(endpoint: &str) {
         let reconciliation = reconciliation(theirs.clone());
         async move {
             let key = execution(&parts).record_key().clone();
-            let reported = reconciliation.reported(&key, &ProviderReport::executed(201, Charged)).await.unwrap();
+            let reported =
+                reconciliation.reported(&key, &ProviderReport::executed(201, Charged)).await.unwrap();
             // Without a queue of questions the provider has to send it again.
             assert!(matches!(reported, ReconcileOutcome::InFlight(_)), "{reported:?}");
             let refused = parts.headers["idempotency-key"] == "refused";
@@ -240,6 +238,7 @@ async fn a_refusal_of_a_claimed_effect_is_answered_as_unknown(endpoint: &str) {
 }
 
 // T5: one key has one answer.
+#[apply(on_each_store)]
 async fn a_handler_that_lost_its_record_sends_no_answer_of_its_own(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let theirs = store.clone();

@@ -10,28 +10,17 @@ use lambda_idempotency::{
     time::Timestamp,
     world::ManualWorld,
 };
+use macro_rules_attribute::apply;
 
 use crate::support::{
     clock::in_time,
     faults::{Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, completed, operation, owned, replayed_text, request, reported, written,
+        GRACE, Guarded, LEASE, RETENTION, completed, operation, owned, replayed_text, reported, request,
+        written,
     },
     on_each_store,
 };
-
-on_each_store!(
-    heartbeats_extend_the_lease_as_long_as_the_handler_runs,
-    a_heartbeats_lost_answer_blocks_neither_the_next_nor_the_completion,
-    a_hanging_heartbeat_neither_blocks_nor_undoes_the_completion,
-    heartbeats_stop_where_another_execution_owns_the_record,
-    a_heartbeat_reclaims_a_record_expired_by_a_fast_clock,
-    heartbeats_do_not_revive_what_somebody_settled,
-    heartbeats_end_with_the_longest_lease,
-    an_execution_hears_that_it_has_lost_its_record,
-    heartbeats_end_with_the_execution,
-    a_lease_from_a_deadline_is_not_shortened_by_a_heartbeat,
-);
 
 const EVERY: Duration = Duration::from_secs(20);
 
@@ -78,6 +67,7 @@ impl Beating {
     }
 }
 
+#[apply(on_each_store)]
 async fn heartbeats_extend_the_lease_as_long_as_the_handler_runs(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let (guarded, another) = (&beating.guarded, beating.guarded.another(operation()));
@@ -94,6 +84,7 @@ async fn heartbeats_extend_the_lease_as_long_as_the_handler_runs(endpoint: &str)
 }
 
 // T1
+#[apply(on_each_store)]
 async fn a_heartbeats_lost_answer_blocks_neither_the_next_nor_the_completion(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
@@ -111,6 +102,7 @@ async fn a_heartbeats_lost_answer_blocks_neither_the_next_nor_the_completion(end
     assert_eq!(guarded.state(&beating.request).await, "completed");
 }
 
+#[apply(on_each_store)]
 async fn a_hanging_heartbeat_neither_blocks_nor_undoes_the_completion(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let (guarded, late) = (&beating.guarded, Late::hanging());
@@ -123,6 +115,7 @@ async fn a_hanging_heartbeat_neither_blocks_nor_undoes_the_completion(endpoint: 
     assert_eq!(guarded.state(&beating.request).await, "completed");
 }
 
+#[apply(on_each_store)]
 async fn heartbeats_stop_where_another_execution_owns_the_record(endpoint: &str) {
     let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
     let beating = Beating::on(endpoint, runs_again.clone()).await;
@@ -140,6 +133,7 @@ async fn heartbeats_stop_where_another_execution_owns_the_record(endpoint: &str)
 }
 
 // T41
+#[apply(on_each_store)]
 async fn a_heartbeat_reclaims_a_record_expired_by_a_fast_clock(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
@@ -154,6 +148,7 @@ async fn a_heartbeat_reclaims_a_record_expired_by_a_fast_clock(endpoint: &str) {
 }
 
 // T5
+#[apply(on_each_store)]
 async fn heartbeats_do_not_revive_what_somebody_settled(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
@@ -172,6 +167,7 @@ async fn heartbeats_do_not_revive_what_somebody_settled(endpoint: &str) {
 }
 
 // This is how a handler that hangs is found.
+#[apply(on_each_store)]
 async fn heartbeats_end_with_the_longest_lease(endpoint: &str) {
     let longest = LEASE + EVERY;
     let beating = Beating::on(endpoint, operation().max_lease(longest)).await;
@@ -188,6 +184,7 @@ async fn heartbeats_end_with_the_longest_lease(endpoint: &str) {
     assert_eq!(reported(&guarded.another(operation()).reserve(&beating.request).await), "unknown");
 }
 
+#[apply(on_each_store)]
 async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
     let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
     // Another execution takes the record over.
@@ -223,6 +220,7 @@ async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
     }
 }
 
+#[apply(on_each_store)]
 async fn heartbeats_end_with_the_execution(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
@@ -234,6 +232,7 @@ async fn heartbeats_end_with_the_execution(endpoint: &str) {
 }
 
 // T8
+#[apply(on_each_store)]
 async fn a_lease_from_a_deadline_is_not_shortened_by_a_heartbeat(endpoint: &str) {
     let deadline = Duration::from_secs(900);
     let beating = Beating::within(endpoint, operation(), Some(deadline)).await;

@@ -13,6 +13,7 @@ use lambda_idempotency::{
     time_budget::CLOCK_SKEW,
     world::{ManualWorld, SystemWorld, World},
 };
+use macro_rules_attribute::apply;
 use tokio::task::JoinHandle;
 
 use crate::support::{
@@ -25,12 +26,6 @@ use crate::support::{
     },
     on_each_store, tables,
 };
-
-on_each_store!(
-    a_duplicate_is_refused_and_reported_when_to_come_back,
-    a_duplicate_is_accepted_and_reported_where_the_status_is,
-    a_duplicate_waits_and_gets_the_answer_of_the_first,
-);
 
 /// An API whose first request waits at the gate.
 struct Held {
@@ -71,6 +66,7 @@ fn spawn(app: &Router, request: Request<Body>) -> JoinHandle<Answer> {
     tokio::spawn(async move { send(&app, request).await })
 }
 
+#[apply(on_each_store)]
 async fn a_duplicate_is_refused_and_reported_when_to_come_back(endpoint: &str) {
     for (span, reported) in [(None, "1"), (Some(Duration::from_millis(2_001)), "3")] {
         let mut operation = Operation::new(PAY);
@@ -87,6 +83,7 @@ async fn a_duplicate_is_refused_and_reported_when_to_come_back(endpoint: &str) {
     }
 }
 
+#[apply(on_each_store)]
 async fn a_duplicate_is_accepted_and_reported_where_the_status_is(endpoint: &str) {
     /// A key in which every other character is special in a URL.
     const KEY: &str = "a/b?c=d&e%20#f";
@@ -134,6 +131,7 @@ fn status_api(store: impl Store + Clone, clock: ManualWorld) -> Router {
     Router::new().route("/v1/operations", get(show))
 }
 
+#[apply(on_each_store)]
 async fn a_duplicate_waits_and_gets_the_answer_of_the_first(endpoint: &str) {
     let faults = Faults::new();
     let client = connect(endpoint).http_client(faults.clone()).client();

@@ -3,31 +3,25 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    engine::{Report, Executor, FinishOutcome},
+    engine::{Executor, FinishOutcome, Report},
     operation::OnLeaseExpiry,
     record::{Record, State, UnknownCause},
     time::Timestamp,
     time_budget::CLOCK_SKEW,
     world::ManualWorld,
 };
+use macro_rules_attribute::apply;
 
 use crate::support::{
-    guarded::{GRACE, Guarded, LEASE, completed, operation, owned, replayed_text, request, reported, written},
+    guarded::{
+        GRACE, Guarded, LEASE, completed, operation, owned, replayed_text, reported, request, written,
+    },
     on_each_store,
 };
 
-on_each_store!(
-    an_expired_lease_is_handled_as_the_operation_chose,
-    an_outcome_the_handler_left_unknown_stays_unknown,
-    a_lease_comes_from_the_deadline_and_its_grace,
-    an_impossible_deadline_leaves_the_operations_lease,
-    a_live_lease_outlasts_a_shorter_retention,
-    clocks_minutes_apart_lead_to_no_second_run,
-    running_again_is_safe_while_clock_skew_stays_within_the_grace,
-);
-
 const MILLISECOND: Duration = Duration::from_millis(1);
 
+#[apply(on_each_store)]
 async fn an_expired_lease_is_handled_as_the_operation_chose(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (choice, reported_then, state) in [
@@ -52,6 +46,7 @@ async fn an_expired_lease_is_handled_as_the_operation_chose(endpoint: &str) {
     }
 }
 
+#[apply(on_each_store)]
 async fn an_outcome_the_handler_left_unknown_stays_unknown(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -74,6 +69,7 @@ async fn lease_until(guarded: &Guarded, key: &lambda_idempotency::key::RecordKey
     }
 }
 
+#[apply(on_each_store)]
 async fn a_lease_comes_from_the_deadline_and_its_grace(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, mut request) = (guarded.executor(), request());
@@ -92,6 +88,7 @@ async fn a_lease_comes_from_the_deadline_and_its_grace(endpoint: &str) {
 }
 
 // T8
+#[apply(on_each_store)]
 async fn an_impossible_deadline_leaves_the_operations_lease(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
@@ -123,6 +120,7 @@ async fn an_impossible_deadline_leaves_the_operations_lease(endpoint: &str) {
 }
 
 // T22
+#[apply(on_each_store)]
 async fn a_live_lease_outlasts_a_shorter_retention(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (retention, lease) = (CLOCK_SKEW, CLOCK_SKEW * 3);
@@ -149,6 +147,7 @@ async fn a_live_lease_outlasts_a_shorter_retention(endpoint: &str) {
 }
 
 // T28
+#[apply(on_each_store)]
 async fn clocks_minutes_apart_lead_to_no_second_run(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let minutes = Duration::from_secs(5 * 60);
@@ -181,6 +180,7 @@ impl Apart {
 }
 
 // T28: the bound that `DEFAULT_GRACE` and `OnLeaseExpiry::RunAgain` state.
+#[apply(on_each_store)]
 async fn running_again_is_safe_while_clock_skew_stays_within_the_grace(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let grace = Duration::from_secs(3 * 60);

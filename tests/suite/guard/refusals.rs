@@ -20,6 +20,7 @@ use lambda_idempotency::{
     time_budget::CLOCK_SKEW,
     world::World,
 };
+use macro_rules_attribute::apply;
 use serde::Deserialize;
 use tower::{Layer, service_fn};
 
@@ -34,12 +35,6 @@ use crate::support::{
     logs::Logs,
     on_each_store,
 };
-
-on_each_store!(
-    refusals_that_are_inconclusive_are_not_kept,
-    what_did_not_begin_leaves_its_key_free_for_any_request,
-    a_later_attempt_that_never_began_leaves_the_key_to_its_request,
-);
 
 /// 404 and 405 as a router answers them.
 const SAY_NOTHING: [u16; 9] = [401, 403, 404, 405, 407, 408, 421, 425, 429];
@@ -57,6 +52,7 @@ fn refuses_once(guard: Guard) -> (Router, Counter) {
 }
 
 // T44
+#[apply(on_each_store)]
 async fn refusals_that_are_inconclusive_are_not_kept(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     for status in SAY_NOTHING {
@@ -165,6 +161,7 @@ fn of(key: &str, body: &'static str) -> Request<Body> {
     order(key).body(body.into()).unwrap()
 }
 
+#[apply(on_each_store)]
 async fn what_did_not_begin_leaves_its_key_free_for_any_request(endpoint: &str) {
     let (store, clock) = (dynamodb(endpoint).await, clock());
     let (app, runs) = checks(guard(store.clone()).world(clock.clone()));
@@ -197,6 +194,7 @@ async fn what_did_not_begin_leaves_its_key_free_for_any_request(endpoint: &str) 
 }
 
 // T5: an effect of the first attempt may still turn up, and it belongs to that attempt's request.
+#[apply(on_each_store)]
 async fn a_later_attempt_that_never_began_leaves_the_key_to_its_request(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let app = api(guard(store.clone()), |parts, _| async move {

@@ -16,6 +16,7 @@ use lambda_idempotency::{
     time_budget::CLOCK_SKEW,
     world::World,
 };
+use macro_rules_attribute::apply;
 
 use crate::support::{
     guarded::{completed, operation, owned, random, replayed, request, written},
@@ -25,14 +26,8 @@ use crate::support::{
     on_each_store,
 };
 
-on_each_store!(
-    answers_of_2xx_and_4xx_are_kept_and_replayed_byte_for_byte,
-    safe_headers_are_replayed_in_order_and_no_others,
-    a_caller_that_changes_a_replay_changes_no_later_one,
-    an_answer_past_its_time_is_gone_and_the_key_runs_again,
-);
-
 // T31
+#[apply(on_each_store)]
 async fn answers_of_2xx_and_4xx_are_kept_and_replayed_byte_for_byte(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let runs = Counter::default();
@@ -97,6 +92,7 @@ const NOT_KEPT: [(&str, &str); 18] = [
 ];
 
 // T26
+#[apply(on_each_store)]
 async fn safe_headers_are_replayed_in_order_and_no_others(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let guard = guard_of(store, Operation::new(PAY).keep_header("X-Payment-Id"));
@@ -169,6 +165,7 @@ fn no_configuration_makes_a_header_kept_that_must_not_be_replayed() {
 }
 
 // T27
+#[apply(on_each_store)]
 async fn a_caller_that_changes_a_replay_changes_no_later_one(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let app = api(guard(store), |_, _| async { ([("location", "/payments/1")], vec![b'a'; 2000]) });
@@ -207,6 +204,7 @@ async fn changing_what_a_memory_store_returned_changes_nothing_in_the_store() {
 }
 
 // T12
+#[apply(on_each_store)]
 async fn an_answer_past_its_time_is_gone_and_the_key_runs_again(endpoint: &str) {
     let (store, clock) = (dynamodb(endpoint).await, clock());
     let retain = Duration::from_secs(3600);

@@ -12,6 +12,7 @@ use lambda_idempotency::{
     operation::Operation,
     store::{Store, dynamodb::DynamoDbStore},
 };
+use macro_rules_attribute::apply;
 
 use crate::support::{
     client::client,
@@ -20,13 +21,6 @@ use crate::support::{
     },
     on_each_store, tables,
 };
-
-on_each_store!(
-    of_a_hundred_requests_at_once_one_is_executed,
-    of_a_hundred_retries_at_once_one_takes_over,
-    guards_within_each_other_share_nothing,
-    two_operations_at_once_under_one_key_share_nothing,
-);
 
 const MANY: usize = 100;
 
@@ -58,6 +52,7 @@ async fn all_at_once(workers: &[Router], gate: &Gate) -> Vec<Answer> {
 }
 
 // T20
+#[apply(on_each_store)]
 async fn of_a_hundred_requests_at_once_one_is_executed(endpoint: &str) {
     let (runs, gate) = (Counter::default(), Gate::closed());
     let workers = workers(endpoint, &runs, &gate).await;
@@ -78,6 +73,7 @@ async fn of_a_hundred_requests_at_once_one_is_executed(endpoint: &str) {
 }
 
 // T20
+#[apply(on_each_store)]
 async fn of_a_hundred_retries_at_once_one_takes_over(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let runs = Counter::default();
@@ -104,6 +100,7 @@ async fn of_a_hundred_retries_at_once_one_takes_over(endpoint: &str) {
 }
 
 // T23
+#[apply(on_each_store)]
 async fn guards_within_each_other_share_nothing(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let inner_runs = Counter::default();
@@ -141,6 +138,7 @@ async fn guards_within_each_other_share_nothing(endpoint: &str) {
 }
 
 // T23
+#[apply(on_each_store)]
 async fn two_operations_at_once_under_one_key_share_nothing(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let gate = Gate::closed();

@@ -6,10 +6,10 @@ use tokio::process::Command;
 
 use crate::support::{command, local_cloud::LocalCloud};
 
-const README: &str = include_str!("../../README.md");
-const WALKTHROUGH: &str = include_str!("../../docs/walkthrough.md");
-const CONTRACT: &str = include_str!("../../docs/contract.md");
-const TRAPS: &str = include_str!("../../docs/traps.md");
+const README: &str = include_str!("../../../README.md");
+const WALKTHROUGH: &str = include_str!("../../../docs/walkthrough.md");
+const CONTRACT: &str = include_str!("../../../docs/contract.md");
+const TRAPS: &str = include_str!("../../../docs/traps.md");
 
 const LOOKS: &str = "## What it looks like";
 

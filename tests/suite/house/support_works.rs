@@ -13,6 +13,7 @@ use aws_sdk_dynamodb::operation::put_item::{PutItemError, PutItemOutput};
 use aws_sdk_dynamodb::types::{
     AttributeValue, Put, ReturnValuesOnConditionCheckFailure, TimeToLiveStatus, TransactWriteItem,
 };
+use macro_rules_attribute::apply;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -20,20 +21,10 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 use uuid::Uuid;
 
-on_each_store!(
-    a_table_has_time_to_live_and_a_stream,
-    a_lost_answer_lets_the_retry_meet_its_own_write,
-    a_lost_request_is_sent_again,
-    a_request_sent_twice_is_answered_by_the_second,
-    a_late_write_lands_when_it_is_released,
-    a_late_write_is_refused_where_another_came_first,
-    a_store_taken_away_can_be_given_back,
-    the_meter_reads_what_each_operation_costs,
-);
-
 type Item = HashMap<String, AttributeValue>;
 type PutResult = Result<PutItemOutput, SdkError<PutItemError>>;
 
+#[apply(on_each_store)]
 async fn a_table_has_time_to_live_and_a_stream(endpoint: &str) {
     let client = client(endpoint);
     let table = idempotency_table(&client).await;
@@ -46,6 +37,7 @@ async fn a_table_has_time_to_live_and_a_stream(endpoint: &str) {
     assert_eq!(ttl.attribute_name.as_deref(), Some("expires_at"));
 }
 
+#[apply(on_each_store)]
 async fn a_lost_answer_lets_the_retry_meet_its_own_write(endpoint: &str) {
     let store = Store::new(endpoint).await;
     store.faults.script("PutItem", [Fault::DropAnswer]);
@@ -57,6 +49,7 @@ async fn a_lost_answer_lets_the_retry_meet_its_own_write(endpoint: &str) {
     assert_eq!(store.faults.left(), 0);
 }
 
+#[apply(on_each_store)]
 async fn a_lost_request_is_sent_again(endpoint: &str) {
     let store = Store::new(endpoint).await;
     store.faults.script("PutItem", [Fault::DropRequest]);
@@ -65,6 +58,7 @@ async fn a_lost_request_is_sent_again(endpoint: &str) {
     assert_eq!((store.faults.asked("PutItem"), store.faults.sent("PutItem")), (2, 1));
 }
 
+#[apply(on_each_store)]
 async fn a_request_sent_twice_is_answered_by_the_second(endpoint: &str) {
     let store = Store::new(endpoint).await;
     store.faults.script("PutItem", [Fault::Pass, Fault::Twice]);
@@ -75,6 +69,7 @@ async fn a_request_sent_twice_is_answered_by_the_second(endpoint: &str) {
     assert_eq!(store.faults.sent("PutItem"), 3);
 }
 
+#[apply(on_each_store)]
 async fn a_late_write_lands_when_it_is_released(endpoint: &str) {
     let store = Store::new(endpoint).await;
     let late = Late::hanging();
@@ -91,6 +86,7 @@ async fn a_late_write_lands_when_it_is_released(endpoint: &str) {
     assert_eq!(store.value().await, Some(string("late")));
 }
 
+#[apply(on_each_store)]
 async fn a_late_write_is_refused_where_another_came_first(endpoint: &str) {
     let store = Store::new(endpoint).await;
     let late = Late::timing_out();
@@ -104,6 +100,7 @@ async fn a_late_write_is_refused_where_another_came_first(endpoint: &str) {
     assert_eq!(store.value().await, Some(string("retry")));
 }
 
+#[apply(on_each_store)]
 async fn a_store_taken_away_can_be_given_back(endpoint: &str) {
     let store = Store::new(endpoint).await;
     let before = store.faults.sent(ANY);
@@ -117,6 +114,7 @@ async fn a_store_taken_away_can_be_given_back(endpoint: &str) {
     assert_eq!(store.value().await, Some(string("kept")));
 }
 
+#[apply(on_each_store)]
 async fn the_meter_reads_what_each_operation_costs(endpoint: &str) {
     let store = Store::new(endpoint).await;
     let big = "x".repeat(3 * 1024);

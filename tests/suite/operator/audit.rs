@@ -10,27 +10,15 @@ use lambda_idempotency::{
     },
     time::Timestamp,
 };
+use macro_rules_attribute::apply;
 
 use serde_json::json;
 
 use crate::support::{
     faults::Fault,
-    guarded::{BODY, GRACE, Guarded, LEASE, RETENTION, fingerprints, fresh, owned, request, reported},
+    guarded::{BODY, GRACE, Guarded, LEASE, RETENTION, fingerprints, fresh, owned, reported, request},
     on_each_store,
 };
-
-on_each_store!(
-    a_change_and_its_line_are_written_together,
-    a_change_to_a_missing_record_writes_no_audit_line,
-    a_change_whose_answer_is_lost_is_recognised_and_has_one_line,
-    an_unseen_change_is_recognised_even_after_the_next_one,
-    a_change_that_is_sent_again_is_the_same_byte_for_byte,
-    a_change_resent_after_its_token_expired_is_applied_once,
-    a_change_waits_for_a_conflicting_transaction_but_not_for_ever,
-    a_line_about_something_else_leaves_the_record_alone,
-    an_unanswered_change_is_confirmed_by_a_read,
-    a_change_stays_unknown_after_any_try_without_an_answer,
-);
 
 /// A record whose worker was given up.
 async fn unknown(guarded: &Guarded) -> Record {
@@ -85,6 +73,7 @@ async fn assert_written_once(guarded: &Guarded, seen: &Record, next: &Record, at
     assert_eq!((line.before(), line.after()), (Some(seen.state.name()), Some(next.state.name())));
 }
 
+#[apply(on_each_store)]
 async fn a_change_and_its_line_are_written_together(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
@@ -101,6 +90,7 @@ async fn a_change_and_its_line_are_written_together(endpoint: &str) {
     assert_written_once(&guarded, &seen, &corrected, guarded.now()).await;
 }
 
+#[apply(on_each_store)]
 async fn a_change_to_a_missing_record_writes_no_audit_line(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
@@ -123,6 +113,7 @@ async fn a_change_to_a_missing_record_writes_no_audit_line(endpoint: &str) {
 }
 
 // T2, T10
+#[apply(on_each_store)]
 async fn a_change_whose_answer_is_lost_is_recognised_and_has_one_line(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for fault in [Fault::DropAnswer, Fault::Twice, Fault::DropRequest] {
@@ -145,6 +136,7 @@ async fn a_change_whose_answer_is_lost_is_recognised_and_has_one_line(endpoint: 
 }
 
 // T10, T11
+#[apply(on_each_store)]
 async fn an_unseen_change_is_recognised_even_after_the_next_one(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
@@ -166,6 +158,7 @@ async fn an_unseen_change_is_recognised_even_after_the_next_one(endpoint: &str) 
 }
 
 // T10: DynamoDB refuses a token that is reused with other parameters.
+#[apply(on_each_store)]
 async fn a_change_that_is_sent_again_is_the_same_byte_for_byte(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let seen = unknown(&guarded).await;
@@ -186,6 +179,7 @@ async fn a_change_that_is_sent_again_is_the_same_byte_for_byte(endpoint: &str) {
 }
 
 // T11: the token's ten minutes are over, so only the conditions decide.
+#[apply(on_each_store)]
 async fn a_change_resent_after_its_token_expired_is_applied_once(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (seen, began_at) = (unknown(&guarded).await, guarded.now());
@@ -216,6 +210,7 @@ async fn a_change_resent_after_its_token_expired_is_applied_once(endpoint: &str)
 }
 
 // T9
+#[apply(on_each_store)]
 async fn a_change_waits_for_a_conflicting_transaction_but_not_for_ever(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
@@ -234,6 +229,7 @@ async fn a_change_waits_for_a_conflicting_transaction_but_not_for_ever(endpoint:
     assert_written_once(&guarded, &seen, &corrected, began_at).await;
 }
 
+#[apply(on_each_store)]
 async fn a_line_about_something_else_leaves_the_record_alone(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
@@ -245,6 +241,7 @@ async fn a_line_about_something_else_leaves_the_record_alone(endpoint: &str) {
 }
 
 // T2
+#[apply(on_each_store)]
 async fn an_unanswered_change_is_confirmed_by_a_read(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (seen, began_at) = (unknown(&guarded).await, guarded.now());
@@ -261,6 +258,7 @@ async fn an_unanswered_change_is_confirmed_by_a_read(endpoint: &str) {
 }
 
 // T2: a clear refusal of a later try does not settle what became of the unanswered one.
+#[apply(on_each_store)]
 async fn a_change_stays_unknown_after_any_try_without_an_answer(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let seen = unknown(&guarded).await;

@@ -436,7 +436,11 @@ async fn a_completion_shows_whether_domain_writes_committed_with_it() {
         let name = table.name(key);
         let shown = table.cli.json(&["show", &name]).await;
         for checkpoint in ["with_writes", "transactional"] {
-            assert_eq!(shown["record"].get(checkpoint), marked.then_some(&json!(true)), "{key}: {checkpoint}");
+            assert_eq!(
+                shown["record"].get(checkpoint),
+                marked.then_some(&json!(true)),
+                "{key}: {checkpoint}"
+            );
         }
         let shown = table.cli.run(&["show", &name]).await.stdout;
         for (label, said) in

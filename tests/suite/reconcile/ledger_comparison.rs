@@ -1,8 +1,8 @@
 //! Comparison of our ledger with the provider's.
 
+mod correlation;
 mod places;
 pub mod provider;
-mod correlation;
 
 use std::{fs, path::Path, time::Duration};
 
@@ -17,6 +17,7 @@ use lambda_idempotency::{
     time::Timestamp,
     world::{SystemWorld, World},
 };
+use macro_rules_attribute::apply;
 use payments::{Ledger, Payment, policy::CREATE_PAYMENT};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -33,13 +34,6 @@ use crate::support::{
     payments_api::{self, CHARGED_AT},
 };
 use provider::Provider;
-
-on_each_store!(
-    ledgers_that_say_the_same_agree,
-    every_difference_is_in_the_report_the_log_and_the_answer,
-    our_ledger_is_read_past_its_first_page,
-    a_day_is_compared_again_when_its_questions_are_over,
-);
 
 const DAY: &str = "2026-11-20";
 
@@ -151,6 +145,7 @@ fn job(day: &str) -> Value {
     json!({ "job": "compare", "day": day })
 }
 
+#[apply(on_each_store)]
 async fn ledgers_that_say_the_same_agree(endpoint: &str) {
     let ledgers = Ledgers::on(endpoint).await;
     for id in ["ch_1", "ch_2", "ch_3", "ch_4", "ch_5"] {
@@ -177,6 +172,7 @@ async fn ledgers_that_say_the_same_agree(endpoint: &str) {
     assert_eq!(ledgers.compare(job("2026-11-21")).await.unwrap().summary.only_ours, 1);
 }
 
+#[apply(on_each_store)]
 async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str) {
     let logs = Logs::capture();
     let unique = |name: &str| format!("ch_{name}_{}", Uuid::new_v4().simple());
@@ -254,6 +250,7 @@ async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str
 }
 
 // A charge that is settled in the afternoon is in only one ledger at two o'clock the night before, and in both the night after.
+#[apply(on_each_store)]
 async fn a_day_is_compared_again_when_its_questions_are_over(endpoint: &str) {
     let ledgers = Ledgers::on(endpoint).await;
     let before = Timestamp::from_millis(CHARGED_AT - 24 * 60 * 60 * 1000);
@@ -273,6 +270,7 @@ async fn a_day_is_compared_again_when_its_questions_are_over(endpoint: &str) {
     assert!(Path::new(&compared[1].report).exists());
 }
 
+#[apply(on_each_store)]
 async fn our_ledger_is_read_past_its_first_page(endpoint: &str) {
     let ledgers = Ledgers::on(endpoint).await;
     // A page of DynamoDB holds 1 MB.

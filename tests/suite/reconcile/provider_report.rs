@@ -10,48 +10,24 @@ use std::{
 
 use lambda_idempotency::{
     async_trait,
-    engine::{Report, Executor, FinishOutcome, Ownership, Request, ReserveOutcome},
+    engine::{Executor, FinishOutcome, Ownership, Report, Request, ReserveOutcome},
     operation::OnLeaseExpiry,
     operator::MessageSummary,
     queue::MemoryQueue,
-    reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation, ProviderReport},
+    reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, UnknownCause},
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_GRACE,
 };
+use macro_rules_attribute::apply;
 use tokio::sync::Barrier;
 
 use crate::support::{
     BoxError,
     faults::{ANY, Fault},
-    guarded::{GRACE, Guarded, LEASE, completed, operation, owned, replayed, request, reported, written},
+    guarded::{GRACE, Guarded, LEASE, completed, operation, owned, replayed, reported, request, written},
     on_each_store,
 };
-
-on_each_store!(
-    the_providers_report_during_a_lease_is_checked_against_the_outcome,
-    the_providers_report_during_a_lease_settles_a_dead_workers_record,
-    the_providers_report_during_a_lease_overturns_the_workers_release,
-    a_deferred_report_follows_a_growing_lease,
-    a_claim_survives_a_lost_write_or_answer,
-    the_providers_report_overturns_a_simultaneous_release,
-    an_unconfirmed_claim_blocks_every_retry,
-    a_claim_that_its_own_source_denies_releases_nothing,
-    a_workers_refusal_does_not_answer_a_claimed_effect,
-    no_retry_runs_while_a_claimed_effects_answer_is_fetched,
-    a_repeated_report_leaves_the_record_escalated,
-    a_late_refusal_of_a_worker_is_no_answer_either,
-    a_queued_refusal_settles_nothing_once_an_effect_is_claimed,
-    a_claimed_effect_stops_even_what_may_run_again,
-    a_refusal_is_confirmed_before_it_counts,
-    a_refusal_of_an_unregistered_operation_is_not_dead_lettered,
-    an_earlier_attempts_late_refusal_does_not_settle_a_later_one,
-    a_provider_report_that_contradicts_a_completed_record_is_escalated,
-    a_provider_report_that_agrees_with_the_record_changes_nothing,
-    an_effect_without_a_record_is_escalated_unless_it_is_old,
-    a_provider_report_under_another_requests_key_settles_nothing_and_is_escalated,
-    a_question_whose_answer_contradicts_what_was_completed_meanwhile_is_escalated,
-);
 
 const PHASE: &str = "charge";
 
@@ -126,7 +102,11 @@ impl Listening {
     /// The reasons of the dead letters, after checking that an operator can read each.
     fn reasons(&self) -> Vec<String> {
         let reason = |(dead_letter, _): (String, Duration)| {
-            assert_eq!(MessageSummary::read(&dead_letter).kind.as_deref(), Some("contradiction"), "{dead_letter}");
+            assert_eq!(
+                MessageSummary::read(&dead_letter).kind.as_deref(),
+                Some("contradiction"),
+                "{dead_letter}"
+            );
             let dead_letter: serde_json::Value = serde_json::from_str(&dead_letter).unwrap();
             dead_letter["reason"].as_str().expect("a reason").to_owned()
         };
@@ -143,6 +123,7 @@ fn refusal() -> Report {
 }
 
 // T46
+#[apply(on_each_store)]
 async fn the_providers_report_during_a_lease_is_checked_against_the_outcome(endpoint: &str) {
     for (report, asked) in [(completed("mine"), 0), (refusal(), 1)] {
         let listening = Listening::on(endpoint, charged()).await;
@@ -161,6 +142,7 @@ async fn the_providers_report_during_a_lease_is_checked_against_the_outcome(endp
 }
 
 // T46
+#[apply(on_each_store)]
 async fn the_providers_report_during_a_lease_settles_a_dead_workers_record(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = request();
@@ -176,6 +158,7 @@ async fn the_providers_report_during_a_lease_settles_a_dead_workers_record(endpo
 }
 
 // T46
+#[apply(on_each_store)]
 async fn the_providers_report_during_a_lease_overturns_the_workers_release(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = request();
@@ -193,6 +176,7 @@ async fn the_providers_report_during_a_lease_overturns_the_workers_release(endpo
 }
 
 // T46, T2
+#[apply(on_each_store)]
 async fn a_claim_survives_a_lost_write_or_answer(endpoint: &str) {
     for fault in [Fault::DropRequest, Fault::DropAnswer] {
         let listening = Listening::on(endpoint, charged()).await;
@@ -207,6 +191,7 @@ async fn a_claim_survives_a_lost_write_or_answer(endpoint: &str) {
 }
 
 // T46
+#[apply(on_each_store)]
 async fn the_providers_report_overturns_a_simultaneous_release(endpoint: &str) {
     for _ in 0..5 {
         let listening = Listening::on(endpoint, charged()).await;
@@ -231,6 +216,7 @@ async fn the_providers_report_overturns_a_simultaneous_release(endpoint: &str) {
 }
 
 // T46: whoever processes the report may ask a source that lags behind; what was seen outweighs "not found".
+#[apply(on_each_store)]
 async fn a_claim_that_its_own_source_denies_releases_nothing(endpoint: &str) {
     let refused = Ok(Finding::Executed(Answer::json(402, "{}")));
     for source in [Ok(Finding::NotFound), Ok(Finding::NotExecuted), refused, Err("away")] {
@@ -238,7 +224,8 @@ async fn a_claim_that_its_own_source_denies_releases_nothing(endpoint: &str) {
             let listening = Listening::on(endpoint, charged()).await;
             let request = listening.ended(report).await;
             listening.guarded.clock.advance(DEFAULT_NOT_FOUND_GRACE);
-            let outcome = listening.tell(&request, ProviderReport::executed(201, Says::this(source.clone()))).await;
+            let outcome =
+                listening.tell(&request, ProviderReport::executed(201, Says::this(source.clone()))).await;
             // The source has the answer and sends its report again.
             let denies = matches!(&source, Ok(Finding::NotExecuted | Finding::Executed(_)));
             let expected = if denies { ReconcileOutcome::Escalated } else { ReconcileOutcome::NotDue };
@@ -249,7 +236,8 @@ async fn a_claim_that_its_own_source_denies_releases_nothing(endpoint: &str) {
             let later = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
                 .world(listening.guarded.clock.clone())
                 .operation(operation(), provider);
-            let outcome = later.reported(&request.key, &ProviderReport::executed(402, charged())).await.unwrap();
+            let outcome =
+                later.reported(&request.key, &ProviderReport::executed(402, charged())).await.unwrap();
             assert_eq!(outcome, ReconcileOutcome::Escalated);
             assert_eq!(reported(&listening.reserve(&request).await), "unknown");
             // The report settles it even after the provider has forgotten the key: the webhook brings its answer along.
@@ -262,6 +250,7 @@ async fn a_claim_that_its_own_source_denies_releases_nothing(endpoint: &str) {
 }
 
 // T46, T5: else its client would pay with another card.
+#[apply(on_each_store)]
 async fn a_workers_refusal_does_not_answer_a_claimed_effect(endpoint: &str) {
     for lease_expired in [false, true] {
         let listening = Listening::on(endpoint, charged()).await;
@@ -293,6 +282,7 @@ impl Reconciler for Retried {
 }
 
 // T46: fetching the answer takes time, and the function can be killed meanwhile.
+#[apply(on_each_store)]
 async fn no_retry_runs_while_a_claimed_effects_answer_is_fetched(endpoint: &str) {
     let ended = [Report::NotExecuted, Report::PerhapsExecuted(UnknownCause::Panicked)];
     for report in ended {
@@ -313,6 +303,7 @@ async fn no_retry_runs_while_a_claimed_effects_answer_is_fetched(endpoint: &str)
 }
 
 // T46, T50: providers resend for days what is not acknowledged.
+#[apply(on_each_store)]
 async fn a_repeated_report_leaves_the_record_escalated(endpoint: &str) {
     let listening = Listening::on(endpoint, Says::this(Ok(Finding::NotExecuted))).await;
     let request = listening.ended(Report::PerhapsExecuted(UnknownCause::Panicked)).await;
@@ -333,6 +324,7 @@ async fn a_repeated_report_leaves_the_record_escalated(endpoint: &str) {
 }
 
 // T46: the refusal of the first of two executions, which arrives late.
+#[apply(on_each_store)]
 async fn a_late_refusal_of_a_worker_is_no_answer_either(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = request();
@@ -352,6 +344,7 @@ async fn a_late_refusal_of_a_worker_is_no_answer_either(endpoint: &str) {
 }
 
 // T46, T16: that the store goes away after the report was written makes the refusal no truer.
+#[apply(on_each_store)]
 async fn a_queued_refusal_settles_nothing_once_an_effect_is_claimed(endpoint: &str) {
     for loses_the_checkpoint in [false, true] {
         let listening = Listening::on(endpoint, charged()).await;
@@ -378,6 +371,7 @@ async fn a_queued_refusal_settles_nothing_once_an_effect_is_claimed(endpoint: &s
 }
 
 // T46
+#[apply(on_each_store)]
 async fn a_claimed_effect_stops_even_what_may_run_again(endpoint: &str) {
     for lease_expired in [false, true] {
         let listening = Listening::on(endpoint, charged()).await;
@@ -394,6 +388,7 @@ async fn a_claimed_effect_stops_even_what_may_run_again(endpoint: &str) {
 }
 
 // T46: it may be late, and about an earlier attempt or an earlier reservation of the key.
+#[apply(on_each_store)]
 async fn a_refusal_is_confirmed_before_it_counts(endpoint: &str) {
     let refused = || Says::this(Ok(Finding::Executed(Answer::json(402, "{}"))));
     for reported in [ProviderReport::not_executed(), ProviderReport::executed(402, refused())] {
@@ -410,6 +405,7 @@ async fn a_refusal_is_confirmed_before_it_counts(endpoint: &str) {
 }
 
 // T46
+#[apply(on_each_store)]
 async fn a_refusal_of_an_unregistered_operation_is_not_dead_lettered(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = listening.ended(Report::PerhapsExecuted(UnknownCause::Panicked)).await;
@@ -426,6 +422,7 @@ async fn a_refusal_of_an_unregistered_operation_is_not_dead_lettered(endpoint: &
 }
 
 // T46
+#[apply(on_each_store)]
 async fn a_deferred_report_follows_a_growing_lease(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = request();
@@ -441,6 +438,7 @@ async fn a_deferred_report_follows_a_growing_lease(endpoint: &str) {
 }
 
 // T46: the provider has said that it charged. That the charge cannot be found now does not permit another.
+#[apply(on_each_store)]
 async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
     let grace = DEFAULT_NOT_FOUND_GRACE;
     let refused = Ok(Finding::Executed(Answer::json(402, "{}")));
@@ -477,7 +475,10 @@ async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
             };
             if denies {
                 let [(dead_letter, _)] = &dead_letters[..] else { panic!("not one dead letter") };
-                assert!(dead_letter.contains("does not confirm") && dead_letter.contains(&key), "{dead_letter}");
+                assert!(
+                    dead_letter.contains("does not confirm") && dead_letter.contains(&key),
+                    "{dead_letter}"
+                );
                 let polled = listening.reconciliation.ask_if_due(&request.key).await.unwrap();
                 assert_eq!(polled, ReconcileOutcome::NotDue);
             } else {
@@ -513,6 +514,7 @@ fn an_older_version_refuses_this_message() {
 const WAITING: &str = r#"{"kind":"provider_report","key":"acme#pay#k","said":{"report":{"executed":201},"under":["charge","key"],"made_at":1}}"#;
 
 // T46: events arrive in any order, and all attempts share one downstream key.
+#[apply(on_each_store)]
 async fn an_earlier_attempts_late_refusal_does_not_settle_a_later_one(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = listening.ended(Report::NotExecuted).await;
@@ -536,6 +538,7 @@ async fn an_earlier_attempts_late_refusal_does_not_settle_a_later_one(endpoint: 
 }
 
 // T46
+#[apply(on_each_store)]
 async fn a_provider_report_that_contradicts_a_completed_record_is_escalated(endpoint: &str) {
     for (report, reported) in [
         (refusal(), ProviderReport::executed(201, charged())),
@@ -551,6 +554,7 @@ async fn a_provider_report_that_contradicts_a_completed_record_is_escalated(endp
     }
 }
 
+#[apply(on_each_store)]
 async fn a_provider_report_that_agrees_with_the_record_changes_nothing(endpoint: &str) {
     for (report, reported) in [
         (completed("mine"), ProviderReport::executed(201, charged())),
@@ -568,6 +572,7 @@ async fn a_provider_report_that_agrees_with_the_record_changes_nothing(endpoint:
 }
 
 // T46
+#[apply(on_each_store)]
 async fn an_effect_without_a_record_is_escalated_unless_it_is_old(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let bound = Duration::from_secs(14 * 24 * 60 * 60 + 5 * 60);
@@ -589,12 +594,16 @@ async fn an_effect_without_a_record_is_escalated_unless_it_is_old(endpoint: &str
 }
 
 // T46: metadata leads to the record, and anybody could have set it.
+#[apply(on_each_store)]
 async fn a_provider_report_under_another_requests_key_settles_nothing_and_is_escalated(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let (unknown, source) = (UnknownCause::HandlerFailed, charged());
     let request = listening.ended(Report::PerhapsExecuted(unknown)).await;
     let reported = || ProviderReport::executed(201, source.clone());
-    assert_eq!(listening.tell(&request, reported().under(PHASE, "forged")).await, ReconcileOutcome::Escalated);
+    assert_eq!(
+        listening.tell(&request, reported().under(PHASE, "forged")).await,
+        ReconcileOutcome::Escalated
+    );
     assert_eq!((listening.reasons().len(), source.asked()), (1, 0));
     let refused = ProviderReport::executed(402, source.clone()).under(PHASE, "forged");
     assert_eq!(listening.tell(&request, refused).await, ReconcileOutcome::Settled);
@@ -622,6 +631,7 @@ impl Reconciler for Meanwhile {
 }
 
 // T46, T5
+#[apply(on_each_store)]
 async fn a_question_whose_answer_contradicts_what_was_completed_meanwhile_is_escalated(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = request();

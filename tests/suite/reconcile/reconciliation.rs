@@ -12,17 +12,18 @@ use std::{
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
-    engine::{Report, Executor, FinishOutcome, Ownership, Replay, Request, ReserveOutcome},
+    engine::{Executor, FinishOutcome, Ownership, Replay, Report, Request, ReserveOutcome},
     operation::Operation,
     operator::{Correction, CorrectionError, MessageSummary, Operator},
     queue::{MemoryQueue, Queue, QueueError, WorkError},
-    reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation, ProviderReport},
+    reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, State, UnknownCause},
     store::{Store, Unsettled, conformance::samples, dynamodb::DynamoDbStore},
-    telemetry::{RECONCILE_POLL, UNKNOWN_COUNT, UNKNOWN_OLDEST, UNKNOWN_ESCALATED},
+    telemetry::{RECONCILE_POLL, UNKNOWN_COUNT, UNKNOWN_ESCALATED, UNKNOWN_OLDEST},
     time::Timestamp,
     time_budget::DEFAULT_MAX_UNKNOWN_AGE,
 };
+use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -32,44 +33,10 @@ use crate::support::{
     faults::Fault,
     guarded::{
         GRACE, Guarded, LEASE, RETENTION, body_of, completed, fresh, operation, owned, random, replayed,
-        replayed_text, request, reported, written,
+        replayed_text, reported, request, written,
     },
     on_each_store,
 };
-
-on_each_store!(
-    an_executed_operation_is_completed_with_its_answer,
-    after_not_executed_the_next_retry_runs_anew,
-    what_is_not_found_counts_as_not_executed_only_after_the_grace,
-    an_unanswered_question_backs_off_and_is_finally_escalated,
-    an_outcome_whose_dead_letter_cannot_be_sent_is_reported_each_poll,
-    a_record_that_cannot_be_written_is_not_dead_lettered,
-    proof_keeps_the_next_execution_from_releasing_the_key,
-    what_an_operator_sends_back_is_asked_about_again,
-    an_operation_without_a_reconciler_is_escalated_at_once,
-    webhook_and_poller_at_one_moment_settle_once,
-    the_providers_report_wins_over_a_release,
-    a_live_workers_record_is_not_settled,
-    the_providers_report_settles_a_dead_worker_not_yet_expired,
-    a_worker_that_comes_back_during_a_question_is_believed,
-    proof_that_comes_a_moment_after_a_release_is_not_dropped,
-    a_question_that_panics_is_put_off_and_holds_no_other_up,
-    a_lost_answer_of_the_settling_write_is_no_second_settlement,
-    the_index_finds_what_is_due_and_nothing_else,
-    a_large_answer_is_kept_as_a_handlers_is,
-    records_that_cannot_be_read_do_not_stand_in_front_of_others,
-    what_a_race_escalates_is_reported,
-    not_found_after_the_provider_forgot_is_escalated,
-    a_sign_of_life_begins_the_grace_anew,
-    whoever_settles_keeps_the_answer_as_long_as_the_record_says,
-    a_reconcilers_or_operators_answer_keeps_the_same_headers_as_a_handlers,
-    a_status_that_no_response_has_is_not_written,
-    what_is_not_found_counts_from_when_it_was_asked,
-    an_outcome_unasked_for_a_day_is_escalated_after_one_question,
-    each_poll_reports_what_waits_for_an_operator_until_settled,
-    nothing_is_released_while_a_provider_has_an_incident,
-    a_poll_begins_no_question_it_has_no_time_for,
-);
 
 const NOT_FOUND_GRACE: Duration = Duration::from_secs(300);
 const FIRST_BACKOFF: Duration = Duration::from_secs(10);
@@ -152,6 +119,7 @@ fn executed() -> Found {
     Ok(Finding::Executed(Answer::json(201, r#"{"id":"pay_1"}"#)))
 }
 
+#[apply(on_each_store)]
 async fn an_executed_operation_is_completed_with_its_answer(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [executed()]).await;
     let request = reconciling.unknown().await;
@@ -162,6 +130,7 @@ async fn an_executed_operation_is_completed_with_its_answer(endpoint: &str) {
     assert_eq!(reconciling.provider.asked(), 1);
 }
 
+#[apply(on_each_store)]
 async fn after_not_executed_the_next_retry_runs_anew(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotExecuted)]).await;
     let request = reconciling.unknown().await;
@@ -172,6 +141,7 @@ async fn after_not_executed_the_next_retry_runs_anew(endpoint: &str) {
 }
 
 // A request that was still on its way can land within the grace, after the question was asked.
+#[apply(on_each_store)]
 async fn what_is_not_found_counts_as_not_executed_only_after_the_grace(endpoint: &str) {
     let findings = (0..3).map(|_| Ok(Finding::NotFound));
     let reconciling = Reconciling::on(endpoint, findings).await;
@@ -189,6 +159,7 @@ async fn what_is_not_found_counts_as_not_executed_only_after_the_grace(endpoint:
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("failed_retryable"));
 }
 
+#[apply(on_each_store)]
 async fn an_unanswered_question_backs_off_and_is_finally_escalated(endpoint: &str) {
     let findings =
         [Err("away"), Ok(Finding::AskAgain(Some(Duration::from_secs(50)))), Err("away"), Err("away")];
@@ -238,6 +209,7 @@ impl Queue for Closed {
 }
 
 // T50
+#[apply(on_each_store)]
 async fn an_outcome_whose_dead_letter_cannot_be_sent_is_reported_each_poll(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -263,6 +235,7 @@ async fn an_outcome_whose_dead_letter_cannot_be_sent_is_reported_each_poll(endpo
 }
 
 // T50: an outage of the store must not cause a flood of dead letters.
+#[apply(on_each_store)]
 async fn a_record_that_cannot_be_written_is_not_dead_lettered(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -281,6 +254,7 @@ async fn a_record_that_cannot_be_written_is_not_dead_lettered(endpoint: &str) {
     assert_eq!(reconciling.dead_letters.take().len(), 1);
 }
 
+#[apply(on_each_store)]
 async fn what_an_operator_sends_back_is_asked_about_again(endpoint: &str) {
     let findings = (0..5).map(|_| Err("away")).chain([executed()]);
     let reconciling = Reconciling::on(endpoint, findings).await;
@@ -296,6 +270,7 @@ async fn what_an_operator_sends_back_is_asked_about_again(endpoint: &str) {
     assert_eq!(asked, ReconcileOutcome::Resolved("completed"));
 }
 
+#[apply(on_each_store)]
 async fn an_operation_without_a_reconciler_is_escalated_at_once(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -308,6 +283,7 @@ async fn an_operation_without_a_reconciler_is_escalated_at_once(endpoint: &str) 
 }
 
 // T32
+#[apply(on_each_store)]
 async fn webhook_and_poller_at_one_moment_settle_once(endpoint: &str) {
     for _ in 0..10 {
         let reconciling = Reconciling::on(endpoint, [executed()]).await;
@@ -330,6 +306,7 @@ async fn webhook_and_poller_at_one_moment_settle_once(endpoint: &str) {
 }
 
 // A report that it was executed outweighs "not found".
+#[apply(on_each_store)]
 async fn the_providers_report_wins_over_a_release(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotExecuted)]).await;
     let request = reconciling.unknown().await;
@@ -344,6 +321,7 @@ async fn the_providers_report_wins_over_a_release(endpoint: &str) {
 }
 
 // T7
+#[apply(on_each_store)]
 async fn a_live_workers_record_is_not_settled(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = request();
@@ -357,6 +335,7 @@ async fn a_live_workers_record_is_not_settled(endpoint: &str) {
     assert_eq!(replayed_text(reconciling.reserve(&request).await), "mine");
 }
 
+#[apply(on_each_store)]
 async fn the_providers_report_settles_a_dead_worker_not_yet_expired(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = request();
@@ -383,6 +362,7 @@ impl Reconciler for Meanwhile {
 }
 
 // T5
+#[apply(on_each_store)]
 async fn a_worker_that_comes_back_during_a_question_is_believed(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = request();
@@ -390,8 +370,11 @@ async fn a_worker_that_comes_back_during_a_question_is_believed(endpoint: &str) 
     reconciling.guarded.clock.advance(LEASE + GRACE);
     assert_eq!(reported(&reconciling.reserve(&request).await), "unknown");
     let meanwhile = Meanwhile { worker: reconciling.guarded.executor(), late: Mutex::new(Some(late)) };
-    let outcome =
-        reconciling.reconciliation.reported(&request.key, &ProviderReport::executed(201, meanwhile)).await.unwrap();
+    let outcome = reconciling
+        .reconciliation
+        .reported(&request.key, &ProviderReport::executed(201, meanwhile))
+        .await
+        .unwrap();
     // One of the two is wrong, and it cannot be decided here which.
     assert_eq!((outcome, reconciling.dead_letters.take().len()), (ReconcileOutcome::Escalated, 1));
     assert_eq!(replayed_text(reconciling.reserve(&request).await), "late");
@@ -413,6 +396,7 @@ impl Reconciler for ReleasedMeanwhile {
 }
 
 // T32: two polls at the same moment, or a poll and an operator.
+#[apply(on_each_store)]
 async fn proof_that_comes_a_moment_after_a_release_is_not_dropped(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -444,6 +428,7 @@ impl Reconciler for TakenOverMeanwhile {
 }
 
 // T5: nobody asks about a released record, so the charge would never be seen again.
+#[apply(on_each_store)]
 async fn proof_keeps_the_next_execution_from_releasing_the_key(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -479,6 +464,7 @@ impl Reconciler for Stumbles {
 }
 
 // A poll asks about many outcomes, the longest overdue first.
+#[apply(on_each_store)]
 async fn a_question_that_panics_is_put_off_and_holds_no_other_up(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -490,6 +476,7 @@ async fn a_question_that_panics_is_put_off_and_holds_no_other_up(endpoint: &str)
 }
 
 // T2
+#[apply(on_each_store)]
 async fn a_lost_answer_of_the_settling_write_is_no_second_settlement(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [executed()]).await;
     let request = reconciling.unknown().await;
@@ -498,6 +485,7 @@ async fn a_lost_answer_of_the_settling_write_is_no_second_settlement(endpoint: &
     assert_eq!(reconciling.provider.asked(), 1);
 }
 
+#[apply(on_each_store)]
 async fn the_index_finds_what_is_due_and_nothing_else(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Err("away")]).await;
     let store = reconciling.guarded.undisturbed_store();
@@ -532,6 +520,7 @@ async fn the_index_finds_what_is_due_and_nothing_else(endpoint: &str) {
     assert_eq!((keys.len(), of_tenant), (3, vec![first.key]));
 }
 
+#[apply(on_each_store)]
 async fn a_large_answer_is_kept_as_a_handlers_is(endpoint: &str) {
     let body = random(20_000);
     let finding = Finding::Executed(Answer::http(201, Vec::new(), body.clone()));
@@ -543,6 +532,7 @@ async fn a_large_answer_is_kept_as_a_handlers_is(endpoint: &str) {
 }
 
 // A record that cannot be asked about stays due, and becomes the longest overdue.
+#[apply(on_each_store)]
 async fn records_that_cannot_be_read_do_not_stand_in_front_of_others(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [executed()]).await;
     let guarded = &reconciling.guarded;
@@ -580,6 +570,7 @@ impl Reconciler for AskedTwice {
 }
 
 // No outcome is escalated without a dead letter.
+#[apply(on_each_store)]
 async fn what_a_race_escalates_is_reported(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -596,6 +587,7 @@ async fn what_a_race_escalates_is_reported(endpoint: &str) {
 const HOUR: Duration = Duration::from_secs(3600);
 
 // T40: a provider forgets its keys, and then finds nothing.
+#[apply(on_each_store)]
 async fn not_found_after_the_provider_forgot_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (why_not_at_once, after, outcome) in [
@@ -621,7 +613,8 @@ async fn not_found_after_the_provider_forgot_is_escalated(endpoint: &str) {
         let escalated = outcome == ReconcileOutcome::Escalated;
         let sent = dead_letters.take();
         assert_eq!(sent.len(), usize::from(escalated));
-        let says_why = |(dead_letter, _): &(String, Duration)| dead_letter.contains("too late for that to be proof");
+        let says_why =
+            |(dead_letter, _): &(String, Duration)| dead_letter.contains("too late for that to be proof");
         assert!(sent.iter().all(says_why), "{sent:?}");
         assert_eq!(reported(&executor.reserve(&request).await), if escalated { "unknown" } else { "owned" });
         if escalated {
@@ -633,6 +626,7 @@ async fn not_found_after_the_provider_forgot_is_escalated(endpoint: &str) {
 }
 
 // T41
+#[apply(on_each_store)]
 async fn a_sign_of_life_begins_the_grace_anew(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, vec![Ok(Finding::NotFound); 3]).await;
     let (guarded, request) = (&reconciling.guarded, request());
@@ -650,6 +644,7 @@ async fn a_sign_of_life_begins_the_grace_anew(endpoint: &str) {
 }
 
 // T42
+#[apply(on_each_store)]
 async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &str) {
     let week = Duration::from_secs(7 * 24 * 3600);
     // The reconciler is configured with another retention than the guard.
@@ -705,6 +700,7 @@ async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &
 }
 
 // T26: a reconciler's answer is treated like a handler's.
+#[apply(on_each_store)]
 async fn a_reconcilers_or_operators_answer_keeps_the_same_headers_as_a_handlers(endpoint: &str) {
     let headers = || {
         ["location", "set-cookie", "x-request-id", "date"]
@@ -739,6 +735,7 @@ async fn a_reconcilers_or_operators_answer_keeps_the_same_headers_as_a_handlers(
 }
 
 // A record that cannot be read would block its key for ever.
+#[apply(on_each_store)]
 async fn a_status_that_no_response_has_is_not_written(endpoint: &str) {
     for status in [0, 100, 199, 600, u16::MAX] {
         let answer = || Answer::http(status, Vec::new(), "{}");
@@ -768,6 +765,7 @@ impl Reconciler for Slow {
 }
 
 // T41: the question cannot see what lands while it is being answered.
+#[apply(on_each_store)]
 async fn what_is_not_found_counts_from_when_it_was_asked(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let reconciliation = Reconciliation::new(guarded.store(), MemoryQueue::new())
@@ -782,6 +780,7 @@ async fn what_is_not_found_counts_from_when_it_was_asked(endpoint: &str) {
 }
 
 // T50: the poller was down.
+#[apply(on_each_store)]
 async fn an_outcome_unasked_for_a_day_is_escalated_after_one_question(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Err("away"), Err("away"), executed()]).await;
     let request = reconciling.unknown().await;
@@ -798,6 +797,7 @@ async fn an_outcome_unasked_for_a_day_is_escalated_after_one_question(endpoint: 
 }
 
 // T50, T40
+#[apply(on_each_store)]
 async fn nothing_is_released_while_a_provider_has_an_incident(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -819,6 +819,7 @@ async fn nothing_is_released_while_a_provider_has_an_incident(endpoint: &str) {
     assert!(released.settled_note.is_some_and(|note| note.as_str().contains("not found")));
 }
 
+#[apply(on_each_store)]
 async fn a_poll_begins_no_question_it_has_no_time_for(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
@@ -831,6 +832,7 @@ async fn a_poll_begins_no_question_it_has_no_time_for(endpoint: &str) {
 }
 
 // T50
+#[apply(on_each_store)]
 async fn each_poll_reports_what_waits_for_an_operator_until_settled(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotFound)]).await;
     let request = reconciling.unknown().await;

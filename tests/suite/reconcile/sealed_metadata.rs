@@ -11,6 +11,7 @@ use lambda_idempotency::{
     key::{RecordKey, signature::Secrets},
     time::Timestamp,
 };
+use macro_rules_attribute::apply;
 use payments::{SealingKeys, policy::CREATE_PAYMENT};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -22,12 +23,6 @@ use crate::support::{
     on_each_store,
     payments_api::{PaymentsApi, TestProvider, order, sealing_keys},
 };
-
-on_each_store!(
-    the_webhook_finds_the_record_by_sealed_metadata,
-    the_webhook_finds_the_record_by_metadata_in_clear,
-    forged_metadata_changes_nothing_and_what_does_not_open_comes_again,
-);
 
 const TENANT: &str = "acme";
 
@@ -142,6 +137,7 @@ async fn the_same_operation_sends_the_very_same_charge_after_a_restore() {
     assert_eq!(orders[0], orders[1]);
 }
 
+#[apply(on_each_store)]
 async fn the_webhook_finds_the_record_by_sealed_metadata(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     assert_eq!(lost.reported(&lost.correlation()).await, (200, json!("settled")));
@@ -150,12 +146,14 @@ async fn the_webhook_finds_the_record_by_sealed_metadata(endpoint: &str) {
 }
 
 // For charges that earlier versions made.
+#[apply(on_each_store)]
 async fn the_webhook_finds_the_record_by_metadata_in_clear(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     assert_eq!(lost.reported(&in_clear(&record("order-1"))).await, (200, json!("settled")));
     lost.assert_made().await;
 }
 
+#[apply(on_each_store)]
 async fn forged_metadata_changes_nothing_and_what_does_not_open_comes_again(endpoint: &str) {
     let logs = Logs::capture();
     let checkpoint = Uuid::new_v4().simple().to_string();

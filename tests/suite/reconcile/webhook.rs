@@ -277,9 +277,13 @@ async fn a_charge_during_a_live_lease_is_deferred_or_redelivered() {
 
     assert_eq!(hook.tell(&event).await, said(200, "taken up later"));
     let [(question, delay)] = &hook.questions.take()[..] else { panic!("not one question") };
-    assert!(*delay <= Duration::from_secs(60) && question.contains("provider_report"), "{question} {delay:?}");
+    assert!(
+        *delay <= Duration::from_secs(60) && question.contains("provider_report"),
+        "{question} {delay:?}"
+    );
     // Without a queue for it, the provider has to send it again.
-    let alone = hook.api.webhook_of(Reconciliation::new(hook.api.store(), hook.dead_letters.clone()), secrets());
+    let alone =
+        hook.api.webhook_of(Reconciliation::new(hook.api.store(), hook.dead_letters.clone()), secrets());
     let alone = Hook { webhook: alone, ..hook };
     assert_eq!(alone.tell(&event).await, said(503, "try again"));
     let current = alone.api.store().load(&key).await.unwrap().expect("a record");

@@ -1,7 +1,5 @@
 //! Records whose worker died: found through the stream, by a check, or by a sweep.
 
-mod sweeps;
-
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -18,26 +16,16 @@ use lambda_idempotency::{
     store::{Store, WriteOutcome, conformance::samples},
     time::Timestamp,
 };
+use macro_rules_attribute::apply;
 use serde_json::{Value, json, value::RawValue};
 
 use crate::support::{
     guarded::{
-        BODY, GRACE, Guarded, Item, LEASE, completed, fingerprints, operation, owned, replayed, request,
-        reported, written,
+        BODY, GRACE, Guarded, Item, LEASE, completed, fingerprints, operation, owned, replayed, reported,
+        request, written,
     },
     http, on_each_store,
 };
-
-on_each_store!(
-    a_dead_worker_is_expired_only_once_its_lease_has_expired,
-    a_check_that_comes_early_late_or_twice_changes_nothing_more,
-    a_record_that_lands_late_is_expired_too,
-    completion_and_check_at_one_moment_end_in_one_state,
-    abandoned_work_ends_with_408_and_is_replayed,
-    an_operation_that_may_run_again_runs_again_after_the_check,
-    a_stream_batch_schedules_checks_only_for_executions_it_leaves_open,
-    a_poison_record_is_dead_lettered_and_blocks_no_other,
-);
 
 const BOUND: Duration = Duration::from_secs(3600);
 
@@ -101,6 +89,7 @@ fn check_of(request: &Request, look_at: Timestamp) -> Value {
 }
 
 // T7
+#[apply(on_each_store)]
 async fn a_dead_worker_is_expired_only_once_its_lease_has_expired(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let request = found.dead().await;
@@ -114,6 +103,7 @@ async fn a_dead_worker_is_expired_only_once_its_lease_has_expired(endpoint: &str
 }
 
 // T19
+#[apply(on_each_store)]
 async fn a_check_that_comes_early_late_or_twice_changes_nothing_more(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let request = found.dead().await;
@@ -136,6 +126,7 @@ async fn a_check_that_comes_early_late_or_twice_changes_nothing_more(endpoint: &
 }
 
 // T4: the write was on its way when its worker died; the stream reports it whenever it lands.
+#[apply(on_each_store)]
 async fn a_record_that_lands_late_is_expired_too(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let store = found.guarded.undisturbed_store();
@@ -153,6 +144,7 @@ async fn a_record_that_lands_late_is_expired_too(endpoint: &str) {
 }
 
 // T5, T7
+#[apply(on_each_store)]
 async fn completion_and_check_at_one_moment_end_in_one_state(endpoint: &str) {
     let found = Found::on(endpoint).await;
     for _ in 0..10 {
@@ -168,6 +160,7 @@ async fn completion_and_check_at_one_moment_end_in_one_state(endpoint: &str) {
     }
 }
 
+#[apply(on_each_store)]
 async fn abandoned_work_ends_with_408_and_is_replayed(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let key = http::record_key(http::TENANT, http::PAY, "order-1");
@@ -207,6 +200,7 @@ async fn abandoned_work_ends_with_408_and_is_replayed(endpoint: &str) {
     }
 }
 
+#[apply(on_each_store)]
 async fn an_operation_that_may_run_again_runs_again_after_the_check(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let request = found.dead().await;
@@ -218,6 +212,7 @@ async fn an_operation_that_may_run_again_runs_again_after_the_check(endpoint: &s
 }
 
 // T19
+#[apply(on_each_store)]
 async fn a_stream_batch_schedules_checks_only_for_executions_it_leaves_open(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let executor = found.guarded.executor();
@@ -240,6 +235,7 @@ async fn a_stream_batch_schedules_checks_only_for_executions_it_leaves_open(endp
 }
 
 // T19
+#[apply(on_each_store)]
 async fn a_poison_record_is_dead_lettered_and_blocks_no_other(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let dead = found.dead().await;

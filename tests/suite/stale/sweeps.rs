@@ -13,6 +13,7 @@ use lambda_idempotency::{
     time::Timestamp,
     world::{ManualWorld, World},
 };
+use macro_rules_attribute::apply;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
@@ -26,17 +27,6 @@ use crate::support::{
     logs::Logs,
     on_each_store,
 };
-
-on_each_store!(
-    a_sweep_finds_what_the_stream_missed_and_resumes,
-    an_abandoned_sweep_begins_anew,
-    a_sweep_goes_on_through_pages_that_the_store_cuts,
-    of_two_sweeps_at_once_one_stops,
-    the_next_scheduled_run_resumes_a_dead_sweep,
-    a_lost_answer_about_the_checkpoint_stops_no_sweep,
-    one_unreadable_record_does_not_stop_a_sweep,
-    a_sweep_indexes_unknown_outcomes_missing_from_the_index,
-);
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -81,8 +71,15 @@ impl Found {
     async fn count_on_from(&self, scanned: u64) {
         let (checkpoint, mut progress) = (self.checkpoint().await.unwrap(), self.progress().await.unwrap());
         progress["scanned"] = json!(scanned);
-        let next = Checkpoint { revision: fresh(), progress: Some(progress.to_string()), ..checkpoint.clone() };
-        assert!(self.guarded.undisturbed_store().write_checkpoint(Some(checkpoint.revision), &next).await.unwrap());
+        let next =
+            Checkpoint { revision: fresh(), progress: Some(progress.to_string()), ..checkpoint.clone() };
+        assert!(
+            self.guarded
+                .undisturbed_store()
+                .write_checkpoint(Some(checkpoint.revision), &next)
+                .await
+                .unwrap()
+        );
     }
 }
 
@@ -100,6 +97,7 @@ fn line(logs: Logs, scanned: u64) -> Value {
 }
 
 // What it looked at was long ago, so finishing it would not count as a look at everything.
+#[apply(on_each_store)]
 async fn an_abandoned_sweep_begins_anew(endpoint: &str) {
     let found = Found::on(endpoint).await;
     for (by_schedule, pause, counts_on) in
@@ -122,6 +120,7 @@ async fn an_abandoned_sweep_begins_anew(endpoint: &str) {
     }
 }
 
+#[apply(on_each_store)]
 async fn a_sweep_finds_what_the_stream_missed_and_resumes(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let executor = found.guarded.executor();
@@ -148,7 +147,10 @@ async fn a_sweep_finds_what_the_stream_missed_and_resumes(endpoint: &str) {
     let swept = line(logs, so_far + 5 + 5 + 5 + 1 + 1);
     let count = |name: &str| swept["fields"][name].as_u64();
     assert_eq!(count("done"), count("segments"));
-    assert_eq!((count("lease_expired"), count("abandoned"), count("unreadable")), (Some(5), Some(0), Some(0)));
+    assert_eq!(
+        (count("lease_expired"), count("abandoned"), count("unreadable")),
+        (Some(5), Some(0), Some(0))
+    );
     for request in dead {
         assert_eq!(found.guarded.state(&request).await, "unknown");
     }
@@ -159,6 +161,7 @@ async fn a_sweep_finds_what_the_stream_missed_and_resumes(endpoint: &str) {
 }
 
 // T50: DynamoDB ends a page at 1 MB, so it is DynamoDB that chooses the record at which the sweep stops.
+#[apply(on_each_store)]
 async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
     const DEAD: usize = 24;
     let found = Found::on(endpoint).await;
@@ -223,6 +226,7 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
 }
 
 // T50
+#[apply(on_each_store)]
 async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let dead = found.dead().await;
@@ -263,6 +267,7 @@ async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
 }
 
 // T50
+#[apply(on_each_store)]
 async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let (before, after) = (found.dead().await, found.dead().await);
@@ -312,6 +317,7 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
 }
 
 // T50
+#[apply(on_each_store)]
 async fn a_lost_answer_about_the_checkpoint_stops_no_sweep(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let dead = found.dead().await;
@@ -330,6 +336,7 @@ async fn a_lost_answer_about_the_checkpoint_stops_no_sweep(endpoint: &str) {
 }
 
 // Nobody asks about an outcome that became unknown before the index existed, or that dropped out of it.
+#[apply(on_each_store)]
 async fn a_sweep_indexes_unknown_outcomes_missing_from_the_index(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let (executor, request) = (found.guarded.executor(), request());
@@ -346,6 +353,7 @@ async fn a_sweep_indexes_unknown_outcomes_missing_from_the_index(endpoint: &str)
     assert_eq!(found.guarded.state(&request).await, "unknown");
 }
 
+#[apply(on_each_store)]
 async fn one_unreadable_record_does_not_stop_a_sweep(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let (dead, damaged) = (found.dead().await, found.dead().await);
@@ -383,7 +391,8 @@ async fn a_sweep_of_an_earlier_version_goes_on_in_its_own_queue() {
     assert_eq!(serde_json::from_str::<Value>(&checkpoint.progress.clone().unwrap()).unwrap(), theirs);
 
     // A sweep of this version that is under way looks at everything: it is not set back, and the other's message resumes it.
-    let ours = Checkpoint { revision: fresh(), progress: Some("{\"segments\":[]}".into()), ..checkpoint.clone() };
+    let ours =
+        Checkpoint { revision: fresh(), progress: Some("{\"segments\":[]}".into()), ..checkpoint.clone() };
     assert!(store.write_checkpoint(Some(checkpoint.revision), &ours).await.unwrap());
     stale.receive(&message, SECOND).await.unwrap();
     assert_eq!((store.load_checkpoint("sweep").await.unwrap(), sweeps.take().len()), (Some(ours), 1));

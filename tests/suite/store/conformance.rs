@@ -4,14 +4,9 @@ use lambda_idempotency::{
     domain::Table,
     store::{conformance, dynamodb::DynamoDbStore, memory::MemoryStore},
 };
+use macro_rules_attribute::apply;
 
 use crate::support::{client::client, on_each_store, tables};
-
-on_each_store!(
-    the_dynamodb_store_keeps_every_promise,
-    the_dynamodb_store_finds_what_is_not_settled,
-    the_dynamodb_store_commits_domain_writes_with_their_record,
-);
 
 async fn dynamodb(endpoint: &str) -> DynamoDbStore {
     let client = client(endpoint);
@@ -20,15 +15,18 @@ async fn dynamodb(endpoint: &str) -> DynamoDbStore {
 }
 
 // T1, T2, T15, T16, T20
+#[apply(on_each_store)]
 async fn the_dynamodb_store_keeps_every_promise(endpoint: &str) {
     conformance::all(&dynamodb(endpoint).await).await;
 }
 
+#[apply(on_each_store)]
 async fn the_dynamodb_store_finds_what_is_not_settled(endpoint: &str) {
     conformance::unsettled(&dynamodb(endpoint).await).await;
 }
 
 // T10, T11
+#[apply(on_each_store)]
 async fn the_dynamodb_store_commits_domain_writes_with_their_record(endpoint: &str) {
     let accounts = tables::domain_table(&client(endpoint)).await;
     conformance::domain_writes(&dynamodb(endpoint).await, &accounts).await;

@@ -4,25 +4,16 @@ use lambda_idempotency::{
     engine::{Report, Request},
     record::UnknownCause,
 };
+use macro_rules_attribute::apply;
 
 use crate::support::{
     guarded::{
-        GRACE, Guarded, LEASE, body_of, completed, fingerprints, owned, random, replayed, request, reported,
+        GRACE, Guarded, LEASE, body_of, completed, fingerprints, owned, random, replayed, reported, request,
         written,
     },
     meter::size,
     on_each_store,
 };
-
-on_each_store!(
-    a_fresh_execution_costs_two_round_trips_and_two_write_units,
-    a_fresh_execution_with_a_large_body_costs_the_body_besides,
-    a_replay_costs_one_round_trip_and_one_write_unit,
-    a_large_bodys_replay_costs_a_second_round_trip_and_read_units,
-    a_duplicate_a_mismatch_and_an_unknown_cost_one_write_each,
-    a_take_over_costs_two_round_trips_and_its_completion,
-    a_thousand_retries_of_a_key_cost_a_thousand_write_units,
-);
 
 /// A payment as the sample answers it, with content type and location (`completed` adds them); the request's key and
 /// tenant are UUIDs.
@@ -43,6 +34,7 @@ async fn ended(guarded: &Guarded, report: Report) -> Request {
     request
 }
 
+#[apply(on_each_store)]
 async fn a_fresh_execution_costs_two_round_trips_and_two_write_units(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     // Only unknown outcomes are in an index.
@@ -56,6 +48,7 @@ async fn a_fresh_execution_costs_two_round_trips_and_two_write_units(endpoint: &
     }
 }
 
+#[apply(on_each_store)]
 async fn a_fresh_execution_with_a_large_body_costs_the_body_besides(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let request = ended(&guarded, completed(random(20_000))).await;
@@ -65,6 +58,7 @@ async fn a_fresh_execution_with_a_large_body_costs_the_body_besides(endpoint: &s
     assert_eq!(cost, (3, 2.0 + size(body).div_ceil(1024) as f64, 0.0));
 }
 
+#[apply(on_each_store)]
 async fn a_replay_costs_one_round_trip_and_one_write_unit(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let request = ended(&guarded, completed(PAYMENT)).await;
@@ -75,6 +69,7 @@ async fn a_replay_costs_one_round_trip_and_one_write_unit(endpoint: &str) {
 }
 
 // 20 KB in the record would cost 20 write units at every retry, four times the price of reading them.
+#[apply(on_each_store)]
 async fn a_large_bodys_replay_costs_a_second_round_trip_and_read_units(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (length, read_units) in [(1_000, 1.0), (20_000, 5.0), (300_000, 74.0)] {
@@ -85,6 +80,7 @@ async fn a_large_bodys_replay_costs_a_second_round_trip_and_read_units(endpoint:
     }
 }
 
+#[apply(on_each_store)]
 async fn a_duplicate_a_mismatch_and_an_unknown_cost_one_write_each(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, in_flight) = (guarded.executor(), request());
@@ -100,6 +96,7 @@ async fn a_duplicate_a_mismatch_and_an_unknown_cost_one_write_each(endpoint: &st
 }
 
 // Expiring a lease costs one write more, once.
+#[apply(on_each_store)]
 async fn a_take_over_costs_two_round_trips_and_its_completion(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
@@ -122,6 +119,7 @@ async fn a_take_over_costs_two_round_trips_and_its_completion(endpoint: &str) {
 }
 
 // T38
+#[apply(on_each_store)]
 async fn a_thousand_retries_of_a_key_cost_a_thousand_write_units(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, hot) = (guarded.executor(), request());

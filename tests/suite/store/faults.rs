@@ -7,10 +7,11 @@ use aws_sdk_dynamodb::{
     config::{Builder, timeout::TimeoutConfig},
 };
 use lambda_idempotency::{
-    engine::{Report, Executor, FinishOutcome},
+    engine::{Executor, FinishOutcome, Report},
     operation::WhileInFlight,
     store::dynamodb::DynamoDbStore,
 };
+use macro_rules_attribute::apply;
 
 use crate::support::{
     client::connect,
@@ -19,25 +20,13 @@ use crate::support::{
     faults::{ANY, Fault, Late},
     guarded::{
         GRACE, Guarded, LEASE, body_of, completed, operation, owned, random, replayed, replayed_text,
-        request, reported, written,
+        reported, request, written,
     },
     on_each_store,
 };
 
-on_each_store!(
-    a_reservation_that_the_store_does_not_take_runs_nothing,
-    the_breaker_opens_after_five_failures_and_closes_on_recovery,
-    a_reservation_that_meets_a_transaction_is_in_flight,
-    a_reservation_that_waits_waits_for_a_transaction_too,
-    a_completion_that_meets_a_transaction_is_written_after_it,
-    a_completion_waits_for_a_store_that_comes_back,
-    a_completion_that_cannot_be_written_becomes_unknown_and_never_reruns,
-    a_completion_leaves_time_for_the_answer,
-    a_store_that_hangs_leaves_time_for_the_answer,
-    a_replay_with_an_unreadable_body_is_refused_and_never_runs,
-);
-
 // T17
+#[apply(on_each_store)]
 async fn a_reservation_that_the_store_does_not_take_runs_nothing(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| {
         connect.attempt_timeout(Duration::from_millis(30)).operation_timeout(Duration::from_secs(10))
@@ -98,6 +87,7 @@ async fn a_store_that_never_answers_is_expired_by_the_executor_itself() {
     assert_eq!(reported(&executor.reserve(&request).await), "in flight");
 }
 
+#[apply(on_each_store)]
 async fn the_breaker_opens_after_five_failures_and_closes_on_recovery(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let executor = guarded.executor();
@@ -127,6 +117,7 @@ async fn the_breaker_opens_after_five_failures_and_closes_on_recovery(endpoint: 
 }
 
 // T9
+#[apply(on_each_store)]
 async fn a_reservation_that_meets_a_transaction_is_in_flight(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -144,6 +135,7 @@ async fn a_reservation_that_meets_a_transaction_is_in_flight(endpoint: &str) {
 }
 
 // T9
+#[apply(on_each_store)]
 async fn a_reservation_that_waits_waits_for_a_transaction_too(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let waiting = operation().while_in_flight(WhileInFlight::Wait(Duration::from_secs(5)));
@@ -160,6 +152,7 @@ async fn a_reservation_that_waits_waits_for_a_transaction_too(endpoint: &str) {
 }
 
 // T9
+#[apply(on_each_store)]
 async fn a_completion_that_meets_a_transaction_is_written_after_it(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -170,6 +163,7 @@ async fn a_completion_that_meets_a_transaction_is_written_after_it(endpoint: &st
     assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
 }
 
+#[apply(on_each_store)]
 async fn a_completion_waits_for_a_store_that_comes_back(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let faults = [Fault::Status(500), Fault::Throttle, Fault::DropRequest, Fault::AccessDenied];
@@ -191,18 +185,23 @@ async fn a_completion_waits_for_a_store_that_comes_back(endpoint: &str) {
     }
 }
 
+#[apply(on_each_store)]
 async fn a_completion_that_cannot_be_written_becomes_unknown_and_never_reruns(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     for fault in [Fault::Status(500), Fault::AccessDenied, Fault::TransactionConflict] {
         let completion_timeout = Duration::from_secs(7);
-        let (executor, request) = (guarded.executor_of(operation().completion_timeout(completion_timeout)), request());
+        let (executor, request) =
+            (guarded.executor_of(operation().completion_timeout(completion_timeout)), request());
         let ours = owned(executor.reserve(&request).await);
         guarded.faults.for_all(ANY, fault.clone());
         let started = guarded.now();
         let ended = guarded.clock.passing(executor.finish(ours, completed("{}"))).await;
         assert!(matches!(ended, FinishOutcome::Unwritten), "{fault:?}: {ended:?}");
         let tried = guarded.now().since(started);
-        assert!(tried < completion_timeout && tried + Duration::from_secs(1) >= completion_timeout, "{tried:?}");
+        assert!(
+            tried < completion_timeout && tried + Duration::from_secs(1) >= completion_timeout,
+            "{tried:?}"
+        );
 
         guarded.faults.clear();
         assert_eq!(reported(&executor.reserve(&request).await), "in flight", "{fault:?}");
@@ -217,6 +216,7 @@ async fn a_completion_that_cannot_be_written_becomes_unknown_and_never_reruns(en
 /// What the executor leaves of an invocation's time for its answer.
 const ANSWER_TIME: Duration = Duration::from_millis(300);
 
+#[apply(on_each_store)]
 async fn a_completion_leaves_time_for_the_answer(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (executor, mut request) = (guarded.executor(), request());
@@ -230,6 +230,7 @@ async fn a_completion_leaves_time_for_the_answer(endpoint: &str) {
 }
 
 // As above, but the store hangs instead of failing. Each step ends while there is time to answer.
+#[apply(on_each_store)]
 async fn a_store_that_hangs_leaves_time_for_the_answer(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, late, left) = (guarded.executor(), Late::hanging(), Duration::from_secs(3));
@@ -252,6 +253,7 @@ async fn a_store_that_hangs_leaves_time_for_the_answer(endpoint: &str) {
 }
 
 // Reads fail, writes do not.
+#[apply(on_each_store)]
 async fn a_replay_with_an_unreadable_body_is_refused_and_never_runs(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request, body) = (guarded.executor(), request(), random(20_000));

@@ -8,6 +8,7 @@ use lambda_idempotency::{
     store::{Survey, Unsettled},
     time::Timestamp,
 };
+use macro_rules_attribute::apply;
 use sha2::{Digest, Sha256};
 
 use crate::support::{
@@ -15,12 +16,6 @@ use crate::support::{
     logs::Logs,
     on_each_store,
 };
-
-on_each_store!(
-    unreadable_keys_block_no_others,
-    what_an_older_version_escalated_is_found,
-    a_survey_counts_all_and_says_if_there_is_more,
-);
 
 fn text(text: &str) -> AttributeValue {
     AttributeValue::S(text.to_owned())
@@ -59,6 +54,7 @@ async fn listed(guarded: &Guarded) -> Vec<RecordKey> {
 }
 
 // They stay due for ever, and are always the longest overdue.
+#[apply(on_each_store)]
 async fn unreadable_keys_block_no_others(endpoint: &str) {
     const LIMIT: usize = 5;
     let guarded = Guarded::on(endpoint).await;
@@ -83,6 +79,7 @@ async fn unreadable_keys_block_no_others(endpoint: &str) {
 }
 
 // T36: that version had no partitions for outcomes that wait for an operator.
+#[apply(on_each_store)]
 async fn what_an_older_version_escalated_is_found(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (key, item) = unknown(&guarded).await;
@@ -96,6 +93,7 @@ async fn what_an_older_version_escalated_is_found(endpoint: &str) {
 }
 
 // T50
+#[apply(on_each_store)]
 async fn a_survey_counts_all_and_says_if_there_is_more(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let store = guarded.undisturbed_store();

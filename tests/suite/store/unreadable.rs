@@ -2,26 +2,18 @@
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use lambda_idempotency::{
-    engine::{Report, FinishOutcome, Request},
+    engine::{FinishOutcome, Report, Request},
     record::{Head, UnknownCause},
 };
+use macro_rules_attribute::apply;
 
 use crate::support::{
     guarded::{
-        BODY, Guarded, Item, body_of, completed, fingerprints, item_key, owned, random, replayed, request,
-        reported, written,
+        BODY, Guarded, Item, body_of, completed, fingerprints, item_key, owned, random, replayed, reported,
+        request, written,
     },
     on_each_store,
 };
-
-on_each_store!(
-    a_malformed_item_is_unreadable_and_never_runs,
-    a_record_of_a_newer_schema_is_left_alone,
-    a_completion_does_not_overwrite_what_it_cannot_read,
-    unreadable_records_block_no_others,
-    a_damaged_body_is_unreadable_and_a_missing_one_is_left_out,
-    records_of_schema_1_are_read,
-);
 
 fn text(text: &str) -> AttributeValue {
     AttributeValue::S(text.into())
@@ -57,6 +49,7 @@ async fn in_each_state(guarded: &Guarded) -> Vec<(Request, Item)> {
     records
 }
 
+#[apply(on_each_store)]
 async fn a_malformed_item_is_unreadable_and_never_runs(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
@@ -100,6 +93,7 @@ async fn a_malformed_item_is_unreadable_and_never_runs(endpoint: &str) {
 }
 
 // T36
+#[apply(on_each_store)]
 async fn a_record_of_a_newer_schema_is_left_alone(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (request, mut item) in in_each_state(&guarded).await {
@@ -112,6 +106,7 @@ async fn a_record_of_a_newer_schema_is_left_alone(endpoint: &str) {
 }
 
 // T36
+#[apply(on_each_store)]
 async fn a_completion_does_not_overwrite_what_it_cannot_read(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -127,6 +122,7 @@ async fn a_completion_does_not_overwrite_what_it_cannot_read(endpoint: &str) {
 }
 
 // They are not failures of the store, and do not open the breaker.
+#[apply(on_each_store)]
 async fn unreadable_records_block_no_others(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, bad) = (guarded.executor(), request());
@@ -137,6 +133,7 @@ async fn unreadable_records_block_no_others(endpoint: &str) {
     assert_eq!(reported(&executor.reserve(&request()).await), "owned");
 }
 
+#[apply(on_each_store)]
 async fn a_damaged_body_is_unreadable_and_a_missing_one_is_left_out(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
@@ -167,6 +164,7 @@ async fn a_damaged_body_is_unreadable_and_a_missing_one_is_left_out(endpoint: &s
 }
 
 // T36: the first layout. Later versions read it for as long as such records can exist.
+#[apply(on_each_store)]
 async fn records_of_schema_1_are_read(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let now = guarded.now().as_millis();

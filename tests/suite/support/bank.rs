@@ -40,7 +40,9 @@ impl Bank {
 
     /// With a queue, and no completion timeout: one try of each write.
     pub fn deferring(&self) -> Executor {
-        self.guarded.executor_of(operation().completion_timeout(Duration::ZERO)).defer_reports_to(self.queue.clone())
+        self.guarded
+            .executor_of(operation().completion_timeout(Duration::ZERO))
+            .defer_reports_to(self.queue.clone())
     }
 
     pub async fn begin(&self, request: &Request) -> Ownership {

@@ -49,8 +49,8 @@ impl Order {
     /// Fails unless the answer is final, equals an earlier final answer, and belongs to the one charge.
     fn check(&self, answer: &Answer, charges: &[Charge]) {
         if let Some(reported) = &self.reported {
-            let same =
-                (answer.status, &answer.body, &answer.location) == (reported.status, &reported.body, &reported.location);
+            let same = (answer.status, &answer.body, &answer.location)
+                == (reported.status, &reported.body, &reported.location);
             assert!(same && answer.replayed, "{self:?} is told {answer:?}");
         }
         let payment: Value = serde_json::from_slice(&answer.body).expect("an answer is JSON");
@@ -96,7 +96,10 @@ impl Books {
                     assert_eq!(charged, usize::from(order.card != "tok_declined"), "{order:?}")
                 }
                 state => {
-                    assert!(charged == 0 && order.reported.is_none(), "{order:?} is {state:?}, {charged} charges")
+                    assert!(
+                        charged == 0 && order.reported.is_none(),
+                        "{order:?} is {state:?}, {charged} charges"
+                    )
                 }
             }
         }

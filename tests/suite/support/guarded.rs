@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use lambda_idempotency::engine::{
-    Report, Executor, FinishOutcome, Ownership, Replay, Request, ReserveOutcome,
+    Executor, FinishOutcome, Ownership, Replay, Report, Request, ReserveOutcome,
 };
 use lambda_idempotency::fingerprint::{Content, FingerprintRule, Fingerprints};
 use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};

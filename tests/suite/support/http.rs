@@ -163,7 +163,8 @@ impl Answer {
     #[track_caller]
     pub fn assert_code(&self, status: u16, code: &str) {
         assert_eq!((self.status, &*self.code()), (status, code), "{self:?}");
-        let shape = if self.reported().1.is_empty() { "application/json" } else { "application/problem+json" };
+        let shape =
+            if self.reported().1.is_empty() { "application/json" } else { "application/problem+json" };
         assert_eq!(self.header("content-type"), Some(shape));
     }
 

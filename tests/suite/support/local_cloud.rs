@@ -91,7 +91,11 @@ impl LocalCloud {
             if let Some(status) = process.ended() {
                 panic!("the local cloud ended while it started, {status}:\n{}", output.text());
             }
-            assert!(Instant::now() < completion_timeout, "the local cloud is not up in time:\n{}", output.text());
+            assert!(
+                Instant::now() < completion_timeout,
+                "the local cloud is not up in time:\n{}",
+                output.text()
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

@@ -20,6 +20,7 @@ use lambda_idempotency::{
     time_budget::{DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF},
     world::ManualWorld,
 };
+use macro_rules_attribute::apply;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use uuid::Uuid;
 
@@ -31,13 +32,6 @@ use crate::support::{
     http::{Gate, Guard, api, clock, execution, guard_of, pay, pay_other, send, unkeyed},
     on_each_store, tables,
 };
-
-on_each_store!(
-    each_way_that_a_reservation_ends_is_counted_by_operation,
-    a_store_that_fails_is_counted_before_and_after_the_effect,
-    a_worker_expired_for_dead_is_counted,
-    what_nobody_retries_is_counted_too,
-);
 
 /// The counters of one operation, by name.
 type Counts = BTreeMap<String, u64>;
@@ -90,11 +84,13 @@ impl Counted {
         let (faults, clock) = (Faults::new(), clock());
         let client = connect(endpoint).http_client(faults.clone()).max_attempts(1).client();
         let store = DynamoDbStore::from_client(client.clone(), tables::idempotency_table(&client).await);
-        let guard = guard_of(store, Operation::new(&operation).completion_timeout(Duration::ZERO)).world(clock.clone());
+        let guard = guard_of(store, Operation::new(&operation).completion_timeout(Duration::ZERO))
+            .world(clock.clone());
         Self { operation, faults, clock, guard }
     }
 }
 
+#[apply(on_each_store)]
 async fn each_way_that_a_reservation_ends_is_counted_by_operation(endpoint: &str) {
     let Counted { operation, guard, .. } = Counted::on(endpoint).await;
     let gate = Gate::closed();
@@ -150,6 +146,7 @@ async fn each_way_that_a_reservation_ends_is_counted_by_operation(endpoint: &str
     assert_eq!(counts(&operation), count("unknown"));
 }
 
+#[apply(on_each_store)]
 async fn a_store_that_fails_is_counted_before_and_after_the_effect(endpoint: &str) {
     let Counted { operation, faults, guard, .. } = Counted::on(endpoint).await;
     let taken_away = faults.clone();
@@ -167,6 +164,7 @@ async fn a_store_that_fails_is_counted_before_and_after_the_effect(endpoint: &st
     assert_eq!(counts(&operation), expected(&refused));
 }
 
+#[apply(on_each_store)]
 async fn a_worker_expired_for_dead_is_counted(endpoint: &str) {
     let Counted { operation, clock, guard, .. } = Counted::on(endpoint).await;
     let gate = Gate::closed();
@@ -200,6 +198,7 @@ impl Reconciler for Provider {
     }
 }
 
+#[apply(on_each_store)]
 async fn what_nobody_retries_is_counted_too(endpoint: &str) {
     let operation = format!("metered-{}", Uuid::new_v4());
     assert_eq!(counts(&operation), Counts::new());

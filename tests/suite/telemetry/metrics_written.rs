@@ -9,7 +9,7 @@ use std::{
 use lambda_idempotency::{
     record::{State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples},
-    telemetry::{UNKNOWN_OLDEST, UNKNOWN_ESCALATED},
+    telemetry::{UNKNOWN_ESCALATED, UNKNOWN_OLDEST},
     time::Timestamp,
 };
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use axum::{Router, http::StatusCode};
 use bytes::Bytes;
 use lambda_idempotency::{
-    engine::{Report, Executor, Request, ReserveOutcome},
+    engine::{Executor, Report, Request, ReserveOutcome},
     fingerprint::{Content, FingerprintRule, Fingerprints},
     key::RecordKey,
     operation::Operation,
@@ -15,11 +15,12 @@ use lambda_idempotency::{
     time::Timestamp,
     world::{ManualWorld, World},
 };
+use macro_rules_attribute::apply;
 use payments::policy::CREATE_PAYMENT;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::ledger_comparison::{payments_table, provider::Provider};
+use crate::reconcile::ledger_comparison::{payments_table, provider::Provider};
 use crate::support::{
     client::{client, connect},
     embedded,
@@ -33,11 +34,6 @@ use crate::support::{
     sample::{self, Sample},
     tables,
 };
-
-on_each_store!(
-    the_guard_logs_key_hashes_and_no_caller_data,
-    the_payments_function_logs_nothing_that_belongs_to_a_caller,
-);
 
 /// Values that must not be logged; each contains `mark`, and nothing else does.
 struct Secrets {
@@ -129,6 +125,7 @@ impl Guarded {
     }
 }
 
+#[apply(on_each_store)]
 async fn the_guard_logs_key_hashes_and_no_caller_data(endpoint: &str) {
     let (logs, secrets) = (Logs::capture(), Secrets::new());
     let guarded = Guarded::on(endpoint).await;
@@ -178,6 +175,7 @@ async fn the_guard_logs_key_hashes_and_no_caller_data(endpoint: &str) {
     }
 }
 
+#[apply(on_each_store)]
 async fn the_payments_function_logs_nothing_that_belongs_to_a_caller(endpoint: &str) {
     let (logs, secrets) = (Logs::capture(), Secrets::new());
     let provider = TestProvider::start().await;
@@ -262,7 +260,8 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
         let known = flows.iter().map(|flow| record(flow).partition_key());
         let look = |key| json!({ "kind": kind, "key": key, "look_at": 0 }).to_string();
         let unread = json!({ "kind": checkpoint, "key": checkpoint }).to_string();
-        let bodies: Vec<_> = known.chain([unknown]).map(look).chain([unread, checkpoint.to_owned()]).collect();
+        let bodies: Vec<_> =
+            known.chain([unknown]).map(look).chain([unread, checkpoint.to_owned()]).collect();
         sample::messages(&bodies)
     };
     // Their workers died: a check finds one, a sweep the other.
@@ -298,7 +297,10 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
         (sample::charged(order.unwrap()), 200),
         (sample::reported(checkpoint), 400),
         (
-            sample::reported(&json!({ "type": checkpoint, "key": checkpoint, "metadata": { "record": checkpoint } }).to_string()),
+            sample::reported(
+                &json!({ "type": checkpoint, "key": checkpoint, "metadata": { "record": checkpoint } })
+                    .to_string(),
+            ),
             200,
         ),
         (forged, 401),

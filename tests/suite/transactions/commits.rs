@@ -12,7 +12,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
     domain::{DomainWrite, DomainWriteError, Table},
-    engine::{Report, Executor, FinishOutcome, Ownership, Request},
+    engine::{Executor, FinishOutcome, Ownership, Report, Request},
     operation::Operation,
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
@@ -21,6 +21,7 @@ use lambda_idempotency::{
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
     telemetry::COMPLETION_DENIED,
 };
+use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -28,53 +29,10 @@ use crate::support::{
     bank::{Bank, TRANSACTION, too_little},
     counts::counting,
     faults::{ANY, Fault, Late},
-    guarded::{GRACE, LEASE, completed, operation, owned, replayed_text, request, reported, written},
+    guarded::{GRACE, LEASE, completed, operation, owned, replayed_text, reported, request, written},
     meddling::{Meddled, Meddling},
     on_each_store,
 };
-
-on_each_store!(
-    domain_writes_commit_with_the_completion_and_only_then,
-    a_completion_with_writes_costs_two_round_trips,
-    writes_of_an_execution_without_an_answer_are_dropped,
-    a_commit_whose_answer_was_lost_is_recognised,
-    a_commit_that_meets_a_conflict_is_sent_again_byte_for_byte,
-    a_refused_write_completes_with_its_own_answer,
-    a_refusal_that_has_no_answer_set_leaves_the_outcome_unknown,
-    a_refusal_that_cannot_be_kept_leaves_its_caller_unknown,
-    writes_from_a_stale_read_are_computed_again,
-    a_stale_read_counts_more_than_a_refusal,
-    computed_writes_commit_together_with_the_others,
-    writes_that_stay_stale_are_expired,
-    writes_that_cannot_be_computed_leave_the_outcome_unknown,
-    a_late_worker_commits_only_while_nobody_else_has_the_record,
-    a_report_with_writes_never_makes_a_new_record,
-    a_report_is_deferred_with_its_writes,
-    a_refused_write_from_the_queue_is_answered_or_escalated,
-    writes_too_large_for_a_message_leave_the_outcome_unknown,
-    an_expression_that_dynamodb_refuses_is_never_lost,
-    a_write_into_the_table_of_records_is_refused_at_once,
-    a_denial_of_what_was_committed_is_not_believed,
-    a_commit_that_lands_after_its_refusal_is_what_everybody_gets,
-    a_transactional_operation_is_never_unknown,
-    a_dead_transactional_worker_is_released_by_certainty,
-    a_dead_transactional_worker_gets_the_next_ones_answer,
-    a_transactional_report_without_its_record_is_unknown,
-    a_transactional_commit_that_lands_late_does_nothing,
-    a_transactional_commit_without_an_answer_is_not_deferred,
-    what_the_provider_confirms_commits_with_its_domain_writes,
-    a_reconcilers_write_into_the_table_of_records_is_not_made,
-    writes_that_a_settled_record_lacks_are_escalated,
-    writes_that_a_settled_record_has_are_not_made_again,
-    a_message_with_writes_into_the_table_of_records_is_malformed,
-    nothing_joins_a_transaction_once_its_handler_has_answered,
-    an_old_key_is_answered_only_once_the_dead_worker_is_fenced,
-    a_transactional_answer_without_writes_is_no_answer_until_it_is_kept,
-    a_refused_try_is_remembered_among_unanswered_ones,
-    a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too,
-    an_older_version_beside_this_one_commits_nothing_twice,
-    a_proven_effect_whose_writes_the_store_does_not_take_is_claimed,
-);
 
 impl Bank {
     pub fn reconciliation(&self, dead_letters: &MemoryQueue) -> Reconciliation {
@@ -120,6 +78,7 @@ fn unknown(ended: &FinishOutcome) {
     assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
 }
 
+#[apply(on_each_store)]
 async fn domain_writes_commit_with_the_completion_and_only_then(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -132,6 +91,7 @@ async fn domain_writes_commit_with_the_completion_and_only_then(endpoint: &str) 
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
+#[apply(on_each_store)]
 async fn a_completion_with_writes_costs_two_round_trips(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     bank.guarded.meter.reset();
@@ -143,6 +103,7 @@ async fn a_completion_with_writes_costs_two_round_trips(endpoint: &str) {
     assert_eq!((used.round_trips, used.billed_write_units(), used.read_units), (2, 5.0, 0.0));
 }
 
+#[apply(on_each_store)]
 async fn writes_of_an_execution_without_an_answer_are_dropped(endpoint: &str) {
     for report in [Report::NotExecuted, Report::NotBegun] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -154,6 +115,7 @@ async fn writes_of_an_execution_without_an_answer_are_dropped(endpoint: &str) {
 }
 
 // T2, T11
+#[apply(on_each_store)]
 async fn a_commit_whose_answer_was_lost_is_recognised(endpoint: &str) {
     for fault in [Fault::DropAnswer, Fault::Twice, Fault::TwiceUnderAnotherToken] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -169,6 +131,7 @@ async fn a_commit_whose_answer_was_lost_is_recognised(endpoint: &str) {
 }
 
 // T10
+#[apply(on_each_store)]
 async fn a_commit_that_meets_a_conflict_is_sent_again_byte_for_byte(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -183,6 +146,7 @@ async fn a_commit_that_meets_a_conflict_is_sent_again_byte_for_byte(endpoint: &s
     assert!(sent.windows(2).all(|pair| pair[0] == pair[1]), "{sent:?}");
 }
 
+#[apply(on_each_store)]
 async fn a_refused_write_completes_with_its_own_answer(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -195,6 +159,7 @@ async fn a_refused_write_completes_with_its_own_answer(endpoint: &str) {
     assert_eq!(replayed_text(bank.executor().reserve(&request).await), r#"{"title":"Not enough money"}"#);
 }
 
+#[apply(on_each_store)]
 async fn a_refusal_that_has_no_answer_set_leaves_the_outcome_unknown(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     bank.set("b-1", 1).await;
@@ -217,6 +182,7 @@ async fn a_refusal_that_has_no_answer_set_leaves_the_outcome_unknown(endpoint: &
 }
 
 // The handler's own answer is not true, whatever becomes of the refusal.
+#[apply(on_each_store)]
 async fn a_refusal_that_cannot_be_kept_leaves_its_caller_unknown(endpoint: &str) {
     for transactional in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -245,6 +211,7 @@ async fn a_refusal_that_cannot_be_kept_leaves_its_caller_unknown(endpoint: &str)
     }
 }
 
+#[apply(on_each_store)]
 async fn writes_from_a_stale_read_are_computed_again(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -271,6 +238,7 @@ async fn writes_from_a_stale_read_are_computed_again(endpoint: &str) {
 }
 
 // What was computed from it means nothing.
+#[apply(on_each_store)]
 async fn a_stale_read_counts_more_than_a_refusal(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     bank.set("b-1", 1).await;
@@ -289,6 +257,7 @@ async fn a_stale_read_counts_more_than_a_refusal(endpoint: &str) {
     assert_eq!(runs.load(Ordering::SeqCst), 2);
 }
 
+#[apply(on_each_store)]
 async fn computed_writes_commit_together_with_the_others(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -302,6 +271,7 @@ async fn computed_writes_commit_together_with_the_others(endpoint: &str) {
     assert_eq!((bank.cents("a").await, bank.cents("b-1").await), (Some(70), Some(1)));
 }
 
+#[apply(on_each_store)]
 async fn writes_that_stay_stale_are_expired(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -314,6 +284,7 @@ async fn writes_that_stay_stale_are_expired(endpoint: &str) {
     );
 }
 
+#[apply(on_each_store)]
 async fn writes_that_cannot_be_computed_leave_the_outcome_unknown(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     for how in ["it fails", "it panics", "it writes into the table of records"] {
@@ -340,6 +311,7 @@ async fn writes_that_cannot_be_computed_leave_the_outcome_unknown(endpoint: &str
 }
 
 // T5, T6
+#[apply(on_each_store)]
 async fn a_late_worker_commits_only_while_nobody_else_has_the_record(endpoint: &str) {
     for taken_over in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -383,6 +355,7 @@ impl Reconciler for NotExecuted {
     }
 }
 
+#[apply(on_each_store)]
 async fn a_report_with_writes_never_makes_a_new_record(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let executor = bank.deferring();
@@ -399,6 +372,7 @@ async fn a_report_with_writes_never_makes_a_new_record(endpoint: &str) {
     assert_eq!(serde_json::from_str::<Value>(dead_letter).unwrap()["kind"], "forgotten");
 }
 
+#[apply(on_each_store)]
 async fn a_report_is_deferred_with_its_writes(endpoint: &str) {
     for what in ["a put", "a conditional update", "an update"] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -427,6 +401,7 @@ async fn a_report_is_deferred_with_its_writes(endpoint: &str) {
     }
 }
 
+#[apply(on_each_store)]
 async fn a_refused_write_from_the_queue_is_answered_or_escalated(endpoint: &str) {
     for foreseen in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -457,6 +432,7 @@ async fn a_refused_write_from_the_queue_is_answered_or_escalated(endpoint: &str)
 }
 
 // T16
+#[apply(on_each_store)]
 async fn writes_too_large_for_a_message_leave_the_outcome_unknown(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let large = bank.accounts.put(json!({ "id": "b-1", "text": "x".repeat(300_000) }));
@@ -467,6 +443,7 @@ async fn writes_too_large_for_a_message_leave_the_outcome_unknown(endpoint: &str
 }
 
 // After a charge, nobody may lose it.
+#[apply(on_each_store)]
 async fn an_expression_that_dynamodb_refuses_is_never_lost(endpoint: &str) {
     for wrong in [bad_condition, bad_update, missing_attribute, missing_table] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -499,6 +476,7 @@ fn missing_attribute(bank: &Bank) -> DomainWrite {
     bank.accounts.update(json!({ "id": "a" }), "SET cents = gone + :cents").value(":cents", 1)
 }
 
+#[apply(on_each_store)]
 async fn a_write_into_the_table_of_records_is_refused_at_once(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let ours = bank.begin(&request()).await;
@@ -558,6 +536,7 @@ impl Meddling for Lying {
 }
 
 // T10: "None" as the record's reason proves nothing. Nor does it if the check of the denial gets no answer.
+#[apply(on_each_store)]
 async fn a_denial_of_what_was_committed_is_not_believed(endpoint: &str) {
     for unchecked in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -575,6 +554,7 @@ async fn a_denial_of_what_was_committed_is_not_believed(endpoint: &str) {
 }
 
 // T4
+#[apply(on_each_store)]
 async fn a_commit_that_lands_after_its_refusal_is_what_everybody_gets(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor =
@@ -598,6 +578,7 @@ fn not_committed(ended: &FinishOutcome) {
 }
 
 // T18
+#[apply(on_each_store)]
 async fn a_transactional_operation_is_never_unknown(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.guarded.executor_of(transfer());
@@ -621,6 +602,7 @@ async fn a_transactional_operation_is_never_unknown(endpoint: &str) {
 }
 
 // T36
+#[apply(on_each_store)]
 async fn a_dead_transactional_worker_is_released_by_certainty(endpoint: &str) {
     for found_by_the_stale_function in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -656,6 +638,7 @@ async fn a_dead_transactional_worker_is_released_by_certainty(endpoint: &str) {
 }
 
 // T6: what it could not commit was not done, and nobody has to be told.
+#[apply(on_each_store)]
 async fn a_dead_transactional_worker_gets_the_next_ones_answer(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.guarded.executor_of(transfer()).defer_reports_to(bank.queue.clone());
@@ -673,6 +656,7 @@ async fn a_dead_transactional_worker_gets_the_next_ones_answer(endpoint: &str) {
 }
 
 // An earlier try may have committed, and an operator, or a restore, have undone it.
+#[apply(on_each_store)]
 async fn a_transactional_report_without_its_record_is_unknown(endpoint: &str) {
     for with_writes in [true, false] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -689,6 +673,7 @@ async fn a_transactional_report_without_its_record_is_unknown(endpoint: &str) {
 }
 
 // T4, T7
+#[apply(on_each_store)]
 async fn a_transactional_commit_that_lands_late_does_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.guarded.executor_of(transfer().completion_timeout(Duration::ZERO));
@@ -709,11 +694,14 @@ async fn a_transactional_commit_that_lands_late_does_nothing(endpoint: &str) {
     );
 }
 
+#[apply(on_each_store)]
 async fn a_transactional_commit_without_an_answer_is_not_deferred(endpoint: &str) {
     for fault in [Fault::DropRequest, Fault::DropAnswer] {
         let (bank, request) = (Bank::on(endpoint).await, request());
-        let executor =
-            bank.guarded.executor_of(transfer().completion_timeout(Duration::ZERO)).defer_reports_to(bank.queue.clone());
+        let executor = bank
+            .guarded
+            .executor_of(transfer().completion_timeout(Duration::ZERO))
+            .defer_reports_to(bank.queue.clone());
         let ours = owned(executor.reserve(&request).await);
         ours.execution().write(bank.take(30)).unwrap();
         bank.guarded.faults.for_all(ANY, fault.clone());
@@ -736,6 +724,7 @@ impl Reconciler for Confirms {
     }
 }
 
+#[apply(on_each_store)]
 async fn what_the_provider_confirms_commits_with_its_domain_writes(endpoint: &str) {
     for refused in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -753,7 +742,10 @@ async fn what_the_provider_confirms_commits_with_its_domain_writes(endpoint: &st
                 ("unknown", None)
             );
             let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
-            assert!(dead_letter.contains("the domain writes of its completion were refused"), "{dead_letter}");
+            assert!(
+                dead_letter.contains("the domain writes of its completion were refused"),
+                "{dead_letter}"
+            );
         } else {
             assert_eq!((bank.cents("a").await, bank.cents("b-1").await), (Some(70), Some(1)));
             assert_eq!(replayed_text(bank.executor().reserve(&request).await), r#"{"id":"b-1"}"#);
@@ -764,6 +756,7 @@ async fn what_the_provider_confirms_commits_with_its_domain_writes(endpoint: &st
     }
 }
 
+#[apply(on_each_store)]
 async fn a_reconcilers_write_into_the_table_of_records_is_not_made(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let ours = bank.begin(&request).await;
@@ -780,6 +773,7 @@ async fn a_reconcilers_write_into_the_table_of_records_is_not_made(endpoint: &st
 }
 
 // The record is settled by somebody who does not know of the writes, before they can be made.
+#[apply(on_each_store)]
 async fn writes_that_a_settled_record_lacks_are_escalated(endpoint: &str) {
     for from_the_queue in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -805,11 +799,15 @@ async fn writes_that_a_settled_record_lacks_are_escalated(endpoint: &str) {
         bank.reconciliation(&dead_letters).receive(message).await.unwrap();
         assert_eq!(bank.cents("b-1").await, None);
         let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
-        assert!(dead_letter.contains("it was completed without them") && dead_letter.contains("b-1"), "{dead_letter}");
+        assert!(
+            dead_letter.contains("it was completed without them") && dead_letter.contains("b-1"),
+            "{dead_letter}"
+        );
     }
 }
 
 // The record is settled with them, by the provider's report.
+#[apply(on_each_store)]
 async fn writes_that_a_settled_record_has_are_not_made_again(endpoint: &str) {
     for from_the_queue in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -848,6 +846,7 @@ impl Reconciler for Executed {
 }
 
 // Whoever can send to the queue can write what they like, but not to records.
+#[apply(on_each_store)]
 async fn a_message_with_writes_into_the_table_of_records_is_malformed(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     bank.lose(&request, [bank.book("b-1")]).await;
@@ -862,6 +861,7 @@ async fn a_message_with_writes_into_the_table_of_records_is_malformed(endpoint: 
     assert_eq!((bank.cents("b-1").await, bank.guarded.state(&request).await), (None, "in_progress"));
 }
 
+#[apply(on_each_store)]
 async fn nothing_joins_a_transaction_once_its_handler_has_answered(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -871,6 +871,7 @@ async fn nothing_joins_a_transaction_once_its_handler_has_answered(endpoint: &st
 }
 
 // T43: an old key is told nothing of a dead worker before it is certain.
+#[apply(on_each_store)]
 async fn an_old_key_is_answered_only_once_the_dead_worker_is_fenced(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.guarded.executor_of(transfer());
@@ -880,9 +881,13 @@ async fn an_old_key_is_answered_only_once_the_dead_worker_is_fenced(endpoint: &s
     let old = Request { may_begin: false, ..request.clone() };
     assert_eq!(reported(&executor.reserve(&old).await), "may not begin");
     not_committed(&executor.finish(dead, completed("late")).await);
-    assert_eq!((reported(&executor.reserve(&old).await), bank.cents("a").await), ("may not begin", Some(100)));
+    assert_eq!(
+        (reported(&executor.reserve(&old).await), bank.cents("a").await),
+        ("may not begin", Some(100))
+    );
 }
 
+#[apply(on_each_store)]
 async fn a_transactional_answer_without_writes_is_no_answer_until_it_is_kept(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.guarded.executor_of(transfer().completion_timeout(Duration::ZERO));
@@ -892,6 +897,7 @@ async fn a_transactional_answer_without_writes_is_no_answer_until_it_is_kept(end
 }
 
 // An unconditional write that the store will never take.
+#[apply(on_each_store)]
 async fn a_refused_try_is_remembered_among_unanswered_ones(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.executor().defer_reports_to(bank.queue.clone());
@@ -903,6 +909,7 @@ async fn a_refused_try_is_remembered_among_unanswered_ones(endpoint: &str) {
     assert_eq!(bank.queue.take().len(), 1);
 }
 
+#[apply(on_each_store)]
 async fn a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let executor = bank.deferring();
@@ -920,6 +927,7 @@ async fn a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too(endpoint
 }
 
 // T36: an older version drops the marks of a record that it writes.
+#[apply(on_each_store)]
 async fn an_older_version_beside_this_one_commits_nothing_twice(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.guarded.executor_of(transfer());
@@ -945,6 +953,7 @@ async fn an_older_version_beside_this_one_commits_nothing_twice(endpoint: &str) 
 }
 
 // T46: what is proven is not forgotten because a right is missing.
+#[apply(on_each_store)]
 async fn a_proven_effect_whose_writes_the_store_does_not_take_is_claimed(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let ours = bank.begin(&request).await;

@@ -5,34 +5,27 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use lambda_idempotency::{
     async_trait,
-    engine::{SingleTransaction, Computed, Report, FinishOutcome, SingleTransactionOutcome, Request, ReserveOutcome},
+    engine::{
+        Computed, FinishOutcome, Report, Request, ReserveOutcome, SingleTransaction, SingleTransactionOutcome,
+    },
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     record::{Answer, UnknownCause},
     telemetry::DOUBLE_EXECUTION,
 };
+use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
 use crate::support::{
     BoxError,
     bank::Bank,
     counts::counting,
-    guarded::{GRACE, LEASE, RETENTION, completed, operation, owned, replayed_text, request, reported, written},
+    guarded::{
+        GRACE, LEASE, RETENTION, completed, operation, owned, replayed_text, reported, request, written,
+    },
     on_each_store,
 };
-
-on_each_store!(
-    an_effect_whose_queued_writes_are_refused_claims_its_record,
-    a_late_worker_whose_writes_are_refused_claims_its_record,
-    a_queued_report_with_writes_waits_for_the_execution_that_has_its_record,
-    a_queued_report_with_writes_never_ends_in_a_new_life_unreported,
-    a_frozen_request_in_a_single_transaction_sends_nothing_once_it_resumes,
-    a_double_execution_is_reported_although_its_writes_are_refused,
-    a_duplicate_in_a_single_transaction_is_replayed_although_its_write_is_refused,
-    a_refusal_whose_writes_can_never_be_made_claims_nothing,
-    an_operation_that_may_run_again_is_not_claimed,
-);
 
 /// A provider that says the same to every question.
 struct Says(Finding);
@@ -65,6 +58,7 @@ impl Bank {
 }
 
 // T5
+#[apply(on_each_store)]
 async fn an_effect_whose_queued_writes_are_refused_claims_its_record(endpoint: &str) {
     for released in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -86,6 +80,7 @@ async fn an_effect_whose_queued_writes_are_refused_claims_its_record(endpoint: &
 }
 
 // T5
+#[apply(on_each_store)]
 async fn a_late_worker_whose_writes_are_refused_claims_its_record(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let late = bank.begin(&request).await;
@@ -98,7 +93,8 @@ async fn a_late_worker_whose_writes_are_refused_claims_its_record(endpoint: &str
 }
 
 // Its caller has the true answer.
-async fn a_queued_report_with_writes_waits_for_the_execution_that_has_its_record(endpoint: &str) {
+#[apply(on_each_store)]
+async fn a_deferred_report_with_writes_waits_for_its_records_execution(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     assert!(matches!(bank.lose(&request, [bank.book("b-1")]).await, FinishOutcome::Deferred));
     let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
@@ -116,6 +112,7 @@ async fn a_queued_report_with_writes_waits_for_the_execution_that_has_its_record
     assert_eq!(replayed_text(executor.reserve(&request).await), "ok");
 }
 
+#[apply(on_each_store)]
 async fn a_queued_report_with_writes_never_ends_in_a_new_life_unreported(endpoint: &str) {
     for completes in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -137,6 +134,7 @@ async fn a_queued_report_with_writes_never_ends_in_a_new_life_unreported(endpoin
 }
 
 // T39
+#[apply(on_each_store)]
 async fn a_frozen_request_in_a_single_transaction_sends_nothing_once_it_resumes(endpoint: &str) {
     let (bank, request) = (&Bank::on(endpoint).await, request());
     let take = |text: &'static str, freezes: bool| {
@@ -159,6 +157,7 @@ async fn a_frozen_request_in_a_single_transaction_sends_nothing_once_it_resumes(
 }
 
 // T5: the worker's own doubt must not hide it.
+#[apply(on_each_store)]
 async fn a_double_execution_is_reported_although_its_writes_are_refused(endpoint: &str) {
     for unknown in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -180,6 +179,7 @@ async fn a_double_execution_is_reported_although_its_writes_are_refused(endpoint
 }
 
 // What it computes from today's rows does not matter.
+#[apply(on_each_store)]
 async fn a_duplicate_in_a_single_transaction_is_replayed_although_its_write_is_refused(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let first = bank.take(30);
@@ -200,6 +200,7 @@ async fn a_duplicate_in_a_single_transaction_is_replayed_although_its_write_is_r
 }
 
 // A refusal is no effect, whatever its rows are worth.
+#[apply(on_each_store)]
 async fn a_refusal_whose_writes_can_never_be_made_claims_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -213,6 +214,7 @@ async fn a_refusal_whose_writes_can_never_be_made_claims_nothing(endpoint: &str)
 }
 
 // It computes again what was refused.
+#[apply(on_each_store)]
 async fn an_operation_that_may_run_again_is_not_claimed(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     assert!(matches!(bank.lose(&request, [bank.take(101)]).await, FinishOutcome::Unknown));

@@ -6,12 +6,13 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream};
+use macro_rules_attribute::apply;
 
 use super::transfers::{OPENING, balances_of, order};
 use crate::support::{
-    dynamodb_local,
     faults::cancelled_by_conflict,
     local_cloud::LocalCloud,
+    on_dynamodb_local,
     proxy::{Act, Cut, Proxy, Then},
     random::{Random, Seed},
 };
@@ -19,20 +20,13 @@ use crate::support::{
 const ANSWERED_WITHIN: Duration = Duration::from_secs(120);
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
-mod on_dynamodb_local {
-    #[tokio::test]
-    #[cfg_attr(not(dynamodb_local), ignore = "DynamoDB Local needs Java 17 and Maven")]
-    async fn a_thousand_through_four_processes_under_faults_happen_once_each() {
-        super::a_thousand_through_four_processes_under_faults_happen_once_each().await;
-    }
-}
-
 // T9, T10, T11, T20: of a thousand requests three in ten are duplicates; of the transactions that arrive, every tenth meets a conflict;
 // of the others every ninth loses its answer, and every ninth of the rest is sent again when its token is forgotten.
-async fn a_thousand_through_four_processes_under_faults_happen_once_each() {
-    let (proxy, seed) = (Proxy::before(dynamodb_local::endpoint()).await, Seed::find());
+#[apply(on_dynamodb_local)]
+async fn a_thousand_through_four_processes_under_faults_happen_once_each(endpoint: &str) {
+    let (proxy, seed) = (Proxy::before(endpoint).await, Seed::find());
     let variables = [("ENVIRONMENTS", "4"), ("FUNCTION_DYNAMODB_ENDPOINT", proxy.url())];
-    let cloud = &LocalCloud::on(dynamodb_local::endpoint(), &variables).await;
+    let cloud = &LocalCloud::on(endpoint, &variables).await;
     let mut random = Random::new(seed.0);
     let mut transfers: Vec<_> = (0..700)
         .map(|number| {

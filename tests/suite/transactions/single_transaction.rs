@@ -14,13 +14,15 @@ use lambda_idempotency::{
     async_trait,
     domain::{DomainWrite, DomainWriteError, Table},
     engine::{
-        SingleTransaction, Computed, Report, Executor, FinishOutcome, SingleTransactionOutcome, Request, ReserveOutcome,
+        Computed, Executor, FinishOutcome, Report, Request, ReserveOutcome, SingleTransaction,
+        SingleTransactionOutcome,
     },
     operation::OnLeaseExpiry,
     record::{Answer, Record},
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
     telemetry::COMPLETION_DENIED,
 };
+use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -28,45 +30,13 @@ use crate::support::{
     counts::counting,
     faults::{ANY, Fault, Late},
     guarded::{
-        GRACE, LEASE, RETENTION, completed, fingerprints, operation, owned, random, replayed_text, request,
-        reported, written,
+        GRACE, LEASE, RETENTION, completed, fingerprints, operation, owned, random, replayed_text, reported,
+        request, written,
     },
     meddling::{Meddled, Meddling},
     on_each_store,
     random::{Random, Seed},
 };
-
-on_each_store!(
-    a_fresh_operation_costs_one_round_trip,
-    a_duplicate_gets_the_answer_and_writes_nothing,
-    of_a_hundred_at_once_one_commits_and_all_get_its_answer,
-    a_transaction_whose_answer_was_lost_is_recognised,
-    a_transaction_in_conflict_is_resent_byte_for_byte,
-    a_lasting_conflict_is_not_confirmed_and_leaves_the_breaker_shut,
-    denials_in_a_row_leave_the_breaker_shut,
-    a_refusal_is_kept_by_a_second_insert,
-    a_transaction_that_lands_after_its_refusal_is_what_everybody_gets,
-    a_stale_read_computes_again_under_a_new_token,
-    reads_that_stay_stale_commit_nothing,
-    a_refusal_that_has_no_answer_set_commits_nothing,
-    another_request_under_the_key_is_a_mismatch,
-    an_answer_that_is_none_to_keep_leaves_no_record,
-    a_duplicate_gets_the_kept_answer_whatever_its_handler_says,
-    a_transaction_without_an_answer_is_found_by_the_retry,
-    a_transaction_that_lands_after_the_retrys_does_nothing,
-    an_expired_record_is_replaced,
-    records_of_the_guarded_entry_are_respected,
-    an_old_key_gets_its_record_and_computes_nothing,
-    a_large_answer_is_kept_in_a_body_item,
-    after_a_refused_try_nothing_is_said_to_be_undone,
-    a_dead_worker_is_fenced_before_nothing_is_said,
-    a_dead_worker_of_the_guarded_entry_leaves_the_outcome_unknown,
-    a_write_into_the_table_of_records_is_refused_at_once,
-    with_too_little_time_left_nothing_is_sent,
-    transfers_at_once_under_faults_add_up_and_happen_once,
-    a_duplicate_stores_no_body_in_a_body_item,
-    a_store_that_is_away_is_asked_no_more_for_a_while,
-);
 
 fn answer(text: &str) -> Answer {
     Answer::http(201, Vec::new(), text.to_owned())
@@ -96,7 +66,10 @@ impl Bank {
 }
 
 fn committed(outcome: &SingleTransactionOutcome<()>) {
-    assert!(matches!(outcome, SingleTransactionOutcome::Committed { expires_at: Some(_), .. }), "{outcome:?}");
+    assert!(
+        matches!(outcome, SingleTransactionOutcome::Committed { expires_at: Some(_), .. }),
+        "{outcome:?}"
+    );
 }
 
 fn replayed(outcome: SingleTransactionOutcome<()>) -> String {
@@ -113,6 +86,7 @@ fn found<T: std::fmt::Debug>(outcome: &SingleTransactionOutcome<T>) -> &'static 
     }
 }
 
+#[apply(on_each_store)]
 async fn a_fresh_operation_costs_one_round_trip(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     bank.guarded.meter.reset();
@@ -123,6 +97,7 @@ async fn a_fresh_operation_costs_one_round_trip(endpoint: &str) {
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
+#[apply(on_each_store)]
 async fn a_duplicate_gets_the_answer_and_writes_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     committed(&bank.taken(&request, 60).await);
@@ -137,6 +112,7 @@ async fn a_duplicate_gets_the_answer_and_writes_nothing(endpoint: &str) {
 }
 
 // T20
+#[apply(on_each_store)]
 async fn of_a_hundred_at_once_one_commits_and_all_get_its_answer(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let (bank, request) = (&bank, &request);
@@ -145,8 +121,9 @@ async fn of_a_hundred_at_once_one_commits_and_all_get_its_answer(endpoint: &str)
         (bank.transact(&bank.executor(), request, &text, bank.take(1)).await, text)
     }))
     .await;
-    let (first, others): (Vec<_>, Vec<_>) =
-        outcomes.into_iter().partition(|(outcome, _)| matches!(outcome, SingleTransactionOutcome::Committed { .. }));
+    let (first, others): (Vec<_>, Vec<_>) = outcomes
+        .into_iter()
+        .partition(|(outcome, _)| matches!(outcome, SingleTransactionOutcome::Committed { .. }));
     assert_eq!((first.len(), bank.cents("a").await), (1, Some(99)));
     for (outcome, _) in others {
         assert_eq!(replayed(outcome), first[0].1);
@@ -154,6 +131,7 @@ async fn of_a_hundred_at_once_one_commits_and_all_get_its_answer(endpoint: &str)
 }
 
 // T1, T11
+#[apply(on_each_store)]
 async fn a_transaction_whose_answer_was_lost_is_recognised(endpoint: &str) {
     for fault in [Fault::DropAnswer, Fault::Twice, Fault::TwiceUnderAnotherToken] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -164,6 +142,7 @@ async fn a_transaction_whose_answer_was_lost_is_recognised(endpoint: &str) {
 }
 
 // T10
+#[apply(on_each_store)]
 async fn a_transaction_in_conflict_is_resent_byte_for_byte(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let faults =
@@ -176,6 +155,7 @@ async fn a_transaction_in_conflict_is_resent_byte_for_byte(endpoint: &str) {
 }
 
 // T9
+#[apply(on_each_store)]
 async fn a_lasting_conflict_is_not_confirmed_and_leaves_the_breaker_shut(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.executor();
@@ -188,6 +168,7 @@ async fn a_lasting_conflict_is_not_confirmed_and_leaves_the_breaker_shut(endpoin
     committed(&taken().await);
 }
 
+#[apply(on_each_store)]
 async fn denials_in_a_row_leave_the_breaker_shut(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.executor();
@@ -201,6 +182,7 @@ fn unconfirmed<T: std::fmt::Debug>(outcome: &SingleTransactionOutcome<T>) {
     assert!(matches!(outcome, SingleTransactionOutcome::Unconfirmed), "{outcome:?}");
 }
 
+#[apply(on_each_store)]
 async fn a_refusal_is_kept_by_a_second_insert(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let outcome = bank.taken(&request, 101).await;
@@ -240,6 +222,7 @@ impl Meddling for LandsLate {
 }
 
 // T4
+#[apply(on_each_store)]
 async fn a_transaction_that_lands_after_its_refusal_is_what_everybody_gets(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let store = bank.guarded.store();
@@ -270,6 +253,7 @@ async fn add_five(
     (outcome, runs.load(Ordering::SeqCst))
 }
 
+#[apply(on_each_store)]
 async fn a_stale_read_computes_again_under_a_new_token(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let (outcome, runs) = add_five(&bank, &request, |run| 98 + run).await;
@@ -280,6 +264,7 @@ async fn a_stale_read_computes_again_under_a_new_token(endpoint: &str) {
     assert!(tokens[0] != tokens[1] && tokens[1] != tokens[2], "{tokens:?}");
 }
 
+#[apply(on_each_store)]
 async fn reads_that_stay_stale_commit_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let (outcome, runs) = add_five(&bank, &request, |_| 7).await;
@@ -287,6 +272,7 @@ async fn reads_that_stay_stale_commit_nothing(endpoint: &str) {
     assert_eq!((bank.cents("a").await, runs, bank.guarded.record(&request.key).await), (Some(100), 5, None));
 }
 
+#[apply(on_each_store)]
 async fn a_refusal_that_has_no_answer_set_commits_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let (outcome, counts) =
@@ -295,6 +281,7 @@ async fn a_refusal_that_has_no_answer_set_commits_nothing(endpoint: &str) {
     assert_eq!((counts.get(COMPLETION_DENIED), bank.guarded.record(&request.key).await), (Some(&1), None));
 }
 
+#[apply(on_each_store)]
 async fn another_request_under_the_key_is_a_mismatch(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     committed(&bank.taken(&request, 30).await);
@@ -302,7 +289,11 @@ async fn another_request_under_the_key_is_a_mismatch(endpoint: &str) {
     assert_eq!((found(&bank.taken(&other, 30).await), bank.cents("a").await), ("mismatch", Some(70)));
 }
 
-async fn nothing(bank: &Bank, executor: &Executor, request: &Request) -> SingleTransactionOutcome<&'static str> {
+async fn nothing(
+    bank: &Bank,
+    executor: &Executor,
+    request: &Request,
+) -> SingleTransactionOutcome<&'static str> {
     let write = bank.take(30);
     let compute = move |transaction: SingleTransaction| {
         transaction.write(write.clone()).unwrap();
@@ -311,13 +302,18 @@ async fn nothing(bank: &Bank, executor: &Executor, request: &Request) -> SingleT
     executor.run_single_transaction(request, compute).await
 }
 
+#[apply(on_each_store)]
 async fn an_answer_that_is_none_to_keep_leaves_no_record(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
-    assert!(matches!(nothing(&bank, &bank.executor(), &request).await, SingleTransactionOutcome::Nothing("a 500")));
+    assert!(matches!(
+        nothing(&bank, &bank.executor(), &request).await,
+        SingleTransactionOutcome::Nothing("a 500")
+    ));
     assert_eq!((bank.cents("a").await, bank.guarded.record(&request.key).await), (Some(100), None));
     committed(&bank.taken(&request, 30).await);
 }
 
+#[apply(on_each_store)]
 async fn a_duplicate_gets_the_kept_answer_whatever_its_handler_says(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     committed(&bank.taken(&request, 30).await);
@@ -333,6 +329,7 @@ async fn a_duplicate_gets_the_kept_answer_whatever_its_handler_says(endpoint: &s
 }
 
 // What a run sent may still land while the next one fails, and also while nobody can look.
+#[apply(on_each_store)]
 async fn after_a_refused_try_nothing_is_said_to_be_undone(endpoint: &str) {
     for unseen in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -353,6 +350,7 @@ async fn after_a_refused_try_nothing_is_said_to_be_undone(endpoint: &str) {
 }
 
 // T38
+#[apply(on_each_store)]
 async fn a_duplicate_stores_no_body_in_a_body_item(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let large = || {
@@ -367,10 +365,14 @@ async fn a_duplicate_stores_no_body_in_a_body_item(endpoint: &str) {
     let current = bank.guarded.collection(&request.key).await.len();
     let duplicate = bank.executor().run_single_transaction(&request, large()).await;
     assert!(matches!(duplicate, SingleTransactionOutcome::Found(ReserveOutcome::Replay(_))), "{duplicate:?}");
-    assert_eq!((bank.guarded.collection(&request.key).await.len(), bank.cents("a").await), (current, Some(99)));
+    assert_eq!(
+        (bank.guarded.collection(&request.key).await.len(), bank.cents("a").await),
+        (current, Some(99))
+    );
 }
 
 // T17
+#[apply(on_each_store)]
 async fn a_transaction_without_an_answer_is_found_by_the_retry(endpoint: &str) {
     for (fault, expected) in [(Fault::DropAnswer, "replay"), (Fault::DropRequest, "committed")] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -388,6 +390,7 @@ async fn a_transaction_without_an_answer_is_found_by_the_retry(endpoint: &str) {
 }
 
 // T4
+#[apply(on_each_store)]
 async fn a_transaction_that_lands_after_the_retrys_does_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.guarded.executor_of(operation().completion_timeout(Duration::ZERO));
@@ -402,6 +405,7 @@ async fn a_transaction_that_lands_after_the_retrys_does_nothing(endpoint: &str) 
 }
 
 // T12
+#[apply(on_each_store)]
 async fn an_expired_record_is_replaced(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     committed(&bank.taken(&request, 30).await);
@@ -411,6 +415,7 @@ async fn an_expired_record_is_replaced(endpoint: &str) {
 }
 
 // While a deployment changes the entrance.
+#[apply(on_each_store)]
 async fn records_of_the_guarded_entry_are_respected(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let guarded = bank.executor();
@@ -428,6 +433,7 @@ async fn records_of_the_guarded_entry_are_respected(endpoint: &str) {
     assert_eq!((bank.cents("a").await, reported(&guarded.reserve(&released).await)), (Some(70), "replay"));
 }
 
+#[apply(on_each_store)]
 async fn an_old_key_gets_its_record_and_computes_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let old = Request { may_begin: false, ..request.clone() };
@@ -441,6 +447,7 @@ async fn an_old_key_gets_its_record_and_computes_nothing(endpoint: &str) {
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
+#[apply(on_each_store)]
 async fn a_large_answer_is_kept_in_a_body_item(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let body = random(20_000);
@@ -456,6 +463,7 @@ async fn a_large_answer_is_kept_in_a_body_item(endpoint: &str) {
     assert_eq!(bank.guarded.collection(&request.key).await.len(), 2);
 }
 
+#[apply(on_each_store)]
 async fn a_store_that_is_away_is_asked_no_more_for_a_while(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.guarded.executor_of(operation().completion_timeout(Duration::ZERO));
@@ -474,6 +482,7 @@ async fn a_store_that_is_away_is_asked_no_more_for_a_while(endpoint: &str) {
 }
 
 // T43: its transaction may still be on its way.
+#[apply(on_each_store)]
 async fn a_dead_worker_is_fenced_before_nothing_is_said(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let guarded = bank.guarded.executor_of(operation().effects_in_transaction());
@@ -488,6 +497,7 @@ async fn a_dead_worker_is_fenced_before_nothing_is_said(endpoint: &str) {
 }
 
 // T43: also if the operation may run again, nothing is known of that worker.
+#[apply(on_each_store)]
 async fn a_dead_worker_of_the_guarded_entry_leaves_the_outcome_unknown(endpoint: &str) {
     for lease_expired in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
         for first in [true, false] {
@@ -504,6 +514,7 @@ async fn a_dead_worker_of_the_guarded_entry_leaves_the_outcome_unknown(endpoint:
     }
 }
 
+#[apply(on_each_store)]
 async fn a_write_into_the_table_of_records_is_refused_at_once(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let records = Table::new(bank.guarded.table.as_str(), "pk").sort_key("sk");
@@ -517,6 +528,7 @@ async fn a_write_into_the_table_of_records_is_refused_at_once(endpoint: &str) {
     assert!(matches!(outcome, SingleTransactionOutcome::Nothing(())), "{outcome:?}");
 }
 
+#[apply(on_each_store)]
 async fn with_too_little_time_left_nothing_is_sent(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.guarded.executor_of(operation().min_time_to_run(Duration::from_secs(2)));
@@ -531,6 +543,7 @@ async fn with_too_little_time_left_nothing_is_sent(endpoint: &str) {
 
 // T9, T10, T11, T20: of the requests three in ten are duplicates, and of the transactions one in ten meets a conflict, one in ten
 // loses its answer, and one in ten arrives twice. `many_transfers` does it to a thousand through four processes.
+#[apply(on_each_store)]
 async fn transfers_at_once_under_faults_add_up_and_happen_once(endpoint: &str) {
     const ACCOUNTS: usize = 10;
     const OPENING: u64 = 1_000;
@@ -583,7 +596,9 @@ async fn transfers_at_once_under_faults_add_up_and_happen_once(endpoint: &str) {
                     SingleTransactionOutcome::Refused { answer, .. } => {
                         return String::from_utf8(answer.body.to_vec()).unwrap();
                     }
-                    SingleTransactionOutcome::Found(found @ ReserveOutcome::Replay(_)) => return replayed_text(found),
+                    SingleTransactionOutcome::Found(found @ ReserveOutcome::Replay(_)) => {
+                        return replayed_text(found);
+                    }
                     // The client sends it again.
                     SingleTransactionOutcome::Unconfirmed => tokio::task::yield_now().await,
                     other => panic!("{other:?}"),

@@ -9,7 +9,7 @@ use axum::{
 };
 use lambda_idempotency::{
     domain::{DomainWrite, Table},
-    engine::{SingleTransaction, Execution},
+    engine::{Execution, SingleTransaction},
     http::{Idempotency, Outcome, Profile, SingleTenant},
     operation::Operation,
     record::Answer,
@@ -105,7 +105,7 @@ async fn a_refused_write_is_a_kept_answer() {
 
 // T18, T44
 #[tokio::test]
-async fn an_answer_that_is_none_to_keep_commits_nothing_and_the_retry_runs() {
+async fn an_answer_that_is_not_kept_commits_nothing_and_the_retry_runs() {
     let store = bank();
     let app = app(&store);
     for status in ["500", "503", "401", "429"] {
@@ -156,7 +156,7 @@ async fn a_profile_applies_in_one_transaction_too() {
 
 // T17
 #[tokio::test]
-async fn a_client_without_a_confirmation_is_reported_to_ask_again_with_its_key() {
+async fn an_unconfirmed_client_is_asked_to_retry_with_its_key() {
     let bank = Bank::on(crate::support::embedded::endpoint()).await;
     let accounts = bank.accounts.clone();
     let handler = move |transaction: SingleTransaction| {

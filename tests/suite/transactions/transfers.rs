@@ -5,17 +5,10 @@ use std::{collections::HashSet, time::Duration};
 use axum::{body::Body, http::Request};
 use futures_util::future::join_all;
 use lambda_idempotency::http::IDEMPOTENCY_KEY;
+use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
 use crate::support::{http::Answer, local_cloud::LocalCloud, on_each_store, payments_api::PaymentsApi};
-
-on_each_store!(
-    a_transfer_moves_money_once_and_is_replayed,
-    a_transfer_without_enough_money_is_a_kept_refusal,
-    an_invalid_transfer_leaves_its_key_free,
-    transfers_at_once_keep_the_sum_and_each_happens_once,
-    a_process_that_dies_around_the_commit_moves_money_once_or_not_at_all,
-);
 
 const NOBODY: &str = "http://127.0.0.1:1";
 /// A client that is told to come again does so at once here, and this often at most.
@@ -50,6 +43,7 @@ pub fn balances_of(accounts: &Value) -> Vec<u64> {
     accounts.iter().map(|account| account["balanceCents"].as_u64().expect("cents")).collect()
 }
 
+#[apply(on_each_store)]
 async fn a_transfer_moves_money_once_and_is_replayed(endpoint: &str) {
     let api = api(endpoint).await;
     let first = transfer(&api, "acme", "k", &order("a-0", "a-9", 30)).await;
@@ -63,6 +57,7 @@ async fn a_transfer_moves_money_once_and_is_replayed(endpoint: &str) {
     assert!(!transfer(&api, "other", "k", &order("a-0", "a-9", 30)).await.replayed());
 }
 
+#[apply(on_each_store)]
 async fn a_transfer_without_enough_money_is_a_kept_refusal(endpoint: &str) {
     let api = api(endpoint).await;
     for cents in [OPENING + 1, 1_000_000_000] {
@@ -77,6 +72,7 @@ async fn a_transfer_without_enough_money_is_a_kept_refusal(endpoint: &str) {
     assert_eq!(balances(&api, "acme").await[..2], [0, 2 * OPENING]);
 }
 
+#[apply(on_each_store)]
 async fn an_invalid_transfer_leaves_its_key_free(endpoint: &str) {
     let api = api(endpoint).await;
     for wrong in [
@@ -98,6 +94,7 @@ async fn an_invalid_transfer_leaves_its_key_free(endpoint: &str) {
 }
 
 // T20
+#[apply(on_each_store)]
 async fn transfers_at_once_keep_the_sum_and_each_happens_once(endpoint: &str) {
     let api = &api(endpoint).await;
     // Three of ten are duplicates.
@@ -133,7 +130,8 @@ async fn transfers_at_once_keep_the_sum_and_each_happens_once(endpoint: &str) {
 }
 
 // T1
-async fn a_process_that_dies_around_the_commit_moves_money_once_or_not_at_all(endpoint: &str) {
+#[apply(on_each_store)]
+async fn a_process_dying_around_its_commit_moves_money_at_most_once(endpoint: &str) {
     let cloud = LocalCloud::on(endpoint, &[]).await;
     let send = async |key: &str, test: &str| {
         let mut body = order("a-0", "a-1", 30);

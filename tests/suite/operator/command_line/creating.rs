@@ -8,15 +8,11 @@ use aws_sdk_dynamodb::types::{
     StreamViewType, TimeToLiveSpecification, TimeToLiveStatus,
 };
 use lambda_idempotency::store::dynamodb::{DynamoDbStore, table};
+use macro_rules_attribute::apply;
 use serde_json::json;
 use uuid::Uuid;
 
 use crate::support::{client::client, command::CommandLine, on_each_store};
-
-on_each_store!(
-    a_created_table_is_one_that_functions_take,
-    a_table_of_another_shape_is_refused_by_what_differs,
-);
 
 fn named(endpoint: &str) -> (String, CommandLine) {
     let name = format!("created-{}", Uuid::new_v4());
@@ -24,6 +20,7 @@ fn named(endpoint: &str) -> (String, CommandLine) {
     (name, cli)
 }
 
+#[apply(on_each_store)]
 async fn a_created_table_is_one_that_functions_take(endpoint: &str) {
     let (name, cli) = named(endpoint);
     cli.run(&["list"]).await.assert_refused(1, &name);
@@ -45,6 +42,7 @@ async fn a_created_table_is_one_that_functions_take(endpoint: &str) {
     cli.run(&["create-table", "--table", "no name"]).await.assert_refused(1, "");
 }
 
+#[apply(on_each_store)]
 async fn a_table_of_another_shape_is_refused_by_what_differs(endpoint: &str) {
     let client = client(endpoint);
     let definition = |name: &str, kind| {

@@ -33,7 +33,10 @@ async fn escalated_outcomes_are_listed_first_and_then_the_oldest() {
     assert!(listed.stderr.contains("There are more"), "{listed:?}");
     assert_eq!(keys(&serde_json::from_str(&listed.stdout).unwrap()), expected[..4]);
     let escalated = table.cli.json(&["list", "--escalated", "--tenant", TENANT]).await;
-    assert_eq!((keys(&escalated), &escalated[0]["unknown"]["escalated"]), (expected[..2].to_vec(), &json!(true)));
+    assert_eq!(
+        (keys(&escalated), &escalated[0]["unknown"]["escalated"]),
+        (expected[..2].to_vec(), &json!(true))
+    );
     assert_eq!(escalated[0]["hash"], old.key.hash().to_string());
     let shown = table.cli.run(&["list", "--limit", "1"]).await.stdout;
     let line = shown.lines().nth(1).unwrap_or_default();

@@ -202,7 +202,9 @@ async fn dead_letters_that_no_function_can_process_stay_and_name_their_record() 
     let said: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(said["moved"], json!([]));
     let left = said["left"].as_array().unwrap();
-    let named = |dead_letter: &Value| (dead_letter["kind"].clone(), dead_letter["record"].clone(), dead_letter["to"].clone());
+    let named = |dead_letter: &Value| {
+        (dead_letter["kind"].clone(), dead_letter["record"].clone(), dead_letter["to"].clone())
+    };
     assert_eq!(
         left.iter().map(named).collect::<Vec<_>>(),
         [

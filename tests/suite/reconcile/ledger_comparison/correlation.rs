@@ -2,6 +2,7 @@
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{engine::FinishOutcome, record::Answer, time::Timestamp};
+use macro_rules_attribute::apply;
 use payments::{Found, Ledger, Payment, policy::CREATE_PAYMENT};
 
 use super::{DAY, payment, payments_table, provider::Provider, recorded};
@@ -14,9 +15,8 @@ use crate::support::{
     payments_api::{self, CHARGED_AT, PaymentsApi, order},
 };
 
-on_each_store!(a_payment_is_written_down_once_under_the_day_of_its_charge);
-
 // T2
+#[apply(on_each_store)]
 async fn a_payment_is_written_down_once_under_the_day_of_its_charge(endpoint: &str) {
     let (client, table) = (client(endpoint), payments_table(endpoint).await);
     let ledger = Ledger::new(client.clone(), &table);

@@ -1,0 +1,4 @@
+//! The repository itself: its documents, the names of its tests, and what the tests are built on.
+
+mod documents;
+mod support_works;
