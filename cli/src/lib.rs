@@ -1,4 +1,6 @@
 //! The operators' command line: looks up records, settles unknown outcomes, and writes an audit line for each change.
+//!
+//! A library, so that the tests build the program too, and never run an old one.
 
 #![deny(clippy::disallowed_methods)]
 
@@ -38,8 +40,9 @@ use context::Context;
 use failure::Failure;
 use output::{Screen, harmless_text};
 
+/// Runs the program `idempotency` with the arguments of this process.
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
+pub async fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // It quotes the arguments, which may hold pasted control characters. Its usage line would demand what the environment has set.
@@ -86,7 +89,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
 /// stays at `info`.
 fn log_to_stderr(debug: bool) {
     let filter = if debug {
-        let ours = ["lambda_idempotency", "idempotency"].map(|target| (target, LevelFilter::DEBUG));
+        let ours = ["lambda_idempotency", "idempotency_cli"].map(|target| (target, LevelFilter::DEBUG));
         Targets::new().with_default(LevelFilter::INFO).with_targets(ours)
     } else {
         Targets::new()

@@ -1,5 +1,4 @@
-//! Tests of the command line without a table. This test also makes `cargo test --workspace` build the program, which the suite
-//! runs against real stores.
+//! Tests of the command line without a table. The suite runs it against real stores.
 
 use std::process::{Command, Output};
 

@@ -19,7 +19,8 @@
 //! | `schedules` | functions that are invoked periodically |
 //! | `front`, `gateway` | the HTTP address: API Gateway, Lambda's Invoke API, the provider's ledger |
 //!
-//! A child process is this program again, and `LOCAL_FUNCTION` names its function.
+//! A child process is this program again, and `LOCAL_FUNCTION` names its function. It is a library, so that the tests build the program
+//! too, and never run an old one.
 
 mod embedded;
 mod environment;
@@ -68,7 +69,8 @@ use tokio::{
 /// The exit code for arguments and variables that cannot work.
 const WRONG_USAGE: u8 = 2;
 
-fn main() -> ExitCode {
+/// Runs the program `local`, or one of its functions if `LOCAL_FUNCTION` names it.
+pub fn main() -> ExitCode {
     if let Ok(name) = env::var("LOCAL_FUNCTION") {
         return functions::run_as(&name);
     }

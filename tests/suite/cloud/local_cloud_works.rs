@@ -231,7 +231,7 @@ async fn a_table_without_its_index_is_one_line_at_the_start() {
     let prefix = format!("t{}-", uuid::Uuid::new_v4().simple());
     let store = client(embedded::endpoint());
     create_idempotency_table(&store, &format!("{prefix}payments")).await;
-    let mut program = tokio::process::Command::new(local_cloud::program());
+    let mut program = tokio::process::Command::new(local_cloud::PROGRAM);
     program.env("PORT", "0").env("DYNAMODB_ENDPOINT", embedded::endpoint()).env("TABLE_PREFIX", &prefix);
     let started = program.stdin(Stdio::null()).kill_on_drop(true).output();
     let ended = tokio::time::timeout(TIMEOUT, started).await.expect("it ends").unwrap();

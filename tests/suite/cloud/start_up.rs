@@ -21,7 +21,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::{
-    ledger_comparison::payments_table,
+    reconcile::ledger_comparison::payments_table,
     support::{
         client::connect,
         embedded,

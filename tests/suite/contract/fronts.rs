@@ -262,7 +262,8 @@ async fn two_keys_in_one_request_are_refused_as_each_front_shows_them() {
 async fn parameter_order_that_a_front_has_lost_does_not_count() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let values: Value = names.iter().map(|name| (name.to_string(), json!([name, "2"]))).collect();
-    for event in [include_str!("../fixtures/rest_api_iam.json"), include_str!("fixtures/load_balancer.json")]
+    for event in
+        [include_str!("../fixtures/rest_api_iam.json"), include_str!("../fixtures/load_balancer.json")]
     {
         let mut event: Value = serde_json::from_str(event).unwrap();
         event["multiValueQueryStringParameters"] = values.clone();
@@ -307,7 +308,7 @@ async fn one_subject_of_two_issuers_is_two_tenants_if_the_issuer_counts() {
     };
     let (a, b) = ("https://a.example.com", "https://b.example.com");
     for event in
-        [include_str!("../fixtures/http_api_jwt.json"), include_str!("fixtures/rest_api_cognito.json")]
+        [include_str!("../fixtures/http_api_jwt.json"), include_str!("../fixtures/rest_api_cognito.json")]
     {
         let front = Front { event, tenant: Arc::new(JwtClaim("sub").with_issuer()), name: "" };
         for kind in 0..2 {

@@ -5,7 +5,7 @@ use lambda_idempotency::{engine::Executor, store::s3::S3Bodies};
 use macro_rules_attribute::apply;
 
 use crate::{
-    bodies::{place, replay_of},
+    contract::bodies::{place, replay_of},
     support::{
         guarded::{
             Guarded, body_of, completed, operation, owned, random, replayed, reported, request, written,

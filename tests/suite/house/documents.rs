@@ -1,6 +1,11 @@
-//! The documents: transcripts come out as written, and the tests that they name exist.
+//! The documents' transcripts and the examples print what is written.
 
-use std::process::Stdio;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::SystemTime,
+};
 
 use tokio::process::Command;
 
@@ -8,8 +13,6 @@ use crate::support::{command, local_cloud::LocalCloud};
 
 const README: &str = include_str!("../../../README.md");
 const WALKTHROUGH: &str = include_str!("../../../docs/walkthrough.md");
-const CONTRACT: &str = include_str!("../../../docs/contract.md");
-const TRAPS: &str = include_str!("../../../docs/traps.md");
 
 const LOOKS: &str = "## What it looks like";
 
@@ -35,42 +38,6 @@ async fn the_transcript_of_a_worker_that_dies_comes_out_as_written() {
     assert_eq!(steps, 8);
 }
 
-#[test]
-fn every_requirement_of_the_contract_names_a_test_that_exists() {
-    let rows = rows(CONTRACT, |row| row.contains("holds") || row.contains("deviates"));
-    assert_eq!(rows.iter().map(|row| tests_of(row)).collect::<Vec<_>>(), [1; 35]);
-}
-
-#[test]
-fn every_trap_names_tests_that_exist() {
-    let rows = rows(TRAPS, |row| row.starts_with("| T"));
-    assert!(rows.iter().all(|row| tests_of(row) > 0));
-    let ids: Vec<_> = rows.iter().filter_map(|row| row.split_whitespace().nth(1)).collect();
-    assert_eq!(ids, (1..=52).map(|number| format!("T{number}")).collect::<Vec<_>>());
-}
-
-fn rows(document: &'static str, chosen: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    document.lines().filter(|line| line.starts_with('|') && chosen(line)).collect()
-}
-
-/// How many tests the last cell of a row names; fails if one does not exist.
-fn tests_of(row: &str) -> usize {
-    let cell = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
-    let named = cell.split('`').skip(1).step_by(2);
-    named
-        .inspect(|named| {
-            let (path, test) = named.rsplit_once("::").unwrap_or_else(|| panic!("no module: {named}"));
-            // A unit test's module is in the file of its parent.
-            let path = path.strip_suffix("::tests").unwrap_or(path).replace("::", "/");
-            let root = env!("CARGO_MANIFEST_DIR");
-            let sources = ["suite/{}.rs", "../src/{}.rs", "../src/{}/mod.rs", "../src/{}/tests.rs"]
-                .map(|file| format!("{root}/{}", file.replace("{}", &path)));
-            let sources = sources.iter().filter_map(|file| std::fs::read_to_string(file).ok());
-            assert!(sources.into_iter().any(|source| source.contains(&format!("fn {test}("))), "{named}");
-        })
-        .count()
-}
-
 #[tokio::test]
 async fn the_examples_show_what_they_say() {
     for (name, shown) in [
@@ -82,20 +49,38 @@ async fn the_examples_show_what_they_say() {
         ("own_store", "it keeps every promise\n"),
         ("unit_test", "all three as promised\n"),
     ] {
-        let program = command::program().with_file_name("examples").join(name);
-        assert!(program.exists(), "{name} is missing: run plain `cargo test --workspace`");
-        let ran = Command::new(program).stdin(Stdio::null()).output().await.expect("it can be run");
+        let ran = Command::new(example(name)).stdin(Stdio::null()).output().await.expect("it can be run");
         let printed = String::from_utf8(ran.stdout).expect("text");
         assert!(ran.status.success() && printed.contains(shown), "{name}: {printed}");
     }
 }
 
+/// The program of this example. It must be as new as its sources: cargo builds it only if it tests the library too.
+fn example(name: &str) -> PathBuf {
+    let modified = |path: &Path| -> SystemTime {
+        let metadata = fs::metadata(path).and_then(|metadata| metadata.modified());
+        metadata.unwrap_or_else(|error| panic!("{}: {error}; run plain `cargo test`", path.display()))
+    };
+    let program = Path::new(command::PROGRAM).with_file_name("examples").join(name);
+    let built = modified(&program);
+    let rule = fs::read_to_string(program.with_extension("d")).expect("cargo writes down the sources");
+    // "program: source source …", with each space in a path behind a backslash.
+    let rule = rule.replace("\\ ", "\0");
+    let sources = rule.split_once(": ").expect("a rule of make").1;
+    for source in sources.split_whitespace().map(|source| source.replace('\0', " ")) {
+        assert!(
+            modified(Path::new(&source)) <= built,
+            "{name} is older than {source}: run plain `cargo test`"
+        );
+    }
+    program
+}
+
 /// Runs the transcript of a document's section, each command after these definitions; returns the number of commands.
 async fn run(cloud: &LocalCloud, document: &'static str, section: &str, definitions: &[&str]) -> usize {
-    let built = command::program();
     let here = |text: &str| {
         text.replace("http://127.0.0.1:9000", cloud.url())
-            .replace("cargo run -q -p idempotency-cli --", built.to_str().expect("a path in UTF-8"))
+            .replace("cargo run -q -p idempotency-cli --", command::PROGRAM)
     };
     let definitions: String = definitions.iter().map(|definition| here(definition) + "\n").collect();
     let mut steps = 0;

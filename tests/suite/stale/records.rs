@@ -27,18 +27,19 @@ use crate::support::{
     http, on_each_store,
 };
 
-const BOUND: Duration = Duration::from_secs(3600);
+pub const BOUND: Duration = Duration::from_secs(3600);
 
-struct Found {
-    guarded: Guarded,
-    checks: MemoryQueue,
-    sweeps: MemoryQueue,
-    dead_letters: MemoryQueue,
-    stale: Stale,
+/// The function that finds dead workers, with its queues.
+pub struct Found {
+    pub guarded: Guarded,
+    pub checks: MemoryQueue,
+    pub sweeps: MemoryQueue,
+    pub dead_letters: MemoryQueue,
+    pub stale: Stale,
 }
 
 impl Found {
-    async fn on(endpoint: &str) -> Self {
+    pub async fn on(endpoint: &str) -> Self {
         let guarded = Guarded::on(endpoint).await;
         let [checks, sweeps, dead_letters] = [(); 3].map(|()| MemoryQueue::new());
         let queues = (checks.clone(), sweeps.clone(), dead_letters.clone());
@@ -50,35 +51,35 @@ impl Found {
     }
 
     /// A request whose worker reserved it and then died.
-    async fn dead(&self) -> Request {
+    pub async fn dead(&self) -> Request {
         let request = request();
         drop(owned(self.guarded.executor().reserve(&request).await));
         request
     }
 
-    async fn look(&self, key: &RecordKey) -> CheckOutcome {
+    pub async fn look(&self, key: &RecordKey) -> CheckOutcome {
         self.stale.check(key).await.expect("the store answers")
     }
 
     /// Delivers a message as Lambda does. It must be processed.
-    async fn receive(&self, check: &Value) {
+    pub async fn receive(&self, check: &Value) {
         let message = json!({ "eventSource": "aws:sqs", "messageId": "1", "body": check.to_string() });
         assert_eq!(self.deliver(json!({ "Records": [message] })).await, [""; 0]);
     }
 
     /// Delivers a batch of the stream as Lambda does, and returns what is to be delivered again.
-    async fn stream(&self, batch: &[Box<RawValue>]) -> Vec<String> {
+    pub async fn stream(&self, batch: &[Box<RawValue>]) -> Vec<String> {
         self.deliver(json!({ "Records": batch })).await
     }
 
-    async fn deliver(&self, event: Value) -> Vec<String> {
+    pub async fn deliver(&self, event: Value) -> Vec<String> {
         let event = serde_json::from_value(event).expect("an event");
         let failures = stale::handle(&self.stale, event, &Context::default()).await.expect("an answer");
         failures.identifiers().into_iter().map(str::to_owned).collect()
     }
 
     /// The one check that was sent, and its delay.
-    fn check(&self) -> (Value, Duration) {
+    pub fn check(&self) -> (Value, Duration) {
         let [(message, delay)] = &self.checks.take()[..] else { panic!("not one message") };
         (serde_json::from_str(message).expect("a check"), *delay)
     }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use uuid::Uuid;
 
-use super::{BOUND, Found};
+use super::records::{BOUND, Found};
 use crate::support::{
     clock::STORE_TIMEOUT,
     faults::{Fault, Late},

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::{
-    ledger_comparison::{payments_table, provider::Provider},
+    reconcile::ledger_comparison::{payments_table, provider::Provider},
     support::{
         embedded,
         function::{Document, Function},

@@ -6,7 +6,7 @@ use lambda_idempotency::{telemetry, time_budget::DEFAULT_NOT_FOUND_GRACE};
 use serde_json::{Value, json};
 
 use super::{ALARM, FUNCTION, QUEUE, Resource, list, referred, resource, resources};
-use crate::support::command::program;
+use crate::support::command::PROGRAM;
 
 /// The functions' metrics, each with the statistic that counts its events. A metric without dimensions is a total over all operations:
 /// see `event`.
@@ -255,7 +255,7 @@ async fn every_command_that_an_alarm_names_is_one() {
     for command in named {
         // The arguments before `--help` are parsed first.
         let arguments = command.split(' ').skip(1).chain(["--help"]);
-        let ran = tokio::process::Command::new(program()).args(arguments).output().await;
+        let ran = tokio::process::Command::new(PROGRAM).args(arguments).output().await;
         assert!(ran.expect("the command line can be run").status.success(), "{command}");
     }
 }

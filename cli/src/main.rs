@@ -1,0 +1,7 @@
+//! The program `idempotency`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    idempotency_cli::main()
+}

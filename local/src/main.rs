@@ -1,0 +1,7 @@
+//! The program `local`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    local::main()
+}
