@@ -73,7 +73,7 @@ async fn a_worker_killed_during_the_charge_leaves_one_charge_and_an_unknown(endp
     let cloud = still(endpoint, &[("PROVIDER_TIMEOUT_MS", "2500")]).await;
     let kill = async {
         // The record exists before the charge begins.
-        while cloud.state("order-1").await != "in_progress" {}
+        cloud.until(async || cloud.state("order-1").await == "in_progress", "the charge begins").await;
         for process in cloud.environments().await {
             Command::new("kill").args(["-9", &process.to_string()]).status().expect("kill is there");
         }

@@ -92,7 +92,7 @@ async fn dead_workers_are_found_and_their_outcomes_settled(endpoint: &str) {
 async fn a_worker_killed_during_the_charge_is_settled_as_charged(endpoint: &str) {
     let cloud = cloud(endpoint, &[("PROVIDER_TIMEOUT_MS", "2000")]).await;
     let kill = async {
-        while cloud.state("k").await != "in_progress" {}
+        cloud.until(async || cloud.state("k").await == "in_progress", "the charge begins").await;
         for process in cloud.environments().await {
             Command::new("kill").args(["-9", &process.to_string()]).status().expect("kill is there");
         }
