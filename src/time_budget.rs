@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    // R18, T8
+    // T8
     #[test]
     fn there_is_always_a_lease_from_the_deadline_or_from_the_operation() {
         let (lease, grace) = (Duration::from_secs(60), Duration::from_secs(10));
@@ -327,7 +327,7 @@ mod tests {
         }
     }
 
-    // R16, T37
+    // T37
     #[test]
     fn each_part_is_as_long_as_the_drawing_says() {
         let millis = Duration::from_millis;
@@ -360,7 +360,7 @@ mod tests {
     }
 
     proptest! {
-        // R16, R18, T37
+        // T37
         #[test]
         fn the_parts_of_an_invocation_fit_into_what_is_left(
             left in left(), completion_timeout in left(), defers: bool,

@@ -148,7 +148,6 @@ pub fn who(args: &ChangeArgs) -> Result<String, Failure> {
 mod tests {
     use super::*;
 
-    // R28
     #[test]
     fn only_the_whole_report_confirms() {
         assert!(is_yes("yes\n") && is_yes(" yes"));

@@ -118,7 +118,6 @@ mod tests {
 
     impl Error for Dump {}
 
-    // R36
     #[test]
     fn what_an_error_quotes_of_a_request_is_left_out() {
         let said = Failure::from_error(&Dump).to_string();
@@ -129,7 +128,6 @@ mod tests {
         assert_eq!(without_dumps("nothing to hide }"), "nothing to hide }");
     }
 
-    // R31
     #[test]
     fn a_failed_change_says_whether_anything_was_changed() {
         let store = |kind| CorrectionError::Store(StoreError::new(kind, "no answer in time"));

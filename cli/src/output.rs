@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(when(Timestamp::MAX, at), "never");
     }
 
-    // R36: a key or a header of a client must not write on an operator's screen.
+    // A key or a header of a client must not write on an operator's screen.
     #[test]
     fn what_would_steer_a_terminal_is_shown_as_what_it_is() {
         assert_eq!(harmless("a\u{1b}[31m\n\t\u{fc}"), "a\\u{1b}[31m\\u{a}\\u{9}\u{fc}");

@@ -1,5 +1,4 @@
-//! Tests of the command line without a table. This test also makes `cargo test --workspace` build the program, which the suite
-//! runs against real stores.
+//! Tests of the command line without a table. The suite runs it against real stores.
 
 use std::process::{Command, Output};
 
@@ -118,7 +117,6 @@ fn an_address_that_is_no_url_is_wrong_usage() {
     }
 }
 
-// R36
 #[test]
 fn an_address_in_the_environment_that_is_no_url_shows_no_key() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_idempotency"));
@@ -132,7 +130,6 @@ fn an_address_in_the_environment_that_is_no_url_shows_no_key() {
     assert!(said.contains("`foo`") && !said.contains("key-in-clear") && !said.contains("acme"), "{said}");
 }
 
-// R28
 #[test]
 fn a_change_that_nobody_makes_is_wrong_usage() {
     let change = |more: &[&str], user: Option<(&str, &str)>| {

@@ -1,5 +1,4 @@
-//! Tests how the local cloud reports settings that cannot work. This test also makes `cargo test --workspace` build the
-//! program, which the suite runs.
+//! Tests how the local cloud reports settings that cannot work.
 
 use std::process::{Command, Output};
 

@@ -67,7 +67,6 @@ mod tests {
         added(writes).expect_err("refused")
     }
 
-    // R22
     #[test]
     fn a_write_that_dynamodb_would_refuse_is_refused_at_once() {
         let item = |id: &str| json!({ "id": id });
@@ -170,7 +169,6 @@ mod tests {
         assert!(matches!(refused([table().update(item("a"), long)]), DomainWriteError::TooLarge(_)));
     }
 
-    // R22
     #[test]
     fn a_transaction_writes_each_item_once_and_at_most_99() {
         let put = |id: usize| table().put(json!({ "id": format!("a-{id}") }));
@@ -196,7 +194,6 @@ mod tests {
         assert_eq!(refused((0..10).map(large)), DomainWriteError::TooMany);
     }
 
-    // R22
     #[test]
     fn conditions_are_joined_without_a_second_pair_of_parentheses() {
         let joined = |first: &str| {
@@ -208,7 +205,6 @@ mod tests {
         assert_eq!(joined("(a = a) OR (c = c)"), "((a = a) OR (c = c)) AND (b = b)");
     }
 
-    // R22
     #[test]
     fn the_table_of_records_takes_no_domain_writes_under_any_name() {
         for name in ["records", "arn:aws:dynamodb:eu-central-1:1:table/records"] {

@@ -66,7 +66,6 @@ mod tests {
         breaker
     }
 
-    // R16
     #[test]
     fn an_open_breaker_rejects_requests_until_one_trial_succeeds() {
         let breaker = opened();
@@ -78,7 +77,6 @@ mod tests {
         assert!(breaker.admits(later) && breaker.admits(later));
     }
 
-    // R16
     #[test]
     fn a_success_between_failures_starts_the_count_again() {
         let breaker = Breaker::default();

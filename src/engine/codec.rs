@@ -56,7 +56,6 @@ mod tests {
     use super::*;
     use crate::record::Revision;
 
-    // R13, R14
     #[test]
     fn a_body_round_trips_and_is_compressed_if_that_helps() {
         let text = Bytes::from("all work and no play ".repeat(1000));

@@ -45,7 +45,6 @@ mod tests {
         Some(pieces.into_iter().map(|piece| String::from_utf8(piece.to_vec()).unwrap()).collect())
     }
 
-    // R3
     #[test]
     fn a_body_comes_apart_at_its_delimiters_and_nowhere_else() {
         let expected = vec!["", "A: 1\r\n\r\none --b not a line", "\r\n--bc\r\n--b c\r\ntwo\r\n", ""];

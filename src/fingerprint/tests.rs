@@ -22,7 +22,6 @@ fn current(content: &Content<'_>) -> Fingerprint {
     Fingerprints::of("pay", content, &FingerprintRule::new(), &[]).current()
 }
 
-// R3
 #[test]
 fn json_counts_by_what_it_says_and_the_rest_by_its_bytes() {
     let rule = FingerprintRule::new();
@@ -34,7 +33,7 @@ fn json_counts_by_what_it_says_and_the_rest_by_its_bytes() {
     assert_ne!(print(&rule, "text/plain", r#"{"a":1}"#), print(&rule, "text/plain", r#"{ "a": 1 }"#));
 }
 
-// R3, T25
+// T25
 #[test]
 fn a_body_that_claims_json_and_is_not_counts_by_its_bytes() {
     let print = |body| print(&FingerprintRule::new(), JSON, body);
@@ -134,7 +133,6 @@ fn conditions_and_ranges_count_without_being_declared() {
     );
 }
 
-// R3
 #[test]
 fn operation_method_path_and_query_count_and_never_run_together() {
     let pair = |name: &'static str, value: &'static str| (Cow::Borrowed(name), Cow::Borrowed(value));
@@ -155,7 +153,6 @@ fn operation_method_path_and_query_count_and_never_run_together() {
     }
 }
 
-// R3
 #[test]
 fn members_that_are_left_out_do_not_count() {
     let rule = FingerprintRule::new().leave_out("/sentAt");
@@ -164,7 +161,6 @@ fn members_that_are_left_out_do_not_count() {
     assert_ne!(print(r#"{"a":1}"#), print(r#"{"a":2}"#));
 }
 
-// R3
 #[test]
 fn headers_count_if_the_rule_declares_them() {
     let (plain, rule) =
@@ -177,7 +173,6 @@ fn headers_count_if_the_rule_declares_them() {
     assert_ne!(print_as(&rule, &[("prefer", "1")], b""), sent(&rule, "1"));
 }
 
-// R3
 #[test]
 fn a_multipart_body_counts_without_its_boundary() {
     let rule = FingerprintRule::new();
@@ -208,7 +203,6 @@ fn gzip(time: u32, body: &[u8]) -> Vec<u8> {
     packer.finish().unwrap()
 }
 
-// R3
 #[test]
 fn a_packed_body_counts_by_what_is_packed() {
     let sent = |coding: &str, body: &[u8]| {
@@ -234,7 +228,7 @@ fn a_packed_body_counts_by_what_is_packed() {
     assert_ne!(sent("br", plain), sent("zstd", plain));
 }
 
-// R3, T36
+// T36
 #[test]
 fn each_custom_rule_has_its_own_id_and_decides_what_counts() {
     let rule = |id| FingerprintRule::custom(id, |content| content.body[..1].to_vec());
@@ -270,7 +264,6 @@ fn a_request_is_compared_by_the_rule_that_the_record_has() {
     assert_eq!(Fingerprints::of("pay", &content, &new, &[]).matches(&kept), None);
 }
 
-// R3
 #[test]
 fn rules_that_contradict_themselves_are_refused_at_start_up() {
     let custom = || FingerprintRule::custom(1, |_| Vec::new());

@@ -150,7 +150,6 @@ mod tests {
         syntax.key(&headers).map(|key| key.as_str().to_owned())
     }
 
-    // R1
     #[test]
     fn each_syntax_takes_its_own_form_and_either_takes_both() {
         use KeySyntax::{Bare, Either, Item};
@@ -163,7 +162,7 @@ mod tests {
         assert_eq!(parse(Either, &[b"abc-1"]), parse(Either, &[br#""abc-1""#]));
     }
 
-    // R1, T34
+    // T34
     #[test]
     fn every_bad_key_is_refused_with_a_reason_of_its_own() {
         use KeyHeaderError as Error;
@@ -193,7 +192,6 @@ mod tests {
         assert_eq!(reasons.len(), 8);
     }
 
-    // R1
     #[test]
     fn a_key_shorter_than_the_operations_minimum_is_refused() {
         let key = |text| IdempotencyKey::parse(text).unwrap();

@@ -61,7 +61,6 @@ mod tests {
         Some(RequestContext::ApiGatewayV2(context))
     }
 
-    // R43
     #[test]
     fn the_origin_is_the_method_and_the_route_and_never_the_path() {
         let by_id = "POST /payments/{id}";

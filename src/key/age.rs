@@ -158,7 +158,6 @@ mod tests {
 
     use super::*;
 
-    // R21
     #[test]
     fn a_uuid_of_version_7_carries_its_time() {
         // RFC 9562, appendix A.6.
@@ -169,7 +168,6 @@ mod tests {
         assert_eq!(uuid_v7(latest), Some(Timestamp::from_millis((1 << 48) - 1)));
     }
 
-    // R21
     #[test]
     fn what_is_no_uuid_of_version_7_has_no_time() {
         for text in [
@@ -190,7 +188,6 @@ mod tests {
         }
     }
 
-    // R21
     #[test]
     fn a_ulid_carries_its_time_in_either_case() {
         let made_at = Some(Timestamp::from_millis(1_469_922_850_259));
@@ -199,7 +196,6 @@ mod tests {
         assert_eq!(ulid("7ZZZZZZZZZZZZZZZZZZZZZZZZZ"), Some(Timestamp::from_millis((1 << 48) - 1)));
     }
 
-    // R21
     #[test]
     fn what_is_no_ulid_has_no_time() {
         for text in [
@@ -226,7 +222,6 @@ mod tests {
         OldestKey { bound: BOUND, time: KeyTime::UuidV7 }.admit(&key, None, NOW)
     }
 
-    // R21
     #[test]
     fn a_key_is_accepted_within_its_age_limit_and_clock_skew() {
         assert_eq!(admit(NOW), Ok(()));
@@ -236,7 +231,6 @@ mod tests {
         assert_eq!(admit(NOW.plus(CLOCK_SKEW + MILLISECOND)), Err(KeyAgeError::Future));
     }
 
-    // R21
     #[test]
     fn each_way_of_telling_the_time_is_read_by_its_own_rule() {
         let oldest = |time| OldestKey { bound: BOUND, time };
@@ -256,7 +250,6 @@ mod tests {
         assert_eq!(said(&time, Some(&signed(NOW.plus(2 * BOUND)))), Err("future"));
     }
 
-    // R21
     #[test]
     fn answers_are_kept_longer_than_their_keys_are_taken() {
         let operation = OperationName::parse("pay").unwrap();

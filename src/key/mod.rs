@@ -381,7 +381,7 @@ mod tests {
         )
     }
 
-    // R2, T15
+    // T15
     #[test]
     fn no_two_different_triples_share_a_partition_key() {
         let parts = ["a", "a#b", "b", "b#c", "c", "a%23b", "%", "%23", "%25", "#", "a#", "#a"];
@@ -433,7 +433,6 @@ mod tests {
         assert!(key.partition_key().len() <= 2048, "{}", key.partition_key().len());
     }
 
-    // R1
     #[test]
     fn a_key_has_one_to_255_characters_and_no_control_characters() {
         assert_eq!(IdempotencyKey::parse(""), Err(KeyError::Empty));
@@ -442,7 +441,6 @@ mod tests {
         assert_eq!(IdempotencyKey::parse("a\nb"), Err(KeyError::Character));
     }
 
-    // R2
     #[test]
     fn a_tenant_has_one_to_255_bytes_and_no_control_characters() {
         assert_eq!(Tenant::parse(""), Err(KeyError::Empty));
@@ -452,7 +450,6 @@ mod tests {
         assert_eq!(Tenant::parse("a\nb"), Err(KeyError::Character));
     }
 
-    // R2
     #[test]
     fn an_operation_has_one_to_128_plain_characters() {
         assert!(OperationName::parse(&"o".repeat(128)).is_ok());
@@ -462,7 +459,7 @@ mod tests {
         assert!(OperationName::parse("aZ09-_.").is_ok());
     }
 
-    // R2, T15
+    // T15
     #[test]
     fn a_tenants_keys_begin_with_its_prefix_and_nobody_elses_do() {
         let tenants = ["a", "a#b", "a%23b", "ab", "%", "#"];
@@ -475,7 +472,6 @@ mod tests {
         }
     }
 
-    // R28
     #[test]
     fn unknown_outcomes_are_spread_over_all_partitions_of_the_index() {
         let first = |number: u32| record_key("a", "pay", &number.to_string()).short_hash().first_byte() % 8;
@@ -483,7 +479,6 @@ mod tests {
         assert_eq!(found.len(), 8);
     }
 
-    // R36
     #[test]
     fn logs_identify_a_key_by_hash_and_an_operation_by_name() {
         let key = record_key("acme", "pay", "order-1");
@@ -494,7 +489,6 @@ mod tests {
         assert_eq!(key.operation().to_string(), "pay");
     }
 
-    // R36
     #[test]
     fn debug_output_never_shows_a_key_or_a_tenant() {
         let shown = format!("{:?}", record_key("tenant-in-clear", "pay", "key-in-clear"));
@@ -502,7 +496,7 @@ mod tests {
         assert!(!shown.contains("clear") && !parts.contains("clear"), "{shown} {parts}");
     }
 
-    // R26, T33
+    // T33
     #[test]
     fn a_downstream_key_is_stable_and_differs_by_record_fingerprint_and_phase() {
         let (key, other) = (record_key("t", "pay", "k"), record_key("t", "pay", "l"));

@@ -169,7 +169,6 @@ mod tests {
         secrets(by).verify(signature, payload, now, DEFAULT_TOLERANCE)
     }
 
-    // R29
     #[test]
     fn any_valid_secret_verifies_and_the_first_signs() {
         let (old, new) =
@@ -183,7 +182,6 @@ mod tests {
         assert_eq!(verified(OLD, &old.replace(',', ", "), b"body", NOW), Ok(NOW));
     }
 
-    // R29
     #[test]
     fn another_payload_time_or_age_is_refused() {
         let signature = secrets(OLD).sign(NOW, b"body");

@@ -145,7 +145,6 @@ mod tests {
         assert_eq!(answer.body, KeptBody::Omitted { length: MAX_REPORT as u64 });
     }
 
-    // R31
     #[test]
     fn a_message_that_names_another_record_than_its_item_is_refused() {
         let message = message(released());

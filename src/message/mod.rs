@@ -136,7 +136,7 @@ impl Message {
 mod tests {
     use super::*;
 
-    // R29: what is escalated must be readable by operators' tools, and by this function when they send it back.
+    // What is escalated must be readable by operators' tools, and by this function when they send it back.
     #[test]
     fn a_message_that_is_read_can_be_sent_again() {
         let item = r#"{"version":1,"kind":"deferred_report","key":"t#pay#k","item":{"pk":{"S":"t#pay#k"},"schema":{"N":"1"}}}"#;

@@ -51,7 +51,6 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    // R29
     #[test]
     fn pauses_double_with_jitter_up_to_a_maximum_and_then_end() {
         let (first, longest) = (Duration::from_secs(10), Duration::from_secs(100));

@@ -387,7 +387,6 @@ mod tests {
         }
     }
 
-    // R28
     #[test]
     fn what_was_learned_settles_the_record_that_was_asked_about() {
         let seen = unknown();
@@ -415,7 +414,6 @@ mod tests {
         assert_eq!(becomes(&seen, &alive, Asks::IfDue, &Learned::Executed(answer())), "completed");
     }
 
-    // R29
     #[test]
     fn proof_holds_for_every_execution_of_the_same_request() {
         let (seen, proof) = (unknown(), Learned::Executed(answer()));
@@ -617,7 +615,6 @@ mod tests {
         assert_eq!(reconcile_at, NOW.plus(GRACE - second));
     }
 
-    // R29
     #[test]
     fn the_last_question_escalates_and_an_operators_question_counts_anew() {
         let seen = unknown().ask_again(Revision::mint(), 2, START).unwrap();

@@ -269,7 +269,6 @@ mod tests {
         assert_eq!(parsed, [Some(Encoding::Identity), Some(Encoding::Zlib), None]);
     }
 
-    // R14
     #[test]
     fn a_stored_answer_records_its_bodys_place_and_length() {
         let inline =
@@ -286,7 +285,6 @@ mod tests {
         }
     }
 
-    // R36
     #[test]
     fn debug_output_never_shows_what_an_answer_says() {
         let answer = Answer::http(201, vec![("location".into(), TEXT.into())], TEXT);

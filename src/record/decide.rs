@@ -118,7 +118,7 @@ mod tests {
         ]
     }
 
-    // R4, T14
+    // T14
     #[test]
     fn another_request_under_the_same_key_is_a_mismatch_in_every_state() {
         for record in in_each_state() {
@@ -149,7 +149,6 @@ mod tests {
         }
     }
 
-    // R10
     #[test]
     fn a_released_record_is_taken_over_as_one_more_attempt() {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
@@ -162,7 +161,6 @@ mod tests {
         assert_eq!(next.created_at, reserved.created_at);
     }
 
-    // R11
     #[test]
     fn a_lease_that_is_over_is_treated_as_the_operation_chose() {
         let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
@@ -185,7 +183,7 @@ mod tests {
         }
     }
 
-    // R11, T28
+    // T28
     #[test]
     fn a_live_lease_is_respected_to_its_last_millisecond() {
         let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
@@ -199,7 +197,6 @@ mod tests {
         }
     }
 
-    // R12
     #[test]
     fn every_record_that_is_to_be_written_has_the_fresh_revision() {
         for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
@@ -227,7 +224,6 @@ mod tests {
         assert_eq!(decision, Decision::Incomparable);
     }
 
-    // R28
     #[test]
     fn an_unknown_outcome_blocks_retries_unless_an_expired_lease_may_run_again() {
         for cause in UnknownCause::EACH {

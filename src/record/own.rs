@@ -351,7 +351,6 @@ mod tests {
         assert_eq!(Record::accept(&reservation, revision, NOW), pending);
     }
 
-    // R10
     #[test]
     fn a_take_over_keeps_the_keys_data_and_replaces_its_owner() {
         let (first, revision) = (released(SettledBy::Worker), fresh());
@@ -369,7 +368,7 @@ mod tests {
         assert_eq!(first.again(&next, revision, LATER), expected);
     }
 
-    // R12, T6
+    // T6
     #[test]
     fn a_worker_that_lost_its_record_to_another_execution_can_change_nothing() {
         let record = reserved();
@@ -567,7 +566,7 @@ mod tests {
         assert_eq!(early, Err(FencedError::NotInProgress("pending")));
     }
 
-    // R22: over a record in progress, the release itself proves that the transaction never commits.
+    // Over a record in progress, the release itself proves that the transaction never commits.
     #[test]
     fn a_transactional_release_is_certain_while_its_record_is_in_progress() {
         let transactional = Record { transactional: true, ..reserved() };
@@ -582,7 +581,7 @@ mod tests {
         }
     }
 
-    // R17, T13, T22, T42
+    // T13, T22, T42
     #[test]
     fn only_settled_records_expire_and_by_their_own_retention() {
         let record = Record { retention: RETAIN * 7, ..reserved() };
@@ -601,7 +600,6 @@ mod tests {
         assert!(completed.expired(reported.plus(CLOCK_SKEW)));
     }
 
-    // R4
     #[test]
     fn what_never_began_is_absent_at_once_for_every_clock() {
         let record = reserved();
@@ -634,7 +632,6 @@ mod tests {
         assert_eq!(again.not_begun(AttemptId::mint(), fresh(), now), Err(FencedError::OwnedByAnother));
     }
 
-    // R18
     #[test]
     fn a_heartbeat_never_shortens_a_lease() {
         let (record, revision) = (reserved(), fresh());
@@ -662,7 +659,6 @@ mod tests {
         }
     }
 
-    // R43
     #[test]
     fn failure_reason_and_origin_outlive_the_next_attempt() {
         let said = |record: &Record| record.last_failure.as_ref().map(Note::to_string);

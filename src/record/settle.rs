@@ -198,7 +198,6 @@ mod tests {
         record.settle(verdict, SettledBy::Provider, fresh(), NOW)
     }
 
-    // R19
     #[test]
     fn a_worker_is_expired_only_once_its_lease_has_expired() {
         let (record, revision) = (reserved(), fresh());
@@ -212,7 +211,6 @@ mod tests {
         assert_eq!(expired.expire(fresh(), Timestamp::MAX), None);
     }
 
-    // R22
     #[test]
     fn a_transactional_worker_is_released_by_certainty_and_by_nothing_else() {
         let record = Record { transactional: true, ..reserved() };
@@ -278,7 +276,6 @@ mod tests {
         assert!(live.expire(fresh(), late).unwrap().claimed);
     }
 
-    // R20
     #[test]
     fn accepted_work_is_abandoned_after_its_bound_and_not_before() {
         let (pending, revision) = (Record::accept(&reservation("k"), fresh(), NOW), fresh());
@@ -295,7 +292,7 @@ mod tests {
         assert_eq!(reserved().abandon(fresh(), Timestamp::MAX, RETAIN), None);
     }
 
-    // R28, T42
+    // T42
     #[test]
     fn anyone_can_settle_an_unknown_outcome_for_its_records_own_retention() {
         let unknown = Record { retention: RETAIN * 7, ..unknown() };
@@ -311,7 +308,6 @@ mod tests {
         }
     }
 
-    // R28
     #[test]
     fn a_settled_record_stays_settled() {
         let completed = settle(&unknown(), Verdict::Executed(answer())).unwrap();
@@ -322,7 +318,7 @@ mod tests {
         assert_eq!(settle(&released, Verdict::NotExecuted), Err(SettleError::Settled("failed_retryable")));
     }
 
-    // R29, T5
+    // T5
     #[test]
     fn proof_of_the_effect_is_stronger_than_every_release() {
         for by in EACH {
@@ -353,7 +349,6 @@ mod tests {
         assert_eq!(reserved().ask_again(fresh(), 1, NOW), None);
     }
 
-    // R31
     #[test]
     fn a_forgotten_answer_leaves_the_operation_completed() {
         let (completed, revision) = (settle(&unknown(), Verdict::Executed(answer())).unwrap(), fresh());

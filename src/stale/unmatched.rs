@@ -176,7 +176,6 @@ mod tests {
         unmatched.open
     }
 
-    // R19
     #[test]
     fn an_execution_that_ends_in_its_batch_leaves_nothing_open() {
         for end in ["completed", "failed_retryable", "unknown"] {
@@ -238,7 +237,6 @@ mod tests {
         assert_eq!(order("0012"), order("12"));
     }
 
-    // R18
     #[test]
     fn a_heartbeat_moves_the_lease_and_never_back() {
         let with_lease = |lease: &str| {
@@ -250,7 +248,6 @@ mod tests {
         assert_eq!(left[0].lease_until, Some(Timestamp::from_secs(9)));
     }
 
-    // R20
     #[test]
     fn accepted_work_is_open_until_somebody_takes_it() {
         let accepted = change(1, image("pending", "A", 10));

@@ -25,7 +25,6 @@ async fn compared<E: std::fmt::Debug>(
     (summary, String::from_utf8(report).unwrap())
 }
 
-// R30
 #[tokio::test]
 async fn the_order_of_the_sides_changes_neither_the_summary_nor_the_report() {
     let ours: Vec<_> = (0..1000).map(|n| entry(&format!("ch_{n}"), 100)).collect();
@@ -51,7 +50,6 @@ async fn the_order_of_the_sides_changes_neither_the_summary_nor_the_report() {
     assert_eq!(there_and_back[0].1, there_and_back[1].1);
 }
 
-// R30
 #[tokio::test]
 async fn each_difference_is_a_line_of_json() {
     let odd = "a\"b\nc";
@@ -79,7 +77,6 @@ async fn each_difference_is_a_line_of_json() {
     );
 }
 
-// R30
 #[tokio::test]
 async fn the_same_ledgers_agree_and_so_do_empty_ones() {
     let ledger = || (0..100).map(|n| entry(&n.to_string(), n)).collect::<Vec<_>>();
@@ -91,7 +88,6 @@ async fn the_same_ledgers_agree_and_so_do_empty_ones() {
     assert!(!missing.agrees() && missing.only_ours == 100, "{missing:?}");
 }
 
-// R30
 #[tokio::test]
 async fn a_side_that_fails_at_its_end_hands_on_no_difference() {
     let whole = || (0..100).map(|n| Ok(entry(&n.to_string(), n).unwrap())).collect::<Vec<_>>();
@@ -106,7 +102,6 @@ async fn a_side_that_fails_at_its_end_hands_on_no_difference() {
     }
 }
 
-// R30
 #[tokio::test]
 async fn a_report_that_cannot_be_written_is_an_error() {
     let ours = stream::iter([entry("a", 1)]);
@@ -115,7 +110,6 @@ async fn a_report_that_cannot_be_written_is_an_error() {
     assert!(matches!(failed, Err(CompareError::Report(_))), "{failed:?}");
 }
 
-// R30
 #[test]
 fn what_differs_is_counted_and_so_is_that_nothing_does() {
     let recorder = DebuggingRecorder::new();

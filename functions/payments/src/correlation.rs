@@ -100,7 +100,6 @@ mod tests {
         record("acme", "order-1")
     }
 
-    // R36
     #[test]
     fn a_sealed_record_opens_as_what_it_was() {
         let longest = "\u{1F600}".repeat(255);
@@ -110,7 +109,7 @@ mod tests {
         }
     }
 
-    // R26, R36: retries come after deployments too. The expected text is from another implementation of RFC 5297.
+    // Retries come after deployments too. The expected text is from another implementation of RFC 5297.
     #[test]
     fn the_same_record_is_sealed_the_same_for_ever() {
         let sealed = keys(&[1]).seal(&order_1());
@@ -119,7 +118,6 @@ mod tests {
         assert_ne!(sealed, keys(&[1]).seal(&record("acme", "order-2")));
     }
 
-    // R36
     #[test]
     fn the_first_key_seals_and_only_listed_keys_open() {
         let (old, new) = (keys(&[1]).seal(&order_1()), keys(&[2, 1]).seal(&order_1()));
@@ -132,7 +130,6 @@ mod tests {
         assert_eq!((keys(&[2]).open(&old), keys(&[1]).open(&new)), (None, None));
     }
 
-    // R36
     #[test]
     fn a_sealed_record_shows_neither_tenant_nor_key() {
         let sealed = keys(&[1]).seal(&record("tenant-in-clear", "key-in-clear"));
@@ -143,7 +140,6 @@ mod tests {
         }
     }
 
-    // R36
     #[test]
     fn what_was_not_sealed_so_does_not_open() {
         let keys = keys(&[1]);
@@ -169,14 +165,12 @@ mod tests {
         }
     }
 
-    // R36
     #[test]
     fn a_way_back_in_clear_leads_nowhere() {
         let clear = BASE64_URL_SAFE_NO_PAD.encode("acme#create-payment#order-1");
         assert_eq!(keys(&[1]).open(&clear), None);
     }
 
-    // R36
     #[test]
     fn keys_that_cannot_seal_are_named_and_none_is_shown() {
         let whole = BASE64_STANDARD.encode([0xFB; 64]);

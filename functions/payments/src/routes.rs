@@ -1,4 +1,4 @@
-//! Every route, and whether it is guarded (R5).
+//! Every route, and whether it is guarded.
 
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ fn without(body: &str, pointers: &[&str]) -> Option<String> {
     canonical_json(body.as_bytes(), &left_out).map(|form| String::from_utf8(form).unwrap())
 }
 
-// R3: the sample of RFC 8785, 3.2.2, but for its first number: JCS rounds it to 333333333.3333333.
+// The sample of RFC 8785, 3.2.2, but for its first number: JCS rounds it to 333333333.3333333.
 #[test]
 fn the_rfc_8785_sample_has_the_form_that_the_rfc_gives() {
     assert_form(
@@ -40,7 +40,7 @@ fn the_rfc_8785_sample_has_the_form_that_the_rfc_gives() {
     );
 }
 
-// R3: the sample of RFC 8785, 3.2.3; an emoji sorts before U+FB33, by its surrogates.
+// The sample of RFC 8785, 3.2.3; an emoji sorts before U+FB33, by its surrogates.
 #[test]
 fn members_are_in_the_order_of_their_names_utf16_code_units() {
     assert_form(
@@ -56,7 +56,7 @@ fn members_are_in_the_order_of_their_names_utf16_code_units() {
     assert_form(r#"{"b":{"d":1,"c":2},"a":[{"z":3,"":4}]}"#, r#"{"a":[{"":4,"z":3}],"b":{"c":2,"d":1}}"#);
 }
 
-// R3: RFC 8785, Appendix B.
+// RFC 8785, Appendix B.
 #[test]
 fn numbers_that_are_doubles_have_the_form_of_rfc_8785() {
     for (bits, form) in [
@@ -99,7 +99,7 @@ fn with_zeros(literal: &str) -> String {
     format!("{mantissa}{point}00E{exponent}")
 }
 
-// R3: RFC 8785, 3.2.2.2
+// RFC 8785, 3.2.2.2
 #[test]
 fn strings_have_the_fewest_escapes() {
     assert_form(
@@ -117,7 +117,7 @@ fn white_space_is_dropped_and_empty_containers_stay() {
     assert_form("[\",\",\"[\"]", "[\",\",\"[\"]");
 }
 
-// R3, T25
+// T25
 #[test]
 fn integers_beyond_2_to_the_53_that_differ_by_one_differ() {
     assert_form(r#"{"id": 9007199254740992}"#, r#"{"id":9007199254740992}"#);
@@ -127,7 +127,7 @@ fn integers_beyond_2_to_the_53_that_differ_by_one_differ() {
     assert_form(&format!("-{digits}2"), &format!("-{digits}2e0"));
 }
 
-// R3, T25
+// T25
 #[test]
 fn spellings_of_one_number_have_one_form() {
     for (form, spellings) in [
@@ -148,7 +148,7 @@ fn spellings_of_one_number_have_one_form() {
     }
 }
 
-// R3, T25
+// T25
 #[test]
 fn numbers_that_no_double_holds_keep_their_value() {
     assert_form("[1E400,1E401,-1e-400]", "[1e400,1e401,-1e-400]");
@@ -159,7 +159,7 @@ fn numbers_that_no_double_holds_keep_their_value() {
     assert_form("1.797693134862315807e308", "1797693134862315807e290");
 }
 
-// R3, T25
+// T25
 #[test]
 fn exponents_are_exact_within_64_bits_and_refused_beyond() {
     assert_form("1e9223372036854775807", "1e9223372036854775807");
@@ -311,7 +311,6 @@ fn what_claims_to_be_json_and_is_not_has_no_canonical_form() {
     }
 }
 
-// R3
 #[test]
 fn members_and_elements_can_be_left_out() {
     let body = r#"{"b":{"time":1,"x":[10,11,12,{"trace":1,"y":2}]},"a":1,"time":{"z":1}}"#;
@@ -326,7 +325,6 @@ fn members_and_elements_can_be_left_out() {
     }
 }
 
-// R3
 #[test]
 fn pointers_speak_of_the_places_in_the_body_as_it_came() {
     assert_eq!(without(r#"{"a":[1,2,3]}"#, &["/a/0", "/a/1"]).unwrap(), r#"{"a":[3]}"#);
@@ -334,7 +332,6 @@ fn pointers_speak_of_the_places_in_the_body_as_it_came() {
     assert_eq!(without("[[1,2],[1,2]]", &["/0/1", "/1/0"]).unwrap(), "[[1],[2]]");
 }
 
-// R3
 #[test]
 fn a_pointer_that_leads_nowhere_is_ignored() {
     let body = r#"{"a":[1,{"b":2}],"c":"text"}"#;
@@ -349,7 +346,7 @@ fn a_pointer_that_leads_nowhere_is_ignored() {
     assert_eq!(without(body, &["/a/c/x", "/b/x"]).unwrap(), body);
 }
 
-// R3, RFC 6901, 5
+// RFC 6901, 5
 #[test]
 fn pointers_reach_names_of_any_kind() {
     let body = r#"{"":0,"a/b":1,"m~n":2,"~1":3,"0":4,"01":5,"\u00e9":6,"%25":7}"#;
@@ -369,7 +366,6 @@ fn pointers_reach_names_of_any_kind() {
     }
 }
 
-// R3
 #[test]
 fn what_is_left_out_must_be_i_json_too() {
     assert_eq!(without(r#"{"t":{"a":1,"a":2}}"#, &["/t"]), None);
@@ -566,14 +562,12 @@ fn two_literals() -> impl Strategy<Value = (String, String)> {
 }
 
 proptest! {
-    // R3
     #[test]
     fn every_spelling_of_a_document_has_its_canonical_form(document in document(), seed: u64) {
         let spelled = Speller(seed).spell(&document);
         prop_assert_eq!(canonical(spelled), Some(expected(&document)));
     }
 
-    // R3
     #[test]
     fn a_canonical_form_is_its_own(document in document(), numbers in collection::vec(literal(), 0..4)) {
         let body = format!("[{},{}]", Speller(1).spell(&document), numbers.join(",")).replace(",]", "]");
@@ -583,7 +577,7 @@ proptest! {
         }
     }
 
-    // R3, T25
+    // T25
     #[test]
     fn two_numbers_share_a_form_exactly_when_they_are_equal((a, b) in two_literals()) {
         let (form_a, form_b) = (canonical(&a).unwrap(), canonical(&b).unwrap());
@@ -591,7 +585,6 @@ proptest! {
         prop_assert_eq!(scaled(&a), scaled(&form_a));
     }
 
-    // R3
     #[test]
     fn every_double_has_the_form_of_ecmascript(bits: u64) {
         let double = f64::from_bits(bits);

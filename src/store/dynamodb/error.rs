@@ -20,7 +20,7 @@ where
 }
 
 /// An error of the SDK that says what the service answered; by itself it says only `service error`. It quotes nothing else: errors of
-/// the connection may contain whole requests (R36).
+/// the connection may contain whole requests.
 #[derive(Debug)]
 struct QueuedReport<E>(SdkError<E>);
 
@@ -102,7 +102,6 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
 mod tests {
     use super::*;
 
-    // R16
     #[test]
     fn a_refusal_says_its_reason_once() {
         let answer = ErrorMetadata::builder().code("AccessDenied").message("no leave to read").build();
@@ -115,7 +114,6 @@ mod tests {
         assert_eq!(refused.matches("no such table").count(), 1, "{refused}");
     }
 
-    // R36
     #[test]
     fn an_answer_of_the_service_is_reported_and_a_request_is_not() {
         use aws_sdk_dynamodb::{

@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(cancelled_by(&found, &with).unwrap(), WriteOutcome::Written);
     }
 
-    // R22, T10: a domain write that is refused says nothing about the record, and the record's own reason comes first.
+    // T10: a domain write that is refused says nothing about the record, and the record's own reason comes first.
     #[test]
     fn a_refused_domain_write_is_reported_unless_the_record_is_refused_too() {
         let record = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));

@@ -1,9 +1,11 @@
 //! The operators' command line as an operator runs it: the built program, in a process of its own.
 
 use serde_json::Value;
-use std::path::PathBuf;
 use std::process::Stdio;
 use tokio::process::Command;
+
+/// The program, which cargo builds before the suite.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_suite-idempotency");
 
 /// The program against one table.
 #[derive(Clone, Debug)]
@@ -32,13 +34,7 @@ impl CommandLine {
 
     /// A command that can be configured further; it ends with the test.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let program = program();
-        assert!(
-            program.exists(),
-            "{} is missing: run `cargo build -p idempotency-cli`, or plain `cargo test --workspace`",
-            program.display()
-        );
-        let mut command = Command::new(program);
+        let mut command = Command::new(PROGRAM);
         command
             .env_clear()
             .env("AWS_ACCESS_KEY_ID", "tests")
@@ -75,11 +71,4 @@ impl Ran {
         assert!(self.stderr.contains(words), "{self:?}");
         assert_eq!((self.stderr.lines().count(), self.stdout.as_str()), (1, ""), "{self:?}");
     }
-}
-
-/// Cargo puts programs into the folder above that of the test programs.
-pub fn program() -> PathBuf {
-    let test = std::env::current_exe().expect("the test program has a path");
-    let profile = test.ancestors().nth(2).expect("the test program lies in target/<profile>/deps");
-    profile.join("idempotency")
 }

@@ -20,7 +20,7 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// How often to try: another process can take the free port before the server does.
 const STARTS: usize = 3;
 const WAYS_OUT: &str = "or set DYNAMODB_LOCAL_ENDPOINT to a running one, or leave these tests out with \
-                        `cargo test --workspace -- --skip dynamodb_local`";
+                        `cargo test -- --skip dynamodb_local`";
 
 /// The address of DynamoDB Local: `DYNAMODB_LOCAL_ENDPOINT`, or one started here.
 pub fn endpoint() -> &'static str {
@@ -41,9 +41,11 @@ fn find() -> Result<Server, String> {
         return Ok(Server { endpoint, _process: None });
     }
     if cfg!(all(target_os = "linux", not(target_arch = "x86_64"))) {
-        return Err("its SQLite is not to be had for Linux on this processor; set DYNAMODB_LOCAL_ENDPOINT to a \
-                    running one, or leave these tests out with `cargo test --workspace -- --skip dynamodb_local`"
-            .into());
+        return Err(
+            "its SQLite is not to be had for Linux on this processor; set DYNAMODB_LOCAL_ENDPOINT to a \
+                    running one, or leave these tests out with `cargo test -- --skip dynamodb_local`"
+                .into(),
+        );
     }
     require("java", "-version")?;
     let lib = install()?;

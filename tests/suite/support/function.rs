@@ -75,15 +75,9 @@ impl Function {
     }
 
     async fn spawn(name: &str, variables: &[(&str, &str)]) -> Self {
-        let program = local_cloud::program();
-        assert!(
-            program.exists(),
-            "{} is missing: run `cargo build -p local`, or plain `cargo test --workspace`",
-            program.display()
-        );
         let (api, folder) = (Api::listen().await, tempfile::tempdir().expect("a folder"));
         let file = |name| Stdio::from(File::create(folder.path().join(name)).expect("a file"));
-        let process = Command::new(program)
+        let process = Command::new(local_cloud::PROGRAM)
             .env_clear()
             .envs([
                 ("LOCAL_FUNCTION", name),

@@ -5,11 +5,13 @@ use reqwest::{Client, RequestBuilder};
 use serde::Deserialize;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// The program, which cargo builds before the suite. It is also each function of the sample.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_suite-local");
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
@@ -59,13 +61,7 @@ impl LocalCloud {
 
     /// Likewise, with what `configure` adds: arguments, or another destination for standard error.
     pub async fn configured(variables: &[(&str, &str)], configure: impl FnOnce(&mut Command)) -> Self {
-        let program = program();
-        assert!(
-            program.exists(),
-            "{} is missing: run `cargo build -p local`, or plain `cargo test --workspace`",
-            program.display()
-        );
-        let mut process = Process::start(program, |program| {
+        let mut process = Process::start(PROGRAM, |program| {
             program
                 .env("PORT", "0")
                 .envs(variables.iter().copied())
@@ -156,13 +152,6 @@ impl LocalCloud {
         let ledger: Ledger = answer.json().await.expect("the ledger has its documented form");
         ledger.charges
     }
-}
-
-/// Cargo puts programs into the folder above that of the test programs.
-pub fn program() -> PathBuf {
-    let test = std::env::current_exe().expect("the test program has a path");
-    let profile = test.ancestors().nth(2).expect("the test program lies in target/<profile>/deps");
-    profile.join("local")
 }
 
 /// A program's output, read continuously so that the program never blocks on a full pipe.

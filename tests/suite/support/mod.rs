@@ -28,26 +28,48 @@ pub mod sample;
 pub mod seeded_world;
 pub mod tables;
 
-/// Turns each `async fn name(endpoint: &str)` into two tests, one on each real store. The modules' names matter: without Java, the
-/// second half is left out with `--skip dynamodb_local`.
+/// The attribute `#[apply(on_each_store)]` turns `async fn name(endpoint: &str)` into two tests: `name::on_embedded` and
+/// `name::on_dynamodb_local`. Without Java, the second is left out with `--skip dynamodb_local`.
 macro_rules! on_each_store {
-    ($($name:ident),+ $(,)?) => {
-        mod on_embedded {
-            $(#[tokio::test]
-            async fn $name() {
+    ($(#[$attribute:meta])* async fn $name:ident $($rest:tt)*) => {
+        $(#[$attribute])*
+        async fn $name $($rest)*
+
+        mod $name {
+            #[tokio::test]
+            async fn on_embedded() {
                 super::$name($crate::support::embedded::endpoint()).await;
-            })+
-        }
-        mod on_dynamodb_local {
-            $(#[tokio::test]
-            #[cfg_attr(not(dynamodb_local), ignore = "DynamoDB Local needs Java 17 and Maven")]
-            async fn $name() {
-                super::$name($crate::support::dynamodb_local::endpoint()).await;
-            })+
+            }
+
+            $crate::support::test_on_dynamodb_local!($name);
         }
     };
 }
 pub(crate) use on_each_store;
+
+/// The attribute `#[apply(on_dynamodb_local)]`: likewise, for what the embedded store cannot show.
+macro_rules! on_dynamodb_local {
+    ($(#[$attribute:meta])* async fn $name:ident $($rest:tt)*) => {
+        $(#[$attribute])*
+        async fn $name $($rest)*
+
+        mod $name {
+            $crate::support::test_on_dynamodb_local!($name);
+        }
+    };
+}
+pub(crate) use on_dynamodb_local;
+
+macro_rules! test_on_dynamodb_local {
+    ($name:ident) => {
+        #[tokio::test]
+        #[cfg_attr(not(dynamodb_local), ignore = "DynamoDB Local needs Java 17 and Maven")]
+        async fn on_dynamodb_local() {
+            super::$name($crate::support::dynamodb_local::endpoint()).await;
+        }
+    };
+}
+pub(crate) use test_on_dynamodb_local;
 
 /// The error of a question that is not answered.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

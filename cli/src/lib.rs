@@ -1,0 +1,99 @@
+//! The operators' command line: looks up records, settles unknown outcomes, and writes an audit line for each change.
+//!
+//! A library, so that the tests build the program too, and never run an old one.
+
+#![deny(clippy::disallowed_methods)]
+
+mod args;
+mod ask;
+mod change;
+mod compare;
+mod context;
+mod create_table;
+mod failure;
+mod find;
+mod forget;
+mod list;
+mod output;
+mod queue;
+mod record;
+mod redrive;
+mod response;
+mod settle;
+mod show;
+mod sweep;
+mod values;
+mod watch;
+
+use std::{io, process::ExitCode};
+
+use clap::{CommandFactory, Parser, error::ContextKind};
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt::layer,
+    layer::{Layer, SubscriberExt},
+    util::SubscriberInitExt,
+};
+
+use args::{Cli, Command};
+use context::Context;
+use failure::Failure;
+use output::{Screen, harmless_text};
+
+/// Runs the program `idempotency` with the arguments of this process.
+#[tokio::main(flavor = "current_thread")]
+pub async fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // It quotes the arguments, which may hold pasted control characters. Its usage line would demand what the environment has set.
+        Err(mut error) if error.use_stderr() => {
+            error.remove(ContextKind::Usage);
+            eprint!("{}", harmless_text(&error.render().to_string()));
+            return ExitCode::from(2);
+        }
+        Err(help) => help.exit(),
+    };
+    log_to_stderr(cli.global.debug);
+    match run(cli).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("idempotency: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<(), Failure> {
+    let global = cli.global;
+    match cli.command {
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "idempotency", &mut script);
+            Screen::new(global.output).write(&script)
+        }
+        Command::CreateTable => create_table::run(&global).await,
+        Command::Show(args) => show::run(&Context::open(&global).await?, &args).await,
+        Command::List(args) => list::run(&Context::open(&global).await?, &args).await,
+        Command::Watch(args) => watch::run(&Context::open(&global).await?, &args).await,
+        Command::Ask(args) => ask::run(&global, &args).await,
+        Command::Settle(args) => settle::run(&global, &args).await,
+        Command::ForgetResponse(args) => forget::run(&global, &args).await,
+        Command::Sweep(args) => sweep::run(&global, &args).await,
+        Command::Compare(args) => compare::run(&Screen::new(global.output), &args).await,
+        Command::DeadLetters(args) => redrive::list(&global, &args).await,
+        Command::Redrive(args) => redrive::run(&global, &args).await,
+    }
+}
+
+/// Logs nothing, or with `--debug` each step. The SDK logs whole requests at its lowest levels, with the keys in them, so it
+/// stays at `info`.
+fn log_to_stderr(debug: bool) {
+    let filter = if debug {
+        let ours = ["lambda_idempotency", "idempotency_cli"].map(|target| (target, LevelFilter::DEBUG));
+        Targets::new().with_default(LevelFilter::INFO).with_targets(ours)
+    } else {
+        Targets::new()
+    };
+    let lines = layer().with_ansi(false).with_writer(io::stderr).with_filter(filter);
+    tracing_subscriber::registry().with(lines).init();
+}

@@ -1,0 +1,265 @@
+//! The local cloud's own parts behave like AWS and a provider, as far as the functions rely on it.
+
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use aws_sdk_sqs::{
+    Client,
+    error::ProvideErrorMetadata,
+    types::{Message, MessageSystemAttributeName, QueueAttributeName},
+};
+use macro_rules_attribute::apply;
+use serde_json::{Value, json};
+
+use crate::support::{
+    client::{client, connect},
+    embedded,
+    local_cloud::{self, LocalCloud},
+    on_each_store,
+    tables::create_idempotency_table,
+};
+
+/// How long an event in another process is waited for. Success takes a fraction of this; only a failure takes as long.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const PREFIX: &str = "local-";
+
+/// A queue of a local cloud.
+struct Queue {
+    client: Client,
+    url: String,
+}
+
+impl Queue {
+    async fn of(cloud: &LocalCloud, prefix: &str, name: &str) -> Self {
+        let client = Client::new(&connect(cloud.queues()).sdk_config());
+        let found = client.get_queue_url().queue_name(format!("{prefix}{name}")).send().await;
+        let url = found.expect("the queue is there").queue_url.unwrap();
+        Self { client, url }
+    }
+
+    async fn send(&self, body: &str, delay: i32) {
+        let send = self.client.send_message().queue_url(&self.url).message_body(body);
+        send.delay_seconds(delay).send().await.expect("the queue takes the message");
+    }
+
+    async fn receive(&self, hidden: i32) -> Vec<Message> {
+        let receive = self.client.receive_message().queue_url(&self.url).visibility_timeout(hidden);
+        let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);
+        receive.send().await.expect("the queue answers").messages.unwrap_or_default()
+    }
+
+    /// The first message that arrives.
+    async fn next(&self, hidden: i32) -> Message {
+        let expire_lease = Instant::now() + TIMEOUT;
+        loop {
+            if let Some(message) = self.receive(hidden).await.pop() {
+                return message;
+            }
+            assert!(Instant::now() < expire_lease, "no message in {}", self.url);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn count(&self, attribute: QueueAttributeName) -> String {
+        let get = self.client.get_queue_attributes().queue_url(&self.url).attribute_names(attribute.clone());
+        get.send().await.expect("the queue answers").attributes.unwrap()[&attribute].clone()
+    }
+}
+
+#[tokio::test]
+async fn a_message_is_delayed_and_redelivered_until_deleted_and_its_receipts_counted() {
+    let cloud = LocalCloud::start(&[]).await;
+    // The only queue that no function empties.
+    let queue = Queue::of(&cloud, PREFIX, "dead-letters").await;
+    let sent = Instant::now();
+    queue.send("later", 1).await;
+    assert!(queue.receive(1).await.is_empty());
+    assert_eq!(queue.count(QueueAttributeName::ApproximateNumberOfMessagesDelayed).await, "1");
+    let message = queue.next(1).await;
+    assert!(sent.elapsed() >= Duration::from_secs(1), "{:?}", sent.elapsed());
+
+    let received = Instant::now();
+    assert!(queue.receive(1).await.is_empty());
+    assert_eq!(queue.count(QueueAttributeName::ApproximateNumberOfMessagesNotVisible).await, "1");
+    let again = queue.next(30).await;
+    assert!(received.elapsed() >= Duration::from_millis(900), "{:?}", received.elapsed());
+    assert_eq!((again.message_id(), again.body()), (message.message_id(), Some("later")));
+    assert_eq!(again.attributes().unwrap()[&MessageSystemAttributeName::ApproximateReceiveCount], "2");
+
+    let change = queue.client.change_message_visibility().queue_url(&queue.url).visibility_timeout(0);
+    change.receipt_handle(again.receipt_handle().unwrap()).send().await.unwrap();
+    let last = queue.next(30).await;
+    let delete = queue.client.delete_message().queue_url(&queue.url);
+    delete.receipt_handle(last.receipt_handle().unwrap()).send().await.unwrap();
+    assert_eq!(queue.count(QueueAttributeName::ApproximateNumberOfMessages).await, "0");
+    assert_eq!(queue.count(QueueAttributeName::ApproximateNumberOfMessagesNotVisible).await, "0");
+
+    let names = queue.client.list_queues().send().await.unwrap().queue_urls.unwrap();
+    assert_eq!(names.len(), 4, "{names:?}");
+    let late = queue.client.send_message().queue_url(&queue.url).message_body("x").delay_seconds(901);
+    let refused = late.send().await.expect_err("15 minutes are the bound");
+    assert_eq!(refused.code(), Some("InvalidParameterValue"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_message_that_no_function_can_handle_ends_among_the_dead_letters() {
+    let cloud = LocalCloud::start(&[]).await;
+    let dead_letters = Queue::of(&cloud, PREFIX, "dead-letters").await;
+    for name in ["checks", "reconcile"] {
+        let queue = Queue::of(&cloud, PREFIX, name).await;
+        queue.send(&format!("nobody reads this in {name}"), 0).await;
+        let dead_letter = dead_letters.next(300).await;
+        let body = dead_letter.body().unwrap();
+        assert!(body.contains("nobody reads this in"), "{body}");
+        assert_eq!(queue.count(QueueAttributeName::ApproximateNumberOfMessagesNotVisible).await, "0");
+    }
+}
+
+// T19
+#[apply(on_each_store)]
+async fn a_poison_stream_record_is_dead_lettered_and_its_shard_goes_on(endpoint: &str) {
+    let prefix = format!("t{}-", uuid::Uuid::new_v4().simple());
+    // No sweep: records are found only through the stream.
+    let variables = [
+        ("DYNAMODB_ENDPOINT", endpoint),
+        ("TABLE_PREFIX", &*prefix),
+        ("SWEEP_MS", "86400000"),
+        ("POLL_MS", "86400000"),
+        ("WINDOW_MS", "100"),
+        ("FUNCTION_TIMEOUT_MS", "3000"),
+        ("LEASE_GRACE_MS", "500"),
+    ];
+    let cloud = LocalCloud::start(&variables).await;
+    let checks = Queue::of(&cloud, &prefix, "checks").await;
+    let dead_letters = Queue::of(&cloud, &prefix, "dead-letters").await;
+    // Checks of open records cannot be scheduled any more.
+    checks.client.delete_queue().queue_url(&checks.url).send().await.unwrap();
+    cloud.pay("order-1", "tok_crash_before").await;
+    let dead_letter = dead_letters.next(300).await;
+    let body = dead_letter.body().unwrap();
+    let reported: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(reported["requestContext"]["condition"], "RetryAttemptsExhausted", "{body}");
+    let batch = &reported["DDBStreamBatchInfo"];
+    assert_eq!(
+        (&batch["batchSize"], &batch["startSequenceNumber"]),
+        (&json!(1), &batch["endSequenceNumber"])
+    );
+    assert!(batch["streamArn"].as_str().unwrap().contains(&format!("{prefix}idempotency/stream/")), "{body}");
+    assert!(!body.contains("order-1"), "{body}");
+
+    checks.client.create_queue().queue_name(format!("{prefix}checks")).send().await.unwrap();
+    cloud.pay("order-2", "tok_crash_before").await;
+    let expire_lease = Instant::now() + TIMEOUT;
+    while cloud.state("order-2").await != "unknown" {
+        assert!(Instant::now() < expire_lease, "order-2 is not found");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(cloud.state("order-1").await, "in_progress");
+}
+
+#[tokio::test]
+async fn the_provider_tells_of_each_key_and_pages_through_a_day() {
+    let cloud = LocalCloud::start(&[]).await;
+    let http = reqwest::Client::new();
+    let get = async |path: String| -> (u16, Value) {
+        let answer =
+            http.get(format!("{}{path}", cloud.provider())).send().await.expect("the provider answers");
+        (answer.status().as_u16(), answer.json().await.expect("JSON"))
+    };
+    let charge = async |key: &str, source: &str, metadata: Value| -> (u16, Value) {
+        let order = json!({
+            "amountCents": 1, "currency": "EUR", "source": source, "tenant": "acme", "metadata": metadata,
+        });
+        let request = http.post(format!("{}/charges", cloud.provider())).header("Idempotency-Key", key);
+        let answer = request.json(&order).send().await.expect("the provider answers");
+        (answer.status().as_u16(), answer.json().await.expect("JSON"))
+    };
+    let (_, first) = charge("k1", "tok_ok", json!({ "record": "r1" })).await;
+    assert_eq!(first["metadata"], json!({ "record": "r1" }));
+    assert_eq!(charge("k1", "tok_ok", json!({})).await, (201, first.clone()));
+    assert_eq!(charge("k2", "tok_declined", json!({ "record": "r2" })).await.0, 402);
+    let (_, second) = charge("k3", "tok_ok", json!({})).await;
+    assert_eq!(charge("k3", "tok_slow_1", json!({})).await.0, 409);
+
+    let succeeded = json!({ "key": "k1", "status": "succeeded", "charge": first });
+    assert_eq!(get("/charges/k1".to_owned()).await, (200, succeeded));
+    let declined = json!({ "key": "k2", "status": "declined", "metadata": { "record": "r2" } });
+    assert_eq!(get("/charges/k2".to_owned()).await, (200, declined));
+    assert_eq!(get("/charges/k4".to_owned()).await, (404, json!({ "error": "no_such_charge" })));
+
+    let milliseconds = first["createdAt"].as_i64().expect("milliseconds");
+    let created = aws_smithy_types::DateTime::from_millis(milliseconds);
+    let day = created.fmt(aws_smithy_types::date_time::Format::DateTime).unwrap()[..10].to_owned();
+    let page = get(format!("/charges?day={day}&limit=1")).await;
+    assert_eq!(page, (200, json!({ "charges": [first], "next": first["id"] })));
+    let page = get(format!("/charges?after={}&limit=1", first["id"].as_str().unwrap())).await;
+    assert_eq!(page, (200, json!({ "charges": [second], "next": null })));
+    let page = get("/charges?day=2001-01-01".to_owned()).await;
+    assert_eq!(page, (200, json!({ "charges": [], "next": null })));
+    for bad in ["day=today", "limit=0", "limit=10001", "after=ch_none"] {
+        assert_eq!(get(format!("/charges?{bad}")).await.0, 400, "{bad}");
+    }
+    assert_eq!(get("/charges".to_owned()).await.1, json!({ "charges": [first, second] }));
+
+    // Each decision sends one webhook, which is kept until it is acknowledged.
+    let deliver = async || -> (u64, u64) {
+        let answer = cloud.post("/provider/deliver").send().await.expect("the front answers");
+        let reported: Value = answer.json().await.expect("JSON");
+        (reported["delivered"].as_u64().unwrap(), reported["held"].as_u64().unwrap())
+    };
+    let (delivered, held) = deliver().await;
+    assert_eq!(delivered + held, 3);
+    let (delivered, still_held) = deliver().await;
+    assert_eq!(delivered + still_held, held);
+}
+
+#[tokio::test]
+async fn functions_can_be_given_other_addresses_than_the_true_ones() {
+    let away = "http://127.0.0.1:1";
+    let cloud = LocalCloud::start(&[("FUNCTION_PROVIDER_URL", away)]).await;
+    assert_eq!(cloud.pay("order-1", "tok_ok").await.reported(), (503, "provider-away"));
+    assert_eq!(cloud.charges().await, []);
+    let cloud = LocalCloud::start(&[("FUNCTION_DYNAMODB_ENDPOINT", away)]).await;
+    assert_eq!(cloud.pay("order-1", "tok_ok").await.reported(), (503, "store-unavailable"));
+    assert_eq!(cloud.charges().await, []);
+}
+
+#[tokio::test]
+async fn a_table_without_its_index_is_one_line_at_the_start() {
+    let prefix = format!("t{}-", uuid::Uuid::new_v4().simple());
+    let store = client(embedded::endpoint());
+    create_idempotency_table(&store, &format!("{prefix}payments")).await;
+    let mut program = tokio::process::Command::new(local_cloud::PROGRAM);
+    program.env("PORT", "0").env("DYNAMODB_ENDPOINT", embedded::endpoint()).env("TABLE_PREFIX", &prefix);
+    let started = program.stdin(Stdio::null()).kill_on_drop(true).output();
+    let ended = tokio::time::timeout(TIMEOUT, started).await.expect("it ends").unwrap();
+    let error = String::from_utf8(ended.stderr).unwrap();
+    assert!(!ended.status.success() && error.lines().count() == 1, "{error}");
+    assert!(error.contains(&format!("table {prefix}payments lacks the index days")), "{error}");
+}
+
+// T45: the gateway passes paths on decoded, as an HTTP API does.
+#[tokio::test]
+async fn each_key_has_its_own_status_behind_a_decoding_gateway() {
+    let cloud = LocalCloud::start(&[]).await;
+    for (key, amount) in [("order-1", 1), ("\"order-1#2\"", 2), ("\"a/b\"", 3), ("\"50% off\"", 4)] {
+        let order =
+            json!({ "customerId": "c-1", "amountCents": amount, "currency": "EUR", "source": "tok_ok" });
+        let request = cloud.post("/payments").bearer_auth("acme").header("idempotency-key", key).json(&order);
+        assert_eq!(request.send().await.unwrap().status(), 201, "{key}");
+    }
+    for (path, status) in [
+        ("/operations/order-1", 200),
+        ("/operations/order-1%232", 200),
+        ("/operations/order-1%233", 404),
+        ("/operations/a%2Fb", 200),
+        ("/operations/a%2Fc", 404),
+        ("/operations/50%25%20off", 200),
+        ("/operations?key=order-1%232", 200),
+        ("/operations?key=order-1%233", 404),
+    ] {
+        assert_eq!(cloud.get(path).bearer_auth("acme").send().await.unwrap().status(), status, "{path}");
+    }
+}

@@ -1,0 +1,148 @@
+//! Every crash is settled: nobody retries, and yet each record ends as what really happened.
+
+use std::process::Command;
+
+use macro_rules_attribute::apply;
+use serde_json::{Value, json};
+
+use crate::support::{local_cloud::LocalCloud, on_each_store};
+
+const UNKNOWN: (u16, &str) = (409, "outcome-unknown");
+const NEVER: &str = "86400000";
+
+/// A cloud with short time spans, and with stream, queues and schedules running.
+async fn cloud(endpoint: &str, variables: &[(&str, &str)]) -> LocalCloud {
+    let quick = [
+        ("FUNCTION_TIMEOUT_MS", "2500"),
+        ("WINDOW_MS", "200"),
+        ("POLL_MS", "200"),
+        ("SWEEP_MS", NEVER),
+        ("RECONCILE_FIRST_BACKOFF_MS", "100"),
+        ("RECONCILE_MAX_BACKOFF_MS", "500"),
+        ("NOT_FOUND_GRACE_MS", "2000"),
+    ];
+    LocalCloud::on(endpoint, &[&quick, variables].concat()).await
+}
+
+/// Waits, without a retry, until the operation is in this state.
+async fn rests(cloud: &LocalCloud, key: &str, state: &str) {
+    cloud.until(async || cloud.state(key).await == state, &format!("{key} becomes {state}")).await;
+}
+
+/// Checks with the function that compares them that both ledgers agree about today.
+async fn ledgers_agree(cloud: &LocalCloud, charges: usize) {
+    assert_eq!(cloud.charges().await.len(), charges);
+    let today = ledgers::Day::of(std::time::SystemTime::now().into());
+    let compare = cloud.post("/2015-03-31/functions/compare/invocations");
+    let answer = compare.json(&json!({ "job": "compare", "day": today.to_string() })).send().await.unwrap();
+    let [summary]: [Value; 1] = answer.json().await.unwrap();
+    for (name, number) in [("only_ours", 0), ("only_theirs", 0), ("differs", 0)] {
+        assert_eq!(summary[name], number, "{summary}");
+    }
+    assert_eq!(summary["theirs"], charges, "{summary}");
+}
+
+#[apply(on_each_store)]
+async fn a_lost_answer_becomes_the_true_charge_without_a_retry(endpoint: &str) {
+    let cloud = cloud(endpoint, &[]).await;
+    assert_eq!(cloud.pay("k", "tok_timeout_charged").await.reported(), (504, "charge-unknown"));
+    rests(&cloud, "k", "completed").await;
+    let charge = cloud.charges().await.remove(0);
+    let answer = cloud.pay("k", "tok_timeout_charged").await;
+    let payment: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!((answer.status, answer.replayed, &payment["chargeId"]), (201, true, &json!(charge.id)));
+    assert_eq!(answer.location, Some(format!("/payments/{}", payment["id"].as_str().unwrap())));
+    ledgers_agree(&cloud, 1).await;
+}
+
+#[apply(on_each_store)]
+async fn an_answer_lost_before_the_charge_is_retryable_and_runs_again(endpoint: &str) {
+    let cloud = cloud(endpoint, &[]).await;
+    let card = "tok_timeout_not_charged";
+    assert_eq!(cloud.pay("k", card).await.reported(), (504, "charge-unknown"));
+    assert_eq!(cloud.pay("k", card).await.reported(), UNKNOWN);
+    rests(&cloud, "k", "failed_retryable").await;
+    // It runs: its answer is lost again, so this is not a replay.
+    assert_eq!(cloud.pay("k", card).await.reported(), (504, "charge-unknown"));
+    ledgers_agree(&cloud, 0).await;
+}
+
+#[apply(on_each_store)]
+async fn dead_workers_are_found_and_their_outcomes_settled(endpoint: &str) {
+    let cloud = cloud(endpoint, &[]).await;
+    let cards = [
+        ("tok_crash_after", "completed"),
+        ("tok_crash_before", "failed_retryable"),
+        ("tok_panic_after", "completed"),
+        ("tok_panic_before", "failed_retryable"),
+        ("tok_error", "completed"),
+    ];
+    for (card, _) in cards {
+        assert!(cloud.pay(card, card).await.status >= 500, "{card}");
+    }
+    for (card, state) in cards {
+        rests(&cloud, card, state).await;
+    }
+    assert_eq!(cloud.pay("tok_crash_after", "tok_crash_after").await.reported(), (201, ""));
+    ledgers_agree(&cloud, 3).await;
+}
+
+// T4
+#[apply(on_each_store)]
+async fn a_worker_killed_during_the_charge_is_settled_as_charged(endpoint: &str) {
+    let cloud = cloud(endpoint, &[("PROVIDER_TIMEOUT_MS", "2000")]).await;
+    let kill = async {
+        cloud.until(async || cloud.state("k").await == "in_progress", "the charge begins").await;
+        for process in cloud.environments().await {
+            Command::new("kill").args(["-9", &process.to_string()]).status().expect("kill is there");
+        }
+    };
+    let (answer, ()) = tokio::join!(cloud.pay("k", "tok_slow_1500"), kill);
+    assert_eq!(answer.status, 502);
+    rests(&cloud, "k", "completed").await;
+    ledgers_agree(&cloud, 1).await;
+}
+
+// T32
+#[apply(on_each_store)]
+async fn the_providers_report_comes_before_any_question(endpoint: &str) {
+    let cloud = cloud(endpoint, &[("POLL_MS", NEVER)]).await;
+    cloud.pay("fine", "tok_ok").await;
+    cloud.pay("lost", "tok_timeout_charged").await;
+    assert_eq!(cloud.state("lost").await, "unknown");
+    let deliver =
+        async || -> Value { cloud.post("/provider/deliver").send().await.unwrap().json().await.unwrap() };
+    assert_eq!(deliver().await, json!({ "delivered": 2, "held": 0 }));
+    assert_eq!(cloud.state("lost").await, "completed");
+    assert_eq!(cloud.pay("lost", "tok_timeout_charged").await.reported(), (201, ""));
+    ledgers_agree(&cloud, 2).await;
+}
+
+#[apply(on_each_store)]
+async fn an_outcome_that_nobody_knows_is_escalated(endpoint: &str) {
+    // Nobody listens on port 1.
+    let away = [("FUNCTION_PROVIDER_URL", "http://127.0.0.1:1"), ("RECONCILE_ASKS", "3")];
+    let cloud = cloud(endpoint, &away).await;
+    // The function would know that the charge was never sent; so its process must die to leave the outcome unknown.
+    assert_eq!(cloud.pay("k", "tok_crash_before").await.status, 502);
+    let queues = aws_config::SdkConfig::builder()
+        .behavior_version(aws_config::BehaviorVersion::latest())
+        .endpoint_url(cloud.queues())
+        .region(aws_config::Region::new("eu-central-1"))
+        .credentials_provider(aws_credential_types::provider::SharedCredentialsProvider::new(
+            aws_credential_types::Credentials::new("tests", "tests", None, None, "tests"),
+        ))
+        .build();
+    let queues = aws_sdk_sqs::Client::new(&queues);
+    let all = queues.list_queues().send().await.unwrap().queue_urls.unwrap();
+    let url = all.iter().find(|url| url.ends_with("dead-letters")).expect("there are dead letters");
+    let dead_letter = async || {
+        let received = queues.receive_message().queue_url(url).visibility_timeout(0).send().await.unwrap();
+        received.messages.and_then(|mut messages| messages.pop()?.body)
+    };
+    cloud.until(async || dead_letter().await.is_some(), "a dead letter comes").await;
+    let dead_letter: Value = serde_json::from_str(&dead_letter().await.unwrap()).unwrap();
+    assert_eq!((&dead_letter["kind"], &dead_letter["key"]), (&json!("ask"), &json!("acme#create-payment#k")));
+    rests(&cloud, "k", "unknown").await;
+    assert_eq!(cloud.pay("k", "tok_crash_before").await.reported(), UNKNOWN);
+}

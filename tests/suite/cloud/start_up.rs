@@ -1,0 +1,206 @@
+//! Start-up: a wrong configuration is reported by name; a fault that may pass by itself does not stop the start.
+
+use std::time::{Duration, SystemTime};
+
+use aws_credential_types::provider::{SharedCredentialsProvider, error::CredentialsError, future};
+use aws_sdk_dynamodb::{
+    Client,
+    config::{Builder, ProvideCredentials},
+    types::{AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType},
+};
+use lambda_idempotency::{
+    config::{ConfigError, TABLE_VARIABLE},
+    key::RecordKey,
+    record::{State, UnknownCause},
+    store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
+    time::Timestamp,
+};
+use macro_rules_attribute::apply;
+use payments::SealingKeys;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::{
+    reconcile::ledger_comparison::payments_table,
+    support::{
+        client::connect,
+        embedded,
+        faults::{ANY, Fault},
+        guarded::{Guarded, fingerprints},
+        http::record_key,
+        on_each_store,
+        payments_api::TestProvider,
+        sample::Sample,
+    },
+};
+
+#[track_caller]
+fn names_table_and_variable(checked: Result<(), ConfigError>, table: &str) -> String {
+    let message = checked.expect_err("start-up should have failed").to_string();
+    assert!(message.contains(table) && message.contains(TABLE_VARIABLE), "{message}");
+    message
+}
+
+#[apply(on_each_store)]
+async fn a_table_as_the_template_deploys_it_passes(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    guarded.store().check().await.expect("nothing is wrong");
+    assert_eq!((guarded.faults.sent("GetItem"), guarded.faults.sent(ANY)), (1, 1));
+}
+
+#[apply(on_each_store)]
+async fn a_missing_table_is_named_with_its_variable(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let store = DynamoDbStore::from_client(guarded.client.clone(), "no-such-table");
+    let message = names_table_and_variable(store.check().await, "no-such-table");
+    assert!(message.contains("ResourceNotFound") || message.contains("not found"), "{message}");
+}
+
+#[apply(on_each_store)]
+async fn a_table_with_other_keys_is_named_with_its_variable(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let table = format!("{}-other", guarded.table);
+    let id = AttributeDefinition::builder().attribute_name("id").attribute_type(ScalarAttributeType::S);
+    let key = KeySchemaElement::builder().attribute_name("id").key_type(KeyType::Hash);
+    let create = guarded.client.create_table().table_name(&table).billing_mode(BillingMode::PayPerRequest);
+    let create = create.attribute_definitions(id.build().unwrap()).key_schema(key.build().unwrap());
+    create.send().await.expect("another table");
+
+    let store = DynamoDbStore::from_client(guarded.client.clone(), table.as_str());
+    names_table_and_variable(store.check().await, &table);
+}
+
+#[apply(on_each_store)]
+async fn refused_credentials_name_table_and_variable(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    guarded.faults.for_all(ANY, Fault::AccessDenied);
+    let message = names_table_and_variable(guarded.store().check().await, &guarded.table);
+    assert!(message.contains("not authorized"), "{message}");
+}
+
+#[apply(on_each_store)]
+async fn a_store_that_is_only_slow_or_failing_passes(endpoint: &str) {
+    let guarded =
+        Guarded::through(endpoint, |connect| connect.attempt_timeout(Duration::from_millis(30))).await;
+    for fault in [Fault::BlackHole, Fault::Status(500), Fault::Throttle, Fault::DropRequest] {
+        guarded.faults.for_all(ANY, fault.clone());
+        guarded.store().check().await.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+    }
+    assert_eq!(guarded.faults.sent(ANY), 0);
+}
+
+/// As on a machine without credentials.
+#[derive(Debug)]
+struct NoCredentials;
+
+impl ProvideCredentials for NoCredentials {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::ready(Err(CredentialsError::not_loaded("no provider has any")))
+    }
+}
+
+#[tokio::test]
+async fn missing_credentials_name_table_and_variable() {
+    let config = connect(embedded::endpoint()).sdk_config();
+    let config =
+        Builder::from(&config).credentials_provider(SharedCredentialsProvider::new(NoCredentials)).build();
+    let store = DynamoDbStore::from_client(Client::from_conf(config), "payments");
+    let checked = store.check().await;
+    assert!(matches!(checked, Err(ConfigError::NoCredentials { .. })), "{checked:?}");
+    let message = names_table_and_variable(checked, "payments");
+    assert!(message.contains("no provider has any"), "{message}");
+}
+
+#[tokio::test]
+async fn a_missing_variable_is_named() {
+    assert!(
+        std::env::var(TABLE_VARIABLE).is_err(),
+        "these tests need an environment without {TABLE_VARIABLE}"
+    );
+    let error = DynamoDbStore::from_env().await.expect_err("no table is named");
+    assert!(
+        matches!(error, ConfigError::NoTableNamed) && error.to_string().contains(TABLE_VARIABLE),
+        "{error}"
+    );
+}
+
+#[test]
+fn missing_sealing_keys_are_named() {
+    assert!(std::env::var("SEALING_KEYS").is_err(), "these tests need an environment without SEALING_KEYS");
+    let error = SealingKeys::from_env().expect_err("there are none");
+    assert_eq!(error.to_string(), "the environment variable SEALING_KEYS must be set");
+}
+
+/// A record that has been unknown for this long, and about which nobody has been asked.
+async fn unknown(sample: &Sample, for_so_long: Duration) -> RecordKey {
+    let since = Timestamp::from(SystemTime::now()).minus(for_so_long);
+    let key = record_key("acme", "create-payment", &Uuid::new_v4().to_string());
+    let began = samples::in_progress(key.clone(), fingerprints("{}"), since, since);
+    let record = samples::unknown(&began, UnknownCause::LeaseExpired, since);
+    assert_eq!(sample.store().insert(&record, &[]).await.unwrap(), WriteOutcome::Written);
+    key
+}
+
+// T50: an operator who turns releases off during a provider's incident must be sure that they are off.
+#[tokio::test]
+async fn what_the_environment_says_of_questions_is_done() {
+    let provider = TestProvider::start().await;
+    for (variables, for_so_long, becomes) in [
+        (&[][..], Duration::from_secs(3_600), "failed_retryable"),
+        (&[("NOT_FOUND_RELEASES", "on")], Duration::from_secs(3_600), "failed_retryable"),
+        (&[("NOT_FOUND_RELEASES", "")], Duration::from_secs(3_600), "failed_retryable"),
+        (&[("NOT_FOUND_RELEASES", "off")], Duration::from_secs(3_600), "asked again"),
+        (&[("NOT_FOUND_GRACE_MS", "7200000")], Duration::from_secs(3_600), "asked again"),
+        (&[("NOT_FOUND_RELEASES", "off")], Duration::from_secs(90_000), "for an operator"),
+        (
+            &[("NOT_FOUND_RELEASES", "off"), ("MAX_UNKNOWN_AGE_MS", "60000")],
+            Duration::from_secs(61),
+            "for an operator",
+        ),
+        (
+            &[("NOT_FOUND_RELEASES", "off"), ("RECONCILE_ASKS", "1")],
+            Duration::from_secs(3_600),
+            "for an operator",
+        ),
+    ] {
+        let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
+        let key = unknown(&sample, for_so_long).await;
+        sample.start("reconcile", variables).await.invoke(&json!({ "job": "poll" })).await.unwrap();
+        let record = sample.store().load(&key).await.unwrap().expect("it is there");
+        let became = match record.state {
+            State::Unknown { reconcile_at: Timestamp::MAX, .. } => "for an operator",
+            State::Unknown { .. } => "asked again",
+            state => state.name(),
+        };
+        assert_eq!(became, becomes, "{variables:?}, {for_so_long:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_function_that_is_configured_wrongly_names_the_variable_and_ends() {
+    let sample = Sample::new("payments", "http://localhost:9").await;
+    let (millis, queue) = ("a number of milliseconds above 0", "the URL of an SQS queue");
+    for (function, name, value, must_be) in [
+        ("reconcile", "NOT_FOUND_RELEASES", "no", "`on` or `off`"),
+        ("reconcile", "NOT_FOUND_RELEASES", "OFF", "`on` or `off`"),
+        ("webhook", "NOT_FOUND_RELEASES", "false", "`on` or `off`"),
+        ("reconcile", "MAX_UNKNOWN_AGE_MS", "0", millis),
+        ("reconcile", "MAX_UNKNOWN_AGE_MS", "24h", millis),
+        ("reconcile", "NOT_FOUND_GRACE_MS", "-1", millis),
+        ("reconcile", "RECONCILE_FIRST_BACKOFF_MS", "1.5", millis),
+        ("reconcile", "RECONCILE_ASKS", "0", "a number above 0"),
+        ("reconcile", "RECONCILE_ASKS", "4294967296", "a number above 0"),
+        ("reconcile", "DEAD_LETTERS_QUEUE_URL", "", queue),
+        ("reconcile", "RECONCILE_QUEUE_URL", "reconcile", queue),
+        ("webhook", "WEBHOOK_SECRETS", "", "set"),
+        ("stale", "SWEEP_QUEUE_URL", "", queue),
+        ("stale", "CHECKS_QUEUE_URL", "", queue),
+    ] {
+        let log = sample.refuses_to_start(function, &[(name, value)]).await;
+        let message = format!("the environment variable {name} must be {must_be}");
+        assert!(log.contains(&message), "{function}, {name}={value}: {log}");
+    }
+}

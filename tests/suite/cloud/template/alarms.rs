@@ -1,0 +1,261 @@
+//! Each alarm watches a metric that exists, and notifies somebody.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lambda_idempotency::{telemetry, time_budget::DEFAULT_NOT_FOUND_GRACE};
+use serde_json::{Value, json};
+
+use super::{ALARM, FUNCTION, QUEUE, Resource, list, referred, resource, resources};
+use crate::support::command::PROGRAM;
+
+/// The functions' metrics, each with the statistic that counts its events. A metric without dimensions is a total over all operations:
+/// see `event`.
+const OURS: &[(&str, &str)] = &[
+    (telemetry::ZOMBIE_KEY, "Sum"),
+    (telemetry::UNKNOWN_OLDEST, "Maximum"),
+    (telemetry::UNKNOWN_ESCALATED, "Maximum"),
+    (telemetry::STORE_ERROR, "Sum"),
+    (telemetry::RESERVE_KEY_MISUSE, "Sum"),
+    (telemetry::RESERVE_CREATED, "Sum"),
+    (telemetry::DOUBLE_EXECUTION, "Sum"),
+    (telemetry::COMPLETION_UNWRITTEN, "Sum"),
+    (telemetry::COMPLETION_DENIED, "Sum"),
+    (telemetry::TRANSACTION_UNCONFIRMED, "Sum"),
+    (telemetry::STREAM_BATCH, "Sum"),
+    (telemetry::SWEEP_COMPLETED, "Sum"),
+    (telemetry::RECONCILE_POLL, "Sum"),
+    (telemetry::WEBHOOK_REFUSED, "Sum"),
+    (telemetry::WEBHOOK_UNREADABLE, "Sum"),
+    (telemetry::WEBHOOK_AGAIN, "Sum"),
+    (ledgers::metrics::COMPARE_COMPLETED, "Sum"),
+    (ledgers::metrics::COMPARE_DIFFERENCES, "Sum"),
+];
+
+/// AWS's metrics: namespace, metric, statistic, the one dimension, and the type of resource that it names.
+///
+/// - <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html>
+/// - <https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html>
+const OF_AWS: &[(&str, &str, &str, &str, &str)] = &[
+    ("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "QueueName", QUEUE),
+    ("AWS/SQS", "ApproximateAgeOfOldestMessage", "Maximum", "QueueName", QUEUE),
+    // It counts messages that a service sends, but not those that a redrive policy moves.
+    ("AWS/SQS", "NumberOfMessagesSent", "Sum", "QueueName", QUEUE),
+    ("AWS/Lambda", "IteratorAge", "Maximum", "FunctionName", FUNCTION),
+    ("AWS/Lambda", "Errors", "Sum", "FunctionName", FUNCTION),
+    ("AWS/Lambda", "Throttles", "Sum", "FunctionName", FUNCTION),
+];
+
+/// The alarms for what must not go unnoticed and for what must happen, with the metrics that they watch.
+const ALARMS: &[(&str, &[&str])] = &[
+    ("DeadWorkers", &[telemetry::ZOMBIE_KEY]),
+    ("OldestUnknown", &[telemetry::UNKNOWN_OLDEST]),
+    ("OutcomesEscalated", &[telemetry::UNKNOWN_ESCALATED]),
+    ("DeadLettersWaiting", &["ApproximateNumberOfMessagesVisible DeadLettersQueue"]),
+    ("DeadLettersOld", &["ApproximateNumberOfMessagesVisible DeadLettersQueue"]),
+    ("ReportsLate", &["ApproximateAgeOfOldestMessage ReconcileQueue"]),
+    ("ChecksLate", &["ApproximateAgeOfOldestMessage ChecksQueue"]),
+    ("SweepLate", &["ApproximateAgeOfOldestMessage SweepQueue"]),
+    ("SweepMissing", &[telemetry::SWEEP_COMPLETED]),
+    ("StreamLate", &["IteratorAge StaleFunction"]),
+    ("StreamSilent", &[telemetry::RESERVE_CREATED, telemetry::STREAM_BATCH]),
+    ("StaleErrors", &["Errors StaleFunction"]),
+    ("StaleThrottled", &["Throttles StaleFunction"]),
+    ("RunsFailed", &["NumberOfMessagesSent FailedRunsQueue"]),
+    ("StoreErrors", &[telemetry::STORE_ERROR]),
+    ("KeyMisuse", &[telemetry::RESERVE_KEY_MISUSE]),
+    ("DoubleExecutions", &[telemetry::DOUBLE_EXECUTION]),
+    ("ReportsUnwritten", &[telemetry::COMPLETION_UNWRITTEN]),
+    ("WritesRefused", &[telemetry::COMPLETION_DENIED]),
+    ("TransactionsUnconfirmed", &[telemetry::TRANSACTION_UNCONFIRMED]),
+    ("PollMissing", &[telemetry::RECONCILE_POLL]),
+    ("EventsRefused", &[telemetry::WEBHOOK_REFUSED]),
+    ("EventsUnreadable", &[telemetry::WEBHOOK_UNREADABLE]),
+    ("EventsNotProcessed", &[telemetry::WEBHOOK_AGAIN]),
+    ("WebhookErrors", &["Errors WebhookFunction"]),
+    ("CompareMissing", &[ledgers::metrics::COMPARE_COMPLETED]),
+    ("LedgersDiffer", &[ledgers::metrics::COMPARE_DIFFERENCES]),
+];
+
+/// A metric that an alarm watches.
+struct Metric {
+    namespace: Value,
+    name: String,
+    dimensions: Vec<Value>,
+    statistic: String,
+    period: u64,
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+fn metrics(alarm: &Value) -> Vec<Metric> {
+    let metric = |of: &Value, statistic: &Value, period: &Value| Metric {
+        namespace: of["Namespace"].clone(),
+        name: text(&of["MetricName"]),
+        dimensions: list(&of["Dimensions"]).into_iter().cloned().collect(),
+        statistic: text(statistic),
+        period: number(period),
+    };
+    if alarm["Metrics"].is_null() {
+        return vec![metric(alarm, &alarm["Statistic"], &alarm["Period"])];
+    }
+    let stats =
+        list(&alarm["Metrics"]).into_iter().map(|of| &of["MetricStat"]).filter(|stat| !stat.is_null());
+    stats.map(|stat| metric(&stat["Metric"], &stat["Stat"], &stat["Period"])).collect()
+}
+
+/// The metric's name, for one of AWS with its resource. Panics if nothing emits such a metric.
+fn emitted(metric: &Metric) -> String {
+    if let Value::String(namespace) = &metric.namespace {
+        let found = OF_AWS.iter().find(|(of, name, ..)| of == namespace && *name == metric.name);
+        let (_, name, statistic, dimension, kind) = found.unwrap_or_else(|| panic!("{}", metric.name));
+        assert_eq!(metric.statistic, *statistic);
+        let [only] = &metric.dimensions[..] else { panic!("{name}: {:?}", metric.dimensions) };
+        assert_eq!(only["Name"], *dimension);
+        let named = referred(&only["Value"]);
+        let _ = resource(kind, &named);
+        return format!("{name} {named}");
+    }
+    assert_eq!(referred(&metric.namespace), "MetricsNamespace");
+    assert!(metric.dimensions.is_empty(), "{}: {:?}", metric.name, metric.dimensions);
+    let found = OURS.iter().find(|(name, _)| *name == metric.name);
+    let (name, statistic) = found.unwrap_or_else(|| panic!("nothing counts {}", metric.name));
+    assert_eq!(metric.statistic, *statistic);
+    (*name).to_owned()
+}
+
+// T50
+#[test]
+fn every_alarm_looks_at_a_metric_that_is_emitted() {
+    let looked_at = resources(ALARM).into_iter().map(|alarm| {
+        let names: BTreeSet<_> = metrics(&alarm.properties).iter().map(emitted).collect();
+        (alarm.name, names)
+    });
+    let expected = ALARMS.iter().map(|(alarm, metrics)| {
+        ((*alarm).to_owned(), metrics.iter().map(|&metric| metric.to_owned()).collect())
+    });
+    assert_eq!(looked_at.collect::<BTreeMap<_, _>>(), expected.collect::<BTreeMap<_, BTreeSet<_>>>());
+}
+
+// The alarms of one stack do not react to another.
+#[test]
+fn every_function_counts_where_the_alarms_look() {
+    for function in resources(FUNCTION) {
+        let globals = &super::template(function.template)["Globals"]["Function"]["Environment"]["Variables"];
+        assert_eq!(referred(&globals["METRICS_NAMESPACE"]), "MetricsNamespace", "{}", function.name);
+        assert!(function.properties["Environment"]["Variables"]["METRICS_NAMESPACE"].is_null());
+    }
+    let nested = &super::template(super::SAMPLE)["Resources"][super::NESTED]["Properties"]["Parameters"];
+    assert_eq!(nested["MetricsNamespace"], json!({ "Fn::Sub": "lambda-idempotency/${AWS::StackName}" }));
+}
+
+#[test]
+fn every_alarm_tells_somebody_when_it_begins_and_ends() {
+    let topic = json!({ "Fn::If": ["Notifies", [{ "Ref": "AlarmTopicArn" }], { "Ref": "AWS::NoValue" }] });
+    for Resource { name, properties, .. } in resources(ALARM) {
+        assert_eq!(properties["AlarmActions"], topic, "{name}");
+        assert_eq!(properties["OKActions"], topic, "{name}");
+        assert!(text(&properties["AlarmDescription"]).contains(" Begin with "), "{name}");
+    }
+}
+
+// T50: a dead function emits no metrics.
+#[test]
+fn missing_data_alarm_only_if_something_must_happen() {
+    for Resource { name, properties, .. } in resources(ALARM) {
+        let must_happen = properties["ComparisonOperator"] == "LessThanThreshold";
+        let reported =
+            ["OldestUnknown", "OutcomesEscalated", "DeadLettersWaiting", "DeadLettersOld"].contains(&&*name);
+        let expected = match (must_happen, reported) {
+            (true, _) => "breaching",
+            (_, true) => "ignore",
+            _ => "notBreaching",
+        };
+        assert_eq!(properties["TreatMissingData"], expected, "{name}");
+    }
+}
+
+#[test]
+fn no_alarm_looks_back_further_than_cloudwatch_does() {
+    for Resource { name, properties, .. } in resources(ALARM) {
+        let periods = number(&properties["EvaluationPeriods"]);
+        for metric in metrics(&properties) {
+            // https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
+            let most = if metric.period < 3600 { 86_400 } else { 604_800 };
+            assert!(metric.period * periods <= most, "{name}");
+            assert!(metric.period.is_multiple_of(60), "{name}");
+        }
+    }
+}
+
+// T50
+#[test]
+fn a_schedule_that_does_not_run_raises_an_alarm_in_time() {
+    let window = |name| {
+        let alarm = resource(ALARM, name);
+        metrics(&alarm)[0].period * number(&alarm["EvaluationPeriods"])
+    };
+    assert_eq!(window("PollMissing"), 5 * 60);
+    for daily in ["SweepMissing", "CompareMissing"] {
+        // Longer than the time to the next run, shorter than to the one after that.
+        assert!((24 * 3600 + 1..48 * 3600).contains(&window(daily)), "{daily}");
+    }
+}
+
+// An operator must be able to react to a waiting ending before its effect counts as "not found".
+#[test]
+fn waiting_reports_raise_an_alarm_while_there_is_time() {
+    let alarm = resource(ALARM, "ReportsLate");
+    let after = number(&alarm["Threshold"]) + metrics(&alarm)[0].period * number(&alarm["EvaluationPeriods"]);
+    assert!(2 * after < DEFAULT_NOT_FOUND_GRACE.as_secs(), "{after}");
+}
+
+/// The rows of the page about alarms: the alarm, what it means, and what to do.
+fn rows() -> Vec<Vec<String>> {
+    let page = super::text("docs/alarms.md");
+    let rows =
+        page.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |").map(str::to_owned));
+    rows.map(|row| row.split(" | ").map(|cell| cell.trim_matches('`').to_owned()).collect()).collect()
+}
+
+#[test]
+fn the_page_about_alarms_has_each_alarm_once() {
+    let written: Vec<_> = rows().into_iter().map(|row| row[0].clone()).collect();
+    let unique: BTreeSet<_> = written.iter().cloned().collect();
+    assert_eq!(unique.len(), written.len());
+    assert_eq!(unique, resources(ALARM).into_iter().map(|alarm| alarm.name).collect());
+    let alarms = resources(ALARM).into_iter();
+    let mut alarms: BTreeMap<_, _> = alarms.map(|alarm| (alarm.name, metrics(&alarm.properties))).collect();
+    for row in rows() {
+        assert_eq!(row.len(), 4, "{row:?}");
+        let looks_at = alarms.remove(&row[0]).expect("each alarm once").into_iter();
+        let named = row[1].split("`, `").map(str::to_owned);
+        assert_eq!(named.collect::<BTreeSet<_>>(), looks_at.map(|metric| metric.name).collect());
+    }
+}
+
+/// The commands of the operators' command line that a text has between backticks.
+fn commands(text: &str) -> Vec<String> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    quoted.filter(|quoted| quoted.starts_with("idempotency ")).map(str::to_owned).collect()
+}
+
+// An operator types what the alarm says.
+#[tokio::test]
+async fn every_command_that_an_alarm_names_is_one() {
+    let described = resources(ALARM).into_iter().map(|alarm| text(&alarm.properties["AlarmDescription"]));
+    let named: BTreeSet<_> =
+        described.chain([super::text("docs/alarms.md")]).flat_map(|text| commands(&text)).collect();
+    assert!(named.len() > 4, "{named:?}");
+    for command in named {
+        // The arguments before `--help` are parsed first.
+        let arguments = command.split(' ').skip(1).chain(["--help"]);
+        let ran = tokio::process::Command::new(PROGRAM).args(arguments).output().await;
+        assert!(ran.expect("the command line can be run").status.success(), "{command}");
+    }
+}

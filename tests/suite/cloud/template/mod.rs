@@ -1,0 +1,213 @@
+//! The templates fit the library, the functions and each other.
+
+use std::fs;
+
+use saphyr::{LoadableYamlNode, Scalar, Yaml};
+use serde_json::{Map, Value, json};
+
+mod alarms;
+mod queues;
+mod rights;
+mod sample;
+mod table;
+
+/// The template that everybody deploys.
+const IDEMPOTENCY: &str = "idempotency";
+
+/// The sample's template, in which the other one is nested under its name.
+const SAMPLE: &str = "sample";
+const NESTED: &str = "Idempotency";
+
+const FUNCTION: &str = "AWS::Serverless::Function";
+const QUEUE: &str = "AWS::SQS::Queue";
+const ALARM: &str = "AWS::CloudWatch::Alarm";
+
+/// A resource of a template.
+struct Resource {
+    template: &'static str,
+    name: String,
+    properties: Value,
+}
+
+/// A template, with its intrinsic functions in their long form: `!Ref Name` is `{"Ref": "Name"}`.
+fn template(name: &str) -> Value {
+    let text = text(&format!("infra/{name}.yaml"));
+    json(&Yaml::load_from_str(&text).expect("YAML")[0])
+}
+
+/// A file of the repository.
+fn text(path: &str) -> String {
+    let path = format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn json(yaml: &Yaml<'_>) -> Value {
+    match yaml {
+        Yaml::Value(Scalar::Null) => Value::Null,
+        Yaml::Value(Scalar::Boolean(value)) => json!(value),
+        Yaml::Value(Scalar::Integer(value)) => json!(value),
+        Yaml::Value(Scalar::String(value)) => json!(value),
+        Yaml::Sequence(values) => values.iter().map(json).collect(),
+        Yaml::Mapping(members) => members.iter().map(|(name, value)| (text_of(name), json(value))).collect(),
+        Yaml::Tagged(tag, value) => {
+            let function = if tag.suffix == "Ref" { "Ref".to_owned() } else { format!("Fn::{}", tag.suffix) };
+            Value::Object(Map::from_iter([(function, json(value))]))
+        }
+        other => panic!("templates have no such values: {other:?}"),
+    }
+}
+
+fn text_of(yaml: &Yaml<'_>) -> String {
+    yaml.as_str().expect("names are text").to_owned()
+}
+
+/// The resources of this type in both templates.
+fn resources(kind: &str) -> Vec<Resource> {
+    let of = |name: &'static str| {
+        let template = template(name);
+        let resources = template["Resources"].as_object().expect("resources").clone();
+        resources.into_iter().map(move |(name_, value)| (name, name_, value))
+    };
+    let found: Vec<_> = of(IDEMPOTENCY)
+        .chain(of(SAMPLE))
+        .filter(|(_, _, resource)| resource["Type"] == kind)
+        .map(|(template, name, resource)| Resource {
+            template,
+            name,
+            properties: resource["Properties"].clone(),
+        })
+        .collect();
+    assert!(!found.is_empty(), "no {kind}");
+    found
+}
+
+fn resource(kind: &str, name: &str) -> Value {
+    let found = resources(kind).into_iter().find(|resource| resource.name == name);
+    found.unwrap_or_else(|| panic!("no {name}")).properties
+}
+
+/// The members of an object.
+fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+/// The elements of a list; a single value is a list of one.
+fn list(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Null => Vec::new(),
+        Value::Array(values) => values.iter().collect(),
+        value => vec![value],
+    }
+}
+
+/// What a value refers to, following the nested template's outputs: `ChecksQueue`, `PaymentsTable/index/days`. Name, URL and ARN are
+/// treated alike.
+fn referred(value: &Value) -> String {
+    let (function, argument) = match value {
+        Value::String(text) => return text.clone(),
+        value => members(value).next().unwrap_or_else(|| panic!("it refers to nothing: {value}")),
+    };
+    match (&**function, argument) {
+        ("Ref", Value::String(name)) => name.clone(),
+        ("Fn::GetAtt", Value::String(path)) => attribute(path),
+        // The branch with the stack's own table; the other is a parameter.
+        ("Fn::If", Value::Array(branches)) => referred(&branches[1]),
+        ("Fn::Sub", Value::String(pattern)) => {
+            match pattern.strip_prefix("${").and_then(|rest| rest.split_once('}')) {
+                Some((path, rest)) => attribute(path) + rest,
+                None => pattern.clone(),
+            }
+        }
+        _ => panic!("it refers to nothing: {value}"),
+    }
+}
+
+fn attribute(path: &str) -> String {
+    if let Some(output) = path.strip_prefix(NESTED).and_then(|path| path.strip_prefix(".Outputs.")) {
+        let output = &template(IDEMPOTENCY)["Outputs"][output]["Value"];
+        assert!(!output.is_null(), "there is no output {path}");
+        return referred(output);
+    }
+    match path.split_once('.') {
+        Some((name, "Arn" | "QueueName")) => name.to_owned(),
+        Some((name, attribute)) => format!("{name}/{attribute}"),
+        None => path.to_owned(),
+    }
+}
+
+#[test]
+fn the_sample_hands_on_parameters_that_the_nested_template_has() {
+    let nested = &template(SAMPLE)["Resources"][NESTED];
+    assert_eq!(nested["Type"], "AWS::Serverless::Application");
+    assert_eq!(nested["Properties"]["Location"], format!("{IDEMPOTENCY}.yaml"));
+    let parameters = &template(IDEMPOTENCY)["Parameters"];
+    for (name, _) in members(&nested["Properties"]["Parameters"]) {
+        assert!(!parameters[name].is_null(), "{name}");
+    }
+    // Parameters for a change of stacks or a restore, and those that an operator must be able to set.
+    for name in ["ExistingTableName", "ExistingTableStream", "AlarmTopicArn", "DeletionProtection"] {
+        assert_eq!(nested["Properties"]["Parameters"][name], json!({ "Ref": name }));
+    }
+}
+
+// Functions of other stacks need no more than the outputs.
+#[test]
+fn every_output_that_the_sample_takes_is_there() {
+    let sample = text("infra/sample.yaml");
+    let output = format!("{NESTED}.Outputs.");
+    let taken = sample.split(&output).skip(1);
+    let taken: Vec<_> =
+        taken.map(|rest| rest.split(|char: char| !char.is_alphanumeric()).next().expect("a name")).collect();
+    assert!(!taken.is_empty());
+    let outputs = &template(IDEMPOTENCY)["Outputs"];
+    for name in taken {
+        assert!(!outputs[name].is_null(), "{name}");
+    }
+}
+
+#[test]
+fn every_variable_that_a_function_is_given_is_read() {
+    let sources = sources("src") + &sources("functions");
+    for function in resources(FUNCTION) {
+        let globals = &template(function.template)["Globals"]["Function"]["Environment"]["Variables"];
+        let own = &function.properties["Environment"]["Variables"];
+        for (name, _) in members(globals).chain(members(own)) {
+            // `RUST_LOG` is read by a crate.
+            let read = name == "RUST_LOG" || sources.contains(&format!("\"{name}\""));
+            assert!(read, "{}: nothing reads {name}", function.name);
+        }
+    }
+}
+
+/// `sam build` runs cargo-lambda in the function's folder, for the program that its metadata names.
+#[test]
+fn every_function_names_a_program_that_is_there() {
+    for name in [IDEMPOTENCY, SAMPLE] {
+        let template = template(name);
+        for (function, resource) in members(&template["Resources"]).filter(|(_, it)| it["Type"] == FUNCTION) {
+            assert_eq!(resource["Metadata"]["BuildMethod"], "rust-cargolambda", "{function}");
+            let folder = resource["Properties"]["CodeUri"].as_str().and_then(|path| path.strip_prefix("../"));
+            let folder = folder.unwrap_or_else(|| panic!("{function} has no code"));
+            let program = resource["Metadata"]["BuildProperties"]["Binary"].as_str().expect("a program");
+            let is_packages =
+                text(&format!("{folder}/Cargo.toml")).contains(&format!("name = \"{program}\""));
+            let main = if is_packages { "main".to_owned() } else { format!("bin/{program}") };
+            assert!(text(&format!("{folder}/src/{main}.rs")).contains("fn main()"), "{function}");
+        }
+    }
+}
+
+/// All Rust source below this folder of the repository.
+fn sources(folder: &str) -> String {
+    let entries = fs::read_dir(format!("{}/../{folder}", env!("CARGO_MANIFEST_DIR"))).expect("a folder");
+    let texts = entries.map(|entry| {
+        let entry = entry.expect("an entry");
+        let path = format!("{folder}/{}", entry.file_name().display());
+        match entry.file_type().expect("a type").is_dir() {
+            true => sources(&path),
+            false if path.ends_with(".rs") => text(&path),
+            false => String::new(),
+        }
+    });
+    texts.collect()
+}

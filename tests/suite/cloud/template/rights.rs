@@ -1,0 +1,147 @@
+//! Each role may do what its function does, and nothing else.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{FUNCTION, Resource, list, members, referred, resource, resources};
+
+const ROLE: &str = "AWS::IAM::Role";
+
+/// The functions' calls to tables and buckets.
+const CALLS: &[(&str, &[&str])] = &[
+    (
+        "PaymentsFunction",
+        &[
+            // The guard: a conditional put and a consistent read.
+            "dynamodb:GetItem IdempotencyTable",
+            "dynamodb:PutItem IdempotencyTable",
+            "dynamodb:GetItem PaymentsTable",
+            "dynamodb:PutItem PaymentsTable",
+            "dynamodb:Query PaymentsTable",
+            "dynamodb:Query AccountsTable",
+            "dynamodb:UpdateItem AccountsTable",
+        ],
+    ),
+    (
+        "StaleFunction",
+        &[
+            "dynamodb:GetItem IdempotencyTable",
+            "dynamodb:PutItem IdempotencyTable",
+            "dynamodb:Scan IdempotencyTable",
+        ],
+    ),
+    (
+        "ReconcileFunction",
+        &[
+            "dynamodb:GetItem IdempotencyTable",
+            "dynamodb:PutItem IdempotencyTable",
+            "dynamodb:Query IdempotencyTable/index/reconcile",
+            "dynamodb:PutItem PaymentsTable",
+        ],
+    ),
+    (
+        "WebhookFunction",
+        &[
+            "dynamodb:GetItem IdempotencyTable",
+            "dynamodb:PutItem IdempotencyTable",
+            "dynamodb:PutItem PaymentsTable",
+        ],
+    ),
+    (
+        "CompareFunction",
+        &["dynamodb:Query PaymentsTable/index/days", "s3:PutObject ReportsBucket/comparisons/*"],
+    ),
+];
+
+/// The permissions of a role, each an action and its resource.
+fn rights(role: &Value) -> BTreeSet<String> {
+    assert!(role["ManagedPolicyArns"].is_null(), "managed policies are not in the template");
+    let policies = list(&role["Policies"]);
+    let statements = policies.iter().flat_map(|policy| list(&policy["PolicyDocument"]["Statement"]));
+    let rights = statements.flat_map(|statement| {
+        assert_eq!(statement["Effect"], "Allow");
+        let resources: Vec<_> = list(&statement["Resource"]).into_iter().map(referred).collect();
+        let actions = list(&statement["Action"]);
+        let pairs = actions.into_iter().flat_map(move |action| {
+            let action = action.as_str().expect("an action");
+            resources.iter().map(|resource| format!("{action} {resource}")).collect::<Vec<_>>()
+        });
+        pairs.collect::<Vec<_>>()
+    });
+    rights.collect()
+}
+
+/// The permissions that a function needs because of its variables, its triggers, and the destination of its failures.
+fn needed(function: &Resource) -> BTreeSet<String> {
+    let properties = &function.properties;
+    let mut needed = BTreeSet::new();
+    let mut need = |actions: &[&str], resource: &str| {
+        needed.extend(actions.iter().map(|action| format!("{action} {resource}")));
+    };
+    for (name, value) in members(&properties["Environment"]["Variables"]) {
+        if name.ends_with("_QUEUE_URL") {
+            need(&["sqs:SendMessage"], &referred(value));
+        }
+    }
+    let mut failures = vec![&properties["EventInvokeConfig"]];
+    for (_, event) in members(&properties["Events"]) {
+        let event_properties = &event["Properties"];
+        match event["Type"].as_str().expect("a type") {
+            "SQS" => need(
+                &["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"],
+                &referred(&event_properties["Queue"]),
+            ),
+            "DynamoDB" => {
+                let reading = ["DescribeStream", "GetRecords", "GetShardIterator", "ListStreams"];
+                for action in reading.map(|action| format!("dynamodb:{action}")) {
+                    need(&[&action], &referred(&event_properties["Stream"]));
+                }
+                failures.push(event_properties);
+            }
+            "ScheduleV2" | "HttpApi" => {}
+            other => panic!("{other}"),
+        }
+    }
+    for failure in failures.iter().map(|config| &config["DestinationConfig"]["OnFailure"]) {
+        if !failure.is_null() {
+            assert_eq!(failure["Type"], "SQS");
+            need(&["sqs:SendMessage"], &referred(&failure["Destination"]));
+        }
+    }
+    let logs = referred(&properties["LoggingConfig"]["LogGroup"]);
+    need(&["logs:CreateLogStream", "logs:PutLogEvents"], &logs);
+    let (_, calls) = CALLS.iter().find(|(name, _)| *name == function.name).expect("what it calls is known");
+    needed.extend(calls.iter().map(|&call| call.to_owned()));
+    needed
+}
+
+#[test]
+fn each_function_may_do_what_it_does_and_nothing_else() {
+    for function in resources(FUNCTION) {
+        let role = resource(ROLE, &referred(&function.properties["Role"]));
+        assert_eq!(rights(&role), needed(&function), "{}", function.name);
+    }
+}
+
+#[test]
+fn schedules_may_begin_their_functions_and_leave_what_they_cannot() {
+    let mut needed = BTreeSet::new();
+    let mut allowed = BTreeSet::new();
+    for function in resources(FUNCTION) {
+        for (_, event) in members(&function.properties["Events"]) {
+            if event["Type"] == "ScheduleV2" {
+                let template = function.template;
+                needed.insert(format!("{template}: lambda:InvokeFunction {}", function.name));
+                let dead_letters = referred(&event["Properties"]["DeadLetterConfig"]["Arn"]);
+                needed.insert(format!("{template}: sqs:SendMessage {dead_letters}"));
+                assert_eq!(referred(&event["Properties"]["RoleArn"]), "SchedulesRole");
+            }
+        }
+    }
+    for role in resources(ROLE).into_iter().filter(|role| role.name == "SchedulesRole") {
+        let template = role.template;
+        allowed.extend(rights(&role.properties).into_iter().map(|right| format!("{template}: {right}")));
+    }
+    assert_eq!(allowed, needed);
+}

@@ -1,0 +1,63 @@
+//! The sample's routes and secrets.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::{FUNCTION, members, resource, resources};
+use crate::support::{embedded, payments_api::PaymentsApi};
+
+/// The functions that have this variable, with its value.
+fn given(variable: &str) -> Vec<(String, serde_json::Value)> {
+    let functions = resources(FUNCTION).into_iter();
+    let given = functions
+        .map(|function| (function.name, function.properties["Environment"]["Variables"][variable].clone()));
+    given.filter(|(_, value)| !value.is_null()).collect()
+}
+
+#[test]
+fn secrets_go_to_the_functions_that_need_them_alone() {
+    let names = |variable| given(variable).into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>();
+    assert_eq!(
+        names("SEALING_KEYS"),
+        ["CompareFunction", "PaymentsFunction", "WebhookFunction"].map(str::to_owned).into()
+    );
+    assert_eq!(names("WEBHOOK_SECRETS"), ["WebhookFunction".to_owned()].into());
+}
+
+#[test]
+fn every_function_seals_and_opens_with_the_same_secret() {
+    let secret = "{{resolve:secretsmanager:${SealingSecret}:SecretString:::${SealingSecretVersion}}}";
+    for (function, value) in given("SEALING_KEYS") {
+        assert_eq!(value, json!({ "Fn::Sub": secret }), "{function}");
+    }
+}
+
+// T45: a route that the gateway lacks cannot be called.
+#[tokio::test]
+async fn the_template_routes_what_the_payments_function_serves() {
+    let api = PaymentsApi::on(embedded::endpoint(), "http://127.0.0.1:1").await;
+    // The gateway's `{key+}` is the router's `{*key}`.
+    let served = api
+        .routes()
+        .into_iter()
+        .map(|route| format!("{} {}", route.method, route.path.replace("{*key}", "{key+}")));
+    let function = resource(FUNCTION, "PaymentsFunction");
+    let routed = members(&function["Events"]).map(|(_, event)| {
+        let text = |name| event["Properties"][name].as_str().expect("text");
+        format!("{} {}", text("Method"), text("Path"))
+    });
+    assert_eq!(routed.collect::<BTreeSet<_>>(), served.collect::<BTreeSet<_>>());
+}
+
+// T50: during a provider's incident, a charge that it does not find may exist.
+#[test]
+fn releases_by_not_found_can_be_stopped_by_a_parameter() {
+    assert_eq!(
+        given("NOT_FOUND_RELEASES"),
+        [("ReconcileFunction".to_owned(), json!({ "Ref": "NotFoundReleases" }))]
+    );
+    let parameter = &super::template(super::SAMPLE)["Parameters"]["NotFoundReleases"];
+    assert_eq!(parameter["AllowedValues"], json!(["on", "off"]));
+    assert_eq!(parameter["Default"], "on");
+}

@@ -1,0 +1,11 @@
+//! What clients rely on: keys, profiles, and which requests are the same through every front.
+
+mod addressing;
+mod bodies;
+mod fronts;
+mod keys;
+mod large_bodies;
+mod old_keys;
+mod profiles;
+mod request_bodies;
+mod targets;

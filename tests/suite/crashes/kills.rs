@@ -1,0 +1,285 @@
+//! `kill -9` of workers at random moments under load of payments and transfers: nobody is charged twice, money adds up, everybody gets
+//! one answer, and every record is settled, even if nobody retries.
+//!
+//! `KILLS` sets how many processes of the payments function are killed; `SEED` repeats a failed run's choices.
+
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    io::{IsTerminal, Write},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use macro_rules_attribute::apply;
+use serde_json::{Value, json};
+
+use crate::support::{
+    books::{Books, Order},
+    local_cloud::LocalCloud,
+    on_each_store,
+    payments::Answer,
+    proxy::Proxy,
+    random::{Random, Seed},
+};
+
+const CLIENTS: usize = 16;
+/// How many clients move money, beside those that pay.
+const MOVERS: usize = 4;
+
+const KILLS: usize = 60;
+
+/// The longest pause between two kills.
+const BETWEEN_KILLS: Duration = Duration::from_millis(150);
+
+/// The longest pause between two tries of a client.
+const BETWEEN_TRIES: Duration = Duration::from_millis(200);
+
+/// A worker's lease has expired 3 s after it began ([`SPANS`]). Stream and queue see that within 1 s, the sweep within 2 s. A charge that
+/// is not found is asked about for 2 s more. So everything is settled after 8 s on an idle machine.
+const AT_REST_WITHIN: Duration = Duration::from_secs(60);
+
+/// No client waits longer for its answer: a settled record has one.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
+
+const SPANS: [(&str, &str); 11] = [
+    ("ENVIRONMENTS", "6"),
+    ("FUNCTION_TIMEOUT_MS", "2500"),
+    ("LEASE_GRACE_MS", "500"),
+    ("PROVIDER_TIMEOUT_MS", "1500"),
+    ("WINDOW_MS", "200"),
+    ("POLL_MS", "200"),
+    ("SWEEP_MS", "1000"),
+    ("RECONCILE_FIRST_BACKOFF_MS", "200"),
+    ("RECONCILE_MAX_BACKOFF_MS", "500"),
+    ("RECONCILE_ASKS", "1000"),
+    ("NOT_FOUND_GRACE_MS", "1500"),
+];
+
+const CARDS: [&str; 6] = ["tok_ok", "tok_ok", "tok_declined", "tok_slow_50", "tok_slow_150", "tok_slow_400"];
+
+struct Storm {
+    cloud: LocalCloud,
+    over: Cell<bool>,
+    /// Answers lost to a kill.
+    lost: Cell<usize>,
+    /// Answers that arrived.
+    came: Cell<usize>,
+}
+
+#[apply(on_each_store)]
+async fn workers_killed_at_random_moments_charge_once_and_leave_nothing_open(endpoint: &str) {
+    let seed = Seed::find();
+    let kills = std::env::var("KILLS").map_or(KILLS, |kills| kills.parse().expect("KILLS is a whole number"));
+    let (books, provider) = (Books::on(endpoint), Proxy::start().await);
+    let own = [("TABLE_PREFIX", books.prefix()), ("FUNCTION_PROVIDER_URL", provider.url())];
+    let variables: Vec<_> = SPANS.into_iter().chain(own).collect();
+    let cloud = LocalCloud::on(endpoint, &variables).await;
+    provider.leads_to(cloud.provider());
+
+    let storm = Storm { cloud, over: Cell::new(false), lost: Cell::new(0), came: Cell::new(0) };
+    let clients = (0..CLIENTS).map(|number| storm.client(number, Random::new(seed.0 ^ number as u64)));
+    let blows = async {
+        storm.kill(kills, Random::new(seed.0)).await;
+        storm.over.set(true);
+    };
+    let movers = (0..MOVERS).map(|number| storm.mover(number, Random::new(!seed.0 ^ number as u64)));
+    let ((), orders, moves) = tokio::join!(blows, join_all(clients), join_all(movers));
+    let moves: Vec<_> = moves.into_iter().flatten().collect();
+    let orders: Vec<_> = orders.into_iter().flatten().collect();
+
+    let calm_since = Instant::now();
+    let states = books.at_rest(AT_REST_WITHIN).await;
+    let at_rest_after = calm_since.elapsed().as_secs_f64();
+    books.come_right(&storm.cloud, &orders, Duration::ZERO).await;
+    no_order_was_sent_twice(&provider);
+    storm.money_adds_up(&moves, &states).await;
+    let (keys, lost) = (orders.len(), storm.lost.get());
+    let left = orders.iter().filter(|order| order.reported.is_none()).count();
+    let figures = format!(
+        "{kills} kills cost {lost} answers; {keys} keys, {left} of them without an answer nor a retry; \
+         at rest {at_rest_after:.1} s after the last client"
+    );
+    progress(&format!("{figures}\n"));
+    // Kills that interrupted nothing would show nothing.
+    assert!(lost * 4 > kills && left > 0, "{figures}");
+}
+
+/// An order that has reached the provider is never sent again. The provider charges once for each key, however often it is asked, so
+/// counting charges would not show a worker that wrongly ran again.
+fn no_order_was_sent_twice(provider: &Proxy) {
+    let mut sent = BTreeSet::new();
+    for order in provider.arrived("POST /charges ") {
+        let order: Value = serde_json::from_slice(&order).expect("an order is JSON");
+        let cents = order["amountCents"].as_u64().expect("an amount");
+        assert!(sent.insert(cents), "the order of {cents} cents was sent twice");
+    }
+    assert!(!sent.is_empty());
+}
+
+/// A transfer between two accounts.
+#[derive(Debug)]
+struct Move {
+    key: String,
+    from: usize,
+    to: usize,
+    cents: u64,
+    /// Its final answer.
+    reported: Option<(u16, String)>,
+}
+
+impl Storm {
+    /// Moves money with one key after the other. Sends every fourth only once, and never comes back to it.
+    async fn mover(&self, number: usize, mut random: Random) -> Vec<Move> {
+        let mut moves = Vec::new();
+        while !self.over.get() {
+            let from = random.below(10);
+            let to = (from + 1 + random.below(9)) % 10;
+            let key = format!("move-{number}-{}", moves.len());
+            let mut transfer = Move { key, from, to, cents: 1 + random.below(3_000) as u64, reported: None };
+            transfer.reported = match random.below(4) {
+                0 => self.transfer(&transfer).await,
+                _ => Some(self.moved(&transfer, &mut random).await),
+            };
+            moves.push(transfer);
+        }
+        moves
+    }
+
+    /// The final answer, if this try gets it.
+    async fn transfer(&self, transfer: &Move) -> Option<(u16, String)> {
+        let Move { from, to, cents, key, .. } = transfer;
+        let order = json!({ "from": format!("a-{from}"), "to": format!("a-{to}"), "amountCents": cents });
+        let sent =
+            self.cloud.post("/transfers").bearer_auth("acme").header("idempotency-key", key).json(&order);
+        let answer = sent.send().await.expect("the gateway answers");
+        let (status, body) = (answer.status().as_u16(), answer.text().await.expect("text"));
+        let count = if status == 502 { &self.lost } else { &self.came };
+        count.set(count.get() + 1);
+        (status == 201 || body.contains("not-enough-money")).then_some((status, body))
+    }
+
+    async fn moved(&self, transfer: &Move, random: &mut Random) -> (u16, String) {
+        let expire_lease = Instant::now() + ANSWERED_WITHIN;
+        loop {
+            if let Some(answer) = self.transfer(transfer).await {
+                return answer;
+            }
+            assert!(Instant::now() < expire_lease, "{transfer:?} has no answer");
+            tokio::time::sleep(random.up_to(BETWEEN_TRIES)).await;
+        }
+    }
+
+    /// Fails unless each transfer happened as its record says, once, and its client was told that.
+    async fn money_adds_up(&self, moves: &[Move], states: &BTreeMap<String, String>) {
+        // Below zero in between: they did not happen in this order.
+        let mut expected = [100_000_i64; 10];
+        let mut random = Random::new(0);
+        for transfer in moves {
+            // Nothing is reserved: there is a completed record, or none at all.
+            let state = states.get(&transfer.key).map(String::as_str);
+            assert!(
+                matches!((state, &transfer.reported), (Some("completed"), _) | (None, None)),
+                "{transfer:?}: {state:?}"
+            );
+            if state.is_none() {
+                continue;
+            }
+            let answer = self.moved(transfer, &mut random).await;
+            assert!(
+                transfer.reported.as_ref().is_none_or(|reported| *reported == answer),
+                "{transfer:?}: {answer:?}"
+            );
+            if answer.0 == 201 {
+                expected[transfer.from] -= transfer.cents as i64;
+                expected[transfer.to] += transfer.cents as i64;
+            }
+        }
+        let accounts =
+            self.cloud.get("/accounts").bearer_auth("acme").send().await.expect("the gateway answers");
+        let accounts: Value = accounts.json().await.expect("JSON");
+        let current = accounts["accounts"].as_array().expect("a list").iter();
+        let current: Vec<_> =
+            current.map(|account| account["balanceCents"].as_i64().expect("cents")).collect();
+        assert_eq!(current, expected);
+        assert!(moves.len() > MOVERS);
+    }
+
+    /// Pays with one key after the other. Sends every fourth only once, and never comes back to it.
+    async fn client(&self, number: usize, mut random: Random) -> Vec<Order> {
+        let mut orders = Vec::new();
+        while !self.over.get() {
+            let mut order = Order::new(orders.len() * CLIENTS + number, random.of(&CARDS));
+            order.reported = match random.below(4) {
+                0 => Some(self.send(&order).await).filter(Answer::is_final),
+                _ => Some(self.answer(&order, &mut random).await),
+            };
+            orders.push(order);
+        }
+        orders
+    }
+
+    async fn answer(&self, order: &Order, random: &mut Random) -> Answer {
+        let expire_lease = Instant::now() + ANSWERED_WITHIN;
+        loop {
+            let answer = self.send(order).await;
+            if answer.is_final() {
+                return answer;
+            }
+            assert!(Instant::now() < expire_lease, "{order:?} has no answer: {answer:?}");
+            tokio::time::sleep(random.up_to(BETWEEN_TRIES)).await;
+        }
+    }
+
+    async fn send(&self, order: &Order) -> Answer {
+        let answer = order.send(&self.cloud).await;
+        let count = if answer.status == 502 { &self.lost } else { &self.came };
+        count.set(count.get() + 1);
+        answer
+    }
+
+    /// Kills this many processes of the payments function, and now and then one of the functions that clean up after it.
+    async fn kill(&self, kills: usize, mut random: Random) {
+        let mut killed = Vec::new();
+        while killed.len() < kills {
+            let came = self.came.get();
+            tokio::time::sleep(random.up_to(BETWEEN_KILLS)).await;
+            // Without this wait, a busy machine could kill each process before it has begun, and there would be no load.
+            while self.came.get() == came {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let function = match random.below(12) {
+                0 => "stale",
+                1 => "reconcile",
+                _ => "payments",
+            };
+            let mut living = self.cloud.processes(function).await;
+            living.retain(|process| !killed.contains(process));
+            if living.is_empty() {
+                continue;
+            }
+            let process = random.of(&living);
+            if kill(process) && function == "payments" {
+                killed.push(process);
+                progress(&format!("\r{} of {kills} killed ", killed.len()));
+            }
+        }
+        progress("\r");
+    }
+}
+
+/// Returns whether the process still existed.
+fn kill(process: u32) -> bool {
+    let mut kill = Command::new("kill");
+    kill.args(["-9", &process.to_string()]).stderr(Stdio::null());
+    kill.status().expect("kill is there").success()
+}
+
+/// Prints to a terminal, bypassing the test harness, which captures output.
+fn progress(text: &str) {
+    let mut terminal = std::io::stderr();
+    if terminal.is_terminal() {
+        let _ = terminal.write_all(text.as_bytes());
+    }
+}

@@ -1,0 +1,11 @@
+//! Crashes, lost answers and late writes: no effect is repeated, and none is forgotten.
+
+mod cloned_memory;
+mod deferred_reports;
+mod kills;
+mod late_reservations;
+mod late_workers;
+mod lease_expired;
+mod lost_answers;
+mod network_cuts;
+mod table_away;

@@ -1,0 +1,142 @@
+//! The documents' transcripts and the examples print what is written.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::SystemTime,
+};
+
+use tokio::process::Command;
+
+use crate::support::{command, local_cloud::LocalCloud};
+
+const README: &str = include_str!("../../../README.md");
+const WALKTHROUGH: &str = include_str!("../../../docs/walkthrough.md");
+
+const LOOKS: &str = "## What it looks like";
+
+#[tokio::test]
+async fn the_transcripts_of_readme_and_walkthrough_come_out_as_written() {
+    let cloud = LocalCloud::start(&[]).await;
+    let pay = [block(README, LOOKS, "```sh\npay()")];
+    assert_eq!(run(&cloud, README, LOOKS, &pay).await, 4);
+    assert_eq!(run(&cloud, WALKTHROUGH, "## What clients see", &pay).await, 8);
+    const MOVE: &str = "## Move money";
+    let transfer = [block(WALKTHROUGH, MOVE, "```sh\ntransfer()")];
+    assert_eq!(run(&cloud, WALKTHROUGH, MOVE, &transfer).await, 4);
+}
+
+#[tokio::test]
+async fn the_transcript_of_a_worker_that_dies_comes_out_as_written() {
+    const SECTION: &str = "## When a worker dies";
+    let start = block(WALKTHROUGH, SECTION, "```sh\nPOLL_MS");
+    let (variable, value) = start.split_once(' ').unwrap().0.split_once('=').unwrap();
+    let cloud = LocalCloud::start(&[(variable, value)]).await;
+    let definitions = [block(README, LOOKS, "```sh\npay()"), block(WALKTHROUGH, SECTION, "```sh\neval")];
+    let steps = run(&cloud, WALKTHROUGH, SECTION, &definitions).await;
+    assert_eq!(steps, 8);
+}
+
+#[tokio::test]
+async fn the_examples_show_what_they_say() {
+    for (name, shown) in [
+        ("axum_router", "  422 Unprocessable Entity, replayed: None\norder-2, coffee:\n  the handler runs"),
+        (
+            "lambda_handler",
+            "attempt 1\n202 Accepted, replayed: None\n202 Accepted, replayed: Some(\"true\")\n",
+        ),
+        ("own_store", "it keeps every promise\n"),
+        ("unit_test", "all three as promised\n"),
+    ] {
+        let ran = Command::new(example(name)).stdin(Stdio::null()).output().await.expect("it can be run");
+        let printed = String::from_utf8(ran.stdout).expect("text");
+        assert!(ran.status.success() && printed.contains(shown), "{name}: {printed}");
+    }
+}
+
+/// The program of this example. It must be as new as its sources: cargo builds it only if it tests the library too.
+fn example(name: &str) -> PathBuf {
+    let modified = |path: &Path| -> SystemTime {
+        let metadata = fs::metadata(path).and_then(|metadata| metadata.modified());
+        metadata.unwrap_or_else(|error| panic!("{}: {error}; run plain `cargo test`", path.display()))
+    };
+    let program = Path::new(command::PROGRAM).with_file_name("examples").join(name);
+    let built = modified(&program);
+    let rule = fs::read_to_string(program.with_extension("d")).expect("cargo writes down the sources");
+    // "program: source source …", with each space in a path behind a backslash.
+    let rule = rule.replace("\\ ", "\0");
+    let sources = rule.split_once(": ").expect("a rule of make").1;
+    for source in sources.split_whitespace().map(|source| source.replace('\0', " ")) {
+        assert!(
+            modified(Path::new(&source)) <= built,
+            "{name} is older than {source}: run plain `cargo test`"
+        );
+    }
+    program
+}
+
+/// Runs the transcript of a document's section, each command after these definitions; returns the number of commands.
+async fn run(cloud: &LocalCloud, document: &'static str, section: &str, definitions: &[&str]) -> usize {
+    let here = |text: &str| {
+        text.replace("http://127.0.0.1:9000", cloud.url())
+            .replace("cargo run -q -p idempotency-cli --", command::PROGRAM)
+    };
+    let definitions: String = definitions.iter().map(|definition| here(definition) + "\n").collect();
+    let mut steps = 0;
+    for step in block(document, section, "```console\n").trim().split("\n$ ") {
+        let (command, expected) =
+            step.trim_start_matches("$ ").split_once('\n').expect("a command and its output");
+        let script = format!("{definitions}{}", here(command));
+        let ran = Command::new("bash").args(["-c", &script]).stdin(Stdio::null()).output().await;
+        let printed = String::from_utf8(ran.expect("bash is there").stdout).expect("text");
+        assert!(
+            !printed.is_empty(),
+            "{command} printed nothing: the transcript needs curl 7.84 (apt-get install curl)"
+        );
+        assert_eq!(masked(&printed), masked(expected), "$ {command}");
+        steps += 1;
+    }
+    steps
+}
+
+/// The fenced block of this section that begins so, without its fences.
+fn block(document: &'static str, section: &str, beginning: &str) -> &'static str {
+    let at = document.find(section).expect("the document has the section");
+    let at = at + document[at..].find(beginning).expect("the section has the block");
+    let inside = &document[at..].split_once('\n').expect("a fence is a line").1;
+    inside.split_once("\n```").expect("the block is closed").0
+}
+
+/// Replaces what differs each time: ids, times, ages, and the white space that aligns them.
+fn masked(text: &str) -> String {
+    let is_id = |word: &str| word.len() >= 32 && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    let words = text.trim().split_inclusive(|c: char| !c.is_ascii_hexdigit() && c != '-');
+    let without_ids: String = words
+        .map(|word| match word.char_indices().next_back() {
+            Some((end, separator)) if is_id(&word[..end]) => format!("*{separator}"),
+            _ if is_id(word) => "*".to_owned(),
+            _ => word.to_owned(),
+        })
+        .collect();
+    let lines = without_ids.lines().map(|line| {
+        let words = line.split_whitespace().map(|word| match word.contains("-") && word.contains('T') {
+            true if word.ends_with('Z') => "time".to_owned(),
+            _ => age(word),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// `12s`, `(9s` and the like, as one.
+fn age(word: &str) -> String {
+    let digits = word.trim_start_matches('(');
+    match digits
+        .strip_suffix('s')
+        .filter(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+    {
+        Some(_) => format!("{}age", &word[..word.len() - digits.len()]),
+        None => word.to_owned(),
+    }
+}

@@ -1,0 +1,138 @@
+//! The names of the tests, and that those run which the documents name.
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const CONTRACT: &str = include_str!("../../../docs/contract.md");
+const TRAPS: &str = include_str!("../../../docs/traps.md");
+
+/// A name says what is promised. What it takes to break that stands in the test.
+const MAX_WORDS: usize = 12;
+
+#[test]
+fn every_requirement_of_the_contract_names_a_test_that_runs() {
+    let (suite, rows) = (suite(), rows(CONTRACT, |row| row.contains("holds") || row.contains("deviates")));
+    assert_eq!(rows.iter().map(|row| tests_of(row, &suite)).collect::<Vec<_>>(), [1; 35]);
+}
+
+#[test]
+fn every_trap_names_tests_that_run() {
+    let (suite, rows) = (suite(), rows(TRAPS, |row| row.starts_with("| T")));
+    assert!(rows.iter().all(|row| tests_of(row, &suite) > 0));
+    let ids: Vec<_> = rows.iter().filter_map(|row| row.split_whitespace().nth(1)).collect();
+    assert_eq!(ids, (1..=52).map(|number| format!("T{number}")).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_tests_name_has_at_most_twelve_words() {
+    let mut sources = Vec::new();
+    for folder in ["benches", "cli", "examples", "functions", "local", "src", "tests"] {
+        find_sources(&repository().join(folder), &mut sources);
+    }
+    let tests: Vec<_> = sources.iter().flat_map(|source| tests_in(&read(source))).collect();
+    // A reader that finds no tests would find no long name either.
+    assert!(tests.len() > 700, "{} tests", tests.len());
+    let long = tests.iter().filter(|test| test.name.split('_').count() > MAX_WORDS);
+    assert_eq!(long.map(|test| &*test.name).collect::<Vec<_>>(), [""; 0]);
+}
+
+fn rows(document: &'static str, chosen: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    document.lines().filter(|line| line.starts_with('|') && chosen(line)).collect()
+}
+
+/// How many tests the last cell of a row names; fails if one does not run.
+fn tests_of(row: &str, suite: &BTreeSet<String>) -> usize {
+    let cell = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+    let named = cell.split('`').skip(1).step_by(2);
+    named
+        .inspect(|named| assert!(suite.contains(*named) || is_unit_test(named), "{named} does not run"))
+        .count()
+}
+
+/// The tests of this program that run, as it lists them itself. Those on a store are named without the store. Without Java, those on
+/// DynamoDB Local are ignored, and count all the same.
+fn suite() -> BTreeSet<String> {
+    let list = |arguments: &[&str]| -> BTreeSet<String> {
+        let program = env::current_exe().expect("the test program has a path");
+        let ran = Command::new(program).args(["--list", "--format", "terse"]).args(arguments).output();
+        let text = String::from_utf8(ran.expect("it can be run").stdout).expect("text");
+        text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
+    };
+    let ignored = list(&["--ignored"]);
+    let of_stores = |test: &str| {
+        ["::on_embedded", "::on_dynamodb_local"]
+            .iter()
+            .find_map(|&store| test.strip_suffix(store))
+            .map(str::to_owned)
+    };
+    let runs = |test: &String| !ignored.contains(test) || test.ends_with("::on_dynamodb_local");
+    list(&[]).into_iter().filter(runs).map(|test| of_stores(&test).unwrap_or(test)).collect()
+}
+
+/// Whether the library has this unit test, without any condition.
+fn is_unit_test(named: &str) -> bool {
+    let Some((path, name)) = named.rsplit_once("::tests::") else { return false };
+    let path = path.replace("::", "/");
+    let sources = ["src/{}.rs", "src/{}/mod.rs", "src/{}/tests.rs"];
+    let sources = sources.map(|source| repository().join(source.replace("{}", &path)));
+    let tests = sources.iter().filter(|source| source.exists()).flat_map(|source| tests_in(&read(source)));
+    tests.into_iter().any(|test| test.name == name && test.runs)
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(source: &Path) -> String {
+    fs::read_to_string(source).unwrap_or_else(|error| panic!("{}: {error}", source.display()))
+}
+
+fn find_sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            find_sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// A test as its source declares it.
+struct Test {
+    name: String,
+    /// Nothing ignores it, or leaves it out of some builds.
+    runs: bool,
+}
+
+/// Every test of a source: a function below an attribute for tests.
+fn tests_in(source: &str) -> Vec<Test> {
+    let (mut tests, mut attributes) = (Vec::new(), String::new());
+    for line in source.lines().map(str::trim) {
+        let is_open = !attributes.is_empty() && !attributes.ends_with(']');
+        if is_open || line.starts_with("#[") {
+            attributes += line;
+        } else if !line.starts_with("//") {
+            let is_test = ["#[test]", "#[tokio::test", "#[apply(on_"]
+                .iter()
+                .any(|checkpoint| attributes.contains(checkpoint));
+            if let (true, Some(name)) = (is_test, name_of(line)) {
+                let runs = !attributes.contains("#[ignore") && !attributes.contains("#[cfg");
+                tests.push(Test { name: name.to_owned(), runs });
+            }
+            attributes.clear();
+        }
+    }
+    tests
+}
+
+/// The name of the function that this line begins.
+fn name_of(line: &str) -> Option<&str> {
+    let (before, function) = line.split_once("fn ")?;
+    let is_item = before.split_whitespace().all(|word| matches!(word, "pub" | "async"));
+    is_item.then(|| function.split_once('('))?.map(|(name, _)| name)
+}

@@ -1,0 +1,59 @@
+//! `ask`: asking the provider now.
+
+use serde_json::{Value, json};
+
+use super::{
+    WHY,
+    redrive::{Queues, RECONCILE},
+    table,
+};
+
+#[tokio::test]
+async fn ask_sends_the_question_and_leaves_a_line() {
+    let table = table().await;
+    for record in [table.unknown("k-1").await, table.dead("dead").await] {
+        let name = record.key.partition_key();
+        let queues = Queues::default();
+        let address = queues.serve().await;
+        let ask = ["ask", &name, "--queue", RECONCILE, "--sqs-endpoint-url", &address];
+        table.cli.run(&[&ask[..], &["--reason", "x"]].concat()).await.assert_refused(2, "--yes");
+        assert_eq!(queues.of(RECONCILE).0, [] as [&str; 0]);
+        let ran = table.cli.run(&[&ask[..], &WHY].concat()).await;
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+        assert!(
+            ran.stdout.contains("idempotency show") && ran.stdout.contains(&record.key.hash().to_string())
+        );
+        let sent: Vec<Value> =
+            queues.of(RECONCILE).0.iter().map(|body| serde_json::from_str(body).expect("JSON")).collect();
+        assert_eq!(sent, [json!({ "version": 1, "kind": "ask", "key": name })]);
+        let shown = table.cli.json(&["show", &name]).await;
+        assert_eq!(
+            (&shown["audit"][0]["what"], &shown["audit"][0]["reason"]),
+            (&json!("ask"), &json!(WHY[2]))
+        );
+
+        // Sending fails after the audit line was written, which records the intention.
+        queues.refuse_sending();
+        let ran = table.cli.run(&[&ask[..], &WHY, &["--output", "json"]].concat()).await;
+        ran.assert_refused(1, "no such queue");
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_asked_about_what_is_not_unknown() {
+    let table = table().await;
+    table.in_progress("live").await;
+    table.completed("done", "kept").await;
+    let queues = Queues::default();
+    let address = queues.serve().await;
+    for (key, why) in
+        [("live", "its lease is not over"), ("done", "is completed"), ("k-9", "has no record of tenant")]
+    {
+        let name = table.name(key);
+        let ask = ["ask", &name, "--queue", RECONCILE, "--sqs-endpoint-url", &address];
+        table.cli.run(&[&ask[..], &WHY].concat()).await.assert_refused(3, why);
+    }
+    assert_eq!(queues.of(RECONCILE).0, [] as [&str; 0]);
+    assert!(table.sort_keys().await.iter().all(|sk| sk == "record"), "no line without a question");
+    table.cli.run(&[&["ask", "a#b#c"][..], &WHY].concat()).await.assert_refused(2, "RECONCILE_QUEUE_URL");
+}

@@ -1,0 +1,78 @@
+//! From a hash in a log line to the record.
+
+use std::{collections::HashMap, time::Duration};
+
+use lambda_idempotency::key::RecordKey;
+use serde_json::json;
+
+use super::{table, table::own};
+
+/// Two keys whose hashes begin with the same four digits.
+fn alike() -> (RecordKey, RecordKey) {
+    let mut found = HashMap::new();
+    (0..)
+        .find_map(|number| {
+            let key = own(&format!("k-{number}"));
+            let other = found.insert(key.hash().to_string()[..4].to_owned(), key.clone())?;
+            Some((other, key))
+        })
+        .expect("there are 65,536 beginnings")
+}
+
+#[tokio::test]
+async fn a_hash_in_a_log_leads_to_its_record() {
+    let table = table().await;
+    let (one, other) = alike();
+    // In index partitions that are read one after the other.
+    for (key, escalated) in [(&one, true), (&other, false)] {
+        table.unknown_since(key.clone(), Duration::from_secs(60), escalated).await;
+    }
+    let (hash, beginning) = (one.hash().to_string(), one.hash().to_string()[..4].to_owned());
+    for hash in [&hash, &hash.to_uppercase(), &hash[..15]] {
+        let shown = table.cli.json(&["show", hash]).await;
+        assert_eq!(shown["record"]["key"], one.idempotency_key().as_str(), "{hash}");
+    }
+    for more in [&[][..], &["--scan"]] {
+        let ran = table.cli.run(&[&["show", &beginning][..], more].concat()).await;
+        ran.assert_refused(3, "2 records have a hash that begins so");
+        assert!(ran.stderr.contains(&hash) && ran.stderr.contains(&other.hash().to_string()), "{ran:?}");
+    }
+
+    // Settled records are found only by a scan.
+    let settled = table.completed("settled", "kept").await.key.hash().to_string();
+    table.cli.run(&["show", &settled]).await.assert_refused(3, "--scan");
+    assert_eq!(table.cli.json(&["show", &settled, "--scan"]).await["record"]["state"], json!("completed"));
+    table.cli.run(&["show", "0123456789abcdef", "--scan"]).await.assert_refused(3, "in the whole table");
+    for no_hash in ["abc", "0123456789abcdef0", "wxyz"] {
+        table.cli.run(&["show", no_hash]).await.assert_refused(2, "tenant#operation#key");
+    }
+    table.cli.run(&["show", "650"]).await.assert_refused(2, "a hash needs 4 digits or more");
+}
+
+// Nobody knows which names a handler has used, so any name has a key.
+#[tokio::test]
+async fn a_downstream_key_is_said_to_be_derived() {
+    let table = table().await;
+    let record = table.unknown("k-1").await;
+    let shown = table.cli.run(&["show", &table.name("k-1"), "--phase", "charge", "--phase", "never"]).await;
+    for phase in ["charge", "never"] {
+        let label = format!("downstream key of `{phase}`");
+        let line = shown.stdout.lines().find(|line| line.contains(&label)).expect("a line for each name");
+        let key = record.key.downstream_key(&record.fingerprint, phase);
+        assert!(line.contains(&key) && line.contains("derived, not looked up"), "{shown:?}");
+    }
+}
+
+// Logs contain hashes, and only `show` accepts one.
+#[tokio::test]
+async fn a_hash_in_place_of_a_name_is_pointed_to_show() {
+    let table = table().await;
+    for command in
+        [&["ask", "--queue", "http://127.0.0.1:9/q"][..], &["settle", "--not-executed"], &["forget-response"]]
+    {
+        let arguments = [command, &["7AA1e216", "--reason", "because", "--yes"]].concat();
+        table.cli.run(&arguments).await.assert_refused(2, "`idempotency show 7aa1e216`");
+    }
+    let named = ["settle", "--not-executed", "--reason", "because", "--yes", "no#such#record"];
+    table.cli.run(&named).await.assert_refused(3, "has no record of tenant");
+}

@@ -1,0 +1,87 @@
+//! `list`: what is listed and in which order, and the messages about tables that cannot be listed.
+
+use std::time::Duration;
+
+use lambda_idempotency::store::dynamodb::table as definition;
+use serde_json::{Value, json};
+
+use super::{TENANT, table, table::own};
+use crate::support::{client::client, command::CommandLine, embedded};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn keys(listed: &Value) -> Vec<&str> {
+    listed.as_array().unwrap().iter().map(|record| record["key"].as_str().unwrap()).collect()
+}
+
+// T50
+#[tokio::test]
+async fn escalated_outcomes_are_listed_first_and_then_the_oldest() {
+    let table = table().await;
+    // More than there are partitions, whose order is not by age.
+    for number in 0..20_u32 {
+        table.unknown_since(own(&format!("asked-{number:02}")), HOUR * (20 - number), false).await;
+    }
+    let old = table.unknown_since(own("escalated-old"), 3 * HOUR, true).await;
+    table.unknown_since(own("escalated-new"), Duration::from_secs(60), true).await;
+    let asked: Vec<_> = (0..20).map(|number| format!("asked-{number:02}")).collect();
+    let expected: Vec<_> =
+        ["escalated-old", "escalated-new"].into_iter().chain(asked.iter().map(|key| &**key)).collect();
+
+    assert_eq!(keys(&table.cli.json(&["list"]).await), expected);
+    let listed = table.cli.run(&["list", "--limit", "4", "--output", "json"]).await;
+    assert!(listed.stderr.contains("There are more"), "{listed:?}");
+    assert_eq!(keys(&serde_json::from_str(&listed.stdout).unwrap()), expected[..4]);
+    let escalated = table.cli.json(&["list", "--escalated", "--tenant", TENANT]).await;
+    assert_eq!(
+        (keys(&escalated), &escalated[0]["unknown"]["escalated"]),
+        (expected[..2].to_vec(), &json!(true))
+    );
+    assert_eq!(escalated[0]["hash"], old.key.hash().to_string());
+    let shown = table.cli.run(&["list", "--limit", "1"]).await.stdout;
+    let line = shown.lines().nth(1).unwrap_or_default();
+    assert!(line.contains(&old.key.hash().to_string()) && line.contains("3h 0m"), "{shown}");
+    assert!(line.contains("never: it waits for an operator"), "{shown}");
+    table.cli.run(&["list", "--escalated", "--state", "stale"]).await.assert_refused(2, "--escalated");
+}
+
+#[tokio::test]
+async fn a_table_without_the_index_says_what_to_do() {
+    let (client, name) = (client(embedded::endpoint()), "without-index");
+    let whole = definition::create(&client, name);
+    let keys = whole.get_attribute_definitions().clone().unwrap_or_default();
+    let keys = keys.into_iter().filter(|key| ["pk", "sk"].contains(&key.attribute_name()));
+    let plain = whole.set_global_secondary_indexes(None).set_attribute_definitions(Some(keys.collect()));
+    plain.send().await.expect("a table without the index");
+    let cli = CommandLine::new(embedded::endpoint(), name);
+    for command in [&["list"][..], &["show", "abcdef"], &["watch"]] {
+        cli.run(command).await.assert_refused(1, "has no index `reconcile`");
+    }
+    // Commands that need no index work.
+    assert_eq!(cli.json(&["list", "--state", "stale"]).await, json!([]));
+    cli.run(&["show", "abcdef", "--scan"]).await.assert_refused(3, "in the whole table");
+}
+
+#[tokio::test]
+async fn a_table_that_holds_no_records_says_so() {
+    let (client, name) = (client(embedded::endpoint()), "orders-of-somebody");
+    let keys = definition::create(&client, name);
+    let attribute = |name: &str, definitions: Vec<aws_sdk_dynamodb::types::AttributeDefinition>| {
+        definitions.into_iter().filter(|each| each.attribute_name() == name).collect::<Vec<_>>()
+    };
+    let definitions = attribute("sk", keys.get_attribute_definitions().clone().unwrap_or_default());
+    let key = aws_sdk_dynamodb::types::KeySchemaElement::builder()
+        .attribute_name("sk")
+        .key_type(aws_sdk_dynamodb::types::KeyType::Hash)
+        .build()
+        .expect("a key");
+    let other = keys
+        .set_global_secondary_indexes(None)
+        .set_attribute_definitions(Some(definitions))
+        .set_key_schema(Some(vec![key]));
+    other.send().await.expect("a table with another key");
+    let cli = CommandLine::new(embedded::endpoint(), name);
+    for command in [&["list"][..], &["show", "a#b#c"], &["list", "--state", "stale"]] {
+        cli.run(command).await.assert_refused(1, "not a table of idempotency records");
+    }
+}

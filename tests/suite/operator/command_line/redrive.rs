@@ -1,0 +1,387 @@
+//! Dead letters go back to their queues, or stay; none is lost.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use axum::{Json, Router, body::Bytes, http::HeaderMap, http::StatusCode};
+use serde_json::{Value, json};
+
+use super::{WHY, table};
+use crate::support::command::Ran;
+
+/// As much of SQS as moving messages needs: queues of messages, each hidden or not.
+#[derive(Clone, Default)]
+pub struct Queues(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    queues: BTreeMap<String, Vec<Message>>,
+    refuse_sending: bool,
+    sent: usize,
+}
+
+#[derive(Clone)]
+struct Message {
+    id: String,
+    body: String,
+    hidden: bool,
+}
+
+pub const DEAD: &str = "http://queues/dead-letters";
+pub const CHECKS: &str = "http://queues/checks";
+pub const RECONCILE: &str = "http://queues/reconcile";
+
+impl Queues {
+    pub fn with_dead_letters(bodies: &[Value]) -> Self {
+        let queues = Self::default();
+        for body in bodies {
+            // A string stands for a body that is not JSON.
+            let body = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
+            queues.0.lock().unwrap().put(DEAD, body);
+        }
+        queues
+    }
+
+    pub async fn serve(&self) -> String {
+        let queues = self.clone();
+        let handle = async move |headers: HeaderMap, body: Bytes| {
+            let target = headers["x-amz-target"].to_str().expect("a target").to_owned();
+            let request = serde_json::from_slice(&body).expect("a request in JSON");
+            queues.0.lock().unwrap().answer(&target, &request)
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = format!("http://{}", listener.local_addr().expect("its address"));
+        tokio::spawn(async move { axum::serve(listener, Router::new().fallback(handle)).await });
+        address
+    }
+
+    /// From now on no queue accepts a message.
+    pub fn refuse_sending(&self) {
+        self.0.lock().unwrap().refuse_sending = true;
+    }
+
+    /// The message bodies in a queue, and whether all of them can be received now.
+    pub fn of(&self, queue: &str) -> (Vec<String>, bool) {
+        let state = self.0.lock().unwrap();
+        let messages = state.queues.get(queue).cloned().unwrap_or_default();
+        let visible = messages.iter().all(|message| !message.hidden);
+        (messages.into_iter().map(|message| message.body).collect(), visible)
+    }
+}
+
+impl State {
+    fn put(&mut self, queue: &str, body: String) {
+        self.sent += 1;
+        let message = Message { id: format!("message-{}", self.sent), body, hidden: false };
+        self.queues.entry(queue.to_owned()).or_default().push(message);
+    }
+
+    fn answer(&mut self, target: &str, request: &Value) -> (StatusCode, Json<Value>) {
+        let queue = request["QueueUrl"].as_str().expect("a queue").to_owned();
+        let messages = self.queues.entry(queue.clone()).or_default();
+        let handle = request["ReceiptHandle"].as_str().unwrap_or_default();
+        let answer = match target.rsplit('.').next() {
+            Some("ReceiveMessage") => {
+                let most = request["MaxNumberOfMessages"].as_u64().expect("how many") as usize;
+                let visible = messages.iter_mut().filter(|message| !message.hidden).take(most);
+                let received: Vec<_> = visible
+                    .map(|message| {
+                        message.hidden = true;
+                        json!({ "MessageId": message.id, "ReceiptHandle": message.id, "Body": message.body })
+                    })
+                    .collect();
+                json!({ "Messages": received })
+            }
+            Some("SendMessage") if self.refuse_sending => {
+                let error =
+                    json!({ "__type": "com.amazonaws.sqs#QueueDoesNotExist", "message": "no such queue" });
+                return (StatusCode::BAD_REQUEST, Json(error));
+            }
+            Some("SendMessage") => {
+                self.put(&queue, request["MessageBody"].as_str().expect("a body").to_owned());
+                json!({ "MessageId": format!("message-{}", self.sent) })
+            }
+            Some("DeleteMessage") => {
+                messages.retain(|message| message.id != handle);
+                json!({})
+            }
+            Some("ChangeMessageVisibility") => {
+                messages.iter_mut().filter(|message| message.id == handle).for_each(|m| m.hidden = false);
+                json!({})
+            }
+            other => panic!("no such call: {other:?}"),
+        };
+        (StatusCode::OK, Json(answer))
+    }
+}
+
+async fn redrive(queues: &Queues, table: &super::OperatorsTable, more: &[&str]) -> Ran {
+    let address = queues.serve().await;
+    let redrive = ["redrive", "--queue", DEAD, "--sqs-endpoint-url", &address, "--output", "json"];
+    table.cli.run(&[&redrive[..], more].concat()).await
+}
+
+const TO: [&str; 4] = ["--to-checks", CHECKS, "--to-reconcile", RECONCILE];
+
+#[tokio::test]
+async fn dead_letters_go_back_to_their_queues_and_strange_ones_stay() {
+    let table = table().await;
+    table.unknown("k-1").await;
+    let record = table.name("k-1");
+    let check = json!({ "version": 1, "kind": "check", "key": record, "look_at": 1 });
+    let ask = json!({ "version": 1, "kind": "ask", "key": record });
+    let strange = [
+        json!({ "version": 1, "kind": "poison", "what": "a stream record" }),
+        json!({ "requestContext": {} }),
+        json!({ "version": 1, "kind": "ask", "key": "no-record" }),
+        json!({ "version": 1, "kind": "deferred_report", "key": record }),
+        json!({ "version": 2, "kind": "ask", "key": record }),
+    ];
+    let queues = Queues::with_dead_letters(&[&[check.clone(), ask.clone()][..], &strange].concat());
+    let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((said["moved"].as_array().unwrap().len(), said["left"].as_array().unwrap().len()), (2, 5));
+
+    assert_eq!(queues.of(CHECKS), (vec![check.to_string()], true));
+    assert_eq!(queues.of(RECONCILE), (vec![ask.to_string()], true));
+    // Dead letters that stay are visible again at once.
+    assert_eq!(queues.of(DEAD), (strange.map(|body| body.to_string()).to_vec(), true));
+    let shown = table.cli.json(&["show", &record]).await;
+    let lines = shown["audit"].as_array().unwrap().iter().map(|line| &line["what"]).collect::<Vec<_>>();
+    assert!(lines.contains(&&json!("redrive-check to checks")) && lines.len() == 2, "{lines:?}");
+    assert_eq!(shown["record"]["state"], "unknown");
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_cannot_be_moved_stays_and_is_seen_again() {
+    let table = table().await;
+    let dead_letter = json!({ "version": 1, "kind": "ask", "key": table.name("k-1") });
+    let queues = Queues::with_dead_letters(std::slice::from_ref(&dead_letter));
+    let before = (vec![dead_letter.to_string()], true);
+
+    for (more, words) in [
+        (&[&["--to-checks", CHECKS][..], &WHY].concat(), "--to-reconcile"),
+        (&[&["--to-reconcile", DEAD][..], &WHY].concat(), "dead letters itself"),
+        (&TO.to_vec().into_iter().chain(["--reason", "x"]).collect(), "--yes"),
+    ] {
+        let ran = redrive(&queues, &table, more).await;
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains(words) && ran.stderr.lines().count() == 1, "{ran:?}");
+        assert_eq!(queues.of(DEAD), before);
+    }
+    queues.0.lock().unwrap().refuse_sending = true;
+    let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(
+        ran.stderr.contains(&format!("queue {RECONCILE}: "))
+            && ran.stderr.contains("no such queue")
+            && ran.stderr.lines().count() == 1,
+        "{ran:?}"
+    );
+    assert_eq!(queues.of(DEAD), before);
+
+    // An empty queue needs nothing.
+    let empty = redrive(&Queues::default(), &table, &[&TO[..], &WHY].concat()).await;
+    assert_eq!(empty.code, Some(0), "{empty:?}");
+}
+
+// A dead letter that no function can process stays, and its record is named.
+#[tokio::test]
+async fn dead_letters_that_no_function_can_process_stay_and_name_their_record() {
+    let table = table().await;
+    let record = table.name("k-1");
+    let side = json!({ "attempt": "a", "state": "completed", "answer_sha256": null });
+    let dead_letters = [
+        json!({ "version": 1, "kind": "double_execution", "key": record, "ours": side, "theirs": side }),
+        json!({ "version": 1, "kind": "forgotten", "key": record, "item": {} }),
+    ];
+    let queues = Queues::with_dead_letters(&dead_letters);
+    let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
+    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(said["moved"], json!([]));
+    let left = said["left"].as_array().unwrap();
+    let named = |dead_letter: &Value| {
+        (dead_letter["kind"].clone(), dead_letter["record"].clone(), dead_letter["to"].clone())
+    };
+    assert_eq!(
+        left.iter().map(named).collect::<Vec<_>>(),
+        [
+            (json!("double_execution"), json!(record), Value::Null),
+            (json!("forgotten"), json!(record), Value::Null),
+        ]
+    );
+    assert_eq!(queues.of(DEAD), (dead_letters.map(|body| body.to_string()).to_vec(), true));
+}
+
+// An unreadable record stops no other dead letter, and is named.
+#[tokio::test]
+async fn a_dead_letter_about_an_unreadable_record_stays_and_stops_no_other() {
+    let table = table().await;
+    let damaged = table.unknown("damaged").await;
+    let mut item = table.items().await[&("record".to_owned(), damaged.key.partition_key())].clone();
+    item.remove("attempt");
+    table.write_raw(item).await;
+    table.unknown("k-1").await;
+    let ask = |key: &str| json!({ "version": 1, "kind": "ask", "key": table.name(key) });
+    let queues = Queues::with_dead_letters(&[ask("damaged"), json!("no JSON {"), ask("k-1")]);
+    let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
+    assert_eq!((ran.code, ran.stderr.lines().count()), (Some(1), 1), "{ran:?}");
+    assert!(ran.stderr.contains("message-1") && ran.stderr.contains("cannot be read"), "{ran:?}");
+    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(said["moved"][0]["message_id"], "message-3");
+    let why = said["left"][0]["why"].as_str().unwrap();
+    assert!(why.contains("cannot be read") && said["left"][1]["why"].is_null(), "{said}");
+    assert_eq!(queues.of(RECONCILE).0, [ask("k-1").to_string()]);
+    assert_eq!(queues.of(DEAD), (vec![ask("damaged").to_string(), "no JSON {".to_owned()], true));
+}
+
+#[tokio::test]
+async fn dead_letters_are_listed_and_picked_and_dropped_with_a_line_each() {
+    let table = table().await;
+    for key in ["k-1", "k-2"] {
+        table.unknown(key).await;
+    }
+    let ask = |key: &str| json!({ "version": 1, "kind": "ask", "key": table.name(key) });
+    let double = json!({ "version": 1, "kind": "double_execution", "key": table.name("k-2"), "ours": {}, "theirs": {} });
+    let poison = json!({ "version": 1, "kind": "poison", "what": "a stream record" });
+    let all = [ask("k-1"), ask("k-2"), double, poison.clone()];
+    let queues = Queues::with_dead_letters(&all);
+    let address = queues.serve().await;
+    let dead_letters = ["dead-letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
+
+    // Listing leaves them where they are.
+    let listed = table.cli.json(&dead_letters).await;
+    assert_eq!((listed["dead_letters"].as_array().unwrap().len(), &listed["more"]), (4, &json!(false)));
+    assert_eq!(listed["dead_letters"][3]["body"], poison.to_string());
+    let about = table.cli.json(&[&dead_letters[..], &["--record", &table.name("k-2")]].concat()).await;
+    let asks = table.cli.json(&[&dead_letters[..], &["--kind", "ask"]].concat()).await;
+    assert_eq!(about["dead_letters"][0]["message_id"], "message-2");
+    assert_eq!(asks["dead_letters"].as_array().unwrap().len(), 2);
+    assert_eq!(queues.of(DEAD), (all.iter().map(Value::to_string).collect(), true));
+
+    // Only the selected dead letter is moved.
+    let ran = redrive(&queues, &table, &[&TO[..], &WHY, &["--id", "message-2"]].concat()).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(queues.of(RECONCILE).0, [ask("k-2").to_string()]);
+    assert_eq!(queues.of(DEAD).0.len(), 3);
+
+    // Dropped: with an audit line beside its record, or with a message if it has none.
+    let drop = ["--drop", "--id", "message-1", "--id", "message-4"];
+    let ran = redrive(&queues, &table, &[&drop[..], &["--yes"]].concat()).await;
+    assert_eq!(ran.code, Some(2), "a reason is missing: {ran:?}");
+    assert_eq!(queues.of(DEAD).0.len(), 3);
+    let all_of_them = redrive(&queues, &table, &[&["--drop"][..], &WHY].concat()).await;
+    all_of_them.assert_refused(2, "--id, --kind or --record");
+    assert_eq!(queues.of(DEAD).0.len(), 3);
+    let ran = redrive(&queues, &table, &[&drop[..], &WHY].concat()).await;
+    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((said["dropped"].as_array().unwrap().len(), ran.code), (2, Some(0)), "{ran:?}");
+    assert_eq!(said["dropped"][1]["body"], poison.to_string());
+    assert_eq!(queues.of(DEAD).0, [all[2].to_string()]);
+    let lines = table.cli.json(&["show", &table.name("k-1")]).await["audit"].clone();
+    assert_eq!((&lines[0]["what"], &lines[0]["reason"]), (&json!("drop-ask"), &json!(WHY[2])));
+    assert_eq!(queues.of(RECONCILE).0.len(), 1, "nothing that is dropped is moved");
+}
+
+// What a dead letter is about, and whether its record is settled by now, is seen at once.
+#[tokio::test]
+async fn dead_letters_say_their_reason_and_what_their_record_is_now() {
+    let table = table().await;
+    table.unknown("k-1").await;
+    table.completed("k-2", "kept").await;
+    let damaged = table.unknown("k-4").await;
+    let mut item = table.items().await[&("record".to_owned(), damaged.key.partition_key())].clone();
+    item.remove("attempt");
+    table.write_raw(item).await;
+    let reason = "the provider does not answer";
+    let ask = |key: &str| json!({ "version": 1, "kind": "ask", "key": table.name(key), "reason": reason });
+    let poison = json!({ "version": 1, "kind": "poison", "reason": ["no text"] });
+    let queues = Queues::with_dead_letters(&[ask("k-1"), ask("k-2"), ask("k-3"), ask("k-4"), poison]);
+    let address = queues.serve().await;
+    let dead_letters = ["dead-letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
+
+    let said = table.cli.json(&dead_letters).await;
+    let states = ["unknown", "completed", "absent", "unreadable"];
+    for (dead_letter, state) in said["dead_letters"].as_array().unwrap().iter().zip(states) {
+        assert_eq!((&dead_letter["reason"], &dead_letter["state"]), (&json!(reason), &json!(state)));
+    }
+    let strange = &said["dead_letters"][4];
+    assert_eq!((&strange["reason"], &strange["state"]), (&Value::Null, &Value::Null));
+    let shown = table.cli.run(&dead_letters).await.stdout;
+    for (line, state) in shown.lines().skip(1).zip(states) {
+        assert!(line.contains(state) && line.contains(reason), "{shown}");
+    }
+
+    let drop = ["redrive", "--queue", DEAD, "--sqs-endpoint-url", &address, "--drop", "--kind", "poison"];
+    let ran = table.cli.run(&[&drop[..], &WHY].concat()).await;
+    assert!(ran.stdout.contains("(drop)") && ran.stdout.contains("1 dropped, 4 left."), "{ran:?}");
+}
+
+// A statement about the dead letters that were looked at must not be made about all of them.
+#[tokio::test]
+async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
+    const MORE: &str = "looked at 3 dead letters, there may be more: raise --limit\n";
+    const NONE_MEANT: &str = "None of the 3 dead letters that were looked at matches. Kinds: check.";
+    let table = table().await;
+    table.unknown("k-1").await;
+    let record = table.name("k-1");
+    let check = json!({ "version": 1, "kind": "check", "key": record, "look_at": 1 });
+    let double = json!({ "version": 1, "kind": "double_execution", "key": record, "ours": {}, "theirs": {} });
+    // Checks from an outage come first, and the dead letter that matters last.
+    let all = [check.clone(), check.clone(), check, double];
+    let queues = Queues::with_dead_letters(&all);
+    let before = (all.iter().map(Value::to_string).collect::<Vec<_>>(), true);
+    let address = queues.serve().await;
+    let dead_letters = ["dead-letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
+    let listed = async |more: &[&str]| table.cli.run(&[&dead_letters[..], more].concat()).await;
+    let doubles = ["--kind", "double_execution"];
+
+    let ran = listed(&[&doubles[..], &["--limit", "3"]].concat()).await;
+    assert_eq!((ran.code, ran.stdout.trim_end(), &*ran.stderr), (Some(0), NONE_MEANT, MORE));
+    let ran = listed(&["--limit", "3"]).await;
+    assert_eq!((ran.stdout.lines().count(), &*ran.stderr), (4, MORE), "{ran:?}");
+    let ran = listed(&["--limit", "1", "--kind", "ask"]).await;
+    assert_eq!(ran.stdout.trim_end(), "The one dead letter that was looked at does not match. Kinds: check.");
+    assert_eq!(ran.stderr, "looked at one dead letter, there may be more: raise --limit\n");
+    let said = table.cli.json(&[&dead_letters[..], &doubles, &["--limit", "3"]].concat()).await;
+    assert_eq!(said, json!({ "dead_letters": [], "looked_at": 3, "more": true }));
+
+    // All dead letters are looked at.
+    let ran = listed(&["--limit", "5", "--id", "message-4", "--kind", "check"]).await;
+    assert_eq!(ran.stdout.trim_end(), "None of the 4 dead letters that were looked at matches.");
+    assert_eq!(ran.stderr, "");
+    let missing = ["--id", "message-4", "--id", "message-9"];
+    listed(&missing).await.assert_refused(3, "message-9; it is gone, or somebody is looking at it");
+    listed(&["--limit", "3", "--id", "message-4"]).await.assert_refused(3, "message-4; there may be more");
+    let ran = listed(&[&doubles[..], &["--limit", "5"]].concat()).await;
+    assert!(ran.stdout.contains("message-4") && ran.stderr.is_empty(), "{ran:?}");
+    assert_eq!(queues.of(DEAD), before);
+
+    // The same for `redrive`, which moves none of them.
+    let again = ["redrive", "--queue", DEAD, "--sqs-endpoint-url", &address, "--limit", "3"];
+    let drop = [&again[..], &doubles, &["--drop"], &WHY].concat();
+    let ran = table.cli.run(&drop).await;
+    assert_eq!((ran.code, &*ran.stderr), (Some(0), MORE), "{ran:?}");
+    assert_eq!(ran.stdout, format!("{NONE_MEANT}\n0 dropped, 3 left.\n"));
+    let said = table.cli.json(&drop).await;
+    assert_eq!((&said["more"], &said["looked_at"], &said["dropped"]), (&json!(true), &json!(3), &json!([])));
+    // Nor does it drop the one while the other is missing.
+    let drop = ["redrive", "--queue", DEAD, "--sqs-endpoint-url", &address, "--drop"];
+    let ran = table.cli.run(&[&drop[..], &missing, &WHY].concat()).await;
+    ran.assert_refused(3, "nothing was changed: none of the dead letters that were looked at (4) has the id");
+    assert_eq!(queues.of(DEAD), before);
+
+    // Only an empty queue is reported as empty.
+    let empty = Queues::default().serve().await;
+    let dead_letters = ["dead-letters", "--queue", DEAD, "--sqs-endpoint-url", &empty];
+    let ran = table.cli.run(&dead_letters).await;
+    assert_eq!(
+        (&*ran.stdout, &*ran.stderr),
+        ("No dead letters are visible: there are none, or somebody is looking at them.\n", "")
+    );
+    let said = table.cli.json(&dead_letters).await;
+    assert_eq!(said, json!({ "dead_letters": [], "looked_at": 0, "more": false }));
+}

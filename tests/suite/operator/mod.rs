@@ -1,0 +1,4 @@
+//! What an operator sees and changes: the command line, and its audit lines.
+
+mod audit;
+mod command_line;

@@ -1,0 +1,7 @@
+//! How unknown outcomes are settled: questions to the provider, its own reports, and the comparison of ledgers.
+
+pub mod ledger_comparison;
+mod provider_report;
+mod reconciliation;
+mod sealed_metadata;
+mod webhook;

@@ -1,0 +1,634 @@
+//! A provider's unsolicited report is checked against the record, whatever its state (T46).
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use lambda_idempotency::{
+    async_trait,
+    engine::{Executor, FinishOutcome, Ownership, Report, Request, ReserveOutcome},
+    operation::OnLeaseExpiry,
+    operator::MessageSummary,
+    queue::MemoryQueue,
+    reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
+    record::{Answer, UnknownCause},
+    time::Timestamp,
+    time_budget::DEFAULT_NOT_FOUND_GRACE,
+};
+use macro_rules_attribute::apply;
+use tokio::sync::Barrier;
+
+use crate::support::{
+    BoxError,
+    faults::{ANY, Fault},
+    guarded::{GRACE, Guarded, LEASE, completed, operation, owned, replayed, reported, request, written},
+    on_each_store,
+};
+
+const PHASE: &str = "charge";
+
+/// A reconciler with a fixed answer, which counts how often it is asked.
+#[derive(Clone)]
+struct Says(Result<Finding, &'static str>, Arc<AtomicUsize>);
+
+impl Says {
+    fn this(finding: Result<Finding, &'static str>) -> Self {
+        Self(finding, Arc::default())
+    }
+
+    fn asked(&self) -> usize {
+        self.1.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Reconciler for Says {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        Ok(self.0.clone()?)
+    }
+}
+
+fn charged() -> Says {
+    Says::this(Ok(Finding::Executed(Answer::json(201, r#"{"id":"pay_1"}"#))))
+}
+
+struct Listening {
+    guarded: Guarded,
+    dead_letters: MemoryQueue,
+    questions: MemoryQueue,
+    provider: Says,
+    reconciliation: Reconciliation,
+}
+
+impl Listening {
+    /// With a provider that gives this answer when asked.
+    async fn on(endpoint: &str, provider: Says) -> Self {
+        let guarded = Guarded::on(endpoint).await;
+        let (dead_letters, questions) = (MemoryQueue::new(), MemoryQueue::new());
+        let reconciliation = Reconciliation::new(guarded.store(), dead_letters.clone())
+            .world(guarded.clock.clone())
+            .questions_to(questions.clone())
+            .operation(operation(), provider.clone());
+        Self { guarded, dead_letters, questions, provider, reconciliation }
+    }
+
+    async fn reserve(&self, request: &Request) -> ReserveOutcome {
+        self.guarded.executor().reserve(request).await
+    }
+
+    /// A request whose worker ended like this.
+    async fn ended(&self, report: Report) -> Request {
+        let request = request();
+        let ours = owned(self.reserve(&request).await);
+        written(self.guarded.executor().finish(ours, report).await);
+        request
+    }
+
+    async fn tell(&self, request: &Request, reported: ProviderReport) -> ReconcileOutcome {
+        self.reconciliation.reported(&request.key, &reported).await.expect("store and queue answer")
+    }
+
+    /// The deferred message and its delay.
+    fn waiting(&self) -> (String, Duration) {
+        let [waiting] = &self.questions.take()[..] else { panic!("not one question") };
+        waiting.clone()
+    }
+
+    /// The reasons of the dead letters, after checking that an operator can read each.
+    fn reasons(&self) -> Vec<String> {
+        let reason = |(dead_letter, _): (String, Duration)| {
+            assert_eq!(
+                MessageSummary::read(&dead_letter).kind.as_deref(),
+                Some("contradiction"),
+                "{dead_letter}"
+            );
+            let dead_letter: serde_json::Value = serde_json::from_str(&dead_letter).unwrap();
+            dead_letter["reason"].as_str().expect("a reason").to_owned()
+        };
+        self.dead_letters.take().into_iter().map(reason).collect()
+    }
+
+    async fn state(&self, request: &Request) -> &'static str {
+        self.guarded.record(&request.key).await.expect("there is a record").state.name()
+    }
+}
+
+fn refusal() -> Report {
+    Report::Completed(Answer::json(402, "{}"))
+}
+
+// T46
+#[apply(on_each_store)]
+async fn the_providers_report_during_a_lease_is_checked_against_the_outcome(endpoint: &str) {
+    for (report, asked) in [(completed("mine"), 0), (refusal(), 1)] {
+        let listening = Listening::on(endpoint, charged()).await;
+        let request = request();
+        let ours = owned(listening.reserve(&request).await);
+        let until = listening.guarded.now().plus(LEASE + GRACE);
+        let outcome = listening.tell(&request, ProviderReport::executed(201, charged())).await;
+        assert_eq!(outcome, ReconcileOutcome::Scheduled(until));
+        let (message, delay) = listening.waiting();
+        assert_eq!(delay, LEASE + GRACE);
+        drop(listening.guarded.executor().finish(ours, report).await);
+        listening.reconciliation.receive(&message).await.unwrap();
+        assert_eq!((listening.reasons().len(), listening.provider.asked()), (0, asked));
+        assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
+    }
+}
+
+// T46
+#[apply(on_each_store)]
+async fn the_providers_report_during_a_lease_settles_a_dead_workers_record(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = request();
+    drop(owned(listening.reserve(&request).await));
+    listening.tell(&request, ProviderReport::executed(201, charged())).await;
+    let (message, delay) = listening.waiting();
+    listening.guarded.clock.advance(delay);
+    listening.reconciliation.receive(&message).await.unwrap();
+    assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
+    // The message is delivered twice.
+    listening.reconciliation.receive(&message).await.unwrap();
+    assert_eq!((listening.reasons().len(), listening.provider.asked()), (0, 1));
+}
+
+// T46
+#[apply(on_each_store)]
+async fn the_providers_report_during_a_lease_overturns_the_workers_release(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = request();
+    let ours = owned(listening.reserve(&request).await);
+    listening.tell(&request, ProviderReport::executed(201, charged())).await;
+    let ended = listening.guarded.executor().finish(ours, Report::NotExecuted).await;
+    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    assert_eq!(
+        reported(&listening.reserve(&request).await),
+        "unknown",
+        "no retry runs before the report is taken up"
+    );
+    listening.reconciliation.receive(&listening.waiting().0).await.unwrap();
+    assert_eq!(reported(&listening.reserve(&request).await), "replay");
+}
+
+// T46, T2
+#[apply(on_each_store)]
+async fn a_claim_survives_a_lost_write_or_answer(endpoint: &str) {
+    for fault in [Fault::DropRequest, Fault::DropAnswer] {
+        let listening = Listening::on(endpoint, charged()).await;
+        let request = request();
+        let ours = owned(listening.reserve(&request).await);
+        listening.guarded.faults.script("PutItem", [fault]);
+        let outcome = listening.tell(&request, ProviderReport::executed(201, charged())).await;
+        assert!(matches!(outcome, ReconcileOutcome::Scheduled(_)), "{outcome:?}");
+        drop(listening.guarded.executor().finish(ours, Report::NotExecuted).await);
+        assert_eq!(reported(&listening.reserve(&request).await), "unknown");
+    }
+}
+
+// T46
+#[apply(on_each_store)]
+async fn the_providers_report_overturns_a_simultaneous_release(endpoint: &str) {
+    for _ in 0..5 {
+        let listening = Listening::on(endpoint, charged()).await;
+        let request = request();
+        let ours = owned(listening.reserve(&request).await);
+        let meet = Fault::Meet(Arc::new(Barrier::new(2)));
+        listening.guarded.faults.script("PutItem", [meet.clone(), meet]);
+        let executor = listening.guarded.executor();
+        let (outcome, _) = tokio::join!(
+            listening.tell(&request, ProviderReport::executed(201, charged())),
+            executor.finish(ours, Report::NotExecuted)
+        );
+        assert_eq!(listening.guarded.faults.left(), 0);
+        // In either order.
+        let expected = match outcome {
+            ReconcileOutcome::Scheduled(_) => "unknown",
+            ReconcileOutcome::Resolved("completed") => "replay",
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(reported(&listening.reserve(&request).await), expected);
+    }
+}
+
+// T46: whoever processes the report may ask a source that lags behind; what was seen outweighs "not found".
+#[apply(on_each_store)]
+async fn a_claim_that_its_own_source_denies_releases_nothing(endpoint: &str) {
+    let refused = Ok(Finding::Executed(Answer::json(402, "{}")));
+    for source in [Ok(Finding::NotFound), Ok(Finding::NotExecuted), refused, Err("away")] {
+        for report in [Report::NotExecuted, Report::PerhapsExecuted(UnknownCause::Panicked)] {
+            let listening = Listening::on(endpoint, charged()).await;
+            let request = listening.ended(report).await;
+            listening.guarded.clock.advance(DEFAULT_NOT_FOUND_GRACE);
+            let outcome =
+                listening.tell(&request, ProviderReport::executed(201, Says::this(source.clone()))).await;
+            // The source has the answer and sends its report again.
+            let denies = matches!(&source, Ok(Finding::NotExecuted | Finding::Executed(_)));
+            let expected = if denies { ReconcileOutcome::Escalated } else { ReconcileOutcome::NotDue };
+            assert_eq!(outcome, expected, "{source:?}");
+            assert_eq!(reported(&listening.reserve(&request).await), "unknown");
+            // Nor does a later report of a refusal release it.
+            let provider = Says::this(Ok(Finding::Executed(Answer::json(402, "{}"))));
+            let later = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
+                .world(listening.guarded.clock.clone())
+                .operation(operation(), provider);
+            let outcome =
+                later.reported(&request.key, &ProviderReport::executed(402, charged())).await.unwrap();
+            assert_eq!(outcome, ReconcileOutcome::Escalated);
+            assert_eq!(reported(&listening.reserve(&request).await), "unknown");
+            // The report settles it even after the provider has forgotten the key: the webhook brings its answer along.
+            listening.guarded.clock.advance(Duration::from_secs(24 * 3600));
+            let outcome = listening.tell(&request, ProviderReport::executed(201, charged())).await;
+            assert_eq!(outcome, ReconcileOutcome::Resolved("completed"));
+            assert_eq!(reported(&listening.reserve(&request).await), "replay");
+        }
+    }
+}
+
+// T46, T5: else its client would pay with another card.
+#[apply(on_each_store)]
+async fn a_workers_refusal_does_not_answer_a_claimed_effect(endpoint: &str) {
+    for lease_expired in [false, true] {
+        let listening = Listening::on(endpoint, charged()).await;
+        let request = request();
+        let ours = owned(listening.reserve(&request).await);
+        if lease_expired {
+            listening.guarded.clock.advance(LEASE + GRACE);
+        }
+        // The charge's own answer cannot be fetched now.
+        listening.tell(&request, ProviderReport::executed(201, Says::this(Err("away")))).await;
+        let ended = listening.guarded.executor().finish(ours, refusal()).await;
+        assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+        assert_eq!(reported(&listening.reserve(&request).await), "unknown");
+        let outcome = listening.reconciliation.ask_if_due(&request.key).await.unwrap();
+        assert_eq!(outcome, ReconcileOutcome::Resolved("completed"));
+        assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
+    }
+}
+
+/// Fetches the answer of a charge, while its client retries.
+struct Retried(Executor, Request, Mutex<Option<&'static str>>);
+
+#[async_trait]
+impl Reconciler for Retried {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        *self.2.lock().unwrap() = Some(reported(&self.0.reserve(&self.1).await));
+        Ok(Finding::Executed(Answer::json(201, "{}")))
+    }
+}
+
+// T46: fetching the answer takes time, and the function can be killed meanwhile.
+#[apply(on_each_store)]
+async fn no_retry_runs_while_a_claimed_effects_answer_is_fetched(endpoint: &str) {
+    let ended = [Report::NotExecuted, Report::PerhapsExecuted(UnknownCause::Panicked)];
+    for report in ended {
+        let listening = Listening::on(endpoint, charged()).await;
+        let request = listening.ended(report).await;
+        let by = Arc::new(Retried(listening.guarded.executor(), request.clone(), Mutex::new(None)));
+        struct By(Arc<Retried>);
+        #[async_trait]
+        impl Reconciler for By {
+            async fn ask(&self, question: &Question) -> Result<Finding, BoxError> {
+                self.0.ask(question).await
+            }
+        }
+        let outcome = listening.tell(&request, ProviderReport::executed(201, By(by.clone()))).await;
+        assert_eq!(outcome, ReconcileOutcome::Resolved("completed"));
+        assert_eq!(*by.2.lock().unwrap(), Some("unknown"));
+    }
+}
+
+// T46, T50: providers resend for days what is not acknowledged.
+#[apply(on_each_store)]
+async fn a_repeated_report_leaves_the_record_escalated(endpoint: &str) {
+    let listening = Listening::on(endpoint, Says::this(Ok(Finding::NotExecuted))).await;
+    let request = listening.ended(Report::PerhapsExecuted(UnknownCause::Panicked)).await;
+    let effect = |source| ProviderReport::executed(201, Says::this(source));
+    assert_eq!(listening.tell(&request, effect(Err("away"))).await, ReconcileOutcome::NotDue);
+    let asked = listening.reconciliation.ask(&request.key).await.unwrap();
+    assert_eq!((asked, listening.dead_letters.take().len()), (ReconcileOutcome::Escalated, 1));
+    let before = listening.guarded.record(&request.key).await;
+    for (source, outcome) in
+        [(Err("away"), ReconcileOutcome::NotDue), (Ok(Finding::NotExecuted), ReconcileOutcome::Escalated)]
+    {
+        assert_eq!(listening.tell(&request, effect(source)).await, outcome);
+        assert_eq!(listening.guarded.record(&request.key).await, before);
+        assert_eq!(listening.dead_letters.take().len(), 0);
+    }
+    let settled = listening.tell(&request, ProviderReport::executed(201, charged())).await;
+    assert_eq!(settled, ReconcileOutcome::Resolved("completed"));
+}
+
+// T46: the refusal of the first of two executions, which arrives late.
+#[apply(on_each_store)]
+async fn a_late_refusal_of_a_worker_is_no_answer_either(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = request();
+    let executor = listening.guarded.executor().defer_reports_to(MemoryQueue::new());
+    let late = owned(listening.reserve(&request).await);
+    listening.guarded.clock.advance(LEASE + GRACE + DEFAULT_NOT_FOUND_GRACE);
+    let forgets = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
+        .world(listening.guarded.clock.clone())
+        .operation(operation(), Says::this(Ok(Finding::NotFound)));
+    assert_eq!(forgets.ask(&request.key).await.unwrap(), ReconcileOutcome::Resolved("failed_retryable"));
+    let second = owned(listening.reserve(&request).await);
+    written(executor.finish(second, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    listening.tell(&request, ProviderReport::executed(201, Says::this(Err("away")))).await;
+    let ended = executor.finish(late, refusal()).await;
+    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    assert_eq!(reported(&listening.reserve(&request).await), "unknown");
+}
+
+// T46, T16: that the store goes away after the report was written makes the refusal no truer.
+#[apply(on_each_store)]
+async fn a_queued_refusal_settles_nothing_once_an_effect_is_claimed(endpoint: &str) {
+    for loses_the_checkpoint in [false, true] {
+        let listening = Listening::on(endpoint, charged()).await;
+        let (request, reports) = (request(), MemoryQueue::new());
+        let executor = listening.guarded.executor().defer_reports_to(reports.clone());
+        let ours = owned(listening.reserve(&request).await);
+        listening.tell(&request, ProviderReport::executed(201, charged())).await;
+        listening.guarded.faults.for_all(ANY, Fault::DropRequest);
+        let ended = listening.guarded.clock.passing(executor.finish(ours, refusal())).await;
+        listening.guarded.faults.clear();
+        // The worker has not seen the report.
+        assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
+        if loses_the_checkpoint {
+            // A version that does not know claims has written the record.
+            let mut item = listening.guarded.item(&request.key).await.unwrap();
+            item.remove("claimed");
+            listening.guarded.write_raw(item).await;
+        }
+        let [(report, _)] = &reports.take()[..] else { panic!("not one report") };
+        listening.reconciliation.receive(report).await.unwrap();
+        let expected = if loses_the_checkpoint { "completed" } else { "unknown" };
+        assert_eq!(listening.state(&request).await, expected);
+    }
+}
+
+// T46
+#[apply(on_each_store)]
+async fn a_claimed_effect_stops_even_what_may_run_again(endpoint: &str) {
+    for lease_expired in [false, true] {
+        let listening = Listening::on(endpoint, charged()).await;
+        let request = request();
+        let again = listening.guarded.executor_of(operation().on_lease_expiry(OnLeaseExpiry::RunAgain));
+        drop(owned(again.reserve(&request).await));
+        if lease_expired {
+            listening.guarded.clock.advance(LEASE + GRACE);
+        }
+        listening.tell(&request, ProviderReport::executed(201, Says::this(Err("away")))).await;
+        listening.guarded.clock.advance(LEASE + GRACE);
+        assert_eq!(reported(&again.reserve(&request).await), "unknown");
+    }
+}
+
+// T46: it may be late, and about an earlier attempt or an earlier reservation of the key.
+#[apply(on_each_store)]
+async fn a_refusal_is_confirmed_before_it_counts(endpoint: &str) {
+    let refused = || Says::this(Ok(Finding::Executed(Answer::json(402, "{}"))));
+    for reported in [ProviderReport::not_executed(), ProviderReport::executed(402, refused())] {
+        let listening = Listening::on(endpoint, refused()).await;
+        let request = listening.ended(Report::PerhapsExecuted(UnknownCause::Panicked)).await;
+        assert_eq!(listening.tell(&request, reported).await, ReconcileOutcome::Resolved("completed"));
+        assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(402));
+        assert_eq!((listening.provider.asked(), listening.reasons().len()), (1, 0));
+    }
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = listening.ended(Report::PerhapsExecuted(UnknownCause::Panicked)).await;
+    listening.tell(&request, ProviderReport::not_executed()).await;
+    assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
+}
+
+// T46
+#[apply(on_each_store)]
+async fn a_refusal_of_an_unregistered_operation_is_not_dead_lettered(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = listening.ended(Report::PerhapsExecuted(UnknownCause::Panicked)).await;
+    let knows_none = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
+        .world(listening.guarded.clock.clone());
+    for (reported, outcome, dead_letters) in [
+        (ProviderReport::not_executed(), ReconcileOutcome::Settled, 0),
+        (ProviderReport::executed(402, charged()), ReconcileOutcome::Settled, 0),
+        (ProviderReport::executed(201, charged()), ReconcileOutcome::Escalated, 1),
+    ] {
+        assert_eq!(knows_none.reported(&request.key, &reported).await.unwrap(), outcome);
+        assert_eq!(listening.reasons().len(), dead_letters);
+    }
+}
+
+// T46
+#[apply(on_each_store)]
+async fn a_deferred_report_follows_a_growing_lease(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = request();
+    let ours = owned(listening.reserve(&request).await);
+    listening.tell(&request, ProviderReport::executed(201, charged())).await;
+    let (message, _) = listening.waiting();
+    // The queue delivers it too early, or a heartbeat has extended the lease.
+    listening.guarded.clock.advance(LEASE);
+    listening.reconciliation.receive(&message).await.unwrap();
+    assert_eq!(listening.waiting(), (message, GRACE));
+    assert_eq!(listening.provider.asked(), 0);
+    drop(ours);
+}
+
+// T46: the provider has said that it charged. That the charge cannot be found now does not permit another.
+#[apply(on_each_store)]
+async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
+    let grace = DEFAULT_NOT_FOUND_GRACE;
+    let refused = Ok(Finding::Executed(Answer::json(402, "{}")));
+    let (not_found, denied) = (Ok(Finding::NotFound), Ok(Finding::NotExecuted));
+    for provider in [not_found.clone(), denied.clone(), refused, Ok(Finding::AskAgain(None)), Err("away")] {
+        for (report, late) in [
+            (Some(Report::NotExecuted), Duration::ZERO),
+            (Some(Report::PerhapsExecuted(UnknownCause::Panicked)), Duration::ZERO),
+            (Some(Report::PerhapsExecuted(UnknownCause::Panicked)), grace),
+            (None, Duration::ZERO),
+            (None, grace),
+        ] {
+            let listening = Listening::on(endpoint, Says::this(provider.clone())).await;
+            let request = request();
+            let ours = owned(listening.reserve(&request).await);
+            let key = request.key.downstream_key(&request.fingerprints.current(), PHASE);
+            let effect = ProviderReport::executed(201, charged()).under(PHASE, &key);
+            listening.tell(&request, effect).await;
+            let (message, delay) = listening.waiting();
+            match report.clone() {
+                Some(report) => drop(listening.guarded.executor().finish(ours, report).await),
+                None => drop(ours),
+            }
+            listening.guarded.clock.advance(delay + late);
+            listening.reconciliation.receive(&message).await.unwrap();
+            assert_eq!(reported(&listening.reserve(&request).await), "unknown");
+            let dead_letters = listening.dead_letters.take();
+            listening.guarded.clock.advance(grace);
+            // "Not found" may merely be too early.
+            let denies = match &provider {
+                Ok(Finding::NotFound) => late == grace,
+                Ok(finding) => !matches!(finding, Finding::AskAgain(_)),
+                Err(_) => false,
+            };
+            if denies {
+                let [(dead_letter, _)] = &dead_letters[..] else { panic!("not one dead letter") };
+                assert!(
+                    dead_letter.contains("does not confirm") && dead_letter.contains(&key),
+                    "{dead_letter}"
+                );
+                let polled = listening.reconciliation.ask_if_due(&request.key).await.unwrap();
+                assert_eq!(polled, ReconcileOutcome::NotDue);
+            } else {
+                // It is asked again, and a denial then is escalated.
+                assert!(dead_letters.is_empty(), "{dead_letters:?}");
+                let says = if late == grace { not_found.clone() } else { denied.clone() };
+                let back = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
+                    .world(listening.guarded.clock.clone())
+                    .operation(operation(), Says::this(says));
+                let polled = back.ask_if_due(&request.key).await.unwrap();
+                assert_eq!((polled, listening.dead_letters.take().len()), (ReconcileOutcome::Escalated, 1));
+            }
+            assert_eq!(reported(&listening.reserve(&request).await), "unknown");
+            // An operator's question releases nothing either.
+            listening.reconciliation.ask(&request.key).await.unwrap();
+            assert_eq!(listening.state(&request).await, "unknown");
+        }
+    }
+}
+
+// T46: events arrive in any order, and all attempts share one downstream key.
+#[apply(on_each_store)]
+async fn an_earlier_attempts_late_refusal_does_not_settle_a_later_one(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = listening.ended(Report::NotExecuted).await;
+    let again = owned(listening.reserve(&request).await);
+    let unknown = Report::PerhapsExecuted(UnknownCause::HandlerFailed);
+    written(listening.guarded.executor().finish(again, unknown).await);
+    for reported in [ProviderReport::not_executed(), ProviderReport::executed(402, charged())] {
+        let outcome = listening.tell(&request, reported).await;
+        assert!(
+            matches!(
+                outcome,
+                ReconcileOutcome::Resolved("completed")
+                    | ReconcileOutcome::Settled
+                    | ReconcileOutcome::Escalated
+            ),
+            "{outcome:?}"
+        );
+    }
+    assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
+    assert_eq!(listening.provider.asked(), 1);
+}
+
+// T46
+#[apply(on_each_store)]
+async fn a_provider_report_that_contradicts_a_completed_record_is_escalated(endpoint: &str) {
+    for (report, reported) in [
+        (refusal(), ProviderReport::executed(201, charged())),
+        (completed("mine"), ProviderReport::executed(402, charged())),
+        (completed("mine"), ProviderReport::not_executed()),
+    ] {
+        let listening = Listening::on(endpoint, charged()).await;
+        let request = listening.ended(report).await;
+        let before = listening.guarded.record(&request.key).await;
+        assert_eq!(listening.tell(&request, reported).await, ReconcileOutcome::Escalated);
+        assert_eq!(listening.reasons().len(), 1);
+        assert_eq!(listening.guarded.record(&request.key).await, before);
+    }
+}
+
+#[apply(on_each_store)]
+async fn a_provider_report_that_agrees_with_the_record_changes_nothing(endpoint: &str) {
+    for (report, reported) in [
+        (completed("mine"), ProviderReport::executed(201, charged())),
+        (refusal(), ProviderReport::executed(402, charged())),
+        (refusal(), ProviderReport::not_executed()),
+        (Report::NotExecuted, ProviderReport::not_executed()),
+    ] {
+        let listening = Listening::on(endpoint, charged()).await;
+        let request = listening.ended(report).await;
+        let before = listening.guarded.record(&request.key).await;
+        assert_eq!(listening.tell(&request, reported).await, ReconcileOutcome::Settled);
+        assert_eq!(listening.guarded.record(&request.key).await, before);
+        assert_eq!(listening.reasons().len(), 0);
+    }
+}
+
+// T46
+#[apply(on_each_store)]
+async fn an_effect_without_a_record_is_escalated_unless_it_is_old(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let bound = Duration::from_secs(14 * 24 * 60 * 60 + 5 * 60);
+    let now = listening.guarded.now();
+    let old = now.minus(bound + Duration::from_millis(1));
+    let tell = async |reported| listening.tell(&request(), reported).await;
+    let effect = || ProviderReport::executed(201, charged());
+    assert_eq!(tell(effect()).await, ReconcileOutcome::Escalated);
+    assert_eq!(tell(effect().made_at(now.minus(bound))).await, ReconcileOutcome::Escalated);
+    assert_eq!(tell(effect().made_at(Timestamp::MAX)).await, ReconcileOutcome::Escalated);
+    assert_eq!(listening.reasons().len(), 3);
+    // Its record may have expired; and a refusal need not have one.
+    assert_eq!(tell(effect().made_at(old)).await, ReconcileOutcome::Gone);
+    assert_eq!(tell(ProviderReport::executed(402, charged())).await, ReconcileOutcome::Settled);
+    assert_eq!(tell(ProviderReport::not_executed()).await, ReconcileOutcome::Settled);
+    assert_eq!(listening.reasons().len(), 0);
+    listening.reconciliation.unclaimed("idk_1", "it leads to no record").await.unwrap();
+    assert_eq!(listening.reasons(), ["it leads to no record"]);
+}
+
+// T46: metadata leads to the record, and anybody could have set it.
+#[apply(on_each_store)]
+async fn a_provider_report_under_another_requests_key_settles_nothing_and_is_escalated(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let (unknown, source) = (UnknownCause::HandlerFailed, charged());
+    let request = listening.ended(Report::PerhapsExecuted(unknown)).await;
+    let reported = || ProviderReport::executed(201, source.clone());
+    assert_eq!(
+        listening.tell(&request, reported().under(PHASE, "forged")).await,
+        ReconcileOutcome::Escalated
+    );
+    assert_eq!((listening.reasons().len(), source.asked()), (1, 0));
+    let refused = ProviderReport::executed(402, source.clone()).under(PHASE, "forged");
+    assert_eq!(listening.tell(&request, refused).await, ReconcileOutcome::Settled);
+    assert_eq!((listening.state(&request).await, source.asked()), ("unknown", 0));
+    let key = request.key.downstream_key(&request.fingerprints.current(), PHASE);
+    let settled = listening.tell(&request, reported().under(PHASE, &key)).await;
+    assert_eq!(settled, ReconcileOutcome::Resolved("completed"));
+}
+
+/// A reconciler that finds a charge, and lets the worker complete with a refusal before it returns.
+struct Meanwhile {
+    worker: Executor,
+    late: Mutex<Option<Ownership>>,
+}
+
+#[async_trait]
+impl Reconciler for Meanwhile {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        let late = self.late.lock().unwrap().take();
+        if let Some(late) = late {
+            written(self.worker.finish(late, refusal()).await);
+        }
+        Ok(Finding::Executed(Answer::json(201, "{}")))
+    }
+}
+
+// T46, T5
+#[apply(on_each_store)]
+async fn a_question_whose_answer_contradicts_what_was_completed_meanwhile_is_escalated(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = request();
+    let late = owned(listening.reserve(&request).await);
+    listening.guarded.clock.advance(LEASE + GRACE);
+    assert_eq!(reported(&listening.reserve(&request).await), "unknown");
+    let meanwhile = Meanwhile { worker: listening.guarded.executor(), late: Mutex::new(Some(late)) };
+    let polling = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
+        .world(listening.guarded.clock.clone())
+        .operation(operation(), meanwhile);
+    assert_eq!(polling.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Escalated);
+    assert_eq!(listening.reasons().len(), 1);
+    assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(402));
+}

@@ -1,0 +1,853 @@
+//! Unknown outcomes, and how reconciliation settles them.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use lambda_idempotency::{
+    async_trait,
+    engine::{Executor, FinishOutcome, Ownership, Replay, Report, Request, ReserveOutcome},
+    operation::Operation,
+    operator::{Correction, CorrectionError, MessageSummary, Operator},
+    queue::{MemoryQueue, Queue, QueueError, WorkError},
+    reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
+    record::{Answer, State, UnknownCause},
+    store::{Store, Unsettled, conformance::samples, dynamodb::DynamoDbStore},
+    telemetry::{RECONCILE_POLL, UNKNOWN_COUNT, UNKNOWN_ESCALATED, UNKNOWN_OLDEST},
+    time::Timestamp,
+    time_budget::DEFAULT_MAX_UNKNOWN_AGE,
+};
+use macro_rules_attribute::apply;
+use serde_json::{Value, json};
+
+use crate::support::{
+    BoxError,
+    clock::WatchedClock,
+    counts::recording,
+    faults::Fault,
+    guarded::{
+        GRACE, Guarded, LEASE, RETENTION, body_of, completed, fresh, operation, owned, random, replayed,
+        replayed_text, reported, request, written,
+    },
+    on_each_store,
+};
+
+const NOT_FOUND_GRACE: Duration = Duration::from_secs(300);
+const FIRST_BACKOFF: Duration = Duration::from_secs(10);
+const MAX_IDLE: Duration = Duration::from_secs(100);
+
+type Found = Result<Finding, &'static str>;
+
+/// A reconciler that returns what a test has prepared, and counts the questions.
+#[derive(Clone, Default)]
+struct Provider(Arc<Mutex<(VecDeque<Found>, usize)>>);
+
+impl Provider {
+    fn says(findings: impl IntoIterator<Item = Found>) -> Self {
+        Self(Arc::new(Mutex::new((findings.into_iter().collect(), 0))))
+    }
+
+    fn asked(&self) -> usize {
+        self.0.lock().unwrap().1
+    }
+}
+
+#[async_trait]
+impl Reconciler for Provider {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        let mut state = self.0.lock().unwrap();
+        state.1 += 1;
+        Ok(state.0.pop_front().expect("the test has prepared an answer")?)
+    }
+}
+
+struct Reconciling {
+    guarded: Guarded,
+    dead_letters: MemoryQueue,
+    provider: Provider,
+    reconciliation: Reconciliation,
+}
+
+impl Reconciling {
+    async fn on(endpoint: &str, findings: impl IntoIterator<Item = Found>) -> Self {
+        let guarded = Guarded::on(endpoint).await;
+        let (dead_letters, provider) = (MemoryQueue::new(), Provider::says(findings));
+        let reconciliation = Reconciliation::new(guarded.store(), dead_letters.clone())
+            .world(guarded.clock.clone())
+            .backoff(FIRST_BACKOFF, MAX_IDLE, 4)
+            .not_found_grace(NOT_FOUND_GRACE)
+            .operation(operation(), provider.clone());
+        Self { guarded, dead_letters, provider, reconciliation }
+    }
+
+    async fn unknown(&self) -> Request {
+        let (executor, request) = (self.guarded.executor(), request());
+        let ours = owned(executor.reserve(&request).await);
+        written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        request
+    }
+
+    async fn poll(&self, request: &Request) -> ReconcileOutcome {
+        self.reconciliation.ask_if_due(&request.key).await.expect("store and queue answer")
+    }
+
+    async fn reserve(&self, request: &Request) -> ReserveOutcome {
+        self.guarded.executor().reserve(request).await
+    }
+
+    /// When the outcome is asked about next, and how often it has been.
+    async fn next(&self, request: &Request) -> (Timestamp, u32) {
+        match self.guarded.record(&request.key).await.expect("there is a record").state {
+            State::Unknown { reconcile_at, asked, .. } => (reconcile_at, asked),
+            other => panic!("{} is not unknown", other.name()),
+        }
+    }
+}
+
+/// A webhook's report on a charge; `webhook` returns the answer.
+fn charged(webhook: &Provider) -> ProviderReport {
+    ProviderReport::executed(201, webhook.clone())
+}
+
+fn executed() -> Found {
+    Ok(Finding::Executed(Answer::json(201, r#"{"id":"pay_1"}"#)))
+}
+
+#[apply(on_each_store)]
+async fn an_executed_operation_is_completed_with_its_answer(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [executed()]).await;
+    let request = reconciling.unknown().await;
+    assert_eq!(reported(&reconciling.reserve(&request).await), "unknown");
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("completed"));
+    assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Settled);
+    assert_eq!(reconciling.provider.asked(), 1);
+}
+
+#[apply(on_each_store)]
+async fn after_not_executed_the_next_retry_runs_anew(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotExecuted)]).await;
+    let request = reconciling.unknown().await;
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("failed_retryable"));
+    let second = owned(reconciling.reserve(&request).await);
+    assert_eq!(second.execution().attempts(), 2);
+    assert_eq!(reported(&reconciling.reserve(&request).await), "in flight");
+}
+
+// A request that was still on its way can land within the grace, after the question was asked.
+#[apply(on_each_store)]
+async fn what_is_not_found_counts_as_not_executed_only_after_the_grace(endpoint: &str) {
+    let findings = (0..3).map(|_| Ok(Finding::NotFound));
+    let reconciling = Reconciling::on(endpoint, findings).await;
+    let request = reconciling.unknown().await;
+    let since = reconciling.guarded.now();
+    // It is asked again when the grace is over, and not before by the back-off alone.
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Scheduled(since.plus(NOT_FOUND_GRACE)));
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::NotDue);
+    reconciling.guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_millis(1));
+    // An operator's question in between is still too early.
+    let early = reconciling.reconciliation.ask(&request.key).await.unwrap();
+    assert!(matches!(early, ReconcileOutcome::Scheduled(_)), "{early:?}");
+    assert_eq!(reconciling.guarded.state(&request).await, "unknown");
+    reconciling.guarded.clock.advance(FIRST_BACKOFF);
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("failed_retryable"));
+}
+
+#[apply(on_each_store)]
+async fn an_unanswered_question_backs_off_and_is_finally_escalated(endpoint: &str) {
+    let findings =
+        [Err("away"), Ok(Finding::AskAgain(Some(Duration::from_secs(50)))), Err("away"), Err("away")];
+    let reconciling = Reconciling::on(endpoint, findings).await;
+    let request = reconciling.unknown().await;
+    let mut backoff = Vec::new();
+    for asked in 1..4 {
+        let now = reconciling.guarded.now();
+        let ReconcileOutcome::Scheduled(at) = reconciling.poll(&request).await else {
+            panic!("question {asked}")
+        };
+        assert_eq!(reconciling.next(&request).await, (at, asked));
+        backoff.push(at.since(now).as_secs_f64());
+        reconciling.guarded.clock.set(at);
+    }
+    assert!(
+        (7.5..=10.0).contains(&backoff[0]) && backoff[1] == 50.0 && (30.0..=40.0).contains(&backoff[2]),
+        "{backoff:?}"
+    );
+    assert_eq!(reconciling.dead_letters.take().len(), 0);
+
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Escalated);
+    assert_eq!(reconciling.next(&request).await, (Timestamp::MAX, 4));
+    let dead_letters = reconciling.dead_letters.take();
+    let dead_letter: Value = serde_json::from_str(&dead_letters[0].0).unwrap();
+    assert_eq!(
+        (dead_letters.len(), dead_letter),
+        (
+            1,
+            json!({ "version": 1, "kind": "ask", "key": request.key.partition_key(), "reason": "it was asked about often enough" })
+        )
+    );
+    // No more questions are asked, and the outcome still blocks every retry.
+    reconciling.guarded.clock.advance(Duration::from_secs(365 * 24 * 3600));
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::NotDue);
+    assert_eq!(reported(&reconciling.reserve(&request).await), "unknown");
+}
+
+/// A queue that accepts nothing.
+struct Closed;
+
+#[async_trait]
+impl Queue for Closed {
+    async fn send(&self, _: &str, _: Duration) -> Result<(), QueueError> {
+        Err(QueueError::new("closed"))
+    }
+}
+
+// T50
+#[apply(on_each_store)]
+async fn an_outcome_whose_dead_letter_cannot_be_sent_is_reported_each_poll(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let asks_once = |reconciliation: Reconciliation| {
+        let provider = Provider::says([Err("away"), Err("away")]);
+        reconciliation
+            .world(reconciling.guarded.clock.clone())
+            .backoff(FIRST_BACKOFF, MAX_IDLE, 1)
+            .operation(operation(), provider)
+    };
+    let closed = asks_once(Reconciliation::new(reconciling.guarded.store(), Closed));
+    assert_eq!(closed.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Escalated);
+    assert_eq!(reconciling.next(&request).await, (Timestamp::MAX, 1));
+    let (polled, figures) = recording(closed.poll(Duration::from_secs(50))).await;
+    assert_eq!((polled.unwrap().due, figures[UNKNOWN_ESCALATED].last()), (0, Some(&1.0)));
+    // A message is redelivered until its dead letter is sent.
+    let message = MessageSummary::ask(&request.key);
+    let error = closed.receive(&message).await.expect_err("nobody was told");
+    assert!(matches!(error, WorkError::Queue(_)), "{error:?}");
+    let open = Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone());
+    asks_once(open).receive(&message).await.unwrap();
+    assert_eq!(reconciling.dead_letters.take().len(), 1);
+}
+
+// T50: an outage of the store must not cause a flood of dead letters.
+#[apply(on_each_store)]
+async fn a_record_that_cannot_be_written_is_not_dead_lettered(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let poller = Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone())
+        .world(reconciling.guarded.clock.clone())
+        .operation(operation(), Provider::says((0..3).map(|_| Ok(Finding::NotFound))));
+    // Too late for "not found" to be proof.
+    reconciling.guarded.clock.advance(Duration::from_secs(24 * 3600));
+    for _ in 0..2 {
+        reconciling.guarded.faults.for_all("PutItem", Fault::Throttle);
+        assert!(poller.ask_if_due(&request.key).await.is_err());
+        assert_eq!(reconciling.dead_letters.take().len(), 0);
+    }
+    reconciling.guarded.faults.clear();
+    assert_eq!(poller.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Escalated);
+    assert_eq!(reconciling.dead_letters.take().len(), 1);
+}
+
+#[apply(on_each_store)]
+async fn what_an_operator_sends_back_is_asked_about_again(endpoint: &str) {
+    let findings = (0..5).map(|_| Err("away")).chain([executed()]);
+    let reconciling = Reconciling::on(endpoint, findings).await;
+    let request = reconciling.unknown().await;
+    while reconciling.poll(&request).await != ReconcileOutcome::Escalated {
+        reconciling.guarded.clock.set(reconciling.next(&request).await.0);
+    }
+    let ReconcileOutcome::Scheduled(at) = reconciling.reconciliation.ask(&request.key).await.unwrap() else {
+        panic!("not scheduled")
+    };
+    assert_eq!(reconciling.next(&request).await, (at, 1));
+    let asked = reconciling.reconciliation.ask(&request.key).await.unwrap();
+    assert_eq!(asked, ReconcileOutcome::Resolved("completed"));
+}
+
+#[apply(on_each_store)]
+async fn an_operation_without_a_reconciler_is_escalated_at_once(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let other = Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone())
+        .world(reconciling.guarded.clock.clone())
+        .operation(Operation::new("another"), Provider::default());
+    assert_eq!(other.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Escalated);
+    assert_eq!(reconciling.dead_letters.take().len(), 1);
+    assert_eq!(other.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::NotDue);
+}
+
+// T32
+#[apply(on_each_store)]
+async fn webhook_and_poller_at_one_moment_settle_once(endpoint: &str) {
+    for _ in 0..10 {
+        let reconciling = Reconciling::on(endpoint, [executed()]).await;
+        let request = reconciling.unknown().await;
+        let webhook = Provider::says([Ok(Finding::Executed(Answer::json(201, "webhook")))]);
+        let effect = charged(&webhook);
+        let (polled, reported) = tokio::join!(
+            reconciling.reconciliation.ask_if_due(&request.key),
+            reconciling.reconciliation.reported(&request.key, &effect)
+        );
+        let outcomes = [polled.unwrap(), reported.unwrap()];
+        let won =
+            outcomes.iter().filter(|outcome| **outcome == ReconcileOutcome::Resolved("completed")).count();
+        let second = outcomes.iter().filter(|outcome| **outcome == ReconcileOutcome::Settled).count();
+        assert_eq!((won, second), (1, 1), "{outcomes:?}");
+        let kept = replayed_text(reconciling.reserve(&request).await);
+        let winner = if outcomes[0] == ReconcileOutcome::Settled { "webhook" } else { r#"{"id":"pay_1"}"# };
+        assert_eq!(kept, winner);
+    }
+}
+
+// A report that it was executed outweighs "not found".
+#[apply(on_each_store)]
+async fn the_providers_report_wins_over_a_release(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotExecuted)]).await;
+    let request = reconciling.unknown().await;
+    reconciling.poll(&request).await;
+    let webhook = Provider::says([executed(), executed()]);
+    let reported = reconciling.reconciliation.reported(&request.key, &charged(&webhook)).await.unwrap();
+    assert_eq!(reported, ReconcileOutcome::Resolved("completed"));
+    // Delivered again, as webhooks are; and a late denial changes nothing.
+    let again = reconciling.reconciliation.reported(&request.key, &charged(&webhook)).await.unwrap();
+    assert_eq!(again, ReconcileOutcome::Settled);
+    assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
+}
+
+// T7
+#[apply(on_each_store)]
+async fn a_live_workers_record_is_not_settled(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = request();
+    let ours = owned(reconciling.reserve(&request).await);
+    let until = reconciling.guarded.now().plus(LEASE + GRACE);
+    let webhook = Provider::says([]);
+    let reported = reconciling.reconciliation.reported(&request.key, &charged(&webhook)).await.unwrap();
+    assert_eq!((reported, webhook.asked()), (ReconcileOutcome::InFlight(until), 0));
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::InFlight(until));
+    written(reconciling.guarded.executor().finish(ours, completed("mine")).await);
+    assert_eq!(replayed_text(reconciling.reserve(&request).await), "mine");
+}
+
+#[apply(on_each_store)]
+async fn the_providers_report_settles_a_dead_worker_not_yet_expired(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = request();
+    drop(owned(reconciling.reserve(&request).await));
+    reconciling.guarded.clock.advance(LEASE + GRACE);
+    let webhook = Provider::says([executed()]);
+    let reported = reconciling.reconciliation.reported(&request.key, &charged(&webhook)).await.unwrap();
+    assert_eq!(reported, ReconcileOutcome::Resolved("completed"));
+}
+
+/// A reconciler that lets the worker end while the question is under way.
+struct Meanwhile {
+    worker: Executor,
+    late: Mutex<Option<Ownership>>,
+}
+
+#[async_trait]
+impl Reconciler for Meanwhile {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        let late = self.late.lock().unwrap().take().expect("asked once");
+        written(self.worker.finish(late, completed("late")).await);
+        Ok(Finding::NotExecuted)
+    }
+}
+
+// T5
+#[apply(on_each_store)]
+async fn a_worker_that_comes_back_during_a_question_is_believed(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = request();
+    let late = owned(reconciling.reserve(&request).await);
+    reconciling.guarded.clock.advance(LEASE + GRACE);
+    assert_eq!(reported(&reconciling.reserve(&request).await), "unknown");
+    let meanwhile = Meanwhile { worker: reconciling.guarded.executor(), late: Mutex::new(Some(late)) };
+    let outcome = reconciling
+        .reconciliation
+        .reported(&request.key, &ProviderReport::executed(201, meanwhile))
+        .await
+        .unwrap();
+    // One of the two is wrong, and it cannot be decided here which.
+    assert_eq!((outcome, reconciling.dead_letters.take().len()), (ReconcileOutcome::Escalated, 1));
+    assert_eq!(replayed_text(reconciling.reserve(&request).await), "late");
+}
+
+/// Finds a charge, while somebody who asked before the charge existed releases the key.
+struct ReleasedMeanwhile(DynamoDbStore, Timestamp);
+
+#[async_trait]
+impl Reconciler for ReleasedMeanwhile {
+    async fn ask(&self, question: &Question) -> Result<Finding, BoxError> {
+        let seen = question.record();
+        if seen.state.name() == "unknown" {
+            let released = samples::released(seen, self.1, RETENTION);
+            self.0.swap(seen.revision, &released, &[]).await.unwrap();
+        }
+        Ok(Finding::Executed(Answer::json(201, r#"{"id":"pay_1"}"#)))
+    }
+}
+
+// T32: two polls at the same moment, or a poll and an operator.
+#[apply(on_each_store)]
+async fn proof_that_comes_a_moment_after_a_release_is_not_dropped(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let guarded = &reconciling.guarded;
+    let somebody = ReleasedMeanwhile(guarded.undisturbed_store(), guarded.now());
+    let poller = Reconciliation::new(guarded.store(), reconciling.dead_letters.clone())
+        .world(guarded.clock.clone())
+        .operation(operation(), somebody);
+    let outcome = poller.ask_if_due(&request.key).await.unwrap();
+    assert_eq!(outcome, ReconcileOutcome::Resolved("completed"));
+    assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
+}
+
+/// Finds a charge, while the key is released and another execution takes it over.
+struct TakenOverMeanwhile(DynamoDbStore, Executor, Timestamp, Arc<Mutex<Option<Ownership>>>);
+
+#[async_trait]
+impl Reconciler for TakenOverMeanwhile {
+    async fn ask(&self, question: &Question) -> Result<Finding, BoxError> {
+        let seen = question.record();
+        if seen.attempts == 1 {
+            let released = samples::released(seen, self.2, RETENTION);
+            self.0.swap(seen.revision, &released, &[]).await.unwrap();
+            let again = Request { key: seen.key.clone(), ..request() };
+            *self.3.lock().unwrap() = Some(owned(self.1.reserve(&again).await));
+        }
+        Ok(Finding::Executed(Answer::json(201, r#"{"id":"pay_1"}"#)))
+    }
+}
+
+// T5: nobody asks about a released record, so the charge would never be seen again.
+#[apply(on_each_store)]
+async fn proof_keeps_the_next_execution_from_releasing_the_key(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let (guarded, second) = (&reconciling.guarded, Arc::default());
+    let executor = guarded.executor();
+    let source = TakenOverMeanwhile(
+        guarded.undisturbed_store(),
+        guarded.executor(),
+        guarded.now(),
+        Arc::clone(&second),
+    );
+    let poller = Reconciliation::new(guarded.store(), reconciling.dead_letters.clone())
+        .world(guarded.clock.clone())
+        .operation(operation(), source);
+    let outcome = poller.ask_if_due(&request.key).await.unwrap();
+    assert!(matches!(outcome, ReconcileOutcome::InFlight(_)), "{outcome:?}");
+    let second = second.lock().unwrap().take().expect("the key was taken over");
+    let ended = executor.finish(second, Report::NotExecuted).await;
+    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
+    assert_eq!(poller.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Resolved("completed"));
+    assert_eq!(replayed_text(executor.reserve(&request).await), r#"{"id":"pay_1"}"#);
+}
+
+/// A reconciler that panics.
+struct Stumbles;
+
+#[async_trait]
+impl Reconciler for Stumbles {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        panic!("an answer that nobody has thought of")
+    }
+}
+
+// A poll asks about many outcomes, the longest overdue first.
+#[apply(on_each_store)]
+async fn a_question_that_panics_is_put_off_and_holds_no_other_up(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let stumbling = Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone())
+        .world(reconciling.guarded.clock.clone())
+        .operation(operation(), Stumbles);
+    let outcome = tokio::spawn(async move { stumbling.ask_if_due(&request.key).await });
+    assert!(matches!(outcome.await.expect("no panic").unwrap(), ReconcileOutcome::Scheduled(_)));
+}
+
+// T2
+#[apply(on_each_store)]
+async fn a_lost_answer_of_the_settling_write_is_no_second_settlement(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [executed()]).await;
+    let request = reconciling.unknown().await;
+    reconciling.guarded.faults.script("PutItem", [Fault::DropAnswer]);
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("completed"));
+    assert_eq!(reconciling.provider.asked(), 1);
+}
+
+#[apply(on_each_store)]
+async fn the_index_finds_what_is_due_and_nothing_else(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [Err("away")]).await;
+    let store = reconciling.guarded.undisturbed_store();
+    let (first, second, later) =
+        (reconciling.unknown().await, reconciling.unknown().await, reconciling.unknown().await);
+    let ours = owned(reconciling.reserve(&request()).await);
+    let settled = request();
+    let executor = reconciling.guarded.executor();
+    let done = owned(executor.reserve(&settled).await);
+    written(executor.finish(done, completed("{}")).await);
+    reconciling.poll(&later).await;
+    let mut due = store.due(reconciling.guarded.now(), 100).await.unwrap();
+    let mut expected = vec![first.key.clone(), second.key];
+    due.sort_by_key(|key| key.partition_key());
+    expected.sort_by_key(|key| key.partition_key());
+    assert_eq!(due, expected);
+    drop(ours);
+
+    // A page for each partition; each outcome is listed once, and can be filtered by tenant.
+    let (mut keys, mut of_tenant) = (Vec::new(), Vec::new());
+    for (tenant, keys) in [(None, &mut keys), (Some(first.key.tenant()), &mut of_tenant)] {
+        let mut from = None;
+        loop {
+            let page = store.unknown(tenant, from.as_ref()).await.unwrap();
+            keys.extend(page.records.into_iter().map(|record| record.key));
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
+    }
+    assert_eq!((keys.len(), of_tenant), (3, vec![first.key]));
+}
+
+#[apply(on_each_store)]
+async fn a_large_answer_is_kept_as_a_handlers_is(endpoint: &str) {
+    let body = random(20_000);
+    let finding = Finding::Executed(Answer::http(201, Vec::new(), body.clone()));
+    let reconciling = Reconciling::on(endpoint, [Ok(finding)]).await;
+    let request = reconciling.unknown().await;
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("completed"));
+    let replay = replayed(reconciling.reserve(&request).await);
+    assert_eq!(body_of(&replay), Some(&body));
+}
+
+// A record that cannot be asked about stays due, and becomes the longest overdue.
+#[apply(on_each_store)]
+async fn records_that_cannot_be_read_do_not_stand_in_front_of_others(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [executed()]).await;
+    let guarded = &reconciling.guarded;
+    for _ in 0..30 {
+        let damaged = reconciling.unknown().await;
+        let mut item = guarded.item(&damaged.key).await.unwrap();
+        item.remove("attempts");
+        item.insert("reconcile_shard".to_owned(), AttributeValue::S("0".to_owned()));
+        guarded.write_raw(item).await;
+    }
+    guarded.clock.advance(Duration::from_secs(1));
+    let request = reconciling.unknown().await;
+    let mut item = guarded.item(&request.key).await.unwrap();
+    item.insert("reconcile_shard".to_owned(), AttributeValue::S("0".to_owned()));
+    guarded.write_raw(item).await;
+    let polled = reconciling.reconciliation.poll(Duration::from_secs(60)).await.unwrap();
+    assert_eq!((polled.failed, polled.resolved), (30, 1));
+}
+
+/// Knows nothing; during its first question another poller asks too, and counts its question.
+struct AskedTwice(DynamoDbStore, AtomicBool);
+
+#[async_trait]
+impl Reconciler for AskedTwice {
+    async fn ask(&self, question: &Question) -> Result<Finding, BoxError> {
+        if !self.1.swap(true, Ordering::SeqCst) {
+            let mut counted = question.record().clone();
+            counted.revision = fresh();
+            let State::Unknown { asked, .. } = &mut counted.state else { panic!("{counted:?}") };
+            *asked += 1;
+            self.0.swap(question.record().revision, &counted, &[]).await.unwrap();
+        }
+        Ok(Finding::AskAgain(None))
+    }
+}
+
+// No outcome is escalated without a dead letter.
+#[apply(on_each_store)]
+async fn what_a_race_escalates_is_reported(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let (guarded, dead_letters) = (&reconciling.guarded, MemoryQueue::new());
+    let asked_twice = AskedTwice(guarded.undisturbed_store(), AtomicBool::new(false));
+    let reconciliation = Reconciliation::new(guarded.store(), dead_letters.clone())
+        .world(guarded.clock.clone())
+        .backoff(FIRST_BACKOFF, MAX_IDLE, 2)
+        .operation(operation(), asked_twice);
+    let outcome = reconciliation.ask_if_due(&request.key).await.unwrap();
+    assert_eq!((outcome, dead_letters.take().len()), (ReconcileOutcome::Escalated, 1));
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+// T40: a provider forgets its keys, and then finds nothing.
+#[apply(on_each_store)]
+async fn not_found_after_the_provider_forgot_is_escalated(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    for (why_not_at_once, after, outcome) in [
+        ("within the window", HOUR, ReconcileOutcome::Resolved("failed_retryable")),
+        ("after it", HOUR + Duration::from_millis(1), ReconcileOutcome::Escalated),
+    ] {
+        let (dead_letters, provider) = (MemoryQueue::new(), Provider::says(vec![Ok(Finding::NotFound); 3]));
+        let operation = operation().not_found_within(HOUR);
+        let reconciliation = Reconciliation::new(guarded.store(), dead_letters.clone())
+            .world(guarded.clock.clone())
+            .not_found_grace(NOT_FOUND_GRACE)
+            .operation(operation.clone(), provider);
+        let (executor, request) = (guarded.executor_of(operation), request());
+        // Released once, so that the second attempt begins later than the first.
+        let first = owned(executor.reserve(&request).await);
+        written(executor.finish(first, Report::NotExecuted).await);
+        guarded.clock.advance(HOUR);
+        let second = owned(executor.reserve(&request).await);
+        written(executor.finish(second, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        guarded.clock.advance(after);
+        let asked = reconciliation.ask_if_due(&request.key).await.expect("an answer");
+        assert_eq!(asked, outcome, "{why_not_at_once}");
+        let escalated = outcome == ReconcileOutcome::Escalated;
+        let sent = dead_letters.take();
+        assert_eq!(sent.len(), usize::from(escalated));
+        let says_why =
+            |(dead_letter, _): &(String, Duration)| dead_letter.contains("too late for that to be proof");
+        assert!(sent.iter().all(says_why), "{sent:?}");
+        assert_eq!(reported(&executor.reserve(&request).await), if escalated { "unknown" } else { "owned" });
+        if escalated {
+            // Requeued by an operator, it is asked about again, and "not found" is still no proof.
+            let asked = reconciliation.ask(&request.key).await.expect("an answer");
+            assert_eq!((asked, dead_letters.take().len()), (ReconcileOutcome::Escalated, 1));
+        }
+    }
+}
+
+// T41
+#[apply(on_each_store)]
+async fn a_sign_of_life_begins_the_grace_anew(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, vec![Ok(Finding::NotFound); 3]).await;
+    let (guarded, request) = (&reconciling.guarded, request());
+    let executor = guarded.executor();
+    let slow = owned(executor.reserve(&request).await);
+    guarded.clock.advance(LEASE + GRACE);
+    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
+    guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_secs(1));
+    // The worker's last request may still be on its way.
+    written(executor.finish(slow, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    guarded.clock.advance(Duration::from_secs(1));
+    assert!(matches!(reconciling.poll(&request).await, ReconcileOutcome::Scheduled(_)));
+    guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_secs(1));
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("failed_retryable"));
+}
+
+// T42
+#[apply(on_each_store)]
+async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &str) {
+    let week = Duration::from_secs(7 * 24 * 3600);
+    // The reconciler is configured with another retention than the guard.
+    let reconciling = Reconciling::on(endpoint, [executed(), executed()]).await;
+    let guarded = &reconciling.guarded;
+    let unknown = async || {
+        let (executor, request) = (guarded.executor_of(operation().retain(week)), request());
+        let ours = owned(executor.reserve(&request).await);
+        written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        request
+    };
+    let kept_for = async |request: &Request| {
+        let record = guarded.record(&request.key).await.expect("a record");
+        record.state.expires_at().expect("it is settled").since(guarded.now().rounded_up_to_second())
+    };
+    let by_provider = unknown().await;
+    reconciling.poll(&by_provider).await;
+    assert_eq!(kept_for(&by_provider).await, week);
+
+    let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
+    let answer = || Answer::json(201, "{}");
+    for (correction, expected) in [
+        (Correction::Executed { answer: answer(), retain: None }, week),
+        (Correction::NotExecuted { retain: None }, week),
+        (Correction::Executed { answer: answer(), retain: Some(week * 2) }, week * 2),
+    ] {
+        let by_operator = unknown().await;
+        let seen = guarded.record(&by_operator.key).await.expect("a record");
+        operator.correct(&seen, &correction, "olga", "asked the bank").await.expect("it is unknown");
+        assert_eq!(kept_for(&by_operator).await, expected);
+    }
+
+    // With a shorter retention its key would run again while clients may still use it.
+    let refused = async |request: &Request, retain| {
+        let seen = guarded.record(&request.key).await.expect("a record");
+        let correction = Correction::NotExecuted { retain };
+        operator.correct(&seen, &correction, "olga", "asked").await.expect_err("refused")
+    };
+    let by_operator = unknown().await;
+    for retain in [Duration::ZERO, HOUR, week - Duration::from_secs(1)] {
+        assert!(matches!(refused(&by_operator, Some(retain)).await, CorrectionError::ShortRetention));
+    }
+}
+
+// T26: a reconciler's answer is treated like a handler's.
+#[apply(on_each_store)]
+async fn a_reconcilers_or_operators_answer_keeps_the_same_headers_as_a_handlers(endpoint: &str) {
+    let headers = || {
+        ["location", "set-cookie", "x-request-id", "date"]
+            .map(|name| (name.to_owned(), "v".to_owned()))
+            .to_vec()
+    };
+    let answer = || Answer::http(201, headers(), "{}");
+    let kept = |replay: &Replay| {
+        let headers = replay.answer.head.headers();
+        headers.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
+    };
+    let guarded = Guarded::on(endpoint).await;
+    let operation = || operation().keep_header("X-Request-Id");
+    let provider = Provider::says([Ok(Finding::Executed(answer()))]);
+    let reconciliation = Reconciliation::new(guarded.store(), MemoryQueue::new())
+        .world(guarded.clock.clone())
+        .operation(operation(), provider);
+    let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
+    for (by_operator, expected) in [(false, vec!["location", "x-request-id"]), (true, vec!["location"])] {
+        let (executor, request) = (guarded.executor_of(operation()), request());
+        let ours = owned(executor.reserve(&request).await);
+        written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        if by_operator {
+            let seen = guarded.record(&request.key).await.expect("a record");
+            let correction = Correction::Executed { answer: answer(), retain: None };
+            operator.correct(&seen, &correction, "olga", "asked").await.expect("it is unknown");
+        } else {
+            reconciliation.ask(&request.key).await.expect("an answer");
+        }
+        assert_eq!(kept(&replayed(executor.reserve(&request).await)), expected, "{by_operator}");
+    }
+}
+
+// A record that cannot be read would block its key for ever.
+#[apply(on_each_store)]
+async fn a_status_that_no_response_has_is_not_written(endpoint: &str) {
+    for status in [0, 100, 199, 600, u16::MAX] {
+        let answer = || Answer::http(status, Vec::new(), "{}");
+        let reconciling = Reconciling::on(endpoint, [Ok(Finding::Executed(answer()))]).await;
+        let request = reconciling.unknown().await;
+        assert!(matches!(reconciling.poll(&request).await, ReconcileOutcome::Scheduled(_)), "{status}");
+        let guarded = &reconciling.guarded;
+        let seen = guarded.record(&request.key).await.expect("a record");
+        let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
+        let correction = Correction::Executed { answer: answer(), retain: None };
+        let refused = operator.correct(&seen, &correction, "olga", "asked").await;
+        assert!(matches!(refused, Err(CorrectionError::NoStatus)), "{refused:?}");
+        assert!(matches!(operator.preview(&seen, &correction), Err(CorrectionError::NoStatus)));
+        assert_eq!(guarded.record(&request.key).await.expect("a record"), seen);
+    }
+}
+
+/// A reconciler that takes as long to answer as the grace lasts.
+struct Slow(WatchedClock);
+
+#[async_trait]
+impl Reconciler for Slow {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        self.0.advance(NOT_FOUND_GRACE);
+        Ok(Finding::NotFound)
+    }
+}
+
+// T41: the question cannot see what lands while it is being answered.
+#[apply(on_each_store)]
+async fn what_is_not_found_counts_from_when_it_was_asked(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let reconciliation = Reconciliation::new(guarded.store(), MemoryQueue::new())
+        .world(guarded.clock.clone())
+        .not_found_grace(NOT_FOUND_GRACE)
+        .operation(operation(), Slow(guarded.clock.clone()));
+    let (executor, request) = (guarded.executor(), request());
+    let ours = owned(executor.reserve(&request).await);
+    written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    let asked = reconciliation.ask(&request.key).await.expect("an answer");
+    assert!(matches!(asked, ReconcileOutcome::Scheduled(_)), "{asked:?}");
+}
+
+// T50: the poller was down.
+#[apply(on_each_store)]
+async fn an_outcome_unasked_for_a_day_is_escalated_after_one_question(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [Err("away"), Err("away"), executed()]).await;
+    let request = reconciling.unknown().await;
+    reconciling.guarded.clock.advance(DEFAULT_MAX_UNKNOWN_AGE);
+    let ReconcileOutcome::Scheduled(at) = reconciling.poll(&request).await else { panic!("not scheduled") };
+    reconciling.guarded.clock.set(at);
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Escalated);
+    let [(dead_letter, _)] = &reconciling.dead_letters.take()[..] else { panic!("not one dead letter") };
+    assert!(dead_letter.contains("doubted for too long"), "{dead_letter}");
+    assert_eq!(reconciling.provider.asked(), 2);
+    // An operator's question is still asked.
+    let asked = reconciling.reconciliation.ask(&request.key).await.unwrap();
+    assert_eq!(asked, ReconcileOutcome::Resolved("completed"));
+}
+
+// T50, T40
+#[apply(on_each_store)]
+async fn nothing_is_released_while_a_provider_has_an_incident(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let provider = Provider::says((0..3).map(|_| Ok(Finding::NotFound)));
+    let during = |releases| {
+        Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone())
+            .world(reconciling.guarded.clock.clone())
+            .not_found_grace(NOT_FOUND_GRACE)
+            .not_found_releases(releases)
+            .operation(operation(), provider.clone())
+    };
+    reconciling.guarded.clock.advance(NOT_FOUND_GRACE);
+    let outcome = during(false).ask_if_due(&request.key).await.unwrap();
+    assert!(matches!(outcome, ReconcileOutcome::Scheduled(_)), "{outcome:?}");
+    reconciling.guarded.clock.set(reconciling.next(&request).await.0);
+    let outcome = during(true).ask_if_due(&request.key).await.unwrap();
+    assert_eq!(outcome, ReconcileOutcome::Resolved("failed_retryable"));
+    let released = reconciling.guarded.record(&request.key).await.expect("there is a record");
+    assert!(released.settled_note.is_some_and(|note| note.as_str().contains("not found")));
+}
+
+#[apply(on_each_store)]
+async fn a_poll_begins_no_question_it_has_no_time_for(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let request = reconciling.unknown().await;
+    let polled = reconciling.reconciliation.poll(Duration::from_millis(999)).await.unwrap();
+    assert_eq!((polled.due, reconciling.provider.asked()), (0, 0));
+    assert_eq!(reconciling.next(&request).await.1, 0);
+    let message = r#"{"version":1,"kind":"ask","key":"KEY"}"#.replace("KEY", &request.key.partition_key());
+    let received = reconciling.reconciliation.receive_within(&message, Duration::from_millis(999)).await;
+    assert!(matches!(received, Err(WorkError::NoTime)), "{received:?}");
+}
+
+// T50
+#[apply(on_each_store)]
+async fn each_poll_reports_what_waits_for_an_operator_until_settled(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotFound)]).await;
+    let request = reconciling.unknown().await;
+    // Too late for "not found" to be proof.
+    reconciling.guarded.clock.advance(Duration::from_secs(24 * 60 * 60));
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Escalated);
+    let polled = async || {
+        let (polled, figures) = recording(reconciling.reconciliation.poll(Duration::from_secs(50))).await;
+        polled.expect("the store answers");
+        let last = |name: &str| figures.get(name).and_then(|values| values.last().copied());
+        (last(UNKNOWN_ESCALATED), last(UNKNOWN_COUNT), last(UNKNOWN_OLDEST), last(RECONCILE_POLL))
+    };
+    for day in 1..=3 {
+        assert_eq!(polled().await, (Some(1.0), Some(1.0), Some(f64::from(day) * 86_400.0), Some(1.0)));
+        reconciling.guarded.clock.advance(Duration::from_secs(24 * 60 * 60));
+    }
+    let unknown = reconciling.guarded.record(&request.key).await.expect("there is a record");
+    let settled = Operator::new(reconciling.guarded.store())
+        .world(reconciling.guarded.clock.clone())
+        .correct(&unknown, &Correction::NotExecuted { retain: None }, "alex", "the bank has no charge")
+        .await
+        .unwrap();
+    assert_eq!(
+        settled.settled_note.as_ref().map(ToString::to_string).as_deref(),
+        Some("alex: the bank has no charge")
+    );
+    assert_eq!(polled().await, (Some(0.0), Some(0.0), Some(0.0), Some(1.0)));
+}

@@ -1,0 +1,48 @@
+//! The conformance suite against every store.
+
+use lambda_idempotency::{
+    domain::Table,
+    store::{conformance, dynamodb::DynamoDbStore, memory::MemoryStore},
+};
+use macro_rules_attribute::apply;
+
+use crate::support::{client::client, on_each_store, tables};
+
+async fn dynamodb(endpoint: &str) -> DynamoDbStore {
+    let client = client(endpoint);
+    let table = tables::idempotency_table(&client).await;
+    DynamoDbStore::from_client(client, table)
+}
+
+// T1, T2, T15, T16, T20
+#[apply(on_each_store)]
+async fn the_dynamodb_store_keeps_every_promise(endpoint: &str) {
+    conformance::all(&dynamodb(endpoint).await).await;
+}
+
+#[apply(on_each_store)]
+async fn the_dynamodb_store_finds_what_is_not_settled(endpoint: &str) {
+    conformance::unsettled(&dynamodb(endpoint).await).await;
+}
+
+// T10, T11
+#[apply(on_each_store)]
+async fn the_dynamodb_store_commits_domain_writes_with_their_record(endpoint: &str) {
+    let accounts = tables::domain_table(&client(endpoint)).await;
+    conformance::domain_writes(&dynamodb(endpoint).await, &accounts).await;
+}
+
+#[tokio::test]
+async fn the_memory_store_keeps_every_promise() {
+    conformance::all(&MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn the_memory_store_finds_what_is_not_settled() {
+    conformance::unsettled(&MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn the_memory_store_commits_domain_writes_with_their_record() {
+    conformance::domain_writes(&MemoryStore::new(), &Table::new("accounts", "id")).await;
+}

@@ -1,0 +1,275 @@
+//! Which metrics are counted, under which names and labels.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, OnceLock},
+    time::Duration,
+};
+
+use axum::{Extension, http::StatusCode, response::IntoResponse};
+use lambda_idempotency::{
+    async_trait,
+    engine::Report,
+    http::{Outcome, Profile},
+    operation::Operation,
+    queue::MemoryQueue,
+    reconcile::{Finding, Question, Reconciler, Reconciliation},
+    stale::Stale,
+    store::{Unsettled, dynamodb::DynamoDbStore, memory::MemoryStore},
+    time::Timestamp,
+    time_budget::{DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF},
+    world::ManualWorld,
+};
+use macro_rules_attribute::apply;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use uuid::Uuid;
+
+use crate::support::{
+    BoxError,
+    client::connect,
+    faults::{Fault, Faults},
+    guarded::{GRACE, Guarded, LEASE, owned, request},
+    http::{Gate, Guard, api, clock, execution, guard_of, pay, pay_other, send, unkeyed},
+    on_each_store, tables,
+};
+
+/// The counters of one operation, by name.
+type Counts = BTreeMap<String, u64>;
+
+/// What was counted for `operation` since the first call. The process has one recorder, and a snapshot resets it, so the snapshots
+/// are added up here.
+fn counts(operation: &str) -> Counts {
+    static SNAPSHOTTER: OnceLock<Snapshotter> = OnceLock::new();
+    static SEEN: Mutex<BTreeMap<String, Counts>> = Mutex::new(BTreeMap::new());
+    let snapshotter = SNAPSHOTTER.get_or_init(|| {
+        let recorder = DebuggingRecorder::new();
+        let snapshotter = recorder.snapshotter();
+        recorder.install().expect("no other recorder is installed in the test process");
+        snapshotter
+    });
+    let mut seen = SEEN.lock().unwrap();
+    for (key, _, _, value) in snapshotter.snapshot().into_vec() {
+        let name = key.key().name();
+        if let (true, DebugValue::Counter(count)) = (name.starts_with("api.idempotency."), value) {
+            let labels: Vec<_> = key.key().labels().map(|label| (label.key(), label.value())).collect();
+            let of = match labels[..] {
+                [("operation", of)] => of,
+                // Not an operation's counter.
+                [] => continue,
+                _ => panic!("{name} has the labels {labels:?}"),
+            };
+            *seen.entry(of.to_owned()).or_default().entry(name.to_owned()).or_default() += count;
+        }
+    }
+    let counts = seen.get(operation).cloned().unwrap_or_default();
+    counts.into_iter().filter(|(_, count)| *count > 0).collect()
+}
+
+fn expected(counts: &[(&str, u64)]) -> Counts {
+    counts.iter().map(|(name, count)| (format!("api.idempotency.{name}.count"), *count)).collect()
+}
+
+/// A guard of a separate operation, on a store whose network can fail.
+struct Counted {
+    operation: String,
+    faults: Faults,
+    clock: ManualWorld,
+    guard: Guard,
+}
+
+impl Counted {
+    async fn on(endpoint: &str) -> Self {
+        let operation = format!("metered-{}", Uuid::new_v4());
+        assert_eq!(counts(&operation), Counts::new());
+        let (faults, clock) = (Faults::new(), clock());
+        let client = connect(endpoint).http_client(faults.clone()).max_attempts(1).client();
+        let store = DynamoDbStore::from_client(client.clone(), tables::idempotency_table(&client).await);
+        let guard = guard_of(store, Operation::new(&operation).completion_timeout(Duration::ZERO))
+            .world(clock.clone());
+        Self { operation, faults, clock, guard }
+    }
+}
+
+#[apply(on_each_store)]
+async fn each_way_that_a_reservation_ends_is_counted_by_operation(endpoint: &str) {
+    let Counted { operation, guard, .. } = Counted::on(endpoint).await;
+    let gate = Gate::closed();
+    let held = gate.clone();
+    let app = api(guard, move |parts, _| {
+        let held = held.clone();
+        async move {
+            let attempts = execution(&parts).attempts();
+            let outcome = match (parts.headers["idempotency-key"].to_str().unwrap(), attempts) {
+                ("held", _) => {
+                    held.pass().await;
+                    Outcome::Completed
+                }
+                ("retried", 1) => Outcome::NotExecuted,
+                ("doubted", _) => Outcome::PerhapsExecuted,
+                _ => Outcome::Completed,
+            };
+            (StatusCode::ACCEPTED, Extension(outcome)).into_response()
+        }
+    });
+    let mut so_far = Counts::new();
+    let mut count = |name: &str| {
+        *so_far.entry(format!("api.idempotency.reserve.{name}.count")).or_default() += 1;
+        so_far.clone()
+    };
+
+    send(&app, pay("order-1")).await;
+    assert_eq!(counts(&operation), count("created"));
+    send(&app, pay("order-1")).await;
+    assert_eq!(counts(&operation), count("replay"));
+    send(&app, pay_other("order-1")).await;
+    assert_eq!(counts(&operation), count("key_misuse"));
+
+    let first = tokio::spawn({
+        let app = app.clone();
+        async move { send(&app, pay("held")).await }
+    });
+    gate.reached(1).await;
+    assert_eq!(counts(&operation), count("created"));
+    send(&app, pay("held")).await;
+    assert_eq!(counts(&operation), count("in_progress"));
+    gate.open();
+    first.await.unwrap();
+
+    send(&app, pay("retried")).await;
+    assert_eq!(counts(&operation), count("created"));
+    send(&app, pay("retried")).await;
+    assert_eq!(counts(&operation), count("failed_retry"));
+
+    send(&app, pay("doubted")).await;
+    assert_eq!(counts(&operation), count("created"));
+    send(&app, pay("doubted")).await;
+    assert_eq!(counts(&operation), count("unknown"));
+}
+
+#[apply(on_each_store)]
+async fn a_store_that_fails_is_counted_before_and_after_the_effect(endpoint: &str) {
+    let Counted { operation, faults, guard, .. } = Counted::on(endpoint).await;
+    let taken_away = faults.clone();
+    let app = api(guard, move |_, _| {
+        taken_away.for_all("PutItem", Fault::Status(500));
+        async { "paid" }
+    });
+    let first = send(&app, pay("order-1")).await;
+    assert_eq!((first.status, &first.body[..]), (200, &b"paid"[..]), "its caller gets the true answer");
+    let unwritten = [("reserve.created", 1), ("store.error", 1), ("completion.unwritten", 1)];
+    assert_eq!(counts(&operation), expected(&unwritten));
+
+    send(&app, pay("order-2")).await.assert_problem(503, "store-unavailable");
+    let refused = [("reserve.created", 1), ("store.error", 2), ("completion.unwritten", 1)];
+    assert_eq!(counts(&operation), expected(&refused));
+}
+
+#[apply(on_each_store)]
+async fn a_worker_expired_for_dead_is_counted(endpoint: &str) {
+    let Counted { operation, clock, guard, .. } = Counted::on(endpoint).await;
+    let gate = Gate::closed();
+    let held = gate.clone();
+    let app = api(guard, move |_, _| {
+        let held = held.clone();
+        async move { held.pass().await }
+    });
+    let dead = tokio::spawn({
+        let app = app.clone();
+        async move { send(&app, pay("order-1")).await }
+    });
+    gate.reached(1).await;
+    clock.advance(Duration::from_secs(71));
+    for unknowns in [1, 2] {
+        send(&app, pay("order-1")).await.assert_problem(409, "outcome-unknown");
+        let lease_expired = [("reserve.created", 1), ("zombie_key", 1), ("reserve.unknown", unknowns)];
+        assert_eq!(counts(&operation), expected(&lease_expired));
+    }
+    gate.open();
+    dead.await.unwrap();
+}
+
+/// A reconciler that returns the prepared findings, the last one first.
+struct Provider(Mutex<Vec<Result<Finding, &'static str>>>);
+
+#[async_trait]
+impl Reconciler for Provider {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        Ok(self.0.lock().unwrap().pop().expect("an answer is prepared")?)
+    }
+}
+
+#[apply(on_each_store)]
+async fn what_nobody_retries_is_counted_too(endpoint: &str) {
+    let operation = format!("metered-{}", Uuid::new_v4());
+    assert_eq!(counts(&operation), Counts::new());
+    let guarded = Guarded::on(endpoint).await;
+    let (faults, clock) = (guarded.faults.clone(), guarded.clock.clone());
+    let (queue, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
+    let named = || Operation::new(&operation).completion_timeout(Duration::ZERO);
+    let executor = guarded.executor_of(named()).defer_reports_to(queue.clone());
+    let request = |key: &str| {
+        let mut request = request();
+        let operation = lambda_idempotency::key::OperationName::parse(&operation).unwrap();
+        let key = lambda_idempotency::key::IdempotencyKey::parse(key).unwrap();
+        request.key = lambda_idempotency::key::RecordKey::new(request.key.tenant().clone(), operation, key);
+        request
+    };
+    // Handed over.
+    let ours = owned(executor.reserve(&request("lost")).await);
+    faults.for_all("PutItem", Fault::DropRequest);
+    executor.finish(ours, Report::NotExecuted).await;
+    faults.clear();
+    let mut so_far = vec![("reserve.created", 1), ("completion.deferred", 1)];
+    let found = counts(&operation);
+    let errors = found["api.idempotency.store.error.count"];
+    so_far.push(("store.error", errors));
+    assert_eq!(found, expected(&so_far));
+
+    // One is found dead, asked about and settled; another is escalated.
+    let stale =
+        Stale::new(guarded.undisturbed_store(), MemoryQueue::new(), MemoryQueue::new(), MemoryQueue::new())
+            .world(clock.clone());
+    let answers = [Err("away"), Ok(Finding::NotExecuted), Err("away")].into_iter().rev().collect();
+    let reconciliation = Reconciliation::new(guarded.undisturbed_store(), dead_letters)
+        .world(clock.clone())
+        .backoff(DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, 2)
+        .operation(named(), Provider(Mutex::new(answers)));
+    for key in ["first", "second"] {
+        let request = request(key);
+        drop(owned(executor.reserve(&request).await));
+        clock.advance(LEASE + GRACE);
+        stale.check(&request.key).await.unwrap();
+        if key == "first" {
+            reconciliation.ask(&request.key).await.unwrap();
+        }
+        reconciliation.ask(&request.key).await.unwrap();
+    }
+    so_far[0].1 = 3;
+    so_far.extend([("zombie_key", 2), ("reconcile.scheduled", 2), ("reconcile.resolved", 1)]);
+    assert_eq!(counts(&operation), expected(&so_far));
+    let once = Reconciliation::new(guarded.undisturbed_store(), MemoryQueue::new())
+        .world(clock)
+        .backoff(DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, 1)
+        .operation(named(), Provider(Mutex::new(vec![Err("away")])));
+    let second = guarded.undisturbed_store().due(Timestamp::MAX, 100).await.unwrap().remove(0);
+    once.ask(&second).await.unwrap();
+    so_far.push(("reconcile.failed", 1));
+    assert_eq!(counts(&operation), expected(&so_far));
+}
+
+// T34, T44
+#[tokio::test]
+async fn what_runs_unguarded_and_what_is_inconclusive_is_counted() {
+    let (unguarded, nothing) =
+        ("api.idempotency.unguarded.count", "api.idempotency.completion.inconclusive.count");
+    let operation = format!("metered-{}", Uuid::new_v4());
+    assert_eq!(counts(&operation), Counts::new());
+    let guard = guard_of(MemoryStore::new(), Operation::new(&operation));
+    let app = api(guard.profile(Profile::stripe().key_optional()), |_, _| async { StatusCode::FORBIDDEN });
+    send(&app, unkeyed().method("GET").body("".into()).unwrap()).await;
+    assert_eq!(counts(&operation), Counts::new());
+    send(&app, unkeyed().body("{}".into()).unwrap()).await;
+    assert_eq!(counts(&operation), Counts::from([(unguarded.to_owned(), 1)]));
+    send(&app, pay("order-1")).await;
+    assert_eq!((counts(&operation).get(unguarded), counts(&operation).get(nothing)), (Some(&1), Some(&1)));
+}

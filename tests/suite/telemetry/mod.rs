@@ -1,0 +1,6 @@
+//! What is measured and logged, and that no data of a caller is.
+
+mod metrics;
+mod metrics_written;
+mod request_lines;
+mod secrecy;

@@ -1,0 +1,232 @@
+//! Domain writes that are refused, or come when their record has moved on: the effect beside them is never repeated, nor forgotten.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use lambda_idempotency::{
+    async_trait,
+    engine::{
+        Computed, FinishOutcome, Report, Request, ReserveOutcome, SingleTransaction, SingleTransactionOutcome,
+    },
+    operation::OnLeaseExpiry,
+    queue::MemoryQueue,
+    reconcile::{Finding, Question, Reconciler, Reconciliation},
+    record::{Answer, UnknownCause},
+    telemetry::DOUBLE_EXECUTION,
+};
+use macro_rules_attribute::apply;
+use serde_json::{Value, json};
+
+use crate::support::{
+    BoxError,
+    bank::Bank,
+    counts::counting,
+    guarded::{
+        GRACE, LEASE, RETENTION, completed, operation, owned, replayed_text, reported, request, written,
+    },
+    on_each_store,
+};
+
+/// A provider that says the same to every question.
+struct Says(Finding);
+
+#[async_trait]
+impl Reconciler for Says {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        Ok(self.0.clone())
+    }
+}
+
+impl Bank {
+    /// The lease has expired, and the provider says this.
+    async fn settle(&self, request: &Request, finding: Finding) {
+        self.guarded.clock.advance(LEASE + GRACE);
+        let settled = Reconciliation::new(self.guarded.store(), MemoryQueue::new())
+            .world(self.guarded.clock.clone())
+            .operation(operation(), Says(finding));
+        settled.ask(&request.key).await.unwrap();
+    }
+
+    /// Nobody repeats the effect, however often the provider denies it.
+    async fn is_claimed(&self, request: &Request) {
+        let record = self.guarded.record(&request.key).await.unwrap();
+        assert_eq!((record.claimed, record.state.name()), (true, "unknown"));
+        self.settle(request, Finding::NotExecuted).await;
+        assert_eq!(reported(&self.executor().reserve(request).await), "unknown");
+        assert_eq!(self.cents("a").await, Some(100));
+    }
+}
+
+// T5
+#[apply(on_each_store)]
+async fn an_effect_whose_queued_writes_are_refused_claims_its_record(endpoint: &str) {
+    for released in [false, true] {
+        let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+        assert!(matches!(bank.lose(&request, [bank.take(101)]).await, FinishOutcome::Unknown));
+        if released {
+            bank.settle(&request, Finding::NotExecuted).await;
+            assert_eq!(bank.guarded.state(&request).await, "failed_retryable");
+        }
+        let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
+        bank.reconciliation(&dead_letters).receive(message).await.unwrap();
+        let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
+        let dead_letter: Value = serde_json::from_str(dead_letter).unwrap();
+        let state = if released { "unknown" } else { "in_progress" };
+        assert_eq!((&dead_letter["kind"], &dead_letter["state"]), (&json!("contradiction"), &json!(state)));
+        bank.guarded.clock.advance(LEASE + GRACE);
+        assert_eq!(reported(&bank.executor().reserve(&request).await), "unknown");
+        bank.is_claimed(&request).await;
+    }
+}
+
+// T5
+#[apply(on_each_store)]
+async fn a_late_worker_whose_writes_are_refused_claims_its_record(endpoint: &str) {
+    let (bank, request) = (Bank::on(endpoint).await, request());
+    let late = bank.begin(&request).await;
+    late.execution().write(bank.take(101)).unwrap();
+    bank.settle(&request, Finding::NotExecuted).await;
+    assert_eq!(bank.guarded.state(&request).await, "failed_retryable");
+    let ended = bank.executor().finish(late, completed("charged")).await;
+    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    bank.is_claimed(&request).await;
+}
+
+// Its caller has the true answer.
+#[apply(on_each_store)]
+async fn a_deferred_report_with_writes_waits_for_its_records_execution(endpoint: &str) {
+    let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+    assert!(matches!(bank.lose(&request, [bank.book("b-1")]).await, FinishOutcome::Deferred));
+    let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
+    let runs_again = || operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
+    let reconciliation = Reconciliation::new(bank.guarded.store(), dead_letters.clone())
+        .world(bank.guarded.clock.clone())
+        .operation(runs_again(), Says(Finding::NotFound));
+    bank.guarded.clock.advance(LEASE + GRACE);
+    let executor = bank.guarded.executor_of(runs_again());
+    let second = owned(executor.reserve(&request).await);
+    assert!(reconciliation.receive(message).await.is_err());
+    written(executor.finish(second, Report::NotExecuted).await);
+    reconciliation.receive(message).await.unwrap();
+    assert_eq!((bank.cents("b-1").await, dead_letters.take()), (Some(1), vec![]));
+    assert_eq!(replayed_text(executor.reserve(&request).await), "ok");
+}
+
+#[apply(on_each_store)]
+async fn a_queued_report_with_writes_never_ends_in_a_new_life_unreported(endpoint: &str) {
+    for completes in [false, true] {
+        let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+        assert!(matches!(bank.lose(&request, [bank.book("b-1")]).await, FinishOutcome::Deferred));
+        bank.settle(&request, Finding::Executed(Answer::json(201, "{}"))).await;
+        bank.guarded.clock.advance(RETENTION + Duration::from_secs(301));
+        let next = bank.begin(&request).await;
+        let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
+        let reconciliation = bank.reconciliation(&dead_letters);
+        if completes {
+            next.execution().write(bank.book("b-2")).unwrap();
+            written(bank.executor().finish(next, completed("next")).await);
+        }
+        // While somebody else has the record it may wait; it is never acknowledged without a word.
+        let acknowledged = reconciliation.receive(message).await.is_ok();
+        assert_eq!((acknowledged, dead_letters.take().len()), (true, 1), "completes: {completes}");
+        assert_eq!(bank.cents("b-1").await, None);
+    }
+}
+
+// T39
+#[apply(on_each_store)]
+async fn a_frozen_request_in_a_single_transaction_sends_nothing_once_it_resumes(endpoint: &str) {
+    let (bank, request) = (&Bank::on(endpoint).await, request());
+    let take = |text: &'static str, freezes: bool| {
+        let (write, clock) = (bank.take(30), bank.guarded.clock.clone());
+        move |transaction: SingleTransaction| {
+            transaction.write(write.clone()).unwrap();
+            if freezes {
+                // Long enough for the other's record to expire.
+                clock.advance(RETENTION + Duration::from_secs(301));
+            }
+            async move { Computed::Answer(Answer::http(201, Vec::new(), text), ()) }.boxed()
+        }
+    };
+    let executor = bank.executor();
+    let other = executor.run_single_transaction(&request, take("the other's", false)).await;
+    assert!(matches!(other, SingleTransactionOutcome::Committed { .. }), "{other:?}");
+    let resumed = executor.run_single_transaction(&request, take("late", true)).await;
+    assert!(matches!(resumed, SingleTransactionOutcome::Unconfirmed), "{resumed:?}");
+    assert_eq!(bank.cents("a").await, Some(70));
+}
+
+// T5: the worker's own doubt must not hide it.
+#[apply(on_each_store)]
+async fn a_double_execution_is_reported_although_its_writes_are_refused(endpoint: &str) {
+    for unknown in [false, true] {
+        let (bank, request) = (Bank::on(endpoint).await, request());
+        let executor = bank.deferring();
+        let late = owned(executor.reserve(&request).await);
+        late.execution().write(bank.take(1)).unwrap();
+        late.execution().write(bank.take(2)).unwrap_err();
+        bank.settle(&request, Finding::NotExecuted).await;
+        let second = bank.begin(&request).await;
+        if unknown {
+            let unknown = Report::PerhapsExecuted(UnknownCause::HandlerFailed);
+            written(bank.executor().finish(second, unknown).await);
+        }
+        let (ended, counted) = counting(executor.finish(late, completed("charged"))).await;
+        assert!(matches!(ended, FinishOutcome::Unknown | FinishOutcome::AnsweredElsewhere), "{ended:?}");
+        assert_eq!(counted.get(DOUBLE_EXECUTION), Some(&1));
+        assert!(bank.queue.take().iter().any(|(message, _)| message.contains("double_execution")));
+    }
+}
+
+// What it computes from today's rows does not matter.
+#[apply(on_each_store)]
+async fn a_duplicate_in_a_single_transaction_is_replayed_although_its_write_is_refused(endpoint: &str) {
+    let (bank, request) = (Bank::on(endpoint).await, request());
+    let first = bank.take(30);
+    let computed = |writes: Vec<_>| {
+        move |transaction: SingleTransaction| {
+            for write in writes.clone() {
+                let _ = transaction.write(write);
+            }
+            async { Computed::Answer(Answer::http(201, Vec::new(), "taken"), ()) }.boxed()
+        }
+    };
+    let outcome = bank.executor().run_single_transaction(&request, computed(vec![first.clone()])).await;
+    assert!(matches!(outcome, SingleTransactionOutcome::Committed { .. }), "{outcome:?}");
+    let twice = computed(vec![first.clone(), first]);
+    let outcome = bank.executor().run_single_transaction(&request, twice).await;
+    assert!(matches!(outcome, SingleTransactionOutcome::Found(ReserveOutcome::Replay(_))), "{outcome:?}");
+    assert_eq!(bank.cents("a").await, Some(70));
+}
+
+// A refusal is no effect, whatever its rows are worth.
+#[apply(on_each_store)]
+async fn a_refusal_whose_writes_can_never_be_made_claims_nothing(endpoint: &str) {
+    let (bank, request) = (Bank::on(endpoint).await, request());
+    let ours = bank.begin(&request).await;
+    written(bank.executor().finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    for (status, claimed) in [(402, false), (201, true)] {
+        let answer = Answer::json(status, "{}");
+        bank.settle(&request, Finding::ExecutedWith(answer, vec![bank.take(1), bank.take(2)])).await;
+        let record = bank.guarded.record(&request.key).await.unwrap();
+        assert_eq!((record.claimed, record.state.name()), (claimed, "unknown"));
+    }
+}
+
+// It computes again what was refused.
+#[apply(on_each_store)]
+async fn an_operation_that_may_run_again_is_not_claimed(endpoint: &str) {
+    let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+    assert!(matches!(bank.lose(&request, [bank.take(101)]).await, FinishOutcome::Unknown));
+    let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
+    let runs_again = || operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
+    let reconciliation = Reconciliation::new(bank.guarded.store(), dead_letters.clone())
+        .world(bank.guarded.clock.clone())
+        .operation(runs_again(), Says(Finding::NotFound));
+    reconciliation.receive(message).await.unwrap();
+    assert_eq!(dead_letters.take().len(), 1);
+    bank.guarded.clock.advance(LEASE + GRACE);
+    let executor = bank.guarded.executor_of(runs_again());
+    let second = owned(executor.reserve(&request).await);
+    written(executor.finish(second, completed("again")).await);
+}

@@ -1,0 +1,89 @@
+//! A thousand transfers among ten accounts, through four processes, while transactions fail.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use futures_util::{StreamExt, stream};
+use macro_rules_attribute::apply;
+
+use super::transfers::{OPENING, balances_of, order};
+use crate::support::{
+    faults::cancelled_by_conflict,
+    local_cloud::LocalCloud,
+    on_dynamodb_local,
+    proxy::{Act, Cut, Proxy, Then},
+    random::{Random, Seed},
+};
+
+const ANSWERED_WITHIN: Duration = Duration::from_secs(120);
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+
+// T9, T10, T11, T20: of a thousand requests three in ten are duplicates; of the transactions that arrive, every tenth meets a conflict;
+// of the others every ninth loses its answer, and every ninth of the rest is sent again when its token is forgotten.
+#[apply(on_dynamodb_local)]
+async fn a_thousand_through_four_processes_under_faults_happen_once_each(endpoint: &str) {
+    let (proxy, seed) = (Proxy::before(endpoint).await, Seed::find());
+    let variables = [("ENVIRONMENTS", "4"), ("FUNCTION_DYNAMODB_ENDPOINT", proxy.url())];
+    let cloud = &LocalCloud::on(endpoint, &variables).await;
+    let mut random = Random::new(seed.0);
+    let mut transfers: Vec<_> = (0..700)
+        .map(|number| {
+            let from = random.below(10);
+            let to = (from + 1 + random.below(9)) % 10;
+            // Some find too little money.
+            let cents = 1 + random.below(40_000) as u64;
+            (format!("t-{number}"), from, to, cents)
+        })
+        .collect();
+    for _ in 0..300 {
+        let duplicate = transfers[random.below(transfers.len())].clone();
+        transfers.insert(random.below(transfers.len()), duplicate);
+    }
+    let transaction = ["DynamoDB_20120810.TransactWriteItems"];
+    let conflicts = proxy.to_every(10, &transaction, Act::Answer(400, cancelled_by_conflict()));
+    let lost = proxy.to_every(9, &transaction, Act::Cut(Cut::Answer(0), Then::Closed));
+    let again = proxy.to_every(9, &transaction, Act::TwiceUnderAnotherToken);
+
+    let reported = stream::iter(&transfers).map(|(key, from, to, cents)| async move {
+        let order = order(&format!("a-{from}"), &format!("a-{to}"), *cents);
+        let expire_lease = Instant::now() + ANSWERED_WITHIN;
+        while Instant::now() < expire_lease {
+            let request = cloud.post("/transfers").bearer_auth("acme").header("idempotency-key", key);
+            let answer = request.json(&order).send().await.expect("the gateway answers");
+            let (status, body) = (answer.status().as_u16(), answer.text().await.expect("text"));
+            match status {
+                201 => return (status, body),
+                409 if body.contains("not-enough-money") => return (status, body),
+                // The client sends the same request again; also if the function was killed at its deadline.
+                502..=504 => tokio::time::sleep(BETWEEN_TRIES).await,
+                _ => panic!("{status} {body}"),
+            }
+        }
+        panic!("{key} has no answer")
+    });
+    let reported: Vec<_> = reported.buffered(32).collect().await;
+
+    assert_eq!(cloud.environments().await.len(), 4);
+    let used = [conflicts, lost, again].map(|rule| proxy.used(rule));
+    assert!(used.iter().all(|used| *used >= 70), "{used:?}");
+    // Below zero in between: they did not happen in this order. A run's answer repeats its request, so only the balances would show that
+    // one was made twice.
+    let (mut expected, mut answers) = ([OPENING as i64; 10], HashMap::new());
+    for ((key, from, to, cents), answer) in transfers.iter().zip(&reported) {
+        match answers.insert(key, answer) {
+            Some(before) => assert_eq!(before, answer, "{key} has one answer"),
+            None if answer.0 == 201 => {
+                expected[*from] -= *cents as i64;
+                expected[*to] += *cents as i64;
+            }
+            None => {}
+        }
+    }
+    let accounts = cloud.get("/accounts").bearer_auth("acme").send().await.expect("the gateway answers");
+    let balances = balances_of(&accounts.json().await.expect("JSON"));
+    assert_eq!(balances.into_iter().map(|cents| cents as i64).collect::<Vec<_>>(), expected);
+    let refused = answers.values().filter(|(status, _)| *status == 409).count();
+    assert!((1..answers.len()).contains(&refused), "{refused} of {} are refused", answers.len());
+}
