@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DoubleExecution, Execution, Executor, FinishOutcome, codec,
-    finish::{Kept, Report},
+    finish::{Report, Kept},
 };
 use crate::{
     domain::DomainWrite,

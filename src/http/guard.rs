@@ -22,7 +22,7 @@ use super::{
     status,
 };
 use crate::{
-    engine::{Execution, FinishOutcome, Ownership, Report, ReserveOutcome, SingleTransaction},
+    engine::{SingleTransaction, Report, Execution, FinishOutcome, Ownership, ReserveOutcome},
     key::RecordKey,
     operation::{ServerErrors, WhileInFlight},
     record::{Answer, UnknownCause},

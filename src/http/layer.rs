@@ -6,7 +6,7 @@ use http::Method;
 use tower_layer::Layer;
 
 use super::{
-    Profile, Service, SingleTransactionLayer, TenantResolver,
+    SingleTransactionLayer, Profile, Service, TenantResolver,
     service::Mode,
     settings::{Guard, Settings},
 };

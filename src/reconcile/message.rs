@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::provider_report::{QueuedReport, ReportedEffect};
 use crate::{
-    engine::{DeferredReport, DoubleExecution},
+    engine::{DoubleExecution, DeferredReport},
     key::RecordKey,
     record::Record,
 };

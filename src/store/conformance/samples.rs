@@ -12,8 +12,7 @@ use crate::{
     fingerprint::Fingerprints,
     key::RecordKey,
     record::{
-        Answer, Encoding, KeptAnswer, KeptBody, Note, Record, ReservationRequest, SettledBy, State,
-        UnknownCause, Verdict,
+        Answer, ReservationRequest, Encoding, KeptAnswer, KeptBody, Note, Record, SettledBy, State, UnknownCause, Verdict,
     },
     store::AuditLine,
     time::Timestamp,
@@ -68,16 +67,7 @@ fn reservation(key: RecordKey, fingerprints: Fingerprints, lease_until: Timestam
     let origin = Some(Note::new("POST /payments"));
     let (attempt, retention) = (fresh(), DEFAULT_RETENTION);
     let (may_begin, transactional) = (true, false);
-    ReservationRequest {
-        key,
-        fingerprints,
-        attempt,
-        lease_until,
-        retention,
-        may_begin,
-        transactional,
-        origin,
-    }
+    ReservationRequest { key, fingerprints, attempt, lease_until, retention, may_begin, transactional, origin }
 }
 
 fn settled(record: &Record, verdict: Verdict, at: Timestamp, retain: Duration) -> Record {

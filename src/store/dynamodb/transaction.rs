@@ -7,9 +7,10 @@ use aws_sdk_dynamodb::{
 
 use super::{
     DynamoDbStore, StoreError, StoreErrorKind, audit, body_item,
-    canonical_order::canonical_order,
     conditions::{self, Condition},
-    domain, read,
+    domain,
+    canonical_order::canonical_order,
+    read,
 };
 use crate::{
     key::RecordKey,
@@ -149,10 +150,7 @@ mod tests {
         let record = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));
         let with = [line(&record), write()];
         let found = reasons(&[FAILED, "None", "None"], Some(&record));
-        assert_eq!(
-            cancelled_by(&found, &with).unwrap(),
-            WriteOutcome::Refused(Some(Box::new(record.clone())))
-        );
+        assert_eq!(cancelled_by(&found, &with).unwrap(), WriteOutcome::Refused(Some(Box::new(record.clone()))));
         // Somebody has changed the record since.
         let found = reasons(&[FAILED, FAILED, "None"], Some(&record));
         assert_eq!(cancelled_by(&found, &with).unwrap(), WriteOutcome::Written);

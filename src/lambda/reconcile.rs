@@ -35,7 +35,7 @@ use crate::{
     reconcile::{MAX_QUESTION_TIME, Polled, Reconciliation},
     store::dynamodb::DynamoDbStore,
     time_budget::{
-        DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE, DEFAULT_NOT_FOUND_GRACE,
+        DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE, DEFAULT_MAX_BACKOFF, DEFAULT_NOT_FOUND_GRACE,
         DEFAULT_QUESTIONS,
     },
 };
