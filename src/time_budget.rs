@@ -285,7 +285,10 @@ mod tests {
         let budget = TimeBudget { left: None };
         let completion_timeout = Duration::from_secs(7);
         assert_eq!((budget.answer(), budget.read(), budget.defer()), (None, BODY_TIMEOUT, STORE_TIMEOUT));
-        assert_eq!((budget.write(completion_timeout, true), budget.write(completion_timeout, false)), (completion_timeout, completion_timeout));
+        assert_eq!(
+            (budget.write(completion_timeout, true), budget.write(completion_timeout, false)),
+            (completion_timeout, completion_timeout)
+        );
     }
 
     #[test]

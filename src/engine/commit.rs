@@ -5,9 +5,9 @@ use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures_util::{FutureExt, future::BoxFuture};
 
 use super::{
-    Applied, BoxError, Change, Effort, Report, Execution, Executor, FinishOutcome, Moment, Retries, Start,
+    Applied, BoxError, Change, Effort, Execution, Executor, FinishOutcome, Moment, Report, Retries, Start,
     Step,
-    finish::{Finished, Kept, Escalation, is_same_request},
+    finish::{Escalation, Finished, Kept, is_same_request},
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused, Writes},
@@ -217,7 +217,8 @@ impl Executor {
                 Ok(Finished::Denied(denied)) => denied,
                 // Released meanwhile, by somebody who knew less: a retry must not have the effect again.
                 Ok(Finished::Refused(current, fenced))
-                    if matches!(instead, Instead::UnknownEffect) && !self.is_double(seen, &kept, &current) =>
+                    if matches!(instead, Instead::UnknownEffect)
+                        && !self.is_double(seen, &kept, &current) =>
                 {
                     let finished = Ok(match self.claim_effect(seen, time.stop_at).await {
                         // Taken over in between.
@@ -233,8 +234,7 @@ impl Executor {
             };
             commits += 1;
             match refusal(kept.writes(), &denied) {
-                Refusal::Stale if commits < MAX_COMMITS && self.engine.world.instant() < time.stop_at => {
-                }
+                Refusal::Stale if commits < MAX_COMMITS && self.engine.world.instant() < time.stop_at => {}
                 Refusal::Answer(answer) => {
                     let answer = self.as_replayed(answer);
                     instead = Instead::Answer(answer.clone());

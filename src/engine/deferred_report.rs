@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DoubleExecution, Execution, Executor, FinishOutcome, codec,
-    finish::{Report, Kept},
+    finish::{Kept, Report},
 };
 use crate::{
     domain::DomainWrite,

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::{
-    DoubleExecution, Executor, DeferredReport, MalformedError, Start, codec,
+    DeferredReport, DoubleExecution, Executor, MalformedError, Start, codec,
     commit::{self, Claim, Refusal},
-    finish::{Finished, Kept, Escalation, is_same_request},
+    finish::{Escalation, Finished, Kept, is_same_request},
 };
 use crate::{
     domain::Writes,
     record::{Answer, KeptAnswer, KeptBody, Record, SettledBy, State, UnknownCause},
     time::Timestamp,
-    time_budget::{QUEUED_BODY_TIMEOUT, OFFLINE_WRITE_TIMEOUT},
+    time_budget::{OFFLINE_WRITE_TIMEOUT, QUEUED_BODY_TIMEOUT},
 };
 
 /// What became of a report that was handed over.
@@ -184,7 +184,9 @@ impl Executor {
         Ok(match self.engine.keep_placed(record, placed, OFFLINE_WRITE_TIMEOUT).await {
             Ok(kept) => Some(kept.unwrap_or(omitted)),
             // The message, and its body, is retried; but not so long that somebody takes the effect for not done (T16).
-            Err(error) if error.is_passing() && self.engine.world.now() <= kept_at.plus(QUEUED_BODY_TIMEOUT) => {
+            Err(error)
+                if error.is_passing() && self.engine.world.now() <= kept_at.plus(QUEUED_BODY_TIMEOUT) =>
+            {
                 tracing::warn!(%key, %operation, cause = error.cause(), "the body of a report could not be stored yet");
                 None
             }

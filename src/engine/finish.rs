@@ -350,13 +350,15 @@ impl Executor {
         let replay = self.fenced(&current, FencedError::OwnedByAnother, stop_at).await;
         let whole = replay.as_ref().filter(|replay| !replay.body_omitted);
         double.theirs_answered(whole.map(|replay| &replay.answer));
-        let reported = self.escalate_double(execution, double, seen, report, kept).await.then_some(current.attempt);
+        let reported =
+            self.escalate_double(execution, double, seen, report, kept).await.then_some(current.attempt);
         match current.state {
             State::Unknown { .. } => {
                 let start = Start::Seen(current);
                 match self.write(start, seen, kept, stop_at, Escalation::Done).await {
                     Ok(Finished::Written(record)) => return ended_as(kept, &record),
-                    Ok(Finished::Refused(current, _)) if matches!(current.state, State::Completed { .. }) => {}
+                    Ok(Finished::Refused(current, _)) if matches!(current.state, State::Completed { .. }) => {
+                    }
                     // Reclaimed, taken over, gone, or out of reach.
                     _ => {
                         self.defer_contested(execution, seen, report, kept, reported).await;

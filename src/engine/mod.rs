@@ -18,14 +18,14 @@ mod bodies;
 mod breaker;
 mod codec;
 mod commit;
+mod deferred_report;
 mod delivery;
 mod double;
 mod execution;
 mod finish;
 mod heartbeat;
-mod deferred_report;
-mod single_transaction;
 mod reserve;
+mod single_transaction;
 mod take_back;
 
 use std::{fmt, sync::Arc};
@@ -45,19 +45,19 @@ use breaker::Breaker;
 pub(crate) use apply::{Applied, Change, Effort, Engine, Moment, Retries, Start, Step, Tried, Unapplied};
 pub(crate) use bodies::Placed;
 pub(crate) use commit::completing;
+pub(crate) use deferred_report::{DeferredReport, MalformedError};
 pub(crate) use delivery::Delivered;
 pub(crate) use double::DoubleExecution;
 pub use execution::Execution;
 #[doc(hidden)]
 pub use execution::Ownership;
 #[doc(hidden)]
-pub use finish::{Report, FinishOutcome};
-pub(crate) use deferred_report::{DeferredReport, MalformedError};
+pub use finish::{FinishOutcome, Report};
+#[doc(hidden)]
+pub use reserve::{Replay, ReserveOutcome};
 pub use single_transaction::SingleTransaction;
 #[doc(hidden)]
 pub use single_transaction::{Computed, SingleTransactionOutcome};
-#[doc(hidden)]
-pub use reserve::{Replay, ReserveOutcome};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

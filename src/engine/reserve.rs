@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     operation::WhileInFlight,
-    record::{Answer, AttemptId, ReservationRequest, Decision, Record, State, decide},
+    record::{Answer, AttemptId, Decision, Record, ReservationRequest, State, decide},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count, RESERVE_LATENCY},
     time::{Instant, Timestamp},
@@ -179,7 +179,11 @@ impl Executor {
     }
 
     /// Writes or decides until there is an outcome: first as if there were no record, then against the current one.
-    async fn meet(&self, request: &Request, times: Times) -> Result<(Found, Option<Box<Record>>), StoreError> {
+    async fn meet(
+        &self,
+        request: &Request,
+        times: Times,
+    ) -> Result<(Found, Option<Box<Record>>), StoreError> {
         let world = &self.engine.world;
         let operation = self.operation();
         let attempt: AttemptId = world.nonce().into();
@@ -197,15 +201,16 @@ impl Executor {
                 _ => Step::Write(record.into(), Found::Owned(until)),
             }
         };
-        let step =
-            |current: Option<&Record>, moment: Moment| match self.found(request, attempt, times, current, moment) {
-                Err(record) => own(record),
-                Ok(Step::Stop(Found::InFlight)) => match wait_until.map(|until| until.since(world.instant())) {
-                    Some(left) if !left.is_zero() => Step::Wait(left),
-                    _ => Step::Stop(Found::InFlight),
-                },
-                Ok(step) => step,
-            };
+        let step = |current: Option<&Record>, moment: Moment| match self
+            .found(request, attempt, times, current, moment)
+        {
+            Err(record) => own(record),
+            Ok(Step::Stop(Found::InFlight)) => match wait_until.map(|until| until.since(world.instant())) {
+                Some(left) if !left.is_zero() => Step::Wait(left),
+                _ => Step::Stop(Found::InFlight),
+            },
+            Ok(step) => step,
+        };
         // One try: the client may retry, and should not wait for a store in trouble. A transaction is waited for like the
         // execution in flight that it belongs to (T9).
         let retries = wait_until.map_or(Retries::None, Retries::Contended);

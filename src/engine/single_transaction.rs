@@ -232,7 +232,8 @@ impl Executor {
         let world = &self.engine.world;
         let started = world.instant();
         let attempt: AttemptId = world.nonce().into();
-        let write = TimeBudget::at(started, times.ends_at()).write(self.operation().completion_timeout_span(), false);
+        let write =
+            TimeBudget::at(started, times.ends_at()).write(self.operation().completion_timeout_span(), false);
         let fresh = Moment { revision: world.nonce().into(), now: world.now() };
         let Err(fresh) = self.found(request, attempt, times, None, fresh) else {
             return Ok(Sent::Found(ReserveOutcome::MayNotBegin));
@@ -280,7 +281,9 @@ impl Executor {
             Ok(Applied::Written(Some(found), record)) => {
                 Ok(Sent::Found(self.outcome(found, Some(record), times).await?))
             }
-            Ok(Applied::Stopped(Some(found), current)) => Ok(Sent::Found(self.outcome(found, current, times).await?)),
+            Ok(Applied::Stopped(Some(found), current)) => {
+                Ok(Sent::Found(self.outcome(found, current, times).await?))
+            }
             Ok(Applied::Stopped(None, _)) => Ok(Sent::TooLate),
             Err(unapplied) if !unapplied.denied.is_empty() => Ok(Sent::Denied(unapplied.denied)),
             Err(unapplied) => Err(unapplied.error),
@@ -301,7 +304,9 @@ impl Executor {
                     fenced.map_or(Step::Stop(None), |fenced| Step::Write(fenced.into(), None))
                 }
                 // It may run again, as its operation says; but nothing is known of the worker before.
-                Some(Err(_)) if current.is_some_and(|current| !current.expired(moment.now) && is_open(current)) => {
+                Some(Err(_))
+                    if current.is_some_and(|current| !current.expired(moment.now) && is_open(current)) =>
+                {
                     Step::Stop(Some(Found::Unknown))
                 }
                 // Nothing that hinders a later request.
@@ -313,7 +318,9 @@ impl Executor {
         let error = applied.as_ref().err().map(|unapplied| &unapplied.error);
         self.observe_store(error.filter(|error| error.kind() != StoreErrorKind::Contended));
         match applied.map_err(|unapplied| unapplied.error)? {
-            Applied::Written(Some(found), record) => Ok(Some(self.outcome(found, Some(record), times).await?)),
+            Applied::Written(Some(found), record) => {
+                Ok(Some(self.outcome(found, Some(record), times).await?))
+            }
             Applied::Stopped(Some(found), current) => Ok(Some(self.outcome(found, current, times).await?)),
             Applied::Written(None, _) | Applied::Stopped(None, _) => Ok(None),
         }

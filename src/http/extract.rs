@@ -11,7 +11,7 @@ use http::{Response, request::Parts};
 
 use super::{Problem, ProblemType, Profile, replay};
 use crate::{
-    engine::{SingleTransaction, Execution},
+    engine::{Execution, SingleTransaction},
     record::Answer,
 };
 

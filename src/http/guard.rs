@@ -22,7 +22,7 @@ use super::{
     status,
 };
 use crate::{
-    engine::{SingleTransaction, Report, Execution, FinishOutcome, Ownership, ReserveOutcome},
+    engine::{Execution, FinishOutcome, Ownership, Report, ReserveOutcome, SingleTransaction},
     key::RecordKey,
     operation::{ServerErrors, WhileInFlight},
     record::{Answer, UnknownCause},

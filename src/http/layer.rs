@@ -6,7 +6,7 @@ use http::Method;
 use tower_layer::Layer;
 
 use super::{
-    SingleTransactionLayer, Profile, Service, TenantResolver,
+    Profile, Service, SingleTransactionLayer, TenantResolver,
     service::Mode,
     settings::{Guard, Settings},
 };

@@ -21,7 +21,6 @@ mod header;
 mod layer;
 #[cfg(feature = "axum")]
 mod not_begun;
-mod single_transaction;
 mod origin;
 mod outcome;
 mod problem;
@@ -31,6 +30,7 @@ mod request;
 mod service;
 mod settings;
 mod shape;
+mod single_transaction;
 mod status;
 mod target;
 mod tenant;
@@ -42,11 +42,11 @@ pub use header::KeySyntax;
 pub use layer::{Idempotency, KnowsTenants};
 #[cfg(feature = "axum")]
 pub use not_begun::{NotBegun, OrNotBegun};
-pub use single_transaction::SingleTransactionLayer;
 pub use outcome::Outcome;
 pub use problem::{Problem, ProblemType};
 pub use profile::Profile;
 pub use service::Service;
+pub use single_transaction::SingleTransactionLayer;
 pub use status::{operation_key, operation_status};
 pub use tenant::{
     IssuerAndClaim, JwtClaim, LambdaAuthorizer, SingleTenant, TenantResolver, context_tenant, iam_account,

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Either, Full, Limited};
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
-use super::{GuardedBody, IDEMPOTENCY_KEY, MAX_BODY, guard::Handled, single_transaction, settings::Guard};
+use super::{GuardedBody, IDEMPOTENCY_KEY, MAX_BODY, guard::Handled, settings::Guard, single_transaction};
 use crate::{
     engine::Execution, key::RecordKey, record::UnknownCause, time::Instant, time_budget::TimeBudget,
 };

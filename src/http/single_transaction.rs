@@ -20,7 +20,7 @@ use super::{
     settings::{Guard, Settings},
 };
 use crate::{
-    engine::{SingleTransaction, Computed, SingleTransactionOutcome, ReserveOutcome},
+    engine::{Computed, ReserveOutcome, SingleTransaction, SingleTransactionOutcome},
     key::RecordKey,
     operation::ServerErrors,
     record::Answer,
@@ -58,7 +58,9 @@ impl<T: Clone> Clone for SingleTransactionLayer<T> {
 
 impl<T> fmt::Debug for SingleTransactionLayer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SingleTransactionLayer").field("executor", &self.settings.executor).finish_non_exhaustive()
+        f.debug_struct("SingleTransactionLayer")
+            .field("executor", &self.settings.executor)
+            .finish_non_exhaustive()
     }
 }
 
@@ -200,7 +202,8 @@ impl Guard {
             }
             SingleTransactionOutcome::Refused { answer, expires_at } => replay::first(answer, expires_at),
             SingleTransactionOutcome::Found(found) => self.instead(found, key, mount, refusal),
-            SingleTransactionOutcome::Nothing(None) | SingleTransactionOutcome::Committed { reply: None, .. } => {
+            SingleTransactionOutcome::Nothing(None)
+            | SingleTransactionOutcome::Committed { reply: None, .. } => {
                 self.instead(ReserveOutcome::Unavailable, key, mount, refusal)
             }
             SingleTransactionOutcome::Unconfirmed => {

@@ -1,7 +1,7 @@
 //! The function that settles unknown outcomes. It takes a reconciler for each operation; the library does the rest.
 //!
 //! ```no_run
-//! use lambda_idempotency::{async_trait, event, operation::Operation, reconcile::{Finding, Question, Reconciler}};
+//! use lambda_idempotency::{async_trait, lambda, operation::Operation, reconcile::{Finding, Question, Reconciler}};
 //!
 //! struct Payments;
 //!
@@ -13,10 +13,10 @@
 //! }
 //!
 //! #[tokio::main]
-//! async fn main() -> Result<(), event::Error> {
-//!     event::logs();
-//!     let reconciliation = event::reconciliation().await?;
-//!     event::reconcile(reconciliation.operation(Operation::new("create-payment"), Payments)).await
+//! async fn main() -> Result<(), lambda::Error> {
+//!     lambda::logs();
+//!     let reconciliation = lambda::reconciliation().await?;
+//!     lambda::reconcile(reconciliation.operation(Operation::new("create-payment"), Payments)).await
 //! }
 //! ```
 //!
@@ -35,7 +35,7 @@ use crate::{
     reconcile::{MAX_QUESTION_TIME, Polled, Reconciliation},
     store::dynamodb::DynamoDbStore,
     time_budget::{
-        DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE, DEFAULT_MAX_BACKOFF, DEFAULT_NOT_FOUND_GRACE,
+        DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE, DEFAULT_NOT_FOUND_GRACE,
         DEFAULT_QUESTIONS,
     },
 };

@@ -29,7 +29,7 @@ use lambda_runtime::Error;
 use crate::{
     http::MAX_BODY,
     key::RecordKey,
-    reconcile::{ReconcileOutcome, Reconciliation, ProviderReport},
+    reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
     telemetry::{self, WEBHOOK_AGAIN, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE},
     time::Timestamp,
 };

@@ -79,7 +79,11 @@ mod tests {
             ("no JSON {", None),
         ] {
             let dead_letter = MessageSummary::read(body);
-            assert_eq!((dead_letter.kind.as_deref(), dead_letter.record, dead_letter.queue), (kind, None, None), "{body}");
+            assert_eq!(
+                (dead_letter.kind.as_deref(), dead_letter.record, dead_letter.queue),
+                (kind, None, None),
+                "{body}"
+            );
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     record::Revision,
-    time_budget::{DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE, DEFAULT_MAX_BACKOFF, DEFAULT_QUESTIONS},
+    time_budget::{DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE, DEFAULT_QUESTIONS},
 };
 
 /// How questions about one unknown outcome are repeated: ever further apart, with jitter so that what became unknown

@@ -336,7 +336,7 @@ pub(super) fn escalates(record: &Record) -> bool {
 mod tests {
     use super::*;
     use crate::record::{
-        ReservationRequest, Head, UnknownCause, Worker,
+        Head, ReservationRequest, UnknownCause, Worker,
         tests::{answer, reservation, reservation_for},
     };
 
@@ -370,7 +370,12 @@ mod tests {
         again.mark_unknown(Worker::of(&again), Revision::mint(), UnknownCause::HandlerFailed, START).unwrap()
     }
 
-    fn next(seen: &Record, current: &Record, why: Asks, learned: &Learned) -> Result<Record, ReconcileOutcome> {
+    fn next(
+        seen: &Record,
+        current: &Record,
+        why: Asks,
+        learned: &Learned,
+    ) -> Result<Record, ReconcileOutcome> {
         let (at, operation, not_found, backoff) = (NOW, None, NOT_FOUND, &BACK_OFF);
         Asked { seen, why, at, operation, not_found, backoff }.next(current, learned, Revision::mint(), NOW)
     }
@@ -434,7 +439,11 @@ mod tests {
     fn proof_keeps_a_live_execution_from_releasing_the_record() {
         let (seen, proof) = (unknown(), Learned::Executed(answer()));
         let lease_until = NOW.plus(GRACE);
-        let another = released(&seen).again(&ReservationRequest { lease_until, ..reservation("k") }, Revision::mint(), NOW);
+        let another = released(&seen).again(
+            &ReservationRequest { lease_until, ..reservation("k") },
+            Revision::mint(),
+            NOW,
+        );
         let revived = seen.extend(seen.attempt, Revision::mint(), lease_until).unwrap();
         for why in [Asks::IfDue, Asks::Anew, Asks::ProviderReported] {
             for current in [&another, &revived] {
@@ -494,7 +503,8 @@ mod tests {
     fn proof_is_no_proof_about_another_request_under_the_key() {
         let seen = unknown();
         let other = Record::reserve(&reservation_for("k", "other"), Revision::mint(), START);
-        let other = other.mark_unknown(Worker::of(&other), Revision::mint(), UnknownCause::Panicked, START).unwrap();
+        let other =
+            other.mark_unknown(Worker::of(&other), Revision::mint(), UnknownCause::Panicked, START).unwrap();
         let proof = Learned::Executed(answer());
         for why in [Asks::IfDue, Asks::Anew, Asks::ProviderReported] {
             assert_eq!(becomes(&seen, &other, why, &proof), "busy");
@@ -565,10 +575,12 @@ mod tests {
     #[test]
     fn the_not_found_grace_starts_no_earlier_than_the_lease_ends() {
         let lease_until = NOW.minus(Duration::from_secs(1));
-        let dead = Record::reserve(&ReservationRequest { lease_until, ..reservation("k") }, Revision::mint(), START);
+        let dead =
+            Record::reserve(&ReservationRequest { lease_until, ..reservation("k") }, Revision::mint(), START);
         assert_eq!(becomes(&dead, &dead, Asks::IfDue, &Learned::NotFound), "unknown");
         let lease_until = NOW.minus(GRACE);
-        let dead = Record::reserve(&ReservationRequest { lease_until, ..reservation("k") }, Revision::mint(), START);
+        let dead =
+            Record::reserve(&ReservationRequest { lease_until, ..reservation("k") }, Revision::mint(), START);
         assert_eq!(becomes(&dead, &dead, Asks::IfDue, &Learned::NotFound), "failed_retryable");
     }
 
@@ -587,8 +599,9 @@ mod tests {
     fn the_not_found_grace_starts_when_the_outcome_became_unknown() {
         let seen = unknown();
         let record = Record::reserve(&reservation("k"), Revision::mint(), START);
-        let just_unknown =
-            record.mark_unknown(Worker::of(&record), Revision::mint(), UnknownCause::LeaseExpired, NOW).unwrap();
+        let just_unknown = record
+            .mark_unknown(Worker::of(&record), Revision::mint(), UnknownCause::LeaseExpired, NOW)
+            .unwrap();
         assert_eq!(becomes(&seen, &seen, Asks::IfDue, &Learned::NotFound), "failed_retryable");
         let waits = next(&just_unknown, &just_unknown, Asks::IfDue, &Learned::NotFound).unwrap();
         let State::Unknown { reconcile_at, asked, .. } = waits.state else { panic!("{waits:?}") };
@@ -596,7 +609,12 @@ mod tests {
         // Later, it is waited for no longer than what is left.
         let second = Duration::from_secs(100);
         let unknown = record
-            .mark_unknown(Worker::of(&record), Revision::mint(), UnknownCause::LeaseExpired, NOW.minus(second))
+            .mark_unknown(
+                Worker::of(&record),
+                Revision::mint(),
+                UnknownCause::LeaseExpired,
+                NOW.minus(second),
+            )
             .unwrap();
         let waits = next(&unknown, &unknown, Asks::IfDue, &Learned::NotFound).unwrap();
         let State::Unknown { reconcile_at, .. } = waits.state else { panic!("{waits:?}") };

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::{
-    ReconcileOutcome, Reconciler, Reconciliation, ProviderReport,
+    ProviderReport, ReconcileOutcome, Reconciler, Reconciliation,
     learned::Asks,
     message::{Contradiction, Message},
-    reconciliation::Known,
     provider_report::{Meaning, QueuedReport},
+    reconciliation::Known,
 };
 use crate::{
     engine::{Applied, Effort, Moment, Retries, Start, Step},
@@ -28,7 +28,11 @@ impl Reconciliation {
     ///
     /// The report is processed, and need not be reported again, unless this fails or returns
     /// [`InFlight`](ReconcileOutcome::InFlight), [`Busy`](ReconcileOutcome::Busy) or [`NotDue`](ReconcileOutcome::NotDue).
-    pub async fn reported(&self, key: &RecordKey, reported: &ProviderReport) -> Result<ReconcileOutcome, WorkError> {
+    pub async fn reported(
+        &self,
+        key: &RecordKey,
+        reported: &ProviderReport,
+    ) -> Result<ReconcileOutcome, WorkError> {
         let Ok(known) = self.known(key) else {
             // The metadata that leads to a record can often be set by anybody: a repetition would not help.
             if !reported.queued.effect.is_effect() {
@@ -226,6 +230,10 @@ impl QueuedReport {
     ) -> Contradiction {
         // Truncated: it may be anything.
         let downstream_key = self.downstream_key().map(|key| Note::new(key).to_string());
-        Contradiction { reported: Some(self.effect), downstream_key, ..Contradiction::about(key, current, reason) }
+        Contradiction {
+            reported: Some(self.effect),
+            downstream_key,
+            ..Contradiction::about(key, current, reason)
+        }
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::provider_report::{QueuedReport, ReportedEffect};
 use crate::{
-    engine::{DoubleExecution, DeferredReport},
+    engine::{DeferredReport, DoubleExecution},
     key::RecordKey,
     record::Record,
 };

@@ -37,8 +37,8 @@ mod listen;
 mod message;
 mod outcome;
 mod poll;
-mod reconciliation;
 mod provider_report;
+mod reconciliation;
 
 use std::{error::Error, time::Duration};
 
@@ -54,8 +54,8 @@ use crate::{
 pub(crate) use message::Message;
 pub use outcome::ReconcileOutcome;
 pub use poll::Polled;
-pub use reconciliation::Reconciliation;
 pub use provider_report::ProviderReport;
+pub use reconciliation::Reconciliation;
 
 /// The longest time that one message takes: a read, a claim, a question, its answer's body, and a write.
 pub const MAX_QUESTION_TIME: Duration =

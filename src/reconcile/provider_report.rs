@@ -245,11 +245,13 @@ mod tests {
         assert_means(&begun(), lease_until, "settles", "settles");
         let unknown = begun().expire(Revision::mint(), lease_until).expect("its lease has expired");
         assert_means(&unknown, lease_until, "settles", "settles");
-        let released =
-            unknown.settle(Verdict::NotExecuted, SettledBy::Assumption, Revision::mint(), lease_until).unwrap();
+        let released = unknown
+            .settle(Verdict::NotExecuted, SettledBy::Assumption, Revision::mint(), lease_until)
+            .unwrap();
         assert_eq!(ReportedEffect::NotExecuted.meaning_for(&released, lease_until), Meaning::Nothing);
         assert_means(&released, lease_until, "settles", "nothing");
-        for (effect, meaning) in [(ReportedEffect::Executed(201), false), (ReportedEffect::NotExecuted, true)] {
+        for (effect, meaning) in [(ReportedEffect::Executed(201), false), (ReportedEffect::NotExecuted, true)]
+        {
             let pending = Record::accept(&reservation("k"), Revision::mint(), START);
             assert_eq!(effect.meaning_for(&pending, START) == Meaning::Nothing, meaning);
         }
@@ -270,7 +272,11 @@ mod tests {
             let queued = QueuedReport { made_at, ..QueuedReport::of(effect) };
             for current in [&unknown, &begun()] {
                 let meaning = queued.meaning_for(Some(current), Duration::ZERO, START);
-                assert_eq!(matches!(meaning, Meaning::Contradicts(_)), contradicts, "{queued:?}: {meaning:?}");
+                assert_eq!(
+                    matches!(meaning, Meaning::Contradicts(_)),
+                    contradicts,
+                    "{queued:?}: {meaning:?}"
+                );
             }
             // What is kept says the same.
             assert_eq!(
@@ -296,7 +302,10 @@ mod tests {
         let payload = KeptAnswer { head: Head::Payload, ..answer() };
         assert_means(&completed(payload), START, "nothing", "contradicts");
         assert_means(&completed(KeptAnswer::abandoned()), START, "contradicts", "nothing");
-        assert!(matches!(ReportedEffect::NotExecuted.meaning_for(&with_status(201), START), Meaning::Contradicts(_)));
+        assert!(matches!(
+            ReportedEffect::NotExecuted.meaning_for(&with_status(201), START),
+            Meaning::Contradicts(_)
+        ));
         assert_eq!(ReportedEffect::NotExecuted.meaning_for(&with_status(402), START), Meaning::Nothing);
     }
 }

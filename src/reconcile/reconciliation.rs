@@ -14,7 +14,7 @@ use super::{
 use crate::{
     domain::{DomainWrite, Writes},
     engine::{
-        Applied, Delivered, Effort, Engine, Executor, DeferredReport, MalformedError, Moment, Retries, Start,
+        Applied, DeferredReport, Delivered, Effort, Engine, Executor, MalformedError, Moment, Retries, Start,
         Step, completing,
     },
     key::{OperationName, RecordKey},
@@ -24,7 +24,9 @@ use crate::{
     store::{StoreErrorKind, Unsettled},
     telemetry::{self, Count, DEAD_LETTER},
     time::Timestamp,
-    time_budget::{ASK_TIMEOUT, DEFAULT_NOT_FOUND_GRACE, MIN_QUESTION_TIME, OFFLINE_WRITE_TIMEOUT, WRITE_BACKOFF},
+    time_budget::{
+        ASK_TIMEOUT, DEFAULT_NOT_FOUND_GRACE, MIN_QUESTION_TIME, OFFLINE_WRITE_TIMEOUT, WRITE_BACKOFF,
+    },
     world::{SystemWorld, World},
 };
 
@@ -374,7 +376,8 @@ impl Reconciliation {
             Ok(Applied::Stopped(Err(_), Some(current)))
                 if let Some((effect, reason)) = learned.contradicted_by(asked.seen, &current, self.now()) =>
             {
-                let dead_letter = QueuedReport::of(effect).contradiction(&current.key, Some(&current), reason);
+                let dead_letter =
+                    QueuedReport::of(effect).contradiction(&current.key, Some(&current), reason);
                 Ok((self.contradicted(&current.key, dead_letter).await?, None))
             }
             Ok(Applied::Stopped(outcome, _)) => Ok((outcome.err().unwrap_or(ReconcileOutcome::Busy), None)),

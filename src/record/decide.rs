@@ -1,6 +1,6 @@
 //! Decides what a caller may do whose key already has a record: one pure function.
 
-use super::{ReservationRequest, Record, Revision, State, UnknownCause};
+use super::{Record, ReservationRequest, Revision, State, UnknownCause};
 use crate::{operation::Operation, time::Timestamp};
 
 /// What to do about an existing record.
@@ -68,7 +68,9 @@ pub(crate) fn decide(
         State::Unknown { .. } => Decision::Unknown,
         State::Pending => Decision::InFlight,
         State::InProgress { lease_until } if now < *lease_until => Decision::InFlight,
-        State::InProgress { .. } if may_run_again => Decision::TakeOver(existing.again(reservation, revision, now)),
+        State::InProgress { .. } if may_run_again => {
+            Decision::TakeOver(existing.again(reservation, revision, now))
+        }
         // The take-over itself proves that the dead worker's transaction has not committed, and never will.
         State::InProgress { .. } if reservation.may_begin && existing.is_undone_by_the_next_write() => {
             Decision::TakeOver(existing.again(reservation, revision, now))
@@ -109,7 +111,9 @@ mod tests {
             Record::accept(&reservation("k"), Revision::mint(), NOW),
             reserved.complete(Worker::of(&reserved), Revision::mint(), answer(), NOW).unwrap(),
             reserved.release(owner, Revision::mint(), NOW).unwrap(),
-            reserved.mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW).unwrap(),
+            reserved
+                .mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW)
+                .unwrap(),
             reserved,
         ]
     }
@@ -118,12 +122,14 @@ mod tests {
     #[test]
     fn another_request_under_the_same_key_is_a_mismatch_in_every_state() {
         for record in in_each_state() {
-            let decision = decide(&record, &reservation_for("k", "other"), Revision::mint(), NOW, &operation());
+            let decision =
+                decide(&record, &reservation_for("k", "other"), Revision::mint(), NOW, &operation());
             assert_eq!(decision, Decision::Mismatch, "{}", record.state.name());
         }
         // Also once the lease has expired.
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-        let decision = decide(&reserved, &reservation_for("k", "other"), Revision::mint(), LATER, &operation());
+        let decision =
+            decide(&reserved, &reservation_for("k", "other"), Revision::mint(), LATER, &operation());
         assert_eq!(decision, Decision::Mismatch);
     }
 
@@ -132,7 +138,8 @@ mod tests {
     fn a_settled_record_past_its_time_is_absent_whatever_was_asked() {
         for record in in_each_state().into_iter().filter(|record| record.state.expires_at().is_some()) {
             for reservation in [reservation("k"), reservation_for("k", "other")] {
-                let Decision::TakeOver(next) = decide(&record, &reservation, Revision::mint(), LATER, &operation())
+                let Decision::TakeOver(next) =
+                    decide(&record, &reservation, Revision::mint(), LATER, &operation())
                 else {
                     panic!("an expired {} was not absent", record.state.name());
                 };
@@ -161,7 +168,8 @@ mod tests {
         let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let after = |lease_expired| operation().on_lease_expiry(lease_expired);
         let unknown = after(OnLeaseExpiry::Unknown);
-        let Decision::Expire(next) = decide(&record, &reservation("k"), Revision::mint(), LATER, &unknown) else {
+        let Decision::Expire(next) = decide(&record, &reservation("k"), Revision::mint(), LATER, &unknown)
+        else {
             panic!("not expired");
         };
         assert_eq!((next.state.name(), next.attempt), ("unknown", record.attempt));
@@ -223,8 +231,11 @@ mod tests {
     #[test]
     fn an_unknown_outcome_blocks_retries_unless_an_expired_lease_may_run_again() {
         for cause in UnknownCause::EACH {
-            let unknown =
-                Record::reserve(&reservation("k"), Revision::mint(), NOW).unknown(Revision::mint(), cause, NOW);
+            let unknown = Record::reserve(&reservation("k"), Revision::mint(), NOW).unknown(
+                Revision::mint(),
+                cause,
+                NOW,
+            );
             for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
                 let operation = operation().on_lease_expiry(choice);
                 let decision = decide(&unknown, &reservation("k"), Revision::mint(), LATER, &operation);

@@ -7,7 +7,10 @@
 
 use std::time::Duration;
 
-use super::{AttemptId, ReservationRequest, KeptAnswer, Note, Record, Revision, SettledBy, State, UnknownCause, Verdict};
+use super::{
+    AttemptId, KeptAnswer, Note, Record, ReservationRequest, Revision, SettledBy, State, UnknownCause,
+    Verdict,
+};
 use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
 
 /// The cause that is noted for an execution that certainly did nothing.
@@ -363,7 +366,8 @@ mod tests {
     #[test]
     fn a_take_over_keeps_the_keys_data_and_replaces_its_owner() {
         let (first, revision) = (released(SettledBy::Worker), fresh());
-        let next = ReservationRequest { retention: RETAIN * 2, lease_until: LATER.plus(RETAIN), ..reservation("k") };
+        let next =
+            ReservationRequest { retention: RETAIN * 2, lease_until: LATER.plus(RETAIN), ..reservation("k") };
         let expected = Record {
             revision,
             attempt: next.attempt,
@@ -443,7 +447,8 @@ mod tests {
     fn an_unknown_overrides_an_assumption_but_nobodys_report() {
         for by in EACH {
             let (released, revision) = (released(by), fresh());
-            let unknown = released.mark_unknown(Worker::of(&released), revision, UnknownCause::Panicked, LATER);
+            let unknown =
+                released.mark_unknown(Worker::of(&released), revision, UnknownCause::Panicked, LATER);
             let expected = match by {
                 SettledBy::Assumption => {
                     let (cause, since) = (UnknownCause::Panicked, LATER);
@@ -486,7 +491,8 @@ mod tests {
         let other = again(&released(SettledBy::Assumption));
         let other = other.unknown(fresh(), UnknownCause::LeaseExpired, LATER);
         let (revision, later) = (fresh(), LATER.plus(RETAIN));
-        let unknown = other.mark_unknown(Worker::of(&record), revision, UnknownCause::Panicked, later).unwrap();
+        let unknown =
+            other.mark_unknown(Worker::of(&record), revision, UnknownCause::Panicked, later).unwrap();
         let state =
             State::Unknown { cause: UnknownCause::Panicked, since: later, reconcile_at: later, asked: 0 };
         let (attempt, began_at) = (record.attempt, NOW);
@@ -510,7 +516,8 @@ mod tests {
             State::Unknown { cause: UnknownCause::Contested, since: LATER, .. }
         ));
         assert!(contested.extend(other.attempt, fresh(), LATER).unwrap().contested);
-        let unknown = released.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER).unwrap();
+        let unknown =
+            released.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER).unwrap();
         assert!(released.contested && !unknown.contested, "what contested it is in the record now");
         assert!(contested.complete(Worker::of(&other), fresh(), answer(), LATER).is_ok());
         assert!(!again(&contested).contested);
@@ -538,7 +545,8 @@ mod tests {
         let lease_expired = record.unknown(fresh(), UnknownCause::LeaseExpired, NOW);
         let asked = lease_expired.ask_again(fresh(), 3, LATER.plus(RETAIN)).unwrap();
         let revision = fresh();
-        let unknown = asked.mark_unknown(Worker::of(&record), revision, UnknownCause::HandlerFailed, LATER).unwrap();
+        let unknown =
+            asked.mark_unknown(Worker::of(&record), revision, UnknownCause::HandlerFailed, LATER).unwrap();
         let cause = UnknownCause::HandlerFailed;
         let state = State::Unknown { cause, since: LATER, reconcile_at: LATER.plus(RETAIN), asked: 3 };
         assert_eq!(
@@ -671,7 +679,8 @@ mod tests {
         let said = |record: &Record| record.last_failure.as_ref().map(Note::to_string);
         let first = reserved();
         assert_eq!((said(&first), first.origin.as_ref().map(Note::as_str)), (None, Some("POST /payments")));
-        let unknown = first.mark_unknown(Worker::of(&first), fresh(), UnknownCause::HandlerFailed, NOW).unwrap();
+        let unknown =
+            first.mark_unknown(Worker::of(&first), fresh(), UnknownCause::HandlerFailed, NOW).unwrap();
         assert_eq!(said(&unknown).as_deref(), Some("handler_failed"));
         let unknown = unknown.failed(Some(Note::new("handler_failed, status 500")));
         let settled = unknown.settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), LATER).unwrap();

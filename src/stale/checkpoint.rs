@@ -120,7 +120,12 @@ impl Stale {
 
     fn checkpoint(&self, progress: Option<&SweepProgress>, lease_until: Timestamp) -> Checkpoint {
         let revision = self.engine.world.nonce().into();
-        Checkpoint { name: SWEEP.to_owned(), revision, lease_until, progress: progress.map(SweepProgress::to_json) }
+        Checkpoint {
+            name: SWEEP.to_owned(),
+            revision,
+            lease_until,
+            progress: progress.map(SweepProgress::to_json),
+        }
     }
 
     /// The progress of the sweep under way; `None` if there is none. One whose progress cannot be read begins anew.
@@ -139,7 +144,11 @@ impl Stale {
         self.engine.bounded(None, self.records.load_checkpoint(SWEEP)).await
     }
 
-    async fn write_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Result<bool, StoreError> {
+    async fn write_checkpoint(
+        &self,
+        seen: Option<Revision>,
+        checkpoint: &Checkpoint,
+    ) -> Result<bool, StoreError> {
         self.engine.bounded(None, self.records.write_checkpoint(seen, checkpoint)).await
     }
 }

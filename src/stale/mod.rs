@@ -14,12 +14,12 @@
 //!
 //! It does not find out what the dead worker did: [`reconcile`](crate::reconcile) does.
 
+mod checkpoint;
 mod dead_letter;
 mod message;
-mod unmatched;
 mod stream;
 mod sweep;
-mod checkpoint;
+mod unmatched;
 
 use std::{fmt, sync::Arc, time::Duration};
 

@@ -213,9 +213,11 @@ mod tests {
         let began = change(98, image("in_progress", "A", 0));
         let lease_expired = change(99, image("unknown", "A", 0));
         let alive = change(100, image("in_progress", "A", 0));
-        for batch in
-            [[&began, &lease_expired, &alive], [&alive, &lease_expired, &began], [&lease_expired, &alive, &lease_expired]]
-        {
+        for batch in [
+            [&began, &lease_expired, &alive],
+            [&alive, &lease_expired, &began],
+            [&lease_expired, &alive, &lease_expired],
+        ] {
             let left = open(&batch.map(Clone::clone));
             assert_eq!((left.len(), &*left[0].sequence_number), (1, "100"), "{batch:?}");
         }

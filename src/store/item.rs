@@ -97,8 +97,16 @@ pub(super) const ASKED_SHARDS: [&str; SHARDS] = ["0", "1", "2", "3", "4", "5", "
 ///
 /// Earlier versions kept them in [`ASKED_SHARDS`], so a list of unknown outcomes reads both. Those versions do not list these
 /// partitions: the command line must be no older than the functions.
-pub(super) const ESCALATED_SHARDS: [&str; SHARDS] =
-    ["escalated-0", "escalated-1", "escalated-2", "escalated-3", "escalated-4", "escalated-5", "escalated-6", "escalated-7"];
+pub(super) const ESCALATED_SHARDS: [&str; SHARDS] = [
+    "escalated-0",
+    "escalated-1",
+    "escalated-2",
+    "escalated-3",
+    "escalated-4",
+    "escalated-5",
+    "escalated-6",
+    "escalated-7",
+];
 
 /// The index partition of an unknown outcome.
 fn shard(key: &RecordKey, reconcile_at: Timestamp) -> &'static str {
@@ -439,8 +447,9 @@ mod tests {
         let item = attributes(&completed(answer()));
         assert_eq!(item["expires_at"], AttributeValue::N("1800086401".into()));
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-        let unknown =
-            reserved.mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW).unwrap();
+        let unknown = reserved
+            .mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW)
+            .unwrap();
         for open in [Record::accept(&reservation("k"), Revision::mint(), NOW), reserved, unknown] {
             assert!(!attributes(&open).contains_key("expires_at"), "{}", open.state.name());
         }
@@ -503,7 +512,9 @@ mod tests {
     fn an_item_missing_a_required_attribute_is_unreadable() {
         let unknown = {
             let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-            reserved.mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW).unwrap()
+            reserved
+                .mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW)
+                .unwrap()
         };
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         for record in [completed(answer()), unknown, reserved] {

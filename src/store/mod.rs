@@ -12,13 +12,13 @@
 //! above them needs no type parameters.
 
 mod audit;
+mod checkpoint;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
 mod error;
 mod item;
-mod checkpoint;
 pub mod memory;
 #[cfg(feature = "s3")]
 pub mod s3;
@@ -36,10 +36,10 @@ use crate::{
 };
 
 pub use audit::AuditLine;
+pub use checkpoint::Checkpoint;
 pub use error::{StoreError, StoreErrorKind};
 pub use item::Item;
 pub(crate) use item::from_attributes;
-pub use checkpoint::Checkpoint;
 pub use unsettled::{Cursor, Page, Survey, Unsettled};
 
 /// What became of a conditional write.

@@ -43,7 +43,11 @@ pub trait Unsettled: Store {
 
     /// Writes `mark` if the current mark's revision is still `seen`, or if there is no mark and `seen` is `None`, in one
     /// atomic step. Returns whether `mark` is the current one, also if an earlier try wrote it and its answer was lost.
-    async fn write_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Result<bool, StoreError>;
+    async fn write_checkpoint(
+        &self,
+        seen: Option<Revision>,
+        checkpoint: &Checkpoint,
+    ) -> Result<bool, StoreError>;
 }
 
 /// One page of records.

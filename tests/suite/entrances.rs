@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use lambda_http::Context;
 use lambda_idempotency::{
     async_trait,
-    event::{Reconciled, reconcile_event},
+    lambda::{Reconciled, reconcile_event},
     operation::Operation,
     queue::{MemoryQueue, Queue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use http::HeaderMap;
 use lambda_idempotency::{
-    event::{self, Events, Notice},
     key::signature::{DEFAULT_TOLERANCE, Secrets},
+    lambda::{self, Events, Notice},
     reconcile::ProviderReport,
     time::Timestamp,
 };
@@ -53,8 +53,8 @@ struct Event {
 }
 
 /// The secrets of `WEBHOOK_SECRETS`.
-pub(crate) fn secrets() -> Result<Secrets, event::Error> {
-    let secrets = event::text("WEBHOOK_SECRETS")?;
+pub(crate) fn secrets() -> Result<Secrets, lambda::Error> {
+    let secrets = lambda::text("WEBHOOK_SECRETS")?;
     Ok(Secrets::parse(&secrets)
         .map_err(|error| format!("the environment variable WEBHOOK_SECRETS: {error}"))?)
 }

@@ -16,7 +16,7 @@ use std::error::Error as _;
 
 use aws_config::BehaviorVersion;
 use lambda_idempotency::{
-    event::{self, BatchFailures, Event, Trigger},
+    lambda::{self, BatchFailures, Event, Trigger},
     queue::SqsQueue,
     stale::{MAX_CHECK_TIME, Stale},
     store::dynamodb::DynamoDbStore,
@@ -29,20 +29,20 @@ use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
 /// # Errors
 /// If the configuration is wrong; the error names what is wrong.
 pub async fn run() -> Result<(), Error> {
-    event::logs();
+    lambda::logs();
     let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
-    let store = DynamoDbStore::from_env().await.inspect_err(event::report)?;
+    let store = DynamoDbStore::from_env().await.inspect_err(lambda::report)?;
     let pending_bound =
-        event::millis("PENDING_BOUND_MS", DEFAULT_PENDING_BOUND).inspect_err(event::report)?;
-    let units = event::count("SWEEP_UNITS_PER_SECOND", 50).inspect_err(event::report)?;
-    let queue = |variable| SqsQueue::from_env(&config, variable).inspect_err(event::report);
+        lambda::millis("PENDING_BOUND_MS", DEFAULT_PENDING_BOUND).inspect_err(lambda::report)?;
+    let units = lambda::count("SWEEP_UNITS_PER_SECOND", 50).inspect_err(lambda::report)?;
+    let queue = |variable| SqsQueue::from_env(&config, variable).inspect_err(lambda::report);
     let (checks, sweeps) = (queue("CHECKS_QUEUE_URL")?, queue("SWEEP_QUEUE_URL")?);
     let stale = Stale::new(store, checks, sweeps, queue("DEAD_LETTERS_QUEUE_URL")?)
         .pending_bound(pending_bound)
         .sweep_units_per_second(units.into());
     let stale = &stale;
     let handle = async |event: LambdaEvent<Event>| handle(stale, event.payload, &event.context).await;
-    event::run(service_fn(handle)).await
+    lambda::run(service_fn(handle)).await
 }
 
 /// Handles one event.
@@ -50,7 +50,7 @@ pub async fn run() -> Result<(), Error> {
 /// # Errors
 /// If the event is not one of this function's, or a sweep fails. Either is logged.
 pub async fn handle(stale: &Stale, event: Event, context: &Context) -> Result<BatchFailures, Error> {
-    let time = event::time(context);
+    let time = lambda::time(context);
     match event.trigger()? {
         Trigger::Job(job) if job == "sweep" => {
             stale.sweep(time).await.inspect_err(|error| {
@@ -59,10 +59,10 @@ pub async fn handle(stale: &Stale, event: Event, context: &Context) -> Result<Ba
             })?;
             Ok(BatchFailures::default())
         }
-        Trigger::Job(_) => Err(event::refuse("there is no such job")),
+        Trigger::Job(_) => Err(lambda::refuse("there is no such job")),
         Trigger::Messages(messages) => {
             let work = async |body: &str, left| Ok(stale.receive(body, left).await?);
-            Ok(event::each_message(&messages, time, MAX_CHECK_TIME, work).await)
+            Ok(lambda::each_message(&messages, time, MAX_CHECK_TIME, work).await)
         }
         Trigger::Stream(records) => Ok(stale.stream(&records, time).await.into_iter().collect()),
     }

@@ -35,16 +35,24 @@ async fn of_a_hundred_racing_checkpoints_one_is_applied(store: &dyn Unsettled) {
     let name = unique();
     let first = checkpoint(&name, None);
     assert!(write(store, None, &first).await);
-    let checkpoints: Vec<_> = (0..RACERS).map(|number| checkpoint(&name, Some(&number.to_string()))).collect();
-    let written = join_all(checkpoints.iter().map(|checkpoint| write(store, Some(first.revision), checkpoint))).await;
-    let mut winners = checkpoints.iter().zip(written).filter(|(_, written)| *written).map(|(checkpoint, _)| checkpoint);
+    let checkpoints: Vec<_> =
+        (0..RACERS).map(|number| checkpoint(&name, Some(&number.to_string()))).collect();
+    let written =
+        join_all(checkpoints.iter().map(|checkpoint| write(store, Some(first.revision), checkpoint))).await;
+    let mut winners =
+        checkpoints.iter().zip(written).filter(|(_, written)| *written).map(|(checkpoint, _)| checkpoint);
     assert_eq!(load(store, &name).await.as_ref(), winners.next());
     assert_eq!(winners.next(), None, "one");
 }
 
 fn checkpoint(name: &str, progress: Option<&str>) -> Checkpoint {
     let lease_until = NOW.plus(RETAIN);
-    Checkpoint { name: name.to_owned(), revision: fresh(), lease_until, progress: progress.map(str::to_owned) }
+    Checkpoint {
+        name: name.to_owned(),
+        revision: fresh(),
+        lease_until,
+        progress: progress.map(str::to_owned),
+    }
 }
 
 async fn load(store: &dyn Unsettled, name: &str) -> Option<Checkpoint> {

@@ -19,8 +19,8 @@
 //! # }
 //! ```
 
-mod domain_writes;
 mod checkpoints;
+mod domain_writes;
 pub mod samples;
 mod unsettled;
 
@@ -31,8 +31,8 @@ use crate::{
     fingerprint::{Content, FingerprintRule, Fingerprints},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{
-        ReservationRequest, BodyId, Encoding, Head, KeptAnswer, KeptBody, Note, Place, Record, Revision, UnknownCause,
-        Worker,
+        BodyId, Encoding, Head, KeptAnswer, KeptBody, Note, Place, Record, ReservationRequest, Revision,
+        UnknownCause, Worker,
     },
     time::Timestamp,
     world::{SystemWorld, World},
@@ -230,7 +230,9 @@ pub async fn companions_are_written_with_their_record_or_not_at_all(store: &dyn 
     // Sent again, as if its answer were lost: it meets its own record, and nothing is written twice.
     match store.swap(first.revision, &next, &with).await.expect("an answer to a swap") {
         WriteOutcome::Written => {}
-        WriteOutcome::Refused(current) => assert_eq!(current.map(|current| current.revision), Some(next.revision)),
+        WriteOutcome::Refused(current) => {
+            assert_eq!(current.map(|current| current.revision), Some(next.revision))
+        }
         WriteOutcome::Denied(_) => panic!("no companion has a condition of its own"),
     }
     assert_eq!(store.audit_lines(key).await.expect("read").len(), 1);

@@ -12,7 +12,8 @@ use crate::{
     fingerprint::Fingerprints,
     key::RecordKey,
     record::{
-        Answer, ReservationRequest, Encoding, KeptAnswer, KeptBody, Note, Record, SettledBy, State, UnknownCause, Verdict,
+        Answer, Encoding, KeptAnswer, KeptBody, Note, Record, ReservationRequest, SettledBy, State,
+        UnknownCause, Verdict,
     },
     store::AuditLine,
     time::Timestamp,
@@ -67,7 +68,16 @@ fn reservation(key: RecordKey, fingerprints: Fingerprints, lease_until: Timestam
     let origin = Some(Note::new("POST /payments"));
     let (attempt, retention) = (fresh(), DEFAULT_RETENTION);
     let (may_begin, transactional) = (true, false);
-    ReservationRequest { key, fingerprints, attempt, lease_until, retention, may_begin, transactional, origin }
+    ReservationRequest {
+        key,
+        fingerprints,
+        attempt,
+        lease_until,
+        retention,
+        may_begin,
+        transactional,
+        origin,
+    }
 }
 
 fn settled(record: &Record, verdict: Verdict, at: Timestamp, retain: Duration) -> Record {

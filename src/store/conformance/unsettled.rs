@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{NOW, RETAIN, Worker, answered, reservation, fresh, insert, load, record_key, swap, unique};
+use super::{NOW, RETAIN, Worker, answered, fresh, insert, load, record_key, reservation, swap, unique};
 use crate::{
     key::Tenant,
-    record::{ReservationRequest, Head, KeptAnswer, KeptBody, Record, UnknownCause},
+    record::{Head, KeptAnswer, KeptBody, Record, ReservationRequest, UnknownCause},
     store::{Cursor, Page, Unsettled},
     time::Timestamp,
 };
@@ -52,8 +52,9 @@ pub async fn a_swap_brings_a_record_into_the_index_and_out_of_it(store: &dyn Uns
     insert(store, &record).await;
     assert_eq!(due(end).await, [] as [&str; 0]);
 
-    let unknown =
-        record.mark_unknown(Worker::of(&record), fresh(), UnknownCause::LeaseExpired, NOW).expect("in progress");
+    let unknown = record
+        .mark_unknown(Worker::of(&record), fresh(), UnknownCause::LeaseExpired, NOW)
+        .expect("in progress");
     swap(store, record.revision, &unknown).await;
     assert_eq!(due(NOW).await, ["due"]);
 

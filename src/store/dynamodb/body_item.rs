@@ -45,7 +45,11 @@ impl DynamoDbStore {
         }
     }
 
-    pub(super) async fn load_body_item(&self, key: &RecordKey, id: BodyId) -> Result<Option<Bytes>, StoreError> {
+    pub(super) async fn load_body_item(
+        &self,
+        key: &RecordKey,
+        id: BodyId,
+    ) -> Result<Option<Bytes>, StoreError> {
         let Some(mut item) = self.item(&key.partition_key(), &sort_key(id)).await? else {
             return Ok(None);
         };

@@ -23,7 +23,7 @@ use crate::{
     key::{KeyHash, RecordKey, Tenant},
     record::{Record, Revision, State},
     store::{
-        Cursor, Checkpoint, Page, Survey, Unsettled,
+        Checkpoint, Cursor, Page, Survey, Unsettled,
         item::{ASKED_SHARDS, ESCALATED_SHARDS, PK, RECORD, SK},
     },
     time::Timestamp,

@@ -11,13 +11,13 @@
 
 mod audit;
 mod body_item;
+mod canonical_order;
+mod capacity;
+mod checkpoint;
 mod conditions;
 mod domain;
 mod error;
-mod canonical_order;
 mod index;
-mod checkpoint;
-mod capacity;
 pub mod table;
 mod transaction;
 

@@ -7,10 +7,9 @@ use aws_sdk_dynamodb::{
 
 use super::{
     DynamoDbStore, StoreError, StoreErrorKind, audit, body_item,
-    conditions::{self, Condition},
-    domain,
     canonical_order::canonical_order,
-    read,
+    conditions::{self, Condition},
+    domain, read,
 };
 use crate::{
     key::RecordKey,
@@ -150,7 +149,10 @@ mod tests {
         let record = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));
         let with = [line(&record), write()];
         let found = reasons(&[FAILED, "None", "None"], Some(&record));
-        assert_eq!(cancelled_by(&found, &with).unwrap(), WriteOutcome::Refused(Some(Box::new(record.clone()))));
+        assert_eq!(
+            cancelled_by(&found, &with).unwrap(),
+            WriteOutcome::Refused(Some(Box::new(record.clone())))
+        );
         // Somebody has changed the record since.
         let found = reasons(&[FAILED, FAILED, "None"], Some(&record));
         assert_eq!(cancelled_by(&found, &with).unwrap(), WriteOutcome::Written);

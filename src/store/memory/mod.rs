@@ -22,7 +22,7 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    AuditLine, Companion, Cursor, Checkpoint, Page, Store, StoreError, StoreErrorKind, Survey, Unsettled,
+    AuditLine, Checkpoint, Companion, Cursor, Page, Store, StoreError, StoreErrorKind, Survey, Unsettled,
     WriteOutcome,
 };
 use crate::{
@@ -267,7 +267,11 @@ impl Unsettled for MemoryStore {
         Ok(self.tables().checkpoints.get(name).cloned())
     }
 
-    async fn write_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Result<bool, StoreError> {
+    async fn write_checkpoint(
+        &self,
+        seen: Option<Revision>,
+        checkpoint: &Checkpoint,
+    ) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         let current = tables.checkpoints.get(&checkpoint.name).map(|current| current.revision);
         if current == seen {
