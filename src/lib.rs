@@ -85,6 +85,7 @@ pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod fingerprint;
+mod headers;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod key;
