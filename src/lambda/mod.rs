@@ -1,61 +1,33 @@
-//! Runs Lambda functions: their triggers, logs, metrics and environment variables, and the functions `reconcile` and `webhook`.
+//! The shell of Lambda functions: their triggers, log, metrics and environment variables.
 //!
-//! 1. Each message and each stream record of a batch is read by itself: one that cannot be read blocks no other.
-//! 2. Only what failed is reported, and delivered again.
-//! 3. A function takes up no work that it may not finish before its deadline.
-//! 4. What an invocation counted is written when it ends, however it ends.
+//! | function | what you give | triggers |
+//! | --- | --- | --- |
+//! | your own | an HTTP service, or a handler, to [`run`] | yours |
+//! | [`stale`] | nothing | the table's stream, the queues `checks` and `sweep`, a schedule |
+//! | [`reconcile`] | a [`reconciliation`] with a reconciler for each operation | the queue `reconcile`, a schedule |
+//! | [`webhook`] | the same, and a reader of your provider's [`Events`] | a URL that the provider calls |
+//!
+//! 1. Each function begins with [`logs`]. A wrong configuration ends it at its start, with an error in the log that names the
+//!    environment variable.
+//! 2. Each message and each stream record of a batch is read by itself: one that cannot be read blocks no other.
+//! 3. Only what failed is reported, and delivered again.
+//! 4. A function begins no work that it may not finish before its deadline.
+//! 5. What an invocation counted is written when it ends, however it ends.
+
+mod log;
 mod metrics;
 mod reconcile;
 mod run;
+mod stale;
 mod trigger;
 mod variables;
 mod webhook;
 
-use std::{env, fmt, io};
-
-use tracing_subscriber::{
-    filter::{FilterExt, LevelFilter, Targets},
-    fmt::layer,
-    layer::{Layer, SubscriberExt},
-    util::SubscriberInitExt,
-};
-
 pub use lambda_runtime::Error;
+pub use log::{logs, report};
 pub use reconcile::{Reconciled, reconcile, reconcile_event, reconciliation};
 pub use run::run;
+pub use stale::{stale, stale_event};
 pub use trigger::{BatchFailures, Event, Trigger, each_message, refuse, time};
 pub use variables::{VariableError, count, millis, switch, text};
 pub use webhook::{Events, Notice, Webhook, webhook};
-
-/// Crates whose logs below `info` contain whole requests: keys, bodies, card tokens.
-const QUIET: [&str; 7] = [
-    "aws_smithy_runtime",
-    "aws_sdk_dynamodb",
-    "aws_sdk_sqs",
-    "aws_sdk_s3",
-    "hyper_util",
-    "lambda_runtime",
-    "reqwest",
-];
-
-/// Logs JSON lines to standard error, filtered by `RUST_LOG` (default: `info`; syntax: [`Targets`]), without the time,
-/// which CloudWatch adds. Crates that would log whole requests stay at `info`, whatever `RUST_LOG` says.
-pub fn logs() {
-    let said = env::var("RUST_LOG").ok().filter(|said| !said.trim().is_empty());
-    let wanted = said.and_then(|said| said.parse::<Targets>().ok());
-    let wanted = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
-    let quiet = Targets::new().with_targets(QUIET.map(|target| (target, LevelFilter::INFO)));
-    let lines = layer()
-        .json()
-        // All spans instead: the outer one has the request id, the inner one the key's hash.
-        .with_current_span(false)
-        .without_time()
-        .with_writer(io::stderr)
-        .with_filter(wanted.and(quiet.with_default(LevelFilter::TRACE)));
-    tracing_subscriber::registry().with(lines).init();
-}
-
-/// Logs a start-up error in readable form: Lambda shows it as one long line of debug output.
-pub fn report(error: &impl fmt::Display) {
-    tracing::error!(%error, "the function cannot start");
-}

@@ -29,7 +29,12 @@ use aws_config::BehaviorVersion;
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
 use serde::Serialize;
 
-use super::{BatchFailures, Event, Trigger, each_message, refuse, variables};
+use super::{
+    log::report,
+    run::run,
+    trigger::{BatchFailures, Event, Trigger, each_message, refuse, time},
+    variables,
+};
 use crate::{
     queue::SqsQueue,
     reconcile::{MAX_QUESTION_TIME, Polled, Reconciliation},
@@ -59,7 +64,7 @@ pub enum Reconciled {
 /// # Errors
 /// If the configuration is wrong; the error names what is wrong.
 pub async fn reconciliation() -> Result<Reconciliation, Error> {
-    configured().await.inspect_err(super::report)
+    configured().await.inspect_err(report)
 }
 
 async fn configured() -> Result<Reconciliation, Error> {
@@ -90,7 +95,7 @@ pub async fn reconcile(reconciliation: Reconciliation) -> Result<(), Error> {
     let handle = async |event: LambdaEvent<Event>| {
         reconcile_event(reconciliation, event.payload, &event.context).await
     };
-    super::run(service_fn(handle)).await
+    run(service_fn(handle)).await
 }
 
 /// Handles one event.
@@ -102,7 +107,7 @@ pub async fn reconcile_event(
     event: Event,
     context: &Context,
 ) -> Result<Reconciled, Error> {
-    let time = super::time(context);
+    let time = time(context);
     match event.trigger()? {
         Trigger::Job(job) if job == "poll" => Ok(Reconciled::Polled(reconciliation.poll(time).await?)),
         Trigger::Job(_) => Err(refuse("there is no such job")),

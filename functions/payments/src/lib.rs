@@ -26,6 +26,7 @@ mod test_cards;
 mod transfer;
 
 use aws_config::BehaviorVersion;
+use axum::Router;
 use lambda_http::{Adapter, Error};
 use lambda_idempotency::{lambda, queue::SqsQueue, store::dynamodb::DynamoDbStore};
 
@@ -44,17 +45,20 @@ pub use provider::{Charge, ChargesPage, Found, Listed, Provider, ProviderError};
 /// If the configuration is wrong; the error names what is wrong.
 pub async fn run() -> Result<(), Error> {
     lambda::logs();
-    let config = Config::from_env().inspect_err(lambda::report)?;
-    let sealing_keys = SealingKeys::from_env().inspect_err(lambda::report)?;
-    let store = DynamoDbStore::from_env().await.inspect_err(lambda::report)?;
-    let ledger = Ledger::from_env(config.payments_table.clone()).await;
-    let accounts = lambda::text("ACCOUNTS_TABLE").inspect_err(lambda::report)?;
-    let accounts = Accounts::from_env(accounts).await;
-    let provider = Provider::new(&config).inspect_err(lambda::report)?;
-    let payment = policy::create_payment().grace(config.lease_grace);
+    lambda::run(Adapter::from(router().await.inspect_err(lambda::report)?)).await
+}
+
+async fn router() -> Result<Router, Error> {
+    let config = Config::from_env()?;
+    let sealing_keys = SealingKeys::from_env()?;
+    let accounts = lambda::text("ACCOUNTS_TABLE")?;
+    let provider = Provider::new(&config)?;
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
-    let deferred_reports = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL").inspect_err(lambda::report)?;
+    let deferred_reports = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL")?;
+    let store = DynamoDbStore::from_env().await?;
+    let ledger = Ledger::from_env(config.payments_table.clone()).await;
+    let accounts = Accounts::from_env(accounts).await;
+    let payment = policy::create_payment().grace(config.lease_grace);
     let services = policy::Services { ledger, accounts, provider, sealing_keys };
-    let router = routes::router(store, services, payment, deferred_reports);
-    lambda::run(Adapter::from(router)).await
+    Ok(routes::router(store, services, payment, deferred_reports))
 }

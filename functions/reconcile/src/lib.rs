@@ -14,7 +14,7 @@ mod events;
 mod payment;
 
 use lambda_idempotency::lambda::{self, Error};
-use payments::{Config, Ledger, Provider, SealingKeys, policy::create_payment};
+use payments::{Config, Ledger, Provider, policy::create_payment};
 
 pub use events::PaymentEvents;
 pub use payment::{PaymentReconciler, QueuedReport};
@@ -35,10 +35,8 @@ pub async fn reconcile() -> Result<(), Error> {
 /// If the configuration is wrong; the error names what is wrong.
 pub async fn webhook() -> Result<(), Error> {
     lambda::logs();
-    let secrets = events::secrets().inspect_err(lambda::report)?;
-    let sealing_keys = SealingKeys::from_env().inspect_err(lambda::report)?;
     let payments = payments().await.inspect_err(lambda::report)?;
-    let events = PaymentEvents { secrets, sealing_keys, ledger: payments.ledger().clone() };
+    let events = PaymentEvents::from_env(payments.ledger().clone()).inspect_err(lambda::report)?;
     lambda::webhook(lambda::reconciliation().await?.operation(create_payment(), payments), events).await
 }
 

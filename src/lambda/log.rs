@@ -1,0 +1,43 @@
+//! The log of a function: JSON lines, in which no whole request appears.
+
+use std::{env, fmt, io};
+
+use tracing_subscriber::{
+    filter::{FilterExt, LevelFilter, Targets},
+    fmt::layer,
+    layer::{Layer, SubscriberExt},
+    util::SubscriberInitExt,
+};
+
+/// Crates whose logs below `info` contain whole requests: keys, bodies, card tokens.
+const QUIET: [&str; 7] = [
+    "aws_smithy_runtime",
+    "aws_sdk_dynamodb",
+    "aws_sdk_sqs",
+    "aws_sdk_s3",
+    "hyper_util",
+    "lambda_runtime",
+    "reqwest",
+];
+
+/// Logs JSON lines to standard error, filtered by `RUST_LOG` (default: `info`; syntax: [`Targets`]), without the time,
+/// which CloudWatch adds. Crates that would log whole requests stay at `info`, whatever `RUST_LOG` says.
+pub fn logs() {
+    let said = env::var("RUST_LOG").ok().filter(|said| !said.trim().is_empty());
+    let wanted = said.and_then(|said| said.parse::<Targets>().ok());
+    let wanted = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    let quiet = Targets::new().with_targets(QUIET.map(|target| (target, LevelFilter::INFO)));
+    let lines = layer()
+        .json()
+        // All spans instead: the outer one has the request id, the inner one the key's hash.
+        .with_current_span(false)
+        .without_time()
+        .with_writer(io::stderr)
+        .with_filter(wanted.and(quiet.with_default(LevelFilter::TRACE)));
+    tracing_subscriber::registry().with(lines).init();
+}
+
+/// Logs a start-up error in readable form: Lambda shows it as one long line of debug output.
+pub fn report(error: &impl fmt::Display) {
+    tracing::error!(%error, "the function cannot start");
+}
