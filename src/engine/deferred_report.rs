@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DoubleExecution, Execution, Executor, FinishOutcome, codec,
-    finish::{Kept, Report},
+    report::{Kept, Report},
 };
 use crate::{
     domain::DomainWrite,
