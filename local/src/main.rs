@@ -48,7 +48,7 @@ use crate::{
     metrics::Metrics,
     process::Launcher,
     queues::Queues,
-    settings::{Settings, Wrong},
+    settings::{Settings, WRONG_USAGE, Wrong},
     store::Store,
 };
 use futures_util::future::try_join_all;
@@ -64,9 +64,6 @@ use tokio::{
     select,
     signal::unix::{SignalKind, signal},
 };
-
-/// The exit code for arguments and variables that cannot work.
-const WRONG_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     if let Ok(name) = env::var("LOCAL_FUNCTION") {

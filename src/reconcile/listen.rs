@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::{
     ProviderReport, ReconcileOutcome, Reconciler, Reconciliation,
+    ask::Known,
     learned::Asks,
     message::{Contradiction, Message},
     provider_report::{Meaning, QueuedReport},
-    reconciliation::Known,
 };
 use crate::{
     engine::{Applied, Effort, Moment, Retries, Start, Step},
