@@ -47,6 +47,7 @@ mod replays;
 mod request_bodies;
 mod request_lines;
 mod rest;
+mod rooms;
 mod sealed_metadata;
 mod secrecy;
 mod single_transaction;
