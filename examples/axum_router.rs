@@ -1,6 +1,6 @@
 //! An `axum` router with one guarded route: `cargo run --example axum_router`.
 //!
-//! In memory, and without Lambda: see the guide for `DynamoDbStore` and `event::run`.
+//! In memory, and without Lambda: see the guide for `DynamoDbStore` and `lambda::run`.
 
 use axum::{Json, Router, body::Body, extract::Request, http::StatusCode, routing::post};
 use lambda_idempotency::{Execution, Idempotency, MemoryStore, Operation, SingleTenant};

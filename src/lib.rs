@@ -40,7 +40,7 @@
 //! | [`stale`] | finds records whose worker died: netting of stream records, checks, a sweep |
 //! | [`reconcile`] | finds out what is unknown, and settles it |
 //! | [`operator`] | what operators do with records, each change with its audit line |
-//! | [`event`] | triggers, log and metrics of functions, and the functions that take your reconciler |
+//! | [`lambda`] | the shell of Lambda functions: triggers, log, metrics, variables; the functions `stale`, `reconcile` and `webhook` |
 //! | [`config`] | configuration errors |
 //! | [`queue`] | queues for work that is done later: SQS, memory |
 //! | [`key`], [`fingerprint`] | who asks for what; how old a key may be; signatures |
@@ -55,8 +55,8 @@
 //! - `dynamodb` (default): keeps records in DynamoDB.
 //! - `http`: guards HTTP services, those of `lambda_http` among them.
 //! - `axum` (default): guards axum routes too, and gives handlers their [`Execution`] as an argument.
-//! - `lambda`: triggers, log, metrics and environment variables of functions, and the functions `reconcile` and `webhook`,
-//!   which take your reconciler.
+//! - `lambda`: triggers, log, metrics and environment variables of functions, and the functions `stale`, `reconcile` and
+//!   `webhook`.
 //! - `s3`: keeps response bodies beyond 400 KB in S3.
 //! - `sqs`: queues in SQS.
 //! - `conformance`: the suite that every store must pass, for stores of your own.
@@ -84,12 +84,13 @@ mod documents {
 pub mod config;
 pub mod domain;
 pub mod engine;
-#[cfg(feature = "lambda")]
-pub mod event;
 pub mod fingerprint;
+mod headers;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod key;
+#[cfg(feature = "lambda")]
+pub mod lambda;
 mod message;
 pub mod operation;
 pub mod operator;

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use crate::{
     fingerprint::{FingerprintRule, is_header_name},
+    headers::may_be_kept,
     key::{
         OperationName,
         age::{KeyTime, OldestKey},
     },
-    record::may_be_kept,
     time::Timestamp,
     time_budget::{
         CLOCK_SKEW, DEFAULT_COMPLETION_TIMEOUT, DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_MAX_LEASE,

@@ -1,8 +1,8 @@
 //! Metrics and logs, through the facades of the crates `metrics` and `tracing`.
 //!
-//! 1. Install the recorder of your choice; a function that `event::run` runs has one, for CloudWatch.
+//! 1. Install the recorder of your choice; a function that `lambda::run` runs has one, for CloudWatch.
 //! 2. An operation's metrics have the label `operation`. Tenants and keys are not labels: there are too many.
-//! 3. Logs name a key by its hash; what `event::run` writes has the tenant beside its metrics, as a property.
+//! 3. Logs name a key by its hash; what `lambda::run` writes has the tenant beside its metrics, as a property.
 use std::time::Duration;
 
 use tracing::{Span, field::Empty};

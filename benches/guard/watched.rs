@@ -28,7 +28,7 @@ pub async fn measure(answer: &Answer, rounds: u64) -> Watched {
         bare.push(guarded(next()).await);
     }
     let collector = Builder::new().cloudwatch_namespace("bench").init().expect("there is no other recorder");
-    // As in `event::logs`.
+    // As in `lambda::logs`.
     let lines = layer()
         .json()
         .with_current_span(false)

@@ -1,10 +1,9 @@
 //! The functions of this cloud, and the distribution of their invocations to execution environments.
 
 use crate::{
-    WRONG_USAGE,
     environment::{Environment, Outcome},
     process::Launcher,
-    settings::Settings,
+    settings::{Settings, WRONG_USAGE},
     status::{Figures, Status},
 };
 use bytes::Bytes;

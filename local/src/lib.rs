@@ -49,7 +49,7 @@ use crate::{
     metrics::Metrics,
     process::Launcher,
     queues::Queues,
-    settings::{Settings, Wrong},
+    settings::{Settings, WRONG_USAGE, Wrong},
     store::Store,
 };
 use futures_util::future::try_join_all;
@@ -65,9 +65,6 @@ use tokio::{
     select,
     signal::unix::{SignalKind, signal},
 };
-
-/// The exit code for arguments and variables that cannot work.
-const WRONG_USAGE: u8 = 2;
 
 /// Runs the program `local`, or one of its functions if `LOCAL_FUNCTION` names it.
 pub fn main() -> ExitCode {

@@ -20,6 +20,9 @@ use uuid::Uuid;
 const QUARTER_HOUR: u64 = 900_000;
 const DAY: u64 = 86_400_000;
 
+/// The exit code for arguments and variables that cannot work.
+pub const WRONG_USAGE: u8 = 2;
+
 /// Starts the sample functions with everything that they need: DynamoDB, queues, an HTTP API, a payment provider.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "local", version, after_help = "Exit codes: 0 after Ctrl-C; 1 an error; 2 wrong usage.")]

@@ -1,6 +1,6 @@
 //! Why a domain write is refused before anything is sent.
 
-use super::DomainWrite;
+use super::size::MAX_WRITES;
 
 /// Why a domain write is refused before anything is sent. A mistake in the program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,13 +47,13 @@ pub enum DomainWriteError {
     /// An expression says nothing.
     #[error("table {0}: an expression is empty")]
     EmptyExpression(String),
-    /// The answer of [`or_answer`](DomainWrite::or_answer) has no status that a response can have.
+    /// The answer of [`or_answer`](super::DomainWrite::or_answer) has no status that a response can have.
     #[error("table {0}: the answer for a refused write needs a status from 200 to 599")]
     Answer(String),
     /// The handler has answered: what it writes now would not commit.
     #[error("the handler has answered: nothing can be added to its transaction")]
     Ended,
-    /// More than [`DomainWrite::MAX`] writes, or more than 4 MB.
-    #[error("an operation has at most {} writes, and 4 MB", DomainWrite::MAX)]
+    /// More than [`DomainWrite::MAX`](super::DomainWrite::MAX) writes, or more than 4 MB.
+    #[error("an operation has at most {MAX_WRITES} writes, and 4 MB")]
     TooMany,
 }

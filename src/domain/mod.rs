@@ -25,71 +25,12 @@
 mod answer;
 mod error;
 mod size;
+mod table;
 mod write;
 mod writes;
 
-use std::sync::Arc;
-
-use serde::Serialize;
-
 pub use error::DomainWriteError;
+pub use table::Table;
 pub use write::DomainWrite;
 pub(crate) use write::{Action, IfRefused};
 pub(crate) use writes::Writes;
-
-/// A table of yours: its name, and the names of its key attributes.
-///
-/// Not the table of records: writes into that are refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table {
-    name: Arc<str>,
-    partition_key: Arc<str>,
-    sort_key: Option<Arc<str>>,
-}
-
-impl Table {
-    /// A table with a partition key and no sort key.
-    pub fn new(name: impl Into<Arc<str>>, partition_key: impl Into<Arc<str>>) -> Self {
-        Self { name: name.into(), partition_key: partition_key.into(), sort_key: None }
-    }
-
-    /// The same with a sort key.
-    #[must_use]
-    pub fn sort_key(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.sort_key = Some(name.into());
-        self
-    }
-
-    /// The table's name, or its ARN.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Puts `item`, whatever is there, unless the write gets a [condition](DomainWrite::condition).
-    pub fn put(&self, item: impl Serialize) -> DomainWrite {
-        DomainWrite::of(self, &item, Action::Put)
-    }
-
-    /// Updates the item with this key by an
-    /// [update expression](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.UpdateExpressions.html);
-    /// creates it if there is none, unless the write gets a [condition](DomainWrite::condition).
-    pub fn update(&self, key: impl Serialize, expression: impl Into<String>) -> DomainWrite {
-        DomainWrite::of(self, &key, Action::Update(expression.into()))
-    }
-
-    /// Deletes the item with this key, if there is one.
-    pub fn delete(&self, key: impl Serialize) -> DomainWrite {
-        DomainWrite::of(self, &key, Action::Delete)
-    }
-
-    /// Writes nothing: the transaction commits only if the item with this key meets the [condition](DomainWrite::condition),
-    /// which is needed.
-    pub fn check(&self, key: impl Serialize) -> DomainWrite {
-        DomainWrite::of(self, &key, Action::Check)
-    }
-
-    /// The names of the key attributes.
-    pub(crate) fn key_names(&self) -> impl Iterator<Item = &str> {
-        [Some(&self.partition_key), self.sort_key.as_ref()].into_iter().flatten().map(|name| &**name)
-    }
-}

@@ -82,9 +82,34 @@ impl fmt::Debug for DomainWrite {
     }
 }
 
+impl Table {
+    /// Puts `item`, whatever is there, unless the write gets a [condition](DomainWrite::condition).
+    pub fn put(&self, item: impl Serialize) -> DomainWrite {
+        DomainWrite::of(self, &item, Action::Put)
+    }
+
+    /// Updates the item with this key by an
+    /// [update expression](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.UpdateExpressions.html);
+    /// creates it if there is none, unless the write gets a [condition](DomainWrite::condition).
+    pub fn update(&self, key: impl Serialize, expression: impl Into<String>) -> DomainWrite {
+        DomainWrite::of(self, &key, Action::Update(expression.into()))
+    }
+
+    /// Deletes the item with this key, if there is one.
+    pub fn delete(&self, key: impl Serialize) -> DomainWrite {
+        DomainWrite::of(self, &key, Action::Delete)
+    }
+
+    /// Writes nothing: the transaction commits only if the item with this key meets the [condition](DomainWrite::condition),
+    /// which is needed.
+    pub fn check(&self, key: impl Serialize) -> DomainWrite {
+        DomainWrite::of(self, &key, Action::Check)
+    }
+}
+
 impl DomainWrite {
     /// How many writes one operation may have: a transaction has a hundred actions, and one is the record's.
-    pub const MAX: usize = 99;
+    pub const MAX: usize = size::MAX_WRITES;
 
     pub(super) fn of(table: &Table, item: &impl Serialize, action: Action) -> Self {
         let name = table.name().to_owned();

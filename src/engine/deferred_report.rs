@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Execution, Executor, FinishOutcome, codec,
-    finish::{Kept, Report},
+    report::{Kept, Report},
 };
 use crate::{
     domain::DomainWrite,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     Executor, Start, codec,
     commit::{self, Claim, Refusal},
-    finish::{Escalation, Finished, Kept, is_same_request},
+    report::{Escalation, Finished, Kept, is_same_request},
 };
 use crate::{
     domain::Writes,

@@ -1,4 +1,4 @@
-//! One execution of an operation: its handler's view of it, and the ownership of its record.
+//! One execution of an operation, as its handler sees it.
 
 use std::{
     fmt,
@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Notify;
 
-use super::{BoxError, Engine, commit::Pending, heartbeat::Heartbeat};
+use super::{BoxError, Engine, pending::Pending};
 use crate::{
     domain::{DomainWrite, DomainWriteError},
     fingerprint::Fingerprint,
@@ -242,31 +242,5 @@ impl Execution {
     /// The [`deadline`](Self::deadline), by a clock that nobody sets.
     pub(crate) fn ends_at(&self) -> Option<Instant> {
         self.0.ends_at
-    }
-}
-
-/// The ownership of a record: its holder runs the handler, and ends the execution once.
-///
-/// Dropping it writes nothing: the record stays in progress until its lease has expired. Nothing is guessed about a handler
-/// that did not run to its end.
-#[derive(Debug)]
-pub struct Ownership {
-    pub(super) execution: Execution,
-    /// The record as this execution last wrote it. Behind a lock, because heartbeats write too.
-    pub(super) record: Arc<Mutex<Record>>,
-    pub(super) heartbeat: Option<Heartbeat>,
-    /// The status of the handler's answer.
-    pub(super) status: Option<u16>,
-}
-
-impl Ownership {
-    /// Notes the status of the handler's answer. If the execution fails, its record keeps it.
-    pub fn answered(&mut self, status: u16) {
-        self.status = Some(status);
-    }
-
-    /// The execution, for the handler.
-    pub fn execution(&self) -> &Execution {
-        &self.execution
     }
 }

@@ -23,6 +23,9 @@ mod delivery;
 mod execution;
 mod finish;
 mod heartbeat;
+mod ownership;
+mod pending;
+mod report;
 mod reserve;
 mod single_transaction;
 mod take_back;
@@ -47,9 +50,9 @@ pub(crate) use commit::completing;
 pub(crate) use delivery::Delivered;
 pub use execution::Execution;
 #[doc(hidden)]
-pub use execution::Ownership;
+pub use ownership::Ownership;
 #[doc(hidden)]
-pub use finish::{FinishOutcome, Report};
+pub use report::{FinishOutcome, Report};
 #[doc(hidden)]
 pub use reserve::{Replay, ReserveOutcome};
 pub use single_transaction::SingleTransaction;

@@ -13,7 +13,8 @@ use futures_util::future::BoxFuture;
 
 use super::{
     Applied, Effort, Executor, Moment, Request, ReserveOutcome, Retries, Start, Step,
-    commit::{self, Pending, Refusal},
+    commit::{self, Refusal},
+    pending::Pending,
     reserve::{Found, Times},
 };
 use crate::{

@@ -62,22 +62,24 @@ pub use lambda_http;
 
 use http::HeaderName;
 
+use crate::headers;
+
 /// The longest request or response body that is read: what a Lambda invocation can carry (6 MiB).
 pub(crate) const MAX_BODY: usize = 6 * 1024 * 1024;
 
 /// The request header with the client's key, which ACP's answers echo
 /// ([draft-ietf-httpapi-idempotency-key-header](https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/)).
-pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static(headers::IDEMPOTENCY_KEY);
 
 /// The request header with the key's signed creation time, if the operation asks for it
 /// ([`KeyTime::Signed`](crate::key::age::KeyTime::Signed)).
 pub const IDEMPOTENCY_TIMESTAMP: HeaderName = HeaderName::from_static("idempotency-timestamp");
 
 /// The response header that marks a replay: `true`.
-pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static(headers::IDEMPOTENT_REPLAYED);
 
 /// The response header of a replay whose body was too large to be kept: `omitted`.
-pub const IDEMPOTENT_REPLAYED_BODY: HeaderName = HeaderName::from_static("idempotent-replayed-body");
+pub const IDEMPOTENT_REPLAYED_BODY: HeaderName = HeaderName::from_static(headers::IDEMPOTENT_REPLAYED_BODY);
 
 /// The response header that says until when the answer is replayed: an HTTP date.
-pub const IDEMPOTENCY_EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
+pub const IDEMPOTENCY_EXPIRES: HeaderName = HeaderName::from_static(headers::IDEMPOTENCY_EXPIRES);

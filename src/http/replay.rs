@@ -10,8 +10,9 @@ use super::{
 };
 use crate::{
     engine::Replay,
+    headers::{is_kept, may_be_kept},
     key::RecordKey,
-    record::{Answer, Head, is_kept, may_be_kept},
+    record::{Answer, Head},
     time::Timestamp,
 };
 

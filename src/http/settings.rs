@@ -4,8 +4,14 @@ use std::sync::{Arc, OnceLock};
 
 use http::Method;
 
-use super::{Profile, TenantResolver, unguarded::IDEMPOTENT};
+use super::{Profile, TenantResolver};
 use crate::{engine::Executor, operation::Operation, world::World};
+
+/// The methods that are idempotent by themselves ([RFC 9110, section
+/// 9.2.2](https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2)), the safe ones included. Every other one is guarded, even
+/// an unknown one.
+pub(super) const IDEMPOTENT: [Method; 6] =
+    [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::PUT, Method::DELETE];
 
 /// What is logged once, not with every request.
 #[derive(Debug, Default)]

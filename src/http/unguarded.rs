@@ -2,14 +2,11 @@
 
 use http::{HeaderMap, Method};
 
-use super::{IDEMPOTENCY_KEY, settings::Guard};
+use super::{
+    IDEMPOTENCY_KEY,
+    settings::{Guard, IDEMPOTENT},
+};
 use crate::telemetry::Count;
-
-/// The methods that are idempotent by themselves ([RFC 9110, section
-/// 9.2.2](https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2)), the safe ones included. Every other one is guarded, even
-/// an unknown one.
-pub(super) const IDEMPOTENT: [Method; 6] =
-    [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::PUT, Method::DELETE];
 
 impl Guard {
     /// Whether a request runs unguarded: by its method, or without a key if the profile makes keys optional.

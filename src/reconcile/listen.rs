@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    ProviderReport, ReconcileOutcome, Reconciler, Reconciliation, learned::Asks, provider_report::Meaning,
-    reconciliation::Known,
+    ProviderReport, ReconcileOutcome, Reconciler, Reconciliation, ask::Known, learned::Asks,
+    provider_report::Meaning,
 };
 use crate::{
     engine::{Applied, Effort, Moment, Retries, Start, Step},

@@ -31,6 +31,7 @@
 //! }
 //! ```
 
+mod ask;
 mod backoff;
 mod learned;
 mod listen;

@@ -1,11 +1,10 @@
 //! Asks, decides and settles.
 
-use std::{collections::HashMap, error::Error, fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
-
-use futures_util::FutureExt;
+use std::{collections::HashMap, error::Error, fmt, sync::Arc, time::Duration};
 
 use super::{
-    Finding, Question, ReconcileOutcome, Reconciler,
+    Finding, ReconcileOutcome, Reconciler,
+    ask::{AskError, Known, ask},
     backoff::Backoff,
     learned::{Asked, Asks, Learned, NotFound, escalates, questions},
 };
@@ -25,14 +24,6 @@ use crate::{
     },
     world::{SystemWorld, World},
 };
-
-/// Why a question failed.
-type AskError = Box<dyn Error + Send + Sync>;
-
-pub(super) struct Known {
-    pub(super) operation: Operation,
-    pub(super) reconciler: Arc<dyn Reconciler>,
-}
 
 /// Settles records whose outcome is unknown.
 pub struct Reconciliation {
@@ -282,7 +273,7 @@ impl Reconciliation {
         }
         let (learned, writes) = match source {
             Some((known, reconciler)) => {
-                let finding = self.finding(seen, reconciler, time).await;
+                let finding = ask(&*self.engine.world, seen, reconciler, time).await;
                 self.learned(seen, known, finding).await
             }
             None => {
@@ -388,23 +379,6 @@ impl Reconciliation {
                 Box::pin(self.write(asked, &Learned::Unwritable(learned.is_proof()), &[])).await
             }
             Err(unapplied) => Err(unapplied.error.into()),
-        }
-    }
-
-    async fn finding(
-        &self,
-        seen: &Record,
-        source: &dyn Reconciler,
-        time: Duration,
-    ) -> Result<Finding, AskError> {
-        let question = Question { record: seen.clone() };
-        tokio::select! {
-            biased;
-            // A panicking reconciler must not abort other questions, or block later polls.
-            finding = AssertUnwindSafe(source.ask(&question)).catch_unwind() => {
-                finding.unwrap_or_else(|_| Err("the reconciler panicked".into()))
-            }
-            () = self.engine.world.sleep(time) => Err("no answer in time".into()),
         }
     }
 

@@ -4,7 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::nonce;
+use super::id::nonce;
+use crate::headers::is_kept;
 
 nonce! {
     /// The id of a body that is kept outside its record. Fresh for each body, so that no two writers can collide.
@@ -89,6 +90,24 @@ impl Head {
         match self {
             Self::Http { status, .. } => Self::Http { status: *status, headers: Vec::new() },
             other => other.clone(),
+        }
+    }
+
+    /// The same, with only the headers that are kept.
+    #[must_use]
+    pub(crate) fn kept(mut self, also: &[String]) -> Self {
+        if let Self::Http { headers, .. } = &mut self {
+            headers.retain(|(name, _)| is_kept(name, also));
+        }
+        self
+    }
+
+    /// Whether it can head an answer: a status must be that of a final response (RFC 9110, section 15).
+    pub(crate) fn is_final(&self) -> bool {
+        match self {
+            Self::Http { status, .. } => (200..600).contains(status),
+            Self::Payload => true,
+            Self::Abandoned => false,
         }
     }
 }
@@ -295,5 +314,28 @@ mod tests {
         assert!(shown.contains("201") && shown.contains("9 bytes") && shown.contains("identity"), "{shown}");
         assert_eq!(format!("{:?} {:?}", Head::Payload, Head::Abandoned), "payload abandoned");
         assert!(format!("{:?}", outside(Place::S3)).contains("s3"));
+    }
+
+    // T26
+    #[test]
+    fn an_answer_keeps_safe_headers_and_those_of_its_operation() {
+        let pair = |name: &str| (name.to_owned(), "value".to_owned());
+        let headers = ["Location", "Set-Cookie", "X-Request-Id", "x-other"].map(pair).to_vec();
+        let head = Head::Http { status: 201, headers }.kept(&["x-request-id".to_owned()]);
+        assert_eq!(
+            head,
+            Head::Http { status: 201, headers: ["Location", "X-Request-Id"].map(pair).to_vec() }
+        );
+        assert_eq!(Head::Payload.kept(&[]), Head::Payload);
+    }
+
+    #[test]
+    fn a_status_of_no_final_response_is_none() {
+        for (status, is_final) in
+            [(0, false), (100, false), (199, false), (200, true), (599, true), (600, false)]
+        {
+            assert_eq!(Head::Http { status, headers: Vec::new() }.is_final(), is_final, "{status}");
+        }
+        assert!(Head::Payload.is_final() && !Head::Abandoned.is_final());
     }
 }

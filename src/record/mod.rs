@@ -12,7 +12,7 @@
 
 mod answer;
 mod decide;
-mod headers;
+mod id;
 mod note;
 mod own;
 mod settle;
@@ -29,60 +29,13 @@ use crate::{
 pub use answer::{Answer, BodyId, Head, KeptAnswer, Place};
 pub(crate) use answer::{Encoding, KeptBody};
 pub(crate) use decide::{Decision, decide};
-#[cfg(feature = "http")]
-pub(crate) use headers::is_kept;
-pub use headers::{SAFE_HEADERS, may_be_kept};
+pub use id::{AttemptId, Revision};
 pub use note::Note;
 pub(crate) use own::{FencedError, NOT_EXECUTED, Worker};
 pub(crate) use settle::{SettleError, Verdict};
 pub use state::{SettledBy, State, UnknownCause};
 
-macro_rules! nonce {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-        pub struct $name([u8; 16]);
-
-        impl $name {
-            /// Its bytes.
-            pub const fn as_bytes(&self) -> &[u8; 16] {
-                &self.0
-            }
-        }
-
-        impl From<[u8; 16]> for $name {
-            /// From a [`nonce`](crate::world::World::nonce), which makes a fresh one, or from stored bytes.
-            fn from(bytes: [u8; 16]) -> Self {
-                Self(bytes)
-            }
-        }
-
-        impl ::std::fmt::Display for $name {
-            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                write!(f, "{:032x}", u128::from_be_bytes(self.0))
-            }
-        }
-
-        impl ::std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                write!(f, concat!(stringify!($name), "({:08x}…)"), u128::from_be_bytes(self.0) >> 96)
-            }
-        }
-    };
-}
-use nonce;
-
-nonce! {
-    /// The id of one write. It is the fence, the optimistic lock, and the proof that a write whose answer was lost
-    /// is one's own.
-    Revision
-}
-
-nonce! {
-    /// The id of one execution of a handler, from reservation to its last write. Never Lambda's request id, which
-    /// Lambda reuses when it retries.
-    AttemptId
-}
+pub use crate::headers::{SAFE_HEADERS, may_be_kept};
 
 /// Everything known about one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]

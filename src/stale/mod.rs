@@ -15,6 +15,7 @@
 //! It does not find out what the dead worker did: [`reconcile`](crate::reconcile) does.
 
 mod checkpoint;
+mod due;
 mod stream;
 mod sweep;
 mod unmatched;
@@ -34,7 +35,7 @@ use crate::{
     world::{SystemWorld, World},
 };
 /// How many read units a second a sweep takes: a million records in about 12 minutes, for a fraction of a cent.
-const DEFAULT_SWEEP_UNITS: f64 = 50.0;
+pub(crate) const DEFAULT_SWEEP_UNITS: u32 = 50;
 
 /// The longest time that one message of the queue of checks takes: a read, a write, and a message.
 pub const MAX_CHECK_TIME: Duration = STORE_TIMEOUT.saturating_mul(2).saturating_add(Duration::from_secs(2));
@@ -93,7 +94,7 @@ impl Stale {
             sweeps: Arc::new(sweeps),
             dead_letters: Arc::new(dead_letters),
             pending_bound: DEFAULT_PENDING_BOUND,
-            sweep_units: DEFAULT_SWEEP_UNITS,
+            sweep_units: f64::from(DEFAULT_SWEEP_UNITS),
         }
     }
 
@@ -154,9 +155,13 @@ impl Stale {
                 };
                 return Step::Write(next.into(), outcome);
             }
+            let live = |lease_until| {
+                let look_at = due::look_at(lease_until, current.created_at, self.pending_bound);
+                Step::Stop(CheckOutcome::Live(look_at))
+            };
             match &current.state {
-                State::InProgress { lease_until } => Step::Stop(CheckOutcome::Live(*lease_until)),
-                State::Pending => Step::Stop(CheckOutcome::Live(current.created_at.plus(self.pending_bound))),
+                State::InProgress { lease_until } => live(Some(*lease_until)),
+                State::Pending => live(None),
                 State::Completed { .. } | State::FailedRetryable { .. } | State::Unknown { .. } => {
                     Step::Stop(CheckOutcome::Settled)
                 }
@@ -186,9 +191,8 @@ impl Stale {
         }
     }
 
-    /// A queue delays a message for 15 minutes at most: a longer lease takes several.
     async fn look_later(&self, key: String, look_at: Timestamp) -> Result<(), WorkError> {
-        let delay = look_at.since(self.engine.world.now()).max(Duration::from_secs(1));
+        let delay = due::wait(look_at, self.engine.world.now());
         let check = Message::Check { key, look_at: look_at.as_millis() };
         Ok(self.checks.send(&check.to_json(), delay).await?)
     }

@@ -6,7 +6,7 @@ use futures_util::{StreamExt, stream};
 use serde_json::value::RawValue;
 
 use super::{
-    Stale,
+    Stale, due,
     unmatched::{Open, Poison, unmatched_inserts},
 };
 use crate::{
@@ -54,7 +54,7 @@ impl Stale {
     }
 
     async fn send_check(&self, open: &Open) -> Option<String> {
-        let look_at = open.lease_until.unwrap_or_else(|| open.created_at.plus(self.pending_bound));
+        let look_at = due::look_at(open.lease_until, open.created_at, self.pending_bound);
         let check = Message::Check { key: open.key.clone(), look_at: look_at.as_millis() };
         let delay = look_at.since(self.engine.world.now());
         let error: &dyn Error = &self.checks.send(&check.to_json(), delay).await.err()?;

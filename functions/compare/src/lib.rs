@@ -18,7 +18,7 @@ mod reports;
 use std::env;
 
 use futures_util::FutureExt;
-use lambda_idempotency::{event, world::SystemWorld};
+use lambda_idempotency::{lambda, world::SystemWorld};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use payments::{Config, ConfigError, Ledger, Provider, SealingKeys};
 use serde_json::Value;
@@ -32,11 +32,11 @@ pub use reports::Reports;
 /// # Errors
 /// If the configuration is wrong; the error names what is wrong.
 pub async fn run() -> Result<(), Error> {
-    event::logs();
-    let comparison = from_env().await.inspect_err(event::report)?;
+    lambda::logs();
+    let comparison = from_env().await.inspect_err(lambda::report)?;
     // Boxed, because the compiler cannot follow the future's type through the layers of the runtime.
     let run = |event: LambdaEvent<Value>| comparison.run(event.payload).boxed_local();
-    event::run(service_fn(run)).await
+    lambda::run(service_fn(run)).await
 }
 
 async fn from_env() -> Result<Comparison, ConfigError> {

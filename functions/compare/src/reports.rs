@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lambda_idempotency::event::VariableError;
+use lambda_idempotency::lambda::VariableError;
 use tempfile::NamedTempFile;
 
 use crate::Failure;

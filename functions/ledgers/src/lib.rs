@@ -43,6 +43,7 @@
 
 mod day;
 mod difference;
+mod entry;
 pub mod metrics;
 mod spill;
 
@@ -50,21 +51,13 @@ use std::{collections::BTreeMap, io, pin::pin};
 
 use futures_util::{Stream, TryStreamExt, future};
 use lambda_idempotency::key::OperationName;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 
 use spill::{Bucket, Spill};
 
 pub use day::{Day, DayError};
 pub use difference::{Difference, Side, Summary};
-
-/// One line of a ledger.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry<V> {
-    /// The id that both sides use.
-    pub id: String,
-    /// What both sides should agree on. Keep it small, because a part of a day is held in memory.
-    pub value: V,
-}
+pub use entry::Entry;
 
 /// Why there is no comparison.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::Entry;
+use crate::entry::Entry;
 
 /// The number of files of one side. Memory holds one part in this many; both sides together open twice as many files.
 const BUCKETS: u64 = 128;

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use lambda_idempotency::event::{self, VariableError};
+use lambda_idempotency::lambda::{self, VariableError};
 use lambda_idempotency::time_budget::DEFAULT_GRACE;
 use reqwest::Url;
 
@@ -43,15 +43,15 @@ impl fmt::Debug for ConfigError {
 impl Config {
     /// Reads the environment.
     pub fn from_env() -> Result<Self, ConfigError> {
-        let provider_url = Url::parse(&event::text("PROVIDER_URL")?)
+        let provider_url = Url::parse(&lambda::text("PROVIDER_URL")?)
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && !url.cannot_be_a_base())
             .ok_or(VariableError::Malformed("PROVIDER_URL", "an http or https URL"))?;
         Ok(Self {
-            payments_table: event::text("PAYMENTS_TABLE")?,
+            payments_table: lambda::text("PAYMENTS_TABLE")?,
             provider_url,
-            provider_timeout: event::millis("PROVIDER_TIMEOUT_MS", DEFAULT_PROVIDER_TIMEOUT)?,
-            lease_grace: event::millis("LEASE_GRACE_MS", DEFAULT_GRACE)?,
+            provider_timeout: lambda::millis("PROVIDER_TIMEOUT_MS", DEFAULT_PROVIDER_TIMEOUT)?,
+            lease_grace: lambda::millis("LEASE_GRACE_MS", DEFAULT_GRACE)?,
         })
     }
 }

@@ -14,8 +14,8 @@ use base64::{
     Engine,
     prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
 };
-use lambda_idempotency::event::{self, VariableError};
 use lambda_idempotency::key::RecordKey;
+use lambda_idempotency::lambda::{self, VariableError};
 
 /// The environment variable with the keys.
 const VARIABLE: &str = "SEALING_KEYS";
@@ -43,7 +43,7 @@ impl SealingKeys {
     /// # Errors
     /// If it is missing or malformed. The error has its name, not its value.
     pub fn from_env() -> Result<Self, VariableError> {
-        Self::parse(&event::text(VARIABLE)?)
+        Self::parse(&lambda::text(VARIABLE)?)
     }
 
     /// The keys of a text, each 64 bytes in base64, separated by commas.

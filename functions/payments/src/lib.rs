@@ -26,8 +26,9 @@ mod test_cards;
 mod transfer;
 
 use aws_config::BehaviorVersion;
+use axum::Router;
 use lambda_http::{Adapter, Error};
-use lambda_idempotency::{event, queue::SqsQueue, store::dynamodb::DynamoDbStore};
+use lambda_idempotency::{lambda, queue::SqsQueue, store::dynamodb::DynamoDbStore};
 
 pub use accounts::{Accounts, OPENING_CENTS};
 pub use answer::created;
@@ -43,18 +44,21 @@ pub use provider::{Charge, ChargesPage, Found, Listed, Provider, ProviderError};
 /// # Errors
 /// If the configuration is wrong; the error names what is wrong.
 pub async fn run() -> Result<(), Error> {
-    event::logs();
-    let config = Config::from_env().inspect_err(event::report)?;
-    let sealing_keys = SealingKeys::from_env().inspect_err(event::report)?;
-    let store = DynamoDbStore::from_env().await.inspect_err(event::report)?;
-    let ledger = Ledger::from_env(config.payments_table.clone()).await;
-    let accounts = event::text("ACCOUNTS_TABLE").inspect_err(event::report)?;
-    let accounts = Accounts::from_env(accounts).await;
-    let provider = Provider::new(&config).inspect_err(event::report)?;
-    let payment = policy::create_payment().grace(config.lease_grace);
+    lambda::logs();
+    lambda::run(Adapter::from(router().await.inspect_err(lambda::report)?)).await
+}
+
+async fn router() -> Result<Router, Error> {
+    let config = Config::from_env()?;
+    let sealing_keys = SealingKeys::from_env()?;
+    let accounts = lambda::text("ACCOUNTS_TABLE")?;
+    let provider = Provider::new(&config)?;
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
-    let deferred_reports = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL").inspect_err(event::report)?;
+    let deferred_reports = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL")?;
+    let store = DynamoDbStore::from_env().await?;
+    let ledger = Ledger::from_env(config.payments_table.clone()).await;
+    let accounts = Accounts::from_env(accounts).await;
+    let payment = policy::create_payment().grace(config.lease_grace);
     let services = policy::Services { ledger, accounts, provider, sealing_keys };
-    let router = routes::router(store, services, payment, deferred_reports);
-    event::run(Adapter::from(router)).await
+    Ok(routes::router(store, services, payment, deferred_reports))
 }

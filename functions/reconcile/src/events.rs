@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use http::HeaderMap;
 use lambda_idempotency::{
-    event::{self, Events, Notice},
     key::signature::{DEFAULT_TOLERANCE, Secrets},
+    lambda::{self, Events, Notice},
     reconcile::ProviderReport,
     time::Timestamp,
 };
@@ -52,13 +52,6 @@ struct Event {
     metadata: BTreeMap<String, String>,
 }
 
-/// The secrets of `WEBHOOK_SECRETS`.
-pub(crate) fn secrets() -> Result<Secrets, event::Error> {
-    let secrets = event::text("WEBHOOK_SECRETS")?;
-    Ok(Secrets::parse(&secrets)
-        .map_err(|error| format!("the environment variable WEBHOOK_SECRETS: {error}"))?)
-}
-
 impl Events for PaymentEvents {
     fn read(&self, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Notice {
         let signature = headers.get(SIGNATURE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -83,6 +76,13 @@ impl Events for PaymentEvents {
 }
 
 impl PaymentEvents {
+    /// With the secrets of `WEBHOOK_SECRETS` and the keys of `SEALING_KEYS`.
+    pub(crate) fn from_env(ledger: Ledger) -> Result<Self, lambda::Error> {
+        let secrets = Secrets::parse(&lambda::text("WEBHOOK_SECRETS")?)
+            .map_err(|error| format!("the environment variable WEBHOOK_SECRETS: {error}"))?;
+        Ok(Self { secrets, sealing_keys: SealingKeys::from_env()?, ledger })
+    }
+
     fn notice(&self, event: Event, found: Found, now: Timestamp) -> Notice {
         let Event { key, charge, metadata } = event;
         let unclaimed = |downstream_key, reason| match found {

@@ -5,7 +5,7 @@
 //! | `reconcile` | a schedule, and the queue of the same name | [`PaymentReconciler`] asks the provider |
 //! | `webhook` | `POST /webhooks/provider` | [`PaymentEvents`] understands the events that the provider sends |
 //!
-//! Environment: what [`event::reconciliation`] reads, `PAYMENTS_TABLE` and `PROVIDER_URL`; the webhook also `WEBHOOK_SECRETS`
+//! Environment: what [`lambda::reconciliation`] reads, `PAYMENTS_TABLE` and `PROVIDER_URL`; the webhook also `WEBHOOK_SECRETS`
 //! and `SEALING_KEYS`.
 
 #![deny(missing_docs)]
@@ -13,8 +13,8 @@
 mod events;
 mod payment;
 
-use lambda_idempotency::event::{self, Error};
-use payments::{Config, Ledger, Provider, SealingKeys, policy::create_payment};
+use lambda_idempotency::lambda::{self, Error};
+use payments::{Config, Ledger, Provider, policy::create_payment};
 
 pub use events::PaymentEvents;
 pub use payment::{PaymentReconciler, QueuedReport};
@@ -24,9 +24,9 @@ pub use payment::{PaymentReconciler, QueuedReport};
 /// # Errors
 /// If the configuration is wrong; the error names what is wrong.
 pub async fn reconcile() -> Result<(), Error> {
-    event::logs();
-    let payments = payments().await.inspect_err(event::report)?;
-    event::reconcile(event::reconciliation().await?.operation(create_payment(), payments)).await
+    lambda::logs();
+    let payments = payments().await.inspect_err(lambda::report)?;
+    lambda::reconcile(lambda::reconciliation().await?.operation(create_payment(), payments)).await
 }
 
 /// Runs the function `webhook` until Lambda ends it.
@@ -34,12 +34,10 @@ pub async fn reconcile() -> Result<(), Error> {
 /// # Errors
 /// If the configuration is wrong; the error names what is wrong.
 pub async fn webhook() -> Result<(), Error> {
-    event::logs();
-    let secrets = events::secrets().inspect_err(event::report)?;
-    let sealing_keys = SealingKeys::from_env().inspect_err(event::report)?;
-    let payments = payments().await.inspect_err(event::report)?;
-    let events = PaymentEvents { secrets, sealing_keys, ledger: payments.ledger().clone() };
-    event::webhook(event::reconciliation().await?.operation(create_payment(), payments), events).await
+    lambda::logs();
+    let payments = payments().await.inspect_err(lambda::report)?;
+    let events = PaymentEvents::from_env(payments.ledger().clone()).inspect_err(lambda::report)?;
+    lambda::webhook(lambda::reconciliation().await?.operation(create_payment(), payments), events).await
 }
 
 async fn payments() -> Result<PaymentReconciler, Error> {

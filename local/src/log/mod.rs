@@ -6,9 +6,11 @@
 //! 3. Otherwise, lines as functions wrote them, after their source.
 
 mod harmless;
+mod level;
 mod readable;
 
 pub use harmless::harmless;
+pub use level::Level;
 
 use crate::metrics::Document;
 use aws_smithy_types::{DateTime, date_time::Format};
@@ -28,23 +30,6 @@ enum Form {
     Readable { colours: bool },
     Json,
     Plain,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Level {
-    Info,
-    Warn,
-    Error,
-}
-
-impl Level {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Info => "INFO",
-            Self::Warn => "WARN",
-            Self::Error => "ERROR",
-        }
-    }
 }
 
 /// The process that wrote a line.

@@ -15,9 +15,6 @@ use crate::{
     time::Timestamp,
 };
 
-/// An item holds 400 KB (409,600 bytes) including its names. Keys take up to 2,048 bytes, and our attributes some more.
-pub(super) const MAX_BODY_BYTES: usize = 406_000;
-
 pub(super) fn sort_key(id: BodyId) -> String {
     format!("body#{id}")
 }

@@ -9,6 +9,9 @@ const FIXED_SIZE: usize = 398;
 /// The bytes that one write capacity unit covers.
 const CAPACITY_UNIT: usize = 1024;
 
+/// An item holds 400 KB (409,600 bytes) including its names. Keys take up to 2,048 bytes, and our attributes some more.
+pub(super) const MAX_BODY_BYTES: usize = 406_000;
+
 /// How many bytes of body fit in the record's item within one capacity unit.
 pub(super) fn for_body(record: &Record) -> usize {
     let headers: usize = match &record.state {

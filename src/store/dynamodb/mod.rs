@@ -211,7 +211,7 @@ impl Store for DynamoDbStore {
         body: Bytes,
         expires_at: Timestamp,
     ) -> Result<Option<Place>, StoreError> {
-        if body.len() <= body_item::MAX_BODY_BYTES {
+        if body.len() <= capacity::MAX_BODY_BYTES {
             self.put_body_item(key, id, &body, expires_at).await?;
             return Ok(Some(Place::BodyItem));
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use lambda_http::Context;
 use lambda_idempotency::{
     async_trait,
-    event::{Reconciled, reconcile_event},
+    lambda::{Reconciled, reconcile_event, stale_event},
     operation::Operation,
     queue::{MemoryQueue, Queue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
@@ -15,7 +15,6 @@ use lambda_idempotency::{
     time::Timestamp,
     world::ManualWorld,
 };
-
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -59,7 +58,7 @@ impl Functions {
         let context = &with_left(Duration::from_secs(900));
         // Parsed as the runtime parses it.
         let read = || serde_json::from_str(&event.to_string()).expect("every event reaches the function");
-        let stale = stale::handle(&self.stale, read(), context).await.map_err(|error| error.to_string());
+        let stale = stale_event(&self.stale, read(), context).await.map_err(|error| error.to_string());
         let reconcile = reconcile_event(&self.reconciliation, read(), context).await;
         let reconcile = reconcile.map_err(|error| error.to_string()).map(|reply| match reply {
             Reconciled::Failures(failures) => failures,
@@ -210,7 +209,7 @@ async fn only_a_failed_message_without_an_id_fails_its_whole_batch() {
         // The id is read separately: the body is not a valid Rust string.
         let damaged = r#"{"Records":[{"eventSource":"aws:sqs","messageId":"m","body":"\ud800"}]}"#;
         let event = serde_json::from_str(damaged).unwrap();
-        let answer = stale::handle(&functions.stale, event, &Context::default()).await;
+        let answer = stale_event(&functions.stale, event, &Context::default()).await;
         assert_eq!(answer.unwrap().identifiers(), ["m"]);
     }
 }
@@ -285,7 +284,7 @@ async fn what_there_is_no_time_for_is_delivered_again() {
         let slow = Slow(checks.clone(), world.clone(), Duration::from_secs(takes));
         let stale = Stale::new(MemoryStore::new(), slow, MemoryQueue::new(), MemoryQueue::new()).world(world);
         let read = serde_json::from_str(&event.to_string()).unwrap();
-        let failures = stale::handle(&stale, read, &with_left(left)).await.unwrap();
+        let failures = stale_event(&stale, read, &with_left(left)).await.unwrap();
         assert_eq!((failures.identifiers().len(), checks.take().len()), (2, 1), "{left:?}");
     }
 }

@@ -198,6 +198,13 @@ async fn a_function_that_is_configured_wrongly_names_the_variable_and_ends() {
         ("webhook", "WEBHOOK_SECRETS", "", "set"),
         ("stale", "SWEEP_QUEUE_URL", "", queue),
         ("stale", "CHECKS_QUEUE_URL", "", queue),
+        ("stale", "DEAD_LETTERS_QUEUE_URL", "dead-letters", queue),
+        ("stale", "PENDING_BOUND_MS", "0", millis),
+        ("stale", "SWEEP_UNITS_PER_SECOND", "many", "a number above 0"),
+        ("webhook", "RECONCILE_QUEUE_URL", "", queue),
+        ("webhook", "SEALING_KEYS", "", "set"),
+        ("payments", "ACCOUNTS_TABLE", "", "set"),
+        ("payments", "RECONCILE_QUEUE_URL", "", queue),
     ] {
         let log = sample.refuses_to_start(function, &[(name, value)]).await;
         let message = format!("the environment variable {name} must be {must_be}");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use lambda_http::Context;
 use lambda_idempotency::{
     engine::{Executor, Request},
+    lambda::stale_event,
     operation::Operation,
     queue::{MAX_DELAY, MemoryQueue},
     record::{Record, State},
@@ -79,7 +80,7 @@ impl Death {
 
 async fn deliver(stale: &Stale, records: Value) {
     let event = serde_json::from_value(json!({ "Records": records })).expect("an event");
-    let failures = stale::handle(stale, event, &Context::default()).await.expect("an answer");
+    let failures = stale_event(stale, event, &Context::default()).await.expect("an answer");
     assert_eq!(failures.identifiers(), [""; 0]);
 }
 

@@ -2,4 +2,5 @@
 
 mod documents;
 mod named_tests;
+mod rooms;
 mod support_works;

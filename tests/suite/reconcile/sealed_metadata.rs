@@ -133,7 +133,6 @@ async fn the_same_operation_sends_the_very_same_charge_after_a_restore() {
 }
 
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn the_webhook_finds_the_record_by_sealed_metadata(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     assert_eq!(lost.reported(&lost.correlation()).await, (200, json!("settled")));
@@ -141,7 +140,6 @@ async fn the_webhook_finds_the_record_by_sealed_metadata(endpoint: &str) {
     assert_eq!(lost.reported(&lost.correlation()).await, (200, json!("nothing to settle")));
 }
 
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn forged_metadata_changes_nothing_and_what_does_not_open_comes_again(endpoint: &str) {
     let logs = Logs::capture();

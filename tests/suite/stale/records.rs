@@ -9,6 +9,7 @@ use lambda_idempotency::{
     fingerprint::{Content, FingerprintRule, Fingerprints},
     http::{ProblemType, Profile, operation_status},
     key::RecordKey,
+    lambda::stale_event,
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     record::Head,
@@ -74,7 +75,7 @@ impl Found {
 
     pub async fn deliver(&self, event: Value) -> Vec<String> {
         let event = serde_json::from_value(event).expect("an event");
-        let failures = stale::handle(&self.stale, event, &Context::default()).await.expect("an answer");
+        let failures = stale_event(&self.stale, event, &Context::default()).await.expect("an answer");
         failures.identifiers().into_iter().map(str::to_owned).collect()
     }
 

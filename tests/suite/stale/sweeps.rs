@@ -97,7 +97,6 @@ fn line(logs: Logs, scanned: u64) -> Value {
 
 // What it looked at was long ago, so finishing it would not count as a look at everything.
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn an_abandoned_sweep_begins_anew(endpoint: &str) {
     let found = Found::on(endpoint).await;
     for (by_schedule, pause, counts_on) in
@@ -120,7 +119,6 @@ async fn an_abandoned_sweep_begins_anew(endpoint: &str) {
     }
 }
 
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_sweep_finds_what_the_stream_missed_and_resumes(endpoint: &str) {
     let found = Found::on(endpoint).await;
@@ -162,7 +160,6 @@ async fn a_sweep_finds_what_the_stream_missed_and_resumes(endpoint: &str) {
 }
 
 // T50: DynamoDB ends a page at 1 MB, so it is DynamoDB that chooses the record at which the sweep stops.
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
     const DEAD: usize = 24;
@@ -229,7 +226,6 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
 
 // T50
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let dead = found.dead().await;
@@ -270,7 +266,6 @@ async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
 }
 
 // T50
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
     let found = Found::on(endpoint).await;
@@ -322,7 +317,6 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
 
 // T50
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn a_lost_answer_about_the_checkpoint_stops_no_sweep(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let dead = found.dead().await;
@@ -340,7 +334,6 @@ async fn a_lost_answer_about_the_checkpoint_stops_no_sweep(endpoint: &str) {
     assert_eq!(found.guarded.state(&dead).await, "unknown");
 }
 
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn one_unreadable_record_does_not_stop_a_sweep(endpoint: &str) {
     let found = Found::on(endpoint).await;

@@ -43,7 +43,6 @@ async fn place(guarded: &Guarded, item: &Item, shard: &str, reconcile_at: u64) {
 
 // They stay due for ever, and are always the longest overdue.
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn unreadable_keys_block_no_others(endpoint: &str) {
     const LIMIT: usize = 5;
     let guarded = Guarded::on(endpoint).await;
@@ -68,7 +67,6 @@ async fn unreadable_keys_block_no_others(endpoint: &str) {
 }
 
 // T50
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_survey_counts_all_and_says_if_there_is_more(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;

@@ -49,7 +49,6 @@ async fn in_each_state(guarded: &Guarded) -> Vec<(Request, Item)> {
 }
 
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn a_malformed_item_is_unreadable_and_never_runs(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
@@ -107,7 +106,6 @@ async fn a_record_of_another_schema_is_left_alone(endpoint: &str) {
 
 // T36
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn a_completion_does_not_overwrite_what_it_cannot_read(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
@@ -124,7 +122,6 @@ async fn a_completion_does_not_overwrite_what_it_cannot_read(endpoint: &str) {
 
 // They are not failures of the store, and do not open the breaker.
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn unreadable_records_block_no_others(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, bad) = (guarded.executor(), request());
@@ -135,7 +132,6 @@ async fn unreadable_records_block_no_others(endpoint: &str) {
     assert_eq!(reported(&executor.reserve(&request()).await), "owned");
 }
 
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_damaged_body_is_unreadable_and_a_missing_one_is_left_out(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;

@@ -17,7 +17,7 @@ use axum::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use lambda_http::{RequestExt, request::RequestContext};
 use lambda_idempotency::{
-    event::Webhook, http::IDEMPOTENCY_KEY, key::signature::Secrets, queue::MemoryQueue,
+    http::IDEMPOTENCY_KEY, key::signature::Secrets, lambda::Webhook, queue::MemoryQueue,
     reconcile::Reconciliation, store::dynamodb::DynamoDbStore,
 };
 use payments::{

@@ -78,7 +78,6 @@ fn unknown(ended: &FinishOutcome) {
 }
 
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn domain_writes_commit_with_the_completion_and_only_then(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -92,7 +91,6 @@ async fn domain_writes_commit_with_the_completion_and_only_then(endpoint: &str) 
 }
 
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn a_completion_with_writes_costs_two_round_trips(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     bank.guarded.meter.reset();
@@ -105,7 +103,6 @@ async fn a_completion_with_writes_costs_two_round_trips(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn writes_of_an_execution_without_an_answer_are_dropped(endpoint: &str) {
     for report in [Report::NotExecuted, Report::NotBegun] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -117,7 +114,6 @@ async fn writes_of_an_execution_without_an_answer_are_dropped(endpoint: &str) {
 }
 
 // T2, T11
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_commit_whose_answer_was_lost_is_recognised(endpoint: &str) {
     for fault in [Fault::DropAnswer, Fault::Twice, Fault::TwiceUnderAnotherToken] {
@@ -135,7 +131,6 @@ async fn a_commit_whose_answer_was_lost_is_recognised(endpoint: &str) {
 
 // T10
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn a_commit_that_meets_a_conflict_is_sent_again_byte_for_byte(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -151,7 +146,6 @@ async fn a_commit_that_meets_a_conflict_is_sent_again_byte_for_byte(endpoint: &s
 }
 
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn a_refused_write_completes_with_its_own_answer(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -164,7 +158,6 @@ async fn a_refused_write_completes_with_its_own_answer(endpoint: &str) {
     assert_eq!(replayed_text(bank.executor().reserve(&request).await), r#"{"title":"Not enough money"}"#);
 }
 
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_refusal_that_has_no_answer_set_leaves_the_outcome_unknown(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
@@ -188,7 +181,6 @@ async fn a_refusal_that_has_no_answer_set_leaves_the_outcome_unknown(endpoint: &
 }
 
 // The handler's own answer is not true, whatever becomes of the refusal.
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_refusal_that_cannot_be_kept_leaves_its_caller_unknown(endpoint: &str) {
     for transactional in [false, true] {
@@ -219,7 +211,6 @@ async fn a_refusal_that_cannot_be_kept_leaves_its_caller_unknown(endpoint: &str)
 }
 
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn writes_from_a_stale_read_are_computed_again(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -247,7 +238,6 @@ async fn writes_from_a_stale_read_are_computed_again(endpoint: &str) {
 
 // What was computed from it means nothing.
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn a_stale_read_counts_more_than_a_refusal(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     bank.set("b-1", 1).await;
@@ -267,7 +257,6 @@ async fn a_stale_read_counts_more_than_a_refusal(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn computed_writes_commit_together_with_the_others(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -282,7 +271,6 @@ async fn computed_writes_commit_together_with_the_others(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn writes_that_stay_stale_are_expired(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -295,7 +283,6 @@ async fn writes_that_stay_stale_are_expired(endpoint: &str) {
     );
 }
 
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn writes_that_cannot_be_computed_leave_the_outcome_unknown(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
@@ -323,7 +310,6 @@ async fn writes_that_cannot_be_computed_leave_the_outcome_unknown(endpoint: &str
 }
 
 // T5, T6
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_late_worker_commits_only_while_nobody_else_has_the_record(endpoint: &str) {
     for taken_over in [false, true] {
@@ -369,7 +355,6 @@ impl Reconciler for NotExecuted {
 }
 
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn a_report_with_writes_never_makes_a_new_record(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let executor = bank.deferring();
@@ -386,7 +371,6 @@ async fn a_report_with_writes_never_makes_a_new_record(endpoint: &str) {
     assert_eq!(serde_json::from_str::<Value>(dead_letter).unwrap()["kind"], "forgotten");
 }
 
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_report_is_deferred_with_its_writes(endpoint: &str) {
     for what in ["a put", "a conditional update", "an update"] {
@@ -415,7 +399,6 @@ async fn a_report_is_deferred_with_its_writes(endpoint: &str) {
     }
 }
 
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_refused_write_from_the_queue_is_answered_or_escalated(endpoint: &str) {
     for foreseen in [false, true] {
@@ -448,7 +431,6 @@ async fn a_refused_write_from_the_queue_is_answered_or_escalated(endpoint: &str)
 
 // T16
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn writes_too_large_for_a_message_leave_the_outcome_unknown(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let large = bank.accounts.put(json!({ "id": "b-1", "text": "x".repeat(300_000) }));
@@ -459,7 +441,6 @@ async fn writes_too_large_for_a_message_leave_the_outcome_unknown(endpoint: &str
 }
 
 // After a charge, nobody may lose it.
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn an_expression_that_dynamodb_refuses_is_never_lost(endpoint: &str) {
     for wrong in [bad_condition, bad_update, missing_attribute, missing_table] {
@@ -493,7 +474,6 @@ fn missing_attribute(bank: &Bank) -> DomainWrite {
     bank.accounts.update(json!({ "id": "a" }), "SET cents = gone + :cents").value(":cents", 1)
 }
 
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_write_into_the_table_of_records_is_refused_at_once(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
@@ -555,7 +535,6 @@ impl Meddling for Lying {
 
 // T10: "None" as the record's reason proves nothing. Nor does it if the check of the denial gets no answer.
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn a_denial_of_what_was_committed_is_not_believed(endpoint: &str) {
     for unchecked in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -573,7 +552,6 @@ async fn a_denial_of_what_was_committed_is_not_believed(endpoint: &str) {
 }
 
 // T4
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_commit_that_lands_after_its_refusal_is_what_everybody_gets(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
@@ -599,7 +577,6 @@ fn not_committed(ended: &FinishOutcome) {
 
 // T18
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn a_transactional_operation_is_never_unknown(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.guarded.executor_of(transfer());
@@ -623,7 +600,6 @@ async fn a_transactional_operation_is_never_unknown(endpoint: &str) {
 }
 
 // T36
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_dead_transactional_worker_is_released_by_certainty(endpoint: &str) {
     for found_by_the_stale_function in [false, true] {
@@ -658,7 +634,6 @@ async fn a_dead_transactional_worker_is_released_by_certainty(endpoint: &str) {
 
 // T6: what it could not commit was not done, and nobody has to be told.
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn a_dead_transactional_worker_gets_the_next_ones_answer(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.guarded.executor_of(transfer()).defer_reports_to(bank.queue.clone());
@@ -677,7 +652,6 @@ async fn a_dead_transactional_worker_gets_the_next_ones_answer(endpoint: &str) {
 
 // An earlier try may have committed, and an operator, or a restore, have undone it.
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn a_transactional_report_without_its_record_is_unknown(endpoint: &str) {
     for with_writes in [true, false] {
         let (bank, request) = (Bank::on(endpoint).await, request());
@@ -694,7 +668,6 @@ async fn a_transactional_report_without_its_record_is_unknown(endpoint: &str) {
 }
 
 // T4, T7
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_transactional_commit_that_lands_late_does_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
@@ -716,7 +689,6 @@ async fn a_transactional_commit_that_lands_late_does_nothing(endpoint: &str) {
     );
 }
 
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_transactional_commit_without_an_answer_is_not_deferred(endpoint: &str) {
     for fault in [Fault::DropRequest, Fault::DropAnswer] {
@@ -747,7 +719,6 @@ impl Reconciler for Confirms {
     }
 }
 
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn what_the_provider_confirms_commits_with_its_domain_writes(endpoint: &str) {
     for refused in [false, true] {
@@ -781,7 +752,6 @@ async fn what_the_provider_confirms_commits_with_its_domain_writes(endpoint: &st
 }
 
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn a_reconcilers_write_into_the_table_of_records_is_not_made(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let ours = bank.begin(&request).await;
@@ -798,7 +768,6 @@ async fn a_reconcilers_write_into_the_table_of_records_is_not_made(endpoint: &st
 }
 
 // The record is settled by somebody who does not know of the writes, before they can be made.
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn writes_that_a_settled_record_lacks_are_escalated(endpoint: &str) {
     for from_the_queue in [false, true] {
@@ -833,7 +802,6 @@ async fn writes_that_a_settled_record_lacks_are_escalated(endpoint: &str) {
 }
 
 // The record is settled with them, by the provider's report.
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn writes_that_a_settled_record_has_are_not_made_again(endpoint: &str) {
     for from_the_queue in [false, true] {
@@ -874,7 +842,6 @@ impl Reconciler for Executed {
 
 // Whoever can send to the queue can write what they like, but not to records.
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn a_message_with_writes_into_the_table_of_records_is_malformed(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     bank.lose(&request, [bank.book("b-1")]).await;
@@ -890,7 +857,6 @@ async fn a_message_with_writes_into_the_table_of_records_is_malformed(endpoint: 
 }
 
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn nothing_joins_a_transaction_once_its_handler_has_answered(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
@@ -900,7 +866,6 @@ async fn nothing_joins_a_transaction_once_its_handler_has_answered(endpoint: &st
 }
 
 // T43: an old key is told nothing of a dead worker before it is certain.
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn an_old_key_is_answered_only_once_the_dead_worker_is_fenced(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
@@ -918,7 +883,6 @@ async fn an_old_key_is_answered_only_once_the_dead_worker_is_fenced(endpoint: &s
 }
 
 #[apply(on_each_store)]
-#[apply(on_each_store)]
 async fn a_transactional_answer_without_writes_is_no_answer_until_it_is_kept(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.guarded.executor_of(transfer().completion_timeout(Duration::ZERO));
@@ -928,7 +892,6 @@ async fn a_transactional_answer_without_writes_is_no_answer_until_it_is_kept(end
 }
 
 // An unconditional write that the store will never take.
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_refused_try_is_remembered_among_unanswered_ones(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
@@ -941,7 +904,6 @@ async fn a_refused_try_is_remembered_among_unanswered_ones(endpoint: &str) {
     assert_eq!(bank.queue.take().len(), 1);
 }
 
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -960,7 +922,6 @@ async fn a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too(endpoint
 }
 
 // T46: what is proven is not forgotten because a right is missing.
-#[apply(on_each_store)]
 #[apply(on_each_store)]
 async fn a_proven_effect_whose_writes_the_store_does_not_take_is_claimed(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());

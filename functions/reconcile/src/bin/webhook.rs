@@ -1,6 +1,6 @@
 //! The Lambda function: see the library.
 
 #[tokio::main]
-async fn main() -> Result<(), lambda_idempotency::event::Error> {
+async fn main() -> Result<(), lambda_idempotency::lambda::Error> {
     reconcile::webhook().await
 }

@@ -9,7 +9,7 @@ use super::{ALARM, FUNCTION, QUEUE, Resource, list, referred, resource, resource
 use crate::support::command::PROGRAM;
 
 /// The functions' metrics, each with the statistic that counts its events. A metric without dimensions is a total over all operations:
-/// see `event`.
+/// see `lambda`.
 const OURS: &[(&str, &str)] = &[
     (telemetry::ZOMBIE_KEY, "Sum"),
     (telemetry::UNKNOWN_OLDEST, "Maximum"),

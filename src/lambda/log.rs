@@ -1,15 +1,4 @@
-//! Runs Lambda functions: their triggers, logs, metrics and environment variables, and the functions `reconcile` and `webhook`.
-//!
-//! 1. Each message and each stream record of a batch is read by itself: one that cannot be read blocks no other.
-//! 2. Only what failed is reported, and delivered again.
-//! 3. A function takes up no work that it may not finish before its deadline.
-//! 4. What an invocation counted is written when it ends, however it ends.
-mod metrics;
-mod reconcile;
-mod run;
-mod trigger;
-mod variables;
-mod webhook;
+//! The log of a function: JSON lines, in which no whole request appears.
 
 use std::{env, fmt, io};
 
@@ -19,13 +8,6 @@ use tracing_subscriber::{
     layer::{Layer, SubscriberExt},
     util::SubscriberInitExt,
 };
-
-pub use lambda_runtime::Error;
-pub use reconcile::{Reconciled, reconcile, reconcile_event, reconciliation};
-pub use run::run;
-pub use trigger::{BatchFailures, Event, Trigger, each_message, refuse, time};
-pub use variables::{VariableError, count, millis, switch, text};
-pub use webhook::{Events, Notice, Webhook, webhook};
 
 /// Crates whose logs below `info` contain whole requests: keys, bodies, card tokens.
 const QUIET: [&str; 7] = [

@@ -1,7 +1,18 @@
-//! Which headers of an answer are kept: one list, wherever the answer comes from.
+//! The headers of a replay: those of the answer that are kept, and those that the guard adds.
 
-use super::Head;
 use crate::fingerprint::is_header_name;
+
+/// The header with the client's key.
+pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// The header that marks a replay.
+pub(crate) const IDEMPOTENT_REPLAYED: &str = "idempotent-replayed";
+
+/// The header of a replay whose body was too large to be kept.
+pub(crate) const IDEMPOTENT_REPLAYED_BODY: &str = "idempotent-replayed-body";
+
+/// The header that says until when an answer is replayed.
+pub(crate) const IDEMPOTENCY_EXPIRES: &str = "idempotency-expires";
 
 /// The only headers kept with an answer by default: those that describe the content and its location. Headers of one
 /// connection, one moment or one caller (`Set-Cookie`, `Authorization`, `Date`, hop-by-hop headers) are not replayed. Add
@@ -38,10 +49,10 @@ const NEVER_KEPT: [&str; 20] = [
     "content-length",
     "cookie",
     "date",
-    "idempotency-expires",
-    "idempotency-key",
-    "idempotent-replayed",
-    "idempotent-replayed-body",
+    IDEMPOTENCY_EXPIRES,
+    IDEMPOTENCY_KEY,
+    IDEMPOTENT_REPLAYED,
+    IDEMPOTENT_REPLAYED_BODY,
     "keep-alive",
     "proxy-authenticate",
     "proxy-authorization",
@@ -63,26 +74,6 @@ pub fn may_be_kept(name: &str) -> bool {
 pub(crate) fn is_kept(name: &str, also: &[String]) -> bool {
     let is = |kept: &str| name.eq_ignore_ascii_case(kept);
     SAFE_HEADERS.into_iter().any(is) || also.iter().any(|kept| is(kept))
-}
-
-impl Head {
-    /// The same, with only the headers that are kept.
-    #[must_use]
-    pub(crate) fn kept(mut self, also: &[String]) -> Self {
-        if let Self::Http { headers, .. } = &mut self {
-            headers.retain(|(name, _)| is_kept(name, also));
-        }
-        self
-    }
-
-    /// Whether it can head an answer: a status must be that of a final response (RFC 9110, section 15).
-    pub(crate) fn is_final(&self) -> bool {
-        match self {
-            Self::Http { status, .. } => (200..600).contains(status),
-            Self::Payload => true,
-            Self::Abandoned => false,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -140,28 +131,5 @@ mod tests {
         for none in ["", "two words", "colon:", "l\u{f6}we"] {
             assert!(!may_be_kept(none), "{none:?}");
         }
-    }
-
-    // T26
-    #[test]
-    fn an_answer_keeps_safe_headers_and_those_of_its_operation() {
-        let pair = |name: &str| (name.to_owned(), "value".to_owned());
-        let headers = ["Location", "Set-Cookie", "X-Request-Id", "x-other"].map(pair).to_vec();
-        let head = Head::Http { status: 201, headers }.kept(&["x-request-id".to_owned()]);
-        assert_eq!(
-            head,
-            Head::Http { status: 201, headers: ["Location", "X-Request-Id"].map(pair).to_vec() }
-        );
-        assert_eq!(Head::Payload.kept(&[]), Head::Payload);
-    }
-
-    #[test]
-    fn a_status_of_no_final_response_is_none() {
-        for (status, is_final) in
-            [(0, false), (100, false), (199, false), (200, true), (599, true), (600, false)]
-        {
-            assert_eq!(Head::Http { status, headers: Vec::new() }.is_final(), is_final, "{status}");
-        }
-        assert!(Head::Payload.is_final() && !Head::Abandoned.is_final());
     }
 }

@@ -26,6 +26,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, Full, Limited};
 use lambda_runtime::Error;
 
+use super::run::run;
 use crate::{
     http::MAX_BODY,
     key::RecordKey,
@@ -198,5 +199,5 @@ where
 /// # Errors
 /// If the runtime fails.
 pub async fn webhook(reconciliation: Reconciliation, events: impl Events) -> Result<(), Error> {
-    super::run(lambda_http::Adapter::from(Webhook::new(reconciliation, events))).await
+    run(lambda_http::Adapter::from(Webhook::new(reconciliation, events))).await
 }

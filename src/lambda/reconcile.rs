@@ -1,7 +1,7 @@
 //! The function that settles unknown outcomes. It takes a reconciler for each operation; the library does the rest.
 //!
 //! ```no_run
-//! use lambda_idempotency::{async_trait, event, operation::Operation, reconcile::{Finding, Question, Reconciler}};
+//! use lambda_idempotency::{async_trait, lambda, operation::Operation, reconcile::{Finding, Question, Reconciler}};
 //!
 //! struct Payments;
 //!
@@ -13,10 +13,10 @@
 //! }
 //!
 //! #[tokio::main]
-//! async fn main() -> Result<(), event::Error> {
-//!     event::logs();
-//!     let reconciliation = event::reconciliation().await?;
-//!     event::reconcile(reconciliation.operation(Operation::new("create-payment"), Payments)).await
+//! async fn main() -> Result<(), lambda::Error> {
+//!     lambda::logs();
+//!     let reconciliation = lambda::reconciliation().await?;
+//!     lambda::reconcile(reconciliation.operation(Operation::new("create-payment"), Payments)).await
 //! }
 //! ```
 //!
@@ -29,7 +29,12 @@ use aws_config::BehaviorVersion;
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
 use serde::Serialize;
 
-use super::{BatchFailures, Event, Trigger, each_message, refuse, variables};
+use super::{
+    log::report,
+    run::run,
+    trigger::{BatchFailures, Event, Trigger, each_message, refuse, time},
+    variables,
+};
 use crate::{
     queue::SqsQueue,
     reconcile::{MAX_QUESTION_TIME, Polled, Reconciliation},
@@ -59,7 +64,7 @@ pub enum Reconciled {
 /// # Errors
 /// If the configuration is wrong; the error names what is wrong.
 pub async fn reconciliation() -> Result<Reconciliation, Error> {
-    configured().await.inspect_err(super::report)
+    configured().await.inspect_err(report)
 }
 
 async fn configured() -> Result<Reconciliation, Error> {
@@ -90,7 +95,7 @@ pub async fn reconcile(reconciliation: Reconciliation) -> Result<(), Error> {
     let handle = async |event: LambdaEvent<Event>| {
         reconcile_event(reconciliation, event.payload, &event.context).await
     };
-    super::run(service_fn(handle)).await
+    run(service_fn(handle)).await
 }
 
 /// Handles one event.
@@ -102,7 +107,7 @@ pub async fn reconcile_event(
     event: Event,
     context: &Context,
 ) -> Result<Reconciled, Error> {
-    let time = super::time(context);
+    let time = time(context);
     match event.trigger()? {
         Trigger::Job(job) if job == "poll" => Ok(Reconciled::Polled(reconciliation.poll(time).await?)),
         Trigger::Job(_) => Err(refuse("there is no such job")),

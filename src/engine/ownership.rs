@@ -1,0 +1,34 @@
+//! The ownership of a record, from the reservation to the report.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use super::{execution::Execution, heartbeat::Heartbeat};
+use crate::record::Record;
+
+/// The ownership of a record: its holder runs the handler, and ends the execution once.
+///
+/// Dropping it writes nothing: the record stays in progress until its lease has expired. Nothing is guessed about a handler
+/// that did not run to its end.
+#[derive(Debug)]
+pub struct Ownership {
+    pub(super) execution: Execution,
+    /// The record as this execution last wrote it. Behind a lock, because heartbeats write too.
+    pub(super) record: Arc<Mutex<Record>>,
+    pub(super) heartbeat: Option<Heartbeat>,
+    /// The status of the handler's answer.
+    pub(super) status: Option<u16>,
+}
+
+impl Ownership {
+    /// Notes the status of the handler's answer. If the execution fails, its record keeps it.
+    pub fn answered(&mut self, status: u16) {
+        self.status = Some(status);
+    }
+
+    /// The execution, for the handler.
+    pub fn execution(&self) -> &Execution {
+        &self.execution
+    }
+}

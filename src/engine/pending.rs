@@ -1,0 +1,84 @@
+//! What a handler wants to commit with its answer.
+
+use std::{fmt, sync::Arc};
+
+use futures_util::future::BoxFuture;
+
+use super::BoxError;
+use crate::domain::{DomainWrite, DomainWriteError, Writes};
+
+/// Computes writes, again if they were computed from a stale read.
+pub(super) type Compute =
+    Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<DomainWrite>, BoxError>> + Send + Sync>;
+
+/// What a handler wants to commit.
+pub(super) struct Pending {
+    writes: Writes,
+    compute: Option<Compute>,
+    records: Option<Arc<str>>,
+    /// The first write that was refused when it was handed over. The others alone would be half of what the handler wants.
+    failed: Option<DomainWriteError>,
+    /// The handler has answered.
+    closed: bool,
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pending").field(&self.writes).finish()
+    }
+}
+
+impl Pending {
+    /// Nothing yet. `records` is the table of records.
+    pub(super) fn new(records: Option<&str>) -> Self {
+        let records = records.map(Arc::from);
+        Self { writes: Writes::default(), compute: None, records, failed: None, closed: false }
+    }
+
+    pub(super) fn add(&mut self, write: DomainWrite) -> Result<(), DomainWriteError> {
+        if self.closed {
+            return Err(DomainWriteError::Ended);
+        }
+        self.writes.add(write, self.records.as_deref()).inspect_err(|error| {
+            self.failed.get_or_insert_with(|| error.clone());
+        })
+    }
+
+    pub(super) fn compute(&mut self, compute: Compute) {
+        if !self.closed {
+            self.compute = Some(compute);
+        }
+    }
+
+    /// The handler has answered.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// What it takes to have the writes: those that are there, and how to compute the others. Nothing can be added from then on.
+    ///
+    /// # Errors
+    /// If any was refused when it was handed over: then none commits.
+    pub(super) fn parts(&mut self) -> Result<(Self, Option<Compute>), DomainWriteError> {
+        self.closed = true;
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let (writes, records) = (self.writes.clone(), self.records.clone());
+        Ok((Self { writes, compute: None, records, failed: None, closed: false }, self.compute.clone()))
+    }
+
+    /// The writes of a handler that computes no others.
+    ///
+    /// # Errors
+    /// As [`parts`](Self::parts).
+    pub(super) fn finish(&mut self) -> Result<Vec<DomainWrite>, DomainWriteError> {
+        Ok(self.parts()?.0.writes.into_vec())
+    }
+
+    /// The writes, with these as well.
+    pub(super) fn with(mut self, computed: Vec<DomainWrite>) -> Result<Vec<DomainWrite>, DomainWriteError> {
+        computed.into_iter().try_for_each(|write| self.add(write))?;
+        Ok(self.writes.into_vec())
+    }
+}

@@ -1,0 +1,34 @@
+//! What a record keeps of a request.
+
+use std::fmt;
+
+/// SHA-256 over operation and request, with the rule that made it.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint {
+    pub(super) rule: u32,
+    pub(super) digest: [u8; 32],
+}
+
+impl Fingerprint {
+    /// The fingerprint that a store has kept.
+    pub const fn new(rule: u32, digest: [u8; 32]) -> Self {
+        Self { rule, digest }
+    }
+
+    /// The [`FingerprintRule::id`] that made it. Digests of different rules do not compare.
+    pub const fn rule(&self) -> u32 {
+        self.rule
+    }
+
+    /// The digest.
+    pub const fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({:08x}, {:02x}{:02x}…)", self.rule, self.digest[0], self.digest[1])
+    }
+}

@@ -1,0 +1,33 @@
+//! The shell of Lambda functions: their triggers, log, metrics and environment variables.
+//!
+//! | function | what you give | triggers |
+//! | --- | --- | --- |
+//! | your own | an HTTP service, or a handler, to [`run`] | yours |
+//! | [`stale`] | nothing | the table's stream, the queues `checks` and `sweep`, a schedule |
+//! | [`reconcile`] | a [`reconciliation`] with a reconciler for each operation | the queue `reconcile`, a schedule |
+//! | [`webhook`] | the same, and a reader of your provider's [`Events`] | a URL that the provider calls |
+//!
+//! 1. Each function begins with [`logs`]. A wrong configuration ends it at its start, with an error in the log that names the
+//!    environment variable.
+//! 2. Each message and each stream record of a batch is read by itself: one that cannot be read blocks no other.
+//! 3. Only what failed is reported, and delivered again.
+//! 4. A function begins no work that it may not finish before its deadline.
+//! 5. What an invocation counted is written when it ends, however it ends.
+
+mod log;
+mod metrics;
+mod reconcile;
+mod run;
+mod stale;
+mod trigger;
+mod variables;
+mod webhook;
+
+pub use lambda_runtime::Error;
+pub use log::{logs, report};
+pub use reconcile::{Reconciled, reconcile, reconcile_event, reconciliation};
+pub use run::run;
+pub use stale::{stale, stale_event};
+pub use trigger::{BatchFailures, Event, Trigger, each_message, refuse, time};
+pub use variables::{VariableError, count, millis, switch, text};
+pub use webhook::{Events, Notice, Webhook, webhook};

@@ -1,0 +1,85 @@
+//! The function that finds records whose worker died, even if no client retries.
+//!
+//! ```no_run
+//! use lambda_idempotency::lambda;
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), lambda::Error> {
+//!     lambda::logs();
+//!     lambda::stale().await
+//! }
+//! ```
+//!
+//! | trigger | what |
+//! | --- | --- |
+//! | the table's stream | queues a check for each execution that a batch leaves open |
+//! | the queue of checks | looks at records |
+//! | a schedule, `{"job":"sweep"}` | begins a sweep, or continues one that died |
+//! | the queue of sweeps | continues the sweep |
+
+use std::error::Error as _;
+
+use aws_config::BehaviorVersion;
+use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
+
+use super::{
+    log::report,
+    run::run,
+    trigger::{BatchFailures, Event, Trigger, each_message, refuse, time},
+    variables,
+};
+use crate::{
+    queue::SqsQueue,
+    stale::{DEFAULT_SWEEP_UNITS, MAX_CHECK_TIME, Stale},
+    store::dynamodb::DynamoDbStore,
+    time_budget::DEFAULT_PENDING_BOUND,
+};
+
+/// Runs the function until Lambda ends it.
+///
+/// `IDEMPOTENCY_TABLE`, `CHECKS_QUEUE_URL`, `SWEEP_QUEUE_URL`, `DEAD_LETTERS_QUEUE_URL`; `PENDING_BOUND_MS` (how long accepted
+/// work may wait for a worker), `SWEEP_UNITS_PER_SECOND` (how many read units a second a sweep takes).
+///
+/// # Errors
+/// If the configuration is wrong, and the error names what is wrong; or if the runtime fails.
+pub async fn stale() -> Result<(), Error> {
+    let stale = &configured().await.inspect_err(report)?;
+    let handle = async |event: LambdaEvent<Event>| stale_event(stale, event.payload, &event.context).await;
+    run(service_fn(handle)).await
+}
+
+async fn configured() -> Result<Stale, Error> {
+    let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
+    let pending_bound = variables::millis("PENDING_BOUND_MS", DEFAULT_PENDING_BOUND)?;
+    let units = variables::count("SWEEP_UNITS_PER_SECOND", DEFAULT_SWEEP_UNITS)?;
+    let checks = SqsQueue::from_env(&aws, "CHECKS_QUEUE_URL")?;
+    let sweeps = SqsQueue::from_env(&aws, "SWEEP_QUEUE_URL")?;
+    let dead_letters = SqsQueue::from_env(&aws, "DEAD_LETTERS_QUEUE_URL")?;
+    let store = DynamoDbStore::from_env().await?;
+    Ok(Stale::new(store, checks, sweeps, dead_letters)
+        .pending_bound(pending_bound)
+        .sweep_units_per_second(units.into()))
+}
+
+/// Handles one event.
+///
+/// # Errors
+/// If the event is not for this function, or a sweep fails. Either is logged.
+pub async fn stale_event(stale: &Stale, event: Event, context: &Context) -> Result<BatchFailures, Error> {
+    let time = time(context);
+    match event.trigger()? {
+        Trigger::Job(job) if job == "sweep" => {
+            stale.sweep(time).await.inspect_err(|error| {
+                let cause = error.source().map(ToString::to_string);
+                tracing::error!(%error, cause, "the sweep failed");
+            })?;
+            Ok(BatchFailures::default())
+        }
+        Trigger::Job(_) => Err(refuse("there is no such job")),
+        Trigger::Stream(records) => Ok(stale.stream(&records, time).await.into_iter().collect()),
+        Trigger::Messages(messages) => {
+            let work = async |body: &str, left| Ok(stale.receive(body, left).await?);
+            Ok(each_message(&messages, time, MAX_CHECK_TIME, work).await)
+        }
+    }
+}

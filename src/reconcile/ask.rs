@@ -1,0 +1,35 @@
+//! Asks a reconciler one question, within a bound of time.
+
+use std::{error::Error, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+
+use super::{Finding, Question, Reconciler};
+use crate::{operation::Operation, record::Record, world::World};
+
+/// Why a question failed.
+pub(super) type AskError = Box<dyn Error + Send + Sync>;
+
+/// An operation, and who knows what became of it.
+pub(super) struct Known {
+    pub(super) operation: Operation,
+    pub(super) reconciler: Arc<dyn Reconciler>,
+}
+
+/// Asks `source` what became of the operation of `seen`.
+pub(super) async fn ask(
+    world: &dyn World,
+    seen: &Record,
+    source: &dyn Reconciler,
+    time: Duration,
+) -> Result<Finding, AskError> {
+    let question = Question { record: seen.clone() };
+    tokio::select! {
+        biased;
+        // A panicking reconciler must not abort other questions, or block later polls.
+        finding = AssertUnwindSafe(source.ask(&question)).catch_unwind() => {
+            finding.unwrap_or_else(|_| Err("the reconciler panicked".into()))
+        }
+        () = world.sleep(time) => Err("no answer in time".into()),
+    }
+}

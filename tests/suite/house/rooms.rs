@@ -1,0 +1,414 @@
+//! The rules of the house: no circle of files, no file that is too long, and documents that lead to files that exist.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
+    fs, iter, mem,
+    path::{Path, PathBuf},
+};
+
+use proc_macro2::{TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::{Item, UseTree, Visibility, spanned::Spanned};
+
+/// The most lines of code in one file: without comments, blank lines and tests.
+const MAX_LINES: usize = 400;
+
+type Names = Vec<String>;
+
+/// What a file takes from others, by their modules.
+type Uses = BTreeMap<Names, BTreeSet<String>>;
+
+/// A file of a crate, as far as it says what it uses.
+#[derive(Default)]
+struct Source {
+    /// Its path from the root of the repository.
+    file: String,
+    /// The names that it defines.
+    own: HashSet<String>,
+    /// What it imports for itself, and what it hands on.
+    imported: Vec<Names>,
+    exported: Vec<Names>,
+    /// The paths in its code.
+    named: Vec<Names>,
+    /// The lines of its code.
+    lines: BTreeSet<usize>,
+}
+
+impl Source {
+    fn parse(file: String, text: &str) -> Self {
+        let mut source = Self { file, ..Self::default() };
+        let parsed = syn::parse_file(text).unwrap_or_else(|error| panic!("{}: {error}", source.file));
+        source.read(parsed.items);
+        source
+    }
+
+    fn read(&mut self, items: Vec<Item>) {
+        for item in items {
+            if attributes(&item).iter().any(is_test) {
+                continue;
+            }
+            match item {
+                Item::Mod(module) => {
+                    self.lines.extend([module.mod_token.span().start().line, module.span().end().line]);
+                    self.read(module.content.map(|(_, items)| items).unwrap_or_default());
+                }
+                Item::Use(item) => {
+                    self.lines.extend(item.span().start().line..=item.span().end().line);
+                    let paths = match item.vis {
+                        Visibility::Inherited => &mut self.imported,
+                        _ => &mut self.exported,
+                    };
+                    leaves(&item.tree, &mut Vec::new(), paths);
+                }
+                item => {
+                    self.own.extend(name_of(&item));
+                    self.tokens(item.to_token_stream());
+                }
+            }
+        }
+    }
+
+    /// Collects the paths in some code, and its lines. Macros' arguments are code too.
+    fn tokens(&mut self, tokens: TokenStream) {
+        let (mut path, mut colons, mut is_member) = (Names::new(), 0, false);
+        let mut tokens = tokens.into_iter().peekable();
+        while let Some(token) = tokens.next() {
+            let is_doc = matches!(&token, TokenTree::Punct(hash) if hash.as_char() == '#')
+                && matches!(tokens.peek(), Some(TokenTree::Group(it)) if it.stream().to_string().starts_with("doc"));
+            if is_doc {
+                tokens.next();
+                continue;
+            }
+            match token {
+                TokenTree::Ident(name) => {
+                    self.lines.insert(name.span().start().line);
+                    if colons != 2 || path.is_empty() {
+                        self.name(&mut path);
+                    }
+                    if !is_member {
+                        path.push(name.to_string());
+                    }
+                    (colons, is_member) = (0, false);
+                }
+                TokenTree::Punct(punct) => {
+                    self.lines.insert(punct.span().start().line);
+                    is_member = punct.as_char() == '.';
+                    colons = if punct.as_char() == ':' { colons + 1 } else { 0 };
+                    if colons == 0 {
+                        self.name(&mut path);
+                    }
+                }
+                TokenTree::Group(group) => {
+                    self.lines.extend([group.span_open().start().line, group.span_close().end().line]);
+                    self.tokens(group.stream());
+                    (colons, is_member) = (0, false);
+                    self.name(&mut path);
+                }
+                TokenTree::Literal(literal) => {
+                    self.lines.extend(literal.span().start().line..=literal.span().end().line);
+                    (colons, is_member) = (0, false);
+                    self.name(&mut path);
+                }
+            }
+        }
+        self.name(&mut path);
+    }
+
+    fn name(&mut self, path: &mut Names) {
+        if !path.is_empty() {
+            self.named.push(mem::take(path));
+        }
+    }
+}
+
+/// Whether it is `#[cfg(test)]`.
+fn is_test(attribute: &syn::Attribute) -> bool {
+    attribute.path().is_ident("cfg") && attribute.parse_args::<syn::Ident>().is_ok_and(|what| what == "test")
+}
+
+fn attributes(item: &Item) -> &[syn::Attribute] {
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+fn name_of(item: &Item) -> Option<String> {
+    let name = match item {
+        Item::Const(item) => &item.ident,
+        Item::Enum(item) => &item.ident,
+        Item::Fn(item) => &item.sig.ident,
+        Item::Macro(item) => item.ident.as_ref()?,
+        Item::Static(item) => &item.ident,
+        Item::Struct(item) => &item.ident,
+        Item::Trait(item) => &item.ident,
+        Item::Type(item) => &item.ident,
+        _ => return None,
+    };
+    Some(name.to_string())
+}
+
+/// The paths of a `use`, by the names before `as`.
+fn leaves(tree: &UseTree, before: &mut Names, paths: &mut Vec<Names>) {
+    let mut leaf = |name: String| paths.push(before.iter().cloned().chain([name]).collect());
+    match tree {
+        UseTree::Path(path) => {
+            before.push(path.ident.to_string());
+            leaves(&path.tree, before, paths);
+            before.pop();
+        }
+        UseTree::Name(name) if name.ident == "self" => paths.push(before.clone()),
+        UseTree::Name(name) => leaf(name.ident.to_string()),
+        UseTree::Rename(name) => leaf(name.ident.to_string()),
+        UseTree::Glob(_) => leaf("*".to_owned()),
+        UseTree::Group(group) => group.items.iter().for_each(|tree| leaves(tree, before, paths)),
+    }
+}
+
+/// A crate: its files by their modules.
+struct Files(BTreeMap<Names, Source>);
+
+impl Files {
+    fn of(sources: impl IntoIterator<Item = (Names, Source)>) -> Self {
+        Self(sources.into_iter().collect())
+    }
+
+    /// The same path from the crate's root, if it begins in this crate.
+    fn absolute(&self, module: &[String], path: &[String]) -> Option<Names> {
+        let (first, rest) = path.split_first()?;
+        let source = self.0.get(module)?;
+        let child = |name: &String| module.iter().chain([name]).cloned().collect::<Names>();
+        let is_ours = |first: &String| {
+            ["crate", "self", "super"].contains(&first.as_str()) || self.0.contains_key(&child(first))
+        };
+        let mut base = match first.as_str() {
+            "crate" => Names::new(),
+            "self" => module.to_vec(),
+            "super" => module[..module.len().checked_sub(1)?].to_vec(),
+            _ if is_ours(first) => child(first),
+            _ => {
+                let mut imports = source.imported.iter().chain(&source.exported);
+                let import = imports.find(|path| path.last() == Some(first) && is_ours(&path[0]))?;
+                self.absolute(module, import)?
+            }
+        };
+        for name in rest {
+            match name.as_str() {
+                "super" => drop(base.pop()),
+                _ => base.push(name.clone()),
+            }
+        }
+        Some(base)
+    }
+
+    /// The file that defines what this path names, by its module. None if it names a whole file.
+    fn home(&self, path: &[String]) -> Option<(Names, String)> {
+        let depth = (0..=path.len()).rev().find(|depth| self.0.contains_key(&path[..*depth]))?;
+        let (module, name) = (path[..depth].to_vec(), path.get(depth)?.clone());
+        let source = &self.0[&module];
+        if !source.own.contains(&name) {
+            let handed_on =
+                source.exported.iter().chain(&source.imported).find(|path| path.last() == Some(&name));
+            let handed_on = handed_on.and_then(|path| self.absolute(&module, path));
+            if let Some(home) = handed_on.filter(|path| !path.starts_with(&module) || path.len() > depth + 1)
+            {
+                return self.home(&home);
+            }
+        }
+        Some((module, name))
+    }
+
+    /// What each file takes from which other. A name that is only handed on is not taken.
+    fn uses(&self) -> BTreeMap<&Names, Uses> {
+        self.0.iter().map(|(module, source)| (module, self.taken_by(module, source))).collect()
+    }
+
+    fn taken_by(&self, module: &Names, source: &Source) -> Uses {
+        let mut taken = Uses::new();
+        for path in source.imported.iter().chain(&source.named) {
+            let home = self.absolute(module, path).and_then(|path| self.home(&path));
+            if let Some((home, name)) = home.filter(|(home, _)| home != module) {
+                taken.entry(home).or_default().insert(name);
+            }
+        }
+        taken
+    }
+
+    /// The shortest circle through each file that is in one; each circle once.
+    fn circles(&self) -> Vec<String> {
+        let uses = self.uses();
+        let mut circles = BTreeMap::new();
+        for start in self.0.keys() {
+            let mut from = BTreeMap::<&Names, &Names>::new();
+            let mut next = VecDeque::from([start]);
+            'search: while let Some(file) = next.pop_front() {
+                for used in uses[file].keys() {
+                    if used == start {
+                        let before = |file: &&Names| from.get(*file).copied();
+                        let mut circle: Vec<_> = iter::successors(Some(file), before).collect();
+                        circle.reverse();
+                        let members: BTreeSet<_> = circle.iter().copied().collect();
+                        circles.entry(members).or_insert_with(|| self.reported(&uses, &circle));
+                        break 'search;
+                    }
+                    if !from.contains_key(used) {
+                        from.insert(used, file);
+                        next.push_back(used);
+                    }
+                }
+            }
+        }
+        circles.into_values().collect()
+    }
+
+    fn reported(&self, uses: &BTreeMap<&Names, Uses>, circle: &[&Names]) -> String {
+        let next = circle.iter().cycle().skip(1);
+        let arrow = |(from, to): (&&Names, &&Names)| {
+            let names: Vec<_> = uses[*from][*to].iter().map(String::as_str).collect();
+            format!("{} uses {} of {}", self.0[*from].file, names.join(", "), self.0[*to].file)
+        };
+        circle.iter().zip(next).map(arrow).collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The crates of this repository, without tests, benchmarks and examples.
+fn crates() -> Vec<Files> {
+    let functions = fs::read_dir(root().join("functions")).unwrap().map(|it| it.unwrap().file_name());
+    let functions = functions.map(|name| format!("functions/{}/src", name.to_str().unwrap()));
+    let folders = ["src", "cli/src", "local/src"].map(str::to_owned).into_iter().chain(functions);
+    let folders = folders.filter(|folder| root().join(folder).is_dir());
+    let crates: Vec<_> = folders.map(|folder| Files::of(sources(&folder, &Names::new()))).collect();
+    assert!(crates.len() >= 8 && crates[0].0.len() > 100, "there are more files than that");
+    crates
+}
+
+fn sources(folder: &str, module: &Names) -> Vec<(Names, Source)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root().join(folder)).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let (path, mut inner) = (format!("{folder}/{name}"), module.clone());
+        match name.strip_suffix(".rs") {
+            // A test module in a file of its own.
+            Some("tests") => continue,
+            Some("mod" | "lib") => {}
+            // A crate with a library has no module of this name.
+            Some("main") if root().join(folder).join("lib.rs").exists() => continue,
+            Some("main") => {}
+            Some(stem) => inner.push(stem.to_owned()),
+            None => {
+                inner.push(name);
+                found.extend(sources(&path, &inner));
+                continue;
+            }
+        }
+        let text = fs::read_to_string(root().join(&path)).unwrap();
+        found.push((inner, Source::parse(path, &text)));
+    }
+    found
+}
+
+#[test]
+fn no_files_use_each_other_in_a_circle() {
+    let circles: Vec<_> = crates().iter().flat_map(Files::circles).collect();
+    assert!(circles.is_empty(), "move what they share into a file of its own:\n{}", circles.join("\n"));
+}
+
+#[test]
+fn a_circle_of_files_is_found_and_named() {
+    let made_of = |texts: &[(&str, &str)]| {
+        let source = |(path, text): &(&str, &str)| {
+            let module = path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            (module, Source::parse(format!("{path}.rs"), text))
+        };
+        Files::of(texts.iter().map(source)).circles()
+    };
+    let (tea, pot) = ("use crate::pot::Pot;\npub struct Tea(Pot);", "pub struct Pot(crate::tea::Tea);");
+    let circle = ["pot.rs uses Tea of tea.rs; tea.rs uses Pot of pot.rs"];
+    assert_eq!(made_of(&[("", "mod pot; mod tea;"), ("pot", pot), ("tea", tea)]), circle);
+    // By way of a module that hands the name on, within a macro, and through three files.
+    let tea = "use super::Pot;\nfn tea() { brew!(Pot::new(1)); }";
+    let face = "mod pot; mod tea; pub use pot::Pot;";
+    let pot = "use crate::lid;\npub struct Pot; fn pot() { lid::close() }";
+    let lid = "use crate::tea::tea as brewed;\npub fn close() { tea() }";
+    assert_eq!(made_of(&[("", face), ("pot", pot), ("tea", tea), ("lid", lid)]).len(), 1);
+    // A module that only hands on what its children define, a test, a comment.
+    let pot = "use super::Lid;\n/// For [`crate::tea::Tea`].\npub struct Pot(Lid); #[cfg(test)] mod tests { use crate::tea::Tea; }";
+    let tea = "use crate::pot::Pot; pub struct Tea(Pot);";
+    assert!(
+        made_of(&[("", "mod pot; mod tea; pub use pot::Pot; pub struct Lid;"), ("pot", pot), ("tea", tea)])
+            .is_empty()
+    );
+}
+
+#[test]
+fn no_file_has_more_than_400_lines_of_code() {
+    let crates = crates();
+    let sources = crates.iter().flat_map(|files| files.0.values());
+    let long: Vec<_> = sources
+        .filter(|source| source.lines.len() > MAX_LINES)
+        .map(|source| (&source.file, source.lines.len()))
+        .collect();
+    assert!(long.is_empty(), "{long:?}");
+    let text = "//! A file.\n\n/// A constant.\nconst A: &str = \"1\n2\";\n\nfn f() {\n    // A reason.\n    g(\n    );\n}\n#[cfg(test)]\nmod tests {\n    fn t() {}\n}\n";
+    assert_eq!(Source::parse("a.rs".to_owned(), text).lines.len(), 6);
+}
+
+/// The words of a document that look like paths.
+fn paths(document: &str) -> impl Iterator<Item = &str> {
+    let is_path = |word: &&str| {
+        let is_file = [".rs", ".md", ".yaml"].iter().any(|end| word.ends_with(end));
+        !word.contains("://") && (is_file || word.ends_with('/'))
+    };
+    let words = document.split(|c: char| c.is_whitespace() || "`()[]|,;:→".contains(c));
+    words.filter(|word| word.len() > 1).filter(is_path)
+}
+
+fn architecture() -> String {
+    fs::read_to_string(root().join("docs/architecture.md")).unwrap()
+}
+
+fn exists(path: &str) -> bool {
+    ["", "src", "docs"].iter().any(|folder| root().join(folder).join(path).exists())
+}
+
+#[test]
+fn every_path_in_the_architecture_exists() {
+    let architecture = architecture();
+    let missing: Vec<_> = paths(&architecture).filter(|path| !exists(path)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(paths(&architecture).count() > 60);
+}
+
+#[test]
+fn the_architecture_sends_each_of_these_to_one_place() {
+    let architecture = architecture();
+    for what in [
+        "the condition of a write",
+        "a replayed header",
+        "a state's name",
+        "a time-out",
+        "how long the stale function waits",
+        "a metric",
+        "the shape of a problem",
+    ] {
+        let rows = architecture.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+        let places: Vec<_> =
+            rows.filter(|(asked, _)| asked.starts_with(what)).map(|(_, place)| place).collect();
+        let [place] = places[..] else { panic!("{what}: {places:?}") };
+        assert_eq!(paths(place).count(), 1, "{what}: {place}");
+    }
+}
