@@ -84,11 +84,16 @@ mod documents {
 pub mod config;
 pub mod domain;
 pub mod engine;
+#[cfg(feature = "dynamodb")]
+mod error_chain;
 #[cfg(feature = "lambda")]
 pub mod event;
 pub mod fingerprint;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "internal")]
+#[doc(hidden)]
+pub mod internal;
 pub mod key;
 pub mod operation;
 pub mod operator;

@@ -44,7 +44,6 @@ mod work;
 use crate::{
     front::Cloud,
     functions::{FUNCTIONS, Function},
-    log::harmless,
     metrics::Metrics,
     process::Launcher,
     queues::Queues,
@@ -52,6 +51,7 @@ use crate::{
     store::Store,
 };
 use futures_util::future::try_join_all;
+use lambda_idempotency::internal::terminal::harmless;
 use serde_json::json;
 use std::{
     env,
@@ -200,7 +200,7 @@ fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings:
          {strong}The same again, which charges nothing and gets the same answer:{plain}\n\n  {payment}\n\n\
          {strong}Look at what is unknown or stale, as an operator, in another terminal:{plain}\n\n  \
          eval \"$(curl -s {url}/operate)\"; cargo run -q -p idempotency-cli -- watch\n\n\
-         Ctrl-C ends everything.\n",
+         Settings: --help. Ctrl-C ends everything.\n",
         store.endpoint,
         store.idempotency_table,
         store.payments_table,
