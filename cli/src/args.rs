@@ -308,7 +308,7 @@ pub struct DeadLetters {
     /// Only the message with this id; may be repeated
     #[arg(long, value_name = "MESSAGE")]
     pub id: Vec<String>,
-    /// Only messages of this kind, as `dead-letters` prints it; may be repeated
+    /// Only messages of this kind; may be repeated. --id picks a message of any other kind
     #[arg(long, value_parser = PossibleValuesParser::new(MessageSummary::KINDS))]
     pub kind: Vec<String>,
     /// Only messages about this record, as `list` prints it

@@ -195,12 +195,13 @@ fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings:
          {faint}queues     {plain} {}\n\
          {faint}reports    {plain} {}\n\
          {faint}functions  {plain} {}; at most {} environments each, {} ms an invocation\n\
-         {faint}watch      {plain} {url}/provider/charges  {url}/environments  {url}/metrics\n\n\
+         {faint}watch      {plain} {url}/provider/charges  {url}/environments  {url}/metrics\n\
+         {faint}settings   {plain} cargo run -p local -- --help\n\n\
          {strong}Create a payment:{plain}\n\n  {payment}\n\n\
          {strong}The same again, which charges nothing and gets the same answer:{plain}\n\n  {payment}\n\n\
          {strong}Look at what is unknown or stale, as an operator, in another terminal:{plain}\n\n  \
          eval \"$(curl -s {url}/operate)\"; cargo run -q -p idempotency-cli -- watch\n\n\
-         Settings: --help. Ctrl-C ends everything.\n",
+         Ctrl-C ends everything.\n",
         store.endpoint,
         store.idempotency_table,
         store.payments_table,
