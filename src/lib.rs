@@ -84,10 +84,15 @@ mod documents {
 pub mod config;
 pub mod domain;
 pub mod engine;
+#[cfg(feature = "dynamodb")]
+mod error_chain;
 pub mod fingerprint;
 mod headers;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "internal")]
+#[doc(hidden)]
+pub mod internal;
 pub mod key;
 #[cfg(feature = "lambda")]
 pub mod lambda;

@@ -209,16 +209,15 @@ impl Operation {
     pub fn keep_header(mut self, name: &str) -> Self {
         let header = name.to_ascii_lowercase();
         let operation = self.name.as_str();
-        assert!(
-            is_header_name(&header),
-            "operation {operation:?}: keep_header({name:?}): this is not a header name"
-        );
-        assert!(
-            may_be_kept(&header),
-            "operation {operation:?}: keep_header({name:?}): this header must never be replayed"
-        );
-        self.kept_headers.push(header);
-        self
+        let wrong = match () {
+            () if !is_header_name(&header) => "this is not a header name",
+            () if !may_be_kept(&header) => "this header must never be replayed",
+            () => {
+                self.kept_headers.push(header);
+                return self;
+            }
+        };
+        panic!("operation {operation:?}: keep_header({name:?}): {wrong}")
     }
 
     /// How long a worker keeps trying to write its completion while the store is unavailable.

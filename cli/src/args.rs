@@ -2,9 +2,12 @@
 
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use clap_complete::Shell;
-use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant};
+use lambda_idempotency::{
+    key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant},
+    operator::MessageSummary,
+};
 
 use crate::{
     failure::Failure,
@@ -305,8 +308,8 @@ pub struct DeadLetters {
     /// Only the message with this id; may be repeated
     #[arg(long, value_name = "MESSAGE")]
     pub id: Vec<String>,
-    /// Only messages of this kind, as `dead-letters` prints it: `deferred_report`, `contradiction`, `failed_run`, …; may be repeated
-    #[arg(long)]
+    /// Only messages of this kind; may be repeated. --id picks a message of any other kind
+    #[arg(long, value_parser = PossibleValuesParser::new(MessageSummary::KINDS))]
     pub kind: Vec<String>,
     /// Only messages about this record, as `list` prints it
     #[arg(long, value_parser = record)]

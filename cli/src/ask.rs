@@ -2,6 +2,7 @@
 
 use aws_sdk_sqs::Client;
 use lambda_idempotency::{
+    internal::terminal::harmless,
     operator::MessageSummary,
     record::{Record, State},
 };
@@ -12,7 +13,6 @@ use crate::{
     change,
     context::{self, Context},
     failure::Failure,
-    output::harmless,
     queue,
     record::{RecordJson, fields},
 };

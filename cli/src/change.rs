@@ -6,6 +6,7 @@ use std::{
 };
 
 use lambda_idempotency::{
+    internal::terminal::{harmless, harmless_text},
     key::RecordKey,
     operator::{Correction, CorrectionError},
     record::{Answer, Record},
@@ -18,7 +19,7 @@ use crate::{
     args::ChangeArgs,
     context::Context,
     failure::Failure,
-    output::{cell, harmless, harmless_text},
+    output::cell,
     record::{RecordJson, fields, state_fields},
     values::{in_one_unit, words},
 };

@@ -7,7 +7,10 @@ use std::{
 };
 
 use futures_util::stream;
-use lambda_idempotency::key::OperationName;
+use lambda_idempotency::{
+    internal::terminal::{harmless, harmless_json},
+    key::OperationName,
+};
 use ledgers::{CompareError, Difference, Entry, Side, Summary, compare};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -15,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     args::Compare,
     failure::Failure,
-    output::{Screen, cell, harmless, harmless_json},
+    output::{Screen, cell},
     values::object,
 };
 
@@ -38,7 +41,7 @@ pub async fn run(screen: &Screen, args: &Compare) -> Result<(), Failure> {
     let summary = compared.map_err(|error| match error {
         // The line says which file it is.
         CompareError::Side(_, error) => error,
-        error => Failure::Error(format!("{error}: {}", cause(&error))),
+        error => Failure::from_error(&error),
     })?;
     print_summary(screen, &summary)?;
     if summary.agrees() { Ok(()) } else { Err(Failure::NotAsExpected("the ledgers differ".into())) }
@@ -102,10 +105,6 @@ fn print_summary(screen: &Screen, summary: &Summary) -> Result<(), Failure> {
         ("differ", cell(summary.differs)),
         ("twice", cell(summary.duplicates)),
     ]))
-}
-
-fn cause(error: &dyn std::error::Error) -> String {
-    error.source().map(ToString::to_string).unwrap_or_default()
 }
 
 #[cfg(test)]

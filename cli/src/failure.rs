@@ -2,13 +2,11 @@
 
 use std::{error::Error, fmt, process::ExitCode};
 
-use aws_sdk_dynamodb::error::ErrorMetadata;
 use lambda_idempotency::{
+    internal::{error_chain, terminal::harmless},
     operator::CorrectionError,
     store::{StoreError, StoreErrorKind},
 };
-
-use crate::output::harmless;
 
 /// A failed command.
 #[derive(Debug)]
@@ -30,30 +28,10 @@ impl Failure {
         }
     }
 
-    /// An error with its causes, without what they quote of a request, because requests hold keys.
+    /// An error with its causes.
     pub fn from_error(error: &(dyn Error + 'static)) -> Self {
-        let (mut lines, mut next) = (Vec::new(), Some(error));
-        while let Some(cause) = next {
-            lines.push(match cause.downcast_ref::<ErrorMetadata>() {
-                // Its `Display` is a dump; the service's message is not.
-                Some(answer) => without_dumps(answer.message().unwrap_or_default()),
-                None => without_dumps(&cause.to_string()),
-            });
-            next = cause.source();
-        }
-        // Many errors repeat their cause.
-        lines.retain(|line| !line.is_empty());
-        lines.dedup_by(|cause, above| above.contains(cause.as_str()));
-        Self::Error(lines.join(": "))
+        Self::Error(error_chain(error))
     }
-}
-
-/// The text without the part in braces, in which the SDK prints its own structs, whole requests among them. The cut goes to the
-/// last brace, as a key may have braces too.
-fn without_dumps(text: &str) -> String {
-    let Some((before, rest)) = text.split_once('{') else { return text.to_owned() };
-    let after = rest.rsplit_once('}').map_or("", |(_, after)| after);
-    format!("{before}{{…}}{after}")
 }
 
 impl fmt::Display for Failure {
@@ -103,30 +81,6 @@ impl From<CorrectionError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The SDK's error for an invalid endpoint.
-    #[derive(Debug)]
-    struct Dump;
-
-    impl fmt::Display for Dump {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(
-                r#"no endpoint for `Request { body: {"pk":{"S":"acme#pay#a } key"}}, n: 1 }`: no scheme"#,
-            )
-        }
-    }
-
-    impl Error for Dump {}
-
-    #[test]
-    fn what_an_error_quotes_of_a_request_is_left_out() {
-        let said = Failure::from_error(&Dump).to_string();
-        assert_eq!(said, "no endpoint for `Request {…}`: no scheme");
-        let answer = ErrorMetadata::builder().code("AccessDenied").message("no leave to read").build();
-        assert_eq!(Failure::from_error(&answer).to_string(), "no leave to read");
-        assert_eq!(without_dumps("cut off { acme"), "cut off {…}");
-        assert_eq!(without_dumps("nothing to hide }"), "nothing to hide }");
-    }
 
     #[test]
     fn a_failed_change_says_whether_anything_was_changed() {

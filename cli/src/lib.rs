@@ -10,6 +10,7 @@ mod change;
 mod compare;
 mod context;
 mod create_table;
+mod dead_letters;
 mod failure;
 mod find;
 mod forget;
@@ -28,6 +29,7 @@ mod watch;
 use std::{io, process::ExitCode};
 
 use clap::{CommandFactory, Parser, error::ContextKind};
+use lambda_idempotency::internal::terminal::harmless_text;
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
     fmt::layer,
@@ -38,7 +40,7 @@ use tracing_subscriber::{
 use args::{Cli, Command};
 use context::Context;
 use failure::Failure;
-use output::{Screen, harmless_text};
+use output::Screen;
 
 /// Runs the program `idempotency` with the arguments of this process.
 #[tokio::main(flavor = "current_thread")]

@@ -8,7 +8,10 @@ use std::{
 };
 
 use comfy_table::{Cell, Color, ContentArrangement, Table};
-use lambda_idempotency::time::Timestamp;
+use lambda_idempotency::{
+    internal::terminal::{harmless, harmless_json},
+    time::Timestamp,
+};
 use serde::Serialize;
 
 use crate::{args::Output, failure::Failure};
@@ -144,45 +147,6 @@ pub fn span(span: Duration) -> String {
     }
 }
 
-/// Untrusted text in one line. Characters that would steer a terminal or hide what they are (control characters, line ends,
-/// changes of direction, invisible characters) are escaped, as in `\u{202e}`.
-pub fn harmless(text: &str) -> String {
-    escaped(text, |_| false, |c| c.escape_unicode().collect())
-}
-
-/// The same for text of several lines.
-pub fn harmless_text(text: &str) -> String {
-    escaped(text, |c| matches!(c, '\n' | '\t'), |c| c.escape_unicode().collect())
-}
-
-/// The same for JSON, which keeps its meaning: such characters occur only within its strings.
-pub fn harmless_json(json: &str) -> String {
-    let escape = |c: char| {
-        let mut units = [0; 2];
-        c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
-    };
-    escaped(json, |c| c == '\n', escape)
-}
-
-fn escaped(text: &str, keeps: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match keeps(c) || is_shown(c) {
-            true => shown.push(c),
-            false => shown.push_str(&escape(c)),
-        }
-    }
-    shown
-}
-
-/// Whether a character shows as what it is. Rust's own tables decide, except for quotes and for marks on the dead letter before them.
-fn is_shown(c: char) -> bool {
-    let mut text = *b"a....";
-    let after_a_dead_letter = c.encode_utf8(&mut text[1..]).len() + 1;
-    let text = std::str::from_utf8(&text[..after_a_dead_letter]).unwrap_or_default();
-    matches!(c, '"' | '\'' | '\\') || text.escape_debug().count() == 2
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,23 +166,5 @@ mod tests {
             Some("2026-11-21T12:26:55.120Z")
         );
         assert_eq!(when(Timestamp::MAX, at), "never");
-    }
-
-    // A key or a header of a client must not write on an operator's screen.
-    #[test]
-    fn what_would_steer_a_terminal_is_shown_as_what_it_is() {
-        assert_eq!(harmless("a\u{1b}[31m\n\t\u{fc}"), "a\\u{1b}[31m\\u{a}\\u{9}\u{fc}");
-        assert_eq!(harmless_text("a\u{1b}\r\n\t\u{fc}"), "a\\u{1b}\\u{d}\n\t\u{fc}");
-        let plain = "plain \"text\" 'with' \\ \u{fc} e\u{301} \u{65e5} \u{1F600} # %";
-        assert_eq!(harmless(plain), plain);
-        let hidden = [0x00, 0x7f, 0x9b, 0x061c, 0x200b, 0x200e, 0x200f, 0x2028, 0x2029, 0xfeff, 0xe0041];
-        for code in hidden.into_iter().chain(0x202a..=0x202e).chain(0x2066..=0x2069) {
-            let text = char::from_u32(code).expect("a character").to_string();
-            assert_eq!(harmless(&text), format!("\\u{{{code:x}}}"));
-            let json = serde_json::to_string(&text).expect("JSON");
-            let escaped = harmless_json(&json);
-            assert!(escaped.is_ascii() && !escaped.contains('\u{7f}'), "{escaped}");
-            assert_eq!(serde_json::from_str::<String>(&escaped).expect("JSON"), text);
-        }
     }
 }

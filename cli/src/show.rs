@@ -2,6 +2,7 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use lambda_idempotency::{
+    internal::terminal::harmless_text,
     record::{Answer, Record, State},
     store::{AuditLine, Store},
     time::Timestamp,
@@ -13,7 +14,7 @@ use crate::{
     context::Context,
     failure::Failure,
     find,
-    output::{cell, cell_of_lines, harmless_text, iso, when},
+    output::{cell, cell_of_lines, iso, when},
     record::{RecordJson, fields},
 };
 

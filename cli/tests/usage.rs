@@ -68,6 +68,14 @@ fn a_missing_queue_is_asked_for_by_its_variable() {
 }
 
 #[test]
+fn an_unknown_kind_of_letter_is_refused_with_the_kinds() {
+    let output = idempotency(&["dead-letters", "--queue", "http://127.0.0.1:9/q", "--kind", "nonsense"]);
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("nonsense") && said.contains("failed_run") && said.contains("poison"), "{said}");
+}
+
+#[test]
 fn dead_letters_are_dropped_only_if_they_are_picked() {
     let drop = ["redrive", "--queue", "http://127.0.0.1:9/q", "--drop", "--reason", "because", "--yes"];
     let output = idempotency(&[&drop[..], &["--as", "kim"]].concat());

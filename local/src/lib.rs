@@ -45,7 +45,6 @@ mod work;
 use crate::{
     front::Cloud,
     functions::{FUNCTIONS, Function},
-    log::harmless,
     metrics::Metrics,
     process::Launcher,
     queues::Queues,
@@ -53,6 +52,7 @@ use crate::{
     store::Store,
 };
 use futures_util::future::try_join_all;
+use lambda_idempotency::internal::terminal::harmless;
 use serde_json::json;
 use std::{
     env,
@@ -194,7 +194,8 @@ fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings:
          {faint}queues     {plain} {}\n\
          {faint}reports    {plain} {}\n\
          {faint}functions  {plain} {}; at most {} environments each, {} ms an invocation\n\
-         {faint}watch      {plain} {url}/provider/charges  {url}/environments  {url}/metrics\n\n\
+         {faint}watch      {plain} {url}/provider/charges  {url}/environments  {url}/metrics\n\
+         {faint}settings   {plain} cargo run -p local -- --help\n\n\
          {strong}Create a payment:{plain}\n\n  {payment}\n\n\
          {strong}The same again, which charges nothing and gets the same answer:{plain}\n\n  {payment}\n\n\
          {strong}Look at what is unknown or stale, as an operator, in another terminal:{plain}\n\n  \

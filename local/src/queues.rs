@@ -6,11 +6,11 @@
 use aws_sdk_sqs::{
     Client,
     config::{BehaviorVersion, Credentials, Region, retry::RetryConfig},
-    error::DisplayErrorContext,
     types::QueueAttributeName,
 };
 use axum::{Router, body::Body, extract::State, http::HeaderMap, response::Response};
 use bytes::Bytes;
+use lambda_idempotency::internal::error_chain;
 use rustack_sqs_core::{config::SqsConfig, handler::RustackSqsHandler, provider::RustackSqs};
 use rustack_sqs_http::{
     dispatch::dispatch_operation, response::error_to_response, router::resolve_operation,
@@ -63,7 +63,7 @@ impl Queues {
             });
             let attributes = redrive.map(|policy| [(QueueAttributeName::RedrivePolicy, policy)].into());
             let created = client.create_queue().queue_name(&name).set_attributes(attributes).send().await;
-            let created = created.map_err(|error| format!("queue {name}: {}", DisplayErrorContext(error)))?;
+            let created = created.map_err(|error| format!("queue {name}: {}", error_chain(&error)))?;
             let arn = format!("arn:aws:sqs:{region}:{ACCOUNT}:{name}");
             Ok::<_, String>(Queue { url: created.queue_url.unwrap_or_default(), arn })
         };

@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::{
         ProjectionType, ScalarAttributeType, TableDescription, TableStatus, TimeToLiveStatus,
     },
 };
-use lambda_idempotency::store::dynamodb::table as records;
+use lambda_idempotency::{internal::error_chain, store::dynamodb::table as records};
 use std::{error::Error, time::Duration};
 use tokio::time;
 
@@ -140,20 +140,13 @@ fn key(name: &str, kind: KeyType) -> KeySchemaElement {
     KeySchemaElement::builder().attribute_name(name).key_type(kind).build().expect("a key is complete")
 }
 
-/// The error in one line; the SDK's own text fills pages.
+/// The error in one line.
 fn describe<E: ProvideErrorMetadata + Error + 'static>(error: &SdkError<E>) -> String {
     match error {
         SdkError::TimeoutError(_) => format!("no answer within {} s", REACH.as_secs()),
-        SdkError::ServiceError(answer) => match answer.err().code() {
-            Some(code) => format!("{code}: {}", answer.err().message().unwrap_or_default()),
-            None => format!("HTTP {}, which is not an answer of DynamoDB", answer.raw().status()),
-        },
-        _ => {
-            let mut cause: &dyn Error = error;
-            while let Some(source) = cause.source() {
-                cause = source;
-            }
-            cause.to_string()
+        SdkError::ServiceError(answer) if answer.err().code().is_none() => {
+            format!("HTTP {}, which is not an answer of DynamoDB", answer.raw().status())
         }
+        _ => error_chain(error),
     }
 }

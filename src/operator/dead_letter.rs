@@ -21,6 +21,25 @@ pub struct MessageSummary {
 }
 
 impl MessageSummary {
+    /// Stands for the kind of a message that does not say its own.
+    pub const NO_KIND: &str = "(none)";
+
+    /// Each kind of message that the functions send, or that Lambda sends for them.
+    pub const KINDS: [&str; 12] = [
+        "ask",
+        "check",
+        "contradiction",
+        "double_execution",
+        "report",
+        "report_with_writes",
+        FAILED_RUN,
+        "forgotten",
+        "poison",
+        "sweep",
+        "provider_report",
+        Self::NO_KIND,
+    ];
+
     /// The body of a message that has the reconcile function ask about this record now, and restarts its count of
     /// questions.
     pub fn ask(record: &RecordKey) -> String {
@@ -73,5 +92,19 @@ mod tests {
                 "{body}"
             );
         }
+    }
+
+    #[test]
+    fn every_kind_of_message_is_listed() {
+        let unknown = r#"{"kind":"?"}"#;
+        let errors = [
+            serde_json::from_str::<Check>(unknown).unwrap_err().to_string(),
+            serde_json::from_str::<Message>(unknown).unwrap_err().to_string(),
+        ];
+        // Serde's error lists the kinds: unknown variant `?`, expected one of `ask`, `provider_report`, …
+        let sent = errors.iter().flat_map(|error| error.split('`').skip(1).step_by(2).skip(1));
+        let mut kinds: Vec<_> = sent.chain(["poison", FAILED_RUN, MessageSummary::NO_KIND]).collect();
+        kinds.sort_unstable_by_key(|kind| (*kind == MessageSummary::NO_KIND, *kind));
+        assert_eq!(kinds, MessageSummary::KINDS);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use lambda_idempotency::{key::OperationName, world::World};
+use lambda_idempotency::{internal::error_chain, key::OperationName, world::World};
 use ledgers::{Day, Difference, Summary, compare};
 use payments::{Ledger, Provider, SealingKeys, policy::CREATE_PAYMENT};
 use serde::{Deserialize, Serialize};
@@ -109,7 +109,7 @@ impl Comparison {
 }
 
 fn log_failure(error: &Failure) {
-    tracing::error!(name = error.name(), error = error.causes(), "the comparison failed");
+    tracing::error!(name = error.name(), error = error_chain(error), "the comparison failed");
 }
 
 /// Names only the charge's id and the hash of its record's key; the report has the rest.

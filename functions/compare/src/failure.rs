@@ -1,6 +1,6 @@
 //! Why there is no report, under names that alarms and retries can tell apart.
 
-use std::{error::Error, io, iter};
+use std::{error::Error, io};
 
 use lambda_runtime::Diagnostic;
 use ledgers::CompareError;
@@ -35,12 +35,6 @@ pub enum Failure {
 impl Failure {
     pub(crate) fn report(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Report(error.into())
-    }
-
-    /// The error and its causes, for the log.
-    pub(crate) fn causes(&self) -> String {
-        let causes = iter::successors(self.source(), |cause| (*cause).source());
-        iter::once(self.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
     }
 
     /// The error type that Lambda reports.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt, stream};
-use lambda_idempotency::{key::RecordKey, world::World};
+use lambda_idempotency::{internal::error_chain, key::RecordKey, world::World};
 use ledgers::{Day, Entry};
 use payments::{Ledger, Provider, SealingKeys};
 use serde::{Deserialize, Serialize};
@@ -140,7 +140,7 @@ async fn retried<T>(world: &dyn World, ask: impl AsyncFn() -> Result<T, Failure>
         match ask().await {
             Ok(page) => return Ok(page),
             Err(error) => {
-                tracing::info!(name = error.name(), error = error.causes(), "retrying a page");
+                tracing::info!(name = error.name(), error = error_chain(&error), "retrying a page");
             }
         }
         world.sleep(wait).await;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, error::Error};
 
-use lambda_idempotency::{key::RecordKey, time::Timestamp};
+use lambda_idempotency::{internal::error_chain, key::RecordKey, time::Timestamp};
 use ledgers::Day;
 use reqwest::{Client, StatusCode, Url, redirect::Policy};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -251,8 +251,6 @@ fn causes(error: &reqwest::Error) -> String {
     if error.is_decode() {
         return "the answer could not be decoded".to_owned();
     }
-    let first: &dyn Error = error;
-    let causes = std::iter::successors(first.source(), |cause| (*cause).source()).map(ToString::to_string);
     let kind = if error.is_timeout() { "no answer in time" } else { "the connection broke" };
-    std::iter::once(kind.to_owned()).chain(causes).collect::<Vec<_>>().join(": ")
+    error.source().map_or_else(|| kind.to_owned(), |cause| format!("{kind}: {}", error_chain(cause)))
 }

@@ -1,19 +1,18 @@
 //! The log of the local cloud and its functions, on standard error, in one of three forms.
 //!
-//! 1. On a terminal, readable lines ([`readable`]). Untrusted text never steers the terminal ([`harmless()`]).
+//! 1. On a terminal, readable lines ([`readable`]). Untrusted text never steers the terminal ([`terminal`](lambda_idempotency::internal::terminal)).
 //! 2. With `--json`, one object per line: the local cloud's own events, or a function's line under `line` with its source. A
 //!    line of metrics stays as the function wrote it, so that readers of CloudWatch's format can read it here too.
 //! 3. Otherwise, lines as functions wrote them, after their source.
 
-mod harmless;
 mod level;
 mod readable;
 
-pub use harmless::harmless;
 pub use level::Level;
 
 use crate::metrics::Document;
 use aws_smithy_types::{DateTime, date_time::Format};
+use lambda_idempotency::internal::terminal::harmless_json;
 use readable::{Line, field};
 use serde_json::{Map, Value, json, value::RawValue};
 use std::{
@@ -69,8 +68,8 @@ impl Lines {
         let Source { function, environment, pid } = &self.source;
         match form() {
             Form::Plain => write(&format!("[{function}#{environment} {pid}] {text}")),
-            Form::Json if metrics.is_some() => write(&harmless::json(text)),
-            Form::Json => write(&harmless::json(&wrapped(&self.source, &time(), text))),
+            Form::Json if metrics.is_some() => write(&harmless_json(text)),
+            Form::Json => write(&harmless_json(&wrapped(&self.source, &time(), text))),
             Form::Readable { colours } => {
                 let source = format!("{function}#{environment}");
                 if let Some(line) = self.readable(text, metrics) {
@@ -97,7 +96,7 @@ pub fn say(source: &str, level: Level, message: &str, fields: &[(&str, &str)]) {
                 fields.iter().map(|(name, value)| format!(" {}", field(name, value))).collect();
             write(&format!("[{source}] {message}{fields}"));
         }
-        Form::Json => write(&harmless::json(&event(&time(), source, level, message, fields))),
+        Form::Json => write(&harmless_json(&event(&time(), source, level, message, fields))),
         Form::Readable { colours } => {
             write(&Line::own(level, message, fields).shown(&time(), source, colours));
         }
@@ -167,7 +166,7 @@ mod tests {
             ("\u{1b}[2J\u{9b}", "\"\\u001b[2J\\u009b\""),
             ("", "\"\""),
         ] {
-            let shown = harmless::json(&wrapped(&source, "T", text));
+            let shown = harmless_json(&wrapped(&source, "T", text));
             let head = r#"{"time":"T","function":"payments","environment":1,"pid":7,"line":"#;
             assert_eq!(shown, format!("{head}{line}}}"));
             serde_json::from_str::<Value>(&shown).unwrap();

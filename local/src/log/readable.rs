@@ -1,7 +1,8 @@
 //! Readable lines, one per event: time, source, level, message, fields.
 
-use super::{Level, harmless};
+use super::Level;
 use crate::metrics::Document;
+use lambda_idempotency::internal::terminal::harmless;
 use serde_json::{Map, Value};
 
 /// Fields that come before others.

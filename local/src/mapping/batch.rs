@@ -8,8 +8,8 @@
 use super::{Failure, invoke, record::Record, say};
 use crate::{functions::Function, queues::Queues};
 use aws_sdk_dynamodbstreams::Client;
-use aws_sdk_sqs::error::DisplayErrorContext;
 use aws_smithy_types::date_time::Format;
+use lambda_idempotency::internal::error_chain;
 use serde_json::{Value, json};
 use std::{
     sync::Arc,
@@ -92,7 +92,7 @@ async fn bury(stream: &Stream, dead_letter: &str) {
         match send.message_body(dead_letter).send().await {
             Ok(_) => return say(&stream.function, "a stream record went to the dead-letter queue"),
             Err(error) => {
-                say(&stream.function, &format!("dead-letter queue: {}", DisplayErrorContext(error)));
+                say(&stream.function, &format!("dead-letter queue: {}", error_chain(&error)));
             }
         }
         time::sleep(FIRST_BACKOFF).await;

@@ -4,13 +4,13 @@ use super::{invoke, say};
 use crate::{functions::Function, queues::Queue};
 use aws_sdk_sqs::{
     Client,
-    error::DisplayErrorContext,
     types::{
         ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, Message,
         MessageSystemAttributeName,
     },
 };
 use aws_smithy_types::base64;
+use lambda_idempotency::internal::error_chain;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeSet, convert::Infallible, error::Error, sync::Arc, time::Duration};
 use tokio::time;
@@ -29,7 +29,7 @@ pub async fn run(client: Client, queue: Queue, region: String, function: Arc<Fun
     let mut reported = String::new();
     loop {
         let Err(error) = poll(&client, &queue, &region, &function, hidden).await;
-        let message = format!("queue {}: {}", queue.arn, DisplayErrorContext(&*error));
+        let message = format!("queue {}: {}", queue.arn, error_chain(&*error));
         if message != reported {
             say(&function, &message);
             reported = message;

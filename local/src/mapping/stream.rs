@@ -6,10 +6,8 @@ use super::{
     record::Record,
     say,
 };
-use aws_sdk_dynamodbstreams::{
-    error::DisplayErrorContext,
-    types::{Shard, ShardIteratorType},
-};
+use aws_sdk_dynamodbstreams::types::{Shard, ShardIteratorType};
+use lambda_idempotency::internal::error_chain;
 use std::{
     collections::{HashMap, VecDeque},
     error::Error,
@@ -56,10 +54,9 @@ pub async fn run(stream: Arc<Stream>) {
                     }
                 }
             }
-            Err(error) => say(
-                &stream.function,
-                &format!("cannot list the stream's shards: {}", DisplayErrorContext(&*error)),
-            ),
+            Err(error) => {
+                say(&stream.function, &format!("cannot list the stream's shards: {}", error_chain(&*error)))
+            }
         }
         let next = Instant::now() + DISCOVERY;
         while let Ok(Some(Ok(ended))) = time::timeout_at(next, readers.join_next()).await {
@@ -149,7 +146,7 @@ impl<'a> Cursor<'a> {
             }
             Err(error) => {
                 if !self.failing {
-                    let error = DisplayErrorContext(&*error);
+                    let error = error_chain(&*error);
                     say(&self.stream.function, &format!("cannot read shard {}: {error}", self.shard));
                 }
                 self.failing = true;

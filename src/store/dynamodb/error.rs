@@ -2,10 +2,13 @@
 
 use std::{error::Error, fmt};
 
-use aws_sdk_dynamodb::error::{ErrorMetadata, ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
 use super::{StoreError, StoreErrorKind};
-use crate::config::ConfigError;
+use crate::{
+    config::ConfigError,
+    error_chain::{causes, error_chain},
+};
 
 /// The outcome of a read.
 pub(super) type Read<T> = Result<T, StoreError>;
@@ -68,38 +71,22 @@ impl ConfigError {
         use aws_credential_types::provider::error::CredentialsError;
 
         if let Some(cause) = causes(error).find(|cause| cause.is::<CredentialsError>()) {
-            return Some(Self::NoCredentials { table: table.to_owned(), reason: chain(cause) });
+            return Some(Self::NoCredentials { table: table.to_owned(), reason: error_chain(cause) });
         }
         if error.kind() != StoreErrorKind::Refused {
             return None;
         }
-        Some(Self::Refused { table: table.to_owned(), reason: error.source().map(chain).unwrap_or_default() })
+        Some(Self::Refused {
+            table: table.to_owned(),
+            reason: error.source().map(error_chain).unwrap_or_default(),
+        })
     }
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut said: Vec<_> = causes(error).map(words).filter(|words| !words.is_empty()).collect();
-    // Many errors already include their cause.
-    said.dedup_by(|cause, above| above.contains(cause.as_str()));
-    said.join(": ")
-}
-
-/// An error's own text; for a service's answer, its message instead of the struct.
-fn words(error: &(dyn Error + 'static)) -> String {
-    match error.downcast_ref::<ErrorMetadata>() {
-        Some(answer) => answer.message().unwrap_or_default().to_owned(),
-        None => error.to_string(),
-    }
-}
-
-/// An error, followed by its causes.
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |cause: &&'a (dyn Error + 'static)| (*cause).source())
 }
 
 #[cfg(test)]
 mod tests {
+    use aws_sdk_dynamodb::error::ErrorMetadata;
+
     use super::*;
 
     #[test]

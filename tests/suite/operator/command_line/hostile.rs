@@ -65,7 +65,7 @@ async fn no_command_prints_what_would_steer_a_terminal() {
     let (_other, file) = answer(&json!({ "status": 200, "text": WORSE }).to_string());
     let ask = ["ask", unknown, "--queue", RECONCILE, "--sqs-endpoint-url", &address];
     let (nothing, theirs) = answer("");
-    let commands: [&[&str]; 20] = [
+    let commands: [&[&str]; 21] = [
         &["list"],
         &["list", "--state", "stale"],
         &["show", unknown],
@@ -77,10 +77,11 @@ async fn no_command_prints_what_would_steer_a_terminal() {
         &[WORSE],
         &["list", "--table", WORSE],
         &queue("dead-letters"),
-        &[&queue("dead-letters")[..], &["--kind", "none has this one"]].concat(),
+        &[&queue("dead-letters")[..], &["--kind", "sweep"]].concat(),
+        &[&queue("dead-letters")[..], &["--kind", WORSE]].concat(),
         &[&ask[..], &WHY].concat(),
         &[&queue("redrive")[..], &to, &WHY].concat(),
-        &[&queue("redrive")[..], &["--drop", "--kind", WORSE, "--kind", "(none)"], &WHY].concat(),
+        &[&queue("redrive")[..], &["--drop", "--id", "message-1", "--id", "message-3"], &WHY].concat(),
         &["compare", &ours, &theirs],
         &["compare", WORSE, &theirs],
         &[&["sweep"][..], &WHY].concat(),

@@ -1,0 +1,59 @@
+# `just --list` shows these recipes. The tools come from .ci/run, which installs them below target/, if they are not on the machine.
+
+export PATH := justfile_directory() / "target/ci-tools/bin" + ":" + justfile_directory() / "target/ci-venv/bin" + ":" + env("PATH")
+
+_default:
+    @just --list
+
+# Unit tests: seconds, once they are built
+fast *filter:
+    cargo test --workspace --lib --bins -- {{ filter }}
+
+# Every test, or those whose name contains the filter
+test *filter:
+    cargo test --workspace -- {{ filter }}
+
+# The tests of a module of the suite, such as `replays::`
+suite *filter:
+    cargo test --workspace --test suite -- {{ filter }}
+
+# Formats
+fmt:
+    cargo fmt --all
+
+# What clippy says
+lint:
+    cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+
+# The spelling, in all files
+spell:
+    typos
+
+# The library's documentation, in a browser
+docs:
+    cargo doc --no-deps --all-features --open
+
+# Licences, bans, sources, advisories
+deny:
+    cargo deny --locked --workspace check
+
+# The local cloud, on http://127.0.0.1:9000
+local *arguments:
+    cargo run -p local -- {{ arguments }}
+
+# The operators' command line
+cli *arguments:
+    cargo run -q -p idempotency-cli -- {{ arguments }}
+
+# The guard in memory, and payments in the local cloud
+bench:
+    cargo bench --bench guard
+    cargo bench -p local --bench payments
+
+# What would be published
+package:
+    cargo package --locked --no-verify -p lambda-idempotency -p idempotency-ledgers -p idempotency-cli
+
+# All that must pass before a change lands
+ci:
+    .ci/run
