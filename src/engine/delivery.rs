@@ -46,7 +46,7 @@ impl Executor {
         lost: &DeferredReport,
         escalated: bool,
     ) -> Result<Delivered, MalformedError> {
-        let wanted = lost.record()?.retained_or(self.operation().retention()).into_owned();
+        let wanted = lost.record()?.retained_or(self.operation().retain).into_owned();
         let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
         let base =
             Record { state: State::InProgress { lease_until: Timestamp::default() }, ..wanted.clone() };
@@ -95,7 +95,7 @@ impl Executor {
                             Err(_) => Delivered::Unwritten,
                         });
                     };
-                    let also = self.operation().kept_headers();
+                    let also = &self.operation().kept_headers;
                     let answer = self.engine.keep(&base, answer, also, OFFLINE_WRITE_TIMEOUT).await;
                     kept = Kept::Completed(answer, Arc::default());
                     start = Start::Unread(&base.key);
@@ -166,7 +166,7 @@ impl Executor {
         answer: KeptAnswer,
         kept_at: Timestamp,
     ) -> Result<Option<KeptAnswer>, MalformedError> {
-        let also = self.operation().kept_headers();
+        let also = &self.operation().kept_headers;
         let KeptAnswer { head, body: KeptBody::Inline { bytes, encoding, length } } = answer else {
             let answer = KeptAnswer { head: answer.head.kept(also), body: answer.body };
             let kept = self.engine.keep_anew(record, answer, kept_at, OFFLINE_WRITE_TIMEOUT).await;

@@ -217,7 +217,7 @@ impl Executor {
         let seen = record.lock().await.clone();
         let started = self.engine.world.instant();
         let budget = TimeBudget::at(started, execution.ends_at());
-        let write = budget.write(self.operation().completion_timeout_span(), self.deferred_reports.is_some());
+        let write = budget.write(self.operation().completion_timeout, self.deferred_reports.is_some());
         let stop_at = started.plus(write);
         let time = Time { write, stop_at };
         let Committed { report, kept, finished, instead } =
@@ -242,7 +242,7 @@ impl Executor {
     ) -> Kept {
         match report {
             Report::Completed(answer) => {
-                let also = self.operation().kept_headers();
+                let also = &self.operation().kept_headers;
                 Kept::Completed(self.engine.keep(seen, answer.clone(), also, time).await, writes.into())
             }
             Report::NotExecuted => Kept::NotExecuted(because(NOT_EXECUTED, status)),
@@ -387,7 +387,7 @@ impl Executor {
         stop_at: Instant,
         escalated: Escalation,
     ) -> Result<Finished, StoreError> {
-        let (retention, worker) = (self.operation().retention(), Worker::of(base));
+        let (retention, worker) = (self.operation().retain, Worker::of(base));
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             // Another request that did not begin counts as absent: it must not hide a certain or possible effect.
             let is_current = |current: &&Record| {
@@ -454,7 +454,7 @@ impl Executor {
             return false;
         }
         let one_generation = current.created_at == base.created_at;
-        let retention = base.retention.unwrap_or(self.operation().retention());
+        let retention = base.retention.unwrap_or(self.operation().retain);
         let early = self.engine.world.now() <= base.began_at.plus(retention);
         // That another execution did nothing is no contradiction; but in another life of the key a retry would run.
         let did_nothing = matches!(

@@ -285,7 +285,8 @@ impl Asked<'_> {
         revision: Revision,
         now: Timestamp,
     ) -> Result<Record, ReconcileOutcome> {
-        let current = current.retained_or(self.operation.map_or(DEFAULT_RETENTION, Operation::retention));
+        let current =
+            current.retained_or(self.operation.map_or(DEFAULT_RETENTION, |operation| operation.retain));
         current.settle(verdict, by, revision, now).map_err(|error| match error {
             SettleError::InFlight | SettleError::NothingCommitted => ReconcileOutcome::InFlight(now),
             SettleError::Pending | SettleError::Settled(_) => ReconcileOutcome::Settled,
@@ -294,7 +295,7 @@ impl Asked<'_> {
 
     /// Whether "not found" is still proof: the provider still remembered the key when it was asked.
     fn is_remembered(&self, current: &Record) -> bool {
-        let window = self.operation.map_or(DEFAULT_NOT_FOUND_WINDOW, Operation::not_found_window);
+        let window = self.operation.map_or(DEFAULT_NOT_FOUND_WINDOW, |operation| operation.not_found_window);
         self.at.since(current.began_at) <= window
     }
 

@@ -453,8 +453,8 @@ impl Reconciliation {
             }
             // With its writes taken out.
             Ok(Finding::Executed(answer) | Finding::ExecutedWith(answer, _)) => {
-                let seen = seen.retained_or(known.operation.retention());
-                let also = known.operation.kept_headers();
+                let seen = seen.retained_or(known.operation.retain);
+                let also = &known.operation.kept_headers;
                 Learned::Executed(self.engine.keep(&seen, answer, also, OFFLINE_WRITE_TIMEOUT).await)
             }
             Ok(Finding::NotExecuted) => Learned::NotExecuted,
