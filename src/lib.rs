@@ -27,6 +27,14 @@
 //! # }
 //! ```
 //!
+//! # Names
+//!
+//! | for | names |
+//! | --- | --- |
+//! | a guarded route | [`DynamoDbStore`], [`Operation`], [`Idempotency`], [`JwtClaim`], [`Execution`], [`Outcome`], [`NotBegun`] |
+//! | a reconciler | [`Reconciler`], [`Question`], [`Finding`], [`Answer`], [`async_trait`] |
+//! | a test | [`MemoryStore`], [`SingleTenant`] |
+//!
 //! # Layout
 //!
 //! | module | what |
@@ -37,10 +45,8 @@
 //! | [`engine`] | reserve, execute, finish: what all fronts have in common |
 //! | [`record`] | the record, its states, and every way from one to the next, as pure functions |
 //! | [`store`] | where records live: DynamoDB, memory, S3 for large bodies; and the conformance suite |
-//! | [`stale`] | finds records whose worker died: netting of stream records, checks, a sweep |
-//! | [`reconcile`] | finds out what is unknown, and settles it |
-//! | [`operator`] | what operators do with records, each change with its audit line |
-//! | [`event`] | triggers, log and metrics of functions, and the functions that take your reconciler |
+//! //! | [`reconcile`] | finds out what is unknown, and settles it |
+//! //! | [`event`] | triggers, log and metrics of functions, and the functions that take your reconciler |
 //! | [`config`] | configuration errors |
 //! | [`queue`] | queues for work that is done later: SQS, memory |
 //! | [`key`], [`fingerprint`] | who asks for what; how old a key may be; signatures |
@@ -60,13 +66,15 @@
 //! - `s3`: keeps response bodies beyond 400 KB in S3.
 //! - `sqs`: queues in SQS.
 //! - `conformance`: the suite that every store must pass, for stores of your own.
+//!
+//! The feature `internal` is for the packages of this repository. What it opens may change in any version.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 // On docs.rs each item says which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Only a front reads some of the settings.
-#![cfg_attr(not(feature = "http"), allow(dead_code))]
+// Only a front reads some of the settings; only this repository's own packages use some of the types.
+#![cfg_attr(not(all(feature = "http", feature = "internal")), allow(dead_code, unused_imports))]
 // Clocks, randomness and tasks come from the world: see `clippy.toml`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -91,11 +99,11 @@ pub mod fingerprint;
 pub mod http;
 pub mod key;
 pub mod operation;
-pub mod operator;
+mod operator;
 pub mod queue;
 pub mod reconcile;
 pub mod record;
-pub mod stale;
+mod stale;
 pub mod store;
 pub mod telemetry;
 pub mod time;
@@ -104,6 +112,8 @@ pub mod world;
 
 // What nearly every user types.
 pub use engine::Execution;
+#[cfg(feature = "axum")]
+pub use http::NotBegun;
 #[cfg(feature = "http")]
 pub use http::{Idempotency, JwtClaim, Outcome, SingleTenant};
 pub use operation::Operation;
@@ -112,6 +122,26 @@ pub use record::Answer;
 #[cfg(feature = "dynamodb")]
 pub use store::dynamodb::DynamoDbStore;
 pub use store::memory::MemoryStore;
+
+/// What this repository's own packages need beside the public items: the command line, the functions, the local cloud, tests
+/// and benchmarks.
+#[cfg(feature = "internal")]
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::{
+        engine::{
+            execution::Ownership,
+            executor::{Executor, Request},
+            finish::{FinishOutcome, Report},
+            reserve::{Replay, ReserveOutcome},
+            single_transaction::{Computed, SingleTransactionOutcome},
+        },
+        fingerprint::{Fingerprint, Fingerprints},
+        key::scope::Scope,
+        operator::{Correction, CorrectionError, MessageSummary, Operator},
+        stale::{CheckOutcome, MAX_CHECK_TIME, Stale},
+    };
+}
 
 /// For implementations of [`Store`](store::Store), [`Queue`](queue::Queue) and [`Reconciler`].
 pub use async_trait::async_trait;

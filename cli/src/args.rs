@@ -4,7 +4,10 @@ use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant};
+use lambda_idempotency::{
+    internal::Scope,
+    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+};
 
 use crate::{
     failure::Failure,

@@ -2,7 +2,7 @@
 
 use aws_sdk_sqs::Client;
 use lambda_idempotency::{
-    operator::MessageSummary,
+    internal::MessageSummary,
     record::{Record, State},
 };
 use serde_json::json;

@@ -6,8 +6,8 @@ use std::{
 };
 
 use lambda_idempotency::{
+    internal::{Correction, CorrectionError},
     key::RecordKey,
-    operator::{Correction, CorrectionError},
     record::{Answer, Record},
     time::Timestamp,
     time_budget::CLOCK_SKEW,

@@ -4,7 +4,7 @@ use std::{error::Error, fmt, process::ExitCode};
 
 use aws_sdk_dynamodb::error::ErrorMetadata;
 use lambda_idempotency::{
-    operator::CorrectionError,
+    internal::CorrectionError,
     store::{StoreError, StoreErrorKind},
 };
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use aws_sdk_sqs::{Client, types::Message};
-use lambda_idempotency::{key::RecordKey, operator::MessageSummary, store::Store};
+use lambda_idempotency::{internal::MessageSummary, key::RecordKey, store::Store};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -45,7 +45,6 @@ const DEFAULT_SWEEP_UNITS: f64 = 50.0;
 pub const MAX_CHECK_TIME: Duration = STORE_TIMEOUT.saturating_mul(2).saturating_add(Duration::from_secs(2));
 
 /// What a check of a record found.
-#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CheckOutcome {
@@ -150,7 +149,6 @@ impl Stale {
     }
 
     /// Checks a record: one consistent read, and one write if there is something to write.
-    #[doc(hidden)]
     pub async fn check(&self, key: &RecordKey) -> Result<CheckOutcome, StoreError> {
         self.look(key, false).await
     }

@@ -5,15 +5,14 @@ use std::{collections::HashMap, time::Duration};
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
-    fingerprint::{Content, FingerprintRule, Fingerprints},
+    fingerprint::{Content, FingerprintRule},
     http::{Idempotency, SingleTenant},
+    internal::{Fingerprints, MessageSummary, Operator, Stale},
     key::RecordKey,
     operation::Operation,
-    operator::{MessageSummary, Operator},
     queue::{MemoryQueue, Queue},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     record::{Head, KeptAnswer, Record, State},
-    stale::Stale,
     store::{Store, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
     world::ManualWorld,

@@ -7,10 +7,10 @@ use lambda_http::Context;
 use lambda_idempotency::{
     async_trait,
     event::{Reconciled, reconcile_event},
+    internal::Stale,
     operation::Operation,
     queue::{MemoryQueue, Queue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
-    stale::Stale,
     store::memory::MemoryStore,
     time::Timestamp,
     world::ManualWorld,

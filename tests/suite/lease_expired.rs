@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use lambda_http::Context;
 use lambda_idempotency::{
-    engine::{Executor, Request},
+    internal::{Executor, Request, Stale},
     operation::Operation,
     queue::{MAX_DELAY, MemoryQueue},
     record::{Record, State},
-    stale::Stale,
     store::{Item, Store, memory::MemoryStore},
     time::Timestamp,
     world::World,

@@ -17,8 +17,8 @@ use std::error::Error as _;
 use aws_config::BehaviorVersion;
 use lambda_idempotency::{
     event::{self, BatchFailures, Event, Trigger},
+    internal::{MAX_CHECK_TIME, Stale},
     queue::SqsQueue,
-    stale::{MAX_CHECK_TIME, Stale},
     store::dynamodb::DynamoDbStore,
     time_budget::DEFAULT_PENDING_BOUND,
 };

@@ -1,7 +1,7 @@
 //! The correlation from the provider's charge to its payment.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use lambda_idempotency::{engine::FinishOutcome, record::Answer, time::Timestamp};
+use lambda_idempotency::{internal::FinishOutcome, record::Answer, time::Timestamp};
 use payments::{Found, Ledger, Payment, policy::CREATE_PAYMENT};
 
 use super::{DAY, payment, payments_table, provider::Provider, recorded};

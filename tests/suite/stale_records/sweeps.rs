@@ -5,10 +5,9 @@ use std::{sync::Arc, time::Duration};
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt;
 use lambda_idempotency::{
-    engine::Report,
+    internal::{Report, Stale},
     queue::MemoryQueue,
     record::{State, UnknownCause},
-    stale::Stale,
     store::{Checkpoint, Unsettled, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
     world::{ManualWorld, World},
