@@ -13,7 +13,7 @@ use lambda_idempotency::{
     fingerprint::{Content, FingerprintRule},
     http::{IDEMPOTENCY_KEY, Idempotency, SingleTenant},
     internal::{
-        Computed, Executor, Fingerprints, FinishOutcome, Report, Request, ReserveOutcome,
+        self, Computed, Executor, Fingerprints, FinishOutcome, Report, ReserveOutcome,
         SingleTransactionOutcome,
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
@@ -101,13 +101,13 @@ fn payment(key: &IdempotencyKey) -> DomainWrite {
 }
 
 /// The parsed requests: one under each number.
-fn requests() -> impl Fn(u64) -> Request {
+fn requests() -> impl Fn(u64) -> internal::Request {
     let content = Content::new("POST", "/payments", REQUEST.as_bytes()).json();
     let fingerprints = Fingerprints::of(OPERATION, &content, &FingerprintRule::new(), &[]);
     let (tenant, operation) = (Tenant::parse(TENANT).unwrap(), OperationName::parse(OPERATION).unwrap());
     move |number| {
         let key = IdempotencyKey::parse(&key(number)).unwrap();
-        Request {
+        internal::Request {
             key: RecordKey::new(tenant.clone(), operation.clone(), key),
             fingerprints: fingerprints.clone(),
             may_begin: true,
