@@ -27,6 +27,14 @@
 //! # }
 //! ```
 //!
+//! # Names
+//!
+//! | for | names |
+//! | --- | --- |
+//! | a guarded route | [`DynamoDbStore`], [`Operation`], [`Idempotency`], [`JwtClaim`], [`Execution`], [`Outcome`], [`NotBegun`] |
+//! | a reconciler | [`Reconciler`], [`Question`], [`Finding`], [`Answer`], [`async_trait`] |
+//! | a test | [`MemoryStore`], [`SingleTenant`] |
+//!
 //! # Layout
 //!
 //! | module | what |
@@ -37,9 +45,7 @@
 //! | [`engine`] | reserve, execute, finish: what all fronts have in common |
 //! | [`record`] | the record, its states, and every way from one to the next, as pure functions |
 //! | [`store`] | where records live: DynamoDB, memory, S3 for large bodies; and the conformance suite |
-//! | [`stale`] | finds records whose worker died: netting of stream records, checks, a sweep |
 //! | [`reconcile`] | finds out what is unknown, and settles it |
-//! | [`operator`] | what operators do with records, each change with its audit line |
 //! | [`lambda`] | the shell of Lambda functions: triggers, log, metrics, variables; the functions `stale`, `reconcile` and `webhook` |
 //! | [`config`] | configuration errors |
 //! | [`queue`] | queues for work that is done later: SQS, memory |
@@ -60,13 +66,15 @@
 //! - `s3`: keeps response bodies beyond 400 KB in S3.
 //! - `sqs`: queues in SQS.
 //! - `conformance`: the suite that every store must pass, for stores of your own.
+//!
+//! The feature `internal` is for the packages of this repository. What it opens may change in any version.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 // On docs.rs each item says which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Only a front reads some of the settings.
-#![cfg_attr(not(feature = "http"), allow(dead_code))]
+// Only a front reads some of the settings; only this repository's own packages use some of the types.
+#![cfg_attr(not(all(feature = "http", feature = "internal")), allow(dead_code, unused_imports))]
 // Clocks, randomness and tasks come from the world: see `clippy.toml`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -98,11 +106,11 @@ pub mod key;
 pub mod lambda;
 mod message;
 pub mod operation;
-pub mod operator;
+mod operator;
 pub mod queue;
 pub mod reconcile;
 pub mod record;
-pub mod stale;
+mod stale;
 pub mod store;
 pub mod telemetry;
 pub mod time;
@@ -111,6 +119,8 @@ pub mod world;
 
 // What nearly every user types.
 pub use engine::Execution;
+#[cfg(feature = "axum")]
+pub use http::NotBegun;
 #[cfg(feature = "http")]
 pub use http::{Idempotency, JwtClaim, Outcome, SingleTenant};
 pub use operation::Operation;

@@ -9,12 +9,13 @@ use http_body_util::Full;
 use lambda_http::Body;
 use lambda_idempotency::{
     domain::{DomainWrite, Table},
-    engine::{
-        self, Computed, Executor, FinishOutcome, Report, ReserveOutcome, SingleTransaction,
+    engine::SingleTransaction,
+    fingerprint::{Content, FingerprintRule},
+    http::{IDEMPOTENCY_KEY, Idempotency, SingleTenant},
+    internal::{
+        self, Computed, Executor, Fingerprints, FinishOutcome, Report, ReserveOutcome,
         SingleTransactionOutcome,
     },
-    fingerprint::{Content, FingerprintRule, Fingerprints},
-    http::{IDEMPOTENCY_KEY, Idempotency, SingleTenant},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::Operation,
     record::Answer,
@@ -100,13 +101,13 @@ fn payment(key: &IdempotencyKey) -> DomainWrite {
 }
 
 /// The parsed requests: one under each number.
-fn requests() -> impl Fn(u64) -> engine::Request {
+fn requests() -> impl Fn(u64) -> internal::Request {
     let content = Content::new("POST", "/payments", REQUEST.as_bytes()).json();
     let fingerprints = Fingerprints::of(OPERATION, &content, &FingerprintRule::new(), &[]);
     let (tenant, operation) = (Tenant::parse(TENANT).unwrap(), OperationName::parse(OPERATION).unwrap());
     move |number| {
         let key = IdempotencyKey::parse(&key(number)).unwrap();
-        engine::Request {
+        internal::Request {
             key: RecordKey::new(tenant.clone(), operation.clone(), key),
             fingerprints: fingerprints.clone(),
             may_begin: true,

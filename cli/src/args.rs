@@ -5,8 +5,8 @@ use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use clap_complete::Shell;
 use lambda_idempotency::{
-    key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant},
-    operator::MessageSummary,
+    internal::{MessageSummary, Scope},
+    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
 };
 
 use crate::{

@@ -2,8 +2,7 @@
 
 use aws_sdk_sqs::Client;
 use lambda_idempotency::{
-    internal::terminal::harmless,
-    operator::MessageSummary,
+    internal::{MessageSummary, terminal::harmless},
     record::{Record, State},
 };
 use serde_json::json;

@@ -6,9 +6,11 @@ use std::{
 };
 
 use lambda_idempotency::{
-    internal::terminal::{harmless, harmless_text},
+    internal::{
+        Correction, CorrectionError,
+        terminal::{harmless, harmless_text},
+    },
     key::RecordKey,
-    operator::{Correction, CorrectionError},
     record::{Answer, Record},
     time::Timestamp,
     time_budget::CLOCK_SKEW,

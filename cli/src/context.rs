@@ -5,8 +5,8 @@ use std::time::Duration;
 use aws_config::{BehaviorVersion, Region, SdkConfig, timeout::TimeoutConfig};
 use lambda_idempotency::{
     config::ConfigError,
+    internal::Operator,
     key::RecordKey,
-    operator::Operator,
     record::Record,
     store::{
         Store, StoreError, StoreErrorKind,

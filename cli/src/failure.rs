@@ -3,8 +3,7 @@
 use std::{error::Error, fmt, process::ExitCode};
 
 use lambda_idempotency::{
-    internal::{error_chain, terminal::harmless},
-    operator::CorrectionError,
+    internal::{CorrectionError, error_chain, terminal::harmless},
     store::{StoreError, StoreErrorKind},
 };
 

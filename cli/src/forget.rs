@@ -1,7 +1,7 @@
 //! `forget-response`: drops a kept answer that must not be kept any longer.
 
 use lambda_idempotency::{
-    operator::Correction,
+    internal::Correction,
     record::{Place, Record, State},
     time::Timestamp,
 };

@@ -1,7 +1,7 @@
 //! `settle`: settles an unknown outcome after somebody has found out what became of it.
 
 use lambda_idempotency::{
-    operator::Correction,
+    internal::Correction,
     record::{Record, State},
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_GRACE,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 use indicatif::{ProgressBar, ProgressStyle};
 use lambda_idempotency::{
-    operator::{Correction, CorrectionError},
+    internal::{Correction, CorrectionError},
     record::Record,
     store::Unsettled,
 };

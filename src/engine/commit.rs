@@ -173,7 +173,7 @@ impl Executor {
 
     /// An answer with those headers alone that its replays have.
     pub(super) fn as_replayed(&self, Answer { head, body }: Answer) -> Answer {
-        Answer { head: head.kept(self.operation().kept_headers()), body }
+        Answer { head: head.kept(&self.operation().kept_headers), body }
     }
 
     /// Reports that writes were refused, without a word of what that means.

@@ -96,7 +96,7 @@ impl Executor {
                             Err(_) => Delivered::Unwritten,
                         });
                     };
-                    let also = self.operation().kept_headers();
+                    let also = &self.operation().kept_headers;
                     let answer = self.engine.keep(&base, answer, also, OFFLINE_WRITE_TIMEOUT).await;
                     kept = Kept::Completed(answer, Arc::default());
                     start = Start::Unread(&base.key);
@@ -167,7 +167,7 @@ impl Executor {
         answer: KeptAnswer,
         kept_at: Timestamp,
     ) -> Result<Option<KeptAnswer>, MalformedError> {
-        let also = self.operation().kept_headers();
+        let also = &self.operation().kept_headers;
         let KeptAnswer { head, body: KeptBody::Inline { bytes, encoding, length } } = answer else {
             let answer = KeptAnswer { head: answer.head.kept(also), body: answer.body };
             let kept = self.engine.keep_anew(record, answer, kept_at, OFFLINE_WRITE_TIMEOUT).await;

@@ -39,7 +39,7 @@ impl Executor {
         let seen = record.lock().await.clone();
         let started = self.engine.world.instant();
         let budget = TimeBudget::at(started, execution.ends_at());
-        let write = budget.write(self.operation().completion_timeout_span(), self.deferred_reports.is_some());
+        let write = budget.write(self.operation().completion_timeout, self.deferred_reports.is_some());
         let stop_at = started.plus(write);
         let time = Time { write, stop_at };
         let Committed { report, kept, finished, instead } =
@@ -64,7 +64,7 @@ impl Executor {
     ) -> Kept {
         match report {
             Report::Completed(answer) => {
-                let also = self.operation().kept_headers();
+                let also = &self.operation().kept_headers;
                 Kept::Completed(
                     self.engine.keep(seen, answer.clone(), also, time).await,
                     if writes.is_empty() { Arc::default() } else { writes.into() },

@@ -27,7 +27,7 @@ impl Executor {
         record: Arc<Mutex<Record>>,
         execution: Execution,
     ) -> Option<Heartbeat> {
-        let every = self.operation().heartbeat_every()?;
+        let every = self.operation().heartbeat?;
         let (beating, handle) = abortable(self.clone().beat(record, execution, every));
         let task = async {
             // Ended or aborted: it makes no difference.
@@ -42,9 +42,9 @@ impl Executor {
     async fn beat(self, record: Arc<Mutex<Record>>, execution: Execution, every: Duration) {
         let (world, operation) = (&self.engine.world, self.operation());
         let (key, attempt) = (execution.record_key().hash(), execution.attempt());
-        let longest = world.instant().plus(operation.max_lease_span());
+        let longest = world.instant().plus(operation.max_lease);
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
-            let lease = operation.lease_span().min(longest.since(world.instant()));
+            let lease = operation.lease.min(longest.since(world.instant()));
             let until = operation.lease_until(Some(now.plus(lease)), now);
             match current.map(|current| (current.extend(attempt, revision, until), &current.state)) {
                 Some((Ok(next), before)) => {

@@ -174,7 +174,7 @@ impl Executor {
         let ends = deadline.zip(whole).map(|(wall, whole)| Term { wall, running: started.plus(whole) });
         let ends_at = ends.map(|ends| ends.running);
         let answer_by = TimeBudget::at(started, ends_at).answer().map(|left| started.plus(left));
-        let least = self.operation().min_time_of(whole.unwrap_or(self.operation().lease_span()));
+        let least = self.operation().min_time_of(whole.unwrap_or(self.operation().lease));
         Times { ends, answer_by, least }
     }
 
@@ -187,7 +187,7 @@ impl Executor {
         let world = &self.engine.world;
         let operation = self.operation();
         let attempt: AttemptId = world.nonce().into();
-        let wait_until = match operation.in_flight() {
+        let wait_until = match operation.while_in_flight {
             WhileInFlight::Wait(bound) => {
                 let until = world.instant().plus(bound);
                 Some(times.answer_by.map_or(until, |answer_by| answer_by.min(until)))
@@ -195,7 +195,7 @@ impl Executor {
             _ => None,
         };
         let own = |record: Box<Record>| {
-            let until = times.ends.unwrap_or_else(|| world.term(operation.lease_span()));
+            let until = times.ends.unwrap_or_else(|| world.term(operation.lease));
             match world.left(until) {
                 left if left < times.least => Step::Stop(Found::TooLate),
                 _ => Step::Write(record.into(), Found::Owned(until)),
@@ -263,9 +263,9 @@ impl Executor {
             fingerprints: request.fingerprints.clone(),
             attempt,
             lease_until: operation.lease_until(times.deadline(), now),
-            retention: operation.retention(),
+            retention: operation.retain,
             may_begin: request.may_begin,
-            transactional: operation.is_transactional(),
+            transactional: operation.transactional,
             origin: request.origin.clone(),
         };
         let Some(current) = current else {

@@ -234,12 +234,12 @@ impl Executor {
         let started = world.instant();
         let attempt: AttemptId = world.nonce().into();
         let write =
-            TimeBudget::at(started, times.ends_at()).write(self.operation().completion_timeout_span(), false);
+            TimeBudget::at(started, times.ends_at()).write(self.operation().completion_timeout, false);
         let fresh = Moment { revision: world.nonce().into(), now: world.now() };
         let Err(fresh) = self.found(request, attempt, times, None, fresh) else {
             return Ok(Sent::Found(ReserveOutcome::MayNotBegin));
         };
-        let also = self.operation().kept_headers();
+        let also = &self.operation().kept_headers;
         if self.engine.place(&fresh, answer.clone(), also).is_outside()
             && let Some(current) = match self.look(request, times).await {
                 Ok(current) => current,

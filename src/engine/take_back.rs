@@ -34,7 +34,7 @@ impl Executor {
 
     async fn release_untouched(&self, Tried { record, over }: Tried, how: TakeBack) {
         let world = &self.engine.world;
-        let stop_at = world.instant().plus(self.operation().completion_timeout_span());
+        let stop_at = world.instant().plus(self.operation().completion_timeout);
         if how != TakeBack::Now {
             world.sleep(TAKE_BACK_BACKOFF.first).await;
         }

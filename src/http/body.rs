@@ -11,7 +11,7 @@ use super::ProblemType;
 /// Makes one copy of a body at each call.
 pub type Copies<B> = Box<dyn Fn() -> B + Send + Sync>;
 
-/// A request body that can be inspected before it is passed on.
+/// A request body that can be inspected before it is passed on. Sealed: the bodies of `lambda_http` and axum are.
 pub trait GuardedBody: Sized + Send + 'static {
     /// Reads the whole body, shows it to `look`, and returns it unchanged.
     fn inspect<T: Send>(

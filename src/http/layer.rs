@@ -6,9 +6,8 @@ use http::Method;
 use tower_layer::Layer;
 
 use super::{
-    Profile, Service, SingleTransactionLayer, TenantResolver,
-    service::Mode,
-    settings::{Guard, Settings},
+    Profile, Service, TenantResolver,
+    settings::{Guard, Mode, Settings},
 };
 use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, world::World};
 
@@ -64,6 +63,7 @@ impl Idempotency {
         operation.assert_consistent();
         let settings = Settings {
             executor: Executor::new(store, operation),
+            mode: Mode::Reserved,
             profile: Profile::default(),
             also: Vec::new(),
             status_path: "/operations".to_owned(),
@@ -111,12 +111,20 @@ impl<T> Idempotency<T> {
         self
     }
 
-    /// Guards in one round trip, without a reservation, an operation whose effects are all [domain writes](crate::domain). Its
-    /// handler takes a [`SingleTransaction`](crate::engine::Computation) in place of an [`Execution`](crate::engine::Execution), and
-    /// may run more than once.
+    /// Guards in one round trip: the handler's answer and its [domain writes](crate::domain) commit together, and nothing is
+    /// reserved before. For an operation whose effects are all domain writes; a handler that calls another service needs the
+    /// reservation.
+    ///
+    /// 1. The handler runs first, with a [`SingleTransaction`](crate::engine::Computation) in place of an
+    ///    [`Execution`](crate::engine::Execution). It **may run more than once** for a key: at once, again after a stale read,
+    ///    and again for a duplicate. It must have no effect of its own.
+    /// 2. Its answer is kept if it is the operation's; else nothing is written.
+    /// 3. Of several at once one commits. The others get its answer, as every retry does.
+    /// 4. If the store does not answer, the client gets 503 and may send the same request again; the record is never unknown.
     #[must_use]
-    pub fn single_transaction(self) -> SingleTransactionLayer<T> {
-        SingleTransactionLayer::new(self.settings, self.tenant)
+    pub fn single_transaction(mut self) -> Self {
+        Arc::make_mut(&mut self.settings).mode = Mode::SingleTransaction;
+        self
     }
 
     /// Takes clocks, randomness and tasks from `world`: for tests.
@@ -140,7 +148,7 @@ impl<T> fmt::Debug for Idempotency<T> {
     }
 }
 
-/// A guard that has a tenant resolver. Only [`Idempotency::tenant`] makes one.
+/// A guard that has a tenant resolver. Sealed: only [`Idempotency::tenant`] makes one.
 #[diagnostic::on_unimplemented(
     message = "this guard does not know who its callers are",
     label = "call `.tenant(…)` on it",
@@ -148,7 +156,7 @@ impl<T> fmt::Debug for Idempotency<T> {
             callers share one space of keys"
 )]
 pub trait KnowsTenants {
-    #[doc(hidden)]
+    /// The resolver.
     fn resolver(&self) -> Arc<dyn TenantResolver>;
 }
 
@@ -164,6 +172,6 @@ impl<I, T: KnowsTenants> Layer<I> for Idempotency<T> {
     fn layer(&self, inner: I) -> Self::Service {
         self.settings.check();
         let guard = Guard { settings: self.settings.clone(), tenant: self.tenant.resolver() };
-        Service::new(guard, Mode::Reserved, inner)
+        Service::new(guard, inner)
     }
 }

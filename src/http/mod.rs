@@ -9,48 +9,56 @@
 //!
 //! It does not authenticate anybody: the tenant comes from what verified the caller, never from what a client can set.
 
-// `layer` builds the configuration and `settings` holds it; `service` lets requests in (`unguarded`: which ones pass), `request` and
-// `target` parse them, `guard` answers them. `outcome` and `not_begun` say what a response means, `replay` what is kept and replayed.
-// `profile`, `problem` and `shape` have an API's codes and shapes; `status` answers clients that poll.
-mod body;
-mod date;
-#[cfg(feature = "axum")]
-mod extract;
+// A request's way: `layer` → `service` (`unguarded`: passes through) → `request` → `guard` or `single_transaction`, which `run`
+// the handler, `classify` its response and `replay` kept answers. `respond` has the answers that are not the handler's.
+mod classify;
 mod guard;
-mod header;
 mod layer;
-#[cfg(feature = "axum")]
-mod not_begun;
-mod origin;
-mod outcome;
-mod problem;
-mod profile;
 mod replay;
 mod request;
+mod respond;
+mod run;
 mod service;
 mod settings;
-mod shape;
 mod single_transaction;
-mod status;
-mod target;
-mod tenant;
 mod unguarded;
 
+// What is read of a request.
+mod body;
+mod key_header;
+mod origin;
+mod target;
+mod tenant;
+
+// What handlers say, and get.
+#[cfg(feature = "axum")]
+mod extract;
+#[cfg(feature = "axum")]
+mod not_begun;
+mod outcome;
+
+// An API's words: a problem's type, its shape and status in each profile, and the status of an operation.
+mod problem;
+mod problem_type;
+mod profile;
+mod shape;
+mod status;
+mod values;
+
 pub use crate::record::SAFE_HEADERS;
-pub use body::{Copies, GuardedBody};
-pub use header::KeySyntax;
-pub use layer::{Idempotency, KnowsTenants};
+use body::GuardedBody;
+pub use key_header::KeySyntax;
+pub use layer::Idempotency;
 #[cfg(feature = "axum")]
 pub use not_begun::{NotBegun, OrNotBegun};
 pub use outcome::Outcome;
-pub use problem::{Problem, ProblemType};
+pub use problem::Problem;
+pub use problem_type::ProblemType;
 pub use profile::Profile;
 pub use service::Service;
-pub use single_transaction::SingleTransactionLayer;
 pub use status::{operation_key, operation_status};
 pub use tenant::{
-    IssuerAndClaim, JwtClaim, LambdaAuthorizer, SingleTenant, TenantResolver, context_tenant, iam_account,
-    iam_caller,
+    JwtClaim, LambdaAuthorizer, SingleTenant, TenantResolver, context_tenant, iam_account, iam_caller,
 };
 
 /// What a [`TenantResolver`] of your own takes and returns.

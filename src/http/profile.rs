@@ -39,7 +39,6 @@ pub struct Profile {
     pub(super) server_errors: ServerErrors,
     pub(super) key_syntax: KeySyntax,
     pub(super) documentation: Option<Cow<'static, str>>,
-    codes: fn(ProblemType) -> &'static str,
     shape: Shape,
     key_optional: bool,
     keys_by_path: bool,
@@ -54,7 +53,6 @@ impl Profile {
             server_errors: ServerErrors::Reconcile,
             key_syntax: KeySyntax::Either,
             documentation: None,
-            codes: ProblemType::name,
             shape: Shape::Problem,
             key_optional: false,
             keys_by_path: false,
@@ -64,35 +62,13 @@ impl Profile {
     /// [Stripe's API v1](https://docs.stripe.com/api/idempotent_requests): 400 for another request under the same key,
     /// and a 5xx is an answer like any other.
     pub fn stripe() -> Self {
-        Self {
-            statuses: vec![(ProblemType::KeyReused, StatusCode::BAD_REQUEST)],
-            server_errors: ServerErrors::Keep,
-            codes: |problem| match problem {
-                ProblemType::KeyReused => "idempotency_error",
-                ProblemType::InFlight => "idempotency_key_in_use",
-                ProblemType::KeyTooOld => "idempotency_key_too_old",
-                other => other.name(),
-            },
-            shape: Shape::Stripe,
-            ..Self::ietf_draft()
-        }
+        Self { server_errors: ServerErrors::Keep, shape: Shape::Stripe, ..Self::ietf_draft() }
     }
 
     /// The [Agentic Commerce Protocol](https://github.com/agentic-commerce-protocol/agentic-commerce-protocol): 422 and 409
     /// with codes of its own, an echo of the key, keys scoped to one path each, and a 5xx is never kept as an answer.
     pub fn acp() -> Self {
-        Self {
-            codes: |problem| match problem {
-                ProblemType::KeyReused => "idempotency_conflict",
-                ProblemType::InFlight => "idempotency_in_flight",
-                ProblemType::KeyMissing => "idempotency_key_required",
-                ProblemType::KeyTooOld => "idempotency_key_too_old",
-                other => other.name(),
-            },
-            shape: Shape::Acp,
-            keys_by_path: true,
-            ..Self::ietf_draft()
-        }
+        Self { shape: Shape::Acp, keys_by_path: true, ..Self::ietf_draft() }
     }
 
     /// Makes the key optional, as Stripe does. A request without one runs **unguarded**, every time it is sent, and is
@@ -169,14 +145,10 @@ impl Profile {
         lines.next().filter(|_| lines.next().is_none()).cloned()
     }
 
-    /// The status that was set last, or the type's default.
+    /// The status that was set last, or the contract's.
     pub(super) fn status_of(&self, problem: ProblemType) -> StatusCode {
         let chosen = self.statuses.iter().rev().find(|(chosen, _)| *chosen == problem);
-        chosen.map_or_else(|| problem.status(), |(_, status)| *status)
-    }
-
-    pub(super) fn code(&self, problem: ProblemType) -> &'static str {
-        (self.codes)(problem)
+        chosen.map_or_else(|| self.shape.status(problem), |(_, status)| *status)
     }
 }
 

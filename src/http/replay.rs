@@ -1,12 +1,12 @@
 //! Which headers are kept, and how a kept answer becomes a response again.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, response};
 use http_body_util::Full;
 
 use super::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, Outcome, Problem, ProblemType,
-    Profile, date::http_date,
+    Profile, settings::Guard, values::http_date,
 };
 use crate::{
     engine::Replay,
@@ -16,8 +16,16 @@ use crate::{
     time::Timestamp,
 };
 
+impl Guard {
+    /// The answer that is kept of a handler's response.
+    pub(super) fn kept(&self, key: &RecordKey, parts: &response::Parts, body: &Bytes) -> Answer {
+        let headers = kept_headers(key, &parts.headers, &self.operation().kept_headers);
+        Answer::http(parts.status.as_u16(), headers, body.clone())
+    }
+}
+
 /// The response headers to keep: the safe ones and `also`. One whose value is not UTF-8 is left out and logged.
-pub(super) fn kept_headers(key: &RecordKey, headers: &HeaderMap, also: &[String]) -> Vec<(String, String)> {
+fn kept_headers(key: &RecordKey, headers: &HeaderMap, also: &[String]) -> Vec<(String, String)> {
     let text = |name: &HeaderName, value: &HeaderValue| {
         let text = std::str::from_utf8(value.as_bytes()).inspect_err(|_| {
             let (key, operation) = (key.hash(), key.operation());
@@ -65,7 +73,7 @@ pub(super) fn of_answer(Answer { head, body }: Answer) -> Response<Full<Bytes>> 
     let mut response = Response::new(Full::new(body));
     let status = head.status().and_then(|status| StatusCode::from_u16(status).ok());
     *response.status_mut() = status.unwrap_or_default();
-    // Checked again: somebody by hand may have kept others.
+    // Checked again: a record that was edited by hand may have others.
     let replayed = head.headers().iter().filter(|(name, _)| may_be_kept(&name.to_ascii_lowercase()));
     for (name, value) in replayed {
         let value = HeaderValue::from_bytes(value.as_bytes());

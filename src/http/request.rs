@@ -1,19 +1,21 @@
 //! A request as the guard understands it: parsed once, before anything is done.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, panic::AssertUnwindSafe};
 
+use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
-    GuardedBody, MAX_BODY, Problem, ProblemType,
-    header::{self, KeyHeaderError},
+    GuardedBody, MAX_BODY, Outcome, Problem, ProblemType,
+    key_header::{self, KeyHeaderError},
     origin,
+    respond::HttpAnswer,
     settings::Guard,
     target::{self, Target},
 };
 use crate::{
-    engine::Request,
+    engine::{Execution, Request, SingleTransaction},
     fingerprint::{Content, Fingerprints},
     key::{
         RecordKey, Scope,
@@ -34,12 +36,39 @@ pub(super) struct Understood<B> {
     pub(super) mount: String,
 }
 
+impl Guard {
+    /// What the guard needs of a request; as an error, why it is refused.
+    pub(super) async fn understand<B: GuardedBody>(
+        &self,
+        request: http::Request<B>,
+    ) -> Result<(Parts, Understood<B>), HttpAnswer> {
+        let (parts, body) = request.into_parts();
+        // A user's own rule or resolver may panic. Nothing is reserved yet.
+        let understood = AssertUnwindSafe(understand(self, &parts, body)).catch_unwind().await;
+        let understood = match understood {
+            Ok(Ok(understood)) => understood,
+            Ok(Err(problem)) => return Err(self.say(problem, Outcome::NotExecuted)),
+            Err(_) => {
+                let operation = self.operation().name();
+                tracing::error!(%operation, "the tenant resolver or the fingerprint rule panicked: nothing was done");
+                return Err(self.say(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
+            }
+        };
+        let key = &understood.request.key;
+        let of_this = |outer: &RecordKey| outer == key;
+        if parts.extensions.get::<Execution>().is_some_and(|outer| of_this(outer.record_key()))
+            || parts.extensions.get::<SingleTransaction>().is_some_and(|outer| of_this(outer.record_key()))
+        {
+            let operation = self.operation().name();
+            tracing::error!(%operation, "two guards of the same operation are nested: remove one");
+            return Err(self.say(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
+        }
+        Ok((parts, understood))
+    }
+}
+
 /// Parses what the guard needs from a request.
-pub(super) async fn understand<B: GuardedBody>(
-    guard: &Guard,
-    parts: &Parts,
-    body: B,
-) -> Result<Understood<B>, Problem> {
+async fn understand<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<Understood<B>, Problem> {
     let operation = guard.operation();
     let tenant = guard.tenant.tenant(parts).ok_or_else(|| {
         if parts.request_context_ref().is_none() {
@@ -48,11 +77,12 @@ pub(super) async fn understand<B: GuardedBody>(
         Problem::new(ProblemType::TenantMissing)
     })?;
     let key = guard.settings.profile.key_syntax.key(&parts.headers).map_err(|error| of_header(&error))?;
-    let admit =
-        |oldest: &OldestKey| oldest.admit(&key, header::timestamp(&parts.headers), guard.world().now()).err();
-    let refusal = match header::too_short(&key, operation.min_key_chars()) {
+    let admit = |oldest: &OldestKey| {
+        oldest.admit(&key, key_header::timestamp(&parts.headers), guard.world().now()).err()
+    };
+    let refusal = match key_header::too_short(&key, operation.min_key_length) {
         Some(error) => Some(of_header(&error).advice_of(ProblemType::KeyTooOld)),
-        None => operation.oldest_key().and_then(admit).map(|error| of_age(&error)),
+        None => operation.oldest_key.as_ref().and_then(admit).map(|error| of_age(&error)),
     };
     let target = Target::of(parts);
     let look = |body: &[u8]| {
@@ -64,7 +94,7 @@ pub(super) async fn understand<B: GuardedBody>(
             header: &header,
             body,
         };
-        Fingerprints::of(operation.name().as_str(), &content, operation.rule(), operation.former_rules())
+        Fingerprints::of(operation.name().as_str(), &content, &operation.rule, &operation.former_rules)
     };
     let (fingerprints, body) = body.inspect(MAX_BODY, look).await.map_err(Problem::new)?;
     let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));

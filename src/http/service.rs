@@ -7,43 +7,32 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::{FutureExt, future::BoxFuture};
+use futures_util::FutureExt;
 use http::{Request, Response};
 use http_body::Body;
-use http_body_util::{BodyExt, Either, Full, Limited};
-use tokio::sync::oneshot;
-use tracing::Instrument;
+use http_body_util::{Either, Full};
 
-use super::{GuardedBody, IDEMPOTENCY_KEY, MAX_BODY, guard::Handled, settings::Guard, single_transaction};
-use crate::{
-    engine::Execution, key::RecordKey, record::UnknownCause, time::Instant, time_budget::TimeBudget,
+use super::{
+    GuardedBody, IDEMPOTENCY_KEY, guard,
+    settings::{Guard, Mode},
+    single_transaction,
 };
 
-/// A guarded service, made by the layers [`Idempotency`](super::Idempotency) and [`SingleTransactionLayer`](super::SingleTransactionLayer).
+/// A guarded service, made by the layer [`Idempotency`](super::Idempotency).
 pub struct Service<I> {
     guard: Guard,
-    mode: Mode,
     inner: I,
 }
 
-/// How the handler and its record come together.
-#[derive(Clone, Copy)]
-pub(super) enum Mode {
-    /// The key is reserved, then the handler runs.
-    Reserved,
-    /// The handler runs, and its writes commit with the record.
-    SingleTransaction,
-}
-
 impl<I> Service<I> {
-    pub(super) fn new(guard: Guard, mode: Mode, inner: I) -> Self {
-        Self { guard, mode, inner }
+    pub(super) fn new(guard: Guard, inner: I) -> Self {
+        Self { guard, inner }
     }
 }
 
 impl<I: Clone> Clone for Service<I> {
     fn clone(&self) -> Self {
-        Self { guard: self.guard.clone(), mode: self.mode, inner: self.inner.clone() }
+        Self { guard: self.guard.clone(), inner: self.inner.clone() }
     }
 }
 
@@ -80,8 +69,8 @@ where
         let ready = mem::replace(&mut self.inner, clone);
         let guard = self.guard.clone();
         let echo = guard.settings.profile.echo(request.headers());
-        let answer = match self.mode {
-            Mode::Reserved => reserved(guard, ready, request).left_future(),
+        let answer = match guard.settings.mode {
+            Mode::Reserved => guard::answer(guard, ready, request).left_future(),
             Mode::SingleTransaction => {
                 single_transaction::answer(guard, ready, self.inner.clone(), request).right_future()
             }
@@ -93,82 +82,5 @@ where
             }
             Ok(response.map(Either::Left))
         })
-    }
-}
-
-/// Reserves, runs, completes: in a task of its own, so that the execution runs to its end even if the returned future is dropped (T35).
-fn reserved<I, B, R>(
-    guard: Guard,
-    mut inner: I,
-    request: Request<B>,
-) -> impl Future<Output = Response<Full<Bytes>>> + Send
-where
-    B: GuardedBody,
-    I: tower_service::Service<Request<B>, Response = Response<R>> + Send + 'static,
-    I::Future: Send,
-    I::Error: fmt::Display + Send,
-    R: Body<Data = Bytes> + Send,
-    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let handler = {
-        let guard = guard.clone();
-        move |execution: Execution, request| -> BoxFuture<'static, Handled> {
-            // Called within the future, so that a handler which panics at once is caught too.
-            let response = async move { inner.call(request).await };
-            Box::pin(
-                async move { whole(&guard, execution.record_key(), execution.ends_at(), response).await },
-            )
-        }
-    };
-    let (answered, answer) = oneshot::channel();
-    let world = guard.world().clone();
-    let execution = {
-        let guard = guard.clone();
-        async move { drop(answered.send(guard.answer(request, handler).await)) }
-    };
-    world.spawn(Box::pin(execution.in_current_span()));
-    async move {
-        answer.await.unwrap_or_else(|_| {
-            tracing::error!("the guard's own task ended early");
-            guard.broken()
-        })
-    }
-}
-
-/// Collects the handler's whole response, its body within bounds of time and size.
-pub(super) async fn whole<R, E>(
-    guard: &Guard,
-    key: &RecordKey,
-    ends_at: Option<Instant>,
-    response: impl Future<Output = Result<Response<R>, E>>,
-) -> Handled
-where
-    E: fmt::Display,
-    R: Body<Data = Bytes>,
-    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let operation = key.operation();
-    let response = response.await.map_err(|error| {
-        tracing::error!(key = %key.hash(), %operation, %error, "the handler failed: perhaps executed");
-        UnknownCause::HandlerFailed
-    })?;
-    let (parts, body) = response.into_parts();
-    let world = guard.world();
-    let time = TimeBudget::at(world.instant(), ends_at).read();
-    let body = tokio::select! {
-        biased;
-        body = Limited::new(body, MAX_BODY).collect() => body.map_err(|error| error.to_string()),
-        // Lazy: a body that is there at once needs no timer.
-        () = async { world.sleep(time).await } => Err("it did not end in time".to_owned()),
-    };
-    match body {
-        Ok(body) => Ok((parts, body.to_bytes())),
-        Err(error) => {
-            tracing::error!(
-                key = %key.hash(), %operation, error,
-                "the handler's response body was lost: perhaps executed"
-            );
-            Err(UnknownCause::ResponseLost)
-        }
     }
 }

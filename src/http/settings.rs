@@ -5,7 +5,11 @@ use std::sync::{Arc, OnceLock};
 use http::Method;
 
 use super::{Profile, TenantResolver};
-use crate::{engine::Executor, operation::Operation, world::World};
+use crate::{
+    engine::Executor,
+    operation::{Operation, ServerErrors},
+    world::World,
+};
 
 /// The methods that are idempotent by themselves ([RFC 9110, section
 /// 9.2.2](https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2)), the safe ones included. Every other one is guarded, even
@@ -24,10 +28,20 @@ pub(super) struct ProviderReport {
 /// The major version of `lambda_http` whose requests are understood.
 const LAMBDA_HTTP: &str = "1.x";
 
+/// How the handler and its record come together.
+#[derive(Clone, Copy)]
+pub(super) enum Mode {
+    /// The key is reserved, then the handler runs.
+    Reserved,
+    /// The handler runs, and its writes commit with the record.
+    SingleTransaction,
+}
+
 /// The settings of one guard.
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) executor: Executor,
+    pub(super) mode: Mode,
     pub(super) profile: Profile,
     /// Methods to guard although they are idempotent by themselves.
     pub(super) also: Vec<Method>,
@@ -77,5 +91,10 @@ impl Guard {
 
     pub(super) fn operation(&self) -> &Operation {
         self.settings.executor.operation()
+    }
+
+    /// What a handler's 5xx means: the operation's choice, or the profile's.
+    pub(super) fn server_errors(&self) -> ServerErrors {
+        self.operation().server_errors.unwrap_or(self.settings.profile.server_errors)
     }
 }

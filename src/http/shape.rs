@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
-use super::ProblemType;
+use super::{ProblemType, problem_type::Words};
 
 /// The shape of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,19 +17,17 @@ pub(super) enum Shape {
     Acp,
 }
 
-/// What a problem says.
-pub(super) struct Words<'a> {
+/// A problem, before it has a shape.
+pub(super) struct Document<'a> {
     pub(super) problem: ProblemType,
     pub(super) status: StatusCode,
-    pub(super) title: &'a str,
     pub(super) detail: String,
-    pub(super) code: &'a str,
     pub(super) reason: Option<&'a str>,
     pub(super) documentation: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct Problem<'a> {
     r#type: String,
     title: &'a str,
     status: u16,
@@ -61,41 +59,56 @@ impl Shape {
         })
     }
 
-    pub(super) fn write(self, words: Words<'_>) -> Bytes {
-        let Words { problem, status, title, detail, code, reason, documentation } = words;
-        let error = |r#type, doc_url| Error { r#type, code, message: format!("{title}. {detail}"), doc_url };
+    /// The contract's own words for a problem.
+    fn words(self, problem: ProblemType) -> Words {
+        match self {
+            Self::Problem => Words::default(),
+            Self::Stripe => problem.entry().stripe,
+            Self::Acp => problem.entry().acp,
+        }
+    }
+
+    pub(super) fn status(self, problem: ProblemType) -> StatusCode {
+        self.words(problem).status.unwrap_or(problem.entry().status)
+    }
+
+    pub(super) fn code(self, problem: ProblemType) -> &'static str {
+        self.words(problem).code.unwrap_or(problem.name())
+    }
+
+    /// The contract's own `type`, for an answer of this status.
+    fn kind(self, problem: ProblemType, status: StatusCode) -> &'static str {
+        let by_status = match (self, status.is_server_error()) {
+            (Self::Stripe, true) => "api_error",
+            (Self::Stripe, false) => "invalid_request_error",
+            (Self::Acp | Self::Problem, true) => "processing_error",
+            (Self::Acp | Self::Problem, false) => "invalid_request",
+        };
+        self.words(problem).kind.unwrap_or(by_status)
+    }
+
+    pub(super) fn write(self, document: &Document<'_>) -> Bytes {
+        let Document { problem, status, detail, reason, documentation } = document;
+        let (title, code) = (problem.entry().title, self.code(*problem));
+        let error = |doc_url| Error {
+            r#type: self.kind(*problem, *status),
+            code,
+            message: format!("{title}. {detail}"),
+            doc_url,
+        };
         let written = match self {
-            Self::Problem => serde_json::to_vec(&Document {
+            Self::Problem => serde_json::to_vec(&Problem {
                 r#type: problem.uri(),
                 title,
                 status: status.as_u16(),
-                detail: &detail,
+                detail,
                 code,
-                reason,
+                reason: *reason,
             }),
-            Self::Stripe => {
-                serde_json::to_vec(&Envelope { error: error(stripe_type(problem, status), documentation) })
-            }
-            Self::Acp => serde_json::to_vec(&error(acp_type(problem, status), None)),
+            Self::Stripe => serde_json::to_vec(&Envelope { error: error(*documentation) }),
+            Self::Acp => serde_json::to_vec(&error(None)),
         };
         // Strings and a number: this cannot fail. An empty body with the right status would still be correct.
         written.unwrap_or_default().into()
-    }
-}
-
-fn stripe_type(problem: ProblemType, status: StatusCode) -> &'static str {
-    match problem {
-        ProblemType::KeyReused => "idempotency_error",
-        _ if status.is_server_error() => "api_error",
-        _ => "invalid_request_error",
-    }
-}
-
-fn acp_type(problem: ProblemType, status: StatusCode) -> &'static str {
-    match problem {
-        ProblemType::StoreUnavailable | ProblemType::RecordUnreadable => "service_unavailable",
-        ProblemType::OutcomeUnknown | ProblemType::AnsweredElsewhere => "processing_error",
-        _ if status.is_server_error() => "processing_error",
-        _ => "invalid_request",
     }
 }

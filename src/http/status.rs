@@ -9,7 +9,10 @@ use http::{
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::{Problem, ProblemType, Profile, date::http_date, problem::seconds, target};
+use super::{
+    Problem, ProblemType, Profile, target,
+    values::{http_date, seconds},
+};
 use crate::{
     key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant},
     record::{Head, State},
@@ -104,7 +107,7 @@ pub async fn operation_status(
             tracing::error!(%key, %operation, ?kind, "the status of an operation could not be read");
             let unreadable = kind == StoreErrorKind::Unreadable;
             let kind = if unreadable { ProblemType::RecordUnreadable } else { ProblemType::StoreUnavailable };
-            return Problem::new(kind).retry_after(DEFAULT_RETRY_AFTER).into_response(profile);
+            return problem(kind);
         }
     };
     if record.is_not_begun() {

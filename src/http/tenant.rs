@@ -1,5 +1,7 @@
 //! Finds the caller's tenant in what verified the caller: never in the body, the path or a plain header.
 
+use std::fmt;
+
 use http::request::Parts;
 use lambda_http::{
     RequestExt, aws_lambda_events::apigw::ApiGatewayRequestAuthorizer, request::RequestContext,
@@ -38,7 +40,7 @@ impl JwtClaim {
     ///
     /// Choose before the first request comes: these are other tenants, and records of the former ones are not found. Issuer
     /// and claim may have 254 bytes together, and the issuer no `|`; any other caller is refused with 401.
-    pub const fn with_issuer(self) -> IssuerAndClaim {
+    pub const fn with_issuer(self) -> impl TenantResolver + Copy + fmt::Debug {
         IssuerAndClaim(self)
     }
 
@@ -63,7 +65,7 @@ impl TenantResolver for JwtClaim {
 
 /// A claim together with the token's issuer (`iss`): see [`JwtClaim::with_issuer`].
 #[derive(Clone, Copy, Debug)]
-pub struct IssuerAndClaim(JwtClaim);
+struct IssuerAndClaim(JwtClaim);
 
 impl TenantResolver for IssuerAndClaim {
     fn tenant(&self, request: &Parts) -> Option<Tenant> {

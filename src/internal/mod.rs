@@ -1,5 +1,19 @@
-//! What the packages of this workspace share. It is not part of the public interface, and may change in any version.
+//! What only the packages of this repository use: the command line, the functions, the local cloud, tests and benchmarks.
+//! Everything here may change in any version.
 
 pub mod terminal;
 
-pub use crate::error_chain::error_chain;
+pub use crate::{
+    engine::{
+        executor::{Executor, Request},
+        ownership::Ownership,
+        report::{FinishOutcome, Report},
+        reserve::{Replay, ReserveOutcome},
+        single_transaction::{Computed, SingleTransactionOutcome},
+    },
+    error_chain::error_chain,
+    fingerprint::{Fingerprint, Fingerprints},
+    key::scope::Scope,
+    operator::{Correction, CorrectionError, MessageSummary, Operator},
+    stale::{CheckOutcome, MAX_CHECK_TIME, Stale},
+};

@@ -1,7 +1,7 @@
 //! The identity of a record: tenant, operation and idempotency key, and everything derived from the three.
 //!
 //! 1. Each part is parsed once, within its limits; a [`RecordKey`] holds valid parts only.
-//! 2. A [`Scope`], if the contract asks for one, also tells keys apart by the path that was called.
+//! 2. A scope, if the contract asks for one, also tells keys apart by the path that was called.
 //! 3. No two record keys share a [partition key](RecordKey::partition_key), whatever characters the parts hold. It begins
 //!    with the tenant.
 //! 4. A [downstream key](RecordKey::downstream_key) is the same in every attempt, and different for every phase and for
@@ -11,6 +11,7 @@
 //! It does not verify a tenant: the front takes it from something that did.
 
 pub mod age;
+pub(crate) mod scope;
 pub mod signature;
 
 use std::{
@@ -20,6 +21,8 @@ use std::{
 
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
+
+pub(crate) use scope::Scope;
 
 use crate::fingerprint::Fingerprint;
 
@@ -153,35 +156,6 @@ impl fmt::Display for OperationName {
     }
 }
 
-/// The path that was called, as part of a key's identity beside tenant and operation, if the contract says so: a hash in 32
-/// hex digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Scope([u8; 16]);
-
-impl Scope {
-    /// The scope of requests to `path`, without API Gateway's stage and percent-decoded.
-    pub fn of(path: &[u8]) -> Self {
-        let digest = Sha256::digest(path);
-        let mut scope = [0; 16];
-        scope.copy_from_slice(&digest[..16]);
-        Self(scope)
-    }
-
-    /// Reads a scope in its displayed form.
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut scope = [0; 16];
-        hex::decode_to_slice(text, &mut scope).ok()?;
-        let scope = Self(scope);
-        (scope.to_string() == text).then_some(scope)
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
-    }
-}
-
 /// The identity of a record: one for each (tenant, operation, idempotency key), and scope, if there are scopes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RecordKey {
@@ -252,7 +226,7 @@ impl RecordKey {
     }
 
     /// The prefix of this tenant's partition keys, and of no other tenant's.
-    pub fn partition_key_prefix(tenant: &Tenant) -> String {
+    pub(crate) fn partition_key_prefix(tenant: &Tenant) -> String {
         Prefix(tenant).to_string()
     }
 

@@ -1,19 +1,10 @@
-//! Corrections of records by operators, through the command line or a tool of their own.
+//! Corrections of records by operators, through the command line.
 //!
 //! 1. A correction applies to the record that the operator has seen: if it was changed meanwhile, nothing is written.
 //! 2. Each correction is written together with its audit line, or not at all.
 //! 3. A pending or settled record, or one whose worker may still live, cannot be settled; but "executed" overturns a release.
 //!
 //! It does not check who the operator is: the audit line names whoever the caller says.
-//!
-//! ```
-//! use lambda_idempotency::{operator::{Correction, Operator}, record::Record, store::memory::MemoryStore};
-//!
-//! async fn nothing_happened(store: MemoryStore, seen: &Record) -> Result<Record, Box<dyn std::error::Error>> {
-//!     let correction = Correction::NotExecuted { retain: None };
-//!     Ok(Operator::new(store).correct(seen, &correction, "alex", "asked the bank").await?)
-//! }
-//! ```
 
 mod dead_letter;
 

@@ -290,7 +290,7 @@ impl Asked<'_> {
 
     /// Whether "not found" is still proof: the provider still remembered the key when it was asked.
     fn is_remembered(&self, current: &Record) -> bool {
-        let window = self.operation.map_or(DEFAULT_NOT_FOUND_WINDOW, Operation::not_found_window);
+        let window = self.operation.map_or(DEFAULT_NOT_FOUND_WINDOW, |operation| operation.not_found_window);
         self.at.since(current.began_at) <= window
     }
 

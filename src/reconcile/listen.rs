@@ -88,7 +88,7 @@ impl Reconciliation {
         by: Option<&dyn Reconciler>,
         time: Duration,
     ) -> Result<Option<ReconcileOutcome>, WorkError> {
-        let outcome = match queued.meaning_for(current, known.operation.retention(), self.now()) {
+        let outcome = match queued.meaning_for(current, known.operation.retain, self.now()) {
             Meaning::Nothing => return Ok(Some(ReconcileOutcome::Settled)),
             Meaning::TooLate => return Ok(Some(ReconcileOutcome::Gone)),
             Meaning::Contradicts(reason) => {

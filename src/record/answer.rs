@@ -86,7 +86,7 @@ impl Head {
 
     /// The same without its headers.
     #[must_use]
-    pub fn without_headers(&self) -> Self {
+    pub(crate) fn without_headers(&self) -> Self {
         match self {
             Self::Http { status, .. } => Self::Http { status: *status, headers: Vec::new() },
             other => other.clone(),

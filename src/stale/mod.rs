@@ -41,7 +41,6 @@ pub(crate) const DEFAULT_SWEEP_UNITS: u32 = 50;
 pub const MAX_CHECK_TIME: Duration = STORE_TIMEOUT.saturating_mul(2).saturating_add(Duration::from_secs(2));
 
 /// What a check of a record found.
-#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CheckOutcome {
@@ -144,7 +143,6 @@ impl Stale {
     }
 
     /// Checks a record: one consistent read, and one write if there is something to write.
-    #[doc(hidden)]
     pub async fn check(&self, key: &RecordKey) -> Result<CheckOutcome, StoreError> {
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let Some(current) = current else { return Step::Stop(CheckOutcome::Gone) };

@@ -10,7 +10,6 @@ use lambda_idempotency::{
     operation::Operation,
     queue::{MemoryQueue, Queue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
-    stale::Stale,
     store::memory::MemoryStore,
     time::Timestamp,
     world::ManualWorld,

@@ -1,7 +1,7 @@
 //! Bodies beyond an item's size limit, in S3.
 
 use bytes::Bytes;
-use lambda_idempotency::{engine::Executor, store::s3::S3Bodies};
+use lambda_idempotency::{internal::Executor, store::s3::S3Bodies};
 use macro_rules_attribute::apply;
 
 use crate::{

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lambda_idempotency::{
     async_trait,
-    engine::{Executor, FinishOutcome, Report, Request},
+    internal::{Executor, FinishOutcome, Report, Request},
     queue::{MemoryQueue, Queue, QueueError, WorkError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     record::UnknownCause,

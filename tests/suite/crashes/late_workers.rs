@@ -6,10 +6,12 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use lambda_idempotency::{
     async_trait,
-    engine::{Executor, FinishOutcome, Ownership, Report, Request},
-    fingerprint::{Content, FingerprintRule, Fingerprints},
+    fingerprint::{Content, FingerprintRule},
+    internal::{
+        Correction, Executor, Fingerprints, FinishOutcome, MessageSummary, Operator, Ownership, Report,
+        Request,
+    },
     operation::OnLeaseExpiry,
-    operator::{Correction, MessageSummary, Operator},
     queue::{MemoryQueue, Queue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, Record, SettledBy, State, UnknownCause},

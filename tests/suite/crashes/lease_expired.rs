@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use lambda_http::Context;
 use lambda_idempotency::{
-    engine::{Executor, Request},
+    internal::{Executor, Request},
     lambda::stale_event,
     operation::Operation,
     queue::{MAX_DELAY, MemoryQueue},
     record::{Record, State},
-    stale::Stale,
     store::{Item, Store, memory::MemoryStore},
     time::Timestamp,
     world::World,

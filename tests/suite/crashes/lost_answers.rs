@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Extension;
 use lambda_http::{Context, RequestExt};
-use lambda_idempotency::{engine::Report, http::Outcome, operation::OnLeaseExpiry, record::UnknownCause};
+use lambda_idempotency::{http::Outcome, internal::Report, operation::OnLeaseExpiry, record::UnknownCause};
 use macro_rules_attribute::apply;
 
 use crate::support::{

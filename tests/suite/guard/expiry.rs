@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use lambda_idempotency::{
-    engine::{Executor, FinishOutcome, Report, Request},
+    internal::{Executor, FinishOutcome, Report, Request},
     record::UnknownCause,
     store::{Store, WriteOutcome, conformance::samples},
     time::Timestamp,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    engine::{Executor, Ownership, Request},
+    internal::{Executor, Ownership, Request},
     operation::{OnLeaseExpiry, Operation},
     record::{Record, State},
     store::{Store, conformance::samples},

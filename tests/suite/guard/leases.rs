@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    engine::{Executor, FinishOutcome, Report},
+    internal::{Executor, FinishOutcome, Report},
     operation::OnLeaseExpiry,
     record::{Record, State, UnknownCause},
     time::Timestamp,

@@ -7,8 +7,9 @@ use axum::{
     response::IntoResponse,
 };
 use lambda_idempotency::{
-    engine::{Execution, Executor},
+    engine::Execution,
     http::SAFE_HEADERS,
+    internal::Executor,
     operation::Operation,
     record::Head,
     store::{Store, memory::MemoryStore},

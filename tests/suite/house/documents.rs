@@ -46,6 +46,10 @@ async fn the_examples_show_what_they_say() {
             "lambda_handler",
             "attempt 1\n202 Accepted, replayed: None\n202 Accepted, replayed: Some(\"true\")\n",
         ),
+        (
+            "domain_writes",
+            "500 Internal Server Error, replayed: false, row: false\n201 Created, replayed: false, row: true\n201 Created, replayed: true",
+        ),
         ("own_store", "it keeps every promise\n"),
         ("unit_test", "all three as promised\n"),
     ] {

@@ -1,8 +1,7 @@
 //! Changes by operators: the record and its audit line are written together, or not at all.
 
 use lambda_idempotency::{
-    engine::Request,
-    operator::{Correction, CorrectionError, Operator},
+    internal::{Correction, CorrectionError, Operator, Request},
     record::{Note, Record, Revision, SettledBy, State},
     store::{
         Companion, Store, StoreError, StoreErrorKind, WriteOutcome, conformance::samples,

@@ -14,7 +14,7 @@ use std::fs;
 
 use axum::{Router, body::Bytes, http::HeaderMap, response::IntoResponse};
 use lambda_idempotency::{
-    key::Scope,
+    internal::Scope,
     record::State,
     store::{Store, WriteOutcome, conformance::samples},
     world::{SystemWorld, World},

@@ -13,7 +13,7 @@ use aws_sdk_dynamodb::types::{
 use compare::{Compared, Comparison, Failure, Reports};
 use futures_util::future::BoxFuture;
 use lambda_idempotency::{
-    engine::FinishOutcome,
+    internal::FinishOutcome,
     time::Timestamp,
     world::{SystemWorld, World},
 };

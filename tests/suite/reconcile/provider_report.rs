@@ -10,9 +10,8 @@ use std::{
 
 use lambda_idempotency::{
     async_trait,
-    engine::{Executor, FinishOutcome, Ownership, Report, Request, ReserveOutcome},
+    internal::{Executor, FinishOutcome, MessageSummary, Ownership, Report, Request, ReserveOutcome},
     operation::OnLeaseExpiry,
-    operator::MessageSummary,
     queue::MemoryQueue,
     reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, UnknownCause},

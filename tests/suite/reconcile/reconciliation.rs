@@ -12,9 +12,11 @@ use std::{
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
-    engine::{Executor, FinishOutcome, Ownership, Replay, Report, Request, ReserveOutcome},
+    internal::{
+        Correction, CorrectionError, Executor, FinishOutcome, MessageSummary, Operator, Ownership, Replay,
+        Report, Request, ReserveOutcome,
+    },
     operation::Operation,
-    operator::{Correction, CorrectionError, MessageSummary, Operator},
     queue::{MemoryQueue, Queue, QueueError, WorkError},
     reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, State, UnknownCause},

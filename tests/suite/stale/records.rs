@@ -5,15 +5,14 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use lambda_http::Context;
 use lambda_idempotency::{
-    engine::Request,
-    fingerprint::{Content, FingerprintRule, Fingerprints},
+    fingerprint::{Content, FingerprintRule},
     http::{ProblemType, Profile, operation_status},
+    internal::{CheckOutcome, Fingerprints, Request, Stale},
     key::RecordKey,
     lambda::stale_event,
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     record::Head,
-    stale::{CheckOutcome, Stale},
     store::{Store, WriteOutcome, conformance::samples},
     time::Timestamp,
 };

@@ -1,7 +1,7 @@
 //! What each case costs in round trips and capacity units: the table in docs/costs.md and in the documentation, row by row.
 
 use lambda_idempotency::{
-    engine::{Report, Request},
+    internal::{Report, Request},
     record::UnknownCause,
 };
 use macro_rules_attribute::apply;

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::{
     config::{Builder, timeout::TimeoutConfig},
 };
 use lambda_idempotency::{
-    engine::{Executor, FinishOutcome, Report},
+    internal::{Executor, FinishOutcome, Report},
     operation::WhileInFlight,
     store::dynamodb::DynamoDbStore,
 };

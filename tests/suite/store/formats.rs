@@ -19,14 +19,14 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use lambda_idempotency::{
     async_trait,
-    engine::{Executor, Ownership, Report, Request},
+    engine::Report,
+    internal::{Correction, Executor, Operator, Ownership, Request, Stale},
     key::RecordKey,
     operation::Operation,
-    operator::{Correction, MessageSummary, Operator},
+    operator::MessageSummary,
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, ProviderReport, Question, Reconciler, Reconciliation},
     record::{Answer, Head, Note, UnknownCause},
-    stale::Stale,
     store::{Item, Store, conformance::samples, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
     world::{ManualWorld, SystemWorld, World},

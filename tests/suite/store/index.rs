@@ -2,7 +2,7 @@
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use lambda_idempotency::{
-    engine::Report,
+    internal::Report,
     key::RecordKey,
     record::{Revision, UnknownCause},
     store::{Survey, Unsettled},

@@ -2,7 +2,7 @@
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use lambda_idempotency::{
-    engine::{FinishOutcome, Report, Request},
+    internal::{FinishOutcome, Report, Request},
     record::UnknownCause,
 };
 use macro_rules_attribute::apply;

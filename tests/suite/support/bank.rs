@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     domain::{DomainWrite, Table},
-    engine::{Executor, Ownership, Request},
+    internal::{Executor, Ownership, Request},
     queue::MemoryQueue,
     record::Answer,
 };

@@ -8,16 +8,19 @@ use super::tables::idempotency_table;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
-use lambda_idempotency::engine::{
+use lambda_idempotency::internal::{
     Executor, FinishOutcome, Ownership, Replay, Report, Request, ReserveOutcome,
 };
-use lambda_idempotency::fingerprint::{Content, FingerprintRule, Fingerprints};
 use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
 use lambda_idempotency::operation::Operation;
 use lambda_idempotency::record::{Answer, Record};
 use lambda_idempotency::store::{Store, dynamodb::DynamoDbStore};
 use lambda_idempotency::time::Timestamp;
 use lambda_idempotency::world::{SystemWorld, World};
+use lambda_idempotency::{
+    fingerprint::{Content, FingerprintRule},
+    internal::Fingerprints,
+};
 use std::collections::HashMap;
 use std::time::Duration;
 use uuid::Uuid;

@@ -9,12 +9,11 @@ use std::{
 use axum::{Extension, http::StatusCode, response::IntoResponse};
 use lambda_idempotency::{
     async_trait,
-    engine::Report,
     http::{Outcome, Profile},
+    internal::{Report, Stale},
     operation::Operation,
     queue::MemoryQueue,
     reconcile::{Finding, Question, Reconciler, Reconciliation},
-    stale::Stale,
     store::{Unsettled, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
     time_budget::{DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF},

@@ -6,8 +6,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use axum::{Router, http::StatusCode};
 use bytes::Bytes;
 use lambda_idempotency::{
-    engine::{Executor, Report, Request, ReserveOutcome},
-    fingerprint::{Content, FingerprintRule, Fingerprints},
+    fingerprint::{Content, FingerprintRule},
+    internal::{Executor, Fingerprints, Report, Request, ReserveOutcome},
     key::RecordKey,
     operation::Operation,
     record::Answer,

@@ -11,12 +11,11 @@ use std::{
 use lambda_idempotency::{
     async_trait,
     domain::{DomainWrite, DomainWriteError, Table},
-    engine::{Executor, FinishOutcome, Ownership, Report, Request},
+    internal::{Executor, FinishOutcome, Ownership, Report, Request, Stale},
     operation::Operation,
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, Record, Revision, SettledBy, UnknownCause},
-    stale::Stale,
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
     telemetry::COMPLETION_DENIED,
 };

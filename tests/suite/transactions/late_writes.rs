@@ -5,9 +5,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use lambda_idempotency::{
     async_trait,
-    engine::{
-        Computed, FinishOutcome, Report, Request, ReserveOutcome, SingleTransaction, SingleTransactionOutcome,
-    },
+    engine::SingleTransaction,
+    internal::{Computed, FinishOutcome, Report, Request, ReserveOutcome, SingleTransactionOutcome},
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::{Finding, Question, Reconciler, Reconciliation},

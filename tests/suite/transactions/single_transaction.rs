@@ -13,9 +13,9 @@ use futures_util::{FutureExt, StreamExt, future::join_all, stream};
 use lambda_idempotency::{
     async_trait,
     domain::{DomainWrite, DomainWriteError, Table},
-    engine::{
-        Computed, Executor, FinishOutcome, Report, Request, ReserveOutcome, SingleTransaction,
-        SingleTransactionOutcome,
+    engine::SingleTransaction,
+    internal::{
+        Computed, Executor, FinishOutcome, Report, Request, ReserveOutcome, SingleTransactionOutcome,
     },
     operation::OnLeaseExpiry,
     record::{Answer, Record},

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
+    internal::Operator,
     key::RecordKey,
-    operator::Operator,
     record::Answer,
     store::{Store, conformance::samples},
     world::{SystemWorld, World},

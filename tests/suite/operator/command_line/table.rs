@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use aws_sdk_dynamodb::Client;
 use lambda_idempotency::{
-    engine::{Executor, Request},
+    internal::{Executor, Request},
     key::RecordKey,
     record::{Answer, Record, State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},

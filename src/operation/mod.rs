@@ -5,6 +5,11 @@
 //! 3. Guard and reconciliation take the same settings, so that both keep the same headers for the same time.
 //!
 //! It does not choose a client's statuses and codes: the contract profile does.
+
+mod meaning;
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use crate::{
@@ -14,11 +19,9 @@ use crate::{
         OperationName,
         age::{KeyTime, OldestKey},
     },
-    time::Timestamp,
     time_budget::{
         CLOCK_SKEW, DEFAULT_COMPLETION_TIMEOUT, DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_MAX_LEASE,
-        DEFAULT_NOT_FOUND_WINDOW, DEFAULT_RETENTION, DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER, MIN_TIME_TO_RUN,
-        lease_until,
+        DEFAULT_NOT_FOUND_WINDOW, DEFAULT_RETENTION, DEFAULT_RETRY_AFTER,
     },
 };
 
@@ -75,24 +78,24 @@ pub enum ServerErrors {
 #[derive(Clone, Debug)]
 pub struct Operation {
     name: OperationName,
-    retain: Duration,
-    lease: Duration,
+    pub(crate) retain: Duration,
+    pub(crate) lease: Duration,
     grace: Duration,
-    heartbeat: Option<Duration>,
-    max_lease: Duration,
+    pub(crate) heartbeat: Option<Duration>,
+    pub(crate) max_lease: Duration,
     min_time: Option<Duration>,
-    not_found_window: Duration,
-    completion_timeout: Duration,
+    pub(crate) not_found_window: Duration,
+    pub(crate) completion_timeout: Duration,
     retry_after: Duration,
     lease_expired: OnLeaseExpiry,
-    while_in_flight: WhileInFlight,
-    server_errors: Option<ServerErrors>,
-    min_key_length: usize,
-    oldest_key: Option<OldestKey>,
-    rule: FingerprintRule,
-    former_rules: Vec<FingerprintRule>,
-    kept_headers: Vec<String>,
-    transactional: bool,
+    pub(crate) while_in_flight: WhileInFlight,
+    pub(crate) server_errors: Option<ServerErrors>,
+    pub(crate) min_key_length: usize,
+    pub(crate) oldest_key: Option<OldestKey>,
+    pub(crate) rule: FingerprintRule,
+    pub(crate) former_rules: Vec<FingerprintRule>,
+    pub(crate) kept_headers: Vec<String>,
+    pub(crate) transactional: bool,
 }
 
 impl Operation {
@@ -183,7 +186,7 @@ impl Operation {
     /// How much time must be left of the invocation, or of the lease if there is no deadline, for an execution to begin.
     /// With less, the key is released and the client asked to retry. At most the lease:
     /// [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise. A function whose time-out is shorter begins
-    /// nothing. Default: [`MIN_TIME_TO_RUN`], or a quarter of the invocation's time if that is less.
+    /// nothing. Default: [`MIN_TIME_TO_RUN`](crate::time_budget::MIN_TIME_TO_RUN), or a quarter of the invocation's time if that is less.
     #[must_use]
     pub fn min_time_to_run(mut self, least: Duration) -> Self {
         self.min_time = Some(least);
@@ -229,7 +232,7 @@ impl Operation {
 
     /// The shortest `Retry-After`, rounded up to seconds. In flight, clients wait as long as the attempt has already run,
     /// and at most until its lease has expired; while the outcome is unknown, until the next question; never longer than
-    /// [`MAX_RETRY_AFTER`]. Default: [`DEFAULT_RETRY_AFTER`].
+    /// [`MAX_RETRY_AFTER`](crate::time_budget::MAX_RETRY_AFTER). Default: [`DEFAULT_RETRY_AFTER`].
     #[must_use]
     pub fn retry_after(mut self, retry_after: Duration) -> Self {
         self.retry_after = retry_after;
@@ -245,10 +248,6 @@ impl Operation {
     pub fn effects_in_transaction(mut self) -> Self {
         self.transactional = true;
         self
-    }
-
-    pub(crate) fn is_transactional(&self) -> bool {
-        self.transactional
     }
 
     /// What happens when a worker's lease has expired.
@@ -314,219 +313,5 @@ impl Operation {
     pub fn formerly(mut self, rule: FingerprintRule) -> Self {
         self.former_rules.push(rule);
         self
-    }
-}
-
-/// Read access to the settings.
-impl Operation {
-    pub(crate) fn name(&self) -> &OperationName {
-        &self.name
-    }
-
-    pub(crate) fn retention(&self) -> Duration {
-        self.retain
-    }
-
-    /// Until when an execution that begins now owns its record.
-    pub(crate) fn lease_until(&self, deadline: Option<Timestamp>, now: Timestamp) -> Timestamp {
-        lease_until(deadline, now, self.lease, self.grace)
-    }
-
-    pub(crate) fn lease_span(&self) -> Duration {
-        self.lease
-    }
-
-    pub(crate) fn max_lease_span(&self) -> Duration {
-        self.max_lease
-    }
-
-    /// How much of `whole` must be left for an execution to begin.
-    pub(crate) fn min_time_of(&self, whole: Duration) -> Duration {
-        self.min_time.unwrap_or_else(|| MIN_TIME_TO_RUN.min(whole / 4))
-    }
-
-    pub(crate) fn not_found_window(&self) -> Duration {
-        self.not_found_window
-    }
-
-    pub(crate) fn kept_headers(&self) -> &[String] {
-        &self.kept_headers
-    }
-
-    pub(crate) fn heartbeat_every(&self) -> Option<Duration> {
-        self.heartbeat
-    }
-
-    pub(crate) fn completion_timeout_span(&self) -> Duration {
-        self.completion_timeout
-    }
-
-    /// The `Retry-After` for a sensible wait, within the bounds.
-    pub(crate) fn retry_after_of(&self, wait: Duration) -> Duration {
-        wait.max(self.retry_after).min(MAX_RETRY_AFTER)
-    }
-
-    /// Whether an expired lease permits another run. Until phases are recorded there is one recovery point, the start,
-    /// so to resume is to run again.
-    pub(crate) fn may_run_again(&self) -> bool {
-        matches!(self.lease_expired, OnLeaseExpiry::RunAgain | OnLeaseExpiry::Resume)
-    }
-
-    pub(crate) fn in_flight(&self) -> WhileInFlight {
-        self.while_in_flight
-    }
-
-    pub(crate) fn chosen_server_errors(&self) -> Option<ServerErrors> {
-        self.server_errors
-    }
-
-    pub(crate) fn min_key_chars(&self) -> usize {
-        self.min_key_length
-    }
-
-    pub(crate) fn oldest_key(&self) -> Option<&OldestKey> {
-        self.oldest_key.as_ref()
-    }
-
-    /// Panics if settings contradict each other: if an answer can be gone while its key is still accepted, a lease has expired
-    /// between two heartbeats, or no execution can begin. Called once all settings are made, so that their order does not
-    /// matter.
-    pub(crate) fn assert_consistent(&self) {
-        let (name, lease, longest) = (self.name.as_str(), self.lease, self.max_lease);
-        if let Some(least) = self.min_time {
-            assert!(
-                least <= lease,
-                "operation {name:?}: min_time_to_run({least:?}) is longer than lease({lease:?})"
-            );
-        }
-        if let Some(every) = self.heartbeat {
-            assert!(
-                every < lease,
-                "operation {name:?}: heartbeat({every:?}) needs a lease({lease:?}) that is longer"
-            );
-            assert!(
-                lease <= longest,
-                "operation {name:?}: max_lease({longest:?}) is shorter than lease({lease:?})"
-            );
-        }
-        if let Some(oldest) = &self.oldest_key {
-            oldest.assert_answers_kept(&self.name, self.retain);
-        }
-    }
-
-    pub(crate) fn rule(&self) -> &FingerprintRule {
-        &self.rule
-    }
-
-    pub(crate) fn former_rules(&self) -> &[FingerprintRule] {
-        &self.former_rules
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn pay() -> Operation {
-        Operation::new("pay")
-    }
-
-    /// Fails unless `choose` is refused, with the operation's name and `setting` in the words.
-    fn refused(setting: &str, choose: impl FnOnce() -> Operation) {
-        let panic = catch_unwind(AssertUnwindSafe(choose)).expect_err(setting);
-        let words = panic.downcast_ref::<String>().expect("words");
-        assert!(words.contains("\"pay\"") && words.contains(setting), "{words}");
-    }
-
-    fn consistent(operation: Operation) -> Operation {
-        operation.assert_consistent();
-        operation
-    }
-
-    // T42
-    #[test]
-    fn settings_that_guard_nothing_are_refused_at_start_up() {
-        refused("retain(0ns)", || pay().retain(Duration::ZERO));
-        refused("retain(299.999s)", || pay().retain(CLOCK_SKEW - Duration::from_millis(1)));
-        assert_eq!(pay().retain(CLOCK_SKEW).retention(), CLOCK_SKEW);
-        refused("lease(0)", || pay().lease(Duration::ZERO));
-        refused("heartbeat(0)", || pay().heartbeat(Duration::ZERO));
-        refused("keep_header(\"Set-Cookie\"): this header must never be", || pay().keep_header("Set-Cookie"));
-        refused("keep_header(\"no name\"): this is not a header name", || pay().keep_header("no name"));
-    }
-
-    #[test]
-    fn a_lease_ending_before_the_next_heartbeat_is_refused_at_start_up() {
-        refused("heartbeat(60s)", || consistent(pay().heartbeat(60 * SECOND)));
-        refused("heartbeat(60s)", || consistent(pay().lease(60 * SECOND).heartbeat(60 * SECOND)));
-        refused("max_lease(59s)", || consistent(pay().heartbeat(SECOND).max_lease(59 * SECOND)));
-        consistent(pay().heartbeat(59 * SECOND).max_lease(60 * SECOND));
-        refused("min_time_to_run(61s)", || consistent(pay().min_time_to_run(61 * SECOND)));
-        consistent(pay().min_time_to_run(60 * SECOND));
-        refused("refuse_older_than(0)", || pay().refuse_older_than(Duration::ZERO, KeyTime::Ulid));
-        refused("retain(86400s)", || consistent(pay().refuse_older_than(24 * 3600 * SECOND, KeyTime::Ulid)));
-        // Whoever has no heartbeats has no longest lease.
-        consistent(pay().max_lease(SECOND));
-    }
-
-    // T39
-    #[test]
-    fn least_time_to_run_defaults_to_two_seconds_or_a_quarter() {
-        let least = |whole| pay().min_time_of(whole);
-        assert_eq!(
-            (least(60 * SECOND), least(8 * SECOND), least(4 * SECOND)),
-            (2 * SECOND, 2 * SECOND, SECOND)
-        );
-        assert_eq!(pay().min_time_to_run(5 * SECOND).min_time_of(SECOND), 5 * SECOND);
-    }
-
-    #[test]
-    fn an_operation_runs_again_only_if_it_chose_to() {
-        assert!(!pay().may_run_again());
-        assert!(!pay().on_lease_expiry(OnLeaseExpiry::Unknown).may_run_again());
-        assert!(pay().on_lease_expiry(OnLeaseExpiry::RunAgain).may_run_again());
-        assert!(pay().on_lease_expiry(OnLeaseExpiry::Resume).may_run_again());
-    }
-
-    #[test]
-    fn each_setting_is_the_one_that_was_chosen() {
-        let chosen = pay()
-            .retain(3600 * SECOND)
-            .lease(40 * SECOND)
-            .grace(5 * SECOND)
-            .heartbeat(10 * SECOND)
-            .max_lease(80 * SECOND)
-            .not_found_within(7 * SECOND)
-            .completion_timeout(8 * SECOND)
-            .retry_after(9 * SECOND)
-            .min_key_length(16)
-            .keep_header("X-Request-Id")
-            .server_errors(ServerErrors::Keep)
-            .while_in_flight(WhileInFlight::Wait(SECOND));
-        let now = Timestamp::from_secs(1_000);
-        assert_eq!(chosen.lease_until(None, now), now.plus(45 * SECOND));
-        assert_eq!(chosen.lease_until(Some(now.plus(SECOND)), now), now.plus(6 * SECOND));
-        assert_eq!(chosen.heartbeat_every(), Some(10 * SECOND));
-        let spans = [
-            chosen.retention(),
-            chosen.lease_span(),
-            chosen.max_lease_span(),
-            chosen.not_found_window(),
-            chosen.completion_timeout_span(),
-            chosen.retry_after_of(Duration::ZERO),
-        ];
-        assert_eq!(spans, [3600, 40, 80, 7, 8, 9].map(Duration::from_secs));
-        assert_eq!((chosen.min_key_chars(), chosen.kept_headers()), (16, &["x-request-id".to_owned()][..]));
-        assert_eq!(chosen.chosen_server_errors(), Some(ServerErrors::Keep));
-        assert_eq!(chosen.in_flight(), WhileInFlight::Wait(SECOND));
-        let (rule, former) = (FingerprintRule::new().leave_out("/a"), FingerprintRule::new().leave_out("/b"));
-        let chosen = pay().fingerprint(rule.clone()).formerly(former.clone());
-        let shown = |rule: &FingerprintRule| format!("{rule:?}");
-        assert_eq!(shown(chosen.rule()), shown(&rule));
-        assert_eq!(chosen.former_rules().iter().map(shown).collect::<Vec<_>>(), [shown(&former)]);
     }
 }

@@ -1,0 +1,87 @@
+//! Runs one operation for its front: what both hand each other.
+
+use std::{fmt, sync::Arc};
+
+use super::{Engine, breaker::Breaker};
+use crate::{
+    fingerprint::Fingerprints,
+    key::RecordKey,
+    operation::Operation,
+    queue::Queue,
+    record::Note,
+    store::Store,
+    time::Timestamp,
+    world::{SystemWorld, World},
+};
+
+/// Runs one operation, each key once. Cheap to clone.
+///
+/// Clones share one circuit breaker.
+#[derive(Clone)]
+pub struct Executor {
+    pub(super) engine: Engine,
+    pub(super) shared: Arc<Shared>,
+    pub(super) deferred_reports: Option<Arc<dyn Queue>>,
+}
+
+pub(super) struct Shared {
+    operation: Operation,
+    pub(super) breaker: Breaker,
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor").field("operation", self.operation().name()).finish_non_exhaustive()
+    }
+}
+
+/// One request for an operation, as its front understood it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Tenant, operation and idempotency key.
+    pub key: RecordKey,
+    /// What tells a retry from another request.
+    pub fingerprints: Fingerprints,
+    /// Whether an execution may begin. A key that is too old gets the current record's answer, and begins nothing.
+    pub may_begin: bool,
+    /// Method and route, or event source; shown to operators.
+    pub origin: Option<Note>,
+    /// When Lambda ends this invocation, according to its context. See
+    /// [`plausible_deadline`](crate::time_budget::plausible_deadline).
+    pub deadline: Option<Timestamp>,
+}
+
+impl Executor {
+    /// An executor of `operation` on `store`.
+    pub fn new(store: impl Store, operation: Operation) -> Self {
+        Self::on(Engine { store: Arc::new(store), world: Arc::new(SystemWorld) }, operation)
+    }
+
+    pub(crate) fn on(engine: Engine, operation: Operation) -> Self {
+        let shared = Shared { operation, breaker: Breaker::default() };
+        Self { engine, shared: Arc::new(shared), deferred_reports: None }
+    }
+
+    /// Replaces the system's world, for tests.
+    #[must_use]
+    pub fn world(mut self, world: impl World) -> Self {
+        self.engine.world = Arc::new(world);
+        self
+    }
+
+    /// Sends reports that cannot be written to this queue, from which reconciliation applies them.
+    #[must_use]
+    pub fn defer_reports_to(mut self, queue: impl Queue) -> Self {
+        self.deferred_reports = Some(Arc::new(queue));
+        self
+    }
+
+    /// The operation it runs.
+    pub fn operation(&self) -> &Operation {
+        &self.shared.operation
+    }
+
+    pub(crate) fn in_world(&self) -> &Arc<dyn World> {
+        &self.engine.world
+    }
+}

@@ -1,0 +1,320 @@
+//! The table of problems: type, status, title and advice of each, and its words in Stripe's and ACP's contracts.
+
+use http::StatusCode;
+
+/// The prefix of a problem's `type`.
+const TYPE_PREFIX: &str = "urn:lambda-idempotency:";
+
+/// The problems that the guard answers with. Their names are stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ProblemType {
+    /// A guarded operation was called without a key.
+    KeyMissing,
+    /// The key is invalid; `reason` says why.
+    KeyMalformed,
+    /// The key is older than the operation accepts; this request did nothing.
+    KeyTooOld,
+    /// Nobody verified who the caller is.
+    TenantMissing,
+    /// The body is too long to be read.
+    BodyTooLong,
+    /// The body could not be read to its end.
+    BodyUnreadable,
+    /// The key was used for another request.
+    KeyReused,
+    /// The first request under this key is still being worked on.
+    InFlight,
+    /// Perhaps the operation was executed; it is being reconciled.
+    OutcomeUnknown,
+    /// Another execution of the operation owns its record, or has settled it with an answer that cannot be read now: this one's
+    /// answer does not count.
+    AnsweredElsewhere,
+    /// The store of records does not answer, or too little time is left to begin; this request did nothing.
+    StoreUnavailable,
+    /// There is a record that cannot be read; this request did nothing.
+    RecordUnreadable,
+    /// No operation of this key is known.
+    OperationNotFound,
+    /// The operation of this key has expired.
+    OperationExpired,
+    /// The operation was accepted, but no worker began it in time.
+    Abandoned,
+    /// The route is misconfigured; nothing was done.
+    NotGuarded,
+}
+
+/// What the table says about a problem.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    pub(super) status: StatusCode,
+    pub(super) title: &'static str,
+    /// What the client should do.
+    pub(super) advice: &'static str,
+    /// Whether the same request may get another answer later: then there is a `Retry-After`.
+    pub(super) retry: bool,
+    pub(super) stripe: Words,
+    pub(super) acp: Words,
+}
+
+/// What a contract says differently.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Words {
+    pub(super) status: Option<StatusCode>,
+    /// The `code`, if it is not the problem's name.
+    pub(super) code: Option<&'static str>,
+    /// The contract's own `type`, if it does not follow from the status.
+    pub(super) kind: Option<&'static str>,
+}
+
+const SAME: Words = Words { status: None, code: None, kind: None };
+
+const fn code(code: &'static str) -> Words {
+    Words { code: Some(code), ..SAME }
+}
+
+const fn kind(kind: &'static str) -> Words {
+    Words { kind: Some(kind), ..SAME }
+}
+
+const fn problem(name: &'static str, status: StatusCode, title: &'static str, advice: &'static str) -> Entry {
+    Entry { name, status, title, advice, retry: false, stripe: SAME, acp: SAME }
+}
+
+impl ProblemType {
+    /// The name in the `type` URI.
+    pub const fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// The `type` URI.
+    pub fn uri(self) -> String {
+        format!("{TYPE_PREFIX}{}", self.name())
+    }
+
+    /// The table.
+    pub(super) const fn entry(self) -> Entry {
+        match self {
+            Self::KeyMissing => Entry {
+                acp: code("idempotency_key_required"),
+                ..problem(
+                    "key-missing",
+                    StatusCode::BAD_REQUEST,
+                    "This operation needs an Idempotency-Key",
+                    "Send the request with an Idempotency-Key that you made for this intent alone.",
+                )
+            },
+            Self::KeyMalformed => problem(
+                "key-malformed",
+                StatusCode::BAD_REQUEST,
+                "The Idempotency-Key is malformed",
+                "Send one key of 1 to 255 visible ASCII characters, such as a UUID, in the form that this operation \
+                 takes.",
+            ),
+            Self::KeyTooOld => Entry {
+                stripe: code("idempotency_key_too_old"),
+                acp: code("idempotency_key_too_old"),
+                ..problem(
+                    "key-too-old",
+                    StatusCode::BAD_REQUEST,
+                    "The Idempotency-Key is too old",
+                    "This request did nothing; an earlier one with the same key may have. Look the resource itself up \
+                     before you use a new key.",
+                )
+            },
+            Self::TenantMissing => problem(
+                "tenant-missing",
+                StatusCode::UNAUTHORIZED,
+                "The caller is not authenticated",
+                "Send the request with valid credentials.",
+            ),
+            Self::BodyTooLong => problem(
+                "body-too-long",
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "The request body is too long",
+                "Send a shorter body.",
+            ),
+            Self::BodyUnreadable => problem(
+                "body-unreadable",
+                StatusCode::BAD_REQUEST,
+                "The request body could not be read",
+                "Send the request again with the same key.",
+            ),
+            Self::KeyReused => Entry {
+                stripe: Words {
+                    status: Some(StatusCode::BAD_REQUEST),
+                    code: Some("idempotency_error"),
+                    kind: Some("idempotency_error"),
+                },
+                acp: code("idempotency_conflict"),
+                ..problem(
+                    "key-reused",
+                    StatusCode::UNPROCESSABLE_ENTITY,
+                    "The Idempotency-Key was used for another request",
+                    "This request did nothing; an earlier one with the same key may have. To retry that one, repeat it \
+                     exactly; use a new key only for a new intent.",
+                )
+            },
+            Self::InFlight => Entry {
+                retry: true,
+                stripe: code("idempotency_key_in_use"),
+                acp: code("idempotency_in_flight"),
+                ..problem(
+                    "in-flight",
+                    StatusCode::CONFLICT,
+                    "A request with this Idempotency-Key is in progress",
+                    "Send the same request with the same key after the time in Retry-After.",
+                )
+            },
+            Self::OutcomeUnknown => Entry {
+                retry: true,
+                acp: kind("processing_error"),
+                ..problem(
+                    "outcome-unknown",
+                    StatusCode::CONFLICT,
+                    "The outcome of this operation is not known yet",
+                    "It may have been executed. Do not use a new key: send the same request with the same key after the \
+                     time in Retry-After, until the outcome is known.",
+                )
+            },
+            Self::AnsweredElsewhere => Entry {
+                retry: true,
+                acp: kind("processing_error"),
+                ..problem(
+                    "answered-elsewhere",
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "The answer of this operation is not available now",
+                    "It was executed, or is being executed, by another request with this key, whose answer counts. Do not \
+                     use a new key: send the same request with the same key after the time in Retry-After.",
+                )
+            },
+            Self::StoreUnavailable => Entry {
+                retry: true,
+                acp: kind("service_unavailable"),
+                ..problem(
+                    "store-unavailable",
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "The service cannot guard this operation now",
+                    "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the \
+                     same request with the same key after the time in Retry-After.",
+                )
+            },
+            Self::RecordUnreadable => Entry {
+                retry: true,
+                acp: kind("service_unavailable"),
+                ..problem(
+                    "record-unreadable",
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "The record of this operation cannot be read now",
+                    "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the \
+                     same request with the same key after the time in Retry-After.",
+                )
+            },
+            Self::OperationNotFound => problem(
+                "operation-not-found",
+                StatusCode::NOT_FOUND,
+                "No such operation",
+                "Check the key and the operation, and that the credentials are those of the original request.",
+            ),
+            Self::OperationExpired => problem(
+                "operation-expired",
+                StatusCode::GONE,
+                "The operation has expired",
+                "Its answer is no longer kept. Look the resource itself up.",
+            ),
+            Self::Abandoned => problem(
+                "operation-abandoned",
+                StatusCode::REQUEST_TIMEOUT,
+                "The operation was not begun in time",
+                "Nothing was done. To have it done after all, send the request with a new key.",
+            ),
+            Self::NotGuarded => problem(
+                "not-guarded",
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "This operation is not guarded",
+                "Nothing was done. This is a fault of the service.",
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::Profile;
+
+    const CONTRACT: &str = include_str!("../../docs/contract.md");
+
+    const ALL: [ProblemType; 16] = [
+        ProblemType::KeyMissing,
+        ProblemType::KeyMalformed,
+        ProblemType::KeyTooOld,
+        ProblemType::TenantMissing,
+        ProblemType::BodyTooLong,
+        ProblemType::BodyUnreadable,
+        ProblemType::KeyReused,
+        ProblemType::InFlight,
+        ProblemType::OutcomeUnknown,
+        ProblemType::AnsweredElsewhere,
+        ProblemType::StoreUnavailable,
+        ProblemType::RecordUnreadable,
+        ProblemType::OperationNotFound,
+        ProblemType::OperationExpired,
+        ProblemType::Abandoned,
+        ProblemType::NotGuarded,
+    ];
+
+    /// The status of each type that a row names, and its code, if it is another than the type.
+    fn cell(row: &[&str], column: usize, at: usize) -> (u16, Option<String>) {
+        let status = row[column].split([',', ' ']).filter_map(|word| word.parse().ok()).nth(at);
+        let code = quoted(row[column]).into_iter().find(|word| *word != "Retry-After");
+        (status.expect("a status"), code.map(str::to_owned))
+    }
+
+    fn quoted(cell: &str) -> Vec<&str> {
+        cell.split('`').skip(1).step_by(2).collect()
+    }
+
+    #[test]
+    fn the_contract_lists_each_problem_as_the_table_has_it() {
+        // Both have a status of their own, whatever the profile says.
+        let overridden = [500, 503].map(|status| (ProblemType::OutcomeUnknown, status));
+        let rows: Vec<Vec<&str>> = CONTRACT
+            .lines()
+            .skip_while(|line| !line.ends_with("problem `type` |"))
+            .take_while(|line| line.starts_with('|'))
+            .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+            .collect();
+        for problem in ALL {
+            let mut checked = 0;
+            for row in &rows {
+                let Some(at) = quoted(row[4]).iter().position(|name| *name == problem.name()) else {
+                    continue;
+                };
+                checked += 1;
+                let retry = row[1].contains("`Retry-After`");
+                assert_eq!(retry, problem.entry().retry, "{row:?}");
+                for (column, profile) in
+                    [Profile::ietf_draft(), Profile::stripe(), Profile::acp()].iter().enumerate()
+                {
+                    let (status, code) = cell(row, column + 1, at);
+                    assert_eq!(
+                        code.unwrap_or_else(|| problem.name().to_owned()),
+                        profile.shape().code(problem),
+                        "{row:?}"
+                    );
+                    if !overridden.contains(&(problem, status)) {
+                        assert_eq!(status, profile.status_of(problem).as_u16(), "{row:?}");
+                    }
+                }
+            }
+            assert!(checked > 0, "docs/contract.md does not list {}", problem.name());
+        }
+        let named =
+            rows.iter().flat_map(|row| quoted(row[4])).filter(|name| !["type", "reason"].contains(name));
+        for name in named {
+            assert!(ALL.iter().any(|problem| problem.name() == name), "{name}");
+        }
+    }
+}

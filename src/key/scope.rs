@@ -1,0 +1,34 @@
+//! Keys that count for one path only.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// The path that was called, as part of a key's identity beside tenant and operation, if the contract says so: a hash in 32
+/// hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scope([u8; 16]);
+
+impl Scope {
+    /// The scope of requests to `path`, without API Gateway's stage and percent-decoded.
+    pub fn of(path: &[u8]) -> Self {
+        let digest = Sha256::digest(path);
+        let mut scope = [0; 16];
+        scope.copy_from_slice(&digest[..16]);
+        Self(scope)
+    }
+
+    /// Reads a scope in its displayed form.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut scope = [0; 16];
+        hex::decode_to_slice(text, &mut scope).ok()?;
+        let scope = Self(scope);
+        (scope.to_string() == text).then_some(scope)
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}

@@ -1,0 +1,63 @@
+//! What the settings mean together: spans within their bounds, and contradictions.
+
+use std::time::Duration;
+
+use super::{OnLeaseExpiry, Operation};
+use crate::{
+    key::OperationName,
+    time::Timestamp,
+    time_budget::{MAX_RETRY_AFTER, MIN_TIME_TO_RUN, lease_until},
+};
+
+impl Operation {
+    pub(crate) fn name(&self) -> &OperationName {
+        &self.name
+    }
+
+    /// Until when an execution that begins now owns its record.
+    pub(crate) fn lease_until(&self, deadline: Option<Timestamp>, now: Timestamp) -> Timestamp {
+        lease_until(deadline, now, self.lease, self.grace)
+    }
+
+    /// How much of `whole` must be left for an execution to begin.
+    pub(crate) fn min_time_of(&self, whole: Duration) -> Duration {
+        self.min_time.unwrap_or_else(|| MIN_TIME_TO_RUN.min(whole / 4))
+    }
+
+    /// The `Retry-After` for a sensible wait, within the bounds.
+    pub(crate) fn retry_after_of(&self, wait: Duration) -> Duration {
+        wait.max(self.retry_after).min(MAX_RETRY_AFTER)
+    }
+
+    /// Whether an expired lease permits another run. Until phases are recorded there is one recovery point, the start,
+    /// so to resume is to run again.
+    pub(crate) fn may_run_again(&self) -> bool {
+        matches!(self.lease_expired, OnLeaseExpiry::RunAgain | OnLeaseExpiry::Resume)
+    }
+
+    /// Panics if settings contradict each other: if an answer can be gone while its key is still accepted, a lease has expired
+    /// between two heartbeats, or no execution can begin. Called once all settings are made, so that their order does not
+    /// matter.
+    pub(crate) fn assert_consistent(&self) {
+        let (name, lease, longest) = (self.name.as_str(), self.lease, self.max_lease);
+        if let Some(least) = self.min_time {
+            assert!(
+                least <= lease,
+                "operation {name:?}: min_time_to_run({least:?}) is longer than lease({lease:?})"
+            );
+        }
+        if let Some(every) = self.heartbeat {
+            assert!(
+                every < lease,
+                "operation {name:?}: heartbeat({every:?}) needs a lease({lease:?}) that is longer"
+            );
+            assert!(
+                lease <= longest,
+                "operation {name:?}: max_lease({longest:?}) is shorter than lease({lease:?})"
+            );
+        }
+        if let Some(oldest) = &self.oldest_key {
+            oldest.assert_answers_kept(&self.name, self.retain);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Tests of the settings.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::*;
+use crate::time::Timestamp;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn pay() -> Operation {
+    Operation::new("pay")
+}
+
+/// Fails unless `choose` is refused, with the operation's name and `setting` in the words.
+fn refused(setting: &str, choose: impl FnOnce() -> Operation) {
+    let panic = catch_unwind(AssertUnwindSafe(choose)).expect_err(setting);
+    let words = panic.downcast_ref::<String>().expect("words");
+    assert!(words.contains("\"pay\"") && words.contains(setting), "{words}");
+}
+
+fn consistent(operation: Operation) -> Operation {
+    operation.assert_consistent();
+    operation
+}
+
+// R16, T42
+#[test]
+fn settings_that_guard_nothing_are_refused_at_start_up() {
+    refused("retain(0ns)", || pay().retain(Duration::ZERO));
+    refused("retain(299.999s)", || pay().retain(CLOCK_SKEW - Duration::from_millis(1)));
+    assert_eq!(pay().retain(CLOCK_SKEW).retain, CLOCK_SKEW);
+    refused("lease(0)", || pay().lease(Duration::ZERO));
+    refused("heartbeat(0)", || pay().heartbeat(Duration::ZERO));
+    refused("keep_header(\"Set-Cookie\"): this header must never be", || pay().keep_header("Set-Cookie"));
+    refused("keep_header(\"no name\"): this is not a header name", || pay().keep_header("no name"));
+}
+
+// R18
+#[test]
+fn a_lease_ending_before_the_next_heartbeat_is_refused_at_start_up() {
+    refused("heartbeat(60s)", || consistent(pay().heartbeat(60 * SECOND)));
+    refused("heartbeat(60s)", || consistent(pay().lease(60 * SECOND).heartbeat(60 * SECOND)));
+    refused("max_lease(59s)", || consistent(pay().heartbeat(SECOND).max_lease(59 * SECOND)));
+    consistent(pay().heartbeat(59 * SECOND).max_lease(60 * SECOND));
+    refused("min_time_to_run(61s)", || consistent(pay().min_time_to_run(61 * SECOND)));
+    consistent(pay().min_time_to_run(60 * SECOND));
+    refused("refuse_older_than(0)", || pay().refuse_older_than(Duration::ZERO, KeyTime::Ulid));
+    refused("retain(86400s)", || consistent(pay().refuse_older_than(24 * 3600 * SECOND, KeyTime::Ulid)));
+    // Whoever has no heartbeats has no longest lease.
+    consistent(pay().max_lease(SECOND));
+}
+
+// T39
+#[test]
+fn least_time_to_run_defaults_to_two_seconds_or_a_quarter() {
+    let least = |whole| pay().min_time_of(whole);
+    assert_eq!((least(60 * SECOND), least(8 * SECOND), least(4 * SECOND)), (2 * SECOND, 2 * SECOND, SECOND));
+    assert_eq!(pay().min_time_to_run(5 * SECOND).min_time_of(SECOND), 5 * SECOND);
+}
+
+// R11
+#[test]
+fn an_operation_runs_again_only_if_it_chose_to() {
+    assert!(!pay().may_run_again());
+    assert!(!pay().on_lease_expiry(OnLeaseExpiry::Unknown).may_run_again());
+    assert!(pay().on_lease_expiry(OnLeaseExpiry::RunAgain).may_run_again());
+    assert!(pay().on_lease_expiry(OnLeaseExpiry::Resume).may_run_again());
+}
+
+// R17, R18
+#[test]
+fn each_setting_is_the_one_that_was_chosen() {
+    let chosen = pay()
+        .retain(3600 * SECOND)
+        .lease(40 * SECOND)
+        .grace(5 * SECOND)
+        .heartbeat(10 * SECOND)
+        .max_lease(80 * SECOND)
+        .not_found_within(7 * SECOND)
+        .completion_timeout(8 * SECOND)
+        .retry_after(9 * SECOND)
+        .min_key_length(16)
+        .keep_header("X-Request-Id")
+        .server_errors(ServerErrors::Keep)
+        .while_in_flight(WhileInFlight::Wait(SECOND));
+    let now = Timestamp::from_secs(1_000);
+    assert_eq!(chosen.lease_until(None, now), now.plus(45 * SECOND));
+    assert_eq!(chosen.lease_until(Some(now.plus(SECOND)), now), now.plus(6 * SECOND));
+    assert_eq!(chosen.heartbeat, Some(10 * SECOND));
+    let spans = [
+        chosen.retain,
+        chosen.lease,
+        chosen.max_lease,
+        chosen.not_found_window,
+        chosen.completion_timeout,
+        chosen.retry_after_of(Duration::ZERO),
+    ];
+    assert_eq!(spans, [3600, 40, 80, 7, 8, 9].map(Duration::from_secs));
+    assert_eq!((chosen.min_key_length, &chosen.kept_headers[..]), (16, &["x-request-id".to_owned()][..]));
+    assert_eq!(chosen.server_errors, Some(ServerErrors::Keep));
+    assert_eq!(chosen.while_in_flight, WhileInFlight::Wait(SECOND));
+    let (rule, former) = (FingerprintRule::new().leave_out("/a"), FingerprintRule::new().leave_out("/b"));
+    let chosen = pay().fingerprint(rule.clone()).formerly(former.clone());
+    let shown = |rule: &FingerprintRule| format!("{rule:?}");
+    assert_eq!(shown(&chosen.rule), shown(&rule));
+    assert_eq!(chosen.former_rules.iter().map(shown).collect::<Vec<_>>(), [shown(&former)]);
+}
