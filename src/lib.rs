@@ -80,6 +80,7 @@ mod documents {
     struct Guide;
 }
 
+mod backoff;
 #[cfg(any(feature = "dynamodb", feature = "sqs"))]
 pub mod config;
 pub mod domain;

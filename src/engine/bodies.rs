@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::{Engine, Replay, codec};
 use crate::{
+    backoff::Retry,
     record::{Answer, BodyId, Encoding, KeptAnswer, KeptBody, Place, Record, SettledBy, State},
     store::{StoreError, StoreErrorKind},
     time::Timestamp,
@@ -155,20 +156,15 @@ impl Engine {
     ) -> Result<Option<Place>, StoreError> {
         let expires_at = self.world.now().plus(record.retained_for()).plus(BODY_OUTLIVES_RECORD);
         let stop_at = self.world.instant().plus(time);
-        let mut pause = WRITE_BACKOFF.first;
+        let mut retry = Retry::new(&self.world, WRITE_BACKOFF, Some(stop_at));
         loop {
             let keeping = self.store.keep_body(&record.key, id, bytes.clone(), expires_at);
             match self.bounded(Some(stop_at), keeping).await {
                 Ok(place) => return Ok(place),
-                Err(error) => {
-                    let late = self.world.instant().plus(pause) >= stop_at;
-                    if late || error.kind() == StoreErrorKind::Refused {
-                        return Err(error);
-                    }
+                Err(error) if error.kind() == StoreErrorKind::Refused || !retry.again().await => {
+                    return Err(error);
                 }
             }
-            self.world.sleep(pause).await;
-            pause = WRITE_BACKOFF.after(pause);
         }
     }
 

@@ -36,7 +36,7 @@ impl Executor {
         let world = &self.engine.world;
         let stop_at = world.instant().plus(self.operation().completion_timeout_span());
         if how != TakeBack::Now {
-            world.sleep(TAKE_BACK_BACKOFF.first).await;
+            world.sleep(TAKE_BACK_BACKOFF.after(1, world.nonce())).await;
         }
         let attempt = record.attempt;
         let perhaps_later = || match stop_at.since(world.instant()) {

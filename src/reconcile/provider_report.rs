@@ -21,7 +21,7 @@ use super::{Question, Reconciler};
 use crate::{
     record::{Record, SettledBy, State},
     time::Timestamp,
-    time_budget::CLOCK_SKEW,
+    time_budget::{CLOCK_SKEW, OLD_EFFECT},
 };
 
 /// What a provider reports by itself about one operation, by a webhook for example.
@@ -42,10 +42,6 @@ pub(crate) struct QueuedReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     made_at: Option<u64>,
 }
-
-/// The age of an effect from which its record may be gone without an alarm: providers resend unacknowledged events for
-/// days, and for as long a released operation may turn out to have been executed.
-const OLD: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// What is said about the effect, in the short form that goes through a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,7 +127,7 @@ impl QueuedReport {
         let made_at = self.made_at.map(Timestamp::from_millis);
         // The record of a refusal before anything began counts as absent.
         let Some(current) = current.filter(|current| !current.is_not_begun()) else {
-            let kept = retention.max(OLD);
+            let kept = retention.max(OLD_EFFECT);
             return match self.effect.is_effect() {
                 false => Meaning::Nothing,
                 // By the provider's clock.

@@ -10,8 +10,10 @@ use super::{
     learned::{Asked, Asks, Learned, NotFound, escalates, questions},
     message::{Contradiction, Message},
     provider_report::QueuedReport,
+    schedule::Schedule,
 };
 use crate::{
+    backoff::Backoff,
     domain::{DomainWrite, Writes},
     engine::{
         Applied, DeferredReport, Delivered, Effort, Engine, Executor, MalformedError, Moment, Retries, Start,
@@ -44,14 +46,14 @@ pub struct Reconciliation {
     pub(super) records: Arc<dyn Unsettled>,
     dead_letters: Arc<dyn Queue>,
     pub(super) questions: Option<Arc<dyn Queue>>,
-    backoff: Backoff,
+    schedule: Schedule,
     not_found: NotFound,
     operations: HashMap<OperationName, Known>,
 }
 
 impl fmt::Debug for Reconciliation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reconciliation").field("backoff", &self.backoff).finish_non_exhaustive()
+        f.debug_struct("Reconciliation").field("schedule", &self.schedule).finish_non_exhaustive()
     }
 }
 
@@ -64,7 +66,7 @@ impl Reconciliation {
             records,
             dead_letters: Arc::new(dead_letters),
             questions: None,
-            backoff: Backoff::default(),
+            schedule: Schedule::default(),
             not_found: NotFound { grace: DEFAULT_NOT_FOUND_GRACE, releases: true },
             operations: HashMap::new(),
         }
@@ -79,11 +81,15 @@ impl Reconciliation {
 
     /// How questions about one unknown outcome are repeated: after a `first` pause, which is doubled up to the `longest`,
     /// with jitter so that what became unknown together is not asked about together. After `most` questions the outcome is
-    /// escalated. Default: 10 s, an hour, 24 questions (13 to 15 hours, after which a night has passed and somebody is at
-    /// work).
+    /// escalated. Default: [`DEFAULT_FIRST_BACKOFF`], [`DEFAULT_MAX_BACKOFF`] and [`DEFAULT_QUESTIONS`].
+    ///
+    /// [`DEFAULT_FIRST_BACKOFF`]: crate::time_budget::DEFAULT_FIRST_BACKOFF
+    /// [`DEFAULT_MAX_BACKOFF`]: crate::time_budget::DEFAULT_MAX_BACKOFF
+    /// [`DEFAULT_QUESTIONS`]: crate::time_budget::DEFAULT_QUESTIONS
     #[must_use]
     pub fn backoff(mut self, first: Duration, longest: Duration, most: u32) -> Self {
-        self.backoff = Backoff { first, longest, most, ..self.backoff };
+        self.schedule =
+            Schedule { backoff: Backoff { first, factor: 2, max: longest }, most, ..self.schedule };
         self
     }
 
@@ -92,7 +98,7 @@ impl Reconciliation {
     /// [`DEFAULT_MAX_UNKNOWN_AGE`](crate::time_budget::DEFAULT_MAX_UNKNOWN_AGE).
     #[must_use]
     pub fn max_unknown_age(mut self, span: Duration) -> Self {
-        self.backoff.max_unknown_age = span;
+        self.schedule.max_unknown_age = span;
         self
     }
 
@@ -139,7 +145,7 @@ impl Reconciliation {
     ///
     /// If no reconciler knows its operation, it is escalated at once.
     pub async fn ask_if_due(&self, key: &RecordKey) -> Result<ReconcileOutcome, WorkError> {
-        self.ask_if_due_within(key, ASK_TIMEOUT).await
+        self.ask_if_due_within(key, ASK_TIMEOUT).instrument(telemetry::record_span(key)).await
     }
 
     /// The same, with this time for the reconciler's answer.
@@ -155,7 +161,7 @@ impl Reconciliation {
     /// Asks about a record now, and restarts its count of questions: for an operator who knows that the provider can
     /// answer.
     pub async fn ask(&self, key: &RecordKey) -> Result<ReconcileOutcome, WorkError> {
-        self.ask_within(key, ASK_TIMEOUT).await
+        self.ask_within(key, ASK_TIMEOUT).instrument(telemetry::record_span(key)).await
     }
 
     async fn ask_within(&self, key: &RecordKey, time: Duration) -> Result<ReconcileOutcome, WorkError> {
@@ -308,7 +314,7 @@ impl Reconciliation {
             at,
             operation: source.map(|(known, _)| &known.operation),
             not_found: self.not_found,
-            backoff: &self.backoff,
+            schedule: &self.schedule,
         };
         let (outcome, reason) = self.write(&asked, &learned, &writes).await?;
         if outcome == ReconcileOutcome::Escalated

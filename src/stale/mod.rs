@@ -31,7 +31,7 @@ use crate::{
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry,
     time::{Instant, Timestamp},
-    time_budget::{DEFAULT_PENDING_BOUND, STORE_TIMEOUT, WRITE_BACKOFF},
+    time_budget::{DEFAULT_PENDING_BOUND, MIN_CHECK_DELAY, WRITE_BACKOFF},
     world::{SystemWorld, World},
 };
 pub(crate) use message::Check;
@@ -40,9 +40,6 @@ pub(crate) use sweep::SweepProgress;
 
 /// How many read units a second a sweep takes: a million records in about 12 minutes, for a fraction of a cent.
 const DEFAULT_SWEEP_UNITS: f64 = 50.0;
-
-/// The longest time that one message of the queue of checks takes: a read, a write, and a message.
-pub const MAX_CHECK_TIME: Duration = STORE_TIMEOUT.saturating_mul(2).saturating_add(Duration::from_secs(2));
 
 /// What a check of a record found.
 #[doc(hidden)]
@@ -207,7 +204,7 @@ impl Stale {
 
     /// A queue delays a message for 15 minutes at most: a longer lease takes several.
     async fn look_later(&self, key: String, look_at: Timestamp) -> Result<(), WorkError> {
-        let delay = look_at.since(self.engine.world.now()).max(Duration::from_secs(1));
+        let delay = look_at.since(self.engine.world.now()).max(MIN_CHECK_DELAY);
         let check = Check::Check { key, look_at: look_at.as_millis() };
         Ok(self.checks.send(&check.to_json(), delay).await?)
     }

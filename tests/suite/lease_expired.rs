@@ -6,11 +6,12 @@ use lambda_http::Context;
 use lambda_idempotency::{
     engine::{Executor, Request},
     operation::Operation,
-    queue::{MAX_DELAY, MemoryQueue},
+    queue::MemoryQueue,
     record::{Record, State},
     stale::Stale,
     store::{Item, Store, memory::MemoryStore},
     time::Timestamp,
+    time_budget::MAX_DELAY,
     world::World,
 };
 use serde_json::{Value, json};

@@ -18,9 +18,9 @@ use aws_config::BehaviorVersion;
 use lambda_idempotency::{
     event::{self, BatchFailures, Event, Trigger},
     queue::SqsQueue,
-    stale::{MAX_CHECK_TIME, Stale},
+    stale::Stale,
     store::dynamodb::DynamoDbStore,
-    time_budget::DEFAULT_PENDING_BOUND,
+    time_budget::{DEFAULT_PENDING_BOUND, MAX_CHECK_TIME},
 };
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
 
