@@ -270,9 +270,8 @@ impl Engine {
             let kind = error.kind();
             refused |= kind == StoreErrorKind::Refused;
             if effort.retries == Retries::All {
-                let (key, operation) = (change.record.key.hash(), change.record.key.operation());
-                tracing::warn!(%key, %operation, ?kind, cause = error.cause(), "a record could not be written yet");
-                Count::StoreError.add(operation);
+                tracing::warn!(?kind, cause = error.cause(), "a record could not be written yet");
+                Count::StoreError.add(change.record.key.operation());
             }
             let again = effort.retries.again_after(kind, self.world.instant());
             if !again || !retry.again().await {

@@ -40,8 +40,7 @@ impl Engine {
         let Answer { head, body } = answer;
         let mut head = head.kept(also);
         if head.headers().iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_HEADERS {
-            let (key, operation) = (record.key.hash(), record.key.operation());
-            tracing::error!(%key, %operation, "the headers are too large to store: replays omit them");
+            tracing::error!("the headers are too large to store: replays omit them");
             head = head.without_headers();
         }
         let length = body.len() as u64;
@@ -97,8 +96,7 @@ impl Engine {
                 kept.map_or(omitted, |place| KeptBody::Outside { id, place, encoding, length })
             }
             None => {
-                let (key, operation) = (record.key.hash(), record.key.operation());
-                tracing::error!(%key, %operation, "the body of a report was deleted while it waited: replays omit it");
+                tracing::error!("the body of a report was deleted while it waited: replays omit it");
                 omitted
             }
         };
@@ -116,15 +114,14 @@ impl Engine {
     ) -> KeptAnswer {
         let placed = self.place(record, answer, also);
         let (head, length) = (placed.answer.head.clone(), placed.answer.body.length());
-        let (key, operation) = (record.key.hash(), record.key.operation());
         match self.keep_placed(record, placed, body_share(write)).await {
             Ok(Some(kept)) => return kept,
             Ok(None) => {
-                tracing::warn!(%key, %operation, length, "the body is too large to store: replays omit it");
+                tracing::warn!(length, "the body is too large to store: replays omit it");
             }
             Err(error) => {
                 let error: &dyn Error = &error;
-                tracing::error!(%key, %operation, error, "the body cannot be stored: replays omit it");
+                tracing::error!(error, "the body cannot be stored: replays omit it");
             }
         }
         KeptAnswer { head, body: KeptBody::Omitted { length } }
@@ -164,6 +161,7 @@ impl Engine {
                 Err(error) if error.kind() == StoreErrorKind::Refused || !retry.again().await => {
                     return Err(error);
                 }
+                Err(_) => {}
             }
         }
     }
@@ -177,8 +175,7 @@ impl Engine {
             KeptBody::Outside { id, place, encoding, length } => {
                 let bytes = self.store.load_body(&record.key, *id, *place).await?;
                 if bytes.is_none() {
-                    let (key, operation) = (record.key.hash(), record.key.operation());
-                    tracing::error!(%key, %operation, "the stored body is gone: the replay omits it");
+                    tracing::error!("the stored body is gone: the replay omits it");
                 }
                 (bytes, *encoding, *length)
             }

@@ -45,7 +45,7 @@ impl Guard {
             Ok(understood) => understood,
             Err(problem) => return problem,
         };
-        let span = telemetry::span(&request.key);
+        let span = telemetry::request_span(&request.key);
         let answer = async {
             match self.settings.executor.reserve(&request).await {
                 ReserveOutcome::Owned(owned) => {
@@ -136,8 +136,7 @@ impl Guard {
             Ok(Err(cause)) => (Report::PerhapsExecuted(cause), None),
             Err(_) => {
                 // The panic hook has printed the panic's message; nobody else gets it.
-                let key = execution.record_key().hash();
-                tracing::error!(%key, operation = %execution.operation(), "the handler panicked");
+                tracing::error!("the handler panicked");
                 (Report::PerhapsExecuted(UnknownCause::Panicked), None)
             }
         };
@@ -173,11 +172,7 @@ impl Guard {
     fn report(&self, execution: &Execution, parts: &response::Parts, body: &Bytes) -> Report {
         match self.outcome(execution, parts, body) {
             Outcome::Completed => {
-                let headers = replay::kept_headers(
-                    execution.record_key(),
-                    &parts.headers,
-                    self.operation().kept_headers(),
-                );
+                let headers = replay::kept_headers(&parts.headers, self.operation().kept_headers());
                 Report::Completed(Answer::http(parts.status.as_u16(), headers, body.clone()))
             }
             Outcome::NotExecuted => Report::NotExecuted,
@@ -192,14 +187,13 @@ impl Guard {
             return *said;
         }
         if inconclusive(parts.status, body) {
-            let (key, operation) = (execution.record_key().hash(), execution.operation());
             let status = parts.status.as_u16();
             tracing::warn!(
-                %key, %operation, status,
+                status,
                 "this status does not say whether the operation was executed, so the outcome is unknown: move whatever returns it \
                  outside the guard (in axum: route_layer), or put an Outcome into its response"
             );
-            Count::SaysNothing.add(operation);
+            Count::SaysNothing.add(execution.operation());
             return Outcome::PerhapsExecuted;
         }
         if !parts.status.is_server_error() {

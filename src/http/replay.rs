@@ -10,17 +10,15 @@ use super::{
 };
 use crate::{
     engine::Replay,
-    key::RecordKey,
     record::{Answer, Head, is_kept, may_be_kept},
     time::Timestamp,
 };
 
 /// The response headers to keep: the safe ones and `also`. One whose value is not UTF-8 is left out and logged.
-pub(super) fn kept_headers(key: &RecordKey, headers: &HeaderMap, also: &[String]) -> Vec<(String, String)> {
+pub(super) fn kept_headers(headers: &HeaderMap, also: &[String]) -> Vec<(String, String)> {
     let text = |name: &HeaderName, value: &HeaderValue| {
         let text = std::str::from_utf8(value.as_bytes()).inspect_err(|_| {
-            let (key, operation) = (key.hash(), key.operation());
-            tracing::warn!(%key, %operation, header = %name, "this header is not UTF-8: replays omit it");
+            tracing::warn!(header = %name, "this header is not UTF-8: replays omit it");
         });
         text.ok().map(|text| (name.as_str().to_owned(), text.to_owned()))
     };

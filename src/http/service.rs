@@ -15,9 +15,7 @@ use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use super::{GuardedBody, IDEMPOTENCY_KEY, MAX_BODY, guard::Handled, settings::Guard, single_transaction};
-use crate::{
-    engine::Execution, key::RecordKey, record::UnknownCause, time::Instant, time_budget::TimeBudget,
-};
+use crate::{engine::Execution, record::UnknownCause, time::Instant, time_budget::TimeBudget};
 
 /// A guarded service, made by the layers [`Idempotency`](super::Idempotency) and [`SingleTransactionLayer`](super::SingleTransactionLayer).
 pub struct Service<I> {
@@ -115,9 +113,7 @@ where
         move |execution: Execution, request| -> BoxFuture<'static, Handled> {
             // Called within the future, so that a handler which panics at once is caught too.
             let response = async move { inner.call(request).await };
-            Box::pin(
-                async move { whole(&guard, execution.record_key(), execution.ends_at(), response).await },
-            )
+            Box::pin(async move { whole(&guard, execution.ends_at(), response).await })
         }
     };
     let (answered, answer) = oneshot::channel();
@@ -138,7 +134,6 @@ where
 /// Collects the handler's whole response, its body within bounds of time and size.
 pub(super) async fn whole<R, E>(
     guard: &Guard,
-    key: &RecordKey,
     ends_at: Option<Instant>,
     response: impl Future<Output = Result<Response<R>, E>>,
 ) -> Handled
@@ -147,9 +142,8 @@ where
     R: Body<Data = Bytes>,
     R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let operation = key.operation();
     let response = response.await.map_err(|error| {
-        tracing::error!(key = %key.hash(), %operation, %error, "the handler failed: perhaps executed");
+        tracing::error!(%error, "the handler failed: perhaps executed");
         UnknownCause::HandlerFailed
     })?;
     let (parts, body) = response.into_parts();
@@ -163,10 +157,7 @@ where
     match body {
         Ok(body) => Ok((parts, body.to_bytes())),
         Err(error) => {
-            tracing::error!(
-                key = %key.hash(), %operation, error,
-                "the handler's response body was lost: perhaps executed"
-            );
+            tracing::error!(error, "the handler's response body was lost: perhaps executed");
             Err(UnknownCause::ResponseLost)
         }
     }

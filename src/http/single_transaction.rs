@@ -121,10 +121,10 @@ where
                     }
                 }
             };
-            Box::pin(async move { guard.computed(transaction.record_key(), ends_at, handled).await })
+            Box::pin(async move { guard.computed(ends_at, handled).await })
         }
     };
-    let span = telemetry::span(&request.key);
+    let span = telemetry::request_span(&request.key);
     let outcome = guard.settings.executor.run_single_transaction(&request, compute).instrument(span).await;
     guard.tell(outcome, &request.key, &mount, refusal)
 }
@@ -133,7 +133,6 @@ impl Guard {
     /// Runs the handler once.
     async fn computed<R, E>(
         &self,
-        key: &RecordKey,
         ends_at: Option<Instant>,
         handled: impl Future<Output = Result<Response<R>, E>>,
     ) -> Computed<Reply>
@@ -142,15 +141,11 @@ impl Guard {
         R: Body<Data = Bytes>,
         R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let (mut parts, body) = match AssertUnwindSafe(whole(self, key, ends_at, handled))
-            .catch_unwind()
-            .await
-        {
+        let (mut parts, body) = match AssertUnwindSafe(whole(self, ends_at, handled)).catch_unwind().await {
             Ok(Ok(handled)) => handled,
             Ok(Err(_)) => return Computed::Nothing(None),
             Err(_) => {
-                let operation = key.operation();
-                tracing::error!(key = %key.hash(), %operation, "the handler panicked: nothing is committed");
+                tracing::error!("the handler panicked: nothing is committed");
                 return Computed::Nothing(None);
             }
         };
@@ -161,7 +156,7 @@ impl Guard {
         if !self.keeps(&parts, &body) {
             return Computed::Nothing(Some((parts, body)));
         }
-        let headers = replay::kept_headers(key, &parts.headers, self.operation().kept_headers());
+        let headers = replay::kept_headers(&parts.headers, self.operation().kept_headers());
         let answer = Answer::http(parts.status.as_u16(), headers, body.clone());
         Computed::Answer(answer, Some((parts, body)))
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tracing::Instrument;
+
 use super::{
     ProviderReport, ReconcileOutcome, Reconciler, Reconciliation,
     learned::Asks,
@@ -29,6 +31,15 @@ impl Reconciliation {
     /// The report is processed, and need not be reported again, unless this fails or returns
     /// [`InFlight`](ReconcileOutcome::InFlight), [`Busy`](ReconcileOutcome::Busy) or [`NotDue`](ReconcileOutcome::NotDue).
     pub async fn reported(
+        &self,
+        key: &RecordKey,
+        reported: &ProviderReport,
+    ) -> Result<ReconcileOutcome, WorkError> {
+        self.process(key, reported).instrument(telemetry::record_span(key)).await
+    }
+
+    /// The same, within the record's span.
+    pub(crate) async fn process(
         &self,
         key: &RecordKey,
         reported: &ProviderReport,
@@ -167,8 +178,7 @@ impl Reconciliation {
         let Some(queue) = &self.questions else { return Ok(ReconcileOutcome::InFlight(until)) };
         let message = Message::ProviderReport { key: current.key.partition_key(), queued: queued.clone() };
         queue.send(&message.to_json(), until.since(self.now())).await?;
-        let (key, operation) = (current.key.hash(), current.key.operation());
-        tracing::info!(%key, %operation, "the provider's report came while a worker has the record: it is processed later");
+        tracing::info!("the provider's report came while a worker has the record: it is processed later");
         Ok(ReconcileOutcome::Scheduled(until))
     }
 
@@ -212,10 +222,10 @@ impl Reconciliation {
         key: &RecordKey,
         dead_letter: Contradiction,
     ) -> Result<ReconcileOutcome, WorkError> {
-        let (operation, reason) = (key.operation(), &dead_letter.reason);
-        tracing::error!(key = %key.hash(), %operation, reason, "a report is contradicted by its record: it is escalated");
+        let reason = &dead_letter.reason;
+        tracing::error!(reason, "a report is contradicted by its record: it is escalated");
         self.escalate(&Message::Contradiction(Box::new(dead_letter))).await?;
-        Count::Contradicted.add(operation);
+        Count::Contradicted.add(key.operation());
         Ok(ReconcileOutcome::Escalated)
     }
 }

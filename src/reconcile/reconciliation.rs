@@ -3,10 +3,10 @@
 use std::{collections::HashMap, error::Error, fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
+use tracing::Instrument;
 
 use super::{
     Finding, Question, ReconcileOutcome, Reconciler,
-    backoff::Backoff,
     learned::{Asked, Asks, Learned, NotFound, escalates, questions},
     message::{Contradiction, Message},
     provider_report::QueuedReport,
@@ -79,7 +79,7 @@ impl Reconciliation {
         self
     }
 
-    /// How questions about one unknown outcome are repeated: after a `first` pause, which is doubled up to the `longest`,
+    /// How questions about one unknown outcome are repeated: after a `first` wait, which is doubled up to the `longest`,
     /// with jitter so that what became unknown together is not asked about together. After `most` questions the outcome is
     /// escalated. Default: [`DEFAULT_FIRST_BACKOFF`], [`DEFAULT_MAX_BACKOFF`] and [`DEFAULT_QUESTIONS`].
     ///
@@ -204,7 +204,10 @@ impl Reconciliation {
         let message: Message = serde_json::from_str(body)
             .map_err(|_| WorkError::Malformed("it says nothing that can be done"))?;
         match &message {
-            Message::Report(lost) | Message::ReportWithWrites(lost) => self.apply(lost).await,
+            Message::Report(lost) | Message::ReportWithWrites(lost) => {
+                let key = lost.record_key().ok_or(WorkError::Malformed("key"))?;
+                self.apply(&key, lost).instrument(telemetry::record_span(&key)).await
+            }
             // Counted and logged where it was found.
             Message::DoubleExecution(_) | Message::Forgotten(_) | Message::Contradiction(_) => {
                 self.escalate(&message).await
@@ -212,12 +215,12 @@ impl Reconciliation {
             Message::ProviderReport { key, queued } => {
                 let key =
                     RecordKey::from_partition_key(key).ok_or(WorkError::Malformed("it names no record"))?;
-                self.reported_before(&key, queued, time).await
+                self.reported_before(&key, queued, time).instrument(telemetry::record_span(&key)).await
             }
             Message::Ask { key, .. } => {
                 let key =
                     RecordKey::from_partition_key(key).ok_or(WorkError::Malformed("it names no record"))?;
-                match self.ask_within(&key, time).await? {
+                match self.ask_within(&key, time).instrument(telemetry::record_span(&key)).await? {
                     ReconcileOutcome::Busy => Err(WorkError::Busy),
                     _ => Ok(()),
                 }
@@ -228,9 +231,8 @@ impl Reconciliation {
     /// Applies a report that its worker could not write, under the worker's fence. If both it and another execution say
     /// that they executed something, that is escalated. So is a report whose record has been gone for so long that nobody
     /// knows whether it was settled.
-    async fn apply(&self, lost: &DeferredReport) -> Result<(), WorkError> {
-        let key = lost.record_key().ok_or(WorkError::Malformed("key"))?;
-        let executor = Executor::on(self.engine.clone(), self.known(&key)?.operation.clone());
+    async fn apply(&self, key: &RecordKey, lost: &DeferredReport) -> Result<(), WorkError> {
+        let executor = Executor::on(self.engine.clone(), self.known(key)?.operation.clone());
         let malformed = |error: MalformedError| WorkError::Malformed(error.0);
         let mut delivered = executor.apply(lost, false).await.map_err(malformed)?;
         if let Delivered::Double(double) = delivered {
@@ -259,12 +261,10 @@ impl Reconciliation {
                 self.contradicted(&key, dead_letter).await.map(|_| ())
             }
             Delivered::Gone => {
-                let (key, operation) = (key.hash(), key.operation());
                 tracing::error!(
-                    %key, %operation,
                     "a worker executed, or perhaps executed, what has no record any more, and may have been settled: it is escalated"
                 );
-                Count::ReconcileFailed.add(operation);
+                Count::ReconcileFailed.add(key.operation());
                 self.escalate(&Message::Forgotten(Box::new(lost.clone()))).await
             }
             Delivered::Unwritten => Err(WorkError::Unwritten),
@@ -303,8 +303,7 @@ impl Reconciliation {
                 self.learned(seen, known, finding).await
             }
             None => {
-                let (key, operation) = (seen.key.hash(), seen.key.operation());
-                tracing::error!(%key, %operation, "no reconciler knows this operation");
+                tracing::error!("no reconciler knows this operation");
                 (Learned::Nobody, Vec::new())
             }
         };
@@ -324,9 +323,12 @@ impl Reconciliation {
             match (reported, why) {
                 // The record is escalated by now, and each poll reports it until it is settled.
                 (Err(error), Asks::IfDue) => {
-                    let (key, operation) = (seen.key.hash(), seen.key.operation());
                     let error: &dyn Error = &error;
-                    tracing::error!(%key, %operation, error, cause = error.source(), "the dead letter about an unknown outcome was not sent");
+                    tracing::error!(
+                        error,
+                        cause = error.source(),
+                        "the dead letter about an unknown outcome was not sent"
+                    );
                 }
                 (reported, _) => reported?,
             }
@@ -342,7 +344,7 @@ impl Reconciliation {
         reason: &'static str,
     ) -> Result<(), WorkError> {
         let key = &seen.key;
-        tracing::error!(key = %key.hash(), operation = %key.operation(), reason, "an unknown outcome is escalated");
+        tracing::error!(reason, "an unknown outcome is escalated");
         let dead_letter = match queued {
             Some(queued) => Message::Contradiction(Box::new(queued.contradiction(key, Some(seen), reason))),
             None => Message::Ask { key: key.partition_key(), reason: Some(reason.to_owned()) },
@@ -391,17 +393,15 @@ impl Reconciliation {
                 Ok((ReconcileOutcome::Busy, None))
             }
             Err(unapplied) if !unapplied.denied.is_empty() => {
-                let (key, operation) = (asked.seen.key.hash(), asked.seen.key.operation());
                 let denied: Vec<_> = unapplied.denied.iter().filter_map(|place| writes.get(*place)).collect();
-                tracing::error!(%key, %operation, ?denied, "the domain writes of a completion were refused: it is escalated");
-                Count::Denied.add(operation);
+                tracing::error!(?denied, "the domain writes of a completion were refused: it is escalated");
+                Count::Denied.add(asked.seen.key.operation());
                 Box::pin(self.write(asked, &Learned::Denied(learned.is_proof()), &[])).await
             }
             // A missing right, or an expression that is malformed: somebody may mend it, and the questions are bounded.
             Err(unapplied) if !writes.is_empty() && unapplied.error.kind() == StoreErrorKind::Refused => {
-                let (key, operation) = (asked.seen.key.hash(), asked.seen.key.operation());
                 let cause = unapplied.error.cause();
-                tracing::error!(%key, %operation, cause, "the store does not take the domain writes of a completion");
+                tracing::error!(cause, "the store does not take the domain writes of a completion");
                 Box::pin(self.write(asked, &Learned::Unwritable(learned.is_proof()), &[])).await
             }
             Err(unapplied) => Err(unapplied.error.into()),
@@ -438,8 +438,7 @@ impl Reconciliation {
                     Ok(writes) => (Ok(Finding::Executed(answer)), writes.into_vec()),
                     // Executed all the same. Somebody may mend the reconciler.
                     Err(error) => {
-                        let (key, operation) = (seen.key.hash(), seen.key.operation());
-                        tracing::error!(%key, %operation, %error, "the domain writes of a reconciler's finding can never be made");
+                        tracing::error!(%error, "the domain writes of a reconciler's finding can never be made");
                         let effect = answer.head.is_final() && answer.head.is_effect();
                         return (Learned::Unwritable(effect), Vec::new());
                     }
@@ -453,8 +452,7 @@ impl Reconciliation {
     async fn learned_of(&self, seen: &Record, known: &Known, finding: Result<Finding, AskError>) -> Learned {
         match finding {
             Ok(Finding::Executed(answer) | Finding::ExecutedWith(answer, _)) if !answer.head.is_final() => {
-                let (key, operation) = (seen.key.hash(), seen.key.operation());
-                tracing::error!(%key, %operation, "a reconciler's answer has no valid response status: it is not used");
+                tracing::error!("a reconciler's answer has no valid response status: it is not used");
                 Learned::Later(None)
             }
             // With its writes taken out.
@@ -467,34 +465,33 @@ impl Reconciliation {
             Ok(Finding::NotFound) => Learned::NotFound,
             Ok(Finding::AskAgain(after)) => Learned::Later(after),
             Err(error) => {
-                let (key, operation) = (seen.key.hash(), seen.key.operation());
                 let error: &dyn Error = &*error;
-                tracing::warn!(%key, %operation, error, "a question about an unknown outcome was not answered");
+                tracing::warn!(error, "a question about an unknown outcome was not answered");
                 Learned::Later(None)
             }
         }
     }
 
     fn tell(&self, record: &Record) -> ReconcileOutcome {
-        let (key, operation) = (record.key.hash(), record.key.operation());
+        let operation = record.key.operation();
         match &record.state {
             State::Unknown { asked, .. } if escalates(record) => {
-                tracing::error!(%key, %operation, asked, "nobody knows the outcome: it needs an operator");
+                tracing::error!(asked, "nobody knows the outcome: it needs an operator");
                 Count::ReconcileFailed.add(operation);
                 ReconcileOutcome::Escalated
             }
             State::Unknown { reconcile_at, asked, .. } => {
                 let in_ms = reconcile_at.since(self.now()).as_millis();
-                tracing::info!(%key, %operation, asked, in_ms, "the outcome is not known yet: it is asked about again");
+                tracing::info!(asked, in_ms, "the outcome is not known yet: it is asked about again");
                 Count::ReconcileScheduled.add(operation);
                 ReconcileOutcome::Scheduled(*reconcile_at)
             }
             State::InProgress { lease_until } => {
-                tracing::warn!(%key, %operation, "an effect was proven while another execution has the record");
+                tracing::warn!("an effect was proven while another execution has the record");
                 ReconcileOutcome::InFlight(*lease_until)
             }
             state => {
-                tracing::info!(%key, %operation, state = state.name(), "an unknown outcome is settled");
+                tracing::info!(state = state.name(), "an unknown outcome is settled");
                 Count::ReconcileResolved.add(operation);
                 ReconcileOutcome::Resolved(state.name())
             }

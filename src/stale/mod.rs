@@ -23,6 +23,8 @@ mod unmatched;
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use tracing::Instrument;
+
 use crate::{
     engine::{Applied, Effort, Engine, Moment, Retries, Start, Step},
     key::RecordKey,
@@ -149,7 +151,7 @@ impl Stale {
     /// Checks a record: one consistent read, and one write if there is something to write.
     #[doc(hidden)]
     pub async fn check(&self, key: &RecordKey) -> Result<CheckOutcome, StoreError> {
-        self.look(key, false).await
+        self.look(key, false).instrument(telemetry::record_span(key)).await
     }
 
     /// Checks a record. If `unlisted`, an unknown outcome is written as it is, which puts it into the index that polls
@@ -189,15 +191,14 @@ impl Stale {
 
     fn tell(&self, record: &Record, outcome: &CheckOutcome) {
         let now = self.engine.world.now();
-        let (key, operation) = (record.key.hash(), record.key.operation());
         match outcome {
             CheckOutcome::LeaseExpired => telemetry::lease_expired(record, now),
             CheckOutcome::Abandoned => {
                 let age_ms = telemetry::age_ms(record, now);
-                tracing::warn!(%key, %operation, age_ms, "no worker took accepted work in time: it ends with 408");
+                tracing::warn!(age_ms, "no worker took accepted work in time: it ends with 408");
             }
             _ => {
-                tracing::warn!(%key, %operation, "an unknown outcome was not in the index: it is asked about now");
+                tracing::warn!("an unknown outcome was not in the index: it is asked about now");
             }
         }
     }

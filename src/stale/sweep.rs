@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
+use tracing::Instrument;
 
 use super::{CheckOutcome, Stale};
 use crate::{
     record::State,
     store::{Cursor, Page, StoreError, StoreErrorKind},
+    telemetry,
     time::Instant,
     time_budget::STORE_TIMEOUT,
 };
@@ -127,7 +129,7 @@ impl Stale {
             .map(|record| {
                 // The scan finds an unknown outcome only if it is missing from the index.
                 let unlisted = matches!(record.state, State::Unknown { .. });
-                self.look(&record.key, unlisted)
+                self.look(&record.key, unlisted).instrument(telemetry::record_span(&record.key))
             })
             .buffer_unordered(LOOKS);
         let mut looked = 0;

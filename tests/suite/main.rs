@@ -42,6 +42,7 @@ mod profiles;
 mod provider_report;
 mod readme;
 mod reconciliation;
+mod record_spans;
 mod refusals;
 mod replays;
 mod request_bodies;
