@@ -88,6 +88,7 @@ mod documents {
     struct Guide;
 }
 
+mod backoff;
 #[cfg(any(feature = "dynamodb", feature = "sqs"))]
 pub mod config;
 pub mod domain;

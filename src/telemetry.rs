@@ -2,7 +2,8 @@
 //!
 //! 1. Install the recorder of your choice; a function that `lambda::run` runs has one, for CloudWatch.
 //! 2. An operation's metrics have the label `operation`. Tenants and keys are not labels: there are too many.
-//! 3. Logs name a key by its hash; what `lambda::run` writes has the tenant beside its metrics, as a property.
+//! 3. Log lines about a record are in a span `idempotency`, which has the operation, and the key as its hash. What `lambda::run`
+//!    writes has the tenant beside its metrics, as a property.
 use std::time::Duration;
 
 use tracing::{Span, field::Empty};
@@ -128,12 +129,20 @@ pub(crate) fn describe() {
     metrics::describe_histogram!(UNKNOWN_OLDEST, metrics::Unit::Seconds, "");
 }
 
-/// The span of one request, for the front that serves it. Its log lines are found by the key's hash.
-pub(crate) fn span(key: &RecordKey) -> Span {
+/// The span of one request, for the front that serves it.
+pub(crate) fn request_span(key: &RecordKey) -> Span {
     #[cfg(feature = "lambda")]
     callers::note(key.tenant());
+    record_span(key)
+}
+
+/// The span of work on one record. Each log line about the record is written in it, and has the operation and the key's hash
+/// from there. So whatever begins such work enters it once, and a task that is spawned takes it along.
+///
+/// Its level is `error`, so that a filter which lets only errors through keeps it for them.
+pub(crate) fn record_span(key: &RecordKey) -> Span {
     let operation = key.operation();
-    tracing::info_span!("idempotency", %operation, key = %key.hash(), outcome = Empty, attempts = Empty)
+    tracing::error_span!("idempotency", %operation, key = %key.hash(), outcome = Empty, attempts = Empty)
 }
 
 /// Notes in the request's span how it ended.
@@ -142,28 +151,30 @@ pub(crate) fn ended(outcome: &'static str) {
 }
 
 /// Logs that an execution ended, and notes it in the request's span.
-pub(crate) fn executed(key: &RecordKey, attempts: u32, outcome: &'static str) {
-    tracing::info!(key = %key.hash(), operation = %key.operation(), attempts, outcome, "executed");
+pub(crate) fn executed(attempts: u32, outcome: &'static str) {
+    tracing::info!(attempts, outcome, "executed");
     Span::current().record("attempts", attempts);
     ended(outcome);
 }
 
 /// Logs that a duplicate gets the kept answer.
-pub(crate) fn replayed(key: &RecordKey, attempts: u32) {
-    tracing::info!(key = %key.hash(), operation = %key.operation(), attempts, "replayed");
+pub(crate) fn replayed(attempts: u32) {
+    tracing::info!(attempts, "replayed");
     Span::current().record("attempts", attempts);
 }
 
 /// Logs and counts a worker that was given up, whoever found it dead: each stands for a crash.
 pub(crate) fn lease_expired(record: &Record, now: Timestamp) {
-    let (key, operation) = (record.key.hash(), record.key.operation());
     let age_ms = age_ms(record, now);
     if let State::Unknown { .. } = record.state {
-        tracing::warn!(%key, %operation, age_ms, "a worker's lease has expired: the outcome is unknown");
+        tracing::warn!(age_ms, "a worker's lease has expired: the outcome is unknown");
     } else {
-        tracing::warn!(%key, %operation, age_ms, "a worker's lease has expired: its transaction can commit no more, and a retry may run");
+        tracing::warn!(
+            age_ms,
+            "a worker's lease has expired: its transaction can commit no more, and a retry may run"
+        );
     }
-    Count::ZombieKey.add(operation);
+    Count::ZombieKey.add(record.key.operation());
 }
 
 /// How long ago the execution began.

@@ -12,171 +12,15 @@
 //! 3. A deadline that is past or too far away is ignored: the operation's own lease counts.
 //! 4. An expired lease decides only that others may *look*.
 //!
-//! | constant | value | why |
-//! | --- | --- | --- |
-//! | [`ANSWER_TIME`] | 300 ms | the answer's correlation through the runtime |
-//! | [`DEFER_TIME`] | 1.6 s | one try at a queue (700 ms) and another; at most half of what is left |
-//! | [`MIN_BODY_TIME`] | 100 ms | several times what a healthy store needs to keep a body; else half of the time for writing |
-//! | [`WRITING_TIME`] | 2 s | left for writing once a response's body was read; at most half of what is left |
-//! | [`BODY_TIMEOUT`] | 30 s | a response's body that never ends |
-//! | [`STORE_TIMEOUT`] | 5 s | one call of the store, whatever time-outs its client has |
-//! | [`OFFLINE_WRITE_TIMEOUT`] | 4 s | a write that no caller waits for, and that a queue delivers again |
-//! | [`ASK_TIMEOUT`] | 10 s | one question of a reconciler |
-//! | `OWNERSHIP_CHECK_INTERVAL` | 1 s | between two checks whether an execution has lost its record |
-//! | `WRITE_BACKOFF` | 25 ms, doubled, to 1 s | between two tries of one write |
-//! | `POLL_BACKOFF` | 50 ms, doubled, to 1 s | between two looks at an operation in flight |
-//! | `TAKE_BACK_BACKOFF` | 50 ms, fourfold | a store in trouble must not be asked more often |
-//! | [`DEFAULT_LEASE`] | 60 s | longer than API Gateway waits (29 s): no retry finds it over while the first request is connected |
-//! | [`DEFAULT_GRACE`] | 10 s | a time-out that Lambda enforces late, a write in flight, clocks that differ |
-//! | [`DEFAULT_COMPLETION_TIMEOUT`] | 10 s | how long a worker tries to write what it did |
-//! | [`DEFAULT_RETENTION`] | 24 h | the window that Stripe documents |
-//! | [`DEFAULT_RETRY_AFTER`] | 1 s | most operations are over by then |
-//! | [`MAX_RETRY_AFTER`] | 5 min | while an outcome is reconciled; a client that waits longer gives up |
-//! | [`DEFAULT_PENDING_BOUND`] | 4 days | as long as SQS keeps a message by default |
-//! | [`DEFAULT_NOT_FOUND_GRACE`] | 10 min | a request on its way (5 min), by clocks that are [`CLOCK_SKEW`] apart |
-//! | [`DEFAULT_FIRST_BACKOFF`] | 10 s, doubled, to [`DEFAULT_MAX_BACKOFF`] (1 h) | between two questions of reconciliation |
-//! | [`DEFAULT_QUESTIONS`] | 24 | 13 to 15 hours: a night has passed, and somebody is at work |
-//! | [`DEFAULT_MAX_UNKNOWN_AGE`] | 24 h | nobody may have asked for a while: escalated after a day all the same |
-//! | [`MIN_QUESTION_TIME`] | 1 s | a question with less time than that is left to the next invocation |
-//! | [`DEFAULT_NOT_FOUND_WINDOW`] | 23 h | Stripe forgets a key after 24 h; clocks differ |
-//! | [`BODY_OUTLIVES_RECORD`] | 24 h | DynamoDB deletes in no order: a replay must not meet a record whose body is gone |
-//! | `QUEUED_BODY_TIMEOUT` | 4 min | a report whose body the store does not take; then it is written without |
-//! | [`DEFAULT_MAX_LEASE`] | 1 h | heartbeats of a handler that hangs: then others look |
-//! | [`MIN_TIME_TO_RUN`] | 2 s, or a quarter of the invocation's time | an execution that begins with less would be killed midway |
-//! | [`STORE_TRY`] | 1.5 s | one try of a call of DynamoDB; its largest body takes some hundred milliseconds |
-//! | [`CLOCK_SKEW`] | 5 min | how far ahead of another a machine's clock may be |
-//! | [`MAX_DEADLINE`] | 30 min | Lambda's longest time-out (900 s) twice: a deadline beyond it is ignored |
+//! Each duration stands once, in one list, with its reason: see `time_budget/list.rs`. `docs/durations.md` is checked against it.
+
+mod list;
 
 use std::time::Duration;
 
 use crate::time::{Instant, Timestamp};
 
-/// Reserved, of an invocation's time, for its answer.
-pub const ANSWER_TIME: Duration = Duration::from_millis(300);
-
-/// Reserved, of an invocation's time, for handing over a report that cannot be written.
-pub const DEFER_TIME: Duration = Duration::from_millis(1600);
-
-/// Reserved, of an invocation's time, for writing once a response's body was read or lost.
-pub const WRITING_TIME: Duration = Duration::from_secs(2);
-
-/// How long a handler's response body may take at most.
-pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The least that a body outside its record gets of the time for writing.
-pub const MIN_BODY_TIME: Duration = Duration::from_millis(100);
-
-/// The longest time that one step waits for the store, whatever time-outs its client has. A write that is given up may
-/// still be applied; its condition and its revision keep that harmless.
-pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long a write that no caller waits for is tried before its message goes back to its queue.
-pub const OFFLINE_WRITE_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// How long a question to a reconciler may take.
-pub const ASK_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long a worker owns a record if there is no deadline.
-pub const DEFAULT_LEASE: Duration = Duration::from_secs(60);
-
-/// How long after its deadline a worker still counts as alive. Two clocks further apart than this cost a detour through
-/// `unknown` (or, with [`OnLeaseExpiry::RunAgain`](crate::operation::OnLeaseExpiry), a second run).
-pub const DEFAULT_GRACE: Duration = Duration::from_secs(10);
-
-/// How long a worker keeps trying to write what it did before its caller gets the answer all the same.
-pub const DEFAULT_COMPLETION_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long a completed answer is kept.
-pub const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// The shortest `Retry-After`.
-pub const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// The longest `Retry-After`.
-pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
-
-/// How long accepted work may wait for a worker before it counts as abandoned.
-pub const DEFAULT_PENDING_BOUND: Duration = Duration::from_secs(4 * 24 * 60 * 60);
-
-/// How long to wait before an operation that is not found counts as not executed.
-pub const DEFAULT_NOT_FOUND_GRACE: Duration = Duration::from_secs(10 * 60);
-
-/// How long reconciliation waits after its first question about an outcome; each later pause is twice as long.
-pub const DEFAULT_FIRST_BACKOFF: Duration = Duration::from_secs(10);
-
-/// How long reconciliation waits between two questions at most.
-pub const DEFAULT_MAX_BACKOFF: Duration = Duration::from_secs(60 * 60);
-
-/// How often reconciliation asks before an outcome is escalated: 13 to 15 hours, after which a night has passed and
-/// somebody is at work.
-pub const DEFAULT_QUESTIONS: u32 = 24;
-
-/// How long an outcome may be in doubt before it is escalated, however few questions there were.
-pub const DEFAULT_MAX_UNKNOWN_AGE: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// The least time with which a function begins a question.
-pub const MIN_QUESTION_TIME: Duration = Duration::from_secs(1);
-
-/// How long after an execution began "not found" is still proof that nothing was done. Stripe
-/// [removes keys](https://docs.stripe.com/api/idempotent_requests) once they are 24 hours old, and finds nothing then.
-pub const DEFAULT_NOT_FOUND_WINDOW: Duration = Duration::from_secs(23 * 60 * 60);
-
-/// How much longer than its record a body outside it stays.
-pub const BODY_OUTLIVES_RECORD: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// How long a report in a queue waits for a store that does not take its body: less than the grace after which it could
-/// count as not executed.
-pub(crate) const QUEUED_BODY_TIMEOUT: Duration = Duration::from_secs(4 * 60);
-
-/// How long heartbeats keep a record, from the beginning of its execution.
-pub const DEFAULT_MAX_LEASE: Duration = Duration::from_secs(60 * 60);
-
-/// How much time must be left for an execution to begin, unless a quarter of its invocation's time is less.
-pub const MIN_TIME_TO_RUN: Duration = Duration::from_secs(2);
-
-/// One try of one call of the store. Whoever waited less than that has learned nothing about the store.
-pub const STORE_TRY: Duration = Duration::from_millis(1500);
-
-/// How far ahead of another a machine's clock may be before it takes a kept answer for expired and runs the operation
-/// again.
-pub const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
-
-/// The longest time that a Lambda function can have (900 s), and as much again for clocks that differ. A deadline further
-/// away is ignored.
-pub const MAX_DEADLINE: Duration = Duration::from_secs(2 * 900);
-
-/// How often the domain writes of one operation are computed, if each time they come from a stale read.
-pub const MAX_COMMITS: u32 = 5;
-
-/// Between two checks whether an execution has lost its record.
-pub(crate) const OWNERSHIP_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Between two tries of one write.
-pub(crate) const WRITE_BACKOFF: Backoff =
-    Backoff { first: Duration::from_millis(25), factor: 2, longest: Duration::from_secs(1) };
-
-/// Between two looks at an operation in flight.
-pub(crate) const POLL_BACKOFF: Backoff =
-    Backoff { first: Duration::from_millis(50), factor: 2, longest: Duration::from_secs(1) };
-
-/// Between two tries to take a reservation back.
-pub(crate) const TAKE_BACK_BACKOFF: Backoff =
-    Backoff { first: Duration::from_millis(50), factor: 4, longest: Duration::from_secs(10) };
-
-/// Pauses that grow from the first to the longest.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Backoff {
-    pub(crate) first: Duration,
-    factor: u32,
-    longest: Duration,
-}
-
-impl Backoff {
-    /// The pause after one of this length.
-    pub(crate) fn after(&self, pause: Duration) -> Duration {
-        pause.saturating_mul(self.factor).min(self.longest)
-    }
-}
+pub use list::*;
 
 /// The time left in an invocation; unknown without a deadline.
 #[derive(Clone, Copy, Debug)]
@@ -291,42 +135,6 @@ mod tests {
         );
     }
 
-    #[test]
-    fn every_constant_is_what_its_table_says() {
-        let millis = [ANSWER_TIME, DEFER_TIME, MIN_BODY_TIME, STORE_TRY].map(|span| span.as_millis());
-        assert_eq!(millis, [300, 1_600, 100, 1_500]);
-        let seconds = [
-            (WRITING_TIME, 2),
-            (BODY_TIMEOUT, 30),
-            (STORE_TIMEOUT, 5),
-            (OFFLINE_WRITE_TIMEOUT, 4),
-            (ASK_TIMEOUT, 10),
-            (DEFAULT_LEASE, 60),
-            (DEFAULT_GRACE, 10),
-            (DEFAULT_COMPLETION_TIMEOUT, 10),
-            (DEFAULT_RETENTION, 86_400),
-            (DEFAULT_RETRY_AFTER, 1),
-            (MAX_RETRY_AFTER, 300),
-            (DEFAULT_PENDING_BOUND, 345_600),
-            (DEFAULT_NOT_FOUND_GRACE, 600),
-            (DEFAULT_MAX_UNKNOWN_AGE, 86_400),
-            (MIN_QUESTION_TIME, 1),
-            (DEFAULT_NOT_FOUND_WINDOW, 82_800),
-            (DEFAULT_FIRST_BACKOFF, 10),
-            (DEFAULT_MAX_BACKOFF, 3_600),
-            (DEFAULT_MAX_LEASE, 3_600),
-            (BODY_OUTLIVES_RECORD, 86_400),
-            (QUEUED_BODY_TIMEOUT, 240),
-            (MIN_TIME_TO_RUN, 2),
-            (OWNERSHIP_CHECK_INTERVAL, 1),
-            (CLOCK_SKEW, 300),
-            (MAX_DEADLINE, 1_800),
-        ];
-        for (constant, expected) in seconds {
-            assert_eq!(constant, Duration::from_secs(expected));
-        }
-    }
-
     // T37
     #[test]
     fn each_part_is_as_long_as_the_drawing_says() {
@@ -349,8 +157,6 @@ mod tests {
             [2_000, 150, 50, 0].map(|write| body_share(millis(write))),
             [1_000, 100, 50, 100].map(millis)
         );
-        assert_eq!(WRITE_BACKOFF.after(millis(25)), millis(50));
-        assert_eq!(TAKE_BACK_BACKOFF.after(millis(50)), millis(200));
     }
 
     fn left() -> impl Strategy<Value = Duration> {
@@ -380,14 +186,6 @@ mod tests {
             // A queue that is there gets a part whenever there is anything to divide.
             let answer = at(read).answer().unwrap_or_default();
             prop_assert!(!defers || write <= answer - DEFER_TIME.min(answer / 2));
-        }
-
-        #[test]
-        fn pauses_grow_to_the_longest_and_no_further(tries in 0..100_u32) {
-            for backoff in [WRITE_BACKOFF, POLL_BACKOFF, TAKE_BACK_BACKOFF] {
-                let pause = (0..tries).fold(backoff.first, |pause, _| backoff.after(pause));
-                prop_assert!(backoff.first <= pause && pause <= backoff.longest);
-            }
         }
     }
 }

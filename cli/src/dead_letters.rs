@@ -3,7 +3,11 @@
 use std::collections::{BTreeSet, HashSet};
 
 use aws_sdk_sqs::{Client, types::Message};
-use lambda_idempotency::{internal::terminal::harmless, key::RecordKey, operator, store::Store};
+use lambda_idempotency::{
+    internal::{self, terminal::harmless},
+    key::RecordKey,
+    store::Store,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -71,14 +75,14 @@ impl DeadLetter {
         }
         let body = message.body().unwrap_or_default();
         let Explained { reason } = serde_json::from_str(body).unwrap_or_default();
-        let operator::MessageSummary { kind, record, queue, .. } = operator::MessageSummary::read(body);
+        let internal::MessageSummary { kind, record, queue, .. } = internal::MessageSummary::read(body);
         let queue = match queue {
             Some("checks") => Some(Queue::Checks),
             Some("reconcile") => Some(Queue::Reconcile),
             _ => None,
         };
         let way = record.clone().zip(queue);
-        let kind = kind.unwrap_or_else(|| operator::MessageSummary::NO_KIND.to_owned());
+        let kind = kind.unwrap_or_else(|| internal::MessageSummary::NO_KIND.to_owned());
         Self { message, kind, reason, record, state: None, way }
     }
 

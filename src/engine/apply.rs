@@ -16,12 +16,13 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    backoff::{Backoff, Retry},
     key::RecordKey,
     record::{Record, Revision},
     store::{Companion, Store, StoreError, StoreErrorKind, WriteOutcome},
     telemetry::Count,
     time::{Instant, Timestamp},
-    time_budget::{Backoff, STORE_TIMEOUT, STORE_TRY},
+    time_budget::{STORE_TIMEOUT, STORE_TRY},
     world::World,
 };
 
@@ -94,7 +95,7 @@ pub(crate) enum Start<'a> {
 pub(crate) struct Effort {
     /// When the caller stops waiting. After that, each call may take its full time-out.
     pub(crate) until: Option<Instant>,
-    /// The pauses between two looks, and between two tries of a failed write.
+    /// The waits between two looks, and between two tries of a failed write.
     pub(crate) backoff: Backoff,
     /// Which failed writes are retried, until the time is up.
     pub(crate) retries: Retries,
@@ -193,7 +194,7 @@ impl Engine {
             Start::Seen(record) => (Some(record), None),
             Start::Unread(key) => (self.load(key, effort).await?, Some(key.clone())),
         };
-        let (mut wait, mut races) = (effort.backoff.first, 0);
+        let (mut retry, mut races) = (self.retry(effort), 0);
         loop {
             let moment = Moment { revision: self.world.nonce().into(), now: self.world.now() };
             let (change, meaning) = match step(current.as_deref(), moment) {
@@ -202,8 +203,7 @@ impl Engine {
                 Step::Wait(at_most) => {
                     let key = current.as_ref().map(|current| current.key.clone()).or(key.clone());
                     let Some(key) = key else { return Err(contended().into()) };
-                    self.world.sleep(wait.min(at_most)).await;
-                    wait = effort.backoff.after(wait);
+                    retry.wait(at_most).await;
                     // Polls with reads: they cost half as much as a refused write, and do not slow the owner down. A
                     // failed read is no reason to stop waiting.
                     if let Ok(found) = self.load(&key, effort).await {
@@ -230,11 +230,9 @@ impl Engine {
             races += 1;
             if races >= MAX_RACES {
                 let lasting = matches!(effort.retries, Retries::Unanswered | Retries::All | Retries::Quietly);
-                if !lasting || self.is_late(effort, wait) {
+                if !lasting || !retry.again().await {
                     return Err(contended().into());
                 }
-                self.world.sleep(wait).await;
-                wait = effort.backoff.after(wait);
             }
         }
     }
@@ -253,7 +251,7 @@ impl Engine {
         change: &Change,
         effort: Effort,
     ) -> Result<Standing, (StoreError, bool)> {
-        let (mut pause, mut unanswered, mut refused) = (effort.backoff.first, None, false);
+        let (mut retry, mut unanswered, mut refused) = (self.retry(effort), None, false);
         loop {
             let call = match seen {
                 None => self.store.insert(&change.record, &change.with),
@@ -272,19 +270,16 @@ impl Engine {
             let kind = error.kind();
             refused |= kind == StoreErrorKind::Refused;
             if effort.retries == Retries::All {
-                let (key, operation) = (change.record.key.hash(), change.record.key.operation());
-                tracing::warn!(%key, %operation, ?kind, cause = error.cause(), "a record could not be written yet");
-                Count::StoreError.add(operation);
+                tracing::warn!(?kind, cause = error.cause(), "a record could not be written yet");
+                Count::StoreError.add(change.record.key.operation());
             }
             let again = effort.retries.again_after(kind, self.world.instant());
-            if !again || self.is_late(effort, pause) {
+            if !again || !retry.again().await {
                 return Err((unanswered.unwrap_or(error), refused));
             }
             if matches!(kind, StoreErrorKind::Unavailable | StoreErrorKind::Throttled) {
                 unanswered.get_or_insert(error);
             }
-            self.world.sleep(pause).await;
-            pause = effort.backoff.after(pause);
         }
     }
 
@@ -304,13 +299,13 @@ impl Engine {
         Ok(found(change.record.revision, current))
     }
 
-    /// Whether nobody would still be waiting after a pause of this length.
-    fn is_late(&self, effort: Effort, pause: Duration) -> bool {
-        match (effort.until, effort.retries) {
-            (Some(until), _) => self.world.instant().plus(pause) >= until,
-            (None, Retries::Contended(_)) => false,
-            (None, _) => true,
-        }
+    /// The tries that `effort` allows. Without a deadline there is one, unless the retries have an end of their own.
+    fn retry(&self, effort: Effort) -> Retry<'_> {
+        let until = match effort.retries {
+            Retries::Contended(_) => effort.until,
+            _ => effort.until.or_else(|| Some(self.world.instant())),
+        };
+        Retry::new(&self.world, effort.backoff, until)
     }
 
     async fn load(&self, key: &RecordKey, effort: Effort) -> Result<Option<Box<Record>>, StoreError> {

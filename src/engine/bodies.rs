@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::{Engine, Replay, codec};
 use crate::{
+    backoff::Retry,
     record::{Answer, BodyId, Encoding, KeptAnswer, KeptBody, Place, Record, SettledBy, State},
     store::{StoreError, StoreErrorKind},
     time::Timestamp,
@@ -39,8 +40,7 @@ impl Engine {
         let Answer { head, body } = answer;
         let mut head = head.kept(also);
         if head.headers().iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_HEADERS {
-            let (key, operation) = (record.key.hash(), record.key.operation());
-            tracing::error!(%key, %operation, "the headers are too large to store: replays omit them");
+            tracing::error!("the headers are too large to store: replays omit them");
             head = head.without_headers();
         }
         let length = body.len() as u64;
@@ -96,8 +96,7 @@ impl Engine {
                 kept.map_or(omitted, |place| KeptBody::Outside { id, place, encoding, length })
             }
             None => {
-                let (key, operation) = (record.key.hash(), record.key.operation());
-                tracing::error!(%key, %operation, "the body of a report was deleted while it waited: replays omit it");
+                tracing::error!("the body of a report was deleted while it waited: replays omit it");
                 omitted
             }
         };
@@ -118,15 +117,14 @@ impl Engine {
             return placed.answer;
         }
         let (head, length) = (placed.answer.head.clone(), placed.answer.body.length());
-        let (key, operation) = (record.key.hash(), record.key.operation());
         match self.keep_placed(record, placed, body_share(write)).await {
             Ok(Some(kept)) => return kept,
             Ok(None) => {
-                tracing::warn!(%key, %operation, length, "the body is too large to store: replays omit it");
+                tracing::warn!(length, "the body is too large to store: replays omit it");
             }
             Err(error) => {
                 let error: &dyn Error = &error;
-                tracing::error!(%key, %operation, error, "the body cannot be stored: replays omit it");
+                tracing::error!(error, "the body cannot be stored: replays omit it");
             }
         }
         KeptAnswer { head, body: KeptBody::Omitted { length } }
@@ -158,20 +156,16 @@ impl Engine {
     ) -> Result<Option<Place>, StoreError> {
         let expires_at = self.world.now().plus(record.retention).plus(BODY_OUTLIVES_RECORD);
         let stop_at = self.world.instant().plus(time);
-        let mut pause = WRITE_BACKOFF.first;
+        let mut retry = Retry::new(&self.world, WRITE_BACKOFF, Some(stop_at));
         loop {
             let keeping = self.store.keep_body(&record.key, id, bytes.clone(), expires_at);
             match self.bounded(Some(stop_at), keeping).await {
                 Ok(place) => return Ok(place),
-                Err(error) => {
-                    let late = self.world.instant().plus(pause) >= stop_at;
-                    if late || error.kind() == StoreErrorKind::Refused {
-                        return Err(error);
-                    }
+                Err(error) if error.kind() == StoreErrorKind::Refused || !retry.again().await => {
+                    return Err(error);
                 }
+                Err(_) => {}
             }
-            self.world.sleep(pause).await;
-            pause = WRITE_BACKOFF.after(pause);
         }
     }
 
@@ -184,8 +178,7 @@ impl Engine {
             KeptBody::Outside { id, place, encoding, length } => {
                 let bytes = self.store.load_body(&record.key, *id, *place).await?;
                 if bytes.is_none() {
-                    let (key, operation) = (record.key.hash(), record.key.operation());
-                    tracing::error!(%key, %operation, "the stored body is gone: the replay omits it");
+                    tracing::error!("the stored body is gone: the replay omits it");
                 }
                 (bytes, *encoding, *length)
             }

@@ -3,20 +3,14 @@
 //! Written by hand, because the existing crates read their own clocks. Here the time is handed in, from a clock that only
 //! runs forward: a clock that is set back cannot keep the circuit open.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::sync::{Mutex, PoisonError};
 
-use crate::time::Instant;
+use crate::{time::Instant, time_budget::BREAKER_OPEN_FOR};
 
 /// Five failures in a row are not chance: with three tries each, the store was asked fifteen times.
 const FAILURES_TO_OPEN: u32 = 5;
 
-/// How long the circuit stays open. Short, so that a store that is back is used again soon.
-const OPEN_FOR: Duration = Duration::from_secs(2);
-
-/// Counts failures in a row. After [`FAILURES_TO_OPEN`], lets one caller through per [`OPEN_FOR`].
+/// Counts failures in a row. After [`FAILURES_TO_OPEN`], lets one caller through per [`BREAKER_OPEN_FOR`].
 #[derive(Debug, Default)]
 pub(super) struct Breaker(Mutex<Counter>);
 
@@ -27,7 +21,7 @@ struct Counter {
 }
 
 impl Breaker {
-    /// Whether to ask the store now. While the store seems down, only one caller per [`OPEN_FOR`] is let through.
+    /// Whether to ask the store now. While the store seems down, only one caller per [`BREAKER_OPEN_FOR`] is let through.
     pub(super) fn admits(&self, now: Instant) -> bool {
         let mut counter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if counter.failures < FAILURES_TO_OPEN {
@@ -35,7 +29,7 @@ impl Breaker {
         }
         let waiting = counter.open_until.is_some_and(|until| now < until);
         if !waiting {
-            counter.open_until = Some(now.plus(OPEN_FOR));
+            counter.open_until = Some(now.plus(BREAKER_OPEN_FOR));
         }
         !waiting
     }
@@ -47,12 +41,14 @@ impl Breaker {
     pub(super) fn failed(&self, now: Instant) {
         let mut counter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counter.failures = counter.failures.saturating_add(1);
-        counter.open_until = Some(now.plus(OPEN_FOR));
+        counter.open_until = Some(now.plus(BREAKER_OPEN_FOR));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const NOW: Instant = Instant::from_beginning(Duration::from_secs(1_000));
@@ -70,7 +66,7 @@ mod tests {
     fn an_open_breaker_rejects_requests_until_one_trial_succeeds() {
         let breaker = opened();
         assert!(!breaker.admits(NOW));
-        let later = NOW.plus(OPEN_FOR);
+        let later = NOW.plus(BREAKER_OPEN_FOR);
         assert!(breaker.admits(later), "one may try");
         assert!(!breaker.admits(later), "and only one");
         breaker.succeeded();

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused},
-    key::RecordKey,
     record::{Answer, Record, State, UnknownCause},
     store::{Companion, StoreError},
     telemetry::{self, Count},
@@ -164,7 +163,7 @@ impl Executor {
                     report = Report::Completed(answer);
                 }
                 Refusal::Stale | Refusal::NoAnswerSet => {
-                    self.no_answer_set(execution.record_key(), kept.writes(), &denied);
+                    self.no_answer_set(kept.writes(), &denied);
                     (report, instead) = without_answer(seen, &report);
                 }
             }
@@ -177,21 +176,19 @@ impl Executor {
     }
 
     /// Reports that writes were refused, without a word of what that means.
-    pub(super) fn no_answer_set(&self, key: &RecordKey, writes: &[DomainWrite], denied: &[usize]) {
-        let (key, operation) = (key.hash(), self.operation().name());
+    pub(super) fn no_answer_set(&self, writes: &[DomainWrite], denied: &[usize]) {
         let denied: Vec<_> = denied.iter().filter_map(|place| writes.get(*place)).collect();
-        tracing::error!(%key, %operation, ?denied, "nobody foresaw that domain writes are refused: nothing is committed");
-        Count::Denied.add(operation);
+        tracing::error!(?denied, "nobody foresaw that domain writes are refused: nothing is committed");
+        Count::Denied.add(self.operation().name());
     }
 
     /// Reports that a write was refused when the handler handed it over.
-    pub(super) fn refused_early(&self, key: &RecordKey, error: &DomainWriteError) {
-        let (key, operation) = (key.hash(), self.operation().name());
+    pub(super) fn refused_early(&self, error: &DomainWriteError) {
         tracing::error!(
-            %key, %operation, %error,
+            %error,
             "a domain write was refused when it was handed over, but the handler has answered: nothing is committed"
         );
-        Count::Denied.add(operation);
+        Count::Denied.add(self.operation().name());
     }
 
     /// Claims the record of `base` for an effect whose domain writes are not committed: nobody releases it for a retry, and no
@@ -219,10 +216,9 @@ impl Executor {
             }
             Ok(Applied::Stopped(_, current)) => Ok(Claim::Unclaimed(current)),
             Err(unapplied) => {
-                let (key, operation) = (base.key.hash(), self.operation().name());
                 let cause = unapplied.error.cause();
-                tracing::error!(%key, %operation, cause, "an effect without its domain writes could not be claimed");
-                Count::Contradicted.add(operation);
+                tracing::error!(cause, "an effect without its domain writes could not be claimed");
+                Count::Contradicted.add(self.operation().name());
                 Err(unapplied.error)
             }
         }
@@ -231,7 +227,7 @@ impl Executor {
     /// The domain writes that the handler wants, computed now if it has a closure for that.
     async fn writes(&self, execution: &Execution, stop_at: Instant) -> Result<Vec<DomainWrite>, ()> {
         let parts = execution.pending().parts();
-        let (current, compute) = parts.map_err(|error| self.refused_early(execution.record_key(), &error))?;
+        let (current, compute) = parts.map_err(|error| self.refused_early(&error))?;
         let computed = match compute {
             // It is the handler's code: it may panic, or never end.
             Some(compute) => {
@@ -248,9 +244,8 @@ impl Executor {
         };
         let writes = computed.and_then(|computed| Ok(current.with(computed)?));
         writes.map_err(|error| {
-            let (key, operation) = (execution.record_key().hash(), self.operation().name());
             let error: &dyn std::error::Error = &*error;
-            tracing::error!(%key, %operation, error, "the domain writes could not be computed: nothing is committed");
+            tracing::error!(error, "the domain writes could not be computed: nothing is committed");
         })
     }
 }

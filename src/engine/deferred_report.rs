@@ -37,9 +37,9 @@ impl Executor {
         report: &Report,
         kept: &Kept,
     ) -> FinishOutcome {
-        let (key, operation) = (execution.record_key().hash(), self.operation().name());
+        let operation = self.operation().name();
         let Some(queue) = &self.deferred_reports else {
-            tracing::error!(%key, %operation, "a report could not be written, and there is no queue to hand it over to");
+            tracing::error!("a report could not be written, and there is no queue to hand it over to");
             Count::Unwritten.add(operation);
             return FinishOutcome::Unwritten;
         };
@@ -51,15 +51,12 @@ impl Executor {
         };
         match sent {
             Ok(()) => {
-                tracing::warn!(%key, %operation, "a report could not be written: it was handed over");
+                tracing::warn!("a report could not be written: it was handed over");
                 Count::Deferred.add(operation);
                 FinishOutcome::Deferred
             }
             Err(cause) => {
-                tracing::error!(
-                    %key, %operation, cause,
-                    "a report could neither be written nor handed over"
-                );
+                tracing::error!(cause, "a report could neither be written nor handed over");
                 Count::Unwritten.add(operation);
                 FinishOutcome::Unwritten
             }
@@ -84,8 +81,7 @@ impl Executor {
         };
         let sent = self.send(queue, execution, &message).await;
         if let Err(cause) = &sent {
-            let (key, operation) = (execution.record_key().hash(), self.operation().name());
-            tracing::error!(%key, %operation, cause, "a report could not be handed over");
+            tracing::error!(cause, "a report could not be handed over");
         }
         sent.is_ok()
     }
@@ -116,8 +112,7 @@ impl Executor {
         let message = Message::DoubleExecution(Box::new(double)).to_json();
         let sent = self.send(queue, execution, &message).await;
         if let Err(cause) = &sent {
-            let (key, operation) = (execution.record_key().hash(), self.operation().name());
-            tracing::error!(%key, %operation, cause, "a double execution could not be escalated");
+            tracing::error!(cause, "a double execution could not be escalated");
         }
         sent.is_ok()
     }

@@ -104,7 +104,6 @@ impl Executor {
                 }
                 Err(_) => return Ok(Delivered::Unwritten),
             };
-            let (key, operation, state) = (current.key.hash(), self.operation().name(), current.state.name());
             // The key is another request's now, or lives anew: that record will never report this one.
             let double = self.is_double(&base, &kept, &current);
             if !kept.did_nothing() && !is_same_request(&base, &current)
@@ -115,7 +114,7 @@ impl Executor {
             let waits = double || !kept.writes().is_empty();
             if waits && matches!(current.state, State::InProgress { .. }) {
                 // This report may be the only proof that the operation was executed.
-                tracing::error!(%key, %operation, "another execution is running what this one did: its report is retried");
+                tracing::error!("another execution is running what this one did: its report is retried");
                 return Ok(Delivered::Unwritten);
             }
             if double && escalated == Escalation::Pending && !lost.was_escalated_with(&current) {
@@ -128,7 +127,8 @@ impl Executor {
             if !double && kept.is_denied_by(&base, &current) {
                 return Ok(Delivered::Denied(current));
             }
-            tracing::warn!(%key, %operation, state, "a report came too late: the record has moved on without it");
+            let state = current.state.name();
+            tracing::warn!(state, "a report came too late: the record has moved on without it");
             return Ok(Delivered::Overtaken);
         }
     }
@@ -171,28 +171,26 @@ impl Executor {
         let KeptAnswer { head, body: KeptBody::Inline { bytes, encoding, length } } = answer else {
             let answer = KeptAnswer { head: answer.head.kept(also), body: answer.body };
             let kept = self.engine.keep_anew(record, answer, kept_at, OFFLINE_WRITE_TIMEOUT).await;
-            return Ok(kept.inspect_err(|error| {
-                let (key, operation, cause) = (record.key.hash(), record.key.operation(), error.cause());
-                tracing::warn!(%key, %operation, cause, "the body of a report could not be stored again yet");
-            })
-            .ok());
+            if let Err(error) = &kept {
+                tracing::warn!(cause = error.cause(), "the body of a report could not be stored again yet");
+            }
+            return Ok(kept.ok());
         };
         let body = codec::decode(bytes, encoding, length).map_err(|_| MalformedError("body"))?;
         let placed = self.engine.place(record, Answer { head, body }, also);
         let head = placed.answer.head.clone();
         let omitted = KeptAnswer { head, body: KeptBody::Omitted { length } };
-        let (key, operation) = (record.key.hash(), record.key.operation());
         Ok(match self.engine.keep_placed(record, placed, OFFLINE_WRITE_TIMEOUT).await {
             Ok(kept) => Some(kept.unwrap_or(omitted)),
             // The message, and its body, is retried; but not so long that somebody takes the effect for not done (T16).
             Err(error)
                 if error.is_passing() && self.engine.world.now() <= kept_at.plus(QUEUED_BODY_TIMEOUT) =>
             {
-                tracing::warn!(%key, %operation, cause = error.cause(), "the body of a report could not be stored yet");
+                tracing::warn!(cause = error.cause(), "the body of a report could not be stored yet");
                 None
             }
             Err(error) => {
-                tracing::error!(%key, %operation, cause = error.cause(), "the body cannot be stored: replays omit it");
+                tracing::error!(cause = error.cause(), "the body cannot be stored: replays omit it");
                 Some(omitted)
             }
         })

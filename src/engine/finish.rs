@@ -26,7 +26,7 @@ impl Executor {
         let reported_as = report.name();
         let finished = self.write_down(owned, report).await;
         telemetry::took(COMPLETE_LATENCY, operation, world.instant().since(started));
-        telemetry::executed(execution.record_key(), execution.attempts(), finished.name(reported_as));
+        telemetry::executed(execution.attempts(), finished.name(reported_as));
         finished
     }
 
@@ -117,8 +117,7 @@ impl Executor {
             // The key is another request's now, and that one's answer is not for this caller: its own is the truth. What was
             // done, certainly or possibly, is escalated as if there were no record.
             Ok(Finished::Refused(current, fenced)) if !is_same_request(&seen, &current) => {
-                let (key, operation) = (execution.record_key().hash(), self.operation().name());
-                tracing::error!(%key, %operation, %fenced, "the key belongs to another request now");
+                tracing::error!(%fenced, "the key belongs to another request now");
                 match kept.did_nothing() {
                     true => FinishOutcome::Fenced,
                     false => self.defer(&execution, &seen, &report, kept).await,
@@ -135,16 +134,14 @@ impl Executor {
                     && !self.defer_contested(&execution, &seen, &report, kept, None).await
                 {
                     // Everybody gets the record's answer; but the effect must not be forgotten.
-                    let (key, operation) = (execution.record_key().hash(), self.operation().name());
-                    tracing::error!(%key, %operation, "an effect that the record denies could not be escalated");
-                    Count::Contradicted.add(operation);
+                    tracing::error!("an effect that the record denies could not be escalated");
+                    Count::Contradicted.add(self.operation().name());
                 }
                 let replay = self.fenced(&current, fenced, stop_at).await;
                 elsewhere(&current, replay)
             }
             Ok(Finished::Gone) => {
-                let (key, operation) = (execution.record_key().hash(), self.operation().name());
-                tracing::error!(%key, %operation, "the record is gone and its retention is over: it is not written again");
+                tracing::error!("the record is gone and its retention is over: it is not written again");
                 // Reconciliation will find the same, and escalate it.
                 self.defer(&execution, &seen, &report, kept).await
             }
@@ -259,13 +256,12 @@ impl Executor {
 
     /// The record has moved on without us. Returns the answer that everybody gets now, if there is one and it can be read.
     async fn fenced(&self, current: &Record, fenced: FencedError, stop_at: Instant) -> Option<Replay> {
-        let (key, operation, state) = (current.key.hash(), self.operation().name(), current.state.name());
-        tracing::error!(%key, %operation, state, %fenced, "the record has moved on without this execution");
+        tracing::error!(state = current.state.name(), %fenced, "the record has moved on without this execution");
         let replay = self.engine.bounded(Some(stop_at), self.engine.replay(current)).await;
         replay
             .inspect_err(|error| {
                 let (kind, cause) = (error.kind(), error.cause());
-                tracing::error!(%key, %operation, ?kind, cause, "the kept answer could not be read");
+                tracing::error!(?kind, cause, "the kept answer could not be read");
             })
             .unwrap_or_default()
     }

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::{AbortHandle, abortable};
 use tokio::sync::Mutex;
+use tracing::Instrument;
 
 use super::{Applied, Effort, Execution, Executor, Moment, Retries, Start, Step};
 use crate::{
@@ -33,7 +34,7 @@ impl Executor {
             // Ended or aborted: it makes no difference.
             let _ = beating.await;
         };
-        self.engine.world.spawn(Box::pin(task));
+        self.engine.world.spawn(Box::pin(task.in_current_span()));
         Some(Heartbeat(handle))
     }
 
@@ -41,7 +42,7 @@ impl Executor {
     /// hangs would never be found.
     async fn beat(self, record: Arc<Mutex<Record>>, execution: Execution, every: Duration) {
         let (world, operation) = (&self.engine.world, self.operation());
-        let (key, attempt) = (execution.record_key().hash(), execution.attempt());
+        let attempt = execution.attempt();
         let longest = world.instant().plus(operation.max_lease);
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let lease = operation.lease.min(longest.since(world.instant()));
@@ -58,7 +59,7 @@ impl Executor {
         loop {
             world.sleep(every).await;
             if longest <= world.instant() {
-                tracing::error!(%key, operation = %operation.name(), "the longest lease has expired: heartbeats stop");
+                tracing::error!("the longest lease has expired: heartbeats stop");
                 return;
             }
             // Locked during the write, so that whoever ends the execution continues from what was written.
@@ -70,18 +71,18 @@ impl Executor {
                     execution.holds_until(until);
                     if lease_expired {
                         // Given up by a clock that is ahead of ours, or while our heartbeats failed.
-                        tracing::warn!(%key, operation = %operation.name(), "the record is reclaimed: its worker is alive");
+                        tracing::warn!("the record is reclaimed: its worker is alive");
                     }
                 }
                 Ok(Applied::Stopped(..)) => {
-                    tracing::warn!(%key, operation = %operation.name(), "the lease is lost");
+                    tracing::warn!("the lease is lost");
                     execution.lose();
                     return;
                 }
                 // Perhaps written. The next write finds out: it is refused, and returns the current revision.
                 Err(unapplied) => {
                     let (kind, cause) = (unapplied.error.kind(), unapplied.error.cause());
-                    tracing::warn!(%key, operation = %operation.name(), ?kind, cause, "a heartbeat failed");
+                    tracing::warn!(?kind, cause, "a heartbeat failed");
                 }
             }
         }

@@ -123,7 +123,7 @@ impl Executor {
                 Ok((found, record)) => self.outcome(found, record, times).await,
                 Err(error) => Err(error),
             };
-            reserved.unwrap_or_else(|error| self.failed(request, &error))
+            reserved.unwrap_or_else(|error| self.failed(&error))
         } else {
             ReserveOutcome::Unavailable
         };
@@ -311,19 +311,17 @@ impl Executor {
                 let replay = self.engine.bounded(times.answer_by, replay).await?;
                 let in_flight = ReserveOutcome::InFlight { wait: Duration::ZERO };
                 if replay.is_some() {
-                    telemetry::replayed(&record.key, record.attempts);
+                    telemetry::replayed(record.attempts);
                 }
                 replay.map_or(in_flight, ReserveOutcome::Replay)
             }
-            (Found::Mismatch, Some(record)) => {
-                let (key, operation) = (record.key.hash(), self.operation().name());
-                tracing::warn!(%key, %operation, "the key was reused for another request");
+            (Found::Mismatch, Some(_)) => {
+                tracing::warn!("the key was reused for another request");
                 ReserveOutcome::Mismatch
             }
             (Found::Incomparable, Some(record)) => {
-                let (key, operation) = (record.key.hash(), self.operation().name());
                 tracing::error!(
-                    %key, %operation, rule = record.fingerprint.rule(),
+                    rule = record.fingerprint.rule(),
                     "the record's fingerprint was made by a rule that this deployment does not know: a newer version wrote it, or \
                      the rule was changed without Operation::formerly"
                 );
@@ -340,8 +338,7 @@ impl Executor {
     async fn own(&self, record: Box<Record>, times: Times, until: Term) -> ReserveOutcome {
         let world = &self.engine.world;
         if world.left(until) < times.least {
-            let (key, operation) = (record.key.hash(), self.operation().name());
-            tracing::warn!(%key, %operation, "the reservation came too late to run the handler: it is taken back");
+            tracing::warn!("the reservation came too late to run the handler: it is taken back");
             let taken_back = self.take_back(Tried { record, over: None }, TakeBack::Now);
             // Waits a little, so that the client's retry finds the key free. The task goes on by itself.
             tokio::select! {
@@ -357,10 +354,9 @@ impl Executor {
         ReserveOutcome::Owned(Ownership { execution, record, heartbeat, status: None })
     }
 
-    pub(super) fn failed(&self, request: &Request, error: &StoreError) -> ReserveOutcome {
-        let (key, operation) = (request.key.hash(), self.operation().name());
+    pub(super) fn failed(&self, error: &StoreError) -> ReserveOutcome {
         let (kind, cause) = (error.kind(), error.cause());
-        tracing::error!(%key, %operation, ?kind, cause, "reservation failed: the request is refused");
+        tracing::error!(?kind, cause, "reservation failed: the request is refused");
         match kind {
             StoreErrorKind::Unreadable => ReserveOutcome::Unreadable,
             _ => ReserveOutcome::Unavailable,

@@ -149,7 +149,7 @@ impl Executor {
         if !request.may_begin {
             return match self.look(request, times).await {
                 Ok(current) => self.instead(current.unwrap_or(ReserveOutcome::MayNotBegin)),
-                Err(error) => self.instead(self.failed(request, &error)),
+                Err(error) => self.instead(self.failed(&error)),
             };
         }
         for run in 0..MAX_COMMITS {
@@ -164,8 +164,8 @@ impl Executor {
                         // The transaction of the run before may still land.
                         Ok(None) => SingleTransactionOutcome::Unconfirmed,
                         // The operation may be done: nothing else must be said of it (T43).
-                        Err(error) if run == 0 => self.instead(self.failed(request, &error)),
-                        Err(error) => self.unsent(request, &error),
+                        Err(error) if run == 0 => self.instead(self.failed(&error)),
+                        Err(error) => self.unsent(&error),
                     };
                 }
             };
@@ -177,10 +177,10 @@ impl Executor {
                     return match self.look(request, times).await {
                         Ok(Some(current)) => self.instead(current),
                         Ok(None) => {
-                            self.refused_early(&request.key, &error);
+                            self.refused_early(&error);
                             SingleTransactionOutcome::Unconfirmed
                         }
-                        Err(error) => self.unsent(request, &error),
+                        Err(error) => self.unsent(&error),
                     };
                 }
             };
@@ -196,12 +196,12 @@ impl Executor {
                         return self.refuse(served, self.as_replayed(answer)).await;
                     }
                     Refusal::Stale | Refusal::NoAnswerSet => {
-                        self.no_answer_set(&request.key, &writes, &denied);
+                        self.no_answer_set(&writes, &denied);
                         return SingleTransactionOutcome::Unconfirmed;
                     }
                 },
-                Ok(Sent::TooLate) => return self.resumed_too_late(request),
-                Err(error) => return self.unsent(request, &error),
+                Ok(Sent::TooLate) => return self.resumed_too_late(),
+                Err(error) => return self.unsent(&error),
             }
         }
         SingleTransactionOutcome::Unconfirmed
@@ -216,8 +216,8 @@ impl Executor {
             }
             Ok(Sent::Found(current)) => self.instead(current),
             Ok(Sent::Denied(_)) => SingleTransactionOutcome::Unconfirmed,
-            Ok(Sent::TooLate) => self.resumed_too_late(served.request),
-            Err(error) => self.unsent(served.request, &error),
+            Ok(Sent::TooLate) => self.resumed_too_late(),
+            Err(error) => self.unsent(&error),
         }
     }
 
@@ -244,7 +244,7 @@ impl Executor {
             && let Some(current) = match self.look(request, times).await {
                 Ok(current) => current,
                 // Nothing was sent.
-                Err(error) if run == 0 => Some(self.failed(request, &error)),
+                Err(error) if run == 0 => Some(self.failed(&error)),
                 Err(error) => return Err(error),
             }
         {
@@ -329,7 +329,7 @@ impl Executor {
 
     fn committed(&self, record: &Record) -> Option<Timestamp> {
         Count::Transacted.add(self.operation().name());
-        telemetry::executed(&record.key, record.attempts, "completed");
+        telemetry::executed(record.attempts, "completed");
         record.state.expires_at()
     }
 
@@ -339,17 +339,16 @@ impl Executor {
     }
 
     /// The process was frozen, or its clock was set forward.
-    fn resumed_too_late<T>(&self, request: &Request) -> SingleTransactionOutcome<T> {
-        let (key, operation) = (request.key.hash(), self.operation().name());
-        tracing::error!(%key, %operation, "too much time has passed since the request began: its transaction is not sent");
-        Count::Unconfirmed.add(operation);
+    fn resumed_too_late<T>(&self) -> SingleTransactionOutcome<T> {
+        tracing::error!("too much time has passed since the request began: its transaction is not sent");
+        Count::Unconfirmed.add(self.operation().name());
         SingleTransactionOutcome::Unconfirmed
     }
 
     /// The transaction was not answered, or not taken.
-    fn unsent<T>(&self, request: &Request, error: &StoreError) -> SingleTransactionOutcome<T> {
-        let (key, operation, kind) = (request.key.hash(), self.operation().name(), error.kind());
-        tracing::error!(%key, %operation, ?kind, cause = error.cause(), "a transaction is not confirmed");
+    fn unsent<T>(&self, error: &StoreError) -> SingleTransactionOutcome<T> {
+        let (operation, kind) = (self.operation().name(), error.kind());
+        tracing::error!(?kind, cause = error.cause(), "a transaction is not confirmed");
         if kind == StoreErrorKind::Unreadable {
             return self.instead(ReserveOutcome::Unreadable);
         }

@@ -1,6 +1,7 @@
 //! Takes back reservations that will run nothing, because their owner learned of them too late or not at all.
 
 use tokio::sync::oneshot;
+use tracing::Instrument;
 
 use super::{Effort, Executor, Moment, Retries, Start, Step, Tried};
 use crate::{record::Record, time_budget::TAKE_BACK_BACKOFF};
@@ -10,9 +11,9 @@ use crate::{record::Record, time_budget::TAKE_BACK_BACKOFF};
 pub(super) enum TakeBack {
     /// At once: it was applied.
     Now,
-    /// After a pause, repeatedly: it may be applied later.
+    /// After a wait, repeatedly: it may be applied later.
     UntilItStands,
-    /// After a pause, by one try: the store throttles or refuses us.
+    /// After a wait, by one try: the store throttles or refuses us.
     Once,
 }
 
@@ -24,11 +25,12 @@ impl Executor {
     pub(super) fn take_back(&self, tried: Tried, how: TakeBack) -> oneshot::Receiver<()> {
         let (done, is_done) = oneshot::channel();
         let executor = self.clone();
-        self.engine.world.spawn(Box::pin(async move {
+        let task = async move {
             executor.release_untouched(tried, how).await;
             // The caller need not wait for it.
             let _ = done.send(());
-        }));
+        };
+        self.engine.world.spawn(Box::pin(task.in_current_span()));
         is_done
     }
 
@@ -36,7 +38,7 @@ impl Executor {
         let world = &self.engine.world;
         let stop_at = world.instant().plus(self.operation().completion_timeout);
         if how != TakeBack::Now {
-            world.sleep(TAKE_BACK_BACKOFF.first).await;
+            world.sleep(TAKE_BACK_BACKOFF.after(1, world.nonce())).await;
         }
         let attempt = record.attempt;
         let perhaps_later = || match stop_at.since(world.instant()) {

@@ -45,7 +45,7 @@ where
         move |execution: Execution, request| -> BoxFuture<'static, Handled> {
             // Called within the future, so that a handler which panics at once is caught too.
             let response = async move { inner.call(request).await };
-            async move { guard.run(execution.record_key(), execution.ends_at(), response).await }.boxed()
+            async move { guard.run(execution.ends_at(), response).await }.boxed()
         }
     };
     let (answered, answer) = oneshot::channel();
@@ -74,7 +74,7 @@ impl Guard {
             Ok(understood) => understood,
             Err(problem) => return problem,
         };
-        let span = telemetry::span(&request.key);
+        let span = telemetry::request_span(&request.key);
         let answer = async {
             match self.settings.executor.reserve(&request).await {
                 ReserveOutcome::Owned(owned) => {
@@ -132,19 +132,18 @@ impl Guard {
     /// What the handler's response means for its record.
     fn report(&self, execution: &Execution, parts: &response::Parts, body: &Bytes) -> Report {
         match classify(parts, body, self.server_errors()) {
-            Meaning::Answer => Report::Completed(self.kept(execution.record_key(), parts, body)),
+            Meaning::Answer => Report::Completed(self.kept(parts, body)),
             Meaning::NotExecuted => Report::NotExecuted,
             Meaning::NotBegun => Report::NotBegun,
             Meaning::PerhapsExecuted => Report::PerhapsExecuted(UnknownCause::HandlerFailed),
             Meaning::Inconclusive => {
-                let (key, operation) = (execution.record_key().hash(), execution.operation());
                 let status = parts.status.as_u16();
                 tracing::warn!(
-                    %key, %operation, status,
+                    status,
                     "this status does not say whether the operation was executed, so the outcome is unknown: move whatever \
                      returns it outside the guard (in axum: route_layer), or put an Outcome into its response"
                 );
-                Count::SaysNothing.add(operation);
+                Count::SaysNothing.add(execution.operation());
                 Report::PerhapsExecuted(UnknownCause::HandlerFailed)
             }
         }

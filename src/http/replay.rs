@@ -11,25 +11,23 @@ use super::{
 use crate::{
     engine::Replay,
     headers::{is_kept, may_be_kept},
-    key::RecordKey,
     record::{Answer, Head},
     time::Timestamp,
 };
 
 impl Guard {
     /// The answer that is kept of a handler's response.
-    pub(super) fn kept(&self, key: &RecordKey, parts: &response::Parts, body: &Bytes) -> Answer {
-        let headers = kept_headers(key, &parts.headers, &self.operation().kept_headers);
+    pub(super) fn kept(&self, parts: &response::Parts, body: &Bytes) -> Answer {
+        let headers = kept_headers(&parts.headers, &self.operation().kept_headers);
         Answer::http(parts.status.as_u16(), headers, body.clone())
     }
 }
 
 /// The response headers to keep: the safe ones and `also`. One whose value is not UTF-8 is left out and logged.
-fn kept_headers(key: &RecordKey, headers: &HeaderMap, also: &[String]) -> Vec<(String, String)> {
+fn kept_headers(headers: &HeaderMap, also: &[String]) -> Vec<(String, String)> {
     let text = |name: &HeaderName, value: &HeaderValue| {
         let text = std::str::from_utf8(value.as_bytes()).inspect_err(|_| {
-            let (key, operation) = (key.hash(), key.operation());
-            tracing::warn!(%key, %operation, header = %name, "this header is not UTF-8: replays omit it");
+            tracing::warn!(header = %name, "this header is not UTF-8: replays omit it");
         });
         text.ok().map(|text| (name.as_str().to_owned(), text.to_owned()))
     };

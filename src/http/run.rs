@@ -9,7 +9,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, Limited};
 
 use super::{IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, MAX_BODY, settings::Guard};
-use crate::{key::RecordKey, record::UnknownCause, time::Instant, time_budget::TimeBudget};
+use crate::{record::UnknownCause, time::Instant, time_budget::TimeBudget};
 
 /// A handler's response and body, or why its outcome is unknown.
 pub(super) type Handled = Result<(response::Parts, Bytes), UnknownCause>;
@@ -18,7 +18,6 @@ impl Guard {
     /// The handler's response, its body within bounds of time and size. A panic is caught.
     pub(super) async fn run<R, E>(
         &self,
-        key: &RecordKey,
         ends_at: Option<Instant>,
         response: impl Future<Output = Result<Response<R>, E>>,
     ) -> Handled
@@ -27,17 +26,16 @@ impl Guard {
         R: Body<Data = Bytes>,
         R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let whole = AssertUnwindSafe(self.whole(key, ends_at, response));
+        let whole = AssertUnwindSafe(self.whole(ends_at, response));
         whole.catch_unwind().await.unwrap_or_else(|_| {
             // The panic hook has printed the panic's message; the client does not get it.
-            tracing::error!(key = %key.hash(), operation = %key.operation(), "the handler panicked");
+            tracing::error!("the handler panicked");
             Err(UnknownCause::Panicked)
         })
     }
 
     async fn whole<R, E>(
         &self,
-        key: &RecordKey,
         ends_at: Option<Instant>,
         response: impl Future<Output = Result<Response<R>, E>>,
     ) -> Handled
@@ -46,9 +44,8 @@ impl Guard {
         R: Body<Data = Bytes>,
         R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let operation = key.operation();
         let response = response.await.map_err(|error| {
-            tracing::error!(key = %key.hash(), %operation, %error, "the handler failed: perhaps executed");
+            tracing::error!(%error, "the handler failed: perhaps executed");
             UnknownCause::HandlerFailed
         })?;
         let (mut parts, body) = response.into_parts();
@@ -69,10 +66,7 @@ impl Guard {
                 Ok((parts, body.to_bytes()))
             }
             Err(error) => {
-                tracing::error!(
-                    key = %key.hash(), %operation, error,
-                    "the handler's response body was lost: perhaps executed"
-                );
+                tracing::error!(error, "the handler's response body was lost: perhaps executed");
                 Err(UnknownCause::ResponseLost)
             }
         }

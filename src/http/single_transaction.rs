@@ -67,10 +67,10 @@ where
                     }
                 }
             };
-            Box::pin(async move { guard.computed(transaction.record_key(), ends_at, handled).await })
+            Box::pin(async move { guard.computed(ends_at, handled).await })
         }
     };
-    let span = telemetry::span(&request.key);
+    let span = telemetry::request_span(&request.key);
     let outcome = guard.settings.executor.run_single_transaction(&request, compute).instrument(span).await;
     guard.tell(outcome, &request.key, &mount, refusal)
 }
@@ -79,7 +79,6 @@ impl Guard {
     /// Runs the handler once.
     async fn computed<R, E>(
         &self,
-        key: &RecordKey,
         ends_at: Option<Instant>,
         handled: impl Future<Output = Result<Response<R>, E>>,
     ) -> Computed<Reply>
@@ -88,10 +87,10 @@ impl Guard {
         R: Body<Data = Bytes>,
         R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let Ok((parts, body)) = self.run(key, ends_at, handled).await else { return Computed::Nothing(None) };
+        let Ok((parts, body)) = self.run(ends_at, handled).await else { return Computed::Nothing(None) };
         // Nothing else has happened: whatever is not the operation's answer leaves no doubt.
         match classify(&parts, &body, self.server_errors()) {
-            Meaning::Answer => Computed::Answer(self.kept(key, &parts, &body), Some((parts, body))),
+            Meaning::Answer => Computed::Answer(self.kept(&parts, &body), Some((parts, body))),
             Meaning::NotExecuted | Meaning::NotBegun | Meaning::PerhapsExecuted | Meaning::Inconclusive => {
                 Computed::Nothing(Some((parts, body)))
             }

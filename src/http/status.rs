@@ -17,6 +17,7 @@ use crate::{
     key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant},
     record::{Head, State},
     store::{Store, StoreErrorKind},
+    telemetry,
     time::Timestamp,
     time_budget::{DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER},
 };
@@ -103,8 +104,9 @@ pub async fn operation_status(
         Ok(Some(record)) => record,
         Ok(None) => return problem(ProblemType::OperationNotFound),
         Err(error) => {
-            let (key, operation, kind) = (key.hash(), key.operation(), error.kind());
-            tracing::error!(%key, %operation, ?kind, "the status of an operation could not be read");
+            let kind = error.kind();
+            telemetry::record_span(key)
+                .in_scope(|| tracing::error!(?kind, "the status of an operation could not be read"));
             let unreadable = kind == StoreErrorKind::Unreadable;
             let kind = if unreadable { ProblemType::RecordUnreadable } else { ProblemType::StoreUnavailable };
             return problem(kind);

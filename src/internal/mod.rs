@@ -15,5 +15,5 @@ pub use crate::{
     fingerprint::{Fingerprint, Fingerprints},
     key::scope::Scope,
     operator::{Correction, CorrectionError, MessageSummary, Operator},
-    stale::{CheckOutcome, MAX_CHECK_TIME, Stale},
+    stale::{CheckOutcome, Stale},
 };

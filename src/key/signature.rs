@@ -15,9 +15,6 @@ use sha2::Sha256;
 
 use crate::time::Timestamp;
 
-/// How old a signature may be, and how far ahead: Stripe's own default.
-pub const DEFAULT_TOLERANCE: Duration = Duration::from_secs(5 * 60);
-
 /// The most digests in a signature, more than any sender has secrets: each is compared with each of ours.
 const MAX_DIGESTS: usize = 16;
 
@@ -151,6 +148,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::time_budget::SIGNATURE_TOLERANCE;
 
     const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
     const OLD: &str = "an-older-secret-of-mine";
@@ -166,7 +164,7 @@ mod tests {
         payload: &[u8],
         now: Timestamp,
     ) -> Result<Timestamp, SignatureError> {
-        secrets(by).verify(signature, payload, now, DEFAULT_TOLERANCE)
+        secrets(by).verify(signature, payload, now, SIGNATURE_TOLERANCE)
     }
 
     #[test]
@@ -189,11 +187,11 @@ mod tests {
         let later = signature.replace("t=1800000000", "t=1800000100");
         assert_eq!(verified(OLD, &later, b"body", NOW), Err(SignatureError::Mismatch));
         let second = Duration::from_secs(1);
-        assert!(verified(OLD, &signature, b"body", NOW.plus(DEFAULT_TOLERANCE)).is_ok());
-        assert!(verified(OLD, &signature, b"body", NOW.minus(DEFAULT_TOLERANCE)).is_ok());
-        let too_late = verified(OLD, &signature, b"body", NOW.plus(DEFAULT_TOLERANCE + second));
+        assert!(verified(OLD, &signature, b"body", NOW.plus(SIGNATURE_TOLERANCE)).is_ok());
+        assert!(verified(OLD, &signature, b"body", NOW.minus(SIGNATURE_TOLERANCE)).is_ok());
+        let too_late = verified(OLD, &signature, b"body", NOW.plus(SIGNATURE_TOLERANCE + second));
         assert_eq!(too_late, Err(SignatureError::TooOld));
-        let too_early = verified(OLD, &signature, b"body", NOW.minus(DEFAULT_TOLERANCE + second));
+        let too_early = verified(OLD, &signature, b"body", NOW.minus(SIGNATURE_TOLERANCE + second));
         assert_eq!(too_early, Err(SignatureError::Future));
     }
 
@@ -229,7 +227,6 @@ mod tests {
         assert_eq!(Secrets::parse("fifteen-letters").err(), Some(SignatureError::ShortSecret));
         assert!(Secrets::parse("sixteen--letters").is_ok());
         assert_eq!(format!("{:?}", secrets(OLD)), "Secrets(1)");
-        assert_eq!(DEFAULT_TOLERANCE, Duration::from_secs(300));
     }
 
     proptest! {

@@ -14,7 +14,6 @@ use std::{
     io::{self, Write},
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use futures_util::{FutureExt, future::BoxFuture};
@@ -26,7 +25,7 @@ use tower_service::Service;
 use crate::{
     telemetry::{self, callers},
     time::Timestamp,
-    time_budget::plausible_deadline,
+    time_budget::{METRICS_BEFORE_DEADLINE, plausible_deadline},
     world::{SystemWorld, World},
 };
 
@@ -37,9 +36,6 @@ const DEFAULT_NAMESPACE: &str = "lambda-idempotency";
 
 /// The property that names the tenant whose requests were counted.
 const TENANT: &str = "tenant";
-
-/// How long before the deadline the metrics of a running invocation are written: a multiple of what that takes.
-const BEFORE_DEADLINE: Duration = Duration::from_millis(200);
 
 /// The metrics of this process.
 #[derive(Clone, Copy)]
@@ -112,7 +108,7 @@ impl<S: Service<LambdaInvocation>> Service<LambdaInvocation> for Metered<S> {
         let end = End(self.metrics);
         let now = SystemWorld.now();
         let deadline = plausible_deadline(Timestamp::from_millis(invocation.context.deadline), now);
-        let left = deadline.and_then(|deadline| deadline.since(now).checked_sub(BEFORE_DEADLINE));
+        let left = deadline.and_then(|deadline| deadline.since(now).checked_sub(METRICS_BEFORE_DEADLINE));
         let nearly_over = left.map(|left| SystemWorld.sleep(left));
         Invocation { inner: Box::pin(self.inner.call(invocation)), nearly_over, end }
     }

@@ -37,11 +37,11 @@ use super::{
 };
 use crate::{
     queue::SqsQueue,
-    reconcile::{MAX_QUESTION_TIME, Polled, Reconciliation},
+    reconcile::{Polled, Reconciliation},
     store::dynamodb::DynamoDbStore,
     time_budget::{
         DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE, DEFAULT_NOT_FOUND_GRACE,
-        DEFAULT_QUESTIONS,
+        DEFAULT_QUESTIONS, MAX_QUESTION_TIME,
     },
 };
 

@@ -30,9 +30,9 @@ use super::{
 };
 use crate::{
     queue::SqsQueue,
-    stale::{DEFAULT_SWEEP_UNITS, MAX_CHECK_TIME, Stale},
+    stale::{DEFAULT_SWEEP_UNITS, Stale},
     store::dynamodb::DynamoDbStore,
-    time_budget::DEFAULT_PENDING_BOUND,
+    time_budget::{DEFAULT_PENDING_BOUND, MAX_CHECK_TIME},
 };
 
 /// Runs the function until Lambda ends it.

@@ -13,15 +13,9 @@ use serde_json::value::RawValue;
 
 use crate::{
     time::Timestamp,
-    time_budget::plausible_deadline,
+    time_budget::{DEFAULT_WORKING_TIME, NO_NEW_WORK, plausible_deadline},
     world::{SystemWorld, World},
 };
-
-/// How long before its deadline a function stops taking up work; half of its time, if that is less.
-const LAST_ORDERS: Duration = Duration::from_secs(3);
-
-/// How long a function without a known deadline works.
-const WITHOUT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Lambda's names for the sources of events.
 const QUEUE: &str = "aws:sqs";
@@ -204,8 +198,8 @@ pub fn time(context: &Context) -> Duration {
 fn time_in(world: &dyn World, context: &Context) -> Duration {
     let now = world.now();
     let deadline = plausible_deadline(Timestamp::from_millis(context.deadline), now);
-    let Some(left) = deadline.map(|deadline| deadline.since(now)) else { return WITHOUT_DEADLINE };
-    left - LAST_ORDERS.min(left / 2)
+    let Some(left) = deadline.map(|deadline| deadline.since(now)) else { return DEFAULT_WORKING_TIME };
+    left - NO_NEW_WORK.min(left / 2)
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, header::CONTENT_TYP
 use http_body::Body;
 use http_body_util::{BodyExt, Full, Limited};
 use lambda_runtime::Error;
+use tracing::Instrument;
 
 use super::run::run;
 use crate::{
@@ -125,33 +126,34 @@ impl Webhook {
                     }
                 }
             }
-            Notice::ProviderReport(key, reported) => self.reported(&key, &reported).await,
+            Notice::ProviderReport(key, reported) => {
+                self.reported(&key, &reported).instrument(telemetry::record_span(&key)).await
+            }
         }
     }
 
     async fn reported(&self, key: &RecordKey, reported: &ProviderReport) -> (StatusCode, &'static str) {
-        let (hash, operation) = (key.hash(), key.operation());
-        match self.0.reconciliation.reported(key, reported).await {
+        match self.0.reconciliation.process(key, reported).await {
             Ok(ReconcileOutcome::Resolved(state)) => {
-                tracing::info!(key = %hash, %operation, state, "the provider's report settles a record");
+                tracing::info!(state, "the provider's report settles a record");
                 (StatusCode::OK, "settled")
             }
             // Logged where it was found.
             Ok(ReconcileOutcome::Escalated) => ESCALATED,
             Ok(ReconcileOutcome::Scheduled(_)) => (StatusCode::OK, "taken up later"),
             Ok(outcome @ (ReconcileOutcome::Settled | ReconcileOutcome::Gone)) => {
-                tracing::info!(key = %hash, %operation, ?outcome, "the provider's report changes nothing");
+                tracing::info!(?outcome, "the provider's report changes nothing");
                 (StatusCode::OK, "nothing to settle")
             }
             Ok(
                 outcome @ (ReconcileOutcome::InFlight(_) | ReconcileOutcome::NotDue | ReconcileOutcome::Busy),
             ) => {
-                tracing::info!(key = %hash, %operation, ?outcome, "the provider must send its event again");
+                tracing::info!(?outcome, "the provider must send its event again");
                 TRY_AGAIN
             }
             Err(error) => {
                 let cause = error.source();
-                tracing::error!(key = %hash, %operation, %error, cause, "the provider's report could not be processed");
+                tracing::error!(%error, cause, "the provider's report could not be processed");
                 TRY_AGAIN
             }
         }

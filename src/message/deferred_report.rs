@@ -6,10 +6,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, ser::Error};
 
-use super::MalformedError;
+use super::error::MalformedError;
 use crate::{
     domain::DomainWrite,
-    key::RecordKey,
     record::{KeptBody, Record, State},
     store::{Item, from_attributes},
 };
@@ -89,11 +88,6 @@ impl DeferredReport {
     /// Whether an operator has been told that the record is this other execution's.
     pub(crate) fn was_escalated_with(&self, current: &Record) -> bool {
         self.escalated.as_ref().is_some_and(|attempt| *attempt == current.attempt.to_string())
-    }
-
-    /// The record's key, if it is readable.
-    pub(crate) fn record_key(&self) -> Option<RecordKey> {
-        RecordKey::from_partition_key(&self.key)
     }
 }
 

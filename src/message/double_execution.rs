@@ -58,14 +58,15 @@ impl DoubleExecution {
 
     /// Logs and counts it under this record's key.
     pub(crate) fn tell(&self, key: &RecordKey) {
-        let (key, operation) = (key.hash(), key.operation());
         let (ours, theirs) = (&self.ours, &self.theirs);
         tracing::error!(
-            %key, %operation, attempt = ours.attempt, answer_sha256 = ours.answer_sha256,
-            other_attempt = theirs.attempt, other_state = theirs.state,
+            attempt = ours.attempt,
+            answer_sha256 = ours.answer_sha256,
+            other_attempt = theirs.attempt,
+            other_state = theirs.state,
             "the operation was, or perhaps was, executed twice: it needs an operator"
         );
-        Count::DoubleExecution.add(operation);
+        Count::DoubleExecution.add(key.operation());
     }
 }
 

@@ -12,16 +12,18 @@
 mod contradiction;
 mod deferred_report;
 mod double_execution;
+mod error;
 mod poison;
 mod provider_report;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{key::RecordKey, queue::WorkError};
+use crate::key::RecordKey;
 
 pub(crate) use contradiction::Contradiction;
 pub(crate) use deferred_report::DeferredReport;
 pub(crate) use double_execution::DoubleExecution;
+pub(crate) use error::MalformedError;
 pub(crate) use poison::Poison;
 pub(crate) use provider_report::{QueuedReport, ReportedEffect};
 
@@ -66,17 +68,6 @@ pub(crate) enum Message {
     Contradiction(Box<Contradiction>),
     /// A stream record cannot be read.
     Poison(Box<Poison>),
-}
-
-/// A message that is malformed. No retry helps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the message is malformed: {0}")]
-pub(crate) struct MalformedError(pub(crate) &'static str);
-
-impl From<MalformedError> for WorkError {
-    fn from(MalformedError(what): MalformedError) -> Self {
-        Self::Malformed(what)
-    }
 }
 
 impl Message {

@@ -23,7 +23,7 @@ fn consistent(operation: Operation) -> Operation {
     operation
 }
 
-// R16, T42
+// T42
 #[test]
 fn settings_that_guard_nothing_are_refused_at_start_up() {
     refused("retain(0ns)", || pay().retain(Duration::ZERO));
@@ -35,7 +35,6 @@ fn settings_that_guard_nothing_are_refused_at_start_up() {
     refused("keep_header(\"no name\"): this is not a header name", || pay().keep_header("no name"));
 }
 
-// R18
 #[test]
 fn a_lease_ending_before_the_next_heartbeat_is_refused_at_start_up() {
     refused("heartbeat(60s)", || consistent(pay().heartbeat(60 * SECOND)));
@@ -58,7 +57,6 @@ fn least_time_to_run_defaults_to_two_seconds_or_a_quarter() {
     assert_eq!(pay().min_time_to_run(5 * SECOND).min_time_of(SECOND), 5 * SECOND);
 }
 
-// R11
 #[test]
 fn an_operation_runs_again_only_if_it_chose_to() {
     assert!(!pay().may_run_again());
@@ -67,7 +65,6 @@ fn an_operation_runs_again_only_if_it_chose_to() {
     assert!(pay().on_lease_expiry(OnLeaseExpiry::Resume).may_run_again());
 }
 
-// R17, R18
 #[test]
 fn each_setting_is_the_one_that_was_chosen() {
     let chosen = pay()

@@ -10,6 +10,8 @@ mod dead_letter;
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
+use tracing::Instrument;
+
 use crate::{
     engine::{Applied, Change, Effort, Engine, Moment, Placed, Retries, Start, Step, Unapplied},
     key::RecordKey,
@@ -19,6 +21,7 @@ use crate::{
     },
     stale::expire_lease,
     store::{AuditLine, Companion, Store, StoreError},
+    telemetry,
     time::Timestamp,
     time_budget::{CLOCK_SKEW, DEFAULT_PENDING_BOUND, OFFLINE_WRITE_TIMEOUT, WRITE_BACKOFF},
     world::{SystemWorld, World},
@@ -163,7 +166,8 @@ impl Operator {
     /// # Errors
     /// If the store fails, or the body cannot be decoded.
     pub async fn answer(&self, record: &Record) -> Result<Option<Answer>, StoreError> {
-        let replay = self.engine.bounded(None, self.engine.replay(record)).await?;
+        let replay = self.engine.bounded(None, self.engine.replay(record));
+        let replay = replay.instrument(telemetry::record_span(&record.key)).await?;
         Ok(replay.filter(|replay| !replay.body_omitted).map(|replay| replay.answer))
     }
 
@@ -184,7 +188,8 @@ impl Operator {
     /// # Errors
     /// If the record cannot be corrected so.
     pub fn preview(&self, seen: &Record, correction: &Correction) -> Result<Record, CorrectionError> {
-        let placed = self.placed(seen, correction).map(|placed| placed.answer);
+        let placed = telemetry::record_span(&seen.key).in_scope(|| self.placed(seen, correction));
+        let placed = placed.map(|placed| placed.answer);
         corrected(correction, placed.as_ref(), seen, seen.revision, self.engine.world.now())
     }
 
@@ -194,6 +199,17 @@ impl Operator {
     /// # Errors
     /// If the record cannot be corrected so, was changed meanwhile, or the store fails.
     pub async fn correct(
+        &self,
+        seen: &Record,
+        correction: &Correction,
+        who: &str,
+        reason: &str,
+    ) -> Result<Record, CorrectionError> {
+        let written = self.write(seen, correction, who, reason);
+        written.instrument(telemetry::record_span(&seen.key)).await
+    }
+
+    async fn write(
         &self,
         seen: &Record,
         correction: &Correction,

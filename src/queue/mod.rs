@@ -18,7 +18,7 @@ use crate::{key::OperationName, store::StoreError};
 
 pub use memory::MemoryQueue;
 #[cfg(feature = "sqs")]
-pub use sqs::{MAX_DELAY, SqsQueue};
+pub use sqs::SqsQueue;
 
 /// A queue to send to.
 ///

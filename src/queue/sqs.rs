@@ -7,15 +7,10 @@ use aws_config::{SdkConfig, retry::RetryConfig, timeout::TimeoutConfig};
 use aws_sdk_sqs::{Client, config::Builder};
 
 use super::{Queue, QueueError};
-use crate::config::ConfigError;
-
-/// The longest delay of a message
-/// ([quotas](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html)).
-pub const MAX_DELAY: Duration = Duration::from_secs(15 * 60);
-
-/// One try and all tries together: a worker hands its outcome over in the last seconds of its time.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(700);
-const OPERATION_TIMEOUT: Duration = Duration::from_millis(1500);
+use crate::{
+    config::ConfigError,
+    time_budget::{CLIENT_BACKOFF, MAX_DELAY, QUEUE_CALL_TIMEOUT, QUEUE_TRY},
+};
 
 /// An SQS queue. Needs `sqs:SendMessage` on it.
 #[derive(Clone, Debug)]
@@ -39,11 +34,11 @@ impl SqsQueue {
     /// The queue of this URL, with time-outs that suit a worker's last seconds.
     pub fn new(config: &SdkConfig, url: impl Into<Arc<str>>) -> Self {
         let timeouts = TimeoutConfig::builder()
-            .connect_timeout(ATTEMPT_TIMEOUT)
-            .operation_attempt_timeout(ATTEMPT_TIMEOUT)
-            .operation_timeout(OPERATION_TIMEOUT)
+            .connect_timeout(QUEUE_TRY)
+            .operation_attempt_timeout(QUEUE_TRY)
+            .operation_timeout(QUEUE_CALL_TIMEOUT)
             .build();
-        let retries = RetryConfig::standard().with_initial_backoff(Duration::from_millis(25));
+        let retries = RetryConfig::standard().with_initial_backoff(CLIENT_BACKOFF);
         let config = Builder::from(config).timeout_config(timeouts).retry_config(retries).build();
         Self { client: Client::from_conf(config), url: url.into() }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ReconcileOutcome, backoff::Backoff, provider_report::Meaning};
+use super::{ReconcileOutcome, provider_report::Meaning, schedule::Schedule};
 use crate::{
     message::ReportedEffect,
     operation::Operation,
@@ -97,7 +97,7 @@ pub(super) struct Asked<'a> {
     pub(super) at: Timestamp,
     pub(super) operation: Option<&'a Operation>,
     pub(super) not_found: NotFound,
-    pub(super) backoff: &'a Backoff,
+    pub(super) schedule: &'a Schedule,
 }
 
 /// What to do about an operation that is not found.
@@ -168,7 +168,7 @@ impl Asked<'_> {
         let at = match learned {
             Learned::Denied(true) => Some(Timestamp::MAX),
             Learned::Unwritable(true) => {
-                let pause = self.backoff.after(asked.saturating_add(1), revision);
+                let pause = self.schedule.after(asked.saturating_add(1), revision);
                 Some(pause.map_or(Timestamp::MAX, |pause| now.plus(pause)))
             }
             // Its own write would prove that the worker did nothing. One of the two is wrong.
@@ -220,7 +220,7 @@ impl Asked<'_> {
             Then::AskAgain(_) if self.is_old(current) => (asked.saturating_add(1), Timestamp::MAX),
             Then::AskAgain(later) => {
                 let asked = asked.saturating_add(1);
-                let pause = self.backoff.after(asked, revision);
+                let pause = self.schedule.after(asked, revision);
                 let at =
                     |pause| now.plus(later.unwrap_or_default().max(pause)).min(self.oldest(current).max(now));
                 (asked, pause.map_or(Timestamp::MAX, at))
@@ -254,7 +254,7 @@ impl Asked<'_> {
     /// Whether it has been in doubt for so long that it is escalated however few questions there were: nobody may have
     /// asked for a while (T50). Whoever asks anew knows that.
     fn is_old(&self, current: &Record) -> bool {
-        self.why == Asks::IfDue && self.waited(current) > self.backoff.max_unknown_age
+        self.why == Asks::IfDue && self.waited(current) > self.schedule.max_unknown_age
     }
 
     /// The record's note: who settles it, and why.
@@ -303,7 +303,7 @@ impl Asked<'_> {
     fn oldest(&self, current: &Record) -> Timestamp {
         match self.why {
             Asks::IfDue => {
-                self.unknown_since(current).plus(self.backoff.max_unknown_age).plus(Duration::from_millis(1))
+                self.unknown_since(current).plus(self.schedule.max_unknown_age).plus(Duration::from_millis(1))
             }
             _ => Timestamp::MAX,
         }
@@ -331,18 +331,20 @@ pub(super) fn escalates(record: &Record) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{
-        Head, ReservationRequest, UnknownCause, Worker,
-        tests::{answer, reservation, reservation_for},
+    use crate::{
+        backoff::Backoff,
+        record::{
+            Head, ReservationRequest, UnknownCause, Worker,
+            tests::{answer, reservation, reservation_for},
+        },
     };
 
     const START: Timestamp = Timestamp::from_secs(10_000);
     const GRACE: Duration = Duration::from_secs(600);
     const NOW: Timestamp = Timestamp::from_secs(20_000);
     const NOT_FOUND: NotFound = NotFound { grace: GRACE, releases: true };
-    const BACK_OFF: Backoff = Backoff {
-        first: Duration::from_secs(10),
-        longest: Duration::from_secs(100),
+    const SCHEDULE: Schedule = Schedule {
+        backoff: Backoff { first: Duration::from_secs(10), factor: 2, max: Duration::from_secs(100) },
         most: 3,
         max_unknown_age: Duration::from_secs(86_400),
     };
@@ -372,8 +374,8 @@ mod tests {
         why: Asks,
         learned: &Learned,
     ) -> Result<Record, ReconcileOutcome> {
-        let (at, operation, not_found, backoff) = (NOW, None, NOT_FOUND, &BACK_OFF);
-        Asked { seen, why, at, operation, not_found, backoff }.next(current, learned, Revision::mint(), NOW)
+        let (at, operation, not_found, schedule) = (NOW, None, NOT_FOUND, &SCHEDULE);
+        Asked { seen, why, at, operation, not_found, schedule }.next(current, learned, Revision::mint(), NOW)
     }
 
     fn becomes(seen: &Record, current: &Record, why: Asks, learned: &Learned) -> &'static str {
@@ -473,7 +475,7 @@ mod tests {
             // The provider has an incident.
             let not_found = NotFound { releases: false, ..NOT_FOUND };
             let asked =
-                Asked { seen: &claimed, why, at: NOW, operation: None, not_found, backoff: &BACK_OFF };
+                Asked { seen: &claimed, why, at: NOW, operation: None, not_found, schedule: &SCHEDULE };
             let later = asked.next(&claimed, &Learned::NotFound, Revision::mint(), NOW).unwrap();
             assert!(!escalates(&later) && later.claimed, "{later:?}");
             // It may be too early to be found.
@@ -535,7 +537,7 @@ mod tests {
                     at: now,
                     operation: None,
                     not_found: NOT_FOUND,
-                    backoff: &BACK_OFF,
+                    schedule: &SCHEDULE,
                 };
                 let next = asked.next(&seen, &Learned::NotFound, Revision::mint(), now).unwrap();
                 assert_eq!((next.state.name(), escalates(&next)), (state, escalated));

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tracing::Instrument;
+
 use super::{
     ProviderReport, ReconcileOutcome, Reconciler, Reconciliation, ask::Known, learned::Asks,
     provider_report::Meaning,
@@ -31,6 +33,15 @@ impl Reconciliation {
         key: &RecordKey,
         reported: &ProviderReport,
     ) -> Result<ReconcileOutcome, WorkError> {
+        self.process(key, reported).instrument(telemetry::record_span(key)).await
+    }
+
+    /// The same, within the record's span.
+    pub(crate) async fn process(
+        &self,
+        key: &RecordKey,
+        reported: &ProviderReport,
+    ) -> Result<ReconcileOutcome, WorkError> {
         let Ok(known) = self.known(key) else {
             // The metadata that leads to a record can often be set by anybody: a repetition would not help.
             if !reported.queued.effect.is_effect() {
@@ -50,7 +61,7 @@ impl Reconciliation {
             };
             let by = reported.by.as_deref();
             if let Some(outcome) =
-                self.process(key, &reported.queued, current.as_ref(), known, by, ASK_TIMEOUT).await?
+                self.apply_report(key, &reported.queued, current.as_ref(), known, by, ASK_TIMEOUT).await?
             {
                 return Ok(outcome);
             }
@@ -67,7 +78,7 @@ impl Reconciliation {
     ) -> Result<(), WorkError> {
         let known = self.known(key)?;
         let current = self.current(key).await?;
-        match self.process(key, queued, current.as_ref(), known, None, time).await? {
+        match self.apply_report(key, queued, current.as_ref(), known, None, time).await? {
             // Nothing was escalated, and nothing is scheduled: the message comes again.
             None
             | Some(ReconcileOutcome::Busy | ReconcileOutcome::NotDue | ReconcileOutcome::InFlight(_)) => {
@@ -79,7 +90,7 @@ impl Reconciliation {
 
     /// Applies a report to the current record. `by` is who reported it, if that can still be asked; else the provider is
     /// asked. `None` if the record has changed since it was read: the caller reads it again.
-    async fn process(
+    async fn apply_report(
         &self,
         key: &RecordKey,
         queued: &QueuedReport,
@@ -165,8 +176,7 @@ impl Reconciliation {
         let Some(queue) = &self.questions else { return Ok(ReconcileOutcome::InFlight(until)) };
         let message = Message::ProviderReport { key: current.key.partition_key(), report: queued.clone() };
         queue.send(&message.to_json(), until.since(self.now())).await?;
-        let (key, operation) = (current.key.hash(), current.key.operation());
-        tracing::info!(%key, %operation, "the provider's report came while a worker has the record: it is processed later");
+        tracing::info!("the provider's report came while a worker has the record: it is processed later");
         Ok(ReconcileOutcome::Scheduled(until))
     }
 
@@ -210,10 +220,10 @@ impl Reconciliation {
         key: &RecordKey,
         dead_letter: Contradiction,
     ) -> Result<ReconcileOutcome, WorkError> {
-        let (operation, reason) = (key.operation(), &dead_letter.reason);
-        tracing::error!(key = %key.hash(), %operation, reason, "a report is contradicted by its record: it is escalated");
+        let reason = &dead_letter.reason;
+        tracing::error!(reason, "a report is contradicted by its record: it is escalated");
         self.escalate(&Message::Contradiction(Box::new(dead_letter))).await?;
-        Count::Contradicted.add(operation);
+        Count::Contradicted.add(key.operation());
         Ok(ReconcileOutcome::Escalated)
     }
 }

@@ -32,15 +32,15 @@
 //! ```
 
 mod ask;
-mod backoff;
 mod learned;
 mod listen;
 mod outcome;
 mod poll;
 mod provider_report;
 mod reconciliation;
+mod schedule;
 
-use std::{error::Error, time::Duration};
+use std::error::Error;
 
 use async_trait::async_trait;
 
@@ -48,17 +48,12 @@ use crate::{
     domain::DomainWrite,
     key::{RecordKey, Tenant},
     record::{Answer, Record},
-    time_budget::{ASK_TIMEOUT, OFFLINE_WRITE_TIMEOUT, STORE_TIMEOUT},
 };
 
 pub use outcome::ReconcileOutcome;
 pub use poll::Polled;
 pub use provider_report::ProviderReport;
 pub use reconciliation::Reconciliation;
-
-/// The longest time that one message takes: a read, a claim, a question, its answer's body, and a write.
-pub const MAX_QUESTION_TIME: Duration =
-    ASK_TIMEOUT.saturating_add(OFFLINE_WRITE_TIMEOUT).saturating_add(STORE_TIMEOUT.saturating_mul(3));
 
 /// Asks the provider what became of an operation. One for each operation.
 #[async_trait]

@@ -4,6 +4,7 @@ use std::{collections::HashSet, error::Error, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
+use tracing::Instrument;
 
 use super::{ReconcileOutcome, Reconciliation};
 use crate::{
@@ -55,7 +56,17 @@ impl Reconciliation {
             }
             let time = || until.since(world.instant());
             let mut asked = stream::iter(due.iter().take_while(|_| time() >= MIN_QUESTION_TIME))
-                .map(|key| async move { (key, self.ask_if_due_within(key, time().min(ASK_TIMEOUT)).await) })
+                .map(|key| {
+                    let question = async move {
+                        let answer = self.ask_if_due_within(key, time().min(ASK_TIMEOUT)).await;
+                        if let Err(error) = &answer {
+                            let error: &dyn Error = error;
+                            tracing::error!(error, cause = error.source(), "a question could not be asked");
+                        }
+                        (key, answer)
+                    };
+                    question.instrument(telemetry::record_span(key))
+                })
                 .buffer_unordered(AT_ONCE);
             while let Some((key, answer)) = asked.next().await {
                 polled.due += 1;
@@ -66,12 +77,9 @@ impl Reconciliation {
                     Ok(_) => {
                         left.insert(key.clone());
                     }
-                    Err(error) => {
+                    Err(_) => {
                         polled.failed += 1;
                         left.insert(key.clone());
-                        let (key, operation) = (key.hash(), key.operation());
-                        let error: &dyn Error = &error;
-                        tracing::error!(%key, %operation, error, cause = error.source(), "a question could not be asked");
                     }
                 }
             }

@@ -20,7 +20,7 @@ use crate::{
     message::{QueuedReport, ReportedEffect},
     record::{Record, SettledBy, State},
     time::Timestamp,
-    time_budget::CLOCK_SKEW,
+    time_budget::{CLOCK_SKEW, OLD_EFFECT},
 };
 
 /// What a provider reports by itself about one operation, by a webhook for example.
@@ -29,10 +29,6 @@ pub struct ProviderReport {
     pub(super) by: Option<Box<dyn Reconciler>>,
     pub(super) queued: QueuedReport,
 }
-
-/// The age of an effect from which its record may be gone without an alarm: providers resend unacknowledged events for
-/// days, and for as long a released operation may turn out to have been executed.
-const OLD: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// What a report means for the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +104,7 @@ impl QueuedReport {
         let made_at = self.made_at.map(Timestamp::from_millis);
         // The record of a refusal before anything began counts as absent.
         let Some(current) = current.filter(|current| !current.is_not_begun()) else {
-            let kept = retention.max(OLD);
+            let kept = retention.max(OLD_EFFECT);
             return match self.effect.is_effect() {
                 false => Meaning::Nothing,
                 // By the provider's clock.

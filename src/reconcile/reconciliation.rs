@@ -2,13 +2,16 @@
 
 use std::{collections::HashMap, error::Error, fmt, sync::Arc, time::Duration};
 
+use tracing::Instrument;
+
 use super::{
     Finding, ReconcileOutcome, Reconciler,
     ask::{AskError, Known, ask},
-    backoff::Backoff,
     learned::{Asked, Asks, Learned, NotFound, escalates, questions},
+    schedule::Schedule,
 };
 use crate::{
+    backoff::Backoff,
     domain::{DomainWrite, Writes},
     engine::{Applied, Delivered, Effort, Engine, Executor, Moment, Retries, Start, Step, completing},
     key::{OperationName, RecordKey},
@@ -31,14 +34,14 @@ pub struct Reconciliation {
     pub(super) records: Arc<dyn Unsettled>,
     dead_letters: Arc<dyn Queue>,
     pub(super) questions: Option<Arc<dyn Queue>>,
-    backoff: Backoff,
+    schedule: Schedule,
     not_found: NotFound,
     operations: HashMap<OperationName, Known>,
 }
 
 impl fmt::Debug for Reconciliation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reconciliation").field("backoff", &self.backoff).finish_non_exhaustive()
+        f.debug_struct("Reconciliation").field("schedule", &self.schedule).finish_non_exhaustive()
     }
 }
 
@@ -51,7 +54,7 @@ impl Reconciliation {
             records,
             dead_letters: Arc::new(dead_letters),
             questions: None,
-            backoff: Backoff::default(),
+            schedule: Schedule::default(),
             not_found: NotFound { grace: DEFAULT_NOT_FOUND_GRACE, releases: true },
             operations: HashMap::new(),
         }
@@ -64,13 +67,17 @@ impl Reconciliation {
         self
     }
 
-    /// How questions about one unknown outcome are repeated: after a `first` pause, which is doubled up to the `longest`,
+    /// How questions about one unknown outcome are repeated: after a `first` wait, which is doubled up to the `longest`,
     /// with jitter so that what became unknown together is not asked about together. After `most` questions the outcome is
-    /// escalated. Default: 10 s, an hour, 24 questions (13 to 15 hours, after which a night has passed and somebody is at
-    /// work).
+    /// escalated. Default: [`DEFAULT_FIRST_BACKOFF`], [`DEFAULT_MAX_BACKOFF`] and [`DEFAULT_QUESTIONS`].
+    ///
+    /// [`DEFAULT_FIRST_BACKOFF`]: crate::time_budget::DEFAULT_FIRST_BACKOFF
+    /// [`DEFAULT_MAX_BACKOFF`]: crate::time_budget::DEFAULT_MAX_BACKOFF
+    /// [`DEFAULT_QUESTIONS`]: crate::time_budget::DEFAULT_QUESTIONS
     #[must_use]
     pub fn backoff(mut self, first: Duration, longest: Duration, most: u32) -> Self {
-        self.backoff = Backoff { first, longest, most, ..self.backoff };
+        self.schedule =
+            Schedule { backoff: Backoff { first, factor: 2, max: longest }, most, ..self.schedule };
         self
     }
 
@@ -79,7 +86,7 @@ impl Reconciliation {
     /// [`DEFAULT_MAX_UNKNOWN_AGE`](crate::time_budget::DEFAULT_MAX_UNKNOWN_AGE).
     #[must_use]
     pub fn max_unknown_age(mut self, span: Duration) -> Self {
-        self.backoff.max_unknown_age = span;
+        self.schedule.max_unknown_age = span;
         self
     }
 
@@ -126,7 +133,7 @@ impl Reconciliation {
     ///
     /// If no reconciler knows its operation, it is escalated at once.
     pub async fn ask_if_due(&self, key: &RecordKey) -> Result<ReconcileOutcome, WorkError> {
-        self.ask_if_due_within(key, ASK_TIMEOUT).await
+        self.ask_if_due_within(key, ASK_TIMEOUT).instrument(telemetry::record_span(key)).await
     }
 
     /// The same, with this time for the reconciler's answer.
@@ -142,7 +149,7 @@ impl Reconciliation {
     /// Asks about a record now, and restarts its count of questions: for an operator who knows that the provider can
     /// answer.
     pub async fn ask(&self, key: &RecordKey) -> Result<ReconcileOutcome, WorkError> {
-        self.ask_within(key, ASK_TIMEOUT).await
+        self.ask_within(key, ASK_TIMEOUT).instrument(telemetry::record_span(key)).await
     }
 
     async fn ask_within(&self, key: &RecordKey, time: Duration) -> Result<ReconcileOutcome, WorkError> {
@@ -184,16 +191,25 @@ impl Reconciliation {
         let message = Message::read(body)?;
         let named = || message.record_key().ok_or(MalformedError("it names no record"));
         match &message {
-            Message::DeferredReport(report) => self.apply(report).await,
+            Message::DeferredReport(report) => {
+                let key = named()?;
+                self.apply(&key, report).instrument(telemetry::record_span(&key)).await
+            }
             // Counted and logged where it was found.
             Message::DoubleExecution(_) | Message::Forgotten(_) | Message::Contradiction(_) => {
                 self.escalate(&message).await
             }
-            Message::ProviderReport { report, .. } => self.reported_before(&named()?, report, time).await,
-            Message::Ask { .. } => match self.ask_within(&named()?, time).await? {
-                ReconcileOutcome::Busy => Err(WorkError::Busy),
-                _ => Ok(()),
-            },
+            Message::ProviderReport { report, .. } => {
+                let key = named()?;
+                self.reported_before(&key, report, time).instrument(telemetry::record_span(&key)).await
+            }
+            Message::Ask { .. } => {
+                let key = named()?;
+                match self.ask_within(&key, time).instrument(telemetry::record_span(&key)).await? {
+                    ReconcileOutcome::Busy => Err(WorkError::Busy),
+                    _ => Ok(()),
+                }
+            }
             Message::Check { .. } | Message::Sweep | Message::Poison(_) => {
                 Err(MalformedError("it asks for nothing that this function does").into())
             }
@@ -203,9 +219,8 @@ impl Reconciliation {
     /// Applies a report that its worker could not write, under the worker's fence. If both it and another execution say
     /// that they executed something, that is escalated. So is a report whose record has been gone for so long that nobody
     /// knows whether it was settled.
-    async fn apply(&self, lost: &DeferredReport) -> Result<(), WorkError> {
-        let key = lost.record_key().ok_or(MalformedError("key"))?;
-        let executor = Executor::on(self.engine.clone(), self.known(&key)?.operation.clone());
+    async fn apply(&self, key: &RecordKey, lost: &DeferredReport) -> Result<(), WorkError> {
+        let executor = Executor::on(self.engine.clone(), self.known(key)?.operation.clone());
         let mut delivered = executor.apply(lost, false).await?;
         if let Delivered::Double(double) = delivered {
             // Escalated first: twice is better than never. Counted once that has worked.
@@ -233,12 +248,10 @@ impl Reconciliation {
                 self.contradicted(&key, dead_letter).await.map(|_| ())
             }
             Delivered::Gone => {
-                let (key, operation) = (key.hash(), key.operation());
                 tracing::error!(
-                    %key, %operation,
                     "a worker executed, or perhaps executed, what has no record any more, and may have been settled: it is escalated"
                 );
-                Count::ReconcileFailed.add(operation);
+                Count::ReconcileFailed.add(key.operation());
                 self.escalate(&Message::Forgotten(Box::new(lost.clone()))).await
             }
             Delivered::Unwritten => Err(WorkError::Unwritten),
@@ -277,8 +290,7 @@ impl Reconciliation {
                 self.learned(seen, known, finding).await
             }
             None => {
-                let (key, operation) = (seen.key.hash(), seen.key.operation());
-                tracing::error!(%key, %operation, "no reconciler knows this operation");
+                tracing::error!("no reconciler knows this operation");
                 (Learned::Nobody, Vec::new())
             }
         };
@@ -288,7 +300,7 @@ impl Reconciliation {
             at,
             operation: source.map(|(known, _)| &known.operation),
             not_found: self.not_found,
-            backoff: &self.backoff,
+            schedule: &self.schedule,
         };
         let (outcome, reason) = self.write(&asked, &learned, &writes).await?;
         if outcome == ReconcileOutcome::Escalated
@@ -298,9 +310,12 @@ impl Reconciliation {
             match (reported, why) {
                 // The record is escalated by now, and each poll reports it until it is settled.
                 (Err(error), Asks::IfDue) => {
-                    let (key, operation) = (seen.key.hash(), seen.key.operation());
                     let error: &dyn Error = &error;
-                    tracing::error!(%key, %operation, error, cause = error.source(), "the dead letter about an unknown outcome was not sent");
+                    tracing::error!(
+                        error,
+                        cause = error.source(),
+                        "the dead letter about an unknown outcome was not sent"
+                    );
                 }
                 (reported, _) => reported?,
             }
@@ -316,7 +331,7 @@ impl Reconciliation {
         reason: &'static str,
     ) -> Result<(), WorkError> {
         let key = &seen.key;
-        tracing::error!(key = %key.hash(), operation = %key.operation(), reason, "an unknown outcome is escalated");
+        tracing::error!(reason, "an unknown outcome is escalated");
         let dead_letter = match queued {
             Some(queued) => Message::Contradiction(Box::new(queued.contradiction(key, Some(seen), reason))),
             None => Message::Ask { key: key.partition_key(), reason: Some(reason.to_owned()) },
@@ -365,17 +380,15 @@ impl Reconciliation {
                 Ok((ReconcileOutcome::Busy, None))
             }
             Err(unapplied) if !unapplied.denied.is_empty() => {
-                let (key, operation) = (asked.seen.key.hash(), asked.seen.key.operation());
                 let denied: Vec<_> = unapplied.denied.iter().filter_map(|place| writes.get(*place)).collect();
-                tracing::error!(%key, %operation, ?denied, "the domain writes of a completion were refused: it is escalated");
-                Count::Denied.add(operation);
+                tracing::error!(?denied, "the domain writes of a completion were refused: it is escalated");
+                Count::Denied.add(asked.seen.key.operation());
                 Box::pin(self.write(asked, &Learned::Denied(learned.is_proof()), &[])).await
             }
             // A missing right, or an expression that is malformed: somebody may mend it, and the questions are bounded.
             Err(unapplied) if !writes.is_empty() && unapplied.error.kind() == StoreErrorKind::Refused => {
-                let (key, operation) = (asked.seen.key.hash(), asked.seen.key.operation());
                 let cause = unapplied.error.cause();
-                tracing::error!(%key, %operation, cause, "the store does not take the domain writes of a completion");
+                tracing::error!(cause, "the store does not take the domain writes of a completion");
                 Box::pin(self.write(asked, &Learned::Unwritable(learned.is_proof()), &[])).await
             }
             Err(unapplied) => Err(unapplied.error.into()),
@@ -395,8 +408,7 @@ impl Reconciliation {
                     Ok(writes) => (Ok(Finding::Executed(answer)), writes.into_vec()),
                     // Executed all the same. Somebody may mend the reconciler.
                     Err(error) => {
-                        let (key, operation) = (seen.key.hash(), seen.key.operation());
-                        tracing::error!(%key, %operation, %error, "the domain writes of a reconciler's finding can never be made");
+                        tracing::error!(%error, "the domain writes of a reconciler's finding can never be made");
                         let effect = answer.head.is_final() && answer.head.is_effect();
                         return (Learned::Unwritable(effect), Vec::new());
                     }
@@ -410,8 +422,7 @@ impl Reconciliation {
     async fn learned_of(&self, seen: &Record, known: &Known, finding: Result<Finding, AskError>) -> Learned {
         match finding {
             Ok(Finding::Executed(answer) | Finding::ExecutedWith(answer, _)) if !answer.head.is_final() => {
-                let (key, operation) = (seen.key.hash(), seen.key.operation());
-                tracing::error!(%key, %operation, "a reconciler's answer has no valid response status: it is not used");
+                tracing::error!("a reconciler's answer has no valid response status: it is not used");
                 Learned::Later(None)
             }
             // With its writes taken out.
@@ -423,34 +434,33 @@ impl Reconciliation {
             Ok(Finding::NotFound) => Learned::NotFound,
             Ok(Finding::AskAgain(after)) => Learned::Later(after),
             Err(error) => {
-                let (key, operation) = (seen.key.hash(), seen.key.operation());
                 let error: &dyn Error = &*error;
-                tracing::warn!(%key, %operation, error, "a question about an unknown outcome was not answered");
+                tracing::warn!(error, "a question about an unknown outcome was not answered");
                 Learned::Later(None)
             }
         }
     }
 
     fn tell(&self, record: &Record) -> ReconcileOutcome {
-        let (key, operation) = (record.key.hash(), record.key.operation());
+        let operation = record.key.operation();
         match &record.state {
             State::Unknown { asked, .. } if escalates(record) => {
-                tracing::error!(%key, %operation, asked, "nobody knows the outcome: it needs an operator");
+                tracing::error!(asked, "nobody knows the outcome: it needs an operator");
                 Count::ReconcileFailed.add(operation);
                 ReconcileOutcome::Escalated
             }
             State::Unknown { reconcile_at, asked, .. } => {
                 let in_ms = reconcile_at.since(self.now()).as_millis();
-                tracing::info!(%key, %operation, asked, in_ms, "the outcome is not known yet: it is asked about again");
+                tracing::info!(asked, in_ms, "the outcome is not known yet: it is asked about again");
                 Count::ReconcileScheduled.add(operation);
                 ReconcileOutcome::Scheduled(*reconcile_at)
             }
             State::InProgress { lease_until } => {
-                tracing::warn!(%key, %operation, "an effect was proven while another execution has the record");
+                tracing::warn!("an effect was proven while another execution has the record");
                 ReconcileOutcome::InFlight(*lease_until)
             }
             state => {
-                tracing::info!(%key, %operation, state = state.name(), "an unknown outcome is settled");
+                tracing::info!(state = state.name(), "an unknown outcome is settled");
                 Count::ReconcileResolved.add(operation);
                 ReconcileOutcome::Resolved(state.name())
             }

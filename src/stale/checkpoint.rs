@@ -25,14 +25,11 @@ use crate::{
     store::{Checkpoint, StoreError, StoreErrorKind},
     telemetry::{self, SWEEP_COMPLETED},
     time::Timestamp,
-    time_budget::DEFAULT_GRACE,
+    time_budget::{DEFAULT_GRACE, MAX_SWEEP_PAUSE},
 };
 
 /// The name of the mark.
 const SWEEP: &str = "sweep";
-
-/// How long nobody may have continued a sweep before it begins anew.
-const MAX_IDLE: Duration = Duration::from_secs(60 * 60);
 
 impl Stale {
     /// Begins a sweep, which checks every record of the store, or continues the one under way. If the `time` is up before
@@ -121,7 +118,7 @@ impl Stale {
     fn running_sweep(&self, checkpoint: Option<&Checkpoint>) -> Option<SweepProgress> {
         let checkpoint = checkpoint?;
         let progress = checkpoint.progress.as_deref()?;
-        let forgotten = self.engine.world.now() > checkpoint.lease_until.plus(MAX_IDLE);
+        let forgotten = self.engine.world.now() > checkpoint.lease_until.plus(MAX_SWEEP_PAUSE);
         Some(if forgotten {
             SweepProgress::default()
         } else {

@@ -8,10 +8,7 @@
 
 use std::time::Duration;
 
-use crate::time::Timestamp;
-
-/// The shortest wait for another look: a record that has just changed is not looked at in a loop.
-const MIN_WAIT: Duration = Duration::from_secs(1);
+use crate::{time::Timestamp, time_budget::MIN_CHECK_DELAY};
 
 /// When a record is to be looked at: `lease_until` is its lease if a worker has it.
 pub(super) fn look_at(
@@ -24,5 +21,5 @@ pub(super) fn look_at(
 
 /// How long to wait for another look.
 pub(super) fn wait(look_at: Timestamp, now: Timestamp) -> Duration {
-    look_at.since(now).max(MIN_WAIT)
+    look_at.since(now).max(MIN_CHECK_DELAY)
 }

@@ -22,6 +22,8 @@ mod unmatched;
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use tracing::Instrument;
+
 use crate::{
     engine::{Applied, Effort, Engine, Moment, Retries, Start, Step},
     key::RecordKey,
@@ -31,14 +33,11 @@ use crate::{
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry,
     time::{Instant, Timestamp},
-    time_budget::{DEFAULT_PENDING_BOUND, STORE_TIMEOUT, WRITE_BACKOFF},
+    time_budget::{DEFAULT_PENDING_BOUND, WRITE_BACKOFF},
     world::{SystemWorld, World},
 };
 /// How many read units a second a sweep takes: a million records in about 12 minutes, for a fraction of a cent.
 pub(crate) const DEFAULT_SWEEP_UNITS: u32 = 50;
-
-/// The longest time that one message of the queue of checks takes: a read, a write, and a message.
-pub const MAX_CHECK_TIME: Duration = STORE_TIMEOUT.saturating_mul(2).saturating_add(Duration::from_secs(2));
 
 /// What a check of a record found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +143,10 @@ impl Stale {
 
     /// Checks a record: one consistent read, and one write if there is something to write.
     pub async fn check(&self, key: &RecordKey) -> Result<CheckOutcome, StoreError> {
+        self.look(key).instrument(telemetry::record_span(key)).await
+    }
+
+    async fn look(&self, key: &RecordKey) -> Result<CheckOutcome, StoreError> {
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let Some(current) = current else { return Step::Stop(CheckOutcome::Gone) };
             if let Some(next) = expire_lease(current, revision, now, self.pending_bound) {
@@ -179,11 +182,10 @@ impl Stale {
 
     fn tell(&self, record: &Record, outcome: &CheckOutcome) {
         let now = self.engine.world.now();
-        let (key, operation) = (record.key.hash(), record.key.operation());
         match outcome {
             CheckOutcome::Abandoned => {
                 let age_ms = telemetry::age_ms(record, now);
-                tracing::warn!(%key, %operation, age_ms, "no worker took accepted work in time: it ends with 408");
+                tracing::warn!(age_ms, "no worker took accepted work in time: it ends with 408");
             }
             _ => telemetry::lease_expired(record, now),
         }

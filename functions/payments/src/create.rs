@@ -28,20 +28,19 @@ pub(crate) async fn create(
     let key = execution.downstream_key(CHARGE_PHASE);
     let (provider, record) = (&services.provider, execution.record_key());
     let charge = provider.charge(record, &services.sealing_keys, &order, &key).await;
-    let charge = charge.map_err(|not_charged| failure(&execution, not_charged))?;
+    let charge = charge.map_err(|not_charged| failure(not_charged))?;
 
     #[cfg(feature = "test-cards")]
     if let Some(answer) = crate::test_cards::after_charge(&order.source) {
         return Ok(answer);
     }
-    let payment = Payment::of(&charge, &execution.downstream_key(PAYMENT_PHASE)).ok_or_else(|| {
-        failure(&execution, NotCharged::Perhaps("the charge does not name its customer".to_owned()))
-    })?;
+    let payment = Payment::of(&charge, &execution.downstream_key(PAYMENT_PHASE))
+        .ok_or_else(|| failure(NotCharged::Perhaps("the charge does not name its customer".to_owned())))?;
     // It commits with the completion, or the payment is not said to be made.
     let recording = services.ledger.recording(execution.tenant().as_str(), &payment, charge.created_at);
     if let Err(error) = execution.write(recording) {
         let cause = format!("charged, but the payment cannot be recorded: {error}");
-        return Err(failure(&execution, NotCharged::Perhaps(cause)));
+        return Err(failure(NotCharged::Perhaps(cause)));
     }
     Ok(answer::created(&payment).into_response())
 }
@@ -74,17 +73,16 @@ fn parse(
     order.try_into().map_err(|detail| invalid(StatusCode::UNPROCESSABLE_ENTITY, detail))
 }
 
-fn failure(execution: &Execution, not_charged: NotCharged) -> PaymentError {
-    let key = execution.record_key().hash();
+fn failure(not_charged: NotCharged) -> PaymentError {
     match not_charged {
         NotCharged::Declined => PaymentError::Declined,
         NotCharged::Rejected => PaymentError::Rejected,
         NotCharged::NeverSent => {
-            tracing::warn!(%key, "the payment provider refuses connections: not charged");
+            tracing::warn!("the payment provider refuses connections: not charged");
             PaymentError::ProviderAway
         }
         NotCharged::Perhaps(cause) => {
-            tracing::error!(%key, cause, "the payment provider's answer was lost: perhaps charged");
+            tracing::error!(cause, "the payment provider's answer was lost: perhaps charged");
             PaymentError::AnswerLost
         }
     }

@@ -42,8 +42,7 @@ pub(crate) async fn transfer(
     }
     for write in services.accounts.moving(transaction.tenant().as_str(), from, to, *amount_cents) {
         if let Err(error) = transaction.write(write) {
-            let key = transaction.record_key().hash();
-            tracing::error!(%key, error = &error as &dyn std::error::Error, "a transfer cannot be written");
+            tracing::error!(error = &error as &dyn std::error::Error, "a transfer cannot be written");
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         }
     }

@@ -4,10 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use http::HeaderMap;
 use lambda_idempotency::{
-    key::signature::{DEFAULT_TOLERANCE, Secrets},
+    key::signature::Secrets,
     lambda::{self, Events, Notice},
     reconcile::ProviderReport,
     time::Timestamp,
+    time_budget::SIGNATURE_TOLERANCE,
 };
 use payments::{Charge, Found, Ledger, SealingKeys, policy::CHARGE_PHASE};
 use serde::Deserialize;
@@ -55,7 +56,7 @@ struct Event {
 impl Events for PaymentEvents {
     fn read(&self, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Notice {
         let signature = headers.get(SIGNATURE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        if let Err(error) = self.secrets.verify(signature, body, now, DEFAULT_TOLERANCE) {
+        if let Err(error) = self.secrets.verify(signature, body, now, SIGNATURE_TOLERANCE) {
             return Notice::Refused(error.to_string());
         }
         let Ok(Envelope { kind }) = serde_json::from_slice(body) else { return Notice::Unreadable };

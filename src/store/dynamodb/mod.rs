@@ -21,7 +21,7 @@ mod index;
 pub mod table;
 mod transaction;
 
-use std::{env, sync::Arc, time::Duration};
+use std::{env, sync::Arc};
 
 use async_trait::async_trait;
 use aws_config::{BehaviorVersion, SdkConfig, retry::RetryConfig, timeout::TimeoutConfig};
@@ -41,19 +41,9 @@ use crate::{
     key::RecordKey,
     record::{BodyId, Place, Record, Revision},
     time::Timestamp,
-    time_budget::STORE_TRY,
+    time_budget::{CLIENT_BACKOFF, STORE_CALL_TIMEOUT, STORE_CONNECT_TIMEOUT, STORE_TRY},
 };
 use conditions::{Attributes, Condition};
-
-/// A connection within a Region takes milliseconds; the SDK's own limit of 3.1 s would use up most of a request.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// For all tries of one call together. The SDK has no limit of its own, and an unanswered request would hang until the
-/// function is killed.
-const OPERATION_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// The SDK's own first back-off is a second, which is most of a caller's completion timeout.
-const INITIAL_BACKOFF: Duration = Duration::from_millis(25);
 
 /// A store in a DynamoDB table with partition key `pk` and sort key `sk`, both strings, and time to live on
 /// `expires_at`.
@@ -94,13 +84,13 @@ impl DynamoDbStore {
     /// of this process can use up.
     pub fn new(config: &SdkConfig, table: impl Into<Arc<str>>) -> Self {
         let timeouts = TimeoutConfig::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
+            .connect_timeout(STORE_CONNECT_TIMEOUT)
             .operation_attempt_timeout(STORE_TRY)
-            .operation_timeout(OPERATION_TIMEOUT)
+            .operation_timeout(STORE_CALL_TIMEOUT)
             .build();
         let config = Builder::from(config)
             .timeout_config(timeouts)
-            .retry_config(RetryConfig::standard().with_initial_backoff(INITIAL_BACKOFF))
+            .retry_config(RetryConfig::standard().with_initial_backoff(CLIENT_BACKOFF))
             .retry_partition(RetryPartition::new("lambda-idempotency"))
             .build();
         Self::from_client(Client::from_conf(config), table)

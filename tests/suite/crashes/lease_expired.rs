@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use lambda_http::Context;
 use lambda_idempotency::{
-    internal::{Executor, Request},
+    internal::{Executor, Request, Stale},
     lambda::stale_event,
     operation::Operation,
-    queue::{MAX_DELAY, MemoryQueue},
+    queue::MemoryQueue,
     record::{Record, State},
     store::{Item, Store, memory::MemoryStore},
     time::Timestamp,
+    time_budget::MAX_DELAY,
     world::World,
 };
 use serde_json::{Value, json};

@@ -19,11 +19,9 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use lambda_idempotency::{
     async_trait,
-    engine::Report,
-    internal::{Correction, Executor, Operator, Ownership, Request, Stale},
+    internal::{Correction, Executor, MessageSummary, Operator, Ownership, Report, Request, Stale},
     key::RecordKey,
     operation::Operation,
-    operator::MessageSummary,
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, ProviderReport, Question, Reconciler, Reconciliation},
     record::{Answer, Head, Note, UnknownCause},

@@ -2,5 +2,6 @@
 
 mod metrics;
 mod metrics_written;
+mod record_spans;
 mod request_lines;
 mod secrecy;

@@ -23,7 +23,7 @@ fn reported(lines: &[Value], message: &str) -> Vec<Value> {
     those
         .map(|line| {
             assert_eq!(line["level"], "INFO");
-            assert_eq!(line["fields"]["operation"], PAY);
+            assert_eq!(line["spans"][0]["operation"], PAY);
             json!([line["fields"]["attempts"], line["fields"]["outcome"]])
         })
         .collect()

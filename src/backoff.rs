@@ -1,0 +1,130 @@
+//! The waits between tries: one backoff with jitter, and one loop's deadline, for everything that tries again.
+//!
+//! 1. Each wait is the last one times a factor, up to a maximum, less a jitter of up to a quarter. So tries that failed
+//!    together are not repeated together, and no wait is longer than without jitter.
+//! 2. Clock and jitter come from the [`World`], so that a simulated run can be repeated.
+//! 3. A try that would begin at the deadline, or after it, is not waited for.
+//!
+//! The AWS clients retry by themselves below this: see [`STORE_TRY`](crate::time_budget::STORE_TRY) and its neighbours.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{time::Instant, world::World};
+
+/// Waits that grow from the first to the longest, with jitter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Backoff {
+    pub(crate) first: Duration,
+    pub(crate) factor: u32,
+    pub(crate) max: Duration,
+}
+
+impl Backoff {
+    /// The wait after this many tries. `nonce` is the source of its jitter.
+    pub(crate) fn after(&self, tries: u32, nonce: [u8; 16]) -> Duration {
+        let factor = self.factor.saturating_pow(tries.saturating_sub(1));
+        let full = self.first.saturating_mul(factor).min(self.max);
+        // The first byte of a random UUID is random.
+        full - full / 4 / 255 * u32::from(nonce[0])
+    }
+}
+
+/// The tries of one loop: it waits between them, until the deadline.
+pub(crate) struct Retry<'a> {
+    world: &'a Arc<dyn World>,
+    backoff: Backoff,
+    until: Option<Instant>,
+    tries: u32,
+}
+
+impl<'a> Retry<'a> {
+    /// Tries that begin before `until`; without it, any number of them.
+    pub(crate) fn new(world: &'a Arc<dyn World>, backoff: Backoff, until: Option<Instant>) -> Self {
+        Self { world, backoff, until, tries: 0 }
+    }
+
+    /// Waits before another try. Returns `false` at once if the deadline would come first.
+    pub(crate) async fn again(&mut self) -> bool {
+        let wait = self.next();
+        if self.until.is_some_and(|until| self.world.instant().plus(wait) >= until) {
+            return false;
+        }
+        self.world.sleep(wait).await;
+        true
+    }
+
+    /// Waits for this span at most, whatever the deadline is.
+    pub(crate) async fn wait(&mut self, at_most: Duration) {
+        let wait = self.next().min(at_most);
+        self.world.sleep(wait).await;
+    }
+
+    fn next(&mut self) -> Duration {
+        self.tries = self.tries.saturating_add(1);
+        self.backoff.after(self.tries, self.world.nonce())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        time::Timestamp,
+        time_budget::{POLL_BACKOFF, TAKE_BACK_BACKOFF, WRITE_BACKOFF},
+        world::ManualWorld,
+    };
+
+    const BACKOFF: Backoff =
+        Backoff { first: Duration::from_millis(100), factor: 2, max: Duration::from_millis(500) };
+
+    const MAX: [u8; 16] = [255; 16];
+
+    #[test]
+    fn waits_grow_by_the_factor_up_to_the_maximum() {
+        let waits = |backoff: Backoff| [1, 2, 3, 4, 5].map(|tries| backoff.after(tries, [0; 16]).as_millis());
+        assert_eq!(waits(BACKOFF), [100, 200, 400, 500, 500]);
+        assert_eq!(waits(Backoff { factor: 4, ..BACKOFF }), [100, 400, 500, 500, 500]);
+        assert_eq!(BACKOFF.after(0, [0; 16]), BACKOFF.first);
+    }
+
+    #[test]
+    fn jitter_takes_up_to_a_quarter_of_a_wait() {
+        assert_eq!(BACKOFF.after(3, MAX).as_millis(), 300);
+        assert_eq!(BACKOFF.after(3, [51; 16]).as_millis(), 380);
+    }
+
+    #[tokio::test]
+    async fn a_try_that_would_begin_at_the_deadline_is_not_waited_for() {
+        let world = ManualWorld::at(Timestamp::from_secs(1_000));
+        let shared: Arc<dyn World> = Arc::new(world.clone());
+        let even = Backoff { factor: 1, ..BACKOFF };
+        // The first wait is 75 to 100 ms, and so is the second.
+        let mut retry = Retry::new(&shared, even, Some(shared.instant().plus(Duration::from_millis(150))));
+        let mut first = Box::pin(retry.again());
+        assert_eq!(first.as_mut().now_or_never(), None);
+        world.advance(even.first);
+        assert!(first.as_mut().now_or_never().unwrap());
+        drop(first);
+        assert_eq!(retry.again().now_or_never(), Some(false));
+        // A wait that has a bound of its own is kept.
+        let mut look = Box::pin(retry.wait(Duration::from_millis(10)));
+        assert_eq!(look.as_mut().now_or_never(), None);
+        world.advance(Duration::from_millis(10));
+        assert!(look.now_or_never().is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn every_wait_stays_within_its_bounds(tries: u32, nonce: [u8; 16], first: u32, max: u64) {
+            let own = Backoff { first: Duration::from_millis(first.into()), factor: 2, max: Duration::from_millis(max) };
+            for backoff in [WRITE_BACKOFF, POLL_BACKOFF, TAKE_BACK_BACKOFF, own] {
+                let (full, wait) = (backoff.after(tries, [0; 16]), backoff.after(tries, nonce));
+                prop_assert!(backoff.first.min(backoff.max) <= full && full <= backoff.max);
+                prop_assert!(full * 3 / 4 <= wait && wait <= full);
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! When to ask again.
+
+use std::time::Duration;
+
+use crate::{
+    backoff::Backoff,
+    record::Revision,
+    time_budget::{DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE, DEFAULT_QUESTIONS},
+};
+
+/// How questions about one unknown outcome are repeated: further and further apart, and a bounded number of times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Schedule {
+    /// The waits between two questions.
+    pub(super) backoff: Backoff,
+    /// How many questions there are before the outcome is escalated.
+    pub(super) most: u32,
+    /// How long an outcome may be in doubt before it is escalated, however few questions there were.
+    pub(super) max_unknown_age: Duration,
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self {
+            backoff: Backoff { first: DEFAULT_FIRST_BACKOFF, factor: 2, max: DEFAULT_MAX_BACKOFF },
+            most: DEFAULT_QUESTIONS,
+            max_unknown_age: DEFAULT_MAX_UNKNOWN_AGE,
+        }
+    }
+}
+
+impl Schedule {
+    /// The wait after the question of this number; `None` if it was the last. `nonce` is the source of its jitter.
+    pub(super) fn after(&self, asked: u32, nonce: Revision) -> Option<Duration> {
+        (asked < self.most).then(|| self.backoff.after(asked, *nonce.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_repeated_with_jitter_and_then_end() {
+        let mut schedule = Schedule { most: 6, ..Schedule::default() };
+        schedule.backoff.max = Duration::from_secs(100);
+        for (asked, full) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 100)] {
+            let waits: Vec<_> = (0..100).map(|_| schedule.after(asked, Revision::mint()).unwrap()).collect();
+            let full = Duration::from_secs(full);
+            assert!(waits.iter().all(|wait| *wait <= full && *wait >= full * 3 / 4), "{waits:?}");
+            assert!(waits.iter().any(|wait| *wait != waits[0]), "no jitter after question {asked}");
+        }
+        assert_eq!(schedule.after(6, Revision::mint()), None);
+        assert_eq!(schedule.after(u32::MAX, Revision::mint()), None);
+    }
+}

@@ -1,0 +1,261 @@
+//! The list of all durations, and of the few counts that bound time.
+
+use std::time::Duration;
+
+use crate::backoff::Backoff;
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+const fn minutes(minutes: u64) -> Duration {
+    seconds(minutes * 60)
+}
+
+const fn hours(hours: u64) -> Duration {
+    minutes(hours * 60)
+}
+
+/// Declares the constants, each documented by its reason, and for the test the table of them all.
+macro_rules! list {
+    ($($(#[doc = $why:literal])+ $vis:vis const $name:ident: $kind:ty = $value:expr;)+) => {
+        $(
+            $(#[doc = $why])+
+            // Some are of one feature only.
+            #[cfg_attr(
+                not(all(feature = "http", feature = "dynamodb", feature = "lambda", feature = "sqs")),
+                allow(dead_code)
+            )]
+            $vis const $name: $kind = $value;
+        )+
+
+        #[cfg(test)]
+        const ALL: &[(&str, &dyn tests::Value, &str)] =
+            &[$((stringify!($name), &$name, concat!($($why),+))),+];
+    };
+}
+
+list! {
+    /// Left of an invocation's time for the answer's correlation through the runtime.
+    pub const ANSWER_TIME: Duration = millis(300);
+
+    /// Left for sending a report that cannot be written to a queue: one try (700 ms) and another. At most half of what is left.
+    pub const DEFER_TIME: Duration = millis(1600);
+
+    /// Left for writing once a response's body was read or lost. At most half of what is left.
+    pub const WRITING_TIME: Duration = seconds(2);
+
+    /// A handler's response body may take this long: it might never end.
+    pub const BODY_TIMEOUT: Duration = seconds(30);
+
+    /// The least that storing a body gets of the time for writing: several times what a healthy store needs.
+    pub const MIN_BODY_TIME: Duration = millis(100);
+
+    /// One step waits this long for the store, whatever time-outs its client has. The write may still be applied later; its
+    /// condition and its revision keep that harmless.
+    pub const STORE_TIMEOUT: Duration = seconds(5);
+
+    /// A write that no caller waits for is tried for this long. Then its message goes back to its queue.
+    pub const OFFLINE_WRITE_TIMEOUT: Duration = seconds(4);
+
+    /// A question to a reconciler may take this long.
+    pub const ASK_TIMEOUT: Duration = seconds(10);
+
+    /// A question is begun only if this much time is left; else it waits for the next invocation.
+    pub const MIN_QUESTION_TIME: Duration = seconds(1);
+
+    /// The time that one message of the reconcile function may take: a read, a claim, a question, its answer's body, and a write.
+    pub const MAX_QUESTION_TIME: Duration =
+        ASK_TIMEOUT.saturating_add(OFFLINE_WRITE_TIMEOUT).saturating_add(STORE_TIMEOUT.saturating_mul(3));
+
+    /// The time that one message of the stale function may take: a read, a write, and a message.
+    pub const MAX_CHECK_TIME: Duration = STORE_TIMEOUT.saturating_mul(2).saturating_add(seconds(2));
+
+    /// The stale function checks a record once its lease has expired, but never sooner than this.
+    pub(crate) const MIN_CHECK_DELAY: Duration = seconds(1);
+
+    /// A sweep that has not been continued for this long begins anew: what it has checked may have changed.
+    pub(crate) const MAX_SWEEP_PAUSE: Duration = hours(1);
+
+    /// The operation's lease if there is no deadline. API Gateway waits for 29 s: no retry finds the lease expired while the first
+    /// request is still connected.
+    pub const DEFAULT_LEASE: Duration = seconds(60);
+
+    /// A worker counts as alive for this long after its deadline: Lambda may enforce it late, a write may be in flight, clocks
+    /// may differ. If they differ by more, a detour through `unknown` is the price, or a second run if the operation runs again.
+    pub const DEFAULT_GRACE: Duration = seconds(10);
+
+    /// Heartbeats keep a record for this long at most, so that a handler that hangs is found.
+    pub const DEFAULT_MAX_LEASE: Duration = hours(1);
+
+    /// An execution begins only if this much time is left, or a quarter of its invocation's time if that is less.
+    /// Otherwise it would be killed midway.
+    pub const MIN_TIME_TO_RUN: Duration = seconds(2);
+
+    /// Between two checks whether an execution has lost its record.
+    pub(crate) const OWNERSHIP_CHECK_INTERVAL: Duration = seconds(1);
+
+    /// A worker tries to write its report for this long. Then its caller gets the answer all the same.
+    pub const DEFAULT_COMPLETION_TIMEOUT: Duration = seconds(10);
+
+    /// How often the domain writes of one operation are computed, if each time they come from a stale read.
+    pub const MAX_COMMITS: u32 = 5;
+
+    /// A completed answer is kept for this long: the window that Stripe documents.
+    pub const DEFAULT_RETENTION: Duration = hours(24);
+
+    /// A body outside its record is kept for this much longer: DynamoDB deletes in no order, and a replay must not find a
+    /// record whose body is gone.
+    pub const BODY_OUTLIVES_RECORD: Duration = hours(24);
+
+    /// A report in a queue waits this long for a store that does not take its body; then it is written without. Less than
+    /// the grace after which it could count as not executed.
+    pub(crate) const QUEUED_BODY_TIMEOUT: Duration = minutes(4);
+
+    /// The shortest `Retry-After`: most operations are over by then.
+    pub const DEFAULT_RETRY_AFTER: Duration = seconds(1);
+
+    /// The longest `Retry-After`, while an outcome is reconciled: a client that waits longer stops asking.
+    pub const MAX_RETRY_AFTER: Duration = minutes(5);
+
+    /// Accepted work may wait this long for a worker before it counts as abandoned: as long as SQS keeps a message by default.
+    pub const DEFAULT_PENDING_BOUND: Duration = hours(4 * 24);
+
+    /// An operation that is not found counts as not executed after this: a request on its way (5 min), by clocks that are 5 min apart.
+    pub const DEFAULT_NOT_FOUND_GRACE: Duration = minutes(10);
+
+    /// "Not found" is proof for this long after an execution began. Stripe [removes keys](https://docs.stripe.com/api/idempotent_requests)
+    /// after 24 h, and finds nothing then; clocks differ.
+    pub const DEFAULT_NOT_FOUND_WINDOW: Duration = hours(23);
+
+    /// Between the first two questions about an unknown outcome; each later wait is twice as long.
+    pub const DEFAULT_FIRST_BACKOFF: Duration = seconds(10);
+
+    /// Between two questions about an unknown outcome, at most.
+    pub const DEFAULT_MAX_BACKOFF: Duration = hours(1);
+
+    /// How many questions there are before an outcome is escalated: they take 13 to 15 hours, so a night has passed and an
+    /// operator is at work.
+    pub const DEFAULT_QUESTIONS: u32 = 24;
+
+    /// An unknown outcome is escalated after this, however few questions there were: perhaps none could be asked.
+    pub const DEFAULT_MAX_UNKNOWN_AGE: Duration = hours(24);
+
+    /// An effect that is older may have no record without an alarm: providers send an unacknowledged event again for days.
+    pub(crate) const OLD_EFFECT: Duration = hours(14 * 24);
+
+    /// A provider's signature may be this old, or this far ahead: Stripe's own default.
+    pub const SIGNATURE_TOLERANCE: Duration = minutes(5);
+
+    /// A machine's clock may be this far ahead of another's, before it takes a kept answer for expired and runs the operation again.
+    pub const CLOCK_SKEW: Duration = minutes(5);
+
+    /// A deadline further away is ignored: twice the longest time-out that Lambda has (900 s).
+    pub const MAX_DEADLINE: Duration = minutes(30);
+
+    /// A function stops taking up messages this long before its deadline, or at half of its time.
+    pub(crate) const NO_NEW_WORK: Duration = seconds(3);
+
+    /// A function without a known deadline takes up messages for this long.
+    pub(crate) const DEFAULT_WORKING_TIME: Duration = seconds(10);
+
+    /// The metrics of a running invocation are written this long before its deadline: a multiple of what that takes.
+    pub(crate) const METRICS_BEFORE_DEADLINE: Duration = millis(200);
+
+    /// While the store seems down, one request in this time asks it; the others get 503 at once. Short, so that a store that
+    /// is back is used soon.
+    pub(crate) const BREAKER_OPEN_FOR: Duration = seconds(2);
+
+    /// Between two tries of one write.
+    pub(crate) const WRITE_BACKOFF: Backoff = Backoff { first: millis(25), factor: 2, max: seconds(1) };
+
+    /// Between two looks at an operation in flight.
+    pub(crate) const POLL_BACKOFF: Backoff = Backoff { first: millis(50), factor: 2, max: seconds(1) };
+
+    /// Between two tries to take a reservation back: a store in trouble must not be asked more often.
+    pub(crate) const TAKE_BACK_BACKOFF: Backoff = Backoff { first: millis(50), factor: 4, max: seconds(10) };
+
+    /// The first wait between two tries of an AWS client. The SDK's own (1 s) is most of the time that a caller waits.
+    pub(crate) const CLIENT_BACKOFF: Duration = millis(25);
+
+    /// A connection to DynamoDB takes milliseconds within a Region. The SDK's own limit (3.1 s) is most of a request's time.
+    pub(crate) const STORE_CONNECT_TIMEOUT: Duration = seconds(1);
+
+    /// One try of a call of DynamoDB; its largest body takes some hundred milliseconds. A caller that waited for less has
+    /// learned nothing about the store.
+    pub const STORE_TRY: Duration = millis(1500);
+
+    /// All tries of a call of DynamoDB together. The SDK has no limit, and a call without answer would hang until the function is killed.
+    pub(crate) const STORE_CALL_TIMEOUT: Duration = seconds(4);
+
+    /// One try of a call of SQS: a worker sends its report in the last seconds of its time.
+    pub(crate) const QUEUE_TRY: Duration = millis(700);
+
+    /// All tries of a call of SQS together.
+    pub(crate) const QUEUE_CALL_TIMEOUT: Duration = millis(1500);
+
+    /// The longest delay of a message in SQS ([quotas](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html)).
+    pub const MAX_DELAY: Duration = minutes(15);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    /// What the list declares, as its table shows it.
+    pub(super) trait Value: Sync {
+        fn shown(&self) -> String;
+    }
+
+    impl Value for Duration {
+        fn shown(&self) -> String {
+            let (seconds, millis) = (self.as_secs(), self.subsec_millis());
+            match seconds {
+                0 => format!("{millis} ms"),
+                _ if millis > 0 => format!("{}.{} s", seconds, millis / 100),
+                _ if seconds > 172_800 && seconds % 86_400 == 0 => format!("{} days", seconds / 86_400),
+                _ if seconds % 3600 == 0 => format!("{} h", seconds / 3600),
+                _ if seconds > 60 && seconds % 60 == 0 => format!("{} min", seconds / 60),
+                _ => format!("{seconds} s"),
+            }
+        }
+    }
+
+    impl Value for Backoff {
+        fn shown(&self) -> String {
+            let Self { first, factor, max } = self;
+            format!("{}, times {factor}, to {}", first.shown(), max.shown())
+        }
+    }
+
+    impl Value for u32 {
+        fn shown(&self) -> String {
+            self.to_string()
+        }
+    }
+
+    #[test]
+    fn the_documented_durations_are_those_of_the_list() {
+        const HEAD: &str = "| name | value | why |\n| --- | --- | --- |\n";
+        let rows = ALL.iter().map(|(name, value, why)| format!("| `{name}` | {} |{why} |\n", value.shown()));
+        let table = HEAD.to_owned() + &rows.collect::<String>();
+        let chapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/durations.md");
+        let documented = fs::read_to_string(chapter).unwrap();
+        assert!(documented.ends_with(&table), "docs/durations.md must end with this table:\n\n{table}");
+    }
+
+    #[test]
+    fn a_value_is_shown_in_its_largest_whole_unit() {
+        let spans = [millis(300), millis(1600), seconds(60), seconds(90), minutes(30), hours(24), hours(96)];
+        let shown = spans.map(|span| span.shown());
+        assert_eq!(shown, ["300 ms", "1.6 s", "60 s", "90 s", "30 min", "24 h", "4 days"]);
+        let backoff = Backoff { first: millis(25), factor: 2, max: seconds(1) };
+        assert_eq!(backoff.shown(), "25 ms, times 2, to 1 s");
+    }
+}
