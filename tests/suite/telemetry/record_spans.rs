@@ -11,10 +11,10 @@ use axum::{
 use lambda_idempotency::{
     async_trait,
     engine::{Execution, SingleTransaction},
-    event::{Events, Notice, Webhook},
     http::{Profile, operation_status},
     internal::{Correction, FinishOutcome, Operator, Stale},
     key::RecordKey,
+    lambda::{Events, Notice, Webhook},
     operation::Operation,
     queue::MemoryQueue,
     reconcile::{Finding, ProviderReport, Question, Reconciler, Reconciliation},
