@@ -145,7 +145,7 @@ fn a_crash_is_settled_in_virtual_time() {
     let whole = trace.join("\n");
     assert!(whole.contains("in round") && whole.contains("201 Created {\"id\":1} replayed: true"), "{whole}");
     assert_eq!(trace.last().map(String::as_str), Some("1 charges, 0 dead letters"), "{whole}");
-    assert!(whole.contains("409 Conflict") && whole.contains("Unknown { cause: OnLeaseExpiry"), "{whole}");
+    assert!(whole.contains("409 Conflict") && whole.contains("Unknown { cause: LeaseExpired"), "{whole}");
 }
 
 #[test]
