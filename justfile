@@ -1,4 +1,4 @@
-# `just --list` shows these recipes. The tools come from .ci/run, which installs them below target/, if they are not on the machine.
+# `just --list` shows these recipes. .ci/run installs the tools below target/, if the machine does not have them.
 
 export PATH := justfile_directory() / "target/ci-tools/bin" + ":" + justfile_directory() / "target/ci-venv/bin" + ":" + env("PATH")
 
@@ -17,11 +17,11 @@ test *filter:
 suite *filter:
     cargo test --workspace --test suite -- {{ filter }}
 
-# Formats
+# Format the code
 fmt:
     cargo fmt --all
 
-# What clippy says
+# Clippy, on everything
 lint:
     cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 
@@ -47,7 +47,7 @@ cli *arguments:
 
 # The guard in memory, and payments in the local cloud
 bench:
-    cargo bench --bench guard
+    cargo bench --features internal --bench guard
     cargo bench -p local --bench payments
 
 # What would be published

@@ -1,5 +1,5 @@
-//! Measures how long after the end of its lease a dead worker is given up, in the local cloud. Each payment's process is aborted
-//! right after the charge, and nobody retries. Run `cargo bench -p local --bench dead_worker`; append `-- PROGRAM` for another
+//! Measures how long after the end of its lease a dead worker is found, in the local cloud. Each payment's process is aborted
+//! right after the charge, and no client retries. Run `cargo bench -p local --bench dead_worker`; append `-- PROGRAM` for another
 //! build.
 
 use serde_json::{Value, json};
@@ -19,9 +19,9 @@ const LEASE: Duration = Duration::from_secs(3);
 const GRACE: Duration = Duration::from_secs(2);
 const WINDOW: Duration = Duration::from_secs(1);
 /// The time that stream, queue and check may take on top.
-const MAX: Duration = Duration::from_secs(2);
+const MAX_DELAY: Duration = Duration::from_secs(2);
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
-const LOOKS: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Outcome<ExitCode> {
@@ -53,18 +53,18 @@ async fn main() -> Outcome<ExitCode> {
         all.push(after);
     }
     all.sort();
-    let (median, longest, most) = (all[all.len() / 2], all[all.len() - 1], GRACE + WINDOW + MAX);
+    let (median, longest, max) = (all[all.len() / 2], all[all.len() - 1], GRACE + WINDOW + MAX_DELAY);
     println!(
         "\nmedian {:.2} s, longest {:.2} s, of {:.0} s: grace {:.0} s, window {:.0} s, and {:.0} s",
         median.as_secs_f64(),
         longest.as_secs_f64(),
-        most.as_secs_f64(),
+        max.as_secs_f64(),
         GRACE.as_secs_f64(),
         WINDOW.as_secs_f64(),
-        MAX.as_secs_f64(),
+        MAX_DELAY.as_secs_f64(),
     );
-    if longest > most {
-        eprintln!("a worker was given up too late");
+    if longest > max {
+        eprintln!("a dead worker was found too late");
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
@@ -74,7 +74,7 @@ async fn main() -> Outcome<ExitCode> {
 async fn expired_after(http: &reqwest::Client, url: &str, key: &str) -> Outcome<Duration> {
     let order =
         json!({ "customerId": "c-1", "amountCents": 1999, "currency": "EUR", "source": "tok_crash_after" });
-    // The deadline, as far as the caller can tell. It is later if the environment has to start first.
+    // The deadline, as far as the caller knows it. It is later if the environment has to start first.
     let over = Instant::now() + LEASE;
     let pay = http.post(format!("{url}/payments")).bearer_auth("acme").header("Idempotency-Key", key);
     let status = pay.json(&order).send().await?.status();
@@ -85,11 +85,11 @@ async fn expired_after(http: &reqwest::Client, url: &str, key: &str) -> Outcome<
         let state = http.get(format!("{url}/operations/{key}?operation=create-payment")).bearer_auth("acme");
         let document: Value = state.send().await?.json().await?;
         match document["state"].as_str() {
-            Some("in_progress") => tokio::time::sleep(LOOKS).await,
+            Some("in_progress") => tokio::time::sleep(POLL_INTERVAL).await,
             Some("unknown") => return Ok(Instant::now().saturating_duration_since(over)),
             other => return Err(format!("{key}: {other:?}").into()),
         }
-        if over.elapsed() > 10 * (GRACE + WINDOW + MAX) {
+        if over.elapsed() > 10 * (GRACE + WINDOW + MAX_DELAY) {
             return Err(format!("{key}: never").into());
         }
     }

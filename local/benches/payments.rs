@@ -1,7 +1,7 @@
 //! Measures whether the local cloud keeps its pace: the rate of payments 1,000 to 2,000, that of payments 19,000 to 20,000, and
 //! their ratio, which must be at least 0.9. Run `cargo bench -p local --bench payments`; append `-- PROGRAM` for another build.
-//! Linux only: it reads the processor time of the local cloud itself from `/proc`, which says more than the rate on a busy
-//! machine.
+//! Linux only: it reads the local cloud's processor time, without its functions, from `/proc`. On a busy machine that says more
+//! than the rate.
 
 use futures_util::{StreamExt, stream};
 use serde_json::json;
@@ -19,13 +19,13 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// The payments whose rate counts.
 const EARLY: (usize, usize) = (1_000, 2_000);
 const LATE: (usize, usize) = (19_000, 20_000);
-/// The least ratio of the late rate to the early one.
-const MIN: f64 = 0.9;
+/// The lowest ratio of the late rate to the early one.
+const MIN_RATIO: f64 = 0.9;
 /// Payments at once: as many as `payments` has environments.
 const AT_ONCE: usize = 4;
 const ATTEMPTS: u32 = 100;
-/// The pause between two attempts.
-const PAUSE: Duration = Duration::from_millis(500);
+/// The wait between two attempts.
+const BACKOFF: Duration = Duration::from_millis(500);
 /// Payments per line of progress.
 const SHOWN: usize = 1_000;
 /// Linux counts processor time in hundredths of a second.
@@ -53,7 +53,7 @@ async fn main() -> Outcome<ExitCode> {
     let payments = stream::iter(0..LATE.1).map(async |number| pay(http, url, number).await);
     let payments = payments.buffer_unordered(AT_ONCE);
     futures_util::pin_mut!(payments);
-    println!("| payments | a second | processor time of the local cloud itself, a payment |");
+    println!("| payments | a second | processor time of the local cloud alone, a payment |");
     println!("| --- | --- | --- |");
     let (mut checkpoints, mut done) = (vec![Checkpoint::now(&cloud)?], 0);
     while let Some(paid) = payments.next().await {
@@ -74,8 +74,8 @@ async fn main() -> Outcome<ExitCode> {
         "\nrate {late:.0}/s of {early:.0}/s: {ratio:.2}; processor time a payment: {:.2}",
         late_cpu.as_secs_f64() / early_cpu.as_secs_f64()
     );
-    if ratio < MIN {
-        eprintln!("the local cloud slows down: {ratio:.2} is less than {MIN}");
+    if ratio < MIN_RATIO {
+        eprintln!("the local cloud slows down: {ratio:.2} is less than {MIN_RATIO}");
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
@@ -88,7 +88,7 @@ async fn pay(http: &reqwest::Client, url: &str, number: usize) -> Outcome<()> {
         let request = http.post(url).bearer_auth("acme").header("Idempotency-Key", format!("order-{number}"));
         match request.json(&order).send().await?.status().as_u16() {
             201 => return Ok(()),
-            409 | 500.. => tokio::time::sleep(PAUSE).await,
+            409 | 500.. => tokio::time::sleep(BACKOFF).await,
             status => return Err(format!("payment {number}: {status}").into()),
         }
     }

@@ -1,7 +1,7 @@
 //! The embedded DynamoDB: dynoxide, on SQLite in this process's memory.
 //!
 //! At each write to a table with a stream, dynoxide looks for the largest sequence number among all records of the
-//! stream, and it keeps those for good. Without an index, each write takes longer than the one before. So the database
+//! stream, and it never deletes those. Without an index, each write takes longer than the one before. So the database
 //! begins as a copy of a file that has the index. This relies on dynoxide's public interface, the name of one table and
 //! three of its columns; if they change, the start fails. Deleting delivered records instead would need a second
 //! connection to a database in use, and other readers of the stream would miss them.
@@ -61,7 +61,7 @@ async fn sweep(database: Database) {
                 let message = format!("cannot delete expired items: {error}");
                 log::say("embedded DynamoDB", Level::Error, &message, &[]);
             }
-            // The process is report.
+            // The process is ending.
             Err(_) => return,
         }
         time::sleep(TTL_SWEEP.max(begun.elapsed() * TTL_REST)).await;

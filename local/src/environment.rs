@@ -1,4 +1,4 @@
-//! An execution environment: one process and one invocation at a time, and a new process after the old one died.
+//! An execution environment: one process and one invocation at a time. After the process has died, it starts a new one.
 
 use crate::{
     process::{InitFailure, Launcher, Process, describe},
@@ -48,7 +48,7 @@ impl Environment {
 
     pub async fn invoke(&mut self, request_id: String, payload: Bytes) -> Outcome {
         let work = Work::new(request_id.clone(), payload.clone());
-        // A process that died while idle never saw the invocation, so a second one may try.
+        // A process that died while idle never got the invocation, so a second one may try.
         for _ in 0..2 {
             let timeout = self.timeout;
             let function = self.status.function;

@@ -22,13 +22,13 @@ pub const FUNCTIONS: &[Definition] = &[
     Definition {
         name: "payments",
         paths: &["payments", "transfers", "accounts", "operations"],
-        most: usize::MAX,
+        max: usize::MAX,
         run: || Box::pin(payments::run()),
     },
-    Definition { name: "stale", paths: &[], most: FEW, run: || Box::pin(stale::run()) },
-    Definition { name: "reconcile", paths: &[], most: FEW, run: || Box::pin(reconcile::reconcile()) },
-    Definition { name: "webhook", paths: &["webhooks"], most: FEW, run: || Box::pin(reconcile::webhook()) },
-    Definition { name: "compare", paths: &[], most: FEW, run: || Box::pin(compare::run()) },
+    Definition { name: "stale", paths: &[], max: FEW, run: || Box::pin(stale::run()) },
+    Definition { name: "reconcile", paths: &[], max: FEW, run: || Box::pin(reconcile::reconcile()) },
+    Definition { name: "webhook", paths: &["webhooks"], max: FEW, run: || Box::pin(reconcile::webhook()) },
+    Definition { name: "compare", paths: &[], max: FEW, run: || Box::pin(compare::run()) },
 ];
 
 /// Environments of a function that no client waits for.
@@ -41,15 +41,15 @@ pub struct Definition {
     pub name: &'static str,
     /// The first segments of the paths that the gateway routes to it.
     pub paths: &'static [&'static str],
-    /// How many environments it may have, whatever the settings say.
-    most: usize,
+    /// How many environments it may have, even if the settings allow more.
+    max: usize,
     run: fn() -> Run,
 }
 
 impl Definition {
     /// How many environments it may have at once.
     pub fn environments(&self, settings: &Settings) -> usize {
-        settings.environments.min(self.most)
+        settings.environments.min(self.max)
     }
 }
 
@@ -62,7 +62,7 @@ pub fn run_as(name: &str) -> ExitCode {
         return ExitCode::from(WRONG_USAGE);
     };
     thread::spawn(|| {
-        // The parent writes nothing, so this returns only when the parent is gone, however it ended.
+        // The parent writes nothing, so this returns only when the parent has ended.
         let _ = io::stdin().read(&mut [0]);
         std::process::exit(1);
     });
@@ -114,7 +114,7 @@ impl Function {
         started.map_err(|error| format!("function {}: {error}", self.definition.name))
     }
 
-    /// Starts an invocation, which runs to its end even if nobody waits for it.
+    /// Starts an invocation. It runs to its end even if no caller waits for it.
     pub fn invoke(self: &Arc<Self>, payload: Bytes) -> JoinHandle<Outcome> {
         self.invoke_as(Uuid::new_v4(), payload)
     }
@@ -137,11 +137,11 @@ impl Function {
         self.statuses.iter().map(|status| status.figures()).filter(|figures| figures.starts > 0)
     }
 
-    /// A warm environment if there is one. Call it with a permit of `running`.
+    /// A warm environment, if there is one. The caller must hold a permit of `running`.
     fn take(&self) -> Environment {
         let mut idle = self.idle();
         let warm = idle.iter().rposition(Environment::is_warm);
-        // Without a warm one, take the last used, so that a crashed environment restarts first.
+        // Without a warm one, takes the one used last, so that a crashed environment restarts first.
         let index = warm.unwrap_or(idle.len() - 1);
         idle.remove(index)
     }

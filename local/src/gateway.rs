@@ -139,7 +139,7 @@ fn header(response: Builder, name: &str, value: &Value) -> Option<Builder> {
     })
 }
 
-/// The caller that a JWT authorizer would name. Two tokens count as none, because nobody could tell which one is valid.
+/// The caller that a JWT authorizer would name. Two tokens count as none, because it is not clear which one is valid.
 fn tenant(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };

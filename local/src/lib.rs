@@ -13,14 +13,14 @@
 //! | `functions` | the table of functions, and the choice of an environment for an invocation |
 //! | `environment`, `process`, `runtime_api` | execution environments: child processes on the Lambda Runtime API |
 //! | `status`, `work` | the status of an environment: its process, its invocation, its last end |
-//! | `log`, `metrics` | in place of CloudWatch: lines for an operator or programs, totals of metrics |
+//! | `log`, `metrics` | in place of CloudWatch: lines to read or for programs, totals of metrics |
 //! | `triggers` | starts the mappings and the schedules |
 //! | `mapping` | event source mappings: from the table's stream and the queues to their functions |
 //! | `schedules` | functions that are invoked periodically |
 //! | `front`, `gateway` | the HTTP address: API Gateway, Lambda's Invoke API, the provider's ledger |
 //!
-//! A child process is this program again, and `LOCAL_FUNCTION` names its function. It is a library, so that the tests build the program
-//! too, and never run an old one.
+//! A child process is this program again, and `LOCAL_FUNCTION` names its function. This is a library, so that the tests build the
+//! program too, and never run an old one.
 
 mod embedded;
 mod environment;
@@ -139,11 +139,11 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     variables.extend(settings.environment());
     let provider_url = settings.function_provider_url.as_ref().unwrap_or(&provider);
     variables.push(("PROVIDER_URL", provider_url.clone()));
-    let most = FUNCTIONS.iter().map(|definition| definition.environments(settings)).sum::<usize>();
-    let most = u32::try_from(most).expect("there are few functions");
+    let max = FUNCTIONS.iter().map(|definition| definition.environments(settings)).sum::<usize>();
+    let max = u32::try_from(max).expect("there are few functions");
     let metrics = Arc::<Metrics>::default();
-    let launcher = Launcher::new(variables, most, metrics.clone())
-        .map_err(|error| format!("own executable: {error}"))?;
+    let launcher =
+        Launcher::new(variables, max, metrics.clone()).map_err(|error| format!("own executable: {error}"))?;
     let launcher = running.insert(Arc::new(launcher));
     let functions: Vec<_> =
         FUNCTIONS.iter().map(|definition| Arc::new(Function::new(definition, launcher, settings))).collect();
@@ -164,14 +164,14 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     axum::serve(listener, front::router(cloud)).await.map_err(|error| error.to_string())
 }
 
-/// The variables with which the operators' command line finds tables and queues, past any proxy between them and the functions.
+/// The variables with which the operators' command line finds tables and queues, without the proxies of the functions.
 fn operate(store: &Store, queues: &Queues) -> String {
     let mut variables = store.environment(&store.endpoint);
     variables.extend(queues.environment());
     variables.iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect()
 }
 
-/// The first line is for programs, the rest for an operator.
+/// The first line is for programs, the rest is for the reader.
 fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings: &Settings) {
     if log::is_json() {
         let addresses = json!({ "listening": url, "dynamodb": store.endpoint, "provider": provider, "queues": queues.endpoint });

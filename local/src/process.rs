@@ -29,7 +29,7 @@ use tokio::{
 
 /// Lambda gives a function this long to start.
 const INIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest wait for a dead process's last lines, which are in the pipe already.
+/// The longest wait for a dead process's last lines. They are in the pipe already.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 const MEMORY_SIZE: &str = "256";
 
@@ -37,9 +37,9 @@ const MEMORY_SIZE: &str = "256";
 pub struct Launcher {
     executable: PathBuf,
     variables: Vec<(&'static str, String)>,
-    /// Each process holds a permit. Whoever holds all of them knows that no process is left and none can start.
+    /// Each process holds a permit. If a task holds all of them, no process is left and none can start.
     permits: Arc<Semaphore>,
-    most: u32,
+    max: u32,
     stop: watch::Sender<bool>,
     /// The metrics that functions write to standard output.
     metrics: Arc<Metrics>,
@@ -63,13 +63,13 @@ pub enum InitFailure {
 }
 
 impl Launcher {
-    /// A launcher for at most `most` processes at once, with `variables` in their environment.
-    pub fn new(variables: Vec<(&'static str, String)>, most: u32, metrics: Arc<Metrics>) -> io::Result<Self> {
+    /// A launcher for at most `max` processes at once, with `variables` in their environment.
+    pub fn new(variables: Vec<(&'static str, String)>, max: u32, metrics: Arc<Metrics>) -> io::Result<Self> {
         Ok(Self {
             executable: std::env::current_exe()?,
             variables,
-            permits: Arc::new(Semaphore::new(most as usize)),
-            most,
+            permits: Arc::new(Semaphore::new(max as usize)),
+            max,
             stop: watch::Sender::new(false),
             metrics,
         })
@@ -78,7 +78,7 @@ impl Launcher {
     /// Kills every process and waits until the last has gone. None starts afterwards.
     pub async fn stop(&self) {
         self.stop.send_replace(true);
-        let all = self.permits.acquire_many(self.most).await.expect("the semaphore is never closed");
+        let all = self.permits.acquire_many(self.max).await.expect("the semaphore is never closed");
         all.forget();
     }
 
@@ -92,7 +92,7 @@ impl Launcher {
         }
         let api = RuntimeApi::listen().await?;
         let mut child = self.command(status, &api).spawn()?;
-        let id = child.id().expect("a process that nobody has waited for has an id");
+        let id = child.id().expect("a process that has not been waited for has an id");
         status.started(id);
         let metrics = self.metrics.clone();
         let logs = [
@@ -159,7 +159,7 @@ impl Process {
         }
     }
 
-    /// Hands the invocation to the process, or returns it if the process has died meanwhile.
+    /// Gives the invocation to the process, or returns it if the process has died meanwhile.
     pub fn defer(&mut self, invocation: Invocation) -> Result<oneshot::Receiver<Answer>, Invocation> {
         match self.poll.take() {
             Some(poll) if self.exit.borrow().is_none() => self.api.defer(poll, invocation),
@@ -189,7 +189,7 @@ impl InitFailure {
     }
 }
 
-/// The exit in Lambda's words.
+/// The exit, as Lambda describes it.
 pub fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(0), _) => "Runtime exited without providing a reason".to_owned(),
@@ -205,7 +205,7 @@ pub fn describe(status: ExitStatus) -> String {
 async fn exited(exit: &mut watch::Receiver<Option<ExitStatus>>) -> ExitStatus {
     match exit.wait_for(Option::is_some).await {
         Ok(status) => status.expect("waited for it"),
-        // The task that watched the process is gone, so this program is report.
+        // The task that watched the process is gone, so this program is ending.
         Err(_) => ExitStatus::from_raw(9),
     }
 }
@@ -236,14 +236,14 @@ impl Guard {
         })
         .await;
         self.status.ended(crashed.then(|| describe(ended)));
-        // The permit first: whoever sees the exit may start the next process at once.
+        // The permit first: a task that sees the exit may start the next process at once.
         drop(self.permit);
         exit.send_replace(Some(ended));
     }
 }
 
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error means that the launcher is gone, which is the same as a stop.
+    // An error means that the launcher is gone: that is a stop too.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 

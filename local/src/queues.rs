@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use uuid::Uuid;
 
 const ACCOUNT: &str = "123456789012";
-/// How often a message is received before it goes to the dead-letter queue.
+/// How many times a message is received before it goes to the dead-letter queue.
 const MAX_RECEIVES: u32 = 5;
 /// SQS's limit on a delay, in seconds.
 const MAX_DELAY: i64 = 900;
@@ -119,9 +119,9 @@ struct Delays {
     entries: Vec<Delays>,
 }
 
-/// Refuses delays beyond the limit. A batch is refused as a whole, while SQS would refuse the one entry.
+/// Refuses delays beyond the limit. It refuses a whole batch; SQS would refuse the one entry.
 fn check_delays(body: &[u8]) -> Result<(), SqsError> {
-    // Other JSON is left to its operation to refuse.
+    // The operation refuses other JSON.
     let delays: Delays = serde_json::from_slice(body).unwrap_or_default();
     let mut all = delays.entries.iter().chain([&delays]).filter_map(|delays| delays.delay_seconds);
     match all.find(|delay| !(0..=MAX_DELAY).contains(delay)) {

@@ -1,8 +1,8 @@
 //! The Lambda Runtime API of one execution environment.
 //!
-//! The crate `lambda-simulator` does not fit here. It parses payloads and answers as JSON and serialises them anew, so their
-//! bytes change; it refuses `init/error` from `lambda_runtime`, which sends no content type; an answer that is too large
-//! leaves the invocation open instead of failing it; and it keeps every invocation for ever. A function needs only the four
+//! The crate `lambda-simulator` does not fit here, for four reasons. It parses payloads and answers as JSON and serialises them
+//! anew, so their bytes change. It refuses `init/error` from `lambda_runtime`, which sends no content type. An answer that is
+//! too large leaves the invocation open instead of failing it. It never drops an invocation. A function needs only the four
 //! routes below.
 
 use axum::{
@@ -28,7 +28,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Lambda's limit for a payload, either way.
+/// Lambda's limit for a payload, in both directions.
 pub const PAYLOAD_LIMIT: usize = 6_291_556;
 
 /// The Runtime API of one process. Dropping this ends it.
@@ -84,14 +84,14 @@ impl RuntimeApi {
         Ok(Self { address, polls, shared, server })
     }
 
-    /// Hands the invocation to the waiting call. Returns it if the process that made the call has gone.
+    /// Gives the invocation to the waiting call. Returns it if the process that made the call has gone.
     pub fn defer(&self, poll: Poll, invocation: Invocation) -> Result<oneshot::Receiver<Answer>, Invocation> {
         let (sender, answer) = oneshot::channel();
         *lock(&self.shared.open) = Some(Open { request_id: invocation.request_id.clone(), answer: sender });
         poll.send(invocation).map(|()| answer)
     }
 
-    /// The process's own report of why it could not start.
+    /// The process reports why it could not start.
     pub fn init_error(&self) -> Option<Bytes> {
         lock(&self.shared.init_error).take()
     }
@@ -155,7 +155,7 @@ async fn error(
 ) -> Response {
     match read(request.into_body(), PAYLOAD_LIMIT).await {
         Ok(payload) => shared.close(&request_id, Answer::Error(payload)),
-        // The process is dying, and its exit will be the answer.
+        // The process is dying: its exit will be the answer.
         Err(status) => status.into_response(),
     }
 }
@@ -177,7 +177,7 @@ impl Shared {
     fn close(&self, request_id: &str, answer: Answer) -> Response {
         match lock(&self.open).take_if(|open| open.request_id == request_id) {
             Some(open) => {
-                // Nobody waits any more if the deadline came first.
+                // If the deadline came first, no caller waits any more.
                 let _ = open.answer.send(answer);
                 accepted()
             }

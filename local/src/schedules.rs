@@ -2,7 +2,7 @@
 
 use crate::{
     functions::Function,
-    mapping::{Failure, say},
+    mapping::{Failure, warn},
 };
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
@@ -19,7 +19,7 @@ pub async fn run(function: Arc<Function>, input: Value, period: Duration, rest: 
         let begun = Instant::now();
         let ended = Failure::of(function.invoke(payload.clone().into()).await);
         if let Err(failure) = ended {
-            say(&function, &format!("{payload}: {failure}"));
+            warn(&function, &format!("{payload}: {failure}"));
         }
         time::sleep(begun.elapsed() * rest).await;
     }

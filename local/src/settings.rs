@@ -50,7 +50,7 @@ pub struct Settings {
     #[arg(long = "function-timeout-ms", env = "FUNCTION_TIMEOUT_MS", default_value = "10000")]
     #[arg(value_name = "MS", value_parser = span(QUARTER_HOUR), help_heading = "Functions")]
     pub function_timeout: Duration,
-    /// How long after its deadline a function still counts as alive; short here, so that it can be watched
+    /// How long after its deadline a function still counts as alive; short here, so that you can watch it
     #[arg(long = "lease-grace-ms", env = "LEASE_GRACE_MS", default_value = "2000")]
     #[arg(value_name = "MS", value_parser = span(QUARTER_HOUR), help_heading = "Functions")]
     pub lease_grace: Duration,
@@ -58,10 +58,10 @@ pub struct Settings {
     #[arg(long = "gateway-timeout-ms", env = "GATEWAY_TIMEOUT_MS", default_value = "29000")]
     #[arg(value_name = "MS", value_parser = span(QUARTER_HOUR), help_heading = "Functions")]
     pub gateway_timeout: Duration,
-    /// DynamoDB's address for functions, for a proxy in between; everything else goes to DynamoDB itself
+    /// DynamoDB's address for functions, such as a proxy's; everything else goes to DynamoDB without it
     #[arg(long, env, value_name = "URL", value_parser = url, help_heading = "Functions")]
     pub function_dynamodb_endpoint: Option<String>,
-    /// The provider's address for functions, for a proxy in between
+    /// The provider's address for functions, such as a proxy's
     #[arg(long, env, value_name = "URL", value_parser = url, help_heading = "Functions")]
     pub function_provider_url: Option<String>,
 
@@ -79,12 +79,12 @@ pub struct Settings {
     #[arg(long = "poll-ms", env = "POLL_MS", default_value = "1000")]
     #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Asking the provider")]
     pub poll: Duration,
-    /// First pause between two questions about an unknown outcome; each later one is twice as long
-    #[arg(long = "reconcile-first-ms", env = "RECONCILE_FIRST_BACKOFF_MS", default_value = "1000")]
+    /// First wait between two questions about an unknown outcome; each later one is twice as long
+    #[arg(long = "reconcile-first-backoff-ms", env = "RECONCILE_FIRST_BACKOFF_MS", default_value = "1000")]
     #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Asking the provider")]
-    pub reconcile_first: Duration,
-    /// The longest time between two questions
-    #[arg(long = "reconcile-longest-ms", env = "RECONCILE_MAX_BACKOFF_MS", default_value = "5000")]
+    pub reconcile_first_backoff: Duration,
+    /// The longest wait between two questions
+    #[arg(long = "reconcile-max-backoff-ms", env = "RECONCILE_MAX_BACKOFF_MS", default_value = "5000")]
     #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Asking the provider")]
     pub reconcile_max_backoff: Duration,
     /// How many questions are asked before an outcome is escalated
@@ -100,12 +100,12 @@ pub struct Settings {
     #[arg(long = "provider-timeout-ms", env = "PROVIDER_TIMEOUT_MS", default_value = "5000")]
     #[arg(value_name = "MS", value_parser = span(QUARTER_HOUR), help_heading = "Provider")]
     pub provider_timeout: Duration,
-    /// Separated by commas: the provider signs with the first, any of them verifies [default: a fresh one]
+    /// Secrets separated by commas: the provider signs with the first, each verifies [default: a fresh one]
     #[arg(long, env, value_name = "SECRETS")]
     #[arg(hide_env_values = true, hide_default_value = true, default_value_t = fresh_secret())]
     #[arg(value_parser = secrets, help_heading = "Provider")]
     pub webhook_secrets: String,
-    /// Separated by commas: the first seals charges' metadata, any of them opens it [default: a fresh one]
+    /// Keys separated by commas: the first seals charges' metadata, each opens it [default: a fresh one]
     #[arg(long, env, value_name = "KEYS")]
     #[arg(hide_env_values = true, hide_default_value = true, default_value_t = fresh_key())]
     #[arg(value_parser = sealing_keys, help_heading = "Provider")]
@@ -153,7 +153,7 @@ impl Settings {
         vec![
             ("PROVIDER_TIMEOUT_MS", milliseconds(self.provider_timeout)),
             ("LEASE_GRACE_MS", milliseconds(self.lease_grace)),
-            ("RECONCILE_FIRST_BACKOFF_MS", milliseconds(self.reconcile_first)),
+            ("RECONCILE_FIRST_BACKOFF_MS", milliseconds(self.reconcile_first_backoff)),
             ("RECONCILE_MAX_BACKOFF_MS", milliseconds(self.reconcile_max_backoff)),
             ("RECONCILE_ASKS", self.reconcile_asks.to_string()),
             ("NOT_FOUND_GRACE_MS", milliseconds(self.not_found_grace)),
@@ -205,9 +205,9 @@ fn one_line(error: &clap::Error) -> String {
     format!("{}; see --help", first.trim_start_matches("error: "))
 }
 
-/// Milliseconds, from 1 to `longest`.
-fn span(longest: u64) -> impl Fn(&str) -> Result<Duration, String> + Clone {
-    move |value| number(1..=longest)(value).map(Duration::from_millis)
+/// Milliseconds, from 1 to `max`.
+fn span(max: u64) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    move |value| number(1..=max)(value).map(Duration::from_millis)
 }
 
 fn number<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone

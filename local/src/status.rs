@@ -1,7 +1,7 @@
 //! The status of an environment, seen from outside.
 //!
-//! If a process ends during an invocation, the task that waits for the answer logs it, because it can name the invocation. At any
-//! other time, the end is logged at once.
+//! If a process ends during an invocation, the task that waits for the answer logs the end, because it can name the invocation.
+//! At any other time, the end is logged at once.
 
 use crate::{
     log::{self, Level, Source},
@@ -20,7 +20,7 @@ pub struct Status {
 struct Inner {
     figures: Figures,
     /// Why the process crashed, until that is logged with its work.
-    untold: Option<String>,
+    unlogged: Option<String>,
 }
 
 #[derive(Clone, Serialize)]
@@ -31,7 +31,7 @@ pub struct Figures {
     pub pid: Option<u32>,
     pub state: State,
     pub starts: u64,
-    /// Processes that ended by themselves.
+    /// Processes that crashed or exited.
     pub crashes: u64,
     /// Processes killed at an invocation's deadline.
     pub timeouts: u64,
@@ -73,7 +73,7 @@ impl Status {
             working_on: None,
             last_end: None,
         };
-        Self { function, number, inner: Mutex::new(Inner { figures, untold: None }) }
+        Self { function, number, inner: Mutex::new(Inner { figures, unlogged: None }) }
     }
 
     pub fn figures(&self) -> Figures {
@@ -86,7 +86,7 @@ impl Status {
 
     pub fn started(&self, pid: u32) {
         let mut inner = self.lock();
-        inner.untold = None;
+        inner.unlogged = None;
         let figures = &mut inner.figures;
         figures.pid = Some(pid);
         figures.state = State::Starting;
@@ -112,10 +112,10 @@ impl Status {
         self.change(State::Busy, State::Idle);
         let mut inner = self.lock();
         inner.figures.working_on = None;
-        let untold = inner.untold.take();
+        let unlogged = inner.unlogged.take();
         drop(inner);
-        if let Some(reason) = untold {
-            self.tell(&reason, None);
+        if let Some(reason) = unlogged {
+            self.log_end(&reason, None);
         }
     }
 
@@ -126,10 +126,10 @@ impl Status {
         inner.figures.pid = None;
         inner.figures.state = State::Dead;
         inner.figures.crashes += u64::from(crash.is_some());
-        inner.untold.clone_from(&crash);
+        inner.unlogged.clone_from(&crash);
         drop(inner);
         if let (false, Some(reason)) = (busy, crash) {
-            self.tell(&reason, None);
+            self.log_end(&reason, None);
         }
     }
 
@@ -137,10 +137,10 @@ impl Status {
     pub fn lost(&self, work: &Work) {
         let mut inner = self.lock();
         inner.figures.working_on = None;
-        let untold = inner.untold.take();
+        let unlogged = inner.unlogged.take();
         drop(inner);
-        if let Some(reason) = untold {
-            self.tell(&reason, Some(work));
+        if let Some(reason) = unlogged {
+            self.log_end(&reason, Some(work));
         }
     }
 
@@ -150,19 +150,19 @@ impl Status {
         inner.figures.timeouts += 1;
         inner.figures.working_on = None;
         drop(inner);
-        self.tell(message, Some(work));
+        self.log_end(message, Some(work));
     }
 
     /// It could not be started for this work.
     pub fn not_started(&self, work: &Work, message: &str) {
-        self.tell(&format!("cannot start: {message}"), Some(work));
+        self.log_end(&format!("cannot start: {message}"), Some(work));
     }
 
     pub fn source(&self, pid: u32) -> Source {
         Source { function: self.function, environment: self.number, pid }
     }
 
-    fn tell(&self, reason: &str, work: Option<&Work>) {
+    fn log_end(&self, reason: &str, work: Option<&Work>) {
         let (id, what) = work.map(|work| (work.request_id.clone(), work.what())).unwrap_or_default();
         let fields = [("request", &*id), ("on", &what)];
         log::say(&self.name(), Level::Error, reason, if work.is_some() { &fields } else { &[] });

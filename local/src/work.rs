@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use serde_json::Value;
 
-/// An invocation, described so that operators recognize it.
+/// An invocation, with a description that operators recognize.
 #[derive(Clone)]
 pub struct Work {
     pub request_id: String,

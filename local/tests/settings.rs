@@ -7,14 +7,14 @@ fn refused(variable: (&str, &str), arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_local"));
     let ended = command.env("PORT", "0").env(variable.0, variable.1).args(arguments).output();
     let Output { status, stdout, stderr } = ended.expect("the program can be run");
-    let said = String::from_utf8(stderr).expect("text");
-    assert_eq!((status.code(), said.lines().count(), &*stdout), (Some(2), 1, &b""[..]), "{said}");
-    said
+    let error = String::from_utf8(stderr).expect("text");
+    assert_eq!((status.code(), error.lines().count(), &*stdout), (Some(2), 1, &b""[..]), "{error}");
+    error
 }
 
 #[test]
 fn an_invalid_setting_stops_start_up_with_one_line_naming_it() {
-    for (variable, value, reported) in [
+    for (variable, value, expected) in [
         ("PORT", "65536", "PORT=65536: must be a whole number from 0 to 65535"),
         ("WINDOW_MS", "0", "WINDOW_MS=0: must be a whole number from 1 to 300000"),
         ("ENVIRONMENTS", "many", "ENVIRONMENTS=many: must be a whole number from 1 to 64"),
@@ -22,38 +22,38 @@ fn an_invalid_setting_stops_start_up_with_one_line_naming_it() {
         ("FUNCTION_PROVIDER_URL", "nowhere", "FUNCTION_PROVIDER_URL=nowhere: must be a URL"),
         ("LOCAL_FUNCTION", "none", "LOCAL_FUNCTION=none: no such function"),
     ] {
-        let said = refused((variable, value), &[]);
-        assert!(said.contains(reported), "{said}");
+        let error = refused((variable, value), &[]);
+        assert!(error.contains(expected), "{error}");
     }
 }
 
 #[test]
 fn an_argument_that_cannot_work_is_named_as_it_was_written() {
-    for (arguments, reported) in [
+    for (arguments, expected) in [
         (&["--port", "65536"][..], "--port=65536: must be a whole number from 0 to 65535"),
         (&["--window-ms=0"], "--window-ms=0: must be a whole number from 1 to 300000"),
         (&["--prot", "9000"], "unexpected argument '--prot' found; see --help"),
         (&["9000"], "unexpected argument '9000' found"),
     ] {
-        let said = refused(("TABLE_PREFIX", ""), arguments);
-        assert!(said.contains(reported), "{said}");
+        let error = refused(("TABLE_PREFIX", ""), arguments);
+        assert!(error.contains(expected), "{error}");
     }
 }
 
 #[test]
 fn secrets_that_cannot_work_are_not_shown() {
-    for (variable, reported) in [
+    for (variable, expected) in [
         ("WEBHOOK_SECRETS", "WEBHOOK_SECRETS: must be"),
         ("SEALING_KEYS", "SEALING_KEYS: must be keys of 64"),
     ] {
         let flag = format!("--{}=one,,two", variable.to_lowercase().replace('_', "-"));
-        for said in [refused((variable, "one,,two"), &[]), refused(("TABLE_PREFIX", ""), &[&flag])] {
-            let reported = if said.contains("--") {
-                reported.to_lowercase().replace('_', "-")
+        for error in [refused((variable, "one,,two"), &[]), refused(("TABLE_PREFIX", ""), &[&flag])] {
+            let expected = if error.contains("--") {
+                expected.to_lowercase().replace('_', "-")
             } else {
-                reported.to_owned()
+                expected.to_owned()
             };
-            assert!(said.contains(&reported) && !said.contains("one") && !said.contains("two"), "{said}");
+            assert!(error.contains(&expected) && !error.contains("one") && !error.contains("two"), "{error}");
         }
     }
 }

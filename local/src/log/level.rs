@@ -1,4 +1,4 @@
-//! How grave an event of the local cloud is.
+//! The severity of an event of the local cloud.
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Level {

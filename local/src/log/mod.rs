@@ -79,7 +79,7 @@ impl Lines {
         }
     }
 
-    /// `None` for an empty line, and for metrics that repeat the last ones: a poll counts itself every second.
+    /// `None` for an empty line, and for metrics that repeat the last ones: each poll is counted, every second.
     fn readable(&mut self, text: &str, metrics: Option<&Document>) -> Option<Line> {
         let Some(document) = metrics else { return Line::logged(text) };
         let line = Line::metrics(document).filter(|line| self.shown.as_ref() != Some(line))?;
@@ -103,7 +103,7 @@ pub fn say(source: &str, level: Level, message: &str, fields: &[(&str, &str)]) {
     }
 }
 
-/// Logs an event that is only worth watching: plain lines leave it out.
+/// Logs an event that matters only to a reader who watches: plain lines leave it out.
 pub fn note(source: &str, level: Level, message: &str, fields: &[(&str, &str)]) {
     if form() != Form::Plain {
         say(source, level, message, fields);
@@ -119,7 +119,7 @@ fn form() -> Form {
     *FORM.get().unwrap_or(&Form::Plain)
 }
 
-/// Writes a line in one call, so that lines of different processes do not mix. A failure is ignored: nobody is left to read it.
+/// Writes a line in one call, so that lines of different processes do not mix. A failure is ignored: there is no reader left.
 fn write(line: &str) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_a_function_is_one_json_object_whatever_it_is() {
+    fn each_line_of_a_function_is_one_json_object() {
         let source = Source { function: "payments", environment: 1, pid: 7 };
         for (text, line) in [
             (r#"{"b": 1.0, "a":"x"}"#, r#"{"b": 1.0, "a":"x"}"#),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// Fields that come before others.
 const FIRST: [&str; 5] = ["key", "operation", "state", "outcome", "attempts"];
 const SHORT_ID: usize = 8;
-/// The longest name of a source, so that messages line up.
+/// The length of the longest name of a source, so that messages line up.
 const SOURCE: usize = 11;
 
 const RED: &str = "\x1b[31m";
@@ -27,7 +27,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// An event of the local cloud itself.
+    /// An event of the local cloud.
     pub fn own(level: Level, message: &str, fields: &[(&str, &str)]) -> Self {
         let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Self { level: level.name().to_owned(), message: message.to_owned(), fields }
@@ -99,18 +99,18 @@ pub fn field(name: &str, value: &str) -> String {
     if value.contains(' ') { format!("{name}={value:?}") } else { format!("{name}={value}") }
 }
 
-/// The span's fields that the line does not have itself: the request by a short id, and no ids of traces.
+/// The span's fields that the line lacks: the request by a short id, and no ids of traces.
 fn of_span(span: &Value, own: &Map<String, Value>) -> Vec<(String, String)> {
-    let reported = span.as_object().into_iter().flatten().filter(|(name, _)| !own.contains_key(*name));
-    let reported = reported.filter_map(|(name, value)| match name.as_str() {
+    let fields = span.as_object().into_iter().flatten().filter(|(name, _)| !own.contains_key(*name));
+    let fields = fields.filter_map(|(name, value)| match name.as_str() {
         "name" | "xrayTraceId" => None,
         "requestId" => Some(("request".to_owned(), short(&shown(value)))),
         _ => Some((name.clone(), shown(value))),
     });
-    reported.collect()
+    fields.collect()
 }
 
-/// Enough of an id to tell it from its neighbours.
+/// Enough of an id to distinguish it from its neighbours.
 fn short(id: &str) -> String {
     id.chars().take(SHORT_ID).collect()
 }

@@ -1,11 +1,11 @@
 //! Delivers one batch of a stream, until each of its records is done or in the dead-letter queue.
 //!
 //! 1. A batch that fails is retried, from the first failed record if the function names it.
-//! 2. A batch that fails twice is halved, which isolates a bad record, so that it does not hold up the rest for long.
+//! 2. A batch that fails twice is halved. That isolates a bad record, so that it does not delay the others for long.
 //! 3. A single record that fails five times goes to the dead-letter queue as in Lambda: by its place in the stream, without
 //!    its content.
 
-use super::{Failure, invoke, record::Record, say};
+use super::{Failure, invoke, record::Record, warn};
 use crate::{functions::Function, queues::Queues};
 use aws_sdk_dynamodbstreams::Client;
 use aws_smithy_types::date_time::Format;
@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 /// Failures after which a batch is halved.
 const HALVED_AFTER: u32 = 2;
-/// Failures after which a single record is given up.
+/// Failures after which a single record goes to the dead-letter queue.
 const MAX_FAILURES: u32 = 5;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 
@@ -62,7 +62,7 @@ pub async fn deliver(stream: &Stream, shard: &str, batch: Vec<Record>) {
             }
         };
         failures += 1;
-        say(&stream.function, &format!("a batch of {} stream records failed: {reason}", records.len()));
+        warn(&stream.function, &format!("a batch of {} stream records failed: {reason}", records.len()));
         if records.len() == 1 && failures == MAX_FAILURES {
             let dead_letter = dead_letter(stream, shard, request_id, error, &records[0]);
             bury(stream, &dead_letter.to_string()).await;
@@ -90,9 +90,9 @@ async fn bury(stream: &Stream, dead_letter: &str) {
     loop {
         let send = stream.queues.client.send_message().queue_url(&stream.queues.dead_letters.url);
         match send.message_body(dead_letter).send().await {
-            Ok(_) => return say(&stream.function, "a stream record went to the dead-letter queue"),
+            Ok(_) => return warn(&stream.function, "a stream record went to the dead-letter queue"),
             Err(error) => {
-                say(&stream.function, &format!("dead-letter queue: {}", error_chain(&error)));
+                warn(&stream.function, &format!("dead-letter queue: {}", error_chain(&error)));
             }
         }
         time::sleep(FIRST_BACKOFF).await;

@@ -52,7 +52,7 @@ impl fmt::Display for Failure {
 }
 
 /// Logs a trigger's warning.
-pub fn say(function: &Function, message: &str) {
+pub fn warn(function: &Function, message: &str) {
     log::say(function.definition.name, Level::Warn, message, &[]);
 }
 
@@ -69,7 +69,7 @@ async fn invoke(
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Report {
+struct Failures {
     batch_item_failures: Option<Vec<Item>>,
 }
 
@@ -79,11 +79,11 @@ struct Item {
     item_identifier: Option<String>,
 }
 
-/// The places of the failed items. No report, or an empty list, is success; an id from outside the batch fails the whole batch.
+/// The places of the failed items. No list, or an empty one, is success. An id from outside the batch fails the whole batch.
 fn failed_items(answer: &[u8], ids: &[&str]) -> Result<BTreeSet<usize>, String> {
-    let report: Option<Report> =
-        serde_json::from_slice(answer).map_err(|error| format!("the answer is not a report: {error}"))?;
-    let failures = report.unwrap_or_default().batch_item_failures.unwrap_or_default();
+    let failures: Option<Failures> = serde_json::from_slice(answer)
+        .map_err(|error| format!("the answer does not list batchItemFailures: {error}"))?;
+    let failures = failures.unwrap_or_default().batch_item_failures.unwrap_or_default();
     let place = |item: Item| {
         let id = item.item_identifier.unwrap_or_default();
         ids.iter()

@@ -1,6 +1,6 @@
 //! Delivers a queue's messages to a function, in batches.
 
-use super::{invoke, say};
+use super::{invoke, warn};
 use crate::{functions::Function, queues::Queue};
 use aws_sdk_sqs::{
     Client,
@@ -17,8 +17,8 @@ use tokio::time;
 use uuid::Uuid;
 
 const BATCH: i32 = 10;
-/// The pause before an empty queue is polled again. A long poll would notice the end of a delay only once a second.
-const PAUSE: Duration = Duration::from_millis(200);
+/// The wait before an empty queue is polled again. A long poll would notice the end of a delay only once a second.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The seconds after which a failed message is delivered again.
 const AGAIN_AFTER: i32 = 1;
 
@@ -26,15 +26,15 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// One of a mapping's pollers, with one batch at a time.
 pub async fn run(client: Client, queue: Queue, region: String, function: Arc<Function>, hidden: Duration) {
-    let mut reported = String::new();
+    let mut logged = String::new();
     loop {
         let Err(error) = poll(&client, &queue, &region, &function, hidden).await;
         let message = format!("queue {}: {}", queue.arn, error_chain(&*error));
-        if message != reported {
-            say(&function, &message);
-            reported = message;
+        if message != logged {
+            warn(&function, &message);
+            logged = message;
         }
-        time::sleep(PAUSE).await;
+        time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -53,7 +53,7 @@ async fn poll(
         let receive = receive.message_attribute_names("All").visibility_timeout(hidden);
         let messages = receive.send().await?.messages.unwrap_or_default();
         if messages.is_empty() {
-            time::sleep(PAUSE).await;
+            time::sleep(POLL_INTERVAL).await;
             continue;
         }
         let records: Vec<_> = messages.iter().map(|message| record(message, queue, region)).collect();
@@ -62,7 +62,7 @@ async fn poll(
         let failed = match invoke(function, Uuid::new_v4(), event, &ids).await {
             Ok(failed) => failed,
             Err(failure) => {
-                say(function, &format!("a batch of {} messages is retried: {failure}", ids.len()));
+                warn(function, &format!("a batch of {} messages is retried: {failure}", ids.len()));
                 (0..messages.len()).collect()
             }
         };

@@ -4,7 +4,7 @@
 use super::{
     batch::{self, Stream},
     record::Record,
-    say,
+    warn,
 };
 use aws_sdk_dynamodbstreams::types::{Shard, ShardIteratorType};
 use lambda_idempotency::internal::error_chain;
@@ -21,16 +21,16 @@ use tokio::{
 
 /// Records in one batch.
 const BATCH: usize = 1_000;
-/// Bytes of one batch: Lambda's payload limit, less the event's own brackets.
+/// Bytes of one batch: Lambda's payload limit, less the brackets around the records.
 const BATCH_BYTES: usize = 6_000_000;
-/// The pause before a shard without new records is read again.
-const PAUSE: Duration = Duration::from_millis(200);
+/// The wait before a shard without new records is read again.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The time between two searches for new shards.
 const DISCOVERY: Duration = Duration::from_secs(1);
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Follows the stream for ever.
+/// Follows the stream without end.
 pub async fn run(stream: Arc<Stream>) {
     // Each shard, and whether it has been read to its end.
     let mut shards: HashMap<String, bool> = HashMap::new();
@@ -55,7 +55,7 @@ pub async fn run(stream: Arc<Stream>) {
                 }
             }
             Err(error) => {
-                say(&stream.function, &format!("cannot list the stream's shards: {}", error_chain(&*error)))
+                warn(&stream.function, &format!("cannot list the stream's shards: {}", error_chain(&*error)))
             }
         }
         let next = Instant::now() + DISCOVERY;
@@ -93,8 +93,8 @@ async fn read(stream: Arc<Stream>, shard: String) -> String {
             if waiting.len() > current {
                 closes = closes.or(Some(Instant::now() + stream.window));
             } else {
-                let pause = Instant::now() + PAUSE;
-                time::sleep_until(closes.map_or(pause, |closes| closes.min(pause))).await;
+                let next_poll = Instant::now() + POLL_INTERVAL;
+                time::sleep_until(closes.map_or(next_poll, |closes| closes.min(next_poll))).await;
             }
         }
         batch::deliver(&stream, &shard, take(&mut waiting)).await;
@@ -147,7 +147,7 @@ impl<'a> Cursor<'a> {
             Err(error) => {
                 if !self.failing {
                     let error = error_chain(&*error);
-                    say(&self.stream.function, &format!("cannot read shard {}: {error}", self.shard));
+                    warn(&self.stream.function, &format!("cannot read shard {}: {error}", self.shard));
                 }
                 self.failing = true;
                 self.iterator = None;

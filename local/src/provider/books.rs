@@ -19,7 +19,7 @@ pub struct Books {
     /// The index of each charge, by its id.
     places: HashMap<String, usize>,
     decisions: HashMap<String, Decision>,
-    /// Webhooks that nobody has acknowledged, by the number of their decision.
+    /// Webhooks that are not acknowledged, by the number of their decision.
     held: BTreeMap<u64, Webhook>,
     decided: u64,
 }
@@ -60,7 +60,7 @@ pub struct Charge {
     metadata: BTreeMap<String, String>,
 }
 
-/// The event about a decision. Its id stays the same however often it is sent.
+/// The event about a decision. Its id is the same each time it is sent.
 #[derive(Clone)]
 pub struct Webhook {
     pub id: u64,
@@ -128,7 +128,7 @@ impl Books {
         self.held.remove(webhook).is_some()
     }
 
-    /// Never earlier than the last charge, whatever the clock does, because pages are cut by time.
+    /// Never earlier than the last charge, even if the clock goes back: pages are cut by time.
     fn now(&self) -> u64 {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let last = self.charges.last().map_or(0, |charge| charge.created_at);

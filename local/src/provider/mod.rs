@@ -3,9 +3,9 @@
 //!
 //! 1. It honours `Idempotency-Key`: the same key with the same parameters gets the first answer again, with other
 //!    parameters 409. Metadata is not a parameter.
-//! 2. A charge, once begun, is made even if the caller has gone away.
-//! 3. Its query API returns the truth, whatever the answer to the charge was.
-//! 4. Each decision has a webhook, which is held until somebody requests its delivery and the receiver acknowledges it.
+//! 2. A charge that has begun is made, even if the caller has gone away.
+//! 3. Its query API returns the truth, even if the answer to the charge was lost.
+//! 4. Each decision has a webhook. It is held until its delivery is requested and the receiver acknowledges it.
 
 mod books;
 mod cards;
@@ -148,7 +148,7 @@ async fn deliver(State(provider): State<Provider>) -> Response {
     Json(json!({ "delivered": delivered, "held": books.held().len() })).into_response()
 }
 
-/// Leaves the caller without an answer. If the caller leaves, the future is dropped.
+/// Never answers. If the caller leaves, the future is dropped.
 async fn silence() -> Response {
     time::sleep(SILENCE).await;
     StatusCode::GATEWAY_TIMEOUT.into_response()
