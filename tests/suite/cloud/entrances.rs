@@ -1,5 +1,5 @@
-//! Events at the functions that no client calls: whatever arrives, nothing is lost, the rest of the batch is processed, and one log
-//! line says what was wrong and where.
+//! Events at the functions that no client calls. Nothing is lost, the rest of the batch is processed, and one log line says what was wrong
+//! and where.
 
 use std::time::{Duration, SystemTime};
 
@@ -52,7 +52,7 @@ impl Functions {
         }
     }
 
-    /// For each function, the messages to be delivered again, or its error.
+    /// Per function: the messages to be delivered again, or its error.
     async fn deliver(&self, event: &Value) -> [Result<Vec<String>, String>; 2] {
         // Enough time for the largest batch on the slowest machine.
         let context = &with_left(Duration::from_secs(900));
@@ -96,7 +96,7 @@ fn message(id: &str, body: &str) -> Value {
     json!({ "eventSource": "aws:sqs", "eventSourceARN": "arn:checks", "messageId": id, "body": body })
 }
 
-/// Valid work for each function: a check of a record that does not exist, and a question about one.
+/// Valid work for each function: a check of a record that does not exist, and a question about such a record.
 fn work(id: &str) -> [Value; 2] {
     let key = format!("acme#{OPERATION}#{}", Uuid::new_v4());
     let check = json!({ "version": 1, "kind": "check", "key": key, "look_at": 0 });
@@ -186,12 +186,12 @@ async fn of_a_batch_only_what_failed_is_named() {
     }
     for id in &ids {
         let lines = logs.lines_with(id).into_iter().filter(|line| line.level() == "ERROR");
-        // One line from each function for each of the two batches.
+        // One line per function and batch.
         assert_eq!(lines.count(), 4, "{id}");
     }
 }
 
-// T19: to SQS, an empty identifier means the whole batch. A failed message without an id would be lost otherwise.
+// T19: to SQS, an empty identifier means the whole batch. Without this, a failed message without an id would be lost.
 #[tokio::test]
 async fn only_a_failed_message_without_an_id_fails_its_whole_batch() {
     let functions = Functions::new();
@@ -230,7 +230,7 @@ async fn the_largest_batches_are_taken_whole() {
     let batch: Vec<_> = (0..10_000).map(|number| work(&number.to_string())[0].clone()).collect();
     let [stale, _] = functions.deliver(&json!({ "Records": batch })).await;
     assert_eq!(stale, Ok(vec![]));
-    // 6 MB of malformed records: they become dead letters, and nothing is delivered again.
+    // 6 MB of malformed records. They become dead letters, and nothing is delivered again.
     let poison = |number: u32| {
         json!({
             "eventSource": "aws:dynamodb",
@@ -253,7 +253,7 @@ async fn the_largest_batches_are_taken_whole() {
     );
 }
 
-// T50: a function that is almost out of time leaves the rest to the next invocation.
+// T50: a function that is almost out of time leaves the rest of the batch to the next invocation.
 #[tokio::test]
 async fn what_there_is_no_time_for_is_delivered_again() {
     let functions = Functions::new();
@@ -277,7 +277,7 @@ async fn what_there_is_no_time_for_is_delivered_again() {
     let event = json!({ "Records": batch });
     assert_eq!(functions.deliver(&event).await[0], Ok(vec![]));
     assert_eq!(functions.sent(), 3);
-    // Through the handler: the first message uses up all of the time. If the nearer deadline passes before the handler reads it, the
+    // Through the handler, the first message uses up all of the time. If the nearer deadline passes before the handler reads it, the
     // function has ten seconds.
     for (left, takes) in [(Duration::from_millis(100), 10), (Duration::from_secs(60), 57)] {
         let (checks, world) = (MemoryQueue::new(), ManualWorld::at(Timestamp::from_secs(2_000_000_000)));

@@ -1,4 +1,4 @@
-//! What the local cloud shows to whoever watches it, and how it ends.
+//! What the local cloud prints, and how it ends.
 
 use std::{
     fs::File,
@@ -34,14 +34,14 @@ fn event(key: &str, path: &str) -> Value {
     })
 }
 
-/// A terminal: our end, and the program's.
+/// A terminal: this process's end, and the program's end.
 fn terminal() -> (File, OwnedFd) {
     let (mut ours, mut theirs) = (0, 0);
-    // SAFETY: both descriptors are written before they are read, and nothing else has them.
+    // SAFETY: both descriptors are written before they are read, and nothing else owns them.
     unsafe {
         let opened = libc::openpty(&mut ours, &mut theirs, ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
         assert_eq!(opened, 0, "a terminal can be opened");
-        // Programs that other tests start must not inherit it, or the terminal would outlive this test.
+        // Programs that other tests start must not inherit the descriptor. Otherwise the terminal would outlive this test.
         libc::fcntl(ours, libc::F_SETFD, libc::FD_CLOEXEC);
         libc::fcntl(theirs, libc::F_SETFD, libc::FD_CLOEXEC);
         (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
@@ -77,7 +77,7 @@ async fn ended_by(mut cloud: LocalCloud, end: impl FnOnce(&LocalCloud)) -> ExitS
         // SAFETY: signal 0 only checks whether the process exists.
         assert_eq!(unsafe { libc::kill(process, 0) }, -1, "process {process} is still there");
     }
-    // Whatever its client got.
+    // The client's answer does not matter here.
     let _ = slow.await;
     status
 }
@@ -87,7 +87,7 @@ async fn a_signal_ends_the_local_cloud_with_every_process_of_it() {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         let cloud = LocalCloud::start(&[]).await;
         let status = ended_by(cloud, |cloud| {
-            // SAFETY: it is our child, and has not been waited for.
+            // SAFETY: it is a child of this process, and has not been waited for.
             unsafe { libc::kill(cloud.process_id() as i32, signal) };
         });
         assert_eq!(status.await.code(), Some(0), "signal {signal}");

@@ -1,4 +1,4 @@
-//! The local cloud's own parts behave like AWS and a provider, as far as the functions rely on it.
+//! The local cloud's parts behave like AWS and like a provider, as far as the functions rely on it.
 
 use std::{
     process::Stdio,
@@ -21,7 +21,7 @@ use crate::support::{
     tables::create_idempotency_table,
 };
 
-/// How long an event in another process is waited for. Success takes a fraction of this; only a failure takes as long.
+/// How long a test waits for an event in another process. Success takes a fraction of this. Only a failure takes as long.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const PREFIX: &str = "local-";
 
@@ -134,7 +134,7 @@ async fn a_poison_stream_record_is_dead_lettered_and_its_shard_goes_on(endpoint:
     let cloud = LocalCloud::start(&variables).await;
     let checks = Queue::of(&cloud, &prefix, "checks").await;
     let dead_letters = Queue::of(&cloud, &prefix, "dead-letters").await;
-    // Checks of open records cannot be scheduled any more.
+    // Checks of open records can no longer be scheduled.
     checks.client.delete_queue().queue_url(&checks.url).send().await.unwrap();
     cloud.pay("order-1", "tok_crash_before").await;
     let dead_letter = dead_letters.next(300).await;

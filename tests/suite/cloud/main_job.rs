@@ -78,8 +78,7 @@ async fn a_worker_killed_during_the_charge_leaves_one_charge_and_an_unknown(endp
             Command::new("kill").args(["-9", &process.to_string()]).status().expect("kill is there");
         }
     };
-    // The provider charges the slow card whether or not anybody waits. The status is read through another environment than the
-    // one that is killed, or through a new one.
+    // The provider charges the slow card, even if its caller has gone. The status is read through an environment other than the killed one.
     let (answer, ()) = tokio::join!(cloud.pay("order-1", "tok_slow_2000"), kill);
     assert_eq!(answer.reported(), CRASHED);
     // Until its death is noticed, a dead environment may still be sent a request.
@@ -131,7 +130,7 @@ async fn a_client_that_the_gateway_sent_away_gets_the_answer_later(endpoint: &st
     assert_eq!(cloud.charged(card).await, 1);
 }
 
-// T14, T25: bad input through the whole stack; each gets a problem document, and nothing is charged.
+// T14, T25: bad input through the whole stack. Each gets a problem document, and nothing is charged.
 #[tokio::test]
 async fn bad_input_is_a_problem_and_charges_nothing() {
     let cloud = LocalCloud::start(&[]).await;

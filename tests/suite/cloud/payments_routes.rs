@@ -73,7 +73,7 @@ async fn a_payment_is_made_once_and_listed_to_its_tenant_alone(endpoint: &str) {
     assert_eq!(provider.charged(), 1);
     assert!(!String::from_utf8_lossy(&first.body).contains("tok"), "the card is not shown");
 
-    // Another tenant's key is a different key, and its payments are separate.
+    // The same key of another tenant is a different key, and its payments are separate.
     let other = api.pay("globex", "order-1", order("tok")).await;
     assert_eq!((other.status, other.replayed(), provider.charged()), (201, false, 2));
     assert_ne!(other.json()["id"], payment["id"]);

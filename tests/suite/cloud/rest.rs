@@ -1,4 +1,4 @@
-//! Every crash is settled: nobody retries, and yet each record ends as what really happened.
+//! Every crash is settled. Without any retry, each record ends as what really happened.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::support::{local_cloud::LocalCloud, on_each_store};
 const UNKNOWN: (u16, &str) = (409, "outcome-unknown");
 const NEVER: &str = "86400000";
 
-/// A cloud with short time spans, and with stream, queues and schedules running.
+/// A cloud with short durations, and with stream, queues and schedules running.
 async fn cloud(endpoint: &str, variables: &[(&str, &str)]) -> LocalCloud {
     let quick = [
         ("FUNCTION_TIMEOUT_MS", "2500"),
@@ -29,7 +29,7 @@ async fn rests(cloud: &LocalCloud, key: &str, state: &str) {
     cloud.until(async || cloud.state(key).await == state, &format!("{key} becomes {state}")).await;
 }
 
-/// Checks with the function that compares them that both ledgers agree about today.
+/// Checks that both ledgers agree about today, with the function that compares them.
 async fn ledgers_agree(cloud: &LocalCloud, charges: usize) {
     assert_eq!(cloud.charges().await.len(), charges);
     let today = ledgers::Day::of(std::time::SystemTime::now().into());
@@ -120,10 +120,10 @@ async fn the_providers_report_comes_before_any_question(endpoint: &str) {
 
 #[apply(on_each_store)]
 async fn an_outcome_that_nobody_knows_is_escalated(endpoint: &str) {
-    // Nobody listens on port 1.
+    // No process listens on port 1.
     let away = [("FUNCTION_PROVIDER_URL", "http://127.0.0.1:1"), ("RECONCILE_ASKS", "3")];
     let cloud = cloud(endpoint, &away).await;
-    // The function would know that the charge was never sent; so its process must die to leave the outcome unknown.
+    // Otherwise the function would know that the charge was never sent. Its process must die to leave the outcome unknown.
     assert_eq!(cloud.pay("k", "tok_crash_before").await.status, 502);
     let queues = aws_config::SdkConfig::builder()
         .behavior_version(aws_config::BehaviorVersion::latest())

@@ -1,4 +1,4 @@
-//! Start-up: a wrong configuration is reported by name; a fault that may pass by itself does not stop the start.
+//! Start-up: a wrong configuration is reported by name. A fault that may be transient does not stop the start.
 
 use std::time::{Duration, SystemTime};
 
@@ -134,7 +134,7 @@ fn missing_sealing_keys_are_named() {
     assert_eq!(error.to_string(), "the environment variable SEALING_KEYS must be set");
 }
 
-/// A record that has been unknown for this long, and about which nobody has been asked.
+/// A record that has been unknown for this long, and whose outcome was never asked about.
 async fn unknown(sample: &Sample, for_so_long: Duration) -> RecordKey {
     let since = Timestamp::from(SystemTime::now()).minus(for_so_long);
     let key = record_key("acme", "create-payment", &Uuid::new_v4().to_string());

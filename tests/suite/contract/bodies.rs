@@ -1,4 +1,4 @@
-//! Response bodies of every size: the effect is always recorded as completed, and a kept body comes back unchanged.
+//! Response bodies of every size. The effect is always recorded as completed, and a kept body is replayed unchanged.
 
 use std::time::Duration;
 
@@ -161,7 +161,7 @@ async fn a_body_the_store_keeps_rejecting_is_abandoned_before_the_record_suffers
 #[apply(on_each_store)]
 async fn a_body_that_hangs_is_left_out_in_time_for_the_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    // Half of the time left after the answer's 300 ms, and a little if none is left.
+    // Half of the time left after the answer's 300 ms. If none is left, a little.
     for (left, waited) in [(2300, 1000), (200, 100)] {
         let (left, waited) = (Duration::from_millis(left), Duration::from_millis(waited));
         let (executor, mut request, late) = (guarded.executor(), request(), Late::hanging());

@@ -1,5 +1,5 @@
-//! Every HTTP front of Lambda, with its real events and answers, through `lambda_http`'s own conversions; each in front of an axum
-//! router and of a plain `service_fn` handler.
+//! Every HTTP front of Lambda, with its real events and answers, through `lambda_http`'s conversions. Each is tested with an axum router
+//! and with a plain `service_fn` handler.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ impl Front {
         let context = event["requestContext"].as_object_mut().expect("every event has a context");
         context.remove("authorizer");
         if let Some(identity) = context.get_mut("identity") {
-            // An API key alone verifies nobody, yet it comes with its owner's account.
+            // An API key alone authenticates no caller, but its event has the account of the key's owner.
             *identity = json!({ "accountId": "210987654321", "apiKey": "k-1", "sourceIp": "192.0.2.7" });
         }
         event
@@ -241,7 +241,7 @@ async fn a_binary_answer_is_replayed_as_it_was() {
 
 #[tokio::test]
 async fn two_keys_in_one_request_are_refused_as_each_front_shows_them() {
-    // An HTTP API and a function URL join the lines; a load balancer keeps them if it sends all values.
+    // An HTTP API and a function URL join the lines. A load balancer keeps them if it sends all values.
     let mut joined: Value = serde_json::from_str(include_str!("../fixtures/http_api_jwt.json")).unwrap();
     joined["headers"]["idempotency-key"] = "order-1,order-2".into();
     let mut kept: Value =
@@ -280,8 +280,8 @@ async fn parameter_order_that_a_front_has_lost_does_not_count() {
     }
 }
 
-// A REST API also sends one value of each header, and `lambda_http` lets that replace all of them. Nothing behind it can see that
-// there were two.
+// A REST API also sends one value of each header, and `lambda_http` replaces all values by it. The code behind it cannot see that there
+// were two.
 #[tokio::test]
 async fn of_two_keys_in_a_rest_apis_request_the_last_counts() {
     let mut event = fronts()[0].event();

@@ -77,7 +77,7 @@ async fn every_legal_key_has_one_record_under_both_its_forms(endpoint: &str) {
         execution(&parts).idempotency_key().as_str().to_owned()
     });
     let longest = "k".repeat(255);
-    // Each visible character by itself, and the characters that separate parts elsewhere.
+    // Each visible character alone, and the characters that separate parts elsewhere.
     let visible = ('!'..='~').map(String::from);
     let more =
         ["order-1", "a#b", "a%23b", "a%2Fb", "../a", "a/b", "a,b", "a;b=1", "{\"a\":1}", "record", &longest];

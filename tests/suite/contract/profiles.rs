@@ -320,7 +320,7 @@ async fn acps_errors_are_flat_and_every_answer_echoes_its_key() {
     assert_eq!(send(&others, pay("order-1")).await.header("idempotency-key"), None);
 }
 
-// Complete documents, without documentation, for a fault of ours.
+// Complete documents, without documentation, for a fault of the server.
 #[tokio::test]
 async fn a_store_that_is_away_is_reported_in_each_profiles_shape() {
     let detail = "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the same \
@@ -402,7 +402,7 @@ async fn a_keyless_request_runs_unguarded_only_if_the_profile_allows_it() {
     let first = send(&app, pay("order-1")).await;
     assert_eq!(first.body, "3 guarded: true");
     send(&app, pay("order-1")).await.assert_replay_of(&first);
-    // A header without a valid key is not a choice to run unguarded.
+    // A header with an invalid key does not mean that the client chose to run unguarded.
     for none in ["", "a,b", "\"open"] {
         send(&app, order(none).body("{}".into()).unwrap()).await.assert_code(400, "key-malformed");
     }

@@ -171,7 +171,7 @@ async fn a_record_is_compared_by_the_rule_that_made_it(endpoint: &str) {
     send(&after, body("newer", sent_at(2))).await.assert_replay_of(&first);
     assert_eq!(runs.count(), 1);
 
-    // A worker that does not know the rule runs nothing, and says so; this holds for a worker of the old version too.
+    // A worker that does not know the rule runs nothing, and says so. This holds for a worker of the old version too.
     for (app, key) in [(&careless, "older"), (&before, "newer")] {
         let refused = send(app, body(key, sent_at(1))).await;
         refused.assert_problem(503, "record-unreadable");
@@ -226,7 +226,7 @@ async fn a_form_is_the_same_whatever_the_order_of_its_fields() {
     ] {
         send(&app, urlencoded("order-1", other)).await.assert_problem(422, "key-reused");
     }
-    // What is not well-formed is taken, and told from another.
+    // A malformed body is accepted, and distinguished from another.
     let broken = send(&app, urlencoded("order-2", b"a=%zz&b=1")).await;
     send(&app, urlencoded("order-2", b"a=%zz&b=1")).await.assert_replay_of(&broken);
     for other in [&b"b=1&a=%zz"[..], b"a=%25zz&b=1", b"a=%ff&b=1"] {
@@ -320,7 +320,7 @@ async fn a_rule_of_ones_own_takes_the_place_of_a_former_one() {
     let store = MemoryStore::new();
     let deployed = |operation: Operation| counted(guard_of(store.clone(), operation));
     let sealed = || {
-        // Only the order's number counts; the rest is encrypted anew for each try.
+        // Only the order's number counts. The rest is encrypted anew for each try.
         FingerprintRule::custom(7, |content| {
             content.body.split(|byte| *byte == b':').next().unwrap().to_vec()
         })

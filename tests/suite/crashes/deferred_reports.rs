@@ -1,4 +1,4 @@
-//! Reports that cannot be written: handed over to a queue, and applied under the same fence as their worker.
+//! Reports that cannot be written. They are deferred to a queue, and applied under the same fence as their worker.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ impl Lost {
         self.guarded.faults.clear();
     }
 
-    /// Deletes the items beside the record, as time to live would.
+    /// Deletes the record's other items, as time to live would.
     async fn delete_body(&self, request: &Request) {
         for item in self.guarded.collection(&request.key).await {
             if item["sk"].as_s().is_ok_and(|sk| sk.starts_with("body#")) {
@@ -80,7 +80,7 @@ impl Lost {
         }
     }
 
-    /// The one message that was handed over, as the function receives it.
+    /// The one deferred message, as the function receives it.
     fn message(&self) -> String {
         let [(message, Duration::ZERO)] = &self.queue.take()[..] else { panic!("not one message") };
         assert!(message.len() < 256 * 1024, "{} bytes", message.len());
@@ -158,7 +158,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-// T5: who knows more wins, through the queue too.
+// T5: the source that knows more wins, through the queue too.
 #[apply(on_each_store)]
 async fn a_report_takes_what_knows_less_and_nothing_that_knows_more(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
@@ -179,7 +179,7 @@ async fn a_report_takes_what_knows_less_and_nothing_that_knows_more(endpoint: &s
     }
 }
 
-// T51: a record that another settled, and that time to live deleted, is not created again.
+// T51: a record that was settled by another source, and then deleted by time to live, is not created again.
 #[apply(on_each_store)]
 async fn a_report_whose_record_has_expired_is_escalated(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
@@ -201,7 +201,7 @@ async fn a_report_whose_record_has_expired_is_escalated(endpoint: &str) {
         for (dead_letter, _) in sent {
             let (read, key) = (json(&dead_letter), request.key.partition_key());
             assert_eq!((read["kind"].as_str(), read["key"].as_str()), (Some("forgotten"), Some(&*key)));
-            // Sent back to the queue, it is escalated again.
+            // If it is sent back to the queue, it is escalated again.
             lost.reconciliation.receive(&dead_letter).await.unwrap();
             let [(again, Duration::ZERO)] = &lost.dead_letters.take()[..] else {
                 panic!("not one dead letter")
@@ -246,7 +246,7 @@ async fn a_body_that_waited_is_stored_again_or_reported_gone(endpoint: &str) {
             "{waited:?}"
         );
     }
-    // While the store cannot say whether the body is there, nothing is written.
+    // While the store cannot say whether the body exists, nothing is written.
     let (request, executor) = (request(), lost.executor());
     let ours = owned(executor.reserve(&request).await);
     lost.guarded.faults.script("PutItem", [Fault::Pass, Fault::DropRequest]);
@@ -259,7 +259,7 @@ async fn a_body_that_waited_is_stored_again_or_reported_gone(endpoint: &str) {
     assert_eq!(lost.guarded.state(&request).await, "in_progress");
 }
 
-// No reader could read the record that would result.
+// No reader could read the resulting record.
 #[apply(on_each_store)]
 async fn a_report_with_a_status_that_no_response_has_is_malformed(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
@@ -275,12 +275,12 @@ async fn a_report_with_a_status_that_no_response_has_is_malformed(endpoint: &str
     }
 }
 
-// T51: the same, found by the worker itself.
+// T51: the same case, found by the worker itself.
 #[apply(on_each_store)]
 async fn a_worker_whose_record_has_expired_defers_its_report(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let (executor, request) = (lost.executor(), request());
-    // A second attempt: the time of the first does not count.
+    // A second attempt. The time of the first does not count.
     let first = owned(executor.reserve(&request).await);
     executor.finish(first, Report::NotExecuted).await;
     lost.guarded.clock.advance(RETENTION / 2);
@@ -304,7 +304,7 @@ async fn a_worker_whose_record_has_expired_defers_its_report(endpoint: &str) {
     }
 }
 
-// T26: other software wrote the message.
+// T26: software other than the library wrote the message.
 #[apply(on_each_store)]
 async fn a_report_keeps_no_header_that_a_handlers_answer_would_not_keep(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
@@ -458,7 +458,7 @@ async fn deferring_leaves_time_for_the_answer(endpoint: &str) {
     assert!(lost.guarded.now() < deadline, "{:?} before {deadline:?}", lost.guarded.now());
 }
 
-// T16, T49: a transient fault does not make an inline body be left out, and the body does not stop the effect from being recorded.
+// T16, T49: a transient fault does not drop an inline body, and the body does not prevent the record of the effect.
 #[apply(on_each_store)]
 async fn a_body_that_cannot_be_stored_now_waits_in_its_message(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
@@ -467,7 +467,7 @@ async fn a_body_that_cannot_be_stored_now_waits_in_its_message(endpoint: &str) {
         lost.lose(&request, completed(body.clone())).await;
         let message = lost.message();
         lost.guarded.clock.advance(waited);
-        // As many tries as fit into its time; the record's own write would succeed.
+        // As many tries as fit into its time. The record's own write would succeed.
         lost.guarded.faults.script("PutItem", vec![Fault::DropRequest; 9]);
         let applied = lost.guarded.clock.passing(lost.reconciliation.receive(&message)).await;
         assert_eq!(lost.guarded.faults.left(), 0);
@@ -481,7 +481,7 @@ async fn a_body_that_cannot_be_stored_now_waits_in_its_message(endpoint: &str) {
     }
 }
 
-// T42: the reconcile function has another retention than the guard.
+// T42: the retention of the reconcile function differs from the guard's.
 #[apply(on_each_store)]
 async fn a_report_is_kept_as_long_as_its_guard_said(endpoint: &str) {
     let lost = Lost::on(endpoint).await;

@@ -1,4 +1,4 @@
-//! Reservations that are answered late, or that land late: owning a record is not yet running.
+//! Reservations that are answered late, or that land late. The owner of a record has not necessarily begun to run.
 
 use std::{
     sync::{Arc, Mutex},
@@ -36,11 +36,11 @@ use crate::support::{
 const SECOND: Duration = Duration::from_secs(1);
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 
-/// A store that does something between its first insertion and the answer: the process is frozen meanwhile.
+/// A store that acts between its first insertion and the answer: meanwhile, the process is frozen.
 struct Frozen {
     store: DynamoDbStore,
     meanwhile: Mutex<Option<BoxFuture<'static, ()>>>,
-    /// Whether the insertion is sent again after that, as the SDK does if it gets no answer.
+    /// Whether the insertion is sent again afterwards, as the SDK does if it gets no answer.
     again: bool,
 }
 
@@ -83,7 +83,7 @@ impl Reconciler for Nothing {
     }
 }
 
-/// Either the machine is frozen, so that only its wall clock advances; or the wall clock is set back meanwhile.
+/// Either the machine is frozen, so that only its wall clock advances, or the wall clock is set back meanwhile.
 #[derive(Clone, Copy, Debug)]
 enum Meanwhile {
     Frozen,
@@ -202,7 +202,7 @@ async fn a_waiter_with_too_little_time_left_takes_nothing_over(endpoint: &str) {
     assert_eq!(guarded.item(&request.key).await, before);
 }
 
-/// A released key, and its take-over, which lands when the test says so. Its caller got a 503.
+/// A released key, and its take-over, which lands when the test decides. The caller of the take-over got a 503.
 async fn held_take_over(guarded: &Guarded) -> (Request, Late) {
     let (executor, request, late) = (guarded.executor(), request(), Late::timing_out());
     let first = owned(executor.reserve(&request).await);
@@ -244,7 +244,7 @@ async fn a_take_over_of_what_others_have_changed_is_not_waited_for(endpoint: &st
     written(guarded.executor().finish(theirs, completed("theirs")).await);
 }
 
-// T9, T1: the first try was applied, and the SDK's retry meets a transaction.
+// T9, T1: the first try was applied, and the SDK's retry conflicts with a transaction.
 #[apply(on_each_store)]
 async fn a_reservation_that_met_a_transaction_after_it_landed_is_given_back(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(2)).await;
@@ -272,7 +272,7 @@ async fn a_throttling_or_refusing_store_is_asked_only_once_more(endpoint: &str) 
             assert_eq!(reported(&guarded.executor().reserve(&request()).await), "unavailable");
             assert_eq!(guarded.faults.asked("PutItem"), 1);
             guarded.clock.slept(FIRST_BACKOFF, 1).await;
-            // Longer than any completion timeout, in the steps of the back-off.
+            // Longer than any completion timeout, in the steps of the backoff.
             for step in [50, 200, 800, 3_200, 5_000, 10_000, 10_000] {
                 guarded.clock.advance(Duration::from_millis(step));
                 guarded.clock.nobody_sleeps().await;
@@ -303,7 +303,7 @@ async fn a_reservation_that_lands_between_two_looks_is_given_back(endpoint: &str
     assert_eq!(owned(executor.reserve(&request).await).execution().attempts(), 2);
 }
 
-// T39: it landed unseen, others gave it up, and its own retry finds it in that state.
+// T39: it landed unseen, other workers expired its lease, and its own retry finds the record in that state.
 #[apply(on_each_store)]
 async fn a_reservation_that_others_have_expired_meanwhile_is_given_back(endpoint: &str) {
     let guarded = Arc::new(Guarded::through(endpoint, |connect| connect.max_attempts(1)).await);
@@ -363,7 +363,7 @@ async fn what_comes_too_late_or_is_too_old_is_counted(endpoint: &str) {
     assert_eq!((reported(&reserved), count), ("may not begin", Some(&1)));
 }
 
-// T52: even if the answer was lost and it finds its own write; and the expiry is not undone.
+// T52: even if the answer was lost and the executor finds its own write. The expiry is not undone.
 #[apply(on_each_store)]
 async fn whoever_wrote_an_expiry_owns_nothing(endpoint: &str) {
     for (attempts, faults, said) in [
@@ -400,13 +400,13 @@ async fn a_probe_that_is_throttled_closes_the_breaker(endpoint: &str) {
     }
     assert_eq!(guarded.faults.asked("PutItem"), 5, "the breaker is open");
     guarded.clock.advance(2 * SECOND);
-    // Giving reservations back asks the store too; that is over by then.
+    // Taking reservations back needs the store too. That has ended by then.
     for step in [50, 200, 800, 3_200, 10_000] {
         guarded.clock.advance(Duration::from_millis(step));
         guarded.clock.nobody_sleeps().await;
     }
     guarded.clock.advance(2 * SECOND);
-    // A hot key is the probe. Throttling is an answer of the store.
+    // The probe is a request with a hot key. Throttling is an answer of the store.
     guarded.faults.script("PutItem", [Fault::Throttle]);
     assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
     for _ in 0..10 {
@@ -443,7 +443,7 @@ async fn an_impatient_caller_does_not_open_the_breaker(endpoint: &str) {
 async fn a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it(endpoint: &str) {
     let guarded = Arc::new(Guarded::on(endpoint).await);
     let (hour, bound) = (3600 * SECOND, FIRST_BACKOFF * 3);
-    // Whichever way the clock steps, the record stays with its worker.
+    // In both directions of the clock step, the record stays with its worker.
     let long = operation().lease(hour * 10);
     for forward in [true, false] {
         let (first, request, began) = (guarded.another(long.clone()), request(), guarded.now());

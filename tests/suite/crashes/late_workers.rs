@@ -1,4 +1,4 @@
-//! Workers that finish late: after their record was given up, taken over or settled.
+//! Workers that finish late: after their lease has expired, or after their record was taken over or settled.
 
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ async fn a_workers_effect_after_its_operation_was_refused_is_escalated(endpoint:
     }
 }
 
-/// Releases the record as one of these does: reconciliation that found nothing in time, the provider, an operator.
+/// Releases the record like one of these: reconciliation that found nothing in time, the provider, an operator.
 async fn release(guarded: &Guarded, request: &Request, by: SettledBy) {
     let key = &request.key;
     match by {
@@ -163,7 +163,7 @@ impl<F: Fn() -> Finding + Send + Sync + 'static> Reconciler for Says<F> {
 
 const EACH_RELEASE: [SettledBy; 3] = [SettledBy::Assumption, SettledBy::Provider, SettledBy::Operator];
 
-// T5: else the next retry would repeat the effect.
+// T5: otherwise the next retry would repeat the effect.
 #[apply(on_each_store)]
 async fn a_workers_effect_overrides_every_release(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
@@ -201,7 +201,7 @@ async fn a_workers_unknown_overrides_an_assumption_but_nobodys_report(endpoint: 
     }
 }
 
-// T5: that another execution did nothing proves nothing about this one.
+// T5: another execution that did nothing proves nothing about this one.
 #[apply(on_each_store)]
 async fn a_workers_effect_overrides_the_next_executions_release(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
@@ -223,7 +223,7 @@ fn reconcile_function(guarded: &Guarded, store: DynamoDbStore) -> (Reconciliatio
     (reconciliation, dead_letters)
 }
 
-/// Delivers every message once and returns the dead letters; what cannot be applied yet stays in the queue.
+/// Delivers every message once and returns the dead letters. Messages that cannot be applied yet stay in the queue.
 async fn deliver(guarded: &Guarded, queue: &MemoryQueue) -> Vec<Value> {
     let (reconciliation, dead_letters) = reconcile_function(guarded, guarded.undisturbed_store());
     for (message, delay) in queue.take() {
@@ -242,7 +242,7 @@ async fn deliver(guarded: &Guarded, queue: &MemoryQueue) -> Vec<Value> {
 
 const DOUBLE: &str = "api.idempotency.double_execution.count";
 
-/// A worker that was given up, and whose key was released because nobody saw its effect; and the execution after it.
+/// A worker whose lease has expired, and whose key was released because its effect was not seen. And the execution after it.
 async fn overtaken(guarded: &Guarded, executor: &Executor) -> (Request, Ownership, Ownership) {
     let request = request();
     let late = lease_expired(guarded, &request).await;
@@ -275,7 +275,7 @@ async fn a_double_execution_is_counted_and_escalated_with_both_sides(endpoint: &
         assert!(sides.iter().all(|side| side["state"] == "completed"));
         let digests = sides.map(|side| side["answer_sha256"].as_str().expect("a digest"));
         assert_eq!((digests[0].len(), digests[0] == digests[1]), (64, same));
-        // The dead letter holds the answer that its client does not get.
+        // The dead letter holds the answer that the worker's client does not get.
         assert_eq!(
             dead_letter["report"]["item"]["attempt"],
             json!({ "B": base64(late_attempt(dead_letter)) })
@@ -353,7 +353,7 @@ async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &st
     }
 }
 
-// T5: nothing runs any more, and an operator looks whether both executions had an effect.
+// T5: nothing runs any more, and an operator checks whether both executions had an effect.
 #[apply(on_each_store)]
 async fn a_workers_effect_overrides_the_next_executions_unknown_and_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
@@ -377,7 +377,7 @@ async fn an_unknown_about_another_executions_record_is_escalated(endpoint: &str)
     let unknown = || Report::PerhapsExecuted(UnknownCause::HandlerFailed);
     for (second_ends, reported_then, dead_letters_then) in [
         (completed("second"), "replay", 1),
-        // The second execution's word covers only itself.
+        // The second execution's report covers only that execution.
         (Report::NotExecuted, "unknown", 0),
         (Report::NotBegun, "unknown", 0),
     ] {
@@ -388,7 +388,7 @@ async fn an_unknown_about_another_executions_record_is_escalated(endpoint: &str)
         assert_eq!(deliver(&guarded, &queue).await.len(), dead_letters_then);
         assert_eq!(reported(&executor.reserve(&request).await), reported_then);
     }
-    // While the second is in progress, the doubt is reported at once, and kept until it has ended.
+    // While the second execution is in progress, the contradiction is reported at once, and kept until that execution has ended.
     let (request, late, second) = overtaken(&guarded, &executor).await;
     assert_eq!(ended_as(&executor.finish(late, unknown()).await), "answered elsewhere");
     let dead_letters = deliver(&guarded, &queue).await;
@@ -396,7 +396,7 @@ async fn an_unknown_about_another_executions_record_is_escalated(endpoint: &str)
     assert_eq!(ended_as(&executor.finish(second, Report::NotExecuted).await), "in doubt");
     assert_eq!(deliver(&guarded, &queue).await.len(), 0);
     assert_eq!(reported(&executor.reserve(&request).await), "unknown");
-    // A second execution that did not even begin does not free the key either, and contradicts nobody.
+    // A second execution that did not even begin does not free the key either, and contradicts no report.
     let (request, late, second) = overtaken(&guarded, &executor).await;
     assert_eq!(ended_as(&executor.finish(late, unknown()).await), "answered elsewhere");
     assert_eq!(ended_as(&executor.finish(second, Report::NotBegun).await), "in doubt");
@@ -482,7 +482,7 @@ async fn a_worker_that_cannot_read_the_winners_answer_sends_no_other(endpoint: &
         samples::completed(record, answer, guarded.now(), RETENTION)
     })
     .await;
-    // The winner's body is damaged for the moment.
+    // The winner's body is damaged temporarily.
     let other = guarded.record(&request.key).await.expect("a record");
     let body_item = guarded.item(&request.key).await.expect("an item");
     assert_eq!(other.state.name(), "completed");
@@ -541,10 +541,10 @@ async fn a_late_worker_whose_record_was_deleted_still_says_what_it_did(endpoint:
     assert_eq!(replayed_text(executor.reserve(&free).await), "done");
     let ended = executor.finish(late_used, completed("late")).await;
     assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
-    // The record stays with the next execution but is marked as contested: if that one did nothing, a retry must not run.
+    // The record stays with the next execution but is marked as contested. If that execution did nothing, a retry must not run.
     let mut contested = before.clone();
     let current = guarded.record(&used.key).await.expect("a record");
-    // It gets the earlier start: the provider must still remember keys from then when it is asked.
+    // It gets the earlier start. The provider must still remember keys from then when it is asked.
     let began_at = guarded.now().minus(Duration::from_secs(1));
     (contested.revision, contested.contested, contested.began_at) = (current.revision, true, began_at);
     assert_eq!(current, contested);
@@ -552,7 +552,7 @@ async fn a_late_worker_whose_record_was_deleted_still_says_what_it_did(endpoint:
     assert_eq!(reported(&executor.reserve(&used).await), "unknown");
 }
 
-/// Enough for both orders to happen; the assertions hold in either.
+/// Enough for both orders to happen. The assertions hold in either order.
 const ROUNDS: usize = 50;
 
 // T7
@@ -608,7 +608,7 @@ async fn whoever_of_completion_and_expiry_comes_second_changes_nothing(endpoint:
         let (late, request) = (Late::hanging(), request());
         let ours = owned(other.reserve(&request).await);
         guarded.clock.advance(LEASE + GRACE);
-        // The duplicate has seen that the lease has expired, and its write is on its way.
+        // The duplicate has seen that the lease has expired, and its write is under way.
         guarded.faults.script("PutItem", [Fault::Pass, late.fault()]);
         let (duplicate, again) = (disturbed.clone(), request.clone());
         let duplicate = tokio::spawn(async move { duplicate.reserve(&again).await });
@@ -621,7 +621,7 @@ async fn whoever_of_completion_and_expiry_comes_second_changes_nothing(endpoint:
         let (late, request) = (Late::hanging(), self::request());
         let ours = owned(disturbed.reserve(&request).await);
         guarded.clock.advance(LEASE + GRACE);
-        // The worker has seen its record in progress, and its completion is on its way.
+        // The worker has seen its record in progress, and its completion is under way.
         guarded.faults.script("PutItem", [late.fault()]);
         let worker = tokio::spawn(async move { disturbed.finish(ours, completed("late")).await });
         late.held(1).await;
@@ -692,7 +692,7 @@ async fn a_request_that_never_began_hides_no_earlier_workers_effect(endpoint: &s
     assert_eq!(guarded.item(&request.key).await, before);
 }
 
-// T14, T2: its own write landed unseen, and meanwhile a corrected request has taken the key.
+// T14, T2: its own write landed unseen. Meanwhile, a corrected request has taken the key.
 #[apply(on_each_store)]
 async fn a_refusal_is_not_answered_with_the_answer_to_another_request(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
@@ -715,7 +715,7 @@ async fn a_refusal_is_not_answered_with_the_answer_to_another_request(endpoint: 
     }
 }
 
-// T5, T36: fingerprints by different rules cannot be compared, which does not make the requests different.
+// T5, T36: fingerprints by different rules cannot be compared. That does not make the requests different.
 #[apply(on_each_store)]
 async fn a_double_execution_across_two_fingerprint_rules_is_reported(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
@@ -724,7 +724,7 @@ async fn a_double_execution_across_two_fingerprint_rules_is_reported(endpoint: &
     let request = request();
     let late = owned(executor.reserve(&request).await);
     guarded.delete(&request.key).await;
-    // Meanwhile a version with another rule has run it.
+    // Meanwhile, a version with another rule has run it.
     let rule = FingerprintRule::new().leave_out("/sentAt");
     let content = Content::new("POST", "/payments", b"{}").json();
     let fingerprints = Fingerprints::of("pay", &content, &rule, &[]);
@@ -735,7 +735,7 @@ async fn a_double_execution_across_two_fingerprint_rules_is_reported(endpoint: &
     assert_eq!(deliver(&guarded, &queue).await.len(), 1);
 }
 
-// T14, T29: its record was deleted, and another request has taken its key. Each caller gets its own answer, and nothing is lost.
+// T14, T29: its record was deleted, and another request has taken its key. Each caller gets the answer to its request, and nothing is lost.
 #[apply(on_each_store)]
 async fn an_effect_under_a_key_now_held_by_another_request_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
@@ -758,7 +758,7 @@ async fn an_effect_under_a_key_now_held_by_another_request_is_escalated(endpoint
                 None => Some(other),
             };
             let before = guarded.item(&request.key).await;
-            // Its caller gets its own answer.
+            // The caller gets the answer to its request.
             assert_eq!(ended_as(&executor.finish(late, report).await), "handed over");
             let dead_letters = deliver(&guarded, &queue).await;
             assert_eq!((dead_letters.len(), &dead_letters[0]["kind"]), (1, &json!("forgotten")));

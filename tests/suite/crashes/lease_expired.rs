@@ -43,7 +43,7 @@ struct Death {
 }
 
 impl Death {
-    /// How long after the end of its lease it is given up, and how many messages that takes.
+    /// How long after the end of its lease it is expired, and how many messages that takes.
     async fn expired_after(&self) -> (Duration, usize) {
         let world = SeededWorld::new(1, START);
         let (store, checks, dead_letters) = (MemoryStore::new(), MemoryQueue::new(), MemoryQueue::new());
@@ -68,7 +68,7 @@ impl Death {
                 return (since.since(over), messages - 1);
             }
             let [(check, delay)] = &checks.take()[..] else { panic!("not one message") };
-            // As SQS delays messages: by whole seconds, 15 minutes at most.
+            // As SQS delays messages: by whole seconds, and 15 minutes at most.
             let seconds = (*delay).min(MAX_DELAY).as_millis().div_ceil(1000);
             world.sleep(SECOND * u32::try_from(seconds).unwrap() + ON_ITS_WAY).await;
             let message = json!({ "eventSource": "aws:sqs", "messageId": "1", "body": check });

@@ -71,14 +71,14 @@ async fn a_report_whose_answer_was_lost_is_written_once(endpoint: &str) {
         guarded.faults.script("PutItem", [Fault::DropAnswer]);
         written(executor.finish(ours, report).await);
 
-        // The second try failed because of the first: there is one write, and it is ours.
+        // The second try failed because of the first. There is one write, and it belongs to this executor.
         let used = guarded.meter.reading().total();
         assert_eq!((used.round_trips, used.write_units, used.failed_conditional_writes), (2, 0.0, 1));
         assert_eq!((guarded.state(&request).await, guarded.faults.left()), (state, 0));
     }
 }
 
-// T2: as above, but the SDK has given up and the executor retries.
+// T2: as above, but the SDK has stopped retrying and the executor retries.
 #[apply(on_each_store)]
 async fn a_report_that_the_executor_itself_retries_is_written_once(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
@@ -119,7 +119,7 @@ async fn writes_that_arrive_twice_count_once(endpoint: &str) {
     assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
 }
 
-// T3: an asynchronous retry has the same event, the same request id, and even the same deadline.
+// T3: an asynchronous retry has the same event, the same request id and even the same deadline.
 #[apply(on_each_store)]
 async fn the_same_delivery_again_does_not_take_itself_for_the_owner(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
@@ -243,13 +243,13 @@ async fn a_timed_out_reservation_never_runs_even_when_it_lands(endpoint: &str) {
         guarded.faults.script("PutItem", [late.fault(), late.fault(), late.fault()]);
         assert_eq!(reported(&executor.reserve(&request).await), "unavailable");
         assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("absent", 0));
-        // The executor looks for it in order to give it back, and finally stops.
+        // The executor looks for it in order to take it back, and finally stops.
         while guarded.clock.sleepers() > 0 {
             guarded.clock.advance(Duration::from_secs(20));
             guarded.clock.nobody_sleeps().await;
         }
 
-        // The first of the three lands and has no owner; the others find it there.
+        // The first of the three lands and has no owner. The others find it.
         assert_eq!(late.release().await.status, 200);
         assert_eq!(late.release().await.status, 400);
         assert_eq!(late.release().await.status, 400);
@@ -302,7 +302,7 @@ async fn an_answer_that_never_reached_the_caller_is_replayed(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    // The connection to the caller breaks while the report is written: nobody uses what `finish` returns.
+    // The connection to the caller breaks while the report is written, so the result of `finish` is not used.
     drop(tokio::spawn({
         let executor = executor.clone();
         async move { executor.finish(ours, completed(r#"{"id":"pay_1"}"#)).await }

@@ -1,5 +1,5 @@
-//! The network is cut during a payment, at every byte boundary that matters and in steps between them. Each payment ends as one charge
-//! and its 201, or as a retryable error and no charge, and no record is left open.
+//! The network is cut during a payment, at every byte boundary that matters and in steps between them. Each payment ends as one charge and
+//! its 201, or as a retryable error and no charge. No record is left open.
 //!
 //! `STEP=1` cuts at every byte.
 
@@ -15,7 +15,7 @@ use crate::support::{
     proxy::{Cut, Exchange, Length, Proxy, Then},
 };
 
-/// Bytes from one cut to the next, away from the boundaries. A prime, so that it follows no pattern in a message.
+/// Bytes from one cut to the next, away from the boundaries. It is a prime, so that it follows no pattern in a message.
 const STEP: usize = 23;
 
 /// Concurrent payments, each in its own environment.
@@ -69,7 +69,7 @@ async fn a_cut_to_the_provider_charges_at_most_once_and_settles_soon(endpoint: &
         let charged = charged_before.iter().filter(|charge| charge.amount_cents == order.cents).count();
         match blow.cut {
             Cut::Request(bytes) if bytes < exchange.request.whole => assert_eq!(charged, 0, "{blow:?}"),
-            // The provider may or may not carry out an order whose sender is gone at once.
+            // The provider may or may not carry out an order if its sender disconnects at once.
             Cut::Request(_) => {}
             Cut::Answer(_) => assert_eq!(charged, 1, "{blow:?}"),
         }
@@ -140,7 +140,7 @@ enum Places {
     Few,
     /// At the boundaries within a message, and next to them.
     Joints,
-    /// These, and more in steps.
+    /// The boundaries, and more places in steps.
     All,
 }
 
@@ -166,7 +166,7 @@ fn blows(exchange: Exchange, places: Places, then: Then, times: usize) -> Vec<Bl
     cuts.map(|cut| Blow { cut, then, times }).collect()
 }
 
-/// Sends an order for each blow, numbered from `first`, and returns them with the answers that came through.
+/// Sends an order for each blow, numbered from `first`, and returns them with the answers that arrived.
 async fn strike(
     cloud: &LocalCloud,
     proxy: &Proxy,
@@ -184,7 +184,7 @@ async fn strike(
             if proxy.used(rule) > 0 {
                 break order;
             }
-            // A breaker that earlier blows have opened refused it before it was sent.
+            // A breaker that earlier blows have opened refused the order before it was sent.
             assert!(order.reported.is_none(), "{blow:?} met nothing");
         }
     });

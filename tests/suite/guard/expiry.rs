@@ -100,7 +100,7 @@ async fn an_answer_is_kept_for_the_retention_from_completion_and_not_longer(endp
     };
     assert_eq!(expires_at, completed_at.plus(retention).rounded_up_to_second());
 
-    // A clock that is ahead by the permitted skew must not take it for expired before the time that was announced.
+    // A clock that is ahead by the permitted skew must not take the record for expired before the announced time.
     let absent_from = expires_at.plus(CLOCK_SKEW);
     guarded.clock.set(absent_from.minus(MILLISECOND));
     assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
@@ -121,13 +121,13 @@ async fn only_settled_records_have_a_time_to_live(endpoint: &str) {
             matches!(state, "completed" | "failed_retryable").then(|| AttributeValue::N(seconds.to_string()));
         assert_eq!(item.get("expires_at"), expected.as_ref(), "{state}");
     }
-    // A settled record that runs again no longer has one.
+    // A settled record that runs again has none.
     let released = in_state(&guarded, "failed_retryable").await;
     drop(owned(guarded.executor().reserve(&released).await));
     assert!(!guarded.item(&released.key).await.unwrap().contains_key("expires_at"));
 }
 
-// T13: all times are years ago by the store's clock.
+// T13: all times are years in the past by the store's clock.
 #[tokio::test]
 async fn time_to_live_deletes_what_is_settled_and_nothing_else() {
     let embedded = embedded::start();
@@ -185,14 +185,14 @@ async fn an_expired_record_is_replaced_only_as_it_was_seen(endpoint: &str) {
     let (request, late) = (in_state(&guarded, "completed").await, Late::hanging());
     guarded.clock.advance(RETENTION + CLOCK_SKEW + Duration::from_secs(1));
 
-    // One executor has seen the expired record, and its replacement is on its way.
+    // One executor has seen the expired record, and its replacement is under way.
     guarded.faults.script("PutItem", [Fault::Pass, late.fault()]);
     let slow = tokio::spawn({
         let (executor, request) = (guarded.executor(), request.clone());
         async move { executor.reserve(&request).await }
     });
     late.held(1).await;
-    // Meanwhile another has run the operation again, and has even completed it.
+    // Meanwhile, another executor has run the operation again, and has even completed it.
     let another = guarded.another(operation());
     let anew = owned(another.reserve(&request).await);
     written(another.finish(anew, completed("anew")).await);
@@ -202,7 +202,7 @@ async fn an_expired_record_is_replaced_only_as_it_was_seen(endpoint: &str) {
     slow.abort();
 }
 
-// T12, T28: a clock that is behind replays an expired answer, and nothing worse.
+// T12, T28: a clock that is behind replays an expired answer. That is the worst effect.
 #[tokio::test]
 async fn a_clock_behind_replays_what_others_take_for_expired() {
     let guarded = Guarded::on(embedded::endpoint()).await;

@@ -1,4 +1,4 @@
-//! Heartbeats: work of unknown length keeps its lease, and learns when it has lost it.
+//! Heartbeats: work of unknown length keeps its lease, and learns that it has lost it.
 
 use std::time::Duration;
 
@@ -161,12 +161,12 @@ async fn heartbeats_do_not_revive_what_somebody_settled(endpoint: &str) {
     guarded.clock.nobody_sleeps().await;
     assert_eq!(guarded.item(&beating.request.key).await, before);
     assert!(beating.ours.execution().is_lost(), "the handler can stop before its effect");
-    // What the handler finally did is recorded all the same.
+    // The handler's final outcome is recorded all the same.
     written(beating.executor.finish(beating.ours, completed("{}")).await);
     assert_eq!(guarded.state(&beating.request).await, "completed");
 }
 
-// This is how a handler that hangs is found.
+// A handler that hangs is found in this way.
 #[apply(on_each_store)]
 async fn heartbeats_end_with_the_longest_lease(endpoint: &str) {
     let longest = LEASE + EVERY;
@@ -206,7 +206,7 @@ async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
         let looks = Duration::from_secs(1);
         guarded.clock.slept(looks, 1).await;
         if frozen {
-            // The machine was suspended: the monotonic clock stood still.
+            // The machine was suspended. The monotonic clock stood still.
             guarded.clock.set(guarded.now().plus(LEASE));
             assert!(ours.execution().is_lost());
             guarded.clock.advance(looks);
@@ -224,7 +224,7 @@ async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
 async fn heartbeats_end_with_the_execution(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
-    // The handler is dropped without report the execution.
+    // The handler is dropped, and the execution gets no report.
     drop(beating.ours);
     guarded.clock.nobody_sleeps().await;
     guarded.clock.advance(LEASE + GRACE);

@@ -232,7 +232,7 @@ async fn retry_after_is_bounded_however_long_the_lease() {
     let accepted = send(&held.app, pay("order-1")).await;
     assert_eq!((accepted.status, accepted.header("retry-after")), (202, Some("300")));
     held.finish().await;
-    // However long an operation asks for.
+    // The limit holds for any lease that an operation asks for.
     let operation = Operation::new(PAY).retry_after(Duration::from_secs(600));
     let held = Held::of(guard_of(MemoryStore::new(), operation), "order-1").await;
     assert_eq!(send(&held.app, pay("order-1")).await.header("retry-after"), Some("300"));

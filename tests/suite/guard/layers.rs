@@ -90,7 +90,7 @@ async fn two_nested_guards_of_one_operation_run_and_keep_nothing() {
     assert_eq!(runs.load(Ordering::SeqCst), 0);
 }
 
-// Tower-http's time-out layer drops the handler at any point and answers 408.
+// Tower-http's timeout layer drops the handler at any point and answers 408.
 #[tokio::test]
 async fn a_time_out_inside_the_guard_is_no_answer() {
     let guard = Idempotency::new(MemoryStore::new(), Operation::new("pay")).tenant(SingleTenant::new("acme"));

@@ -79,7 +79,7 @@ async fn a_lease_comes_from_the_deadline_and_its_grace(endpoint: &str) {
     let ours = owned(executor.reserve(&request).await);
     assert_eq!(ours.execution().deadline(), Some(deadline));
     assert_eq!(lease_until(&guarded, &request.key).await, deadline.plus(GRACE));
-    // The retry's own deadline is later, and does not count.
+    // The retry's deadline is later, and does not count.
     guarded.clock.advance(Duration::from_secs(29) + GRACE - MILLISECOND);
     request.deadline = Some(guarded.now().plus(Duration::from_secs(29)));
     assert_eq!(reported(&executor.reserve(&request).await), "in flight");
@@ -139,7 +139,7 @@ async fn a_live_lease_outlasts_a_shorter_retention(endpoint: &str) {
     assert!(expires_at >= guarded.now().plus(retention), "{expires_at:?}");
     assert_eq!(reported(&executor.reserve(&request).await), "replay");
 
-    // And the record of a dead worker does not expire after its retention.
+    // The record of a dead worker does not expire after its retention either.
     let dead = self::request();
     drop(owned(executor.reserve(&dead).await));
     guarded.clock.advance(retention * 1000);

@@ -56,7 +56,7 @@ fn refuses_once(guard: Guard) -> (Router, Counter) {
 async fn refusals_that_are_inconclusive_are_not_kept(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     for status in SAY_NOTHING {
-        // Whatever the profile does with a 5xx: a limiter may be in front of Stripe's guard too, and it never frees a key.
+        // In every profile, even one that keeps a 5xx: a limiter may be in front of Stripe's guard too, and it never frees a key.
         for errors in [ServerErrors::Reconcile, ServerErrors::Keep, ServerErrors::RetryFresh] {
             let key = format!("{status}-{errors:?}");
             let (app, runs) =
@@ -112,7 +112,7 @@ async fn a_refusal_counts_as_its_handler_or_a_layer_says() {
     }
 }
 
-// T44: a handler's own 404 or 405 says what was not found or is no longer possible, as ACP's cancel does.
+// T44: a handler's 404 or 405 says what was not found or is no longer possible, as ACP's cancel does.
 #[tokio::test]
 async fn a_404_or_405_with_a_body_is_an_answer() {
     for (status, reported) in
@@ -124,7 +124,7 @@ async fn a_404_or_405_with_a_body_is_an_answer() {
     }
 }
 
-// T44: the set-up that the documentation advises.
+// T44: the recommended set-up of the documentation.
 #[tokio::test]
 async fn a_router_around_the_guard_refuses_methods_and_paths_without_a_record() {
     let store = MemoryStore::new();
@@ -193,7 +193,7 @@ async fn what_did_not_begin_leaves_its_key_free_for_any_request(endpoint: &str) 
     assert_eq!(runs.count(), 3);
 }
 
-// T5: an effect of the first attempt may still turn up, and it belongs to that attempt's request.
+// T5: an effect of the first attempt may still turn up. It belongs to that attempt's request.
 #[apply(on_each_store)]
 async fn a_later_attempt_that_never_began_leaves_the_key_to_its_request(endpoint: &str) {
     let store = dynamodb(endpoint).await;
@@ -237,7 +237,7 @@ async fn each_extractor_of_axum_can_refuse_before_anything_begins() {
     assert_eq!(asked("/accounts/1?number=1", b"text").await.body, "1 1 text");
 }
 
-// T23, T44: an inner guard that refuses has run nothing, and its refusal is not the outer operation's answer.
+// T23, T44: an inner guard that refuses has run nothing. Its refusal is not the outer operation's answer.
 #[tokio::test]
 async fn an_inner_guards_refusal_is_not_the_outer_operations_answer() {
     let store = MemoryStore::new();
@@ -250,7 +250,7 @@ async fn an_inner_guards_refusal_is_not_the_outer_operations_answer() {
     assert_eq!(state(&store, "order-1").await, "failed_retryable");
 }
 
-// T23, T5: the inner operation did not begin, but the outer one may have.
+// T23, T5: the inner operation did not begin, but the outer operation may have begun.
 #[tokio::test]
 async fn an_inner_operation_that_never_began_frees_no_outer_key() {
     let (inners, outers) = (MemoryStore::new(), MemoryStore::new());
@@ -302,7 +302,7 @@ async fn no_answer_of_an_inner_guard_is_kept_by_the_outer() {
         let refused = send(&app, pay("order-1")).await;
         assert!(refused.status >= 400 || refused.status == 202, "{name}: {refused:?}");
         let outer = state(&outers, "order-1").await;
-        // A mismatch is final: this request will never do better.
+        // A mismatch is final: this request can never succeed.
         let expected: &[&str] =
             if name == "mismatch" { &["completed"] } else { &["failed_retryable", "unknown"] };
         assert!(expected.contains(&outer), "{name}: {outer}");
@@ -345,7 +345,7 @@ async fn a_key_on_an_unguarded_method_is_logged_once_per_method() {
     assert!(reported[0].text.contains("PUT") && reported[1].text.contains("DELETE"));
 }
 
-// The key is not free until the store says that nothing began, so a corrected request would be refused.
+// The key is not free until the store says that nothing began. A corrected request would be refused.
 #[tokio::test]
 async fn an_unwritten_refusal_invites_no_corrected_request() {
     let guarded = Guarded::through(embedded::endpoint(), |connect| connect.max_attempts(1)).await;
@@ -373,7 +373,7 @@ async fn a_replay_of_an_inner_guard_is_kept_by_the_outer() {
     assert_eq!((first.status, first.replayed(), state(&outers, "order-1").await), (403, false, "completed"));
 }
 
-// Nothing is reserved yet, so the client must not be told that something may have been done.
+// Nothing is reserved yet, so the client must not learn that something may have been done.
 #[tokio::test]
 async fn a_rule_that_panics_does_nothing_and_says_so() {
     let store = MemoryStore::new();

@@ -196,7 +196,7 @@ async fn changing_what_a_memory_store_returned_changes_nothing_in_the_store() {
             assert!(replay.answer.body == body);
             let Head::Http { mut headers, .. } = replay.answer.head else { panic!("an HTTP answer") };
             headers.iter_mut().for_each(|(_, value)| value.push('z'));
-            // Changed in place if the buffer is not shared, as a careless caller would.
+            // Changed in place if the buffer is not shared, as a careless caller would do.
             let mut changed = replay.answer.body.try_into_mut().unwrap_or_else(|shared| shared[..].into());
             changed.fill(b'z');
             assert_eq!(store.load(&request.key).await.unwrap().as_ref(), Some(&kept));
@@ -222,7 +222,7 @@ async fn an_answer_past_its_time_is_gone_and_the_key_runs_again(endpoint: &str) 
     let expires = Timestamp::from(expires);
     assert_eq!(expires, clock.now().plus(retain).rounded_up_to_second());
 
-    // A clock may be ahead of the one that promised.
+    // A clock may be ahead of the clock that announced the time.
     let absent_from = expires.plus(CLOCK_SKEW);
     clock.set(Timestamp::from_millis(absent_from.as_millis() - 1));
     send(&app, pay("order-1")).await.assert_replay_of(&first);

@@ -24,7 +24,7 @@ use crate::support::{
 
 const MANY: usize = 100;
 
-/// Four guards, as four workers have them: one table, and a separate client for each.
+/// Four guards, as in four workers: one table, and a separate client for each.
 async fn workers(endpoint: &str, handler_runs: &Counter, gate: &Gate) -> Vec<Router> {
     let table = tables::idempotency_table(&client(endpoint)).await;
     let worker = |_| {
@@ -42,7 +42,7 @@ async fn workers(endpoint: &str, handler_runs: &Counter, gate: &Gate) -> Vec<Rou
 }
 
 async fn all_at_once(workers: &[Router], gate: &Gate) -> Vec<Answer> {
-    // The executing request is released once all the others have arrived or been answered.
+    // The executing request is released once all the others have arrived or have an answer.
     let open = async {
         gate.reached(1).await;
         gate.open();

@@ -1,4 +1,4 @@
-//! The whole library in one thread and virtual time: it uses only the world that it is given.
+//! The whole library in one thread and virtual time: it uses only its injected world.
 
 use std::{
     sync::{Arc, Mutex},
@@ -74,7 +74,7 @@ async fn story(seed: u64) -> Vec<String> {
         .world(world.clone())
         .operation(Operation::new(PAY), Provider(charges.clone(), world.clone()));
 
-    // The client gives up after two seconds, and then the process dies.
+    // The client stops waiting after two seconds, and then the process dies.
     let first = tokio::time::timeout(2 * SECOND, send(&api, request())).await;
     trace.push(format!("{:?} the client: {first:?}", world.now()));
     world.crash();

@@ -1,4 +1,4 @@
-//! The documents' transcripts and the examples print what is written.
+//! The documents' transcripts and the examples print what the documents show.
 
 use std::{
     fs,
@@ -59,7 +59,7 @@ async fn the_examples_show_what_they_say() {
     }
 }
 
-/// The program of this example. It must be as new as its sources: cargo builds it only if it tests the library too.
+/// The program of this example. It must be as new as its sources, but cargo builds it only if it tests the library too.
 fn example(name: &str) -> PathBuf {
     let modified = |path: &Path| -> SystemTime {
         let metadata = fs::metadata(path).and_then(|metadata| metadata.modified());
@@ -68,7 +68,7 @@ fn example(name: &str) -> PathBuf {
     let program = Path::new(command::PROGRAM).with_file_name("examples").join(name);
     let built = modified(&program);
     let rule = fs::read_to_string(program.with_extension("d")).expect("cargo writes down the sources");
-    // "program: source source …", with each space in a path behind a backslash.
+    // "program: source source …", with a backslash before each space in a path.
     let rule = rule.replace("\\ ", "\0");
     let sources = rule.split_once(": ").expect("a rule of make").1;
     for source in sources.split_whitespace().map(|source| source.replace('\0', " ")) {
@@ -80,7 +80,7 @@ fn example(name: &str) -> PathBuf {
     program
 }
 
-/// Runs the transcript of a document's section, each command after these definitions; returns the number of commands.
+/// Runs the transcript of a document's section, each command after these definitions. Returns the number of commands.
 async fn run(cloud: &LocalCloud, document: &'static str, section: &str, definitions: &[&str]) -> usize {
     let here = |text: &str| {
         text.replace("http://127.0.0.1:9000", cloud.url())
@@ -104,7 +104,7 @@ async fn run(cloud: &LocalCloud, document: &'static str, section: &str, definiti
     steps
 }
 
-/// The fenced block of this section that begins so, without its fences.
+/// The fenced block of this section with this beginning, without its fences.
 fn block(document: &'static str, section: &str, beginning: &str) -> &'static str {
     let at = document.find(section).expect("the document has the section");
     let at = at + document[at..].find(beginning).expect("the section has the block");
@@ -112,7 +112,7 @@ fn block(document: &'static str, section: &str, beginning: &str) -> &'static str
     inside.split_once("\n```").expect("the block is closed").0
 }
 
-/// Replaces what differs each time: ids, times, ages, and the white space that aligns them.
+/// Replaces what differs in each run: ids, times, ages, and the white space that aligns them.
 fn masked(text: &str) -> String {
     let is_id = |word: &str| word.len() >= 32 && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     let words = text.trim().split_inclusive(|c: char| !c.is_ascii_hexdigit() && c != '-');
@@ -133,7 +133,7 @@ fn masked(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// `12s`, `(9s` and the like, as one.
+/// Treats `12s`, `(9s` and similar texts as one.
 fn age(word: &str) -> String {
     let digits = word.trim_start_matches('(');
     match digits

@@ -19,7 +19,7 @@ use crate::support::{
     on_each_store,
 };
 
-/// A record whose worker was given up.
+/// A record whose worker's lease was expired.
 async fn unknown(guarded: &Guarded) -> Record {
     let (executor, request) = (guarded.executor(), request());
     drop(owned(executor.reserve(&request).await));
@@ -39,7 +39,7 @@ fn not_executed(guarded: &Guarded, seen: &Record, revision: Revision) -> Record 
 /// Who, what and why.
 const WORDS: [&str; 3] = ["olga@bank", "settle-not-executed", "asked"];
 
-/// Through the store itself: replaces the record that was seen with this one.
+/// Through the store alone: replaces the record that was read with this one.
 async fn swap(
     store: &DynamoDbStore,
     seen: &Record,
@@ -50,7 +50,7 @@ async fn swap(
     store.swap(seen.revision, next, &[Companion::Audit(line)]).await
 }
 
-/// Through `Operator`, which makes the next record itself.
+/// Through `Operator`, which computes the next record.
 async fn correct(guarded: &Guarded, seen: &Record) -> Result<Record, CorrectionError> {
     let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
     let correction = Correction::NotExecuted { retain: Some(RETENTION) };
@@ -188,7 +188,7 @@ async fn a_change_resent_after_its_token_expired_is_applied_once(endpoint: &str)
     assert_eq!(guarded.faults.sent("TransactWriteItems"), 2);
     assert_written_once(&guarded, &seen, &corrected, began_at).await;
 
-    // Even if others have changed the record since: its own audit line says that it was applied.
+    // Even if the record was changed since. Its audit line says that the change was applied.
     let seen = unknown(&guarded).await;
     let next = not_executed(&guarded, &seen, fresh());
     let now = guarded.now();
@@ -256,7 +256,7 @@ async fn an_unanswered_change_is_confirmed_by_a_read(endpoint: &str) {
     assert_eq!(guarded.record(&seen.key).await.as_ref(), Some(&seen));
 }
 
-// T2: a clear refusal of a later try does not settle what became of the unanswered one.
+// T2: a clear refusal of a later try does not say whether the unanswered try was applied.
 #[apply(on_each_store)]
 async fn a_change_stays_unknown_after_any_try_without_an_answer(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
@@ -266,7 +266,7 @@ async fn a_change_stays_unknown_after_any_try_without_an_answer(endpoint: &str) 
     let Err(CorrectionError::Store(error)) = corrected else { panic!("{corrected:?}") };
     assert_eq!((error.kind(), guarded.faults.left()), (StoreErrorKind::Unavailable, 0));
 
-    // A clear refusal with no unanswered try before it is reported at once.
+    // A clear refusal without an unanswered try before it is reported at once.
     let (asked, began_at) = (guarded.faults.asked("TransactWriteItems"), guarded.now());
     guarded.faults.script("TransactWriteItems", [Fault::AccessDenied]);
     let corrected = correct(&guarded, &seen).await;

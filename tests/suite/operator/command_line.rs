@@ -73,7 +73,7 @@ async fn an_operator_settles_an_unknown_outcome_in_two_commands() {
     assert_eq!((answer.body_place(), answer.body_length()), ("record", 17));
     assert_eq!(record.attempts, unknown.attempts);
 
-    // The audit line says who, when, what, why, and from what to what.
+    // The audit line has operator, time, command, reason, former state and new state.
     let shown = table.cli.json(&["show", "-t", TENANT, "-o", "create-payment", "k-1", "--body"]).await;
     assert_eq!(shown["body"]["text"], r#"{"id":1,"x":1.10}"#);
     let lines = shown["audit"].as_array().unwrap();
@@ -104,7 +104,7 @@ async fn an_outcome_that_was_not_executed_is_free_for_the_next_retry() {
     assert!(!ran.stdout.contains('\u{1b}'), "colours where there is no terminal: {ran:?}");
     assert_eq!(table.record("k-1").await.state.name(), "failed_retryable");
 
-    // Proof that it was executed after all outweighs a release.
+    // Proof of an execution outweighs a release.
     let (_folder, file) = answer(r#"{"status":201,"body":{"id":1}}"#);
     let settle = ["settle", &record, "--completed", "--response", &file];
     table.cli.json(&[&settle[..], &WHY].concat()).await;
@@ -163,7 +163,7 @@ async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         table.cli.run(&arguments).await.assert_refused(code, words);
     }
-    // The record is still there; only its body is gone.
+    // The record still exists. Only its body is gone.
     let ran = table.cli.run(&["show", &own("live"), "--body"]).await;
     assert_eq!((ran.code, ran.stderr.lines().count()), (Some(3), 1), "{ran:?}");
     assert!(ran.stdout.contains("in_progress") && ran.stderr.contains("keeps no body"), "{ran:?}");
@@ -269,7 +269,7 @@ async fn a_long_body_that_compresses_stays_in_the_record() {
     let State::Completed { answer, .. } = &kept.state else { panic!("{kept:?}") };
     assert_eq!((answer.body_place(), answer.body_length()), ("record", long.len() as u64));
     assert!(table.sort_keys().await.iter().all(|sk| !sk.starts_with("body#")));
-    // Compressed: a record of one write unit has no room for the plain body.
+    // Compressed: a record of one write unit has no capacity for the plain body.
     let items = table.items().await;
     let item = items.iter().find(|((sk, _), _)| sk == "record").map(|(_, item)| item).expect("a record");
     let longest = item.values().filter_map(|value| value.as_b().ok()).map(|bytes| bytes.as_ref().len()).max();
@@ -359,7 +359,7 @@ async fn two_ledgers_in_files_are_compared_line_by_line() {
     }
 }
 
-// T42: an operator and a guard cannot disagree about how long an answer is kept.
+// T42: an operator and a guard cannot disagree about the retention of an answer.
 #[tokio::test]
 async fn a_settled_record_is_kept_as_long_as_it_says_itself() {
     let table = table().await;
@@ -411,7 +411,7 @@ async fn a_path_scoped_record_is_found_by_path_or_listed_name() {
     );
 }
 
-// Whoever would write the rows by hand must see that they are there.
+// An operator who would write the rows by hand must see that they exist.
 #[tokio::test]
 async fn a_completion_shows_whether_domain_writes_committed_with_it() {
     let table = table().await;

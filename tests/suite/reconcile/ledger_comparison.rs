@@ -243,13 +243,13 @@ async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str
             logged.iter().filter(|line| line.target().starts_with("compare") && line.level() == "WARN");
         assert_eq!(reported.count(), 1, "{id}");
     }
-    // The log identifies the record by its hash, so that an operator finds its other lines.
+    // The log identifies the record by its hash, so that an operator finds the other log lines about it.
     assert!(logs.lines_with(theirs).iter().any(|line| line.text.contains(&record.hash().to_string())));
     let key = logs.lines_with(record.idempotency_key().as_str());
     assert!(key.iter().all(|line| !line.target().starts_with("compare")), "{key:?}");
 }
 
-// A charge that is settled in the afternoon is in only one ledger at two o'clock the night before, and in both the night after.
+// A charge that is settled in the afternoon is in only one ledger at two o'clock the night before. It is in both the night after.
 #[apply(on_each_store)]
 async fn a_day_is_compared_again_when_its_questions_are_over(endpoint: &str) {
     let ledgers = Ledgers::on(endpoint).await;
@@ -357,7 +357,7 @@ async fn an_input_that_makes_no_sense_has_an_error_with_a_name() {
     assert_eq!(ledgers.files(), [""; 0]);
 }
 
-/// Completes an operation of its own, which records this payment.
+/// Completes an operation that records this payment.
 pub async fn recorded(
     guarded: &Guarded,
     ledger: &Ledger,

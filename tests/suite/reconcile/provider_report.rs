@@ -1,4 +1,4 @@
-//! A provider's unsolicited report is checked against the record, whatever its state (T46).
+//! A provider's unsolicited report is checked against the record, in every state of the record (T46).
 
 use std::{
     sync::{
@@ -65,7 +65,7 @@ struct Listening {
 }
 
 impl Listening {
-    /// With a provider that gives this answer when asked.
+    /// With a provider that gives this answer to every question.
     async fn on(endpoint: &str, provider: Says) -> Self {
         let guarded = Guarded::on(endpoint).await;
         let (dead_letters, questions) = (MemoryQueue::new(), MemoryQueue::new());
@@ -98,7 +98,7 @@ impl Listening {
         waiting.clone()
     }
 
-    /// The reasons of the dead letters, after checking that an operator can read each.
+    /// The reasons of the dead letters. Checks first that an operator can read each.
     fn reasons(&self) -> Vec<String> {
         let reason = |(dead_letter, _): (String, Duration)| {
             assert_eq!(
@@ -214,7 +214,7 @@ async fn the_providers_report_overturns_a_simultaneous_release(endpoint: &str) {
     }
 }
 
-// T46: whoever processes the report may ask a source that lags behind; what was seen outweighs "not found".
+// T46: the reconciler may ask a source that lags behind. What was seen outweighs "not found".
 #[apply(on_each_store)]
 async fn a_claim_that_its_own_source_denies_releases_nothing(endpoint: &str) {
     let refused = Ok(Finding::Executed(Answer::json(402, "{}")));
@@ -230,7 +230,7 @@ async fn a_claim_that_its_own_source_denies_releases_nothing(endpoint: &str) {
             let expected = if denies { ReconcileOutcome::Escalated } else { ReconcileOutcome::NotDue };
             assert_eq!(outcome, expected, "{source:?}");
             assert_eq!(reported(&listening.reserve(&request).await), "unknown");
-            // Nor does a later report of a refusal release it.
+            // A later report of a refusal does not release it either.
             let provider = Says::this(Ok(Finding::Executed(Answer::json(402, "{}"))));
             let later = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
                 .world(listening.guarded.clock.clone())
@@ -239,7 +239,7 @@ async fn a_claim_that_its_own_source_denies_releases_nothing(endpoint: &str) {
                 later.reported(&request.key, &ProviderReport::executed(402, charged())).await.unwrap();
             assert_eq!(outcome, ReconcileOutcome::Escalated);
             assert_eq!(reported(&listening.reserve(&request).await), "unknown");
-            // The report settles it even after the provider has forgotten the key: the webhook brings its answer along.
+            // The report settles it even after the provider has forgotten the key, because the webhook includes the answer.
             listening.guarded.clock.advance(Duration::from_secs(24 * 3600));
             let outcome = listening.tell(&request, ProviderReport::executed(201, charged())).await;
             assert_eq!(outcome, ReconcileOutcome::Resolved("completed"));
@@ -248,7 +248,7 @@ async fn a_claim_that_its_own_source_denies_releases_nothing(endpoint: &str) {
     }
 }
 
-// T46, T5: else its client would pay with another card.
+// T46, T5: otherwise its client would pay with another card.
 #[apply(on_each_store)]
 async fn a_workers_refusal_does_not_answer_a_claimed_effect(endpoint: &str) {
     for lease_expired in [false, true] {
@@ -258,7 +258,7 @@ async fn a_workers_refusal_does_not_answer_a_claimed_effect(endpoint: &str) {
         if lease_expired {
             listening.guarded.clock.advance(LEASE + GRACE);
         }
-        // The charge's own answer cannot be fetched now.
+        // The charge's answer cannot be fetched now.
         listening.tell(&request, ProviderReport::executed(201, Says::this(Err("away")))).await;
         let ended = listening.guarded.executor().finish(ours, refusal()).await;
         assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
@@ -301,7 +301,7 @@ async fn no_retry_runs_while_a_claimed_effects_answer_is_fetched(endpoint: &str)
     }
 }
 
-// T46, T50: providers resend for days what is not acknowledged.
+// T46, T50: for days, providers resend what is not acknowledged.
 #[apply(on_each_store)]
 async fn a_repeated_report_leaves_the_record_escalated(endpoint: &str) {
     let listening = Listening::on(endpoint, Says::this(Ok(Finding::NotExecuted))).await;
@@ -342,7 +342,7 @@ async fn a_late_refusal_of_a_worker_is_no_answer_either(endpoint: &str) {
     assert_eq!(reported(&listening.reserve(&request).await), "unknown");
 }
 
-// T46, T16: that the store goes away after the report was written makes the refusal no truer.
+// T46, T16: an outage of the store after the report was written does not make the refusal true.
 #[apply(on_each_store)]
 async fn a_queued_refusal_settles_nothing_once_an_effect_is_claimed(endpoint: &str) {
     for loses_the_checkpoint in [false, true] {
@@ -386,7 +386,7 @@ async fn a_claimed_effect_stops_even_what_may_run_again(endpoint: &str) {
     }
 }
 
-// T46: it may be late, and about an earlier attempt or an earlier reservation of the key.
+// T46: it may be late, and may be about an earlier attempt or an earlier generation of the key.
 #[apply(on_each_store)]
 async fn a_refusal_is_confirmed_before_it_counts(endpoint: &str) {
     let refused = || Says::this(Ok(Finding::Executed(Answer::json(402, "{}"))));
@@ -436,7 +436,7 @@ async fn a_deferred_report_follows_a_growing_lease(endpoint: &str) {
     drop(ours);
 }
 
-// T46: the provider has said that it charged. That the charge cannot be found now does not permit another.
+// T46: the provider has reported a charge. A charge that cannot be found now does not permit another.
 #[apply(on_each_store)]
 async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
     let grace = DEFAULT_NOT_FOUND_GRACE;
@@ -481,7 +481,7 @@ async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
                 let polled = listening.reconciliation.ask_if_due(&request.key).await.unwrap();
                 assert_eq!(polled, ReconcileOutcome::NotDue);
             } else {
-                // It is asked again, and a denial then is escalated.
+                // The provider is asked again. A denial then is escalated.
                 assert!(dead_letters.is_empty(), "{dead_letters:?}");
                 let says = if late == grace { not_found.clone() } else { denied.clone() };
                 let back = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
@@ -569,7 +569,7 @@ async fn an_effect_without_a_record_is_escalated_unless_it_is_old(endpoint: &str
     assert_eq!(tell(effect().made_at(now.minus(bound))).await, ReconcileOutcome::Escalated);
     assert_eq!(tell(effect().made_at(Timestamp::MAX)).await, ReconcileOutcome::Escalated);
     assert_eq!(listening.reasons().len(), 3);
-    // Its record may have expired; and a refusal need not have one.
+    // Its record may have expired. A refusal need not have a record.
     assert_eq!(tell(effect().made_at(old)).await, ReconcileOutcome::Gone);
     assert_eq!(tell(ProviderReport::executed(402, charged())).await, ReconcileOutcome::Settled);
     assert_eq!(tell(ProviderReport::not_executed()).await, ReconcileOutcome::Settled);
@@ -578,7 +578,7 @@ async fn an_effect_without_a_record_is_escalated_unless_it_is_old(endpoint: &str
     assert_eq!(listening.reasons(), ["it leads to no record"]);
 }
 
-// T46: metadata leads to the record, and anybody could have set it.
+// T46: metadata leads to the record, but any client could have set it.
 #[apply(on_each_store)]
 async fn a_provider_report_under_another_requests_key_settles_nothing_and_is_escalated(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
@@ -598,7 +598,7 @@ async fn a_provider_report_under_another_requests_key_settles_nothing_and_is_esc
     assert_eq!(settled, ReconcileOutcome::Resolved("completed"));
 }
 
-/// A reconciler that finds a charge, and lets the worker complete with a refusal before it returns.
+/// A reconciler that finds a charge. Before it returns, it lets the worker complete with a refusal.
 struct Meanwhile {
     worker: Executor,
     late: Mutex<Option<Ownership>>,

@@ -103,7 +103,7 @@ impl Reconciling {
         self.guarded.executor().reserve(request).await
     }
 
-    /// When the outcome is asked about next, and how often it has been.
+    /// When the next question about the outcome is due, and how many have been asked.
     async fn next(&self, request: &Request) -> (Timestamp, u32) {
         match self.guarded.record(&request.key).await.expect("there is a record").state {
             State::Unknown { reconcile_at, asked, .. } => (reconcile_at, asked),
@@ -112,7 +112,7 @@ impl Reconciling {
     }
 }
 
-/// A webhook's report on a charge; `webhook` returns the answer.
+/// A webhook's report of a charge. `webhook` returns the answer.
 fn charged(webhook: &Provider) -> ProviderReport {
     ProviderReport::executed(201, webhook.clone())
 }
@@ -142,14 +142,14 @@ async fn after_not_executed_the_next_retry_runs_anew(endpoint: &str) {
     assert_eq!(reported(&reconciling.reserve(&request).await), "in flight");
 }
 
-// A request that was still on its way can land within the grace, after the question was asked.
+// A request that was still under way can land within the grace, after the question was asked.
 #[apply(on_each_store)]
 async fn what_is_not_found_counts_as_not_executed_only_after_the_grace(endpoint: &str) {
     let findings = (0..3).map(|_| Ok(Finding::NotFound));
     let reconciling = Reconciling::on(endpoint, findings).await;
     let request = reconciling.unknown().await;
     let since = reconciling.guarded.now();
-    // It is asked again when the grace is over, and not before by the back-off alone.
+    // It is asked again when the grace is over. The backoff alone does not cause a question before that.
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Scheduled(since.plus(NOT_FOUND_GRACE)));
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::NotDue);
     reconciling.guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_millis(1));
@@ -307,7 +307,7 @@ async fn webhook_and_poller_at_one_moment_settle_once(endpoint: &str) {
     }
 }
 
-// A report that it was executed outweighs "not found".
+// A report of an execution outweighs "not found".
 #[apply(on_each_store)]
 async fn the_providers_report_wins_over_a_release(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotExecuted)]).await;
@@ -316,7 +316,7 @@ async fn the_providers_report_wins_over_a_release(endpoint: &str) {
     let webhook = Provider::says([executed(), executed()]);
     let reported = reconciling.reconciliation.reported(&request.key, &charged(&webhook)).await.unwrap();
     assert_eq!(reported, ReconcileOutcome::Resolved("completed"));
-    // Delivered again, as webhooks are; and a late denial changes nothing.
+    // It is delivered again, as webhooks are. A late denial changes nothing.
     let again = reconciling.reconciliation.reported(&request.key, &charged(&webhook)).await.unwrap();
     assert_eq!(again, ReconcileOutcome::Settled);
     assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
@@ -377,12 +377,12 @@ async fn a_worker_that_comes_back_during_a_question_is_believed(endpoint: &str) 
         .reported(&request.key, &ProviderReport::executed(201, meanwhile))
         .await
         .unwrap();
-    // One of the two is wrong, and it cannot be decided here which.
+    // One of the two is wrong. The library cannot decide which one.
     assert_eq!((outcome, reconciling.dead_letters.take().len()), (ReconcileOutcome::Escalated, 1));
     assert_eq!(replayed_text(reconciling.reserve(&request).await), "late");
 }
 
-/// Finds a charge, while somebody who asked before the charge existed releases the key.
+/// Finds a charge, while another source that asked before the charge existed releases the key.
 struct ReleasedMeanwhile(DynamoDbStore, Timestamp);
 
 #[async_trait]
@@ -429,7 +429,7 @@ impl Reconciler for TakenOverMeanwhile {
     }
 }
 
-// T5: nobody asks about a released record, so the charge would never be seen again.
+// T5: a released record is not asked about, so the charge would never be seen again.
 #[apply(on_each_store)]
 async fn proof_keeps_the_next_execution_from_releasing_the_key(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
@@ -465,7 +465,7 @@ impl Reconciler for Stumbles {
     }
 }
 
-// A poll asks about many outcomes, the longest overdue first.
+// A poll asks about many outcomes, starting with the longest overdue.
 #[apply(on_each_store)]
 async fn a_question_that_panics_is_put_off_and_holds_no_other_up(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
@@ -506,7 +506,7 @@ async fn the_index_finds_what_is_due_and_nothing_else(endpoint: &str) {
     assert_eq!(due, expected);
     drop(ours);
 
-    // A page for each partition; each outcome is listed once, and can be filtered by tenant.
+    // A page for each partition. Each outcome is listed once, and the list can be filtered by tenant.
     let (mut keys, mut of_tenant) = (Vec::new(), Vec::new());
     for (tenant, keys) in [(None, &mut keys), (Some(first.key.tenant()), &mut of_tenant)] {
         let mut from = None;
@@ -554,7 +554,7 @@ async fn records_that_cannot_be_read_do_not_stand_in_front_of_others(endpoint: &
     assert_eq!((polled.failed, polled.resolved), (30, 1));
 }
 
-/// Knows nothing; during its first question another poller asks too, and counts its question.
+/// Its finding is inconclusive. During its first question another poller asks too, and counts its question.
 struct AskedTwice(DynamoDbStore, AtomicBool);
 
 #[async_trait]
@@ -637,7 +637,7 @@ async fn a_sign_of_life_begins_the_grace_anew(endpoint: &str) {
     guarded.clock.advance(LEASE + GRACE);
     assert_eq!(reported(&executor.reserve(&request).await), "unknown");
     guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_secs(1));
-    // The worker's last request may still be on its way.
+    // The worker's last request may still be under way.
     written(executor.finish(slow, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     guarded.clock.advance(Duration::from_secs(1));
     assert!(matches!(reconciling.poll(&request).await, ReconcileOutcome::Scheduled(_)));
@@ -649,7 +649,7 @@ async fn a_sign_of_life_begins_the_grace_anew(endpoint: &str) {
 #[apply(on_each_store)]
 async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &str) {
     let week = Duration::from_secs(7 * 24 * 3600);
-    // The reconciler is configured with another retention than the guard.
+    // The retention of the reconciler differs from the guard's.
     let reconciling = Reconciling::on(endpoint, [executed(), executed()]).await;
     let guarded = &reconciling.guarded;
     let unknown = async || {
@@ -679,7 +679,7 @@ async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &
         assert_eq!(kept_for(&by_operator).await, expected);
     }
 
-    // With a shorter retention its key would run again while clients may still use it.
+    // With a shorter retention, its key would run again while clients may still use it.
     let refused = async |request: &Request, retain| {
         let seen = guarded.record(&request.key).await.expect("a record");
         let correction = Correction::NotExecuted { retain };

@@ -1,4 +1,4 @@
-//! The metadata of a charge leads the webhook back to the record, and reveals nothing about it to the provider.
+//! The metadata of a charge leads the webhook back to the record. It reveals nothing about the record to the provider.
 
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +26,7 @@ use crate::support::{
 
 const TENANT: &str = "acme";
 
-/// A payment that the provider may have made: its answer was lost.
+/// A payment that the provider may have made, because its answer was lost.
 struct Lost {
     api: PaymentsApi,
     provider: TestProvider,
@@ -56,7 +56,7 @@ impl Lost {
         correlation(&self.provider.orders()[0].1)
     }
 
-    /// The webhook's answer if the provider says that it made the first order's charge, with this metadata.
+    /// The webhook's answer to an event about the first order's charge, with this metadata.
     async fn reported(&self, correlation: &str) -> (u16, Value) {
         self.reported_of(correlation, SystemTime::now().into()).await
     }
@@ -114,7 +114,7 @@ async fn the_provider_reads_neither_tenant_nor_key_in_a_charges_metadata() {
     for text in [sent["metadata"].to_string(), String::from_utf8_lossy(&bytes).into_owned()] {
         assert!(!text.contains(&checkpoint) && !text.contains(CREATE_PAYMENT), "{text}");
     }
-    // The tenant is in the order itself; the key is nowhere.
+    // The order contains the tenant as plain text. The key is in no place.
     assert!(!sent.to_string().contains(&key) && !sent_key.contains(&key), "{sent_key} {sent}");
     assert_eq!(sealing_keys().open(&correlation), Some(record_key(&tenant, CREATE_PAYMENT, &key)));
 }
@@ -122,7 +122,7 @@ async fn the_provider_reads_neither_tenant_nor_key_in_a_charges_metadata() {
 #[tokio::test]
 async fn the_same_operation_sends_the_very_same_charge_after_a_restore() {
     let provider = TestProvider::start().await;
-    // Separate tables: the second has forgotten what the first knows.
+    // Separate tables: the second has forgotten what is in the first.
     for _ in 0..2 {
         let api = PaymentsApi::on(embedded::endpoint(), &provider.url).await;
         assert_eq!(api.pay(TENANT, "order-1", order("tok")).await.status, 201);
@@ -167,7 +167,7 @@ async fn forged_metadata_changes_nothing_and_what_does_not_open_comes_again(endp
         assert_eq!(lost.reported_of(&correlation, hours_ago(23)).await.0, 503);
         assert_eq!(lost.reported_of(&correlation, hours_ago(25)).await, (200, json!("escalated")));
     }
-    // A record other than the event's, whether it exists or not.
+    // A record other than the event's. It may exist or not.
     for another in [record("order-2"), record("order-3"), record_key("globex", CREATE_PAYMENT, "order-1")] {
         let correlation = sealing_keys().seal(&another);
         assert_eq!(lost.reported(&correlation).await, (200, json!("escalated")), "{another:?}");

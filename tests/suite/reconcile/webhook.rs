@@ -1,4 +1,4 @@
-//! The webhook: which events it accepts from whom, and what they cause (T46).
+//! The webhook: which events it accepts from which senders, and what they cause (T46).
 
 use std::time::{Duration, SystemTime};
 
@@ -76,7 +76,7 @@ impl Hook {
         self.api.get(TENANT, &format!("/operations/{key}")).await.json()["state"].clone()
     }
 
-    /// Fails if anything was changed or asked.
+    /// Fails if a record was changed or a question was asked.
     async fn assert_untouched(&self, why: &str) {
         assert_eq!(self.state("order-1").await, "unknown", "{why}");
         assert!(self.dead_letters.take().is_empty() && self.questions.take().is_empty(), "{why}");

@@ -1,4 +1,4 @@
-//! The sweep: what it finds, and that only one at a time goes through the whole table.
+//! The sweep: what it finds, and that only one sweep at a time scans the table.
 
 use std::{sync::Arc, time::Duration};
 
@@ -66,7 +66,7 @@ impl Found {
         Some(serde_json::from_str(&self.checkpoint().await?.progress?).expect("the progress is JSON"))
     }
 
-    /// Lets the sweep count from a number that identifies its log line.
+    /// Makes the sweep count from a number that identifies its log line.
     async fn count_on_from(&self, scanned: u64) {
         let (checkpoint, mut progress) = (self.checkpoint().await.unwrap(), self.progress().await.unwrap());
         progress["scanned"] = json!(scanned);
@@ -95,7 +95,7 @@ fn line(logs: Logs, scanned: u64) -> Value {
     serde_json::from_str(&line.text).unwrap()
 }
 
-// What it looked at was long ago, so finishing it would not count as a look at everything.
+// The sweep read those items long ago. Finishing it would not count as a sweep of the whole table.
 #[apply(on_each_store)]
 async fn an_abandoned_sweep_begins_anew(endpoint: &str) {
     let found = Found::on(endpoint).await;
@@ -113,7 +113,7 @@ async fn an_abandoned_sweep_begins_anew(endpoint: &str) {
             found.go_on(BOUND).await;
         }
         assert_eq!((found.goes_on(), found.progress().await), (false, None));
-        // The item is its own mark.
+        // The item is its own checkpoint.
         let swept = logs.lines_with(&format!("\"scanned\":{},", so_far + 1));
         assert_eq!(swept.len(), usize::from(counts_on), "{pause:?}");
     }
@@ -142,7 +142,7 @@ async fn a_sweep_finds_what_the_stream_missed_and_resumes(endpoint: &str) {
     found.count_on_from(so_far).await;
     found.go_on(BOUND).await;
     assert!(!found.goes_on(), "it is done");
-    // Records, the bodies beside them, and the sweep's own mark.
+    // Records, their body items, and the sweep's checkpoint.
     let swept = line(logs, so_far + 5 + 5 + 5 + 1 + 1);
     let count = |name: &str| swept["fields"][name].as_u64();
     assert_eq!(count("done"), count("segments"));
@@ -159,7 +159,7 @@ async fn a_sweep_finds_what_the_stream_missed_and_resumes(endpoint: &str) {
     assert_eq!((found.goes_on(), found.progress().await), (false, None), "there is none to go on with");
 }
 
-// T50: DynamoDB ends a page at 1 MB, so it is DynamoDB that chooses the record at which the sweep stops.
+// T50: DynamoDB ends a page at 1 MB, so DynamoDB chooses the record at which the sweep stops.
 #[apply(on_each_store)]
 async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
     const DEAD: usize = 24;
@@ -167,7 +167,8 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
     let mut dead = Vec::new();
     for number in 0..DEAD {
         dead.push(found.dead().await);
-        // BodyItem a record, as a large answer is. At least one of the sweep's four parts has six of them, which is two pages or more.
+        // A record with a body item, as a large answer has. At least one of the sweep's four parts has six of them, which is two pages or
+        // more.
         let mut body = found.guarded.item(&dead[number].key).await.unwrap();
         body.insert("sk".into(), AttributeValue::S("body#0".into()));
         body.insert("body".into(), AttributeValue::B(random(390_000).to_vec().into()));
@@ -178,7 +179,7 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
     let page = store.scan((0, 1), None, found.guarded.now(), 250).await.unwrap();
     assert!(page.next.is_some() && page.scanned < 250, "the store cuts the page: {page:?}");
 
-    // So slow that each turn looks at one page of each part, and then waits until its time is up.
+    // So slow that each run looks at one page of each part, and then waits until its time is up.
     let stale = || {
         let (checks, sweeps) = (found.checks.clone(), found.sweeps.clone());
         Stale::new(store.clone(), checks, sweeps, found.dead_letters.clone())
@@ -187,7 +188,7 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
     };
     let (mut races, mut scanned) = (0, 0);
     loop {
-        // A new process each time: everything that it needs to resume is in the store.
+        // A new process each time. The store contains everything that it needs to resume.
         let stale = stale();
         let turn = async {
             // A scheduled run resumes the sweep, as a message does.
@@ -197,7 +198,7 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
                 stale.receive(GO_ON, 8 * SECOND).await
             }
         };
-        // A page may take half of the time, so none is begun in the second half.
+        // A page may take half of the time, so no page is begun in the second half.
         let its_time_is_up = async {
             found.guarded.clock.slept(4 * SECOND, races + 1).await;
             found.guarded.clock.advance(4 * SECOND);
@@ -230,7 +231,7 @@ async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let dead = found.dead().await;
     found.guarded.clock.advance(LEASE + GRACE);
-    // Both have read the mark before either writes it: first with no mark yet, then with one.
+    // Both have read the checkpoint before either writes it: first without a checkpoint, then with one.
     let (faults, [first, second]) =
         (&found.guarded.faults, [(); 2].map(|()| found.another(found.guarded.store())));
     for round in 0..2 {
@@ -244,7 +245,7 @@ async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
     }
     assert_eq!(found.guarded.state(&dead).await, "unknown");
 
-    // While another sweep's lease lasts, the schedule and messages leave it alone.
+    // While another sweep's lease lasts, the schedule and messages leave the sweep alone.
     let (logs, store) = (Logs::capture(), found.guarded.undisturbed_store());
     let for_ms = a_number();
     let theirs = Checkpoint {
@@ -271,7 +272,7 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let (before, after) = (found.dead().await, found.dead().await);
     found.guarded.clock.advance(LEASE + GRACE);
-    // It dies during its turn: only its beginning has been written.
+    // It dies during its run. Only its beginning has been written.
     let (faults, page) = (&found.guarded.faults, Late::hanging());
     faults.for_all("Scan", page.fault());
     let dying = found.another(found.guarded.store());
@@ -285,7 +286,7 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
     found.guarded.clock.advance(lease - Duration::from_millis(1));
     found.sweep(BOUND).await;
     assert_eq!(found.guarded.state(&before).await, "in_progress", "its lease is not over");
-    // In case no schedule follows, a message arrives once the lease has expired.
+    // If no schedule follows, a message arrives once the lease has expired.
     let [(_, delay)] = &found.sweeps.take()[..] else { panic!("not one message") };
     assert_eq!(*delay, Duration::from_millis(1));
     found.guarded.clock.advance(Duration::from_millis(1));
@@ -295,7 +296,7 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
     }
     assert_eq!((found.goes_on(), found.progress().await), (false, None));
 
-    // A sweep that continues after its lease had expired finds that the mark is no longer its own, and stops.
+    // A sweep that continues after its lease has expired finds that another sweep owns the checkpoint, and stops.
     faults.clear();
     let (first, second) =
         (found.another(found.guarded.store()), found.another(found.guarded.undisturbed_store()));
@@ -303,7 +304,7 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
     faults.script("Scan", [held.fault()]);
     let late = async {
         held.held(1).await;
-        // Only the wall clock: the first sweep still waits for its page.
+        // Only the wall clock. The first sweep still waits for its page.
         found.guarded.clock.set(found.guarded.now().plus(10 * SECOND + GRACE));
         second.sweep(Duration::ZERO).await.unwrap();
         let theirs = found.checkpoint().await;
@@ -322,7 +323,7 @@ async fn a_lost_answer_about_the_checkpoint_stops_no_sweep(endpoint: &str) {
     let dead = found.dead().await;
     found.guarded.clock.advance(LEASE + GRACE);
     let faults = &found.guarded.faults;
-    // The first and the last write of the mark are applied, and their answers are lost.
+    // The first and the last write of the checkpoint are applied, and their answers are lost.
     faults.script("PutItem", [Fault::DropAnswer, Fault::Pass, Fault::Pass, Fault::DropAnswer]);
     let queues = [(); 3].map(|()| MemoryQueue::new());
     let [checks, sweeps, dead_letters] = queues;

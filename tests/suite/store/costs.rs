@@ -15,8 +15,7 @@ use crate::support::{
     on_each_store,
 };
 
-/// A payment as the sample answers it, with content type and location (`completed` adds them); the request's key and
-/// tenant are UUIDs.
+/// A payment as the sample answers it, with content type and location (`completed` adds them). The request's key and tenant are UUIDs.
 const PAYMENT: &str = r#"{"id":"pay_2f1c9a7e4b3d4c5e","customerId":"c-1","amountCents":1999,"currency":"EUR","status":"captured","createdAt":"2026-03-01T12:00:00Z"}"#;
 
 /// Round trips, write units and read units since the meter was last read.
@@ -95,7 +94,7 @@ async fn a_duplicate_a_mismatch_and_an_unknown_cost_one_write_each(endpoint: &st
     }
 }
 
-// Expiring a lease costs one write more, once.
+// Expiring a lease costs one more write, once.
 #[apply(on_each_store)]
 async fn a_take_over_costs_two_round_trips_and_its_completion(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
@@ -132,7 +131,7 @@ async fn a_thousand_retries_of_a_key_cost_a_thousand_write_units(endpoint: &str)
     assert_eq!(cost(&guarded), (500, 500.0, 0.0));
     assert_eq!(guarded.item(&hot.key).await, in_flight, "nothing is written");
 
-    // The owner and all other keys pay what they always pay.
+    // The owner and all other keys pay the usual cost.
     written(executor.finish(ours, completed(PAYMENT)).await);
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));
     let other = ended(&guarded, completed(PAYMENT)).await;

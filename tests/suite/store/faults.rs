@@ -66,7 +66,7 @@ async fn a_refused_connection_and_a_missing_table_run_nothing() {
     }
 }
 
-// T17: the executor's own time-out, for a client without any.
+// T17: the executor's own timeout, for a client without any.
 #[tokio::test]
 async fn a_store_that_never_answers_is_expired_by_the_executor_itself() {
     let guarded = Guarded::on(embedded::endpoint()).await;
@@ -101,7 +101,7 @@ async fn the_breaker_opens_after_five_failures_and_closes_on_recovery(endpoint: 
     }
     assert_eq!(guarded.faults.asked(ANY), 5, "nobody asks a store that is down");
 
-    // Now and then one request tries; while it fails, the others do not.
+    // From time to time one request tries. While it fails, the others do not.
     guarded.clock.advance(Duration::from_secs(2));
     for _ in 0..10 {
         assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
@@ -128,7 +128,7 @@ async fn a_reservation_that_meets_a_transaction_is_in_flight(endpoint: &str) {
     }
     let first = owned(executor.reserve(&request).await);
     written(executor.finish(first, Report::NotExecuted).await);
-    // Nor is there a second run if a take-over meets the conflict.
+    // A take-over that meets the conflict does not cause a second run either.
     guarded.faults.script("PutItem", [Fault::Pass, Fault::TransactionConflict]);
     assert_eq!(reported(&executor.reserve(&request).await), "in flight");
     assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("failed_retryable", 0));
@@ -143,7 +143,7 @@ async fn a_reservation_that_waits_waits_for_a_transaction_too(endpoint: &str) {
     guarded.faults.script("PutItem", [Fault::TransactionConflict, Fault::TransactionConflict]);
     let reserved = guarded.clock.passing(executor.reserve(&request)).await;
     assert_eq!((reported(&reserved), guarded.faults.left()), ("owned", 0));
-    // But it waits no longer than for anything else.
+    // But it does not wait longer than for anything else.
     guarded.faults.for_all("PutItem", Fault::TransactionConflict);
     let (another, began_at) = (self::request(), guarded.now());
     let reserved = guarded.clock.passing(executor.reserve(&another)).await;
@@ -172,7 +172,7 @@ async fn a_completion_waits_for_a_store_that_comes_back(endpoint: &str) {
         let ours = owned(executor.reserve(&request).await);
         guarded.faults.for_all(ANY, fault.clone());
         let back = async {
-            // It has failed twice, and pauses before the third try.
+            // It has failed twice, and waits before the third try.
             guarded.clock.slept(Duration::from_millis(25), round).await;
             guarded.clock.advance(Duration::from_millis(25));
             guarded.clock.slept(Duration::from_millis(50), round).await;
@@ -213,7 +213,7 @@ async fn a_completion_that_cannot_be_written_becomes_unknown_and_never_reruns(en
     }
 }
 
-/// What the executor leaves of an invocation's time for its answer.
+/// The part of an invocation's time that the executor leaves for its answer.
 const ANSWER_TIME: Duration = Duration::from_millis(300);
 
 #[apply(on_each_store)]

@@ -1,4 +1,4 @@
-//! What this version writes is what the fixtures hold, and can be read again: items, messages and records of the stream.
+//! The fixtures hold exactly what this version writes, and it can be read again: items, messages and records of the stream.
 //!
 //! So no format changes unnoticed. If one is to change, write the fixtures anew and review the difference: twice, because the stream is
 //! made from the items, and the messages from the stream.
@@ -142,14 +142,14 @@ impl Writer {
         operator.correct(&seen, &correction, "olga", "asked the bank").await.expect("an unknown outcome");
     }
 
-    /// Another execution has begun since this one's worker was taken for dead.
+    /// Another execution has begun since this one's worker counted as dead.
     async fn overtaken(&self, key: &str) -> (Ownership, Ownership) {
         let late = self.die(key, operation()).await;
         self.correct(key, Correction::NotExecuted { retain: None }).await;
         (late, self.begin(key).await)
     }
 
-    /// The record and what is kept beside it, under this name. The clock starts anew.
+    /// The items of the record's collection, under this name. The clock starts anew.
     async fn keep_items(&mut self, name: &str) {
         let items = self.guarded.collection(&request(name).key).await.into_iter().map(json_of);
         self.written.insert(name.to_owned(), items.collect());
@@ -200,7 +200,7 @@ fn fixture(name: &str) -> Map<String, Value> {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// Compares what was written with the fixture; or writes the fixture anew, if that was asked for.
+/// Compares what was written with the fixture. With `WRITE_FORMATS`, writes the fixture anew.
 fn assert_unchanged(name: &str, written: Map<String, Value>) {
     if std::env::var_os("WRITE_FORMATS").is_some() {
         let text = serde_json::to_string_pretty(&written).expect("JSON") + "\n";
@@ -445,7 +445,7 @@ async fn messages_are_written_as_they_were() {
     assert_unchanged("messages.json", writer.written);
 }
 
-/// Delivers a message to the function that it is for, or else to the reconcile function, over an empty store.
+/// Delivers a message to its function, or else to the reconcile function, over an empty store.
 async fn deliver(message: &Value, queue: Option<&str>) -> (Result<(), WorkError>, MemoryStore) {
     let (store, world) = (MemoryStore::new(), ManualWorld::at(NOW.plus(HOUR)));
     let received = match queue {
@@ -463,7 +463,7 @@ async fn deliver(message: &Value, queue: Option<&str>) -> (Result<(), WorkError>
     (received, store)
 }
 
-// T36: what waits in a queue is whole, or a dead letter; it is never applied in part.
+// T36: a message in a queue is applied whole, or becomes a dead letter. It is never applied in part.
 #[tokio::test]
 async fn every_message_is_read_and_none_of_another_version() {
     let messages = fixture("messages.json");

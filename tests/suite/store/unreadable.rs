@@ -1,4 +1,4 @@
-//! Items that this version cannot read as a record: never guessed at, never run, never overwritten.
+//! Items that this version cannot read as a record. They are never guessed at, never run, never overwritten.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use lambda_idempotency::{
@@ -73,7 +73,7 @@ async fn a_malformed_item_is_unreadable_and_never_runs(endpoint: &str) {
                 if notes && damage == Some(text("nonsense")) {
                     continue;
                 }
-                // Three bytes are a valid body; that its length is wrong is tested below.
+                // Three bytes are a valid body. That its length is wrong is tested below.
                 if name == "body" && damage == Some(bytes([1, 2, 3])) {
                     continue;
                 }

@@ -23,7 +23,7 @@ pub struct Order {
     pub card: &'static str,
     /// Unique to this order, so that it identifies the provider's charges for it.
     pub cents: u64,
-    /// Its final answer, if the client stayed until it arrived.
+    /// Its final answer, if the client waited until it arrived.
     pub reported: Option<Answer>,
 }
 
@@ -84,8 +84,8 @@ impl Books {
     }
 
     /// Fails unless every record is settled within that time without help, each order was charged at most once and as its record says, and
-    /// both ledgers agree. Then every client retries until its answer is final: that must equal an earlier final answer, and name the one
-    /// charge that there is.
+    /// both ledgers agree. Then every client retries until its answer is final. That answer must equal an earlier final answer, and name
+    /// the one existing charge.
     pub async fn come_right(&self, cloud: &LocalCloud, orders: &[Order], within: Duration) {
         let states = self.at_rest(within).await;
         let charges = cloud.charges().await;

@@ -1,8 +1,8 @@
 //! DynamoDB Local: one for the test process, started by the first test that needs it.
 //!
-//! Maven copies it below the target directory, once; `tests/dynamodb-local/pom.xml` says which version. If Java or Maven is missing,
-//! the tests that need it are ignored with that reason (`build.rs`); if it cannot run for another reason, they fail with one line that
-//! names the reason. The names of those tests contain `dynamodb_local`, so that they can be left out deliberately.
+//! Maven copies it below the target directory, once. `tests/dynamodb-local/pom.xml` sets its version. If Java or Maven is missing, the
+//! tests that need it are ignored with that reason (`build.rs`). If it cannot run for another reason, they fail with one line that names
+//! the reason. The names of those tests contain `dynamodb_local`, so that they can be left out deliberately.
 
 use super::client::connect;
 use super::process::Process;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const POM: &str = include_str!("../../dynamodb-local/pom.xml");
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// How often to try: another process can take the free port before the server does.
+/// How often to try. Another process can take the free port before the server does.
 const STARTS: usize = 3;
 const WAYS_OUT: &str = "or set DYNAMODB_LOCAL_ENDPOINT to a running one, or leave these tests out with \
                         `cargo test -- --skip dynamodb_local`";
@@ -74,7 +74,7 @@ fn require(program: &str, argument: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the folder with its libraries. They are complete if the same pom is beside them: it is written last, and another version's
+/// Returns the folder with its libraries. They are complete if the folder contains the same pom. It is written last, and another version's
 /// differs.
 fn install() -> Result<PathBuf, String> {
     let target =

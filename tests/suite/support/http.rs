@@ -42,7 +42,7 @@ pub const TENANT: &str = "acme";
 /// The body of [`pay`].
 pub const ORDER: &str = r#"{"customerId":"c-1","amountCents":1999}"#;
 
-/// How long an event is waited for. Only a failure takes this long.
+/// How long a test waits for an event. Only a failure takes this long.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub type Resolver = fn(&request::Parts) -> Option<Tenant>;
@@ -63,7 +63,7 @@ pub fn guard_of(store: impl Store, operation: Operation) -> Guard {
     Idempotency::new(store, operation).tenant(caller as Resolver).world(clock())
 }
 
-/// An API of one route, `/payments`, that hands every method to `handler`.
+/// An API of one route, `/payments`, that passes every method to `handler`.
 pub fn api<F, Fut, R>(guard: Guard, handler: F) -> Router
 where
     F: Fn(request::Parts, Bytes) -> Fut + Clone + Send + Sync + 'static,
@@ -103,7 +103,7 @@ pub fn pay(key: &str) -> Request<Body> {
     order(key).body(ORDER.into()).expect("a request")
 }
 
-/// Another payment than [`pay`].
+/// A payment other than [`pay`].
 pub fn pay_other(key: &str) -> Request<Body> {
     order(key).body(r#"{"customerId":"c-1","amountCents":2000}"#.into()).expect("a request")
 }
@@ -145,7 +145,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
     }
 
-    /// The status, and the name of the library's problem; empty if the answer is not one.
+    /// The status, and the name of the library's problem. Empty if the answer is not a problem.
     pub fn reported(&self) -> (u16, String) {
         let document: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let name = document["type"].as_str().and_then(|uri| uri.strip_prefix("urn:lambda-idempotency:"));
@@ -270,7 +270,7 @@ pub async fn record(store: &impl Store, key: &str) -> Option<Record> {
     store.load(&record_key(TENANT, PAY, key)).await.expect("the store answers")
 }
 
-/// The state of that record; empty if there is none.
+/// The state of that record. Empty if it does not exist.
 pub async fn state(store: &impl Store, key: &str) -> &'static str {
     record(store, key).await.map_or("", |record| record.state.name())
 }

@@ -19,7 +19,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(60);
 /// How many lines of its output a failed test shows.
 const LAST_WORDS: usize = 60;
 
-/// A running local cloud; it ends with this value, or with the test process.
+/// A running local cloud. It ends with this value, or with the test process.
 pub struct LocalCloud {
     url: String,
     provider: String,
@@ -30,7 +30,7 @@ pub struct LocalCloud {
 }
 
 impl Drop for LocalCloud {
-    /// Prints the local cloud's last lines if the test has failed; they may say why.
+    /// Prints the local cloud's last lines if the test has failed. They may show the reason.
     fn drop(&mut self) {
         if thread::panicking() {
             let text = self.output.text();
@@ -54,12 +54,12 @@ pub struct Charge {
 }
 
 impl LocalCloud {
-    /// Starts one on a free port, with these variables; `local --help` lists them. Returns when it is healthy.
+    /// Starts one on a free port, with these variables (`local --help` lists them). Returns when it is healthy.
     pub async fn start(variables: &[(&str, &str)]) -> Self {
         Self::configured(variables, |_| {}).await
     }
 
-    /// Likewise, with what `configure` adds: arguments, or another destination for standard error.
+    /// The same, with what `configure` adds: arguments, or another destination for standard error.
     pub async fn configured(variables: &[(&str, &str)], configure: impl FnOnce(&mut Command)) -> Self {
         let mut process = Process::start(PROGRAM, |program| {
             program
@@ -111,7 +111,7 @@ impl LocalCloud {
         &self.queues
     }
 
-    /// The process id of the local cloud itself.
+    /// The process id of the local cloud.
     pub fn process_id(&self) -> u32 {
         self.process.id()
     }
@@ -121,7 +121,7 @@ impl LocalCloud {
         self.output.text()
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it ends unprompted.
     pub async fn ended(&mut self) -> ExitStatus {
         let completion_timeout = Instant::now() + ENDS_WITHIN;
         loop {
@@ -133,7 +133,7 @@ impl LocalCloud {
         }
     }
 
-    /// A request to this path; `.bearer_auth("tenant")` makes it a tenant's.
+    /// A request to this path. `.bearer_auth("tenant")` makes it a tenant's request.
     pub fn get(&self, path: &str) -> RequestBuilder {
         self.http.get(format!("{}{path}", self.url))
     }
@@ -170,7 +170,7 @@ impl Output {
         });
     }
 
-    /// The address in the line that starts with `label`, or, in JSON lines, under the label's first word.
+    /// The address in the line that starts with `label`. In JSON lines, the value of the label's first part.
     fn address(&self, label: &str) -> Option<String> {
         let name = label.split(' ').next().unwrap_or_default();
         let lines = self.lines.lock().unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// How long an event in another process is waited for. Success takes a fraction of this; only a failure takes as long.
+/// How long a test waits for an event in another process. Success takes a fraction of this. Only a failure takes as long.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The parts of an answer that a client can distinguish.
@@ -30,8 +30,8 @@ impl Answer {
         Self { status, problem, replayed, location, body }
     }
 
-    /// Whether it is the operation's final answer: a payment, or a declined card. After anything else the client must be able to send the
-    /// same request again.
+    /// Whether it is the operation's final answer: a payment, or a declined card. After any other answer, the client must be able to send
+    /// the same request again.
     pub fn is_final(&self) -> bool {
         match self.reported() {
             (201 | 402, _) => true,
@@ -51,7 +51,7 @@ impl Answer {
 }
 
 impl LocalCloud {
-    /// Starts a cloud on this DynamoDB, with its own tables and short time spans. Unknown outcomes stay unknown, because there is no poll
+    /// Starts a cloud on this DynamoDB, with separate tables and short durations. Unknown outcomes stay unknown, because there is no poll
     /// unless `POLL_MS` is set.
     pub async fn on(endpoint: &str, variables: &[(&str, &str)]) -> Self {
         let prefix = format!("t{}-", Uuid::new_v4().simple());
@@ -78,7 +78,7 @@ impl LocalCloud {
         Answer::of(request.send().await.expect("the front answers")).await
     }
 
-    /// The operation's state from its status resource; the status code if there is none.
+    /// The operation's state from its status resource. The status code if it has none.
     pub async fn state(&self, key: &str) -> String {
         let request = self.get(&format!("/operations/{key}?operation=create-payment")).bearer_auth("acme");
         let answer = Answer::of(request.send().await.expect("the front answers")).await;

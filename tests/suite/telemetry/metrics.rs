@@ -35,7 +35,7 @@ use crate::support::{
 /// The counters of one operation, by name.
 type Counts = BTreeMap<String, u64>;
 
-/// What was counted for `operation` since the first call. The process has one recorder, and a snapshot resets it, so the snapshots
+/// What was counted for `operation` since the first call. The process has one recorder, and a snapshot resets it. Therefore, the snapshots
 /// are added up here.
 fn counts(operation: &str) -> Counts {
     static SNAPSHOTTER: OnceLock<Snapshotter> = OnceLock::new();
@@ -213,7 +213,7 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
         request.key = lambda_idempotency::key::RecordKey::new(request.key.tenant().clone(), operation, key);
         request
     };
-    // Handed over.
+    // Deferred.
     let ours = owned(executor.reserve(&request("lost")).await);
     faults.for_all("PutItem", Fault::DropRequest);
     executor.finish(ours, Report::NotExecuted).await;
@@ -224,7 +224,7 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
     so_far.push(("store.error", errors));
     assert_eq!(found, expected(&so_far));
 
-    // One is found dead, asked about and settled; another is escalated.
+    // One is found dead, asked about and settled. Another is escalated.
     let stale =
         Stale::new(guarded.undisturbed_store(), MemoryQueue::new(), MemoryQueue::new(), MemoryQueue::new())
             .world(clock.clone());

@@ -1,4 +1,4 @@
-//! Each entrance to work on a record enters one span, from which log lines have the operation and the key's hash.
+//! Each entrance to work on a record enters one span. From it, log lines have the operation and the key's hash.
 
 use std::time::{Duration, SystemTime};
 
@@ -35,7 +35,7 @@ use crate::support::{
     logs::{Line, Logs},
 };
 
-/// A key of the test's own, and the log from now on.
+/// A key per test, and the log from now on.
 fn begin() -> (Logs, RecordKey) {
     (Logs::capture(), record_key(TENANT, PAY, &Uuid::new_v4().to_string()))
 }
@@ -123,7 +123,7 @@ async fn an_execution_that_outlives_its_caller_has_a_span() {
         #[expect(unreachable_code, reason = "gives the handler its type")]
         ""
     });
-    // Polled once, and dropped: the client has gone.
+    // Polled once, and dropped, because the client has gone.
     let request = pay(key.idempotency_key().as_str());
     tokio::select! {
         biased;

@@ -1,4 +1,4 @@
-//! What a request leaves in the log: a line if it was executed or replayed, and a span around everything logged meanwhile.
+//! What a request leaves in the log: a line if it was executed or replayed, and a span around everything that is logged meanwhile.
 
 use axum::{Extension, http::StatusCode};
 use lambda_idempotency::{http::Outcome, store::memory::MemoryStore};

@@ -1,4 +1,4 @@
-//! No data of a caller is logged: every line is searched after everything has gone wrong that can.
+//! No data of a caller is logged. Every line is searched after every possible failure.
 
 use std::time::{Duration, SystemTime};
 
@@ -35,7 +35,7 @@ use crate::support::{
     tables,
 };
 
-/// Values that must not be logged; each contains `mark`, and nothing else does.
+/// Values that must not be logged. Each contains `marker`, and nothing else does.
 struct Secrets {
     checkpoint: String,
     key: String,
@@ -72,8 +72,8 @@ impl Secrets {
     }
 
     /// Searches every line. The library, the function and Lambda's runtime reveal nothing at any level. The SDK, its HTTP client and the
-    /// store that runs in this process log whole requests at DEBUG and TRACE, which is unavoidable; above those levels they reveal
-    /// nothing either.
+    /// store that runs in this process log whole requests at DEBUG and TRACE, which is unavoidable. Above those levels they reveal nothing
+    /// either.
     fn assert_kept(&self, logs: Logs) {
         const OURS: [&str; 4] = ["lambda_idempotency", "payments", "lambda_http", "lambda_runtime"];
         for line in logs.lines_with(&self.checkpoint) {
@@ -180,7 +180,7 @@ async fn the_payments_function_logs_nothing_that_belongs_to_a_caller(endpoint: &
     let (logs, secrets) = (Logs::capture(), Secrets::new());
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
-    // The last word of the card's token says how the provider answers.
+    // The last part of the card's token selects the provider's answer.
     for (flow, status) in
         [("ok", 201), ("declined", 402), ("500", 500), ("echo", 504), ("hang", 504), ("rejected", 422)]
     {
@@ -210,7 +210,7 @@ async fn the_payments_function_logs_nothing_that_belongs_to_a_caller(endpoint: &
     }
 }
 
-// As they are deployed, with all of our own log targets at their most verbose level.
+// As they are deployed, with all log targets of the project at their most verbose level.
 #[tokio::test]
 async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
     const LEVELS: &str =
@@ -221,7 +221,7 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
     let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
     let start = async |name: &str| sample.start(name, &[("RUST_LOG", LEVELS)]).await;
     let record = |flow: &str| record_key(tenant, CREATE_PAYMENT, &secrets.key(flow));
-    // A function that has processed these records logs their hashes, so the search is not of an empty log.
+    // A function that has processed these records logs their hashes. This shows that the searched log is not empty.
     let quiet = |function: &Function, found: &[&str]| {
         let said = function.said();
         let line = said.lines().find(|line| line.contains(checkpoint));
@@ -264,7 +264,7 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
             known.chain([unknown]).map(look).chain([unread, checkpoint.to_owned()]).collect();
         sample::messages(&bodies)
     };
-    // Their workers died: a check finds one, a sweep the other.
+    // Their workers died. A check finds one, a sweep the other.
     for flow in ["dead", "swept"] {
         let long_ago = Timestamp::from(SystemTime::now()).minus(Duration::from_secs(600));
         let dead = samples::in_progress(record(flow), fingerprints(&secrets.order(1)), long_ago, long_ago);

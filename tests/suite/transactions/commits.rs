@@ -120,7 +120,7 @@ async fn a_commit_whose_answer_was_lost_is_recognised(endpoint: &str) {
         let ours = bank.begin(&request).await;
         ours.execution().write(bank.take(60)).unwrap();
         ours.execution().write(bank.book("b-1").if_absent()).unwrap();
-        // The second time there is too little money, and the booking is there.
+        // The second time, the balance is too low, and the booking exists.
         bank.guarded.faults.script(TRANSACTION, [fault]);
         written(bank.guarded.clock.passing(bank.executor().finish(ours, completed("taken"))).await);
         assert_eq!((bank.cents("a").await, bank.guarded.faults.left()), (Some(40), 0));
@@ -164,7 +164,7 @@ async fn a_refusal_that_has_no_answer_set_leaves_the_outcome_unknown(endpoint: &
     for foreseen in [false, true] {
         let request = request();
         let ours = bank.begin(&request).await;
-        // One answer does not tell the truth about two refusals.
+        // One answer cannot be true for two refusals.
         ours.execution()
             .write(if foreseen { bank.take(101).or_answer(too_little()) } else { bank.take(1) })
             .unwrap();
@@ -179,7 +179,7 @@ async fn a_refusal_that_has_no_answer_set_leaves_the_outcome_unknown(endpoint: &
     }
 }
 
-// The handler's own answer is not true, whatever becomes of the refusal.
+// The handler's answer is not true, even if the refusal is settled later.
 #[apply(on_each_store)]
 async fn a_refusal_that_cannot_be_kept_leaves_its_caller_unknown(endpoint: &str) {
     for transactional in [false, true] {
@@ -213,7 +213,7 @@ async fn a_refusal_that_cannot_be_kept_leaves_its_caller_unknown(endpoint: &str)
 async fn writes_from_a_stale_read_are_computed_again(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
-    // As if somebody else changed the account after the first two reads.
+    // As if another client changed the account after the first two reads.
     let (reads, accounts) = (Arc::new(AtomicU64::new(0)), bank.accounts.clone());
     let read = reads.clone();
     ours.execution().write_computed(move || {
@@ -235,7 +235,7 @@ async fn writes_from_a_stale_read_are_computed_again(endpoint: &str) {
     assert!(tokens.len() == 3 && tokens[0] != tokens[1] && tokens[1] != tokens[2], "{tokens:?}");
 }
 
-// What was computed from it means nothing.
+// A result that was computed from it is invalid.
 #[apply(on_each_store)]
 async fn a_stale_read_counts_more_than_a_refusal(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
@@ -334,7 +334,7 @@ async fn a_late_worker_commits_only_while_nobody_else_has_the_record(endpoint: &
 }
 
 impl Bank {
-    /// Somebody settles the operation as not executed, and a retry runs.
+    /// An operator settles the operation as not executed, and a retry runs.
     async fn release_and_take_over(&self, executor: &Executor, request: &Request) -> Ownership {
         let nothing = Reconciliation::new(self.guarded.store(), MemoryQueue::new())
             .world(self.guarded.clock.clone())
@@ -358,7 +358,7 @@ async fn a_report_with_writes_never_makes_a_new_record(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let executor = bank.deferring();
     let ours = owned(executor.reserve(&request).await);
-    // Even if nothing can refuse it: what becomes of it is not known.
+    // Even if nothing can refuse it, the result of the write is not known.
     ours.execution().write(bank.book("b-1")).unwrap();
     bank.guarded.delete(&request.key).await;
     unknown(&executor.finish(ours, completed("taken")).await);
@@ -381,7 +381,7 @@ async fn a_report_is_deferred_with_its_writes(endpoint: &str) {
             _ => update.value(":cents", 30),
         };
         let ended = bank.lose(&request, [write]).await;
-        // The caller gets the true answer only if nothing can refuse it any more: an attribute may be gone.
+        // The caller gets the true answer only if nothing can refuse it any more. An attribute may be gone.
         let can_be_refused = what != "a put";
         let expected = if can_be_refused { "Unknown" } else { "Deferred" };
         assert_eq!(format!("{ended:?}"), expected, "{what}");
@@ -409,7 +409,7 @@ async fn a_refused_write_from_the_queue_is_answered_or_escalated(endpoint: &str)
         bank.reconciliation(&dead_letters).receive(message).await.unwrap();
         assert_eq!((bank.cents("a").await, bank.cents("b-1").await), (Some(100), None));
         if foreseen {
-            // Delivered again, it finds its own answer, which contradicts nothing.
+            // When it is delivered again, it finds its own answer, which contradicts nothing.
             bank.reconciliation(&dead_letters).receive(message).await.unwrap();
             assert_eq!(dead_letters.take(), []);
             assert_eq!(
@@ -439,7 +439,7 @@ async fn writes_too_large_for_a_message_leave_the_outcome_unknown(endpoint: &str
     assert_eq!(reported(&bank.executor().reserve(&request).await), "unknown");
 }
 
-// After a charge, nobody may lose it.
+// After a charge, the report must not be lost.
 #[apply(on_each_store)]
 async fn an_expression_that_dynamodb_refuses_is_never_lost(endpoint: &str) {
     for wrong in [bad_condition, bad_update, missing_attribute, missing_table] {
@@ -460,7 +460,7 @@ fn bad_condition(bank: &Bank) -> DomainWrite {
     bank.take(30).condition("cents is much")
 }
 
-/// Nothing can refuse it but the store itself.
+/// Only the store can refuse it.
 fn missing_table(_: &Bank) -> DomainWrite {
     Table::new("no-such-table", "id").put(json!({ "id": "a" }))
 }
@@ -532,7 +532,7 @@ impl Meddling for Lying {
     }
 }
 
-// T10: "None" as the record's reason proves nothing. Nor does it if the check of the denial gets no answer.
+// T10: "None" as the record's reason proves nothing. A check of the denial that gets no answer proves nothing either.
 #[apply(on_each_store)]
 async fn a_denial_of_what_was_committed_is_not_believed(endpoint: &str) {
     for unchecked in [false, true] {
@@ -613,7 +613,7 @@ async fn a_dead_transactional_worker_is_released_by_certainty(endpoint: &str) {
             stale.world(bank.guarded.clock.clone()).check(&request.key).await.unwrap();
             let record = bank.guarded.record(&request.key).await.unwrap();
             assert_eq!(record.state.settled_by(), Some(SettledBy::Certainty));
-            // Refused for good, whatever comes after.
+            // It stays refused for good.
             not_committed(&executor.finish(dead, completed("late")).await);
             let next = owned(executor.reserve(&request).await);
             next.execution().write(bank.take(7)).unwrap();
@@ -631,7 +631,7 @@ async fn a_dead_transactional_worker_is_released_by_certainty(endpoint: &str) {
     }
 }
 
-// T6: what it could not commit was not done, and nobody has to be told.
+// T6: what it could not commit was not done, so no report is needed.
 #[apply(on_each_store)]
 async fn a_dead_transactional_worker_gets_the_next_ones_answer(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
@@ -649,7 +649,7 @@ async fn a_dead_transactional_worker_gets_the_next_ones_answer(endpoint: &str) {
     assert_eq!((bank.cents("a").await, bank.queue.take()), (Some(93), vec![]));
 }
 
-// An earlier try may have committed, and an operator, or a restore, have undone it.
+// An earlier try may have committed, and then an operator or a restore may have undone it.
 #[apply(on_each_store)]
 async fn a_transactional_report_without_its_record_is_unknown(endpoint: &str) {
     for with_writes in [true, false] {
@@ -743,7 +743,7 @@ async fn what_the_provider_confirms_commits_with_its_domain_writes(endpoint: &st
         } else {
             assert_eq!((bank.cents("a").await, bank.cents("b-1").await), (Some(70), Some(1)));
             assert_eq!(replayed_text(bank.executor().reserve(&request).await), r#"{"id":"b-1"}"#);
-            // Asked again, it changes nothing more.
+            // If it is asked again, it changes nothing more.
             reconciliation.ask(&request.key).await.unwrap();
             assert_eq!(bank.cents("a").await, Some(70));
         }
@@ -756,7 +756,7 @@ async fn a_reconcilers_write_into_the_table_of_records_is_not_made(endpoint: &st
     let ours = bank.begin(&request).await;
     written(bank.executor().finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     let records = Table::new(bank.guarded.table.as_str(), "pk").sort_key("sk");
-    // Not the record itself: DynamoDB refuses two writes to one item.
+    // Not the record: DynamoDB refuses two writes to one item.
     let write = records.put(json!({ "pk": request.key.partition_key(), "sk": "other" }));
     let reconciliation = Reconciliation::new(bank.guarded.store(), dead_letters)
         .world(bank.guarded.clock.clone())
@@ -766,7 +766,7 @@ async fn a_reconcilers_write_into_the_table_of_records_is_not_made(endpoint: &st
     assert_eq!(reported(&bank.executor().reserve(&request).await), "unknown");
 }
 
-// The record is settled by somebody who does not know of the writes, before they can be made.
+// Before the writes can be made, the record is settled by a source that does not know of them.
 #[apply(on_each_store)]
 async fn writes_that_a_settled_record_lacks_are_escalated(endpoint: &str) {
     for from_the_queue in [false, true] {
@@ -839,7 +839,7 @@ impl Reconciler for Executed {
     }
 }
 
-// Whoever can send to the queue can write what they like, but not to records.
+// A sender to the queue can write any item except records.
 #[apply(on_each_store)]
 async fn a_message_with_writes_into_the_table_of_records_is_malformed(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -864,7 +864,7 @@ async fn nothing_joins_a_transaction_once_its_handler_has_answered(endpoint: &st
     assert_eq!(execution.write(bank.book("b-1")), Err(DomainWriteError::Ended));
 }
 
-// T43: an old key is told nothing of a dead worker before it is certain.
+// T43: an old key does not learn of a dead worker before its death is certain.
 #[apply(on_each_store)]
 async fn an_old_key_is_answered_only_once_the_dead_worker_is_fenced(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
@@ -920,7 +920,7 @@ async fn a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too(endpoint
     assert_eq!(dead_letters.take().len(), 1);
 }
 
-// T46: what is proven is not forgotten because a right is missing.
+// T46: proof is not forgotten because a permission is missing.
 #[apply(on_each_store)]
 async fn a_proven_effect_whose_writes_the_store_does_not_take_is_claimed(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -934,7 +934,7 @@ async fn a_proven_effect_whose_writes_the_store_does_not_take_is_claimed(endpoin
     let outcome = asking(Confirms(vec![missing_table(&bank)])).ask(&request.key).await.unwrap();
     assert!(matches!(outcome, ReconcileOutcome::Scheduled(_)), "{outcome:?}");
     assert!(bank.guarded.record(&request.key).await.unwrap().claimed);
-    // Once it is mended, the next question settles it.
+    // Once the permission exists, the next question settles it.
     asking(Confirms(vec![bank.book("b-1")])).ask(&request.key).await.unwrap();
     assert_eq!((bank.cents("b-1").await, dead_letters.take()), (Some(1), vec![]));
     assert_eq!(reported(&bank.executor().reserve(&request).await), "replay");

@@ -1,4 +1,5 @@
-//! Domain writes that are refused, or come when their record has moved on: the effect beside them is never repeated, nor forgotten.
+//! Domain writes that are refused, or that come when their record has moved on. The effect of their operation is never repeated, and never
+//! forgotten.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use crate::support::{
     on_each_store,
 };
 
-/// A provider that says the same to every question.
+/// A provider that gives the same answer to every question.
 struct Says(Finding);
 
 #[async_trait]
@@ -46,7 +47,7 @@ impl Bank {
         settled.ask(&request.key).await.unwrap();
     }
 
-    /// Nobody repeats the effect, however often the provider denies it.
+    /// No retry repeats the effect, however often the provider denies it.
     async fn is_claimed(&self, request: &Request) {
         let record = self.guarded.record(&request.key).await.unwrap();
         assert_eq!((record.claimed, record.state.name()), (true, "unknown"));
@@ -125,7 +126,7 @@ async fn a_queued_report_with_writes_never_ends_in_a_new_life_unreported(endpoin
             next.execution().write(bank.book("b-2")).unwrap();
             written(bank.executor().finish(next, completed("next")).await);
         }
-        // While somebody else has the record it may wait; it is never acknowledged without a word.
+        // While another execution owns the record, it may wait. It is never acknowledged without a report.
         let acknowledged = reconciliation.receive(message).await.is_ok();
         assert_eq!((acknowledged, dead_letters.take().len()), (true, 1), "completes: {completes}");
         assert_eq!(bank.cents("b-1").await, None);
@@ -141,7 +142,7 @@ async fn a_frozen_request_in_a_single_transaction_sends_nothing_once_it_resumes(
         move |transaction: SingleTransaction| {
             transaction.write(write.clone()).unwrap();
             if freezes {
-                // Long enough for the other's record to expire.
+                // Long enough for the other execution's record to expire.
                 clock.advance(RETENTION + Duration::from_secs(301));
             }
             async move { Computed::Answer(Answer::http(201, Vec::new(), text), ()) }.boxed()
@@ -155,7 +156,7 @@ async fn a_frozen_request_in_a_single_transaction_sends_nothing_once_it_resumes(
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
-// T5: the worker's own doubt must not hide it.
+// T5: the worker's own unknown outcome must not hide it.
 #[apply(on_each_store)]
 async fn a_double_execution_is_reported_although_its_writes_are_refused(endpoint: &str) {
     for unknown in [false, true] {
@@ -198,7 +199,7 @@ async fn a_duplicate_in_a_single_transaction_is_replayed_although_its_write_is_r
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
-// A refusal is no effect, whatever its rows are worth.
+// A refusal is no effect, even if its rows can be written.
 #[apply(on_each_store)]
 async fn a_refusal_whose_writes_can_never_be_made_claims_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());

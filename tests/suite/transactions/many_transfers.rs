@@ -20,8 +20,8 @@ use crate::support::{
 const ANSWERED_WITHIN: Duration = Duration::from_secs(120);
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
-// T9, T10, T11, T20: of a thousand requests three in ten are duplicates; of the transactions that arrive, every tenth meets a conflict;
-// of the others every ninth loses its answer, and every ninth of the rest is sent again when its token is forgotten.
+// T9, T10, T11, T20: of a thousand requests three in ten are duplicates. Of the transactions that arrive, every tenth meets a conflict. Of
+// the others, every ninth loses its answer, and every ninth of the rest is sent again when its token is forgotten.
 #[apply(on_dynamodb_local)]
 async fn a_thousand_through_four_processes_under_faults_happen_once_each(endpoint: &str) {
     let (proxy, seed) = (Proxy::before(endpoint).await, Seed::find());
@@ -56,7 +56,7 @@ async fn a_thousand_through_four_processes_under_faults_happen_once_each(endpoin
             match status {
                 201 => return (status, body),
                 409 if body.contains("not-enough-money") => return (status, body),
-                // The client sends the same request again; also if the function was killed at its deadline.
+                // The client sends the same request again, also if the function was killed at its deadline.
                 502..=504 => tokio::time::sleep(BETWEEN_TRIES).await,
                 _ => panic!("{status} {body}"),
             }
@@ -68,8 +68,8 @@ async fn a_thousand_through_four_processes_under_faults_happen_once_each(endpoin
     assert_eq!(cloud.environments().await.len(), 4);
     let used = [conflicts, lost, again].map(|rule| proxy.used(rule));
     assert!(used.iter().all(|used| *used >= 70), "{used:?}");
-    // Below zero in between: they did not happen in this order. A run's answer repeats its request, so only the balances would show that
-    // one was made twice.
+    // The balance may be below zero in between, because they did not happen in this order. A run's answer repeats its request, so only the
+    // balances would show that one was made twice.
     let (mut expected, mut answers) = ([OPENING as i64; 10], HashMap::new());
     for ((key, from, to, cents), answer) in transfers.iter().zip(&reported) {
         match answers.insert(key, answer) {

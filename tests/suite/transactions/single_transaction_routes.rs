@@ -1,4 +1,4 @@
-//! HTTP routes that are guarded in one transaction, and guarded routes that hand over domain writes.
+//! HTTP routes that are guarded in a single transaction, and guarded routes that return domain writes.
 
 use axum::{
     Router,
@@ -49,7 +49,7 @@ fn take(table: &Table, cents: u64) -> DomainWrite {
         .or_answer(Answer::json(409, r#"{"title":"Not enough money"}"#))
 }
 
-/// Takes as many cents as the body says, or answers with the status that it names.
+/// Takes as many cents as the body says, or answers with the status that the body names.
 async fn transfer(transaction: SingleTransaction, body: String) -> Response {
     if let Some(status) = body.strip_prefix("status ") {
         transaction.write(take(&accounts(), 1)).unwrap();
@@ -112,7 +112,7 @@ async fn an_answer_that_is_not_kept_commits_nothing_and_the_retry_runs() {
         let (said, replayed, _) = send(&app, Some("k"), &format!("status {status}")).await;
         assert_eq!((said.to_string(), replayed), (status.to_owned(), false));
     }
-    // No record: any request may come under the key.
+    // Without a record, any request may use the key.
     assert_eq!(send(&app, Some("k"), "panic").await.0, 503);
     assert_eq!(cents(&store), 100);
     assert_eq!(send(&app, Some("k"), "status 404").await, (404, false, "as asked".into()));
@@ -199,7 +199,7 @@ async fn a_guarded_route_commits_its_writes_with_its_answer() {
     assert_eq!(cents(&store), 70);
 }
 
-// A service that is ready once, and whose clones are not, is called with its permit.
+// A service that is ready once, and whose clones are not ready, is called with its permit.
 #[tokio::test]
 async fn a_limit_inside_the_guard_does_not_block_it() {
     let store = bank();
@@ -219,7 +219,7 @@ async fn a_limit_inside_the_guard_does_not_block_it() {
     assert_eq!(cents(&store), 70);
 }
 
-// Half of a transfer is none. `SameItem` is what the second write is told.
+// Half of a transfer is no transfer. The second write gets `SameItem`.
 #[tokio::test]
 async fn a_write_refused_at_once_commits_nothing_of_its_run() {
     for status in [StatusCode::CREATED, StatusCode::UNPROCESSABLE_ENTITY, StatusCode::INTERNAL_SERVER_ERROR] {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::{http::Answer, local_cloud::LocalCloud, on_each_store, payments_api::PaymentsApi};
 
 const NOBODY: &str = "http://127.0.0.1:1";
-/// A client that is told to come again does so at once here, and this often at most.
+/// A client that must retry does so at once here, and this often at most.
 const TRIES: usize = 1_000;
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
@@ -52,7 +52,7 @@ async fn a_transfer_moves_money_once_and_is_replayed(endpoint: &str) {
     transfer(&api, "acme", "k", &order("a-0", "a-9", 31)).await.assert_problem(422, "key-reused");
     let expected = [[OPENING - 30].as_slice(), &[OPENING; 8], &[OPENING + 30]].concat();
     assert_eq!(balances(&api, "acme").await, expected);
-    // Each tenant has accounts of its own.
+    // Each tenant has separate accounts.
     assert_eq!(balances(&api, "other").await, [OPENING; 10]);
     assert!(!transfer(&api, "other", "k", &order("a-0", "a-9", 30)).await.replayed());
 }

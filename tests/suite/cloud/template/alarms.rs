@@ -1,4 +1,4 @@
-//! Each alarm watches a metric that exists, and notifies somebody.
+//! Each alarm watches a metric that exists, and sends notifications.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ const OURS: &[(&str, &str)] = &[
     (ledgers::metrics::COMPARE_DIFFERENCES, "Sum"),
 ];
 
-/// AWS's metrics: namespace, metric, statistic, the one dimension, and the type of resource that it names.
+/// AWS's metrics: namespace, metric, statistic, the one dimension, and the type of resource that the dimension names.
 ///
 /// - <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html>
 /// - <https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html>
@@ -109,7 +109,7 @@ fn metrics(alarm: &Value) -> Vec<Metric> {
     stats.map(|stat| metric(&stat["Metric"], &stat["Stat"], &stat["Period"])).collect()
 }
 
-/// The metric's name, for one of AWS with its resource. Panics if nothing emits such a metric.
+/// The metric's name. If it is a metric of AWS, with its resource. Panics if nothing emits such a metric.
 fn emitted(metric: &Metric) -> String {
     if let Value::String(namespace) = &metric.namespace {
         let found = OF_AWS.iter().find(|(of, name, ..)| of == namespace && *name == metric.name);
@@ -202,12 +202,12 @@ fn a_schedule_that_does_not_run_raises_an_alarm_in_time() {
     };
     assert_eq!(window("PollMissing"), 5 * 60);
     for daily in ["SweepMissing", "CompareMissing"] {
-        // Longer than the time to the next run, shorter than to the one after that.
+        // Longer than the time to the next run, shorter than the time to the one after it.
         assert!((24 * 3600 + 1..48 * 3600).contains(&window(daily)), "{daily}");
     }
 }
 
-// An operator must be able to react to a waiting ending before its effect counts as "not found".
+// An operator must be able to react to a deferred report before its effect counts as "not found".
 #[test]
 fn waiting_reports_raise_an_alarm_while_there_is_time() {
     let alarm = resource(ALARM, "ReportsLate");
@@ -239,7 +239,7 @@ fn the_page_about_alarms_has_each_alarm_once() {
     }
 }
 
-/// The commands of the operators' command line that a text has between backticks.
+/// The commands of the operators' command line that a text quotes in backticks.
 fn commands(text: &str) -> Vec<String> {
     let quoted = text.split('`').skip(1).step_by(2);
     quoted.filter(|quoted| quoted.starts_with("idempotency ")).map(str::to_owned).collect()

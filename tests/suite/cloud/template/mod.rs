@@ -11,7 +11,7 @@ mod rights;
 mod sample;
 mod table;
 
-/// The template that everybody deploys.
+/// The template that users deploy.
 const IDEMPOTENCY: &str = "idempotency";
 
 /// The sample's template, in which the other one is nested under its name.
@@ -91,7 +91,7 @@ fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
 
-/// The elements of a list; a single value is a list of one.
+/// The elements of a list. A single value is a list of one.
 fn list(value: &Value) -> Vec<&Value> {
     match value {
         Value::Null => Vec::new(),
@@ -110,7 +110,7 @@ fn referred(value: &Value) -> String {
     match (&**function, argument) {
         ("Ref", Value::String(name)) => name.clone(),
         ("Fn::GetAtt", Value::String(path)) => attribute(path),
-        // The branch with the stack's own table; the other is a parameter.
+        // The branch with the stack's own table. The other branch is a parameter.
         ("Fn::If", Value::Array(branches)) => referred(&branches[1]),
         ("Fn::Sub", Value::String(pattern)) => {
             match pattern.strip_prefix("${").and_then(|rest| rest.split_once('}')) {
@@ -150,7 +150,7 @@ fn the_sample_hands_on_parameters_that_the_nested_template_has() {
     }
 }
 
-// Functions of other stacks need no more than the outputs.
+// Functions of other stacks need only the outputs.
 #[test]
 fn every_output_that_the_sample_takes_is_there() {
     let sample = text("infra/sample.yaml");

@@ -42,7 +42,7 @@ fn a_failed_scheduled_run_becomes_a_dead_letter() {
             function.name
         );
         assert_eq!(referred(&event["DeadLetterConfig"]["Arn"]), failed, "{}", function.name);
-        // A late job is left to the next scheduled run: it must not begin hours late.
+        // A late job is left to the next scheduled run. It must not begin hours late.
         assert!(number(&config["MaximumEventAgeInSeconds"]) <= 6 * 3600);
         assert!(number(&event["RetryPolicy"]["MaximumEventAgeInSeconds"]) <= 3600);
     }
@@ -66,7 +66,7 @@ fn messages_that_are_worked_on_are_delivered_to_nobody_else() {
     for (function, event) in events {
         assert_eq!(event["FunctionResponseTypes"], json!(["ReportBatchItemFailures"]));
         let queue = resource(QUEUE, &referred(&event["Queue"]));
-        // As Lambda's documentation advises, so that throttled polls do not use up the receives:
+        // Recommended by Lambda's documentation, so that throttled polls do not use up the receives:
         // https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
         assert_eq!(number(&queue["VisibilityTimeout"]), 6 * number(&function.properties["Timeout"]));
         assert_eq!(referred(&queue["RedrivePolicy"]["deadLetterTargetArn"]), "DeadLettersQueue");
@@ -99,7 +99,7 @@ fn each_reader_of_a_queue_has_turns_of_its_own() {
     for (function, event) in events("SQS") {
         *races.entry(function.name).or_default() += number(&event["ScalingConfig"]["MaximumConcurrency"]);
     }
-    // One more for the scheduled run, and for `stale` at least one for a shard of the stream.
+    // One more for the scheduled run. `stale` needs at least one for a shard of the stream.
     let reserved = |name| resource(FUNCTION, name)["ReservedConcurrentExecutions"].clone();
     assert_eq!(number(&reserved("ReconcileFunction")), races["ReconcileFunction"] + 1);
     assert_eq!(reserved("StaleFunction"), json!({ "Ref": "StaleConcurrency" }));

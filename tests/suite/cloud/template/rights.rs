@@ -72,7 +72,7 @@ fn rights(role: &Value) -> BTreeSet<String> {
     rights.collect()
 }
 
-/// The permissions that a function needs because of its variables, its triggers, and the destination of its failures.
+/// The permissions that a function needs because of its variables, its triggers and the destination of its failures.
 fn needed(function: &Resource) -> BTreeSet<String> {
     let properties = &function.properties;
     let mut needed = BTreeSet::new();

@@ -50,7 +50,7 @@ async fn the_template_routes_what_the_payments_function_serves() {
     assert_eq!(routed.collect::<BTreeSet<_>>(), served.collect::<BTreeSet<_>>());
 }
 
-// T50: during a provider's incident, a charge that it does not find may exist.
+// T50: during a provider's incident, a charge that is not found may exist.
 #[test]
 fn releases_by_not_found_can_be_stopped_by_a_parameter() {
     assert_eq!(

@@ -34,7 +34,7 @@ async fn a_created_table_is_one_that_functions_take(endpoint: &str) {
         expires.time_to_live_status(),
         Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)
     ));
-    // Again, and with readable output.
+    // The second time, with readable output.
     assert_eq!(cli.json(&["create-table"]).await, json!({ "table": name, "created": false }));
     let again = cli.run(&["create-table"]).await;
     assert!(again.code == Some(0) && again.stdout.contains("there already"), "{again:?}");

@@ -49,7 +49,7 @@ async fn a_hash_in_a_log_leads_to_its_record() {
     table.cli.run(&["show", "650"]).await.assert_refused(2, "a hash needs 4 digits or more");
 }
 
-// Nobody knows which names a handler has used, so any name has a key.
+// The names that a handler has used are not stored, so any name has a key.
 #[tokio::test]
 async fn a_downstream_key_is_said_to_be_derived() {
     let table = table().await;

@@ -23,7 +23,7 @@ const HOSTILE: &str = "evil\u{202e}\u{2066}\u{200b}key";
 /// For text that may contain any character.
 const WORSE: &str = "a\u{1b}[2J\u{9b}31m\r\nb\u{202e}c\u{7f}";
 
-/// Fails if the output could control a terminal; only our own line ends are allowed.
+/// Fails if the output could control a terminal. Only the program's line ends are allowed.
 #[track_caller]
 fn assert_harmless(what: &[&str], printed: &str) {
     let bad = |c: char| c.is_control() && c != '\n' || "\u{202e}\u{2066}\u{200b}".contains(c);

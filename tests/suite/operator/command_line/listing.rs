@@ -1,4 +1,4 @@
-//! `list`: what is listed and in which order, and the messages about tables that cannot be listed.
+//! `list`: which records are listed, in which order, and the messages about tables that cannot be listed.
 
 use std::time::Duration;
 

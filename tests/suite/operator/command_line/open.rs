@@ -18,7 +18,7 @@ async fn a_sweep_expires_what_is_listed_as_stale_and_nothing_else() {
     assert_eq!(table.cli.json(&["list", "--state", "stale", "--tenant", "shop-b"]).await, json!([]));
     assert_eq!(table.record("dead").await.state.name(), "in_progress");
 
-    // Like every other change it needs a reason and a confirmation.
+    // As every other change, it needs a reason and a confirmation.
     assert_eq!(table.cli.run(&["sweep", "--yes"]).await.code, Some(2));
     table.cli.run(&["sweep", "--reason", "a crash"]).await.assert_refused(2, "--yes");
     assert_eq!(table.record("dead").await.state.name(), "in_progress");

@@ -1,4 +1,4 @@
-//! Dead letters go back to their queues, or stay; none is lost.
+//! Dead letters go back to their queues, or stay. None is lost.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{WHY, table};
 use crate::support::command::Ran;
 
-/// As much of SQS as moving messages needs: queues of messages, each hidden or not.
+/// As much of SQS as is needed to move messages: queues of messages, each hidden or visible.
 #[derive(Clone, Default)]
 pub struct Queues(Arc<Mutex<State>>);
 
@@ -252,7 +252,7 @@ async fn dead_letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     let address = queues.serve().await;
     let dead_letters = ["dead-letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
 
-    // Listing leaves them where they are.
+    // Listing does not move them.
     let listed = table.cli.json(&dead_letters).await;
     assert_eq!((listed["dead_letters"].as_array().unwrap().len(), &listed["more"]), (4, &json!(false)));
     assert_eq!(listed["dead_letters"][3]["body"], poison.to_string());
@@ -268,7 +268,7 @@ async fn dead_letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     assert_eq!(queues.of(RECONCILE).0, [ask("k-2").to_string()]);
     assert_eq!(queues.of(DEAD).0.len(), 3);
 
-    // Dropped: with an audit line beside its record, or with a message if it has none.
+    // Dropped with an audit line in its record's collection. A dead letter without a record is dropped with a message.
     let drop = ["--drop", "--id", "message-1", "--id", "message-4"];
     let ran = redrive(&queues, &table, &[&drop[..], &["--yes"]].concat()).await;
     assert_eq!(ran.code, Some(2), "a reason is missing: {ran:?}");
@@ -286,7 +286,7 @@ async fn dead_letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     assert_eq!(queues.of(RECONCILE).0.len(), 1, "nothing that is dropped is moved");
 }
 
-// What a dead letter is about, and whether its record is settled by now, is seen at once.
+// An operator sees at once which record a dead letter is about, and whether it is settled by now.
 #[tokio::test]
 async fn dead_letters_say_their_reason_and_what_their_record_is_now() {
     let table = table().await;
@@ -330,7 +330,7 @@ async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
     let record = table.name("k-1");
     let check = json!({ "version": 1, "kind": "check", "key": record, "look_at": 1 });
     let double = json!({ "version": 1, "kind": "double_execution", "key": record, "ours": {}, "theirs": {} });
-    // Checks from an outage come first, and the dead letter that matters last.
+    // Checks from an outage come first, and the important dead letter comes last.
     let all = [check.clone(), check.clone(), check, double];
     let queues = Queues::with_dead_letters(&all);
     let before = (all.iter().map(Value::to_string).collect::<Vec<_>>(), true);
@@ -368,7 +368,7 @@ async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
     assert_eq!(ran.stdout, format!("{NONE_MEANT}\n0 dropped, 3 left.\n"));
     let said = table.cli.json(&drop).await;
     assert_eq!((&said["more"], &said["looked_at"], &said["dropped"]), (&json!(true), &json!(3), &json!([])));
-    // Nor does it drop the one while the other is missing.
+    // Nor does it drop one dead letter while the other is missing.
     let drop = ["redrive", "--queue", DEAD, "--sqs-endpoint-url", &address, "--drop"];
     let ran = table.cli.run(&[&drop[..], &missing, &WHY].concat()).await;
     ran.assert_refused(3, "nothing was changed: none of the dead letters that were looked at (4) has the id");

@@ -75,7 +75,7 @@ async fn an_answer_is_shown_with_its_body_and_keeps_headers_of_arguments() {
     ];
     assert_eq!(answer.head.headers(), expected);
 
-    // The record itself says who settled it, and why.
+    // The record says who settled it, and why.
     let shown = table.cli.json(&["show", &name]).await;
     let note = shown["record"]["settled_note"].as_str().unwrap_or_default();
     assert!(note.starts_with("olga@") && note.contains(WHY[2]), "{shown}");

@@ -23,10 +23,10 @@ async fn a_payment_is_written_down_once_under_the_day_of_its_charge(endpoint: &s
     let (first, charged_at) = (payment("ch_1", 1999), Timestamp::from_millis(CHARGED_AT));
     let guarded = Guarded::on(endpoint).await;
     for _ in 0..2 {
-        // The second time it is there already, and the same.
+        // The second time it exists already, and is the same.
         written(recorded(&guarded, &ledger, &first, charged_at).await);
     }
-    // Another charge under its id is no payment that was made: an operator has to look.
+    // Another charge under its id is not a real payment. An operator has to look.
     let other = Payment { charge_id: "ch_2".to_owned(), ..first.clone() };
     let ended = recorded(&guarded, &ledger, &other, charged_at).await;
     assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
