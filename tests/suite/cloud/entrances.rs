@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::support::{BoxError, guarded::OPERATION, logs::Logs};
 
-/// The functions, with their own stores and queues.
+/// The functions, with separate stores and queues.
 struct Functions {
     stale: Stale,
     checks: MemoryQueue,
@@ -29,10 +29,10 @@ struct Functions {
     escalated: MemoryQueue,
 }
 
-struct Nobody;
+struct Unavailable;
 
 #[async_trait]
-impl Reconciler for Nobody {
+impl Reconciler for Unavailable {
     async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
         Err("away".into())
     }
@@ -47,7 +47,7 @@ impl Functions {
             checks,
             dead_letters,
             reconciliation: Reconciliation::new(MemoryStore::new(), escalated.clone())
-                .operation(Operation::new(OPERATION), Nobody),
+                .operation(Operation::new(OPERATION), Unavailable),
             escalated,
         }
     }
@@ -155,7 +155,7 @@ async fn a_foreign_event_is_refused_in_one_line() {
 
 // T19
 #[tokio::test]
-async fn of_a_batch_only_what_failed_is_named() {
+async fn only_failed_items_of_a_batch_are_reported() {
     let (functions, logs) = (Functions::new(), Logs::capture());
     let id = |name: &str| format!("{name}-{}", Uuid::new_v4());
     let ids = ["no-body", "number", "nonsense", "list", "unknown", "no-key", "huge", "kinesis"].map(id);
@@ -216,7 +216,7 @@ async fn only_a_failed_message_without_an_id_fails_its_whole_batch() {
 
 // T19
 #[tokio::test]
-async fn an_id_that_comes_twice_is_named_once() {
+async fn a_repeated_id_is_reported_once() {
     let functions = Functions::new();
     let batch = [message("twice", "nonsense"), work("twice")[0].clone(), message("twice", "nonsense")];
     let [stale, _] = functions.deliver(&json!({ "Records": batch })).await;
@@ -225,7 +225,7 @@ async fn an_id_that_comes_twice_is_named_once() {
 
 // T19
 #[tokio::test]
-async fn the_largest_batches_are_taken_whole() {
+async fn the_largest_batches_are_processed_whole() {
     let functions = Functions::new();
     let batch: Vec<_> = (0..10_000).map(|number| work(&number.to_string())[0].clone()).collect();
     let [stale, _] = functions.deliver(&json!({ "Records": batch })).await;
@@ -255,7 +255,7 @@ async fn the_largest_batches_are_taken_whole() {
 
 // T50: a function that is almost out of time leaves the rest of the batch to the next invocation.
 #[tokio::test]
-async fn what_there_is_no_time_for_is_delivered_again() {
+async fn work_without_time_left_is_delivered_again() {
     let functions = Functions::new();
     let open = |number: u32| {
         json!({

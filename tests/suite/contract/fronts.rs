@@ -136,7 +136,7 @@ async fn every_front_pays_once_and_replays_byte_for_byte(endpoint: &str) {
             assert!(first.header("idempotency-expires").is_some());
             assert_eq!(first.json()["tenant"], front.name, "{what}");
             assert_eq!(first.json()["body"], front.event()["body"], "{what}");
-            assert_ne!(first.json()["text"], false, "text stays text on its way to the handler: {what}");
+            assert_ne!(first.json()["text"], false, "text stays text until it reaches the handler: {what}");
 
             let replay = deliver(&function, &front.event()).await;
             assert_eq!(replay.header("idempotent-replayed"), Some("true"), "{what}");
@@ -157,7 +157,7 @@ async fn every_front_pays_once_and_replays_byte_for_byte(endpoint: &str) {
 }
 
 #[tokio::test]
-async fn a_caller_that_nobody_verified_hears_so_by_every_front() {
+async fn an_unverified_caller_is_refused_through_every_front() {
     for front in fronts().iter().filter(|front| front.name != "all") {
         for (function, runs) in front.functions(&MemoryStore::new()) {
             let refused = deliver(&function, &front.anonymous()).await;
@@ -223,7 +223,7 @@ async fn a_function_in_tenant_isolation_mode_takes_the_tenant_of_its_context() {
 }
 
 #[tokio::test]
-async fn a_binary_answer_is_replayed_as_it_was() {
+async fn a_binary_answer_is_replayed_unchanged() {
     let answer = |_: Request| async {
         let response = lambda_http::Response::builder().header("content-type", "image/png");
         Ok::<_, lambda_http::Error>(response.body(Body::Binary(vec![0x89, b'P', 0, 0xff]))?)
@@ -357,7 +357,7 @@ async fn a_request_without_a_context_is_refused_and_one_line_says_why() {
     assert_eq!(deliver(&of_a_router(guard).0, &front.anonymous()).await.status(), 401);
     let others = logs.lines_with("with-a-context");
     assert!(others.iter().all(|line| !line.text.contains("lambda_http")), "{others:?}");
-    let mut reported = logs.lines_with("without-context");
-    reported.retain(|line| line.text.contains("lambda_http"));
-    assert_eq!(reported.iter().map(|line| line.level()).collect::<Vec<_>>(), ["ERROR"]);
+    let mut lines = logs.lines_with("without-context");
+    lines.retain(|line| line.text.contains("lambda_http"));
+    assert_eq!(lines.iter().map(|line| line.level()).collect::<Vec<_>>(), ["ERROR"]);
 }

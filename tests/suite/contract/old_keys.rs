@@ -285,7 +285,7 @@ async fn only_the_time_that_was_signed_with_this_key_is_believed() {
     };
     let forged = old.replace(&seconds(then), &seconds(now));
     let of_another_key = secrets().sign(now, b"order-2");
-    let of_another_secret = Secrets::parse("a-secret-that-nobody-shares").unwrap().sign(now, b"order-1");
+    let of_another_secret = Secrets::parse("a-secret-that-is-not-shared").unwrap().sign(now, b"order-1");
     let joined = format!("{old}, {fresh}");
     for lines in [
         &[forged.as_str()][..],
@@ -327,7 +327,7 @@ async fn a_time_signed_with_a_listed_former_secret_is_believed() {
 }
 
 #[tokio::test]
-async fn each_profile_has_its_report_for_a_key_that_is_too_old() {
+async fn each_profile_has_its_own_code_for_an_old_key() {
     let guarded = Guarded::on(embedded::endpoint()).await;
     let (_, request) = made_at(&KeyTime::UuidV7, guarded.now().minus(2 * HOUR));
     for (profile, code) in [

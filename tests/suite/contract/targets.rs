@@ -261,7 +261,7 @@ fn order_to(path: &[&str], query: &[(&str, &str)]) -> Sent {
 
 // T45: the URI that is built from such a path ends at the `#`, and loses its query.
 #[tokio::test]
-async fn what_stands_behind_a_decoded_fragment_counts() {
+async fn the_target_after_a_decoded_number_sign_counts() {
     for front in FRONTS {
         let (function, runs) = guarded(&MemoryStore::new());
         let first = order_to(&["orders", "a#b"], &[("amount", "1")]);
@@ -281,7 +281,7 @@ async fn what_stands_behind_a_decoded_fragment_counts() {
     }
 }
 
-// T45: a segment of a custom domain's path is never a stage, whatever its name. `$default` is never a stage either.
+// T45: a segment of a custom domain's path is never a stage, even if it has the name of one. `$default` is never a stage either.
 #[tokio::test]
 async fn only_the_stage_itself_is_stripped_from_a_path() {
     let custom = Front::HttpApi { stage: "prod", custom_domain: true };
@@ -318,7 +318,7 @@ async fn only_the_stage_itself_is_stripped_from_a_path() {
 
 // T45
 #[tokio::test]
-async fn queries_that_are_not_utf_8_are_not_taken_for_one_another() {
+async fn different_queries_that_are_not_utf_8_are_different_requests() {
     for front in [FRONTS[1], Front::FunctionUrl] {
         let (function, runs) = guarded(&MemoryStore::new());
         let named = |query: &str| {
@@ -425,12 +425,12 @@ async fn the_status_of_one_key_never_shows_anothers() {
         for key in keys {
             // Both as the guard returns it and as clients build it by hand. The query arrives unchanged.
             let by_query = deliver(&states, &ask(&["operations"], &[("key", key)]).event(front, "k")).await;
-            let reported = (by_query.status(), by_query.header("x-key").map(str::to_owned));
-            assert_eq!(reported, (404, Some(encode(key))), "{front:?} {key}");
+            let found = (by_query.status(), by_query.header("x-key").map(str::to_owned));
+            assert_eq!(found, (404, Some(encode(key))), "{front:?} {key}");
             if !key.contains('?') && !key.starts_with('#') && key != ".." {
                 let by_path = deliver(&states, &ask(&["operations", key], &[]).event(front, "k")).await;
-                let reported = (by_path.status(), by_path.header("x-key").map(str::to_owned));
-                assert_eq!(reported, (404, Some(encode(key))), "{front:?} {key}");
+                let found = (by_path.status(), by_path.header("x-key").map(str::to_owned));
+                assert_eq!(found, (404, Some(encode(key))), "{front:?} {key}");
             }
         }
         for asked in [ask(&["operations"], &[("key", "a b")]), ask(&["operations", "a b"], &[])] {
@@ -503,9 +503,9 @@ async fn keys_by_path_count_the_path_alike_through_every_front(endpoint: &str) {
     let mut random = Random::new(seed.0);
     for number in 1..=20 {
         let (sent, key) = (sent(&mut random), format!("order-{number}"));
-        for (turn, front) in FRONTS.into_iter().enumerate() {
+        for (index, front) in FRONTS.into_iter().enumerate() {
             let answer = deliver(&function, &sent.event(front, &key)).await;
-            let replayed = (turn > 0).then_some("true");
+            let replayed = (index > 0).then_some("true");
             assert_eq!(answer.header("idempotent-replayed"), replayed, "{front:?}: {sent:?}");
             assert_eq!(answer.header("idempotency-key"), Some(&*key));
         }

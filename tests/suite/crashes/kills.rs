@@ -92,11 +92,11 @@ async fn workers_killed_at_random_moments_charge_once_and_leave_nothing_open(end
     let calm_since = Instant::now();
     let states = books.at_rest(AT_REST_WITHIN).await;
     let at_rest_after = calm_since.elapsed().as_secs_f64();
-    books.come_right(&storm.cloud, &orders, Duration::ZERO).await;
+    books.assert_consistent(&storm.cloud, &orders, Duration::ZERO).await;
     no_order_was_sent_twice(&provider);
-    storm.money_adds_up(&moves, &states).await;
+    storm.assert_balances(&moves, &states).await;
     let (keys, lost) = (orders.len(), storm.lost.get());
-    let left = orders.iter().filter(|order| order.reported.is_none()).count();
+    let left = orders.iter().filter(|order| order.final_answer.is_none()).count();
     let figures = format!(
         "{kills} kills cost {lost} answers; {keys} keys, {left} of them without an answer nor a retry; \
          at rest {at_rest_after:.1} s after the last client"
@@ -126,7 +126,7 @@ struct Move {
     to: usize,
     cents: u64,
     /// Its final answer.
-    reported: Option<(u16, String)>,
+    final_answer: Option<(u16, String)>,
 }
 
 impl Storm {
@@ -137,8 +137,9 @@ impl Storm {
             let from = random.below(10);
             let to = (from + 1 + random.below(9)) % 10;
             let key = format!("move-{number}-{}", moves.len());
-            let mut transfer = Move { key, from, to, cents: 1 + random.below(3_000) as u64, reported: None };
-            transfer.reported = match random.below(4) {
+            let mut transfer =
+                Move { key, from, to, cents: 1 + random.below(3_000) as u64, final_answer: None };
+            transfer.final_answer = match random.below(4) {
                 0 => self.transfer(&transfer).await,
                 _ => Some(self.moved(&transfer, &mut random).await),
             };
@@ -161,18 +162,18 @@ impl Storm {
     }
 
     async fn moved(&self, transfer: &Move, random: &mut Random) -> (u16, String) {
-        let expire_lease = Instant::now() + ANSWERED_WITHIN;
+        let deadline = Instant::now() + ANSWERED_WITHIN;
         loop {
             if let Some(answer) = self.transfer(transfer).await {
                 return answer;
             }
-            assert!(Instant::now() < expire_lease, "{transfer:?} has no answer");
+            assert!(Instant::now() < deadline, "{transfer:?} has no answer");
             tokio::time::sleep(random.up_to(BETWEEN_TRIES)).await;
         }
     }
 
     /// Fails unless each transfer happened once, as its record says, and its client's answer agrees.
-    async fn money_adds_up(&self, moves: &[Move], states: &BTreeMap<String, String>) {
+    async fn assert_balances(&self, moves: &[Move], states: &BTreeMap<String, String>) {
         // The balance may be below zero in between, because they did not happen in this order.
         let mut expected = [100_000_i64; 10];
         let mut random = Random::new(0);
@@ -180,7 +181,7 @@ impl Storm {
             // Nothing is reserved: the record is completed or absent.
             let state = states.get(&transfer.key).map(String::as_str);
             assert!(
-                matches!((state, &transfer.reported), (Some("completed"), _) | (None, None)),
+                matches!((state, &transfer.final_answer), (Some("completed"), _) | (None, None)),
                 "{transfer:?}: {state:?}"
             );
             if state.is_none() {
@@ -188,7 +189,7 @@ impl Storm {
             }
             let answer = self.moved(transfer, &mut random).await;
             assert!(
-                transfer.reported.as_ref().is_none_or(|reported| *reported == answer),
+                transfer.final_answer.as_ref().is_none_or(|earlier| *earlier == answer),
                 "{transfer:?}: {answer:?}"
             );
             if answer.0 == 201 {
@@ -211,7 +212,7 @@ impl Storm {
         let mut orders = Vec::new();
         while !self.over.get() {
             let mut order = Order::new(orders.len() * CLIENTS + number, random.of(&CARDS));
-            order.reported = match random.below(4) {
+            order.final_answer = match random.below(4) {
                 0 => Some(self.send(&order).await).filter(Answer::is_final),
                 _ => Some(self.answer(&order, &mut random).await),
             };
@@ -221,13 +222,13 @@ impl Storm {
     }
 
     async fn answer(&self, order: &Order, random: &mut Random) -> Answer {
-        let expire_lease = Instant::now() + ANSWERED_WITHIN;
+        let deadline = Instant::now() + ANSWERED_WITHIN;
         loop {
             let answer = self.send(order).await;
             if answer.is_final() {
                 return answer;
             }
-            assert!(Instant::now() < expire_lease, "{order:?} has no answer: {answer:?}");
+            assert!(Instant::now() < deadline, "{order:?} has no answer: {answer:?}");
             tokio::time::sleep(random.up_to(BETWEEN_TRIES)).await;
         }
     }
@@ -273,7 +274,7 @@ impl Storm {
 fn kill(process: u32) -> bool {
     let mut kill = Command::new("kill");
     kill.args(["-9", &process.to_string()]).stderr(Stdio::null());
-    kill.status().expect("kill is there").success()
+    kill.status().expect("kill can be run").success()
 }
 
 /// Prints to a terminal, bypassing the test harness, which captures output.

@@ -18,7 +18,7 @@ use crate::support::{
 /// Bytes from one cut to the next, away from the boundaries. It is a prime, so that it follows no pattern in a message.
 const STEP: usize = 23;
 
-/// Concurrent payments, each in its own environment.
+/// Concurrent payments, each in a separate environment.
 const AT_ONCE: usize = 6;
 
 /// One more than the SDK's tries of a write, so that the function sees the failure.
@@ -74,7 +74,7 @@ async fn a_cut_to_the_provider_charges_at_most_once_and_settles_soon(endpoint: &
             Cut::Answer(_) => assert_eq!(charged, 1, "{blow:?}"),
         }
     }
-    books.come_right(&cloud, &orders, AT_REST_WITHIN).await;
+    books.assert_consistent(&cloud, &orders, AT_REST_WITHIN).await;
 }
 
 // T1, T2, T17
@@ -95,7 +95,7 @@ async fn a_cut_to_the_table_charges_at_most_once_and_settles_soon(endpoint: &str
         orders.extend(struck);
         proxy.pass();
     }
-    books.come_right(&cloud, &orders, AT_REST_WITHIN).await;
+    books.assert_consistent(&cloud, &orders, AT_REST_WITHIN).await;
 }
 
 /// Texts that identify the first write of a record.
@@ -125,7 +125,7 @@ async fn paid(cloud: &LocalCloud) -> Order {
     let order = Order::new(0, "tok_ok");
     let answer = order.send(cloud).await;
     assert_eq!(answer.status, 201, "{answer:?}");
-    Order { reported: Some(answer), ..order }
+    Order { final_answer: Some(answer), ..order }
 }
 
 fn passed(proxy: &Proxy, texts: &[String]) -> Exchange {
@@ -180,12 +180,12 @@ async fn strike(
         let texts: Vec<_> = texts.iter().map(String::as_str).collect();
         let rule = proxy.cut(&texts, blow.cut, blow.then, blow.times);
         loop {
-            order.reported = Some(order.send(cloud).await).filter(|answer| answer.is_final());
+            order.final_answer = Some(order.send(cloud).await).filter(|answer| answer.is_final());
             if proxy.used(rule) > 0 {
                 break order;
             }
             // A breaker that earlier blows have opened refused the order before it was sent.
-            assert!(order.reported.is_none(), "{blow:?} met nothing");
+            assert!(order.final_answer.is_none(), "{blow:?} affected no request");
         }
     });
     struck.buffered(AT_ONCE).collect().await

@@ -68,7 +68,7 @@ impl Scene {
         meanwhile: impl Fn() -> RuleId,
         expected: (u16, &str),
     ) -> String {
-        let mut reported = Vec::new();
+        let mut answers = Vec::new();
         for _ in 0..TRIES {
             let mut order = Order::new(orders.len(), "tok_slow_1000");
             let answer = {
@@ -81,16 +81,16 @@ impl Scene {
                     }
                 }
             };
-            let (as_expected, key) = (answer.reported() == expected && !answer.replayed, order.key.clone());
-            reported.push(answer.clone());
-            order.reported = Some(answer).filter(Answer::is_final);
+            let (as_expected, key) = (answer.problem() == expected && !answer.replayed, order.key.clone());
+            answers.push(answer.clone());
+            order.final_answer = Some(answer).filter(Answer::is_final);
             orders.push(order);
             if as_expected {
                 return key;
             }
             self.store.pass();
         }
-        panic!("not {expected:?}: {reported:?}");
+        panic!("not {expected:?}: {answers:?}");
     }
 
     async fn until_charging(&self, cents: u64) {
@@ -104,21 +104,21 @@ impl Scene {
     }
 
     async fn until(&self, current: impl Fn() -> bool) {
-        let expire_lease = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + TIMEOUT;
         while !current() {
-            assert!(Instant::now() < expire_lease, "it does not come");
+            assert!(Instant::now() < deadline, "it does not come");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
     async fn until_completed(&self, keys: &[String]) {
-        let expire_lease = Instant::now() + AT_REST_WITHIN;
+        let deadline = Instant::now() + AT_REST_WITHIN;
         loop {
             let states = self.books.states().await;
             if keys.iter().all(|key| states[key] == "completed") {
                 return;
             }
-            assert!(Instant::now() < expire_lease, "{states:?}");
+            assert!(Instant::now() < deadline, "{states:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -142,13 +142,13 @@ async fn without_a_table_nothing_is_begun(endpoint: &str) {
     for (then, orders) in [(Then::Closed, &orders[..4]), (Then::Silent, &orders[4..])] {
         scene.store.away(&[], then);
         for answer in join_all(orders.iter().map(|order| scene.answer(order))).await {
-            assert_eq!(answer.reported(), (503, "store-unavailable"), "{then:?}");
+            assert_eq!(answer.problem(), (503, "store-unavailable"), "{then:?}");
         }
         scene.store.pass();
     }
     assert_eq!(scene.cloud.charges().await, []);
     assert_eq!(scene.books.states().await.values().filter(|state| *state == "completed").count(), 0);
-    scene.books.come_right(&scene.cloud, &orders, AT_REST_WITHIN).await;
+    scene.books.assert_consistent(&scene.cloud, &orders, AT_REST_WITHIN).await;
 }
 
 #[apply(on_each_store)]
@@ -177,7 +177,7 @@ async fn a_completion_without_a_table_is_queued_with_its_payment(endpoint: &str)
     }
     scene.until_completed(&keys).await;
     scene.provider.pass();
-    scene.books.come_right(&scene.cloud, &orders, AT_REST_WITHIN).await;
+    scene.books.assert_consistent(&scene.cloud, &orders, AT_REST_WITHIN).await;
 }
 
 #[apply(on_each_store)]
@@ -188,7 +188,7 @@ async fn a_charge_during_a_total_outage_is_settled_afterwards(endpoint: &str) {
     let key = scene.send_and(&mut orders, away, (409, "outcome-unknown")).await;
     scene.store.pass();
     scene.until_completed(&[key]).await;
-    scene.books.come_right(&scene.cloud, &orders, AT_REST_WITHIN).await;
+    scene.books.assert_consistent(&scene.cloud, &orders, AT_REST_WITHIN).await;
 }
 
 #[apply(on_each_store)]
@@ -216,5 +216,5 @@ async fn open_records_are_settled_once_the_store_is_back(endpoint: &str) {
     assert_eq!(settled, ["completed", "completed", "failed_retryable", "failed_retryable"]);
     let charges = scene.cloud.charges().await;
     assert_eq!(charges.len(), 2, "{charges:?}");
-    scene.books.come_right(&scene.cloud, &orders[..2], Duration::ZERO).await;
+    scene.books.assert_consistent(&scene.cloud, &orders[..2], Duration::ZERO).await;
 }

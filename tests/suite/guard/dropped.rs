@@ -50,12 +50,12 @@ async fn a_dropped_request_runs_to_its_end_and_is_kept(endpoint: &str) {
 
 // T35
 #[apply(on_each_store)]
-async fn a_time_out_outside_the_guard_does_not_stop_the_execution(endpoint: &str) {
+async fn a_timeout_outside_the_guard_does_not_stop_the_execution(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let (app, gate, effects) = held(store.clone());
-    // A time-out that fires as soon as the handler runs.
+    // A timeout that fires as soon as the handler runs.
     let late = gate.clone();
-    let time_out = move |request: Request, next: Next| {
+    let timeout = move |request: Request, next: Next| {
         let late = late.clone();
         async move {
             tokio::select! {
@@ -64,8 +64,8 @@ async fn a_time_out_outside_the_guard_does_not_stop_the_execution(endpoint: &str
             }
         }
     };
-    let behind_time_out = app.clone().layer(from_fn(time_out));
-    assert_eq!(send(&behind_time_out, pay("order-1")).await.status, 504);
+    let behind_timeout = app.clone().layer(from_fn(timeout));
+    assert_eq!(send(&behind_timeout, pay("order-1")).await.status, 504);
     assert_eq!(state(&store, "order-1").await, "in_progress");
     gate.open();
     until_state(&store, "order-1", "completed").await;

@@ -185,7 +185,7 @@ async fn a_response_body_that_never_ends_becomes_an_unknown_outcome() {
         until(|| clock.sleepers() == 1).await;
         clock.advance(Duration::from_millis(bound * 1000 - 500));
         tokio::task::yield_now().await;
-        assert!(!answering.is_finished() && clock.sleepers() == 1, "it is given up too early");
+        assert!(!answering.is_finished() && clock.sleepers() == 1, "it ends too early");
         assert_eq!(state(&store, "endless").await, "in_progress");
         clock.advance(Duration::from_millis(500));
         answering.await.unwrap().assert_problem(500, "outcome-unknown");
@@ -215,10 +215,9 @@ async fn a_refusal_of_a_claimed_effect_is_answered_as_unknown(endpoint: &str) {
         let reconciliation = reconciliation(theirs.clone());
         async move {
             let key = execution(&parts).record_key().clone();
-            let reported =
-                reconciliation.reported(&key, &ProviderReport::executed(201, Charged)).await.unwrap();
+            let ended = reconciliation.reported(&key, &ProviderReport::executed(201, Charged)).await.unwrap();
             // Without a queue of questions, the provider has to send it again.
-            assert!(matches!(reported, ReconcileOutcome::InFlight(_)), "{reported:?}");
+            assert!(matches!(ended, ReconcileOutcome::InFlight(_)), "{ended:?}");
             let refused = parts.headers["idempotency-key"] == "refused";
             let status = if refused { StatusCode::PAYMENT_REQUIRED } else { StatusCode::CREATED };
             (status, "its own answer")

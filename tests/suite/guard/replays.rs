@@ -133,7 +133,7 @@ async fn safe_headers_are_replayed_in_order_and_no_others(endpoint: &str) {
 
 // T26: an answer that is not kept has no expiry, even if the handler sets the header.
 #[tokio::test]
-async fn an_answer_that_is_not_kept_does_not_say_when_it_expires() {
+async fn an_answer_that_is_not_kept_has_no_expiry() {
     let app = api(guard(MemoryStore::new()), |_, _| async {
         let headers =
             [("idempotency-expires", "Sat, 21 Nov 2026 10:00:00 GMT"), ("idempotent-replayed", "true")];
@@ -183,7 +183,7 @@ async fn a_caller_that_changes_a_replay_changes_no_later_one(endpoint: &str) {
 
 // T27: an in-memory store could share its buffers with callers.
 #[tokio::test]
-async fn changing_what_a_memory_store_returned_changes_nothing_in_the_store() {
+async fn changing_a_returned_record_changes_nothing_in_a_memory_store() {
     let store = MemoryStore::new();
     let executor = Executor::new(store.clone(), operation()).world(clock());
     for length in [10, 20_000] {
@@ -233,7 +233,7 @@ async fn an_answer_past_its_time_is_gone_and_the_key_runs_again(endpoint: &str) 
 }
 
 #[tokio::test]
-async fn an_attempt_that_follows_hands_on_the_same_downstream_key() {
+async fn a_later_attempt_sends_the_same_downstream_key() {
     use lambda_idempotency::http::Outcome;
     let store = MemoryStore::new();
     let app = api(guard(store.clone()), |parts, _| async move {

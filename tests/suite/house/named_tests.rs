@@ -119,7 +119,7 @@ fn tests_in(source: &str) -> Vec<Test> {
         } else if !line.starts_with("//") {
             let is_test = ["#[test]", "#[tokio::test", "#[apply(on_"]
                 .iter()
-                .any(|checkpoint| attributes.contains(checkpoint));
+                .any(|attribute| attributes.contains(attribute));
             if let (true, Some(name)) = (is_test, name_of(line)) {
                 let runs = !attributes.contains("#[ignore") && !attributes.contains("#[cfg");
                 tests.push(Test { name: name.to_owned(), runs });
@@ -133,6 +133,6 @@ fn tests_in(source: &str) -> Vec<Test> {
 /// The name of the function that begins on this line.
 fn name_of(line: &str) -> Option<&str> {
     let (before, function) = line.split_once("fn ")?;
-    let is_item = before.split_whitespace().all(|word| matches!(word, "pub" | "async"));
+    let is_item = before.split_whitespace().all(|keyword| matches!(keyword, "pub" | "async"));
     is_item.then(|| function.split_once('('))?.map(|(name, _)| name)
 }

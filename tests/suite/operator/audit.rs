@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::support::{
     faults::Fault,
-    guarded::{BODY, GRACE, Guarded, LEASE, RETENTION, fingerprints, fresh, owned, reported, request},
+    guarded::{BODY, GRACE, Guarded, LEASE, RETENTION, fingerprints, fresh, outcome_of, owned, request},
     on_each_store,
 };
 
@@ -24,7 +24,7 @@ async fn unknown(guarded: &Guarded) -> Record {
     let (executor, request) = (guarded.executor(), request());
     drop(owned(executor.reserve(&request).await));
     guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
     guarded.record(&request.key).await.expect("a record")
 }
 
@@ -37,7 +37,7 @@ fn not_executed(guarded: &Guarded, seen: &Record, revision: Revision) -> Record 
 }
 
 /// Who, what and why.
-const WORDS: [&str; 3] = ["olga@bank", "settle-not-executed", "asked"];
+const AUDIT_FIELDS: [&str; 3] = ["olga@bank", "settle-not-executed", "asked"];
 
 /// Through the store alone: replaces the record that was read with this one.
 async fn swap(
@@ -46,7 +46,7 @@ async fn swap(
     next: &Record,
     at: Timestamp,
 ) -> Result<WriteOutcome, StoreError> {
-    let line = samples::audit_line(WORDS, at, Some(seen), Some(next));
+    let line = samples::audit_line(AUDIT_FIELDS, at, Some(seen), Some(next));
     store.swap(seen.revision, next, &[Companion::Audit(line)]).await
 }
 
@@ -59,7 +59,7 @@ async fn correct(guarded: &Guarded, seen: &Record) -> Result<Record, CorrectionE
 
 async fn assert_written_once(guarded: &Guarded, seen: &Record, next: &Record, at: Timestamp) {
     assert_eq!(guarded.record(&seen.key).await.as_ref(), Some(next));
-    let lines = guarded.undisturbed_store().audit_lines(&seen.key).await.expect("the lines are there");
+    let lines = guarded.undisturbed_store().audit_lines(&seen.key).await.expect("the lines can be read");
     let [line] = &lines[..] else { panic!("{lines:?}") };
     assert_eq!((line.who.as_str(), line.at), ("olga@bank", at.as_millis()));
     assert_eq!((line.what.as_str(), line.reason.as_str()), ("settle-not-executed", "asked"));
@@ -233,7 +233,7 @@ async fn a_line_about_something_else_leaves_the_record_alone(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
     let (store, now) = (guarded.store(), guarded.now());
-    let about = |record: Option<&Record>| samples::audit_line(WORDS, now, record, record);
+    let about = |record: Option<&Record>| samples::audit_line(AUDIT_FIELDS, now, record, record);
     store.audit(&seen.key, fresh(), &about(Some(&seen))).await.unwrap();
     store.audit(&request().key, fresh(), &about(None)).await.unwrap();
     assert_written_once(&guarded, &seen, &seen, now).await;

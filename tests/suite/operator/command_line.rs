@@ -101,7 +101,7 @@ async fn an_outcome_that_was_not_executed_is_free_for_the_next_retry() {
         table.cli.run(&[&["settle", &record, "--not-executed", "--as", "kim"][..], &WHY].concat()).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
     assert!(ran.stdout.contains("unknown → failed_retryable") && ran.stdout.contains("kim"), "{ran:?}");
-    assert!(!ran.stdout.contains('\u{1b}'), "colours where there is no terminal: {ran:?}");
+    assert!(!ran.stdout.contains('\u{1b}'), "colours without a terminal: {ran:?}");
     assert_eq!(table.record("k-1").await.state.name(), "failed_retryable");
 
     // Proof of an execution outweighs a release.
@@ -128,8 +128,8 @@ async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
         command.into_iter().chain(WHY.map(str::to_owned)).collect::<Vec<_>>()
     };
     let change = |command: &str, more: &[&str]| {
-        let words = command.split(' ').chain(more.iter().copied());
-        words.map(str::to_owned).collect::<Vec<_>>()
+        let text = command.split(' ').chain(more.iter().copied());
+        text.map(str::to_owned).collect::<Vec<_>>()
     };
     let own = |key: &str| table.name(key);
     let not_executed = |record: &str| change(&format!("settle {record} --not-executed"), &WHY);
@@ -159,9 +159,9 @@ async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
         (change("settle", &[&own("unknown"), "--not-executed", "--reason", "x"]), 2, "--yes"),
         (change("forget-response", &[&own("completed"), "--reason", "x"]), 2, "--yes"),
     ];
-    for (arguments, code, words) in cases {
+    for (arguments, code, text) in cases {
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        table.cli.run(&arguments).await.assert_refused(code, words);
+        table.cli.run(&arguments).await.assert_refused(code, text);
     }
     // The record still exists. Only its body is gone.
     let ran = table.cli.run(&["show", &own("live"), "--body"]).await;
@@ -307,7 +307,7 @@ async fn the_debug_log_names_keys_by_their_hash_only() {
 }
 
 #[tokio::test]
-async fn a_table_that_is_not_there_is_named() {
+async fn a_missing_table_is_named() {
     let cli = CommandLine::new(embedded::endpoint(), "no-such-table");
     let ran = cli.run(&["list", "--state", "unknown"]).await;
     ran.assert_refused(1, "the idempotency table `no-such-table`: ");
@@ -317,7 +317,7 @@ async fn a_table_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_record_with_unusual_names_is_shown_as_it_is() {
+async fn a_record_with_unusual_names_is_shown_unchanged() {
     let table = table().await;
     let key = record_key("ten#ant", "a key # with = all");
     let mut record = table.unknown("k").await;
@@ -361,7 +361,7 @@ async fn two_ledgers_in_files_are_compared_line_by_line() {
 
 // T42: an operator and a guard cannot disagree about the retention of an answer.
 #[tokio::test]
-async fn a_settled_record_is_kept_as_long_as_it_says_itself() {
+async fn a_settled_record_is_kept_for_its_own_retention() {
     let table = table().await;
     let week = std::time::Duration::from_secs(7 * 24 * 3600);
     for (key, retain, seconds) in [("week", None, 604_800), ("longer", Some("14d"), 1_209_600)] {
@@ -407,7 +407,7 @@ async fn a_path_scoped_record_is_found_by_path_or_listed_name() {
     assert_eq!(
         table.cli.run(&["show", "k-1", "--path", path]).await.code,
         Some(2),
-        "it says nothing by itself"
+        "it prints nothing unprompted"
     );
 }
 
@@ -425,19 +425,15 @@ async fn a_completion_shows_whether_domain_writes_committed_with_it() {
     for (key, marked) in [("with", true), ("without", false)] {
         let name = table.name(key);
         let shown = table.cli.json(&["show", &name]).await;
-        for checkpoint in ["with_writes", "transactional"] {
-            assert_eq!(
-                shown["record"].get(checkpoint),
-                marked.then_some(&json!(true)),
-                "{key}: {checkpoint}"
-            );
+        for field in ["with_writes", "transactional"] {
+            assert_eq!(shown["record"].get(field), marked.then_some(&json!(true)), "{key}: {field}");
         }
         let shown = table.cli.run(&["show", &name]).await.stdout;
-        for (label, said) in
+        for (label, text) in
             [("domain writes", "committed with its completion"), ("effects", "all in its transaction")]
         {
             let line = shown.lines().find(|line| line.trim_start().starts_with(label));
-            assert_eq!(line.is_some_and(|line| line.ends_with(said)), marked, "{shown}");
+            assert_eq!(line.is_some_and(|line| line.ends_with(text)), marked, "{shown}");
             assert_eq!(line.is_some(), marked, "{shown}");
         }
     }

@@ -21,7 +21,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use crate::support::{
     guarded::{
-        BODY, GRACE, Guarded, Item, LEASE, completed, fingerprints, operation, owned, replayed, reported,
+        BODY, GRACE, Guarded, Item, LEASE, completed, fingerprints, operation, outcome_of, owned, replayed,
         request, written,
     },
     http, on_each_store,
@@ -100,7 +100,7 @@ async fn a_dead_worker_is_expired_only_once_its_lease_has_expired(endpoint: &str
     found.guarded.clock.advance(Duration::from_millis(1));
     assert_eq!(found.look(&request.key).await, CheckOutcome::LeaseExpired);
     assert_eq!(found.guarded.state(&request).await, "unknown");
-    assert_eq!(reported(&found.guarded.executor().reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&found.guarded.executor().reserve(&request).await), "unknown");
 }
 
 // T19
@@ -146,7 +146,7 @@ async fn a_record_that_lands_late_is_expired_too(endpoint: &str) {
 
 // T5, T7
 #[apply(on_each_store)]
-async fn completion_and_check_at_one_moment_end_in_one_state(endpoint: &str) {
+async fn simultaneous_completion_and_check_end_in_one_state(endpoint: &str) {
     let found = Found::on(endpoint).await;
     for _ in 0..10 {
         let request = request();

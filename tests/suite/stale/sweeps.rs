@@ -42,15 +42,15 @@ impl Found {
         self.stale.sweep(time).await.expect("store and queue answer");
     }
 
-    async fn go_on(&self, time: Duration) {
-        self.stale.receive(GO_ON, time).await.expect("store and queue answer");
+    async fn resume(&self, time: Duration) {
+        self.stale.receive(RESUME, time).await.expect("store and queue answer");
     }
 
     /// Whether a message was sent to resume the sweep.
-    fn goes_on(&self) -> bool {
+    fn resumes(&self) -> bool {
         let messages = self.sweeps.take();
         assert!(
-            messages.iter().all(|message| *message == (GO_ON.to_owned(), Duration::ZERO)),
+            messages.iter().all(|message| *message == (RESUME.to_owned(), Duration::ZERO)),
             "{messages:?}"
         );
         assert_eq!(self.checks.take(), [], "it does not use the queue of checks");
@@ -82,7 +82,7 @@ impl Found {
     }
 }
 
-const GO_ON: &str = r#"{"version":1,"kind":"sweep"}"#;
+const RESUME: &str = r#"{"version":1,"kind":"sweep"}"#;
 
 fn a_number() -> u64 {
     u64::from(Uuid::new_v4().as_fields().0) + 1_000_000
@@ -99,23 +99,23 @@ fn line(logs: Logs, scanned: u64) -> Value {
 #[apply(on_each_store)]
 async fn an_abandoned_sweep_begins_anew(endpoint: &str) {
     let found = Found::on(endpoint).await;
-    for (by_schedule, pause, counts_on) in
+    for (by_schedule, delay, counts_on) in
         [(true, HOUR, true), (true, HOUR + SECOND, false), (false, HOUR, true), (false, HOUR + SECOND, false)]
     {
         found.sweep(Duration::ZERO).await;
-        assert!(found.goes_on());
+        assert!(found.resumes());
         let (logs, so_far) = (Logs::capture(), a_number());
         found.count_on_from(so_far).await;
-        found.guarded.clock.advance(pause);
+        found.guarded.clock.advance(delay);
         if by_schedule {
             found.sweep(BOUND).await;
         } else {
-            found.go_on(BOUND).await;
+            found.resume(BOUND).await;
         }
-        assert_eq!((found.goes_on(), found.progress().await), (false, None));
+        assert_eq!((found.resumes(), found.progress().await), (false, None));
         // The item is its own checkpoint.
         let swept = logs.lines_with(&format!("\"scanned\":{},", so_far + 1));
-        assert_eq!(swept.len(), usize::from(counts_on), "{pause:?}");
+        assert_eq!(swept.len(), usize::from(counts_on), "{delay:?}");
     }
 }
 
@@ -134,14 +134,14 @@ async fn a_sweep_finds_what_the_stream_missed_and_resumes(endpoint: &str) {
     let live = found.dead().await;
     // Without any time nothing is done, and nothing is lost.
     found.sweep(Duration::ZERO).await;
-    assert!(found.goes_on());
+    assert!(found.resumes());
     let progress = found.progress().await.unwrap();
     assert_eq!(progress["segments"], json!(["begin", "begin", "begin", "begin"]));
     assert_eq!(progress["scanned"], json!(0));
     let (logs, so_far) = (Logs::capture(), a_number());
     found.count_on_from(so_far).await;
-    found.go_on(BOUND).await;
-    assert!(!found.goes_on(), "it is done");
+    found.resume(BOUND).await;
+    assert!(!found.resumes(), "it is done");
     // Records, their body items, and the sweep's checkpoint.
     let swept = line(logs, so_far + 5 + 5 + 5 + 1 + 1);
     let count = |name: &str| swept["fields"][name].as_u64();
@@ -155,13 +155,13 @@ async fn a_sweep_finds_what_the_stream_missed_and_resumes(endpoint: &str) {
     }
     assert_eq!(found.guarded.state(&live).await, "in_progress");
     assert_eq!(found.progress().await, None);
-    found.go_on(BOUND).await;
-    assert_eq!((found.goes_on(), found.progress().await), (false, None), "there is none to go on with");
+    found.resume(BOUND).await;
+    assert_eq!((found.resumes(), found.progress().await), (false, None), "no sweep is left to resume");
 }
 
 // T50: DynamoDB ends a page at 1 MB, so DynamoDB chooses the record at which the sweep stops.
 #[apply(on_each_store)]
-async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
+async fn a_sweep_continues_through_pages_that_the_store_cuts(endpoint: &str) {
     const DEAD: usize = 24;
     let found = Found::on(endpoint).await;
     let mut dead = Vec::new();
@@ -186,40 +186,40 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
             .sweep_units_per_second(0.1)
             .world(found.guarded.clock.clone())
     };
-    let (mut races, mut scanned) = (0, 0);
+    let (mut runs, mut scanned) = (0, 0);
     loop {
         // A new process each time. The store contains everything that it needs to resume.
         let stale = stale();
-        let turn = async {
+        let run = async {
             // A scheduled run resumes the sweep, as a message does.
-            if races == 0 || races % 2 == 1 {
+            if runs == 0 || runs % 2 == 1 {
                 stale.sweep(8 * SECOND).await
             } else {
-                stale.receive(GO_ON, 8 * SECOND).await
+                stale.receive(RESUME, 8 * SECOND).await
             }
         };
         // A page may take half of the time, so no page is begun in the second half.
         let its_time_is_up = async {
-            found.guarded.clock.slept(4 * SECOND, races + 1).await;
+            found.guarded.clock.slept(4 * SECOND, runs + 1).await;
             found.guarded.clock.advance(4 * SECOND);
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            done = turn => done.unwrap(),
+            done = run => done.unwrap(),
             () = its_time_is_up => unreachable!(),
         }
-        races += 1;
-        if !found.goes_on() {
+        runs += 1;
+        if !found.resumes() {
             break;
         }
         let progress = found.progress().await.unwrap();
         let places = progress["segments"].as_array().unwrap();
         assert!(places.iter().any(|place| place["after"].is_array()), "{progress}");
         let before = std::mem::replace(&mut scanned, progress["scanned"].as_u64().unwrap());
-        assert!(scanned > before, "turn {races} stayed at {before}: {progress}");
-        assert!(races < 20, "{progress}");
+        assert!(scanned > before, "run {runs} stayed at {before}: {progress}");
+        assert!(runs < 20, "{progress}");
     }
-    assert!(races > 2, "a schedule and a message resumed it");
+    assert!(runs > 2, "a schedule and a message resumed it");
     for request in &dead {
         assert_eq!(found.guarded.state(request).await, "unknown");
     }
@@ -227,7 +227,7 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
 
 // T50
 #[apply(on_each_store)]
-async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
+async fn of_two_simultaneous_sweeps_one_stops(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let dead = found.dead().await;
     found.guarded.clock.advance(LEASE + GRACE);
@@ -240,8 +240,12 @@ async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
         let race = tokio::join!(first.sweep(BOUND), second.sweep(BOUND));
         assert!(race.0.is_ok() && race.1.is_ok(), "{race:?}");
         // One page of each of the table's four parts.
-        assert_eq!((faults.left(), faults.asked("Scan") - scans), (0, 4), "round {round}: one alone goes on");
-        assert!(!found.goes_on(), "round {round}");
+        assert_eq!(
+            (faults.left(), faults.asked("Scan") - scans),
+            (0, 4),
+            "round {round}: only one continues"
+        );
+        assert!(!found.resumes(), "round {round}");
     }
     assert_eq!(found.guarded.state(&dead).await, "unknown");
 
@@ -257,7 +261,7 @@ async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
     let current = found.checkpoint().await.map(|checkpoint| checkpoint.revision);
     assert!(store.write_checkpoint(current, &theirs).await.unwrap());
     found.sweep(BOUND).await;
-    found.go_on(BOUND).await;
+    found.resume(BOUND).await;
     // Each returns once the lease has expired, and looks whether the sweep was finished.
     let delays: Vec<_> = found.sweeps.take().into_iter().map(|(_, delay)| delay).collect();
     assert_eq!((delays, found.checkpoint().await), (vec![Duration::from_millis(for_ms); 2], Some(theirs)));
@@ -294,7 +298,7 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
     for request in [&before, &after] {
         assert_eq!(found.guarded.state(request).await, "unknown");
     }
-    assert_eq!((found.goes_on(), found.progress().await), (false, None));
+    assert_eq!((found.resumes(), found.progress().await), (false, None));
 
     // A sweep that continues after its lease has expired finds that another sweep owns the checkpoint, and stops.
     faults.clear();
@@ -313,7 +317,7 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
     };
     let (ended, theirs) = tokio::join!(first.sweep(10 * SECOND), late);
     assert_eq!((ended.is_err(), found.checkpoint().await), (true, theirs));
-    assert!(found.goes_on(), "the second one's message, and no other");
+    assert!(found.resumes(), "the second one's message, and no other");
 }
 
 // T50
@@ -346,7 +350,7 @@ async fn one_unreadable_record_does_not_stop_a_sweep(endpoint: &str) {
     let (logs, so_far) = (Logs::capture(), a_number());
     found.sweep(Duration::ZERO).await;
     found.count_on_from(so_far).await;
-    found.go_on(BOUND).await;
+    found.resume(BOUND).await;
     let swept = line(logs, so_far + 2 + 1);
     let count = |name: &str| swept["fields"][name].as_u64();
     assert_eq!((count("lease_expired"), count("unreadable")), (Some(1), Some(1)));
@@ -357,7 +361,7 @@ async fn one_unreadable_record_does_not_stop_a_sweep(endpoint: &str) {
 }
 
 #[test]
-fn a_whole_sweep_is_counted_and_a_turn_is_not() {
+fn a_whole_sweep_is_counted_and_a_part_is_not() {
     let recorder = DebuggingRecorder::new();
     let queues = [(); 3].map(|()| MemoryQueue::new());
     let [checks, sweeps, dead_letters] = queues;

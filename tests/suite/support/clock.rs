@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The backoffs between two tries, in milliseconds. All other sleeps are timeouts of steps, which begin and end with the step.
-const PAUSES: [u128; 7] = [25, 50, 100, 200, 400, 800, 1000];
+const BACKOFFS: [u128; 7] = [25, 50, 100, 200, 400, 800, 1000];
 
 /// Fails if `work` ends only through the timeouts of the test client or of the machine.
 pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
@@ -62,7 +62,7 @@ impl WatchedClock {
     }
 
     /// Returns when no sleep on this clock is pending.
-    pub async fn nobody_sleeps(&self) {
+    pub async fn no_sleepers(&self) {
         let ended = async {
             while self.clock.sleepers() > 0 {
                 tokio::task::yield_now().await;
@@ -84,7 +84,7 @@ impl WatchedClock {
             }
             let new = begun.borrow_and_update()[known..].to_vec();
             known += new.len();
-            let backoff = new.into_iter().filter(|span| PAUSES.contains(&span.as_millis()));
+            let backoff = new.into_iter().filter(|span| BACKOFFS.contains(&span.as_millis()));
             backoff.for_each(|span| self.advance(span));
         }
     }

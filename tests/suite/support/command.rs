@@ -66,9 +66,9 @@ impl CommandLine {
 impl Ran {
     /// Fails unless it was refused with this exit code and one line that contains `text`, and printed nothing else.
     #[track_caller]
-    pub fn assert_refused(&self, code: i32, words: &str) {
+    pub fn assert_refused(&self, code: i32, text: &str) {
         assert_eq!(self.code, Some(code), "{self:?}");
-        assert!(self.stderr.contains(words), "{self:?}");
+        assert!(self.stderr.contains(text), "{self:?}");
         assert_eq!((self.stderr.lines().count(), self.stdout.as_str()), (1, ""), "{self:?}");
     }
 }

@@ -67,7 +67,7 @@ impl Function {
     pub async fn refuses_to_start(name: &str, variables: &[(&str, &str)]) -> String {
         let mut function = Self::spawn(name, variables).await;
         // Waiting for the process would close its standard input. That ends any function.
-        let _we_are_there = function.process.stdin.take();
+        let _lifeline = function.process.stdin.take();
         let ended = timeout(TIMEOUT, function.process.wait()).await;
         let ended = ended.unwrap_or_else(|_| panic!("the function runs:\n{}", function.log()));
         assert!(!ended.expect("the process can be waited for").success(), "{}", function.log());
@@ -139,13 +139,13 @@ impl Function {
     }
 
     /// All of its output, without the tenants in its metrics.
-    pub fn said(&self) -> String {
+    pub fn output(&self) -> String {
         let documents = self.documents().into_iter().map(|document| Document { tenant: None, ..document });
         format!("{:?}{}", documents.collect::<Vec<_>>(), self.log())
     }
 
     fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.folder.path().join(name)).expect("what the function said")
+        std::fs::read_to_string(self.folder.path().join(name)).expect("the output of the function")
     }
 }
 
@@ -217,8 +217,8 @@ type Ends = (mpsc::UnboundedSender<Next>, mpsc::UnboundedSender<Answer>);
 
 async fn defer(State((nexts, _)): State<Ends>) -> Response {
     let (next, invocation) = oneshot::channel();
-    let given = nexts.send(next);
-    let (Ok(()), Ok((event, deadline))) = (given, invocation.await) else {
+    let handed = nexts.send(next);
+    let (Ok(()), Ok((event, deadline))) = (handed, invocation.await) else {
         // The test is over.
         return std::future::pending().await;
     };

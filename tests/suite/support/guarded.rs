@@ -205,7 +205,7 @@ pub fn replayed(reserved: ReserveOutcome) -> Replay {
 
 /// The replayed body. `None` if it was not kept or is gone.
 pub fn body_of(replay: &Replay) -> Option<&Bytes> {
-    assert!(!replay.body_omitted || replay.answer.body.is_empty(), "a body that is there, and is not");
+    assert!(!replay.body_omitted || replay.answer.body.is_empty(), "an omitted body is not empty");
     (!replay.body_omitted).then_some(&replay.answer.body)
 }
 
@@ -218,7 +218,7 @@ pub fn replayed_text(reserved: ReserveOutcome) -> String {
 }
 
 /// The outcome of a reservation as the caller sees it, as short text.
-pub fn reported(reserved: &ReserveOutcome) -> &'static str {
+pub fn outcome_of(reserved: &ReserveOutcome) -> &'static str {
     match reserved {
         ReserveOutcome::Owned(_) => "owned",
         ReserveOutcome::Replay(_) => "replay",

@@ -146,7 +146,7 @@ impl Answer {
     }
 
     /// The status, and the name of the library's problem. Empty if the answer is not a problem.
-    pub fn reported(&self) -> (u16, String) {
+    pub fn problem(&self) -> (u16, String) {
         let document: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let name = document["type"].as_str().and_then(|uri| uri.strip_prefix("urn:lambda-idempotency:"));
         (self.status, name.unwrap_or_default().to_owned())
@@ -163,15 +163,14 @@ impl Answer {
     #[track_caller]
     pub fn assert_code(&self, status: u16, code: &str) {
         assert_eq!((self.status, &*self.code()), (status, code), "{self:?}");
-        let shape =
-            if self.reported().1.is_empty() { "application/json" } else { "application/problem+json" };
+        let shape = if self.problem().1.is_empty() { "application/json" } else { "application/problem+json" };
         assert_eq!(self.header("content-type"), Some(shape));
     }
 
     /// Fails unless this is that problem.
     #[track_caller]
     pub fn assert_problem(&self, status: u16, name: &str) {
-        assert_eq!(self.reported(), (status, name.to_owned()), "{self:?}");
+        assert_eq!(self.problem(), (status, name.to_owned()), "{self:?}");
         assert_eq!(self.header("content-type"), Some("application/problem+json"));
     }
 
@@ -246,9 +245,9 @@ pub fn clock() -> ManualWorld {
 
 /// Lets other tasks run until the condition is true.
 pub async fn until(mut condition: impl FnMut() -> bool) {
-    let expire_lease = Instant::now() + TIMEOUT;
+    let deadline = Instant::now() + TIMEOUT;
     while !condition() {
-        assert!(Instant::now() < expire_lease, "what was waited for did not happen");
+        assert!(Instant::now() < deadline, "what was waited for did not happen");
         tokio::task::yield_now().await;
     }
 }
@@ -277,13 +276,13 @@ pub async fn state(store: &impl Store, key: &str) -> &'static str {
 
 /// Reads the record of [`pay`] until it is in this state.
 pub async fn until_state(store: &impl Store, key: &str, wanted: &str) {
-    let expire_lease = Instant::now() + TIMEOUT;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let state = state(store, key).await;
         if state == wanted {
             return;
         }
-        assert!(Instant::now() < expire_lease, "the record is `{state}` and not `{wanted}`");
+        assert!(Instant::now() < deadline, "the record is `{state}` and not `{wanted}`");
         tokio::task::yield_now().await;
     }
 }

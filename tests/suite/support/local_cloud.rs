@@ -17,7 +17,7 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
 /// How many lines of its output a failed test shows.
-const LAST_WORDS: usize = 60;
+const LAST_LINES: usize = 60;
 
 /// A running local cloud. It ends with this value, or with the test process.
 pub struct LocalCloud {
@@ -34,8 +34,8 @@ impl Drop for LocalCloud {
     fn drop(&mut self) {
         if thread::panicking() {
             let text = self.output.text();
-            let last: Vec<_> = text.lines().rev().take(LAST_WORDS).collect();
-            eprintln!("the local cloud ({:?} if ended) said last:", self.process.ended());
+            let last: Vec<_> = text.lines().rev().take(LAST_LINES).collect();
+            eprintln!("the local cloud ({:?} if ended) printed last:", self.process.ended());
             last.iter().rev().for_each(|line| eprintln!("  {line}"));
         }
     }
@@ -178,8 +178,8 @@ impl Output {
             if let Some(address) = line.strip_prefix(label) {
                 return Some(address.strip_prefix(' ')?.trim().to_owned());
             }
-            let reported: Value = serde_json::from_str(line).ok()?;
-            reported["listening"].as_str().and(reported[name].as_str()).map(str::to_owned)
+            let parsed: Value = serde_json::from_str(line).ok()?;
+            parsed["listening"].as_str().and(parsed[name].as_str()).map(str::to_owned)
         })
     }
 

@@ -33,7 +33,7 @@ impl Answer {
     /// Whether it is the operation's final answer: a payment, or a declined card. After any other answer, the client must be able to send
     /// the same request again.
     pub fn is_final(&self) -> bool {
-        match self.reported() {
+        match self.problem() {
             (201 | 402, _) => true,
             (409, "in-flight" | "outcome-unknown") | (500 | 504, "charge-unknown") => false,
             (503, "store-unavailable" | "provider-away") | (502, "") => false,
@@ -42,7 +42,7 @@ impl Answer {
     }
 
     /// The status and the problem's name.
-    pub fn reported(&self) -> (u16, &str) {
+    pub fn problem(&self) -> (u16, &str) {
         (
             self.status,
             self.problem.as_deref().map_or("", |problem| problem.rsplit(':').next().unwrap_or_default()),
@@ -88,35 +88,35 @@ impl LocalCloud {
 
     /// Retries the same payment until the answer is none of these.
     pub async fn retry_past(&self, key: &str, source: &str, past: &[(u16, &str)]) -> Answer {
-        let expire_lease = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let answer = self.pay(key, source).await;
-            if !past.contains(&answer.reported()) {
+            if !past.contains(&answer.problem()) {
                 return answer;
             }
-            assert!(Instant::now() < expire_lease, "still {answer:?}");
+            assert!(Instant::now() < deadline, "still {answer:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
     /// Waits until this is true.
     pub async fn until(&self, so: impl AsyncFn() -> bool, what: &str) {
-        let expire_lease = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + TIMEOUT;
         while !so().await {
-            assert!(Instant::now() < expire_lease, "in time: {what}");
+            assert!(Instant::now() < deadline, "in time: {what}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
     /// Sends the same payment until the answer is final.
     pub async fn pay_in_the_end(&self, key: &str, source: &str, cents: u64) -> Answer {
-        let expire_lease = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let answer = self.pay_cents(key, source, cents).await;
             if answer.is_final() {
                 return answer;
             }
-            assert!(Instant::now() < expire_lease, "{key} has no answer: {answer:?}");
+            assert!(Instant::now() < deadline, "{key} has no answer: {answer:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }

@@ -200,7 +200,7 @@ async fn charge(State(books): State<Books>, headers: HeaderMap, Json(order): Jso
         let next = book.charges.len() + 1;
         *book.charges.entry(key).or_insert(next)
     };
-    match source.rsplit('-').next().expect("a word") {
+    match source.rsplit('-').next().expect("the last part") {
         "declined" => StatusCode::PAYMENT_REQUIRED.into_response(),
         "rejected" | "changed" | "refused" | "unsure" => StatusCode::UNPROCESSABLE_ENTITY.into_response(),
         "500" => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
@@ -223,8 +223,8 @@ async fn charge(State(books): State<Books>, headers: HeaderMap, Json(order): Jso
 async fn known(State(books): State<Books>, Path(key): Path<String>) -> Response {
     let book = books.lock().unwrap();
     let order = book.orders.iter().rev().find(|(known, _)| *known == key).map(|(_, order)| order);
-    let word = order.and_then(|order| order["source"].as_str()?.rsplit('-').next()).unwrap_or_default();
-    match (word, order) {
+    let case = order.and_then(|order| order["source"].as_str()?.rsplit('-').next()).unwrap_or_default();
+    match (case, order) {
         ("changed", Some(order)) => {
             let charge = json!({
                 "id": "ch_earlier", "amountCents": order["amountCents"], "currency": order["currency"],

@@ -1,4 +1,4 @@
-//! Child processes that die with the test process, in whichever way it ends.
+//! Child processes that die with the test process, even if it is killed.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};

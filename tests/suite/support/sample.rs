@@ -105,14 +105,14 @@ pub fn charged((key, order): &(String, Value)) -> Value {
         },
         "metadata": order["metadata"],
     });
-    reported(&event.to_string())
+    signed(&event.to_string())
 }
 
 /// A body that the provider has signed.
-pub fn reported(body: &str) -> Value {
+pub fn signed(body: &str) -> Value {
     let secrets = Secrets::new([WEBHOOK_SECRET]).unwrap();
     let signature = secrets.sign(SystemTime::now().into(), body.as_bytes());
-    request("POST", "/webhooks/provider", "nobody", &[("provider-signature", &signature)], body)
+    request("POST", "/webhooks/provider", "anonymous", &[("provider-signature", &signature)], body)
 }
 
 /// A batch of a queue's messages.

@@ -136,7 +136,7 @@ async fn each_request_writes_what_it_counted_once() {
 }
 
 #[tokio::test]
-async fn what_a_time_out_would_kill_is_written_before() {
+async fn metrics_are_written_before_a_timeout_kills_the_function() {
     let (sample, _provider) = sample().await;
     let mut payments = sample.start("payments", &[("PROVIDER_TIMEOUT_MS", "600000")]).await;
     // Long enough to reserve on a slow machine. What is counted later is not written.
@@ -205,7 +205,7 @@ async fn every_function_writes_what_it_counts() {
 
 // T19
 #[tokio::test]
-async fn a_batch_of_the_stream_writes_what_time_to_live_deleted() {
+async fn a_stream_batch_counts_what_time_to_live_deleted() {
     let (sample, _provider) = sample().await;
     let mut stale = sample.start("stale", &[]).await;
     let batch = json!({ "Records": [

@@ -30,8 +30,8 @@ use crate::support::{
     counts::counting,
     faults::{ANY, Fault, Late},
     guarded::{
-        GRACE, LEASE, RETENTION, completed, fingerprints, operation, owned, random, replayed_text, reported,
-        request, written,
+        GRACE, LEASE, RETENTION, completed, fingerprints, operation, outcome_of, owned, random,
+        replayed_text, request, written,
     },
     meddling::{Meddled, Meddling},
     on_each_store,
@@ -81,7 +81,7 @@ fn replayed(outcome: SingleTransactionOutcome<()>) -> String {
 
 fn found<T: std::fmt::Debug>(outcome: &SingleTransactionOutcome<T>) -> &'static str {
     match outcome {
-        SingleTransactionOutcome::Found(found) => reported(found),
+        SingleTransactionOutcome::Found(found) => outcome_of(found),
         other => panic!("{other:?}"),
     }
 }
@@ -113,7 +113,7 @@ async fn a_duplicate_gets_the_answer_and_writes_nothing(endpoint: &str) {
 
 // T20
 #[apply(on_each_store)]
-async fn of_a_hundred_at_once_one_commits_and_all_get_its_answer(endpoint: &str) {
+async fn of_a_hundred_simultaneous_requests_one_commits_and_all_get_its_answer(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let (bank, request) = (&bank, &request);
     let outcomes = join_all((0..100).map(|number| async move {
@@ -156,7 +156,7 @@ async fn a_transaction_in_conflict_is_resent_byte_for_byte(endpoint: &str) {
 
 // T9
 #[apply(on_each_store)]
-async fn a_lasting_conflict_is_not_confirmed_and_leaves_the_breaker_shut(endpoint: &str) {
+async fn a_lasting_conflict_is_not_confirmed_and_leaves_the_breaker_closed(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.executor();
     let taken = || bank.transact(&executor, &request, "taken", bank.take(30));
@@ -169,7 +169,7 @@ async fn a_lasting_conflict_is_not_confirmed_and_leaves_the_breaker_shut(endpoin
 }
 
 #[apply(on_each_store)]
-async fn denials_in_a_row_leave_the_breaker_shut(endpoint: &str) {
+async fn repeated_denials_leave_the_breaker_closed(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.executor();
     for _ in 0..8 {
@@ -223,7 +223,7 @@ impl Meddling for LandsLate {
 
 // T4
 #[apply(on_each_store)]
-async fn a_transaction_that_lands_after_its_refusal_is_what_everybody_gets(endpoint: &str) {
+async fn a_transaction_that_lands_after_its_refusal_answers_every_request(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let store = bank.guarded.store();
     let store = LandsLate { store, denied: AtomicBool::new(false), late: Mutex::default() };
@@ -303,7 +303,7 @@ async fn nothing(
 }
 
 #[apply(on_each_store)]
-async fn an_answer_that_is_none_to_keep_leaves_no_record(endpoint: &str) {
+async fn an_answer_that_must_not_be_kept_leaves_no_record(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     assert!(matches!(
         nothing(&bank, &bank.executor(), &request).await,
@@ -314,7 +314,7 @@ async fn an_answer_that_is_none_to_keep_leaves_no_record(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-async fn a_duplicate_gets_the_kept_answer_whatever_its_handler_says(endpoint: &str) {
+async fn a_duplicate_gets_the_kept_answer_and_not_its_handlers(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     committed(&bank.taken(&request, 30).await);
     match nothing(&bank, &bank.executor(), &request).await {
@@ -330,7 +330,7 @@ async fn a_duplicate_gets_the_kept_answer_whatever_its_handler_says(endpoint: &s
 
 // What a run sent may still land while the next one fails, and also while the record cannot be read.
 #[apply(on_each_store)]
-async fn after_a_refused_try_nothing_is_said_to_be_undone(endpoint: &str) {
+async fn after_a_refused_try_an_empty_run_stays_unconfirmed(endpoint: &str) {
     for unseen in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
         let (runs, write) = (Arc::new(AtomicU64::new(0)), bank.take(101).or_recompute());
@@ -430,7 +430,7 @@ async fn records_of_the_guarded_entry_are_respected(endpoint: &str) {
     let ours = owned(guarded.reserve(&released).await);
     written(guarded.finish(ours, Report::NotExecuted).await);
     committed(&bank.taken(&released, 30).await);
-    assert_eq!((bank.cents("a").await, reported(&guarded.reserve(&released).await)), (Some(70), "replay"));
+    assert_eq!((bank.cents("a").await, outcome_of(&guarded.reserve(&released).await)), (Some(70), "replay"));
 }
 
 #[apply(on_each_store)]
@@ -464,7 +464,7 @@ async fn a_large_answer_is_kept_in_a_body_item(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-async fn a_store_that_is_away_is_asked_no_more_for_a_while(endpoint: &str) {
+async fn an_unavailable_store_is_not_asked_for_a_while(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.guarded.executor_of(operation().completion_timeout(Duration::ZERO));
     bank.guarded.faults.for_all(ANY, Fault::DropRequest);
@@ -483,7 +483,7 @@ async fn a_store_that_is_away_is_asked_no_more_for_a_while(endpoint: &str) {
 
 // T43: its transaction may still be under way.
 #[apply(on_each_store)]
-async fn a_dead_worker_is_fenced_before_nothing_is_said(endpoint: &str) {
+async fn a_dead_worker_is_fenced_before_an_empty_run_is_confirmed(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let guarded = bank.guarded.executor_of(operation().effects_in_transaction());
     let dead = owned(guarded.reserve(&request).await);
@@ -544,7 +544,7 @@ async fn with_too_little_time_left_nothing_is_sent(endpoint: &str) {
 // T9, T10, T11, T20: of the requests three in ten are duplicates. Of the transactions one in ten meets a conflict, one in ten loses its
 // answer, and one in ten arrives twice. `many_transfers` does it to a thousand through four processes.
 #[apply(on_each_store)]
-async fn transfers_at_once_under_faults_add_up_and_happen_once(endpoint: &str) {
+async fn simultaneous_transfers_under_faults_add_up_and_happen_once(endpoint: &str) {
     const ACCOUNTS: usize = 10;
     const OPENING: u64 = 1_000;
     const FRESH: usize = 70;
@@ -610,9 +610,9 @@ async fn transfers_at_once_under_faults_add_up_and_happen_once(endpoint: &str) {
 
     // The balance may be below zero in between, because they did not happen in this order.
     let mut expected = [OPENING as i64; ACCOUNTS];
-    let mut reported = HashMap::new();
+    let mut by_key = HashMap::new();
     for ((request, from, to, cents), answer) in transfers.iter().zip(&answers) {
-        match reported.insert(&request.key, answer) {
+        match by_key.insert(&request.key, answer) {
             Some(before) => assert_eq!(before, answer, "each key has one answer"),
             None if answer.contains("Not enough") => {}
             None => {

@@ -82,7 +82,7 @@ async fn send(app: &Router, key: Option<&str>, body: &str) -> (u16, bool, String
 }
 
 #[tokio::test]
-async fn a_route_in_one_transaction_commits_once_and_replays() {
+async fn a_single_transaction_route_commits_once_and_replays() {
     let store = bank();
     let app = app(&store);
     assert_eq!(send(&app, Some("k"), "30").await, (201, false, "took 30".into()));
@@ -109,8 +109,8 @@ async fn an_answer_that_is_not_kept_commits_nothing_and_the_retry_runs() {
     let store = bank();
     let app = app(&store);
     for status in ["500", "503", "401", "429"] {
-        let (said, replayed, _) = send(&app, Some("k"), &format!("status {status}")).await;
-        assert_eq!((said.to_string(), replayed), (status.to_owned(), false));
+        let (returned, replayed, _) = send(&app, Some("k"), &format!("status {status}")).await;
+        assert_eq!((returned.to_string(), replayed), (status.to_owned(), false));
     }
     // Without a record, any request may use the key.
     assert_eq!(send(&app, Some("k"), "panic").await.0, 503);
@@ -121,7 +121,7 @@ async fn an_answer_that_is_not_kept_commits_nothing_and_the_retry_runs() {
 }
 
 #[tokio::test]
-async fn a_handler_takes_what_its_guard_gives() {
+async fn a_handler_takes_only_what_its_guard_provides() {
     let wrong = |guarded: bool| {
         let store = bank();
         let route = match guarded {
@@ -137,7 +137,7 @@ async fn a_handler_takes_what_its_guard_gives() {
 }
 
 #[tokio::test]
-async fn a_profile_applies_in_one_transaction_too() {
+async fn a_profile_applies_to_a_single_transaction_too() {
     let store = bank();
     let guard = guard(store.clone()).profile(Profile::acp()).single_transaction();
     let app = Router::new().route("/transfers", post(transfer).route_layer(guard));
@@ -234,8 +234,8 @@ async fn a_write_refused_at_once_commits_nothing_of_its_run() {
         let app = Router::new().route("/transfers", post(handler).route_layer(guard));
         let mut denied = 0;
         for _ in 0..2 {
-            let ((said, _, body), counts) = counting(send(&app, Some("k"), "30")).await;
-            assert_eq!((said, body.contains("outcome-unknown")), (503, true), "{body}");
+            let ((status, _, body), counts) = counting(send(&app, Some("k"), "30")).await;
+            assert_eq!((status, body.contains("outcome-unknown")), (503, true), "{body}");
             denied += counts[COMPLETION_DENIED];
         }
         assert_eq!((cents(&store), denied), (100, 2));

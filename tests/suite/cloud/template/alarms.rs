@@ -144,7 +144,7 @@ fn every_alarm_looks_at_a_metric_that_is_emitted() {
 
 // The alarms of one stack do not react to another.
 #[test]
-fn every_function_counts_where_the_alarms_look() {
+fn every_function_counts_in_the_namespace_of_the_alarms() {
     for function in resources(FUNCTION) {
         let globals = &super::template(function.template)["Globals"]["Function"]["Environment"]["Variables"];
         assert_eq!(referred(&globals["METRICS_NAMESPACE"]), "MetricsNamespace", "{}", function.name);
@@ -155,7 +155,7 @@ fn every_function_counts_where_the_alarms_look() {
 }
 
 #[test]
-fn every_alarm_tells_somebody_when_it_begins_and_ends() {
+fn every_alarm_notifies_when_it_begins_and_ends() {
     let topic = json!({ "Fn::If": ["Notifies", [{ "Ref": "AlarmTopicArn" }], { "Ref": "AWS::NoValue" }] });
     for Resource { name, properties, .. } in resources(ALARM) {
         assert_eq!(properties["AlarmActions"], topic, "{name}");
@@ -169,9 +169,9 @@ fn every_alarm_tells_somebody_when_it_begins_and_ends() {
 fn missing_data_alarm_only_if_something_must_happen() {
     for Resource { name, properties, .. } in resources(ALARM) {
         let must_happen = properties["ComparisonOperator"] == "LessThanThreshold";
-        let reported =
+        let is_state =
             ["OldestUnknown", "OutcomesEscalated", "DeadLettersWaiting", "DeadLettersOld"].contains(&&*name);
-        let expected = match (must_happen, reported) {
+        let expected = match (must_happen, is_state) {
             (true, _) => "breaching",
             (_, true) => "ignore",
             _ => "notBreaching",
@@ -209,7 +209,7 @@ fn a_schedule_that_does_not_run_raises_an_alarm_in_time() {
 
 // An operator must be able to react to a deferred report before its effect counts as "not found".
 #[test]
-fn waiting_reports_raise_an_alarm_while_there_is_time() {
+fn waiting_reports_raise_an_alarm_in_time() {
     let alarm = resource(ALARM, "ReportsLate");
     let after = number(&alarm["Threshold"]) + metrics(&alarm)[0].period * number(&alarm["EvaluationPeriods"]);
     assert!(2 * after < DEFAULT_NOT_FOUND_GRACE.as_secs(), "{after}");
@@ -247,7 +247,7 @@ fn commands(text: &str) -> Vec<String> {
 
 // An operator types what the alarm says.
 #[tokio::test]
-async fn every_command_that_an_alarm_names_is_one() {
+async fn every_command_that_an_alarm_names_exists() {
     let described = resources(ALARM).into_iter().map(|alarm| text(&alarm.properties["AlarmDescription"]));
     let named: BTreeSet<_> =
         described.chain([super::text("docs/alarms.md")]).flat_map(|text| commands(&text)).collect();

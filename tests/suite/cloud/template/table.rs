@@ -34,7 +34,7 @@ async fn the_template_defines_the_table_that_the_library_creates() {
     let client = client(embedded::endpoint());
     let name = idempotency_table(&client).await;
     let described = client.describe_table().table_name(&name).send().await.expect("the table is described");
-    let table = described.table.expect("there is a table");
+    let table = described.table.expect("the table exists");
     let ttl = client.describe_time_to_live().table_name(&name).send().await.expect("it has a time to live");
     let ttl = ttl.time_to_live_description.expect("a description");
 
@@ -67,7 +67,7 @@ async fn the_template_defines_the_table_that_the_library_creates() {
 
 // T29: with an existing table, the stack does not create a new one, in which all keys would be unknown.
 #[test]
-fn the_table_outlives_its_stack_and_can_be_another() {
+fn the_table_outlives_its_stack_and_can_be_an_existing_one() {
     let template = super::template(super::IDEMPOTENCY);
     let table = &template["Resources"]["IdempotencyTable"];
     assert_eq!(table["DeletionPolicy"], "Retain");

@@ -40,7 +40,7 @@ async fn ask_sends_the_question_and_leaves_a_line() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_what_is_not_unknown() {
+async fn only_unknown_outcomes_are_asked_about() {
     let table = table().await;
     table.in_progress("live").await;
     table.completed("done", "kept").await;

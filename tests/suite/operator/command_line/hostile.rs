@@ -32,7 +32,7 @@ fn assert_harmless(what: &[&str], printed: &str) {
 }
 
 #[tokio::test]
-async fn no_command_prints_what_would_steer_a_terminal() {
+async fn no_command_prints_text_that_controls_a_terminal() {
     let table = table().await;
     let own = |key: &str| -> RecordKey { record_key(HOSTILE, &format!("{HOSTILE}{key}")) };
     let names = ["", "2", "dead", "done"].map(|key| own(key).partition_key());
@@ -102,7 +102,7 @@ async fn no_command_prints_what_would_steer_a_terminal() {
         let ran = table.cli.run(command).await;
         assert_harmless(command, &ran.stdout);
         assert_harmless(command, &ran.stderr);
-        assert!(!ran.stdout.is_empty() || !ran.stderr.is_empty(), "{command:?} says nothing");
+        assert!(!ran.stdout.is_empty() || !ran.stderr.is_empty(), "{command:?} prints nothing");
         assert!(!changes || ran.code == Some(0), "{command:?}: {ran:?}");
     }
     drop(nothing);

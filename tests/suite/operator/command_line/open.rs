@@ -40,7 +40,7 @@ async fn a_sweep_expires_what_is_listed_as_stale_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn watch_says_line_by_line_what_is_open_until_it_is_interrupted() {
+async fn watch_prints_open_records_line_by_line_until_it_is_interrupted() {
     let table = table().await;
     table.unknown("unknown").await;
     table.dead("dead").await;
@@ -48,7 +48,7 @@ async fn watch_says_line_by_line_what_is_open_until_it_is_interrupted() {
     let mut watch = watch.stdout(Stdio::piped()).spawn().expect("watch can be run");
     let mut lines = BufReader::new(watch.stdout.take().expect("its output")).lines();
     let seen: Value = loop {
-        let line = lines.next_line().await.unwrap().expect("watch goes on");
+        let line = lines.next_line().await.unwrap().expect("watch continues");
         let seen: Value = serde_json::from_str(&line).expect("each line is JSON");
         if !seen["stale"].is_null() {
             break seen;

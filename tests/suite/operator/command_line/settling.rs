@@ -24,7 +24,7 @@ async fn a_release_states_its_consequence_and_warns_if_too_early() {
 
 // A record is not released while its client may still retry.
 #[tokio::test]
-async fn too_short_a_retention_is_refused_with_the_least_one() {
+async fn too_short_a_retention_is_refused_with_the_minimum() {
     let table = table().await;
     table.unknown("k-1").await;
     let name = table.name("k-1");

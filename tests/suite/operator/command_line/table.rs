@@ -15,7 +15,7 @@ use lambda_idempotency::{
 use crate::support::{
     client::client,
     command::CommandLine,
-    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, operation, record_key, reported},
+    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, operation, outcome_of, record_key},
     tables::idempotency_table,
 };
 
@@ -100,7 +100,7 @@ impl OperatorsTable {
             deadline: None,
             origin: None,
         };
-        reported(&Executor::new(self.store.clone(), operation()).reserve(&request).await)
+        outcome_of(&Executor::new(self.store.clone(), operation()).reserve(&request).await)
     }
 
     /// All items of the table, by sort and partition key.

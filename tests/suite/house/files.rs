@@ -217,10 +217,10 @@ impl Files {
         let (module, name) = (path[..depth].to_vec(), path.get(depth)?.clone());
         let source = &self.0[&module];
         if !source.own.contains(&name) {
-            let handed_on =
+            let reexported =
                 source.exported.iter().chain(&source.imported).find(|path| path.last() == Some(&name));
-            let handed_on = handed_on.and_then(|path| self.absolute(&module, path));
-            if let Some(home) = handed_on.filter(|path| !path.starts_with(&module) || path.len() > depth + 1)
+            let reexported = reexported.and_then(|path| self.absolute(&module, path));
+            if let Some(home) = reexported.filter(|path| !path.starts_with(&module) || path.len() > depth + 1)
             {
                 return self.home(&home);
             }
@@ -258,7 +258,7 @@ impl Files {
                         let mut circle: Vec<_> = iter::successors(Some(file), before).collect();
                         circle.reverse();
                         let members: BTreeSet<_> = circle.iter().copied().collect();
-                        circles.entry(members).or_insert_with(|| self.reported(&uses, &circle));
+                        circles.entry(members).or_insert_with(|| self.described(&uses, &circle));
                         break 'search;
                     }
                     if !from.contains_key(used) {
@@ -271,7 +271,7 @@ impl Files {
         circles.into_values().collect()
     }
 
-    fn reported(&self, uses: &BTreeMap<&Names, Uses>, circle: &[&Names]) -> String {
+    fn described(&self, uses: &BTreeMap<&Names, Uses>, circle: &[&Names]) -> String {
         let next = circle.iter().cycle().skip(1);
         let arrow = |(from, to): (&&Names, &&Names)| {
             let names: Vec<_> = uses[*from][*to].iter().map(String::as_str).collect();
@@ -292,7 +292,7 @@ fn crates() -> Vec<Files> {
     let folders = ["src", "cli/src", "local/src"].map(str::to_owned).into_iter().chain(functions);
     let folders = folders.filter(|folder| root().join(folder).is_dir());
     let crates: Vec<_> = folders.map(|folder| Files::of(sources(&folder, &Names::new()))).collect();
-    assert!(crates.len() >= 8 && crates[0].0.len() > 100, "there are more files than that");
+    assert!(crates.len() >= 8 && crates[0].0.len() > 100, "more files are expected");
     crates
 }
 
@@ -302,7 +302,7 @@ fn sources(folder: &str, module: &Names) -> Vec<(Names, Source)> {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let (path, mut inner) = (format!("{folder}/{name}"), module.clone());
         match name.strip_suffix(".rs") {
-            // A test module in a file of its own.
+            // A test module in a separate file.
             Some("tests") => continue,
             Some("mod" | "lib") => {}
             // A crate with a library has no module of this name.
@@ -324,7 +324,7 @@ fn sources(folder: &str, module: &Names) -> Vec<(Names, Source)> {
 #[test]
 fn no_files_use_each_other_in_a_circle() {
     let circles: Vec<_> = crates().iter().flat_map(Files::circles).collect();
-    assert!(circles.is_empty(), "move what they share into a file of its own:\n{}", circles.join("\n"));
+    assert!(circles.is_empty(), "move what they share into a separate file:\n{}", circles.join("\n"));
 }
 
 #[test]
@@ -369,12 +369,12 @@ fn no_file_has_more_than_400_lines_of_code() {
 
 /// The parts of a document that look like paths.
 fn paths(document: &str) -> impl Iterator<Item = &str> {
-    let is_path = |word: &&str| {
-        let is_file = [".rs", ".md", ".yaml"].iter().any(|end| word.ends_with(end));
-        !word.contains("://") && (is_file || word.ends_with('/'))
+    let is_path = |part: &&str| {
+        let is_file = [".rs", ".md", ".yaml"].iter().any(|end| part.ends_with(end));
+        !part.contains("://") && (is_file || part.ends_with('/'))
     };
-    let words = document.split(|c: char| c.is_whitespace() || "`()[]|,;:→".contains(c));
-    words.filter(|word| word.len() > 1).filter(is_path)
+    let parts = document.split(|c: char| c.is_whitespace() || "`()[]|,;:→".contains(c));
+    parts.filter(|part| part.len() > 1).filter(is_path)
 }
 
 fn architecture() -> String {
@@ -394,7 +394,7 @@ fn every_path_in_the_architecture_exists() {
 }
 
 #[test]
-fn the_architecture_sends_each_of_these_to_one_place() {
+fn the_architecture_names_one_place_for_each_topic() {
     let architecture = architecture();
     for what in [
         "the condition of a write",
