@@ -119,7 +119,7 @@ async fn a_message_that_no_function_can_handle_becomes_a_dead_letter() {
 
 // T19
 #[apply(on_each_store)]
-async fn a_poison_stream_record_is_dead_lettered_and_its_shard_goes_on(endpoint: &str) {
+async fn a_poison_stream_record_is_dead_lettered_and_its_shard_continues(endpoint: &str) {
     let prefix = format!("t{}-", uuid::Uuid::new_v4().simple());
     // No sweep: records are found only through the stream.
     let variables = [

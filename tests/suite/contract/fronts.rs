@@ -340,7 +340,7 @@ async fn one_subject_of_two_issuers_is_two_tenants_if_the_issuer_counts() {
 
 // This happens if another major version of `lambda_http` made the request.
 #[tokio::test]
-async fn a_request_without_a_context_is_refused_and_one_line_says_why() {
+async fn a_request_without_a_context_is_refused_with_one_log_line() {
     let logs = Logs::capture();
     let guard =
         Idempotency::new(MemoryStore::new(), Operation::new("without-context")).tenant(JwtClaim("sub"));

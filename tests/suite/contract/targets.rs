@@ -566,7 +566,7 @@ async fn a_question_mark_in_a_path_begins_no_query() {
 
 // T45
 #[tokio::test]
-async fn a_question_for_a_status_that_names_no_record_finds_none() {
+async fn a_status_request_that_names_no_record_finds_none() {
     let states = states(&MemoryStore::new(), SystemWorld.now());
     let ask =
         |path: &[&str], query: &[(&str, &str)]| Sent { method: "GET", body: vec![], ..order_to(path, query) };

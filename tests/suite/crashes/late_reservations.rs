@@ -323,7 +323,7 @@ async fn a_reservation_that_others_have_expired_meanwhile_is_taken_back(endpoint
 
 // T39: the client gets the same answer as if the store did not respond.
 #[apply(on_each_store)]
-async fn a_request_that_comes_too_late_is_a_503_and_runs_nothing(endpoint: &str) {
+async fn a_request_that_comes_too_late_gets_a_503_and_runs_nothing(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let runs = Counter::default();
     let counter = runs.clone();
@@ -468,7 +468,7 @@ async fn a_step_of_the_wall_clock_neither_ends_nor_prolongs_a_wait(endpoint: &st
 
 // T52: an operation that may run again is taken over, and then the executor owns it.
 #[tokio::test]
-async fn a_take_over_after_ones_own_expiry_is_a_new_attempt() {
+async fn a_take_over_after_the_executors_own_expiry_is_a_new_attempt() {
     let guarded = Guarded::on(crate::support::embedded::endpoint()).await;
     let (expires, request) = (guarded.executor(), request());
     let dead = owned(expires.reserve(&request).await);

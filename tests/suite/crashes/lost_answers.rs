@@ -20,7 +20,7 @@ use crate::support::{
 
 // T1
 #[apply(on_each_store)]
-async fn a_reservation_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &str) {
+async fn a_reservation_whose_answer_was_lost_is_owned_and_runs_once(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     guarded.faults.script("PutItem", [Fault::DropAnswer]);
@@ -34,7 +34,7 @@ async fn a_reservation_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &st
 
 // T1
 #[apply(on_each_store)]
-async fn a_take_over_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &str) {
+async fn a_take_over_whose_answer_was_lost_is_owned_and_runs_once(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let first = owned(executor.reserve(&request).await);
@@ -171,7 +171,7 @@ async fn an_invocation_whose_request_id_repeats_is_another_execution(endpoint: &
 
 // T3, T17
 #[apply(on_each_store)]
-async fn a_redelivery_does_not_own_its_first_invocations_unseen_write(endpoint: &str) {
+async fn a_redelivery_does_not_own_the_first_invocations_unseen_write(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, delivery) = (guarded.executor(), request());
     guarded.faults.script("PutItem", [Fault::DropAnswer, Fault::DropAnswer, Fault::DropAnswer]);

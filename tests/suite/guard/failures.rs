@@ -103,7 +103,7 @@ async fn a_service_that_fails_leaves_an_unknown_and_never_runs_again(endpoint: &
 }
 
 #[apply(on_each_store)]
-async fn what_certainly_did_not_happen_runs_on_retry(endpoint: &str) {
+async fn an_operation_that_certainly_did_not_happen_runs_on_retry(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let app = api(guard(store.clone()), |parts, _| async move {
         match execution(&parts).attempts() {

@@ -371,7 +371,7 @@ async fn a_queued_refusal_settles_nothing_once_an_effect_is_claimed(endpoint: &s
 
 // T46
 #[apply(on_each_store)]
-async fn a_claimed_effect_stops_even_what_may_run_again(endpoint: &str) {
+async fn a_claimed_effect_stops_even_an_operation_that_may_run_again(endpoint: &str) {
     for lease_expired in [false, true] {
         let listening = Listening::on(endpoint, charged()).await;
         let request = request();

@@ -365,7 +365,7 @@ impl Reconciler for Meanwhile {
 
 // T5
 #[apply(on_each_store)]
-async fn a_worker_that_comes_back_during_a_question_is_believed(endpoint: &str) {
+async fn a_worker_that_reports_during_a_question_is_believed(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = request();
     let late = owned(reconciling.reserve(&request).await);

@@ -106,7 +106,7 @@ async fn a_record_of_another_schema_is_left_alone(endpoint: &str) {
 
 // T36
 #[apply(on_each_store)]
-async fn a_completion_does_not_overwrite_what_it_cannot_read(endpoint: &str) {
+async fn a_completion_does_not_overwrite_an_unreadable_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);

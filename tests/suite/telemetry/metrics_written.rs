@@ -103,7 +103,7 @@ async fn escalated(sample: &Sample, ago: Duration) {
 }
 
 #[tokio::test]
-async fn each_request_writes_what_it_counted_once() {
+async fn each_request_writes_its_counts_once() {
     let (sample, _provider) = sample().await;
     let mut payments = sample.start("payments", &[("METRICS_NAMESPACE", "a-stack")]).await;
     let mut written = Written(0);
@@ -155,7 +155,7 @@ async fn metrics_are_written_before_a_timeout_kills_the_function() {
 }
 
 #[tokio::test]
-async fn every_function_writes_what_it_counts() {
+async fn every_function_writes_its_counts() {
     let (sample, provider) = sample().await;
     let mut payments = sample.start("payments", &[]).await;
     assert_eq!(status(&payments.invoke(&payment("acme", "order-1", &order("500"))).await), 504);

@@ -62,7 +62,7 @@ async fn an_execution_and_a_replay_leave_one_line_each() {
 }
 
 #[tokio::test]
-async fn what_a_handler_logs_is_in_the_span_of_its_request() {
+async fn a_handlers_log_line_is_in_the_span_of_its_request() {
     let (logs, key) = (Logs::capture(), Uuid::new_v4().to_string());
     let marker = Uuid::new_v4().to_string();
     let logged = marker.clone();

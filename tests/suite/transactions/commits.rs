@@ -534,7 +534,7 @@ impl Meddling for Lying {
 
 // T10: "None" as the record's reason proves nothing. A check of the denial that gets no answer proves nothing either.
 #[apply(on_each_store)]
-async fn a_denial_of_what_was_committed_is_not_believed(endpoint: &str) {
+async fn a_denial_of_a_committed_write_is_not_believed(endpoint: &str) {
     for unchecked in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
         let executor =

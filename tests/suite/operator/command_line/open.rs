@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use super::{TENANT, table};
 
 #[tokio::test]
-async fn a_sweep_expires_what_is_listed_as_stale_and_nothing_else() {
+async fn a_sweep_expires_only_records_that_are_listed_as_stale() {
     let table = table().await;
     table.in_progress("live").await;
     table.unknown("unknown").await;
