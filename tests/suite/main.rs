@@ -1,5 +1,5 @@
-//! What the library promises, shown on real stores. One test program with a folder for each subject: linking the SDK many times would
-//! take minutes.
+//! What the library promises, shown on real stores. All tests are one program with a folder per subject, because linking the SDK many times
+//! would take minutes.
 
 mod cloud;
 mod contract;

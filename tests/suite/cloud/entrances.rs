@@ -1,5 +1,5 @@
-//! Events at the functions that no client calls: whatever arrives, nothing is lost, the rest of the batch is processed, and one log
-//! line says what was wrong and where.
+//! Events at the functions that no client calls. Nothing is lost, the rest of the batch is processed, and one log line says what was wrong
+//! and where.
 
 use std::time::{Duration, SystemTime};
 
@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::support::{BoxError, guarded::OPERATION, logs::Logs};
 
-/// The functions, with their own stores and queues.
+/// The functions, with separate stores and queues.
 struct Functions {
     stale: Stale,
     checks: MemoryQueue,
@@ -29,10 +29,10 @@ struct Functions {
     escalated: MemoryQueue,
 }
 
-struct Nobody;
+struct Unavailable;
 
 #[async_trait]
-impl Reconciler for Nobody {
+impl Reconciler for Unavailable {
     async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
         Err("away".into())
     }
@@ -47,12 +47,12 @@ impl Functions {
             checks,
             dead_letters,
             reconciliation: Reconciliation::new(MemoryStore::new(), escalated.clone())
-                .operation(Operation::new(OPERATION), Nobody),
+                .operation(Operation::new(OPERATION), Unavailable),
             escalated,
         }
     }
 
-    /// For each function, the messages to be delivered again, or its error.
+    /// Per function: the messages to be delivered again, or its error.
     async fn deliver(&self, event: &Value) -> [Result<Vec<String>, String>; 2] {
         // Enough time for the largest batch on the slowest machine.
         let context = &with_left(Duration::from_secs(900));
@@ -96,7 +96,7 @@ fn message(id: &str, body: &str) -> Value {
     json!({ "eventSource": "aws:sqs", "eventSourceARN": "arn:checks", "messageId": id, "body": body })
 }
 
-/// Valid work for each function: a check of a record that does not exist, and a question about one.
+/// Valid work for each function: a check of a record that does not exist, and a question about such a record.
 fn work(id: &str) -> [Value; 2] {
     let key = format!("acme#{OPERATION}#{}", Uuid::new_v4());
     let check = json!({ "version": 1, "kind": "check", "key": key, "look_at": 0 });
@@ -155,7 +155,7 @@ async fn a_foreign_event_is_refused_in_one_line() {
 
 // T19
 #[tokio::test]
-async fn of_a_batch_only_what_failed_is_named() {
+async fn only_failed_items_of_a_batch_are_reported() {
     let (functions, logs) = (Functions::new(), Logs::capture());
     let id = |name: &str| format!("{name}-{}", Uuid::new_v4());
     let ids = ["no-body", "number", "nonsense", "list", "unknown", "no-key", "huge", "kinesis"].map(id);
@@ -186,12 +186,12 @@ async fn of_a_batch_only_what_failed_is_named() {
     }
     for id in &ids {
         let lines = logs.lines_with(id).into_iter().filter(|line| line.level() == "ERROR");
-        // One line from each function for each of the two batches.
+        // One line per function and batch.
         assert_eq!(lines.count(), 4, "{id}");
     }
 }
 
-// T19: to SQS, an empty identifier means the whole batch. A failed message without an id would be lost otherwise.
+// T19: to SQS, an empty identifier means the whole batch. Without this, a failed message without an id would be lost.
 #[tokio::test]
 async fn only_a_failed_message_without_an_id_fails_its_whole_batch() {
     let functions = Functions::new();
@@ -216,7 +216,7 @@ async fn only_a_failed_message_without_an_id_fails_its_whole_batch() {
 
 // T19
 #[tokio::test]
-async fn an_id_that_comes_twice_is_named_once() {
+async fn a_repeated_id_is_reported_once() {
     let functions = Functions::new();
     let batch = [message("twice", "nonsense"), work("twice")[0].clone(), message("twice", "nonsense")];
     let [stale, _] = functions.deliver(&json!({ "Records": batch })).await;
@@ -225,12 +225,12 @@ async fn an_id_that_comes_twice_is_named_once() {
 
 // T19
 #[tokio::test]
-async fn the_largest_batches_are_taken_whole() {
+async fn the_largest_batches_are_processed_whole() {
     let functions = Functions::new();
     let batch: Vec<_> = (0..10_000).map(|number| work(&number.to_string())[0].clone()).collect();
     let [stale, _] = functions.deliver(&json!({ "Records": batch })).await;
     assert_eq!(stale, Ok(vec![]));
-    // 6 MB of malformed records: they become dead letters, and nothing is delivered again.
+    // 6 MB of malformed records. They become dead letters, and nothing is delivered again.
     let poison = |number: u32| {
         json!({
             "eventSource": "aws:dynamodb",
@@ -253,9 +253,9 @@ async fn the_largest_batches_are_taken_whole() {
     );
 }
 
-// T50: a function that is almost out of time leaves the rest to the next invocation.
+// T50: a function that is almost out of time leaves the rest of the batch to the next invocation.
 #[tokio::test]
-async fn what_there_is_no_time_for_is_delivered_again() {
+async fn work_without_time_left_is_delivered_again() {
     let functions = Functions::new();
     let open = |number: u32| {
         json!({
@@ -277,7 +277,7 @@ async fn what_there_is_no_time_for_is_delivered_again() {
     let event = json!({ "Records": batch });
     assert_eq!(functions.deliver(&event).await[0], Ok(vec![]));
     assert_eq!(functions.sent(), 3);
-    // Through the handler: the first message uses up all of the time. If the nearer deadline passes before the handler reads it, the
+    // Through the handler, the first message uses up all of the time. If the nearer deadline passes before the handler reads it, the
     // function has ten seconds.
     for (left, takes) in [(Duration::from_millis(100), 10), (Duration::from_secs(60), 57)] {
         let (checks, world) = (MemoryQueue::new(), ManualWorld::at(Timestamp::from_secs(2_000_000_000)));

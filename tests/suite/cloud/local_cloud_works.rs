@@ -1,4 +1,4 @@
-//! The local cloud's own parts behave like AWS and a provider, as far as the functions rely on it.
+//! The local cloud's parts behave like AWS and like a provider, as far as the functions rely on it.
 
 use std::{
     process::Stdio,
@@ -21,7 +21,7 @@ use crate::support::{
     tables::create_idempotency_table,
 };
 
-/// How long an event in another process is waited for. Success takes a fraction of this; only a failure takes as long.
+/// How long a test waits for an event in another process. Success takes a fraction of this. Only a failure takes as long.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const PREFIX: &str = "local-";
 
@@ -35,7 +35,7 @@ impl Queue {
     async fn of(cloud: &LocalCloud, prefix: &str, name: &str) -> Self {
         let client = Client::new(&connect(cloud.queues()).sdk_config());
         let found = client.get_queue_url().queue_name(format!("{prefix}{name}")).send().await;
-        let url = found.expect("the queue is there").queue_url.unwrap();
+        let url = found.expect("the queue exists").queue_url.unwrap();
         Self { client, url }
     }
 
@@ -52,12 +52,12 @@ impl Queue {
 
     /// The first message that arrives.
     async fn next(&self, hidden: i32) -> Message {
-        let expire_lease = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(message) = self.receive(hidden).await.pop() {
                 return message;
             }
-            assert!(Instant::now() < expire_lease, "no message in {}", self.url);
+            assert!(Instant::now() < deadline, "no message in {}", self.url);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -104,22 +104,22 @@ async fn a_message_is_delayed_and_redelivered_until_deleted_and_its_receipts_cou
 }
 
 #[tokio::test]
-async fn a_message_that_no_function_can_handle_ends_among_the_dead_letters() {
+async fn a_message_that_no_function_can_handle_becomes_a_dead_letter() {
     let cloud = LocalCloud::start(&[]).await;
     let dead_letters = Queue::of(&cloud, PREFIX, "dead-letters").await;
     for name in ["checks", "reconcile"] {
         let queue = Queue::of(&cloud, PREFIX, name).await;
-        queue.send(&format!("nobody reads this in {name}"), 0).await;
+        queue.send(&format!("no function reads {name}"), 0).await;
         let dead_letter = dead_letters.next(300).await;
         let body = dead_letter.body().unwrap();
-        assert!(body.contains("nobody reads this in"), "{body}");
+        assert!(body.contains("no function reads"), "{body}");
         assert_eq!(queue.count(QueueAttributeName::ApproximateNumberOfMessagesNotVisible).await, "0");
     }
 }
 
 // T19
 #[apply(on_each_store)]
-async fn a_poison_stream_record_is_dead_lettered_and_its_shard_goes_on(endpoint: &str) {
+async fn a_poison_stream_record_is_dead_lettered_and_its_shard_continues(endpoint: &str) {
     let prefix = format!("t{}-", uuid::Uuid::new_v4().simple());
     // No sweep: records are found only through the stream.
     let variables = [
@@ -134,14 +134,14 @@ async fn a_poison_stream_record_is_dead_lettered_and_its_shard_goes_on(endpoint:
     let cloud = LocalCloud::start(&variables).await;
     let checks = Queue::of(&cloud, &prefix, "checks").await;
     let dead_letters = Queue::of(&cloud, &prefix, "dead-letters").await;
-    // Checks of open records cannot be scheduled any more.
+    // Checks of open records can no longer be scheduled.
     checks.client.delete_queue().queue_url(&checks.url).send().await.unwrap();
     cloud.pay("order-1", "tok_crash_before").await;
     let dead_letter = dead_letters.next(300).await;
     let body = dead_letter.body().unwrap();
-    let reported: Value = serde_json::from_str(body).unwrap();
-    assert_eq!(reported["requestContext"]["condition"], "RetryAttemptsExhausted", "{body}");
-    let batch = &reported["DDBStreamBatchInfo"];
+    let parsed: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(parsed["requestContext"]["condition"], "RetryAttemptsExhausted", "{body}");
+    let batch = &parsed["DDBStreamBatchInfo"];
     assert_eq!(
         (&batch["batchSize"], &batch["startSequenceNumber"]),
         (&json!(1), &batch["endSequenceNumber"])
@@ -151,16 +151,16 @@ async fn a_poison_stream_record_is_dead_lettered_and_its_shard_goes_on(endpoint:
 
     checks.client.create_queue().queue_name(format!("{prefix}checks")).send().await.unwrap();
     cloud.pay("order-2", "tok_crash_before").await;
-    let expire_lease = Instant::now() + TIMEOUT;
+    let deadline = Instant::now() + TIMEOUT;
     while cloud.state("order-2").await != "unknown" {
-        assert!(Instant::now() < expire_lease, "order-2 is not found");
+        assert!(Instant::now() < deadline, "order-2 is not found");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(cloud.state("order-1").await, "in_progress");
 }
 
 #[tokio::test]
-async fn the_provider_tells_of_each_key_and_pages_through_a_day() {
+async fn the_provider_answers_about_each_key_and_pages_through_a_day() {
     let cloud = LocalCloud::start(&[]).await;
     let http = reqwest::Client::new();
     let get = async |path: String| -> (u16, Value) {
@@ -206,8 +206,8 @@ async fn the_provider_tells_of_each_key_and_pages_through_a_day() {
     // Each decision sends one webhook, which is kept until it is acknowledged.
     let deliver = async || -> (u64, u64) {
         let answer = cloud.post("/provider/deliver").send().await.expect("the front answers");
-        let reported: Value = answer.json().await.expect("JSON");
-        (reported["delivered"].as_u64().unwrap(), reported["held"].as_u64().unwrap())
+        let parsed: Value = answer.json().await.expect("JSON");
+        (parsed["delivered"].as_u64().unwrap(), parsed["held"].as_u64().unwrap())
     };
     let (delivered, held) = deliver().await;
     assert_eq!(delivered + held, 3);
@@ -216,18 +216,18 @@ async fn the_provider_tells_of_each_key_and_pages_through_a_day() {
 }
 
 #[tokio::test]
-async fn functions_can_be_given_other_addresses_than_the_true_ones() {
+async fn functions_accept_addresses_other_than_the_real_ones() {
     let away = "http://127.0.0.1:1";
     let cloud = LocalCloud::start(&[("FUNCTION_PROVIDER_URL", away)]).await;
-    assert_eq!(cloud.pay("order-1", "tok_ok").await.reported(), (503, "provider-away"));
+    assert_eq!(cloud.pay("order-1", "tok_ok").await.problem(), (503, "provider-away"));
     assert_eq!(cloud.charges().await, []);
     let cloud = LocalCloud::start(&[("FUNCTION_DYNAMODB_ENDPOINT", away)]).await;
-    assert_eq!(cloud.pay("order-1", "tok_ok").await.reported(), (503, "store-unavailable"));
+    assert_eq!(cloud.pay("order-1", "tok_ok").await.problem(), (503, "store-unavailable"));
     assert_eq!(cloud.charges().await, []);
 }
 
 #[tokio::test]
-async fn a_table_without_its_index_is_one_line_at_the_start() {
+async fn a_missing_index_is_one_line_at_start_up() {
     let prefix = format!("t{}-", uuid::Uuid::new_v4().simple());
     let store = client(embedded::endpoint());
     create_idempotency_table(&store, &format!("{prefix}payments")).await;

@@ -1,7 +1,7 @@
 //! The sample as it is deployed: the local cloud, its functions as processes, and the template.
 
 mod entrances;
-mod local_cloud_tells;
+mod local_cloud_output;
 mod local_cloud_works;
 mod main_job;
 mod payments_routes;

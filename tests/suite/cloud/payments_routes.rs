@@ -15,7 +15,7 @@ use crate::support::{
     payments_api::{PaymentsApi, TestProvider, order},
 };
 
-const NOBODY: &str = "http://127.0.0.1:1";
+const NO_PROVIDER: &str = "http://127.0.0.1:1";
 
 fn problem(answer: &Answer) -> (u16, String) {
     assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{answer:?}");
@@ -28,7 +28,7 @@ fn problem(answer: &Answer) -> (u16, String) {
 
 #[tokio::test]
 async fn every_route_that_changes_something_is_guarded_and_refuses_a_keyless_request() {
-    let api = PaymentsApi::on(crate::support::embedded::endpoint(), NOBODY).await;
+    let api = PaymentsApi::on(crate::support::embedded::endpoint(), NO_PROVIDER).await;
     let routes = api.routes();
     let changes = |method: &Method| ![Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
     let changing: Vec<_> = routes.iter().filter(|route| changes(&route.method)).collect();
@@ -48,8 +48,8 @@ async fn every_route_that_changes_something_is_guarded_and_refuses_a_keyless_req
 }
 
 #[tokio::test]
-async fn every_route_refuses_a_caller_whom_nobody_verified() {
-    let api = PaymentsApi::on(crate::support::embedded::endpoint(), NOBODY).await;
+async fn every_route_refuses_an_unverified_caller() {
+    let api = PaymentsApi::on(crate::support::embedded::endpoint(), NO_PROVIDER).await;
     for route in api.routes() {
         let path = route.path.replace("{id}", "pay_1").replace("{*key}", "order-1");
         let request = Request::builder().method(&route.method).uri(&path).header(IDEMPOTENCY_KEY, "order-1");
@@ -69,18 +69,18 @@ async fn a_payment_is_made_once_and_listed_to_its_tenant_alone(endpoint: &str) {
     let path = first.header("location").unwrap().to_owned();
     assert_eq!(path, format!("/payments/{}", payment["id"].as_str().unwrap()));
     api.pay("acme", "order-1", order("tok")).await.assert_replay_of(&first);
-    assert_eq!(api.pay("acme", "order-1", order("other")).await.reported().1, "key-reused");
+    assert_eq!(api.pay("acme", "order-1", order("other")).await.problem().1, "key-reused");
     assert_eq!(provider.charged(), 1);
     assert!(!String::from_utf8_lossy(&first.body).contains("tok"), "the card is not shown");
 
-    // Another tenant's key is a different key, and its payments are separate.
+    // The same key of another tenant is a different key, and its payments are separate.
     let other = api.pay("globex", "order-1", order("tok")).await;
     assert_eq!((other.status, other.replayed(), provider.charged()), (201, false, 2));
     assert_ne!(other.json()["id"], payment["id"]);
     let listed = |answer: Answer| answer.json()["payments"].clone();
     assert_eq!(listed(api.get("acme", "/payments").await), json!([payment]));
     assert_eq!(listed(api.get("globex", "/payments").await), json!([other.json()]));
-    assert_eq!(listed(api.get("nobody", "/payments").await), json!([]));
+    assert_eq!(listed(api.get("initech", "/payments").await), json!([]));
     assert_eq!(api.get("acme", &path).await.json(), payment);
     assert_eq!(problem(&api.get("globex", &path).await), (404, "not-found".to_owned()));
     let after = format!("/payments?after={}", payment["id"].as_str().unwrap());
@@ -88,7 +88,7 @@ async fn a_payment_is_made_once_and_listed_to_its_tenant_alone(endpoint: &str) {
 
     let status = api.get("acme", "/operations/order-1?operation=create-payment").await;
     assert_eq!((status.status, &status.json()["state"]), (200, &Value::from("completed")));
-    let unseen = api.get("nobody", "/operations/order-1?operation=create-payment").await;
+    let unseen = api.get("initech", "/operations/order-1?operation=create-payment").await;
     assert_eq!(problem(&unseen), (404, "operation-not-found".to_owned()));
 }
 
@@ -96,9 +96,9 @@ async fn a_payment_is_made_once_and_listed_to_its_tenant_alone(endpoint: &str) {
 async fn a_declined_card_is_an_answer_that_is_kept(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
-    for (card, reported) in [("declined", (402, "card-declined")), ("rejected", (422, "order-rejected"))] {
+    for (card, expected) in [("declined", (402, "card-declined")), ("rejected", (422, "order-rejected"))] {
         let first = api.pay("acme", card, order(card)).await;
-        assert_eq!(problem(&first), (reported.0, reported.1.to_owned()));
+        assert_eq!(problem(&first), (expected.0, expected.1.to_owned()));
         let asked = provider.charged();
         api.pay("acme", card, order(card)).await.assert_replay_of(&first);
         assert_eq!(provider.charged(), asked, "the provider is not asked again");
@@ -110,7 +110,7 @@ async fn a_declined_card_is_an_answer_that_is_kept(endpoint: &str) {
 async fn a_refused_connection_charges_nothing_and_the_retry_runs(endpoint: &str) {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
-    let away = api.behind(NOBODY);
+    let away = api.behind(NO_PROVIDER);
     for _ in 0..2 {
         let refused = away.pay("acme", "order-1", order("tok")).await;
         assert_eq!(problem(&refused), (503, "provider-away".to_owned()));
@@ -215,8 +215,8 @@ async fn the_state_of_each_legal_key_is_shown_by_both_forms() {
 
 // T44: a method that no route has is outside the guard.
 #[tokio::test]
-async fn a_method_that_is_not_there_leaves_no_record() {
-    let api = PaymentsApi::on(crate::support::embedded::endpoint(), NOBODY).await;
+async fn an_unsupported_method_leaves_no_record() {
+    let api = PaymentsApi::on(crate::support::embedded::endpoint(), NO_PROVIDER).await;
     let request = Request::patch("/payments").header(IDEMPOTENCY_KEY, "order-1");
     assert_eq!(api.send("acme", request.body(Body::from(order("tok"))).unwrap()).await.status, 405);
     assert_eq!(api.get("acme", "/operations?key=order-1").await.status, 404);
@@ -229,18 +229,18 @@ async fn a_rejection_is_final_only_if_the_provider_has_no_charge() {
     let api = PaymentsApi::on(crate::support::embedded::endpoint(), &provider.url).await;
     let paid = api.pay("acme", "changed", order("changed")).await;
     assert_eq!((paid.status, &paid.json()["chargeId"]), (201, &json!("ch_earlier")));
-    for (card, status, reported) in [
+    for (card, status, expected) in [
         ("refused", 402, "card-declined"),
         ("rejected", 422, "order-rejected"),
         ("unsure", 504, "charge-unknown"),
     ] {
         let first = api.pay("acme", card, order(card)).await;
-        assert_eq!(problem(&first), (status, reported.to_owned()));
+        assert_eq!(problem(&first), (status, expected.to_owned()));
     }
 }
 
 #[tokio::test]
-async fn the_record_tells_an_operator_its_route_and_why_it_failed() {
+async fn the_record_shows_an_operator_its_route_and_its_failure() {
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(crate::support::embedded::endpoint(), &provider.url).await;
     for (card, status, why) in
@@ -252,7 +252,7 @@ async fn the_record_tells_an_operator_its_route_and_why_it_failed() {
         assert_eq!(record.origin.as_ref().map(Note::as_str), Some("POST /payments"), "{card}");
         assert_eq!(record.last_failure.as_ref().map(Note::as_str), why, "{card}");
     }
-    let away = api.behind(NOBODY);
+    let away = api.behind(NO_PROVIDER);
     assert_eq!(away.pay("acme", "away", order("tok")).await.status, 503);
     let record =
         api.store().load(&record_key("acme", CREATE_PAYMENT, "away")).await.unwrap().expect("a record");

@@ -1,4 +1,4 @@
-//! Every crash is settled: nobody retries, and yet each record ends as what really happened.
+//! Every crash is settled. Without any retry, each record ends as what really happened.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::support::{local_cloud::LocalCloud, on_each_store};
 const UNKNOWN: (u16, &str) = (409, "outcome-unknown");
 const NEVER: &str = "86400000";
 
-/// A cloud with short time spans, and with stream, queues and schedules running.
+/// A cloud with short durations, and with stream, queues and schedules running.
 async fn cloud(endpoint: &str, variables: &[(&str, &str)]) -> LocalCloud {
     let quick = [
         ("FUNCTION_TIMEOUT_MS", "2500"),
@@ -29,7 +29,7 @@ async fn rests(cloud: &LocalCloud, key: &str, state: &str) {
     cloud.until(async || cloud.state(key).await == state, &format!("{key} becomes {state}")).await;
 }
 
-/// Checks with the function that compares them that both ledgers agree about today.
+/// Checks that both ledgers agree about today, with the function that compares them.
 async fn ledgers_agree(cloud: &LocalCloud, charges: usize) {
     assert_eq!(cloud.charges().await.len(), charges);
     let today = ledgers::Day::of(std::time::SystemTime::now().into());
@@ -45,7 +45,7 @@ async fn ledgers_agree(cloud: &LocalCloud, charges: usize) {
 #[apply(on_each_store)]
 async fn a_lost_answer_becomes_the_true_charge_without_a_retry(endpoint: &str) {
     let cloud = cloud(endpoint, &[]).await;
-    assert_eq!(cloud.pay("k", "tok_timeout_charged").await.reported(), (504, "charge-unknown"));
+    assert_eq!(cloud.pay("k", "tok_timeout_charged").await.problem(), (504, "charge-unknown"));
     rests(&cloud, "k", "completed").await;
     let charge = cloud.charges().await.remove(0);
     let answer = cloud.pay("k", "tok_timeout_charged").await;
@@ -59,11 +59,11 @@ async fn a_lost_answer_becomes_the_true_charge_without_a_retry(endpoint: &str) {
 async fn an_answer_lost_before_the_charge_is_retryable_and_runs_again(endpoint: &str) {
     let cloud = cloud(endpoint, &[]).await;
     let card = "tok_timeout_not_charged";
-    assert_eq!(cloud.pay("k", card).await.reported(), (504, "charge-unknown"));
-    assert_eq!(cloud.pay("k", card).await.reported(), UNKNOWN);
+    assert_eq!(cloud.pay("k", card).await.problem(), (504, "charge-unknown"));
+    assert_eq!(cloud.pay("k", card).await.problem(), UNKNOWN);
     rests(&cloud, "k", "failed_retryable").await;
     // It runs: its answer is lost again, so this is not a replay.
-    assert_eq!(cloud.pay("k", card).await.reported(), (504, "charge-unknown"));
+    assert_eq!(cloud.pay("k", card).await.problem(), (504, "charge-unknown"));
     ledgers_agree(&cloud, 0).await;
 }
 
@@ -83,7 +83,7 @@ async fn dead_workers_are_found_and_their_outcomes_settled(endpoint: &str) {
     for (card, state) in cards {
         rests(&cloud, card, state).await;
     }
-    assert_eq!(cloud.pay("tok_crash_after", "tok_crash_after").await.reported(), (201, ""));
+    assert_eq!(cloud.pay("tok_crash_after", "tok_crash_after").await.problem(), (201, ""));
     ledgers_agree(&cloud, 3).await;
 }
 
@@ -94,7 +94,7 @@ async fn a_worker_killed_during_the_charge_is_settled_as_charged(endpoint: &str)
     let kill = async {
         cloud.until(async || cloud.state("k").await == "in_progress", "the charge begins").await;
         for process in cloud.environments().await {
-            Command::new("kill").args(["-9", &process.to_string()]).status().expect("kill is there");
+            Command::new("kill").args(["-9", &process.to_string()]).status().expect("kill can be run");
         }
     };
     let (answer, ()) = tokio::join!(cloud.pay("k", "tok_slow_1500"), kill);
@@ -114,16 +114,16 @@ async fn the_providers_report_comes_before_any_question(endpoint: &str) {
         async || -> Value { cloud.post("/provider/deliver").send().await.unwrap().json().await.unwrap() };
     assert_eq!(deliver().await, json!({ "delivered": 2, "held": 0 }));
     assert_eq!(cloud.state("lost").await, "completed");
-    assert_eq!(cloud.pay("lost", "tok_timeout_charged").await.reported(), (201, ""));
+    assert_eq!(cloud.pay("lost", "tok_timeout_charged").await.problem(), (201, ""));
     ledgers_agree(&cloud, 2).await;
 }
 
 #[apply(on_each_store)]
-async fn an_outcome_that_nobody_knows_is_escalated(endpoint: &str) {
-    // Nobody listens on port 1.
+async fn an_outcome_that_cannot_be_found_out_is_escalated(endpoint: &str) {
+    // No process listens on port 1.
     let away = [("FUNCTION_PROVIDER_URL", "http://127.0.0.1:1"), ("RECONCILE_ASKS", "3")];
     let cloud = cloud(endpoint, &away).await;
-    // The function would know that the charge was never sent; so its process must die to leave the outcome unknown.
+    // Otherwise the function would know that the charge was never sent. Its process must die to leave the outcome unknown.
     assert_eq!(cloud.pay("k", "tok_crash_before").await.status, 502);
     let queues = aws_config::SdkConfig::builder()
         .behavior_version(aws_config::BehaviorVersion::latest())
@@ -135,7 +135,7 @@ async fn an_outcome_that_nobody_knows_is_escalated(endpoint: &str) {
         .build();
     let queues = aws_sdk_sqs::Client::new(&queues);
     let all = queues.list_queues().send().await.unwrap().queue_urls.unwrap();
-    let url = all.iter().find(|url| url.ends_with("dead-letters")).expect("there are dead letters");
+    let url = all.iter().find(|url| url.ends_with("dead-letters")).expect("the queue of dead letters exists");
     let dead_letter = async || {
         let received = queues.receive_message().queue_url(url).visibility_timeout(0).send().await.unwrap();
         received.messages.and_then(|mut messages| messages.pop()?.body)
@@ -144,5 +144,5 @@ async fn an_outcome_that_nobody_knows_is_escalated(endpoint: &str) {
     let dead_letter: Value = serde_json::from_str(&dead_letter().await.unwrap()).unwrap();
     assert_eq!((&dead_letter["kind"], &dead_letter["key"]), (&json!("ask"), &json!("acme#create-payment#k")));
     rests(&cloud, "k", "unknown").await;
-    assert_eq!(cloud.pay("k", "tok_crash_before").await.reported(), UNKNOWN);
+    assert_eq!(cloud.pay("k", "tok_crash_before").await.problem(), UNKNOWN);
 }

@@ -1,4 +1,4 @@
-//! Start-up: a wrong configuration is reported by name; a fault that may pass by itself does not stop the start.
+//! Start-up: a wrong configuration is reported by name. A fault that may be transient does not stop the start.
 
 use std::time::{Duration, SystemTime};
 
@@ -130,11 +130,11 @@ async fn a_missing_variable_is_named() {
 #[test]
 fn missing_sealing_keys_are_named() {
     assert!(std::env::var("SEALING_KEYS").is_err(), "these tests need an environment without SEALING_KEYS");
-    let error = SealingKeys::from_env().expect_err("there are none");
+    let error = SealingKeys::from_env().expect_err("they are missing");
     assert_eq!(error.to_string(), "the environment variable SEALING_KEYS must be set");
 }
 
-/// A record that has been unknown for this long, and about which nobody has been asked.
+/// A record that has been unknown for this long, and whose outcome was never asked about.
 async fn unknown(sample: &Sample, for_so_long: Duration) -> RecordKey {
     let since = Timestamp::from(SystemTime::now()).minus(for_so_long);
     let key = record_key("acme", "create-payment", &Uuid::new_v4().to_string());
@@ -146,7 +146,7 @@ async fn unknown(sample: &Sample, for_so_long: Duration) -> RecordKey {
 
 // T50: an operator who turns releases off during a provider's incident must be sure that they are off.
 #[tokio::test]
-async fn what_the_environment_says_of_questions_is_done() {
+async fn the_environment_configures_questions() {
     let provider = TestProvider::start().await;
     for (variables, for_so_long, becomes) in [
         (&[][..], Duration::from_secs(3_600), "failed_retryable"),
@@ -169,7 +169,7 @@ async fn what_the_environment_says_of_questions_is_done() {
         let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
         let key = unknown(&sample, for_so_long).await;
         sample.start("reconcile", variables).await.invoke(&json!({ "job": "poll" })).await.unwrap();
-        let record = sample.store().load(&key).await.unwrap().expect("it is there");
+        let record = sample.store().load(&key).await.unwrap().expect("the record exists");
         let became = match record.state {
             State::Unknown { reconcile_at: Timestamp::MAX, .. } => "for an operator",
             State::Unknown { .. } => "asked again",

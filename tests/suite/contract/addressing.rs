@@ -1,4 +1,4 @@
-//! A request's target counts for its fingerprint, however routers and gateways pass it on.
+//! A request's target counts for its fingerprint, in whichever form routers and gateways pass it on.
 
 use axum::{
     Router,

@@ -1,4 +1,4 @@
-//! Response bodies of every size: the effect is always recorded as completed, and a kept body comes back unchanged.
+//! Response bodies of every size. The effect is always recorded as completed, and a kept body is replayed unchanged.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::support::{
     clock::in_time,
     faults::{Fault, Late},
     guarded::{
-        Guarded, body_of, completed, operation, owned, random, record_key, replayed, reported, request,
+        Guarded, body_of, completed, operation, outcome_of, owned, random, record_key, replayed, request,
         written,
     },
     meter::size,
@@ -47,7 +47,7 @@ pub async fn place(guarded: &Guarded, request: &Request) -> &'static str {
     match (answer.body_place(), packed) {
         ("record", false) => "inline",
         ("record", true) => "inline, packed",
-        ("body_item", true) => "beside, packed",
+        ("body_item", true) => "body item, packed",
         (place, _) => place,
     }
 }
@@ -65,7 +65,7 @@ async fn a_body_is_replayed_byte_for_byte_or_left_out(endpoint: &str) {
         (json(20_000), "inline, packed"),
         (random(1_000), "body_item"),
         (random(20_000), "body_item"),
-        (json(300_000), "beside, packed"),
+        (json(300_000), "body item, packed"),
         (random(300_000), "body_item"),
         (random(390_000), "body_item"),
         (random(405_999), "body_item"),
@@ -73,7 +73,7 @@ async fn a_body_is_replayed_byte_for_byte_or_left_out(endpoint: &str) {
         (random(406_001), "omitted"),
         (random(409_600), "omitted"),
         (random(410_000), "omitted"),
-        (json(mebibyte), "beside, packed"),
+        (json(mebibyte), "body item, packed"),
         (random(mebibyte), "omitted"),
         (random(5 * mebibyte), "omitted"),
     ] {
@@ -92,7 +92,7 @@ async fn a_body_is_replayed_byte_for_byte_or_left_out(endpoint: &str) {
 
 // T16: an item's size limit includes its key and every attribute's name.
 #[apply(on_each_store)]
-async fn the_longest_key_leaves_room_for_the_largest_body(endpoint: &str) {
+async fn the_longest_key_leaves_capacity_for_the_largest_body(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let mut request = request();
     request.key = record_key(&"#".repeat(255), &"\u{1f511}".repeat(255));
@@ -126,7 +126,7 @@ async fn the_body_is_written_before_the_record_names_it_and_lives_longer(endpoin
     };
     assert_eq!(items.len(), 2);
     assert!(expiry(true) >= expiry(false) + 3600, "a body must not be deleted before its record");
-    assert_eq!(reported(&executor.reserve(&request).await), "replay");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "replay");
 }
 
 // T16
@@ -161,7 +161,7 @@ async fn a_body_the_store_keeps_rejecting_is_abandoned_before_the_record_suffers
 #[apply(on_each_store)]
 async fn a_body_that_hangs_is_left_out_in_time_for_the_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    // Half of the time left after the answer's 300 ms, and a little if none is left.
+    // Half of the time left after the answer's 300 ms. If none is left, a little.
     for (left, waited) in [(2300, 1000), (200, 100)] {
         let (left, waited) = (Duration::from_millis(left), Duration::from_millis(waited));
         let (executor, mut request, late) = (guarded.executor(), request(), Late::hanging());
@@ -211,7 +211,7 @@ async fn a_body_whose_answer_was_lost_is_kept_once(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-async fn status_and_headers_come_back_as_they_were(endpoint: &str) {
+async fn status_and_headers_are_replayed_unchanged(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor_of(
         ["x-empty", "x-text", "x-header", "retry-after"]

@@ -1,5 +1,5 @@
-//! Every HTTP front of Lambda, with its real events and answers, through `lambda_http`'s own conversions; each in front of an axum
-//! router and of a plain `service_fn` handler.
+//! Every HTTP front of Lambda, with its real events and answers, through `lambda_http`'s conversions. Each is tested with an axum router
+//! and with a plain `service_fn` handler.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ impl Front {
         let context = event["requestContext"].as_object_mut().expect("every event has a context");
         context.remove("authorizer");
         if let Some(identity) = context.get_mut("identity") {
-            // An API key alone verifies nobody, yet it comes with its owner's account.
+            // An API key alone authenticates no caller, but its event has the account of the key's owner.
             *identity = json!({ "accountId": "210987654321", "apiKey": "k-1", "sourceIp": "192.0.2.7" });
         }
         event
@@ -136,7 +136,7 @@ async fn every_front_pays_once_and_replays_byte_for_byte(endpoint: &str) {
             assert!(first.header("idempotency-expires").is_some());
             assert_eq!(first.json()["tenant"], front.name, "{what}");
             assert_eq!(first.json()["body"], front.event()["body"], "{what}");
-            assert_ne!(first.json()["text"], false, "text stays text on its way to the handler: {what}");
+            assert_ne!(first.json()["text"], false, "text stays text until it reaches the handler: {what}");
 
             let replay = deliver(&function, &front.event()).await;
             assert_eq!(replay.header("idempotent-replayed"), Some("true"), "{what}");
@@ -157,7 +157,7 @@ async fn every_front_pays_once_and_replays_byte_for_byte(endpoint: &str) {
 }
 
 #[tokio::test]
-async fn a_caller_that_nobody_verified_hears_so_by_every_front() {
+async fn an_unverified_caller_is_refused_through_every_front() {
     for front in fronts().iter().filter(|front| front.name != "all") {
         for (function, runs) in front.functions(&MemoryStore::new()) {
             let refused = deliver(&function, &front.anonymous()).await;
@@ -223,7 +223,7 @@ async fn a_function_in_tenant_isolation_mode_takes_the_tenant_of_its_context() {
 }
 
 #[tokio::test]
-async fn a_binary_answer_is_replayed_as_it_was() {
+async fn a_binary_answer_is_replayed_unchanged() {
     let answer = |_: Request| async {
         let response = lambda_http::Response::builder().header("content-type", "image/png");
         Ok::<_, lambda_http::Error>(response.body(Body::Binary(vec![0x89, b'P', 0, 0xff]))?)
@@ -241,7 +241,7 @@ async fn a_binary_answer_is_replayed_as_it_was() {
 
 #[tokio::test]
 async fn two_keys_in_one_request_are_refused_as_each_front_shows_them() {
-    // An HTTP API and a function URL join the lines; a load balancer keeps them if it sends all values.
+    // An HTTP API and a function URL join the lines. A load balancer keeps them if it sends all values.
     let mut joined: Value = serde_json::from_str(include_str!("../fixtures/http_api_jwt.json")).unwrap();
     joined["headers"]["idempotency-key"] = "order-1,order-2".into();
     let mut kept: Value =
@@ -280,8 +280,8 @@ async fn parameter_order_that_a_front_has_lost_does_not_count() {
     }
 }
 
-// A REST API also sends one value of each header, and `lambda_http` lets that replace all of them. Nothing behind it can see that
-// there were two.
+// A REST API also sends one value of each header, and `lambda_http` replaces all values by it. The code behind it cannot see that there
+// were two.
 #[tokio::test]
 async fn of_two_keys_in_a_rest_apis_request_the_last_counts() {
     let mut event = fronts()[0].event();
@@ -340,7 +340,7 @@ async fn one_subject_of_two_issuers_is_two_tenants_if_the_issuer_counts() {
 
 // This happens if another major version of `lambda_http` made the request.
 #[tokio::test]
-async fn a_request_without_a_context_is_refused_and_one_line_says_why() {
+async fn a_request_without_a_context_is_refused_with_one_log_line() {
     let logs = Logs::capture();
     let guard =
         Idempotency::new(MemoryStore::new(), Operation::new("without-context")).tenant(JwtClaim("sub"));
@@ -357,7 +357,7 @@ async fn a_request_without_a_context_is_refused_and_one_line_says_why() {
     assert_eq!(deliver(&of_a_router(guard).0, &front.anonymous()).await.status(), 401);
     let others = logs.lines_with("with-a-context");
     assert!(others.iter().all(|line| !line.text.contains("lambda_http")), "{others:?}");
-    let mut reported = logs.lines_with("without-context");
-    reported.retain(|line| line.text.contains("lambda_http"));
-    assert_eq!(reported.iter().map(|line| line.level()).collect::<Vec<_>>(), ["ERROR"]);
+    let mut lines = logs.lines_with("without-context");
+    lines.retain(|line| line.text.contains("lambda_http"));
+    assert_eq!(lines.iter().map(|line| line.level()).collect::<Vec<_>>(), ["ERROR"]);
 }

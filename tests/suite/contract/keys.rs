@@ -77,7 +77,7 @@ async fn every_legal_key_has_one_record_under_both_its_forms(endpoint: &str) {
         execution(&parts).idempotency_key().as_str().to_owned()
     });
     let longest = "k".repeat(255);
-    // Each visible character by itself, and the characters that separate parts elsewhere.
+    // Each visible character alone, and the characters that separate parts elsewhere.
     let visible = ('!'..='~').map(String::from);
     let more =
         ["order-1", "a#b", "a%23b", "a%2Fb", "../a", "a/b", "a,b", "a;b=1", "{\"a\":1}", "record", &longest];
@@ -88,7 +88,7 @@ async fn every_legal_key_has_one_record_under_both_its_forms(endpoint: &str) {
         assert_eq!((first.status, &first.body[..]), (200, key.as_bytes()), "{key}");
         assert!(!first.replayed(), "{key}");
         assert_eq!(guarded.number_of_items().await, number + 1, "{key}");
-        // The same key without quotes, if it can be written that way.
+        // The same key without quotes, if it can be written without them.
         if !key.starts_with('"') && !key.contains(',') {
             send(&app, pay(key)).await.assert_replay_of(&first);
         }
@@ -96,7 +96,7 @@ async fn every_legal_key_has_one_record_under_both_its_forms(endpoint: &str) {
 }
 
 #[tokio::test]
-async fn an_api_can_insist_on_one_form_of_the_key() {
+async fn an_api_can_require_one_form_of_the_key() {
     let with = |syntax| guard(MemoryStore::new()).profile(Profile::ietf_draft().key_syntax(syntax));
     let strict = api(with(KeySyntax::Item), |_, _| async {});
     let refused = send(&strict, pay("order-1")).await;
@@ -178,7 +178,7 @@ async fn guard_also_guards_one_more_method_and_unguards_none() {
 
 // T15
 #[apply(on_each_store)]
-async fn a_key_means_something_to_one_tenant_and_one_operation_only(endpoint: &str) {
+async fn a_key_belongs_to_one_tenant_and_one_operation_only(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let who = |operation: &'static str| {
         api(guard_of(store.clone(), Operation::new(operation)), |parts, _| async move {

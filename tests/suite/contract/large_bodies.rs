@@ -8,7 +8,7 @@ use crate::{
     contract::bodies::{place, replay_of},
     support::{
         guarded::{
-            Guarded, body_of, completed, operation, owned, random, replayed, reported, request, written,
+            Guarded, body_of, completed, operation, outcome_of, owned, random, replayed, request, written,
         },
         meter::size,
         on_each_store,
@@ -82,11 +82,11 @@ async fn a_body_gone_from_s3_still_replays_status_and_headers(endpoint: &str) {
     }
     let replay = replayed(executor.reserve(&request).await);
     assert_eq!((replay.answer.head.status(), body_of(&replay)), (Some(201), None));
-    // A deployment without the bucket cannot replay the body, and does not run the operation either.
-    assert_eq!(reported(&guarded.executor().reserve(&request).await), "unavailable");
+    // A deployment without the bucket cannot replay the body. It does not run the operation either.
+    assert_eq!(outcome_of(&guarded.executor().reserve(&request).await), "unavailable");
 }
 
-// Without `s3:ListBucket`, S3 answers 403 for a missing object. That the body is gone must not be assumed.
+// Without `s3:ListBucket`, S3 answers 403 for a missing object. The library must not assume that the body is gone.
 #[apply(on_each_store)]
 async fn access_denied_by_s3_is_not_taken_for_a_missing_body(endpoint: &str) {
     let (guarded, s3) = (Guarded::on(endpoint).await, LocalS3::with_bucket(BUCKET).await);
@@ -94,8 +94,8 @@ async fn access_denied_by_s3_is_not_taken_for_a_missing_body(endpoint: &str) {
     let (request, body): (_, Bytes) = (request(), random(500_000));
     replay_of(&executor, &request, &body).await;
     s3.fail(403, "AccessDenied");
-    assert_eq!(reported(&executor.reserve(&request).await), "unavailable");
-    // And the check at start-up names the permission that is missing.
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "unavailable");
+    // The check at start-up names the missing permission.
     let bodies = |bucket| S3Bodies::new(s3.client.clone(), bucket, PREFIX);
     let refused = bodies(BUCKET).check().await.expect_err("a right is missing").to_string();
     assert!(refused.contains(BUCKET) && refused.contains("s3:ListBucket"), "{refused}");

@@ -1,4 +1,4 @@
-//! What clients rely on: keys, profiles, and which requests are the same through every front.
+//! What clients rely on: keys, profiles, and the identity of a request through every front.
 
 mod addressing;
 mod bodies;

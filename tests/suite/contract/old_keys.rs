@@ -1,4 +1,4 @@
-//! Keys that are too old to begin anything: they get the answer of their record, and nothing runs even if the table has forgotten them.
+//! Keys that are too old to begin an operation. They get the answer of their record. If the table has forgotten them, nothing runs.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -199,7 +199,7 @@ async fn an_old_key_never_takes_over_a_record(endpoint: &str) {
     }
     assert_eq!(runs.count(), 1);
 
-    // A key that is too short, or has no time, gets its record's answer too: settings change while operations are in flight.
+    // A key that is too short, or has no time, gets its record's answer too, because settings change while operations are in flight.
     let (before, _) = counting(&guarded, Operation::new(PAY));
     for (key, absent) in [("abc", "abd"), ("order-1", "order-2")] {
         let first = send(&before, pay(key)).await;
@@ -212,8 +212,8 @@ async fn an_old_key_never_takes_over_a_record(endpoint: &str) {
     assert_eq!(runs.count(), 1);
 }
 
-// T12, T28: the worst permitted clocks. The client's was ahead, the store deleted at once, and the worker that gets the retry
-// is behind.
+// T12, T28: the worst permitted clocks. The client's clock was ahead, the store deleted at once, and the clock of the retry's worker is
+// behind.
 #[tokio::test]
 async fn an_expired_key_never_runs_again_at_the_longest_bound() {
     let guarded = Guarded::on(embedded::endpoint()).await;
@@ -285,7 +285,7 @@ async fn only_the_time_that_was_signed_with_this_key_is_believed() {
     };
     let forged = old.replace(&seconds(then), &seconds(now));
     let of_another_key = secrets().sign(now, b"order-2");
-    let of_another_secret = Secrets::parse("a-secret-that-nobody-shares").unwrap().sign(now, b"order-1");
+    let of_another_secret = Secrets::parse("a-secret-that-is-not-shared").unwrap().sign(now, b"order-1");
     let joined = format!("{old}, {fresh}");
     for lines in [
         &[forged.as_str()][..],
@@ -307,7 +307,7 @@ async fn only_the_time_that_was_signed_with_this_key_is_believed() {
 
     let first = send(&app, with(&[&fresh])).await;
     assert_eq!(first.status, 200);
-    // The signature covers the key, in whichever form it is sent.
+    // The signature covers the key, in both of its forms.
     let mut quoted = with(&[&fresh]);
     quoted.headers_mut().insert("idempotency-key", "\"order-1\"".parse().unwrap());
     send(&app, quoted).await.assert_replay_of(&first);
@@ -327,7 +327,7 @@ async fn a_time_signed_with_a_listed_former_secret_is_believed() {
 }
 
 #[tokio::test]
-async fn each_profile_has_its_report_for_a_key_that_is_too_old() {
+async fn each_profile_has_its_own_code_for_an_old_key() {
     let guarded = Guarded::on(embedded::endpoint()).await;
     let (_, request) = made_at(&KeyTime::UuidV7, guarded.now().minus(2 * HOUR));
     for (profile, code) in [

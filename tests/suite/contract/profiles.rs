@@ -130,7 +130,7 @@ async fn each_profile_speaks_its_own_codes() {
 }
 
 #[apply(on_each_store)]
-async fn each_profile_treats_a_5xx_its_way(endpoint: &str) {
+async fn each_profile_has_its_own_rule_for_a_5xx(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let fails = |key: &str| order(key).header("x-status", "503").body("{}".into()).unwrap();
     for (name, profile, operation, kept, runs_in_all) in [
@@ -235,7 +235,7 @@ async fn a_problem_document_follows_rfc_9457_and_links_to_the_documentation() {
         assert_eq!(problem.header("link"), Some(link));
         assert_eq!(problem.headers.get("idempotent-replayed"), None);
     }
-    let reported: Vec<_> = problems.iter().map(Answer::reported).collect();
+    let found: Vec<_> = problems.iter().map(Answer::problem).collect();
     let expected = [
         (422, "key-reused"),
         (409, "outcome-unknown"),
@@ -243,7 +243,7 @@ async fn a_problem_document_follows_rfc_9457_and_links_to_the_documentation() {
         (400, "key-malformed"),
         (400, "key-missing"),
     ];
-    assert_eq!(reported, expected.map(|(status, name)| (status, name.to_owned())));
+    assert_eq!(found, expected.map(|(status, name)| (status, name.to_owned())));
     assert!(problems[1].header("retry-after").is_some(), "a retryable problem says when");
 }
 
@@ -320,9 +320,9 @@ async fn acps_errors_are_flat_and_every_answer_echoes_its_key() {
     assert_eq!(send(&others, pay("order-1")).await.header("idempotency-key"), None);
 }
 
-// Complete documents, without documentation, for a fault of ours.
+// Complete documents, without documentation, for a fault of the server.
 #[tokio::test]
-async fn a_store_that_is_away_is_reported_in_each_profiles_shape() {
+async fn an_unavailable_store_is_reported_in_each_profiles_shape() {
     let detail = "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the same \
                   request with the same key after the time in Retry-After.";
     let title = "The service cannot guard this operation now";
@@ -402,9 +402,9 @@ async fn a_keyless_request_runs_unguarded_only_if_the_profile_allows_it() {
     let first = send(&app, pay("order-1")).await;
     assert_eq!(first.body, "3 guarded: true");
     send(&app, pay("order-1")).await.assert_replay_of(&first);
-    // A header without a valid key is not a choice to run unguarded.
-    for none in ["", "a,b", "\"open"] {
-        send(&app, order(none).body("{}".into()).unwrap()).await.assert_code(400, "key-malformed");
+    // A header with an invalid key does not mean that the client chose to run unguarded.
+    for invalid in ["", "a,b", "\"open"] {
+        send(&app, order(invalid).body("{}".into()).unwrap()).await.assert_code(400, "key-malformed");
     }
     assert_eq!(runs.count(), 3);
 }
@@ -421,9 +421,9 @@ async fn a_draft_api_without_documentation_is_warned_of_once() {
         for _ in 0..3 {
             send(&app, pay("order-1")).await;
         }
-        let mut reported = logs.lines_with(name);
-        reported.retain(|line| line.text.contains("documentation"));
-        assert_eq!(reported.len(), warned, "{name}");
-        assert!(reported.iter().all(|line| line.level() == "WARN"));
+        let mut found = logs.lines_with(name);
+        found.retain(|line| line.text.contains("documentation"));
+        assert_eq!(found.len(), warned, "{name}");
+        assert!(found.iter().all(|line| line.level() == "WARN"));
     }
 }

@@ -39,7 +39,7 @@ fn counted(guard: Guard) -> (Router, Counter) {
 
 // T24
 #[apply(on_each_store)]
-async fn a_handler_that_changes_its_request_does_not_change_what_it_was(endpoint: &str) {
+async fn a_handler_that_changes_its_request_does_not_change_the_fingerprint(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let changes = |mut request: Request<Body>| {
         request.headers_mut().insert(IDEMPOTENCY_KEY, HeaderValue::from_static("other-key"));
@@ -98,7 +98,7 @@ async fn equivalent_json_is_one_request_and_different_numbers_are_another() {
 
 // T25
 #[tokio::test]
-async fn a_deep_body_is_taken_and_reported_from_another() {
+async fn a_deep_body_is_accepted_and_distinguished_from_another() {
     let deep = |leaf: &str| format!("{}{leaf}{}", "[".repeat(200), "]".repeat(200));
     let (app, runs) = counted(guard(MemoryStore::new()));
     let first = send(&app, body("order-1", deep("1"))).await;
@@ -171,7 +171,7 @@ async fn a_record_is_compared_by_the_rule_that_made_it(endpoint: &str) {
     send(&after, body("newer", sent_at(2))).await.assert_replay_of(&first);
     assert_eq!(runs.count(), 1);
 
-    // A worker that does not know the rule runs nothing, and says so; this holds for a worker of the old version too.
+    // A worker that does not know the rule runs nothing, and says so. This holds for a worker of the old version too.
     for (app, key) in [(&careless, "older"), (&before, "newer")] {
         let refused = send(app, body(key, sent_at(1))).await;
         refused.assert_problem(503, "record-unreadable");
@@ -195,7 +195,7 @@ fn form(key: &str, boundary: &str, amount: u32) -> Request<Body> {
 }
 
 #[tokio::test]
-async fn a_form_is_the_same_whatever_its_boundary() {
+async fn a_form_is_the_same_with_any_boundary() {
     let (app, runs) = counted(guard(MemoryStore::new()));
     let first = send(&app, form("order-1", "----WebKitFormBoundaryA1", 1)).await;
     send(&app, form("order-1", "----WebKitFormBoundaryB2", 1)).await.assert_replay_of(&first);
@@ -212,7 +212,7 @@ fn urlencoded(key: &str, body: &'static [u8]) -> Request<Body> {
 
 // T25
 #[tokio::test]
-async fn a_form_is_the_same_whatever_the_order_of_its_fields() {
+async fn a_form_is_the_same_with_any_order_of_fields() {
     let (app, runs) = counted(guard(MemoryStore::new()));
     let first = send(&app, urlencoded("order-1", b"amount=1999&note=a+b")).await;
     send(&app, urlencoded("order-1", b"note=a%20b&amount=1999")).await.assert_replay_of(&first);
@@ -226,7 +226,7 @@ async fn a_form_is_the_same_whatever_the_order_of_its_fields() {
     ] {
         send(&app, urlencoded("order-1", other)).await.assert_problem(422, "key-reused");
     }
-    // What is not well-formed is taken, and told from another.
+    // A malformed body is accepted, and distinguished from another.
     let broken = send(&app, urlencoded("order-2", b"a=%zz&b=1")).await;
     send(&app, urlencoded("order-2", b"a=%zz&b=1")).await.assert_replay_of(&broken);
     for other in [&b"b=1&a=%zz"[..], b"a=%25zz&b=1", b"a=%ff&b=1"] {
@@ -244,7 +244,7 @@ fn packed(time: u32, text: &str) -> Request<Body> {
 }
 
 #[tokio::test]
-async fn a_packed_body_is_the_same_whenever_it_was_packed() {
+async fn a_body_that_is_compressed_again_is_the_same() {
     let (app, runs) = counted(guard(MemoryStore::new()));
     let first = send(&app, packed(1, r#"{"a":1,"b":2}"#)).await;
     for same in [r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#] {
@@ -316,11 +316,11 @@ async fn a_header_that_an_api_declares_to_be_intent_counts() {
 
 // T36
 #[tokio::test]
-async fn a_rule_of_ones_own_takes_the_place_of_a_former_one() {
+async fn a_custom_rule_replaces_a_former_one() {
     let store = MemoryStore::new();
     let deployed = |operation: Operation| counted(guard_of(store.clone(), operation));
     let sealed = || {
-        // Only the order's number counts; the rest is encrypted anew for each try.
+        // Only the order's number counts. The rest is encrypted anew for each try.
         FingerprintRule::custom(7, |content| {
             content.body.split(|byte| *byte == b':').next().unwrap().to_vec()
         })

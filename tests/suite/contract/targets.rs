@@ -79,7 +79,7 @@ impl Sent {
         self.query.iter().map(pair).collect::<Vec<_>>().join("&")
     }
 
-    /// Several values of each name, from fronts that send all values; the order of the names is lost.
+    /// Several values of each name, from fronts that send all values. The order of the names is lost.
     fn multi_value(&self, shown: impl Fn(&str) -> String) -> Value {
         let mut values: std::collections::BTreeMap<String, Vec<String>> = Default::default();
         for (name, value) in &self.query {
@@ -89,7 +89,7 @@ impl Sent {
     }
 
     /// The event that this front sends. The forms of REST APIs, HTTP APIs in format 2.0, function URLs and load balancers were captured
-    /// from live services; format 1.0 follows AWS's documentation.
+    /// from live services. Format 1.0 follows AWS's documentation.
     fn event(&self, front: Front, key: &str) -> Value {
         let mut headers = json!({ "host": "api.example.com", "idempotency-key": key });
         if let Some(content_type) = self.content_type {
@@ -178,7 +178,7 @@ fn guarded_by(guard: Idempotency) -> (Function, Counter) {
     (function(guard.tenant(SingleTenant::new("all")).layer(service_fn(handler))), runs)
 }
 
-/// Text of characters that are special somewhere; never a `?`, at which HTTP APIs cut the path.
+/// Text of characters that are special somewhere. It never contains a `?`, at which HTTP APIs cut the path.
 fn text(random: &mut Random) -> String {
     const CHARS: [char; 22] = [
         'a', 'b', '1', '#', '/', '%', '&', '=', '+', ' ', ';', ',', '.', '~', '"', '\\', '{', '|', '<', 'ä',
@@ -261,7 +261,7 @@ fn order_to(path: &[&str], query: &[(&str, &str)]) -> Sent {
 
 // T45: the URI that is built from such a path ends at the `#`, and loses its query.
 #[tokio::test]
-async fn what_stands_behind_a_decoded_fragment_counts() {
+async fn the_target_after_a_decoded_number_sign_counts() {
     for front in FRONTS {
         let (function, runs) = guarded(&MemoryStore::new());
         let first = order_to(&["orders", "a#b"], &[("amount", "1")]);
@@ -281,7 +281,7 @@ async fn what_stands_behind_a_decoded_fragment_counts() {
     }
 }
 
-// T45: a segment of a custom domain's path is never a stage, whatever its name; nor is `$default` ever one.
+// T45: a segment of a custom domain's path is never a stage, even if it has the name of one. `$default` is never a stage either.
 #[tokio::test]
 async fn only_the_stage_itself_is_stripped_from_a_path() {
     let custom = Front::HttpApi { stage: "prod", custom_domain: true };
@@ -299,7 +299,7 @@ async fn only_the_stage_itself_is_stripped_from_a_path() {
         let other = deliver(&function, &order_to(&["orders"], &[]).event(front, "k")).await;
         assert_eq!((other.status(), runs.count()), (422, 1), "{front:?}");
     }
-    // An event that does not say through which domain it came: its route decides, if it has one.
+    // An event that does not name its domain. If it has a route, the route decides.
     for (route, path, same) in [
         ("POST /prod/{id}", ["prod", "prod"], ["prod", "prod"].as_slice()),
         ("POST /orders", ["prod", "orders"], &["orders"]),
@@ -318,7 +318,7 @@ async fn only_the_stage_itself_is_stripped_from_a_path() {
 
 // T45
 #[tokio::test]
-async fn queries_that_are_not_utf_8_are_not_taken_for_one_another() {
+async fn different_queries_that_are_not_utf_8_are_different_requests() {
     for front in [FRONTS[1], Front::FunctionUrl] {
         let (function, runs) = guarded(&MemoryStore::new());
         let named = |query: &str| {
@@ -355,7 +355,7 @@ async fn a_route_named_like_the_stage_is_not_stripped() {
         let refused = deliver(&function, &event(outer.clone(), front, "POST /orders")).await;
         assert_eq!(refused.status(), 422, "{front:?}");
     }
-    // A path that is only a stage, and one whose first segment merely starts like the stage.
+    // A path that is only a stage, and a path whose first segment merely starts like the stage.
     for (path, same) in [(vec![], vec![""]), (vec!["production"], vec!["production"])] {
         let (function, _) = guarded(&MemoryStore::new());
         assert_eq!(deliver(&function, &order_to(&path, &[]).event(own, "k")).await.status(), 200);
@@ -423,14 +423,14 @@ async fn the_status_of_one_key_never_shows_anothers() {
     ];
     for front in FRONTS {
         for key in keys {
-            // Both as the guard returns it and as clients build it by hand: the query arrives unchanged.
+            // Both as the guard returns it and as clients build it by hand. The query arrives unchanged.
             let by_query = deliver(&states, &ask(&["operations"], &[("key", key)]).event(front, "k")).await;
-            let reported = (by_query.status(), by_query.header("x-key").map(str::to_owned));
-            assert_eq!(reported, (404, Some(encode(key))), "{front:?} {key}");
+            let found = (by_query.status(), by_query.header("x-key").map(str::to_owned));
+            assert_eq!(found, (404, Some(encode(key))), "{front:?} {key}");
             if !key.contains('?') && !key.starts_with('#') && key != ".." {
                 let by_path = deliver(&states, &ask(&["operations", key], &[]).event(front, "k")).await;
-                let reported = (by_path.status(), by_path.header("x-key").map(str::to_owned));
-                assert_eq!(reported, (404, Some(encode(key))), "{front:?} {key}");
+                let found = (by_path.status(), by_path.header("x-key").map(str::to_owned));
+                assert_eq!(found, (404, Some(encode(key))), "{front:?} {key}");
             }
         }
         for asked in [ask(&["operations"], &[("key", "a b")]), ask(&["operations", "a b"], &[])] {
@@ -503,9 +503,9 @@ async fn keys_by_path_count_the_path_alike_through_every_front(endpoint: &str) {
     let mut random = Random::new(seed.0);
     for number in 1..=20 {
         let (sent, key) = (sent(&mut random), format!("order-{number}"));
-        for (turn, front) in FRONTS.into_iter().enumerate() {
+        for (index, front) in FRONTS.into_iter().enumerate() {
             let answer = deliver(&function, &sent.event(front, &key)).await;
-            let replayed = (turn > 0).then_some("true");
+            let replayed = (index > 0).then_some("true");
             assert_eq!(answer.header("idempotent-replayed"), replayed, "{front:?}: {sent:?}");
             assert_eq!(answer.header("idempotency-key"), Some(&*key));
         }
@@ -554,7 +554,7 @@ async fn a_question_mark_in_a_path_begins_no_query() {
         assert_eq!((answer.status(), runs.count()), (200, 1), "{front:?}");
         assert_eq!(deliver(&function, &query.event(front, "path")).await.status(), 422, "{front:?}");
     }
-    // A plus is a space in every query.
+    // In every query, a plus is a space.
     for front in [FRONTS[1], Front::FunctionUrl] {
         let mut event = order_to(&["a"], &[("x", "a b")]).event(front, "plus");
         event["rawQueryString"] = "x=a+b".into();
@@ -566,7 +566,7 @@ async fn a_question_mark_in_a_path_begins_no_query() {
 
 // T45
 #[tokio::test]
-async fn a_question_for_a_status_that_names_no_record_finds_none() {
+async fn a_status_request_that_names_no_record_finds_none() {
     let states = states(&MemoryStore::new(), SystemWorld.now());
     let ask =
         |path: &[&str], query: &[(&str, &str)]| Sent { method: "GET", body: vec![], ..order_to(path, query) };

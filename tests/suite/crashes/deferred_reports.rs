@@ -1,4 +1,4 @@
-//! Reports that cannot be written: handed over to a queue, and applied under the same fence as their worker.
+//! Reports that cannot be written. They are deferred to a queue, and applied under the same fence as their worker.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::support::{
     BoxError,
     faults::{ANY, Fault},
     guarded::{
-        GRACE, Guarded, Item, LEASE, RETENTION, body_of, completed, fingerprints, operation, owned, random,
-        replayed, replayed_text, reported, request, written,
+        GRACE, Guarded, Item, LEASE, RETENTION, body_of, completed, fingerprints, operation, outcome_of,
+        owned, random, replayed, replayed_text, request, written,
     },
     on_each_store,
 };
@@ -26,12 +26,12 @@ use crate::support::{
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A reconciler that must not be asked.
-struct Nobody;
+struct NeverAsked;
 
 #[async_trait]
-impl Reconciler for Nobody {
+impl Reconciler for NeverAsked {
     async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
-        Err("nobody".into())
+        Err("must not be asked".into())
     }
 }
 
@@ -48,7 +48,7 @@ impl Lost {
         let (queue, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
         let reconciliation = Reconciliation::new(guarded.store(), dead_letters.clone())
             .world(guarded.clock.clone())
-            .operation(operation(), Nobody);
+            .operation(operation(), NeverAsked);
         Self { guarded, queue, dead_letters, reconciliation }
     }
 
@@ -69,7 +69,7 @@ impl Lost {
         self.guarded.faults.clear();
     }
 
-    /// Deletes the items beside the record, as time to live would.
+    /// Deletes the record's other items, as time to live would.
     async fn delete_body(&self, request: &Request) {
         for item in self.guarded.collection(&request.key).await {
             if item["sk"].as_s().is_ok_and(|sk| sk.starts_with("body#")) {
@@ -80,7 +80,7 @@ impl Lost {
         }
     }
 
-    /// The one message that was handed over, as the function receives it.
+    /// The one deferred message, as the function receives it.
     fn message(&self) -> String {
         let [(message, Duration::ZERO)] = &self.queue.take()[..] else { panic!("not one message") };
         assert!(message.len() < 256 * 1024, "{} bytes", message.len());
@@ -88,8 +88,8 @@ impl Lost {
         message.clone()
     }
 
-    async fn reported(&self, request: &Request) -> &'static str {
-        reported(&self.guarded.executor().reserve(request).await)
+    async fn outcome(&self, request: &Request) -> &'static str {
+        outcome_of(&self.guarded.executor().reserve(request).await)
     }
 }
 
@@ -103,20 +103,20 @@ async fn a_report_that_cannot_be_written_is_deferred_and_applied(endpoint: &str)
     ] {
         let request = request();
         lost.lose(&request, report).await;
-        assert_eq!(lost.reported(&request).await, before);
+        assert_eq!(lost.outcome(&request).await, before);
         lost.reconciliation.receive(&lost.message()).await.unwrap();
-        assert_eq!(lost.reported(&request).await, after);
+        assert_eq!(lost.outcome(&request).await, after);
     }
     assert_eq!(lost.dead_letters.take().len(), 0);
 }
 
 #[apply(on_each_store)]
-async fn what_did_not_begin_frees_its_key_through_the_queue_too(endpoint: &str) {
+async fn an_operation_not_begun_frees_its_key_through_the_queue_too(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let request = request();
     lost.lose(&request, Report::NotBegun).await;
     let message = lost.message();
-    assert_eq!(lost.reported(&request).await, "in flight");
+    assert_eq!(lost.outcome(&request).await, "in flight");
     lost.reconciliation.receive(&message).await.unwrap();
     assert!(lost.guarded.record(&request.key).await.unwrap().is_not_begun());
     let corrected = Request { fingerprints: fingerprints("corrected"), ..request.clone() };
@@ -140,7 +140,7 @@ async fn a_report_delivered_twice_or_too_late_changes_nothing_more(endpoint: &st
     lost.lose(&request, completed("mine")).await;
     let message = lost.message();
     lost.guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(lost.reported(&request).await, "unknown");
+    assert_eq!(lost.outcome(&request).await, "unknown");
     lost.reconciliation.receive(&message).await.unwrap();
     let written = lost.guarded.item(&request.key).await;
     lost.reconciliation.receive(&message).await.unwrap();
@@ -158,9 +158,9 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-// T5: who knows more wins, through the queue too.
+// T5: the source that knows more wins, through the queue too.
 #[apply(on_each_store)]
-async fn a_report_takes_what_knows_less_and_nothing_that_knows_more(endpoint: &str) {
+async fn a_report_overrides_only_sources_that_know_less(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for (report, after) in [
         (completed("mine"), "replay"),
@@ -175,11 +175,11 @@ async fn a_report_takes_what_knows_less_and_nothing_that_knows_more(endpoint: &s
         let released = samples::released(&seen, lost.guarded.now(), RETENTION);
         lost.guarded.undisturbed_store().swap(seen.revision, &released, &[]).await.unwrap();
         lost.reconciliation.receive(&lost.message()).await.unwrap();
-        assert_eq!((lost.reported(&request).await, lost.dead_letters.take().len()), (after, 0));
+        assert_eq!((lost.outcome(&request).await, lost.dead_letters.take().len()), (after, 0));
     }
 }
 
-// T51: a record that another settled, and that time to live deleted, is not created again.
+// T51: a record that was settled by another source, and then deleted by time to live, is not created again.
 #[apply(on_each_store)]
 async fn a_report_whose_record_has_expired_is_escalated(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
@@ -201,7 +201,7 @@ async fn a_report_whose_record_has_expired_is_escalated(endpoint: &str) {
         for (dead_letter, _) in sent {
             let (read, key) = (json(&dead_letter), request.key.partition_key());
             assert_eq!((read["kind"].as_str(), read["key"].as_str()), (Some("forgotten"), Some(&*key)));
-            // Sent back to the queue, it is escalated again.
+            // If it is sent back to the queue, it is escalated again.
             lost.reconciliation.receive(&dead_letter).await.unwrap();
             let [(again, Duration::ZERO)] = &lost.dead_letters.take()[..] else {
                 panic!("not one dead letter")
@@ -246,7 +246,7 @@ async fn a_body_that_waited_is_stored_again_or_reported_gone(endpoint: &str) {
             "{waited:?}"
         );
     }
-    // While the store cannot say whether the body is there, nothing is written.
+    // While the store cannot say whether the body exists, nothing is written.
     let (request, executor) = (request(), lost.executor());
     let ours = owned(executor.reserve(&request).await);
     lost.guarded.faults.script("PutItem", [Fault::Pass, Fault::DropRequest]);
@@ -259,7 +259,7 @@ async fn a_body_that_waited_is_stored_again_or_reported_gone(endpoint: &str) {
     assert_eq!(lost.guarded.state(&request).await, "in_progress");
 }
 
-// No reader could read the record that would result.
+// No reader could read the resulting record.
 #[apply(on_each_store)]
 async fn a_report_with_a_status_that_no_response_has_is_malformed(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
@@ -275,12 +275,12 @@ async fn a_report_with_a_status_that_no_response_has_is_malformed(endpoint: &str
     }
 }
 
-// T51: the same, found by the worker itself.
+// T51: the same case, found by the worker itself.
 #[apply(on_each_store)]
 async fn a_worker_whose_record_has_expired_defers_its_report(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let (executor, request) = (lost.executor(), request());
-    // A second attempt: the time of the first does not count.
+    // A second attempt. The time of the first does not count.
     let first = owned(executor.reserve(&request).await);
     executor.finish(first, Report::NotExecuted).await;
     lost.guarded.clock.advance(RETENTION / 2);
@@ -304,7 +304,7 @@ async fn a_worker_whose_record_has_expired_defers_its_report(endpoint: &str) {
     }
 }
 
-// T26: other software wrote the message.
+// T26: software other than the library wrote the message.
 #[apply(on_each_store)]
 async fn a_report_keeps_no_header_that_a_handlers_answer_would_not_keep(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
@@ -387,7 +387,7 @@ async fn a_report_that_cannot_be_written_returns_to_its_queue(endpoint: &str) {
     assert!(matches!(applied, Err(WorkError::Unwritten)), "{applied:?}");
     lost.guarded.faults.clear();
     lost.reconciliation.receive(&message).await.unwrap();
-    assert_eq!(lost.reported(&request).await, "replay");
+    assert_eq!(lost.outcome(&request).await, "replay");
 }
 
 // A transient fault costs no delivery.
@@ -401,7 +401,7 @@ async fn a_report_is_tried_again_while_there_is_time(endpoint: &str) {
         lost.guarded.faults.script(ANY, [fault.clone()]);
         let applied = lost.guarded.clock.passing(lost.reconciliation.receive(&message)).await;
         assert!(applied.is_ok(), "{fault:?}: {applied:?}");
-        assert_eq!((lost.reported(&request).await, lost.guarded.faults.left()), ("replay", 0), "{fault:?}");
+        assert_eq!((lost.outcome(&request).await, lost.guarded.faults.left()), ("replay", 0), "{fault:?}");
     }
 }
 
@@ -416,7 +416,7 @@ impl Queue for Closed {
 }
 
 #[apply(on_each_store)]
-async fn a_report_that_nobody_takes_is_said_to_be_unwritten(endpoint: &str) {
+async fn a_report_that_no_queue_accepts_ends_as_unwritten(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let executor = lost.executor().defer_reports_to(Closed);
     let ours = owned(executor.reserve(&request()).await);
@@ -458,7 +458,7 @@ async fn deferring_leaves_time_for_the_answer(endpoint: &str) {
     assert!(lost.guarded.now() < deadline, "{:?} before {deadline:?}", lost.guarded.now());
 }
 
-// T16, T49: a transient fault does not make an inline body be left out, and the body does not stop the effect from being recorded.
+// T16, T49: a transient fault does not drop an inline body, and the body does not prevent the record of the effect.
 #[apply(on_each_store)]
 async fn a_body_that_cannot_be_stored_now_waits_in_its_message(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
@@ -467,7 +467,7 @@ async fn a_body_that_cannot_be_stored_now_waits_in_its_message(endpoint: &str) {
         lost.lose(&request, completed(body.clone())).await;
         let message = lost.message();
         lost.guarded.clock.advance(waited);
-        // As many tries as fit into its time; the record's own write would succeed.
+        // As many tries as fit into its time. The record's own write would succeed.
         lost.guarded.faults.script("PutItem", vec![Fault::DropRequest; 9]);
         let applied = lost.guarded.clock.passing(lost.reconciliation.receive(&message)).await;
         assert_eq!(lost.guarded.faults.left(), 0);
@@ -481,13 +481,13 @@ async fn a_body_that_cannot_be_stored_now_waits_in_its_message(endpoint: &str) {
     }
 }
 
-// T42: the reconcile function has another retention than the guard.
+// T42: the retention of the reconcile function differs from the guard's.
 #[apply(on_each_store)]
-async fn a_report_is_kept_as_long_as_its_guard_said(endpoint: &str) {
+async fn a_report_is_kept_for_its_guards_retention(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     let (week, request) = (RETENTION * 7, request());
-    let patient = operation().completion_timeout(Duration::ZERO).retain(week);
-    let executor = lost.guarded.executor_of(patient).defer_reports_to(lost.queue.clone());
+    let without_timeout = operation().completion_timeout(Duration::ZERO).retain(week);
+    let executor = lost.guarded.executor_of(without_timeout).defer_reports_to(lost.queue.clone());
     let ours = owned(executor.reserve(&request).await);
     lost.guarded.faults.for_all(ANY, Fault::DropRequest);
     lost.guarded.clock.passing(executor.finish(ours, completed("mine"))).await;

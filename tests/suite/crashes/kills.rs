@@ -1,7 +1,7 @@
-//! `kill -9` of workers at random moments under load of payments and transfers: nobody is charged twice, money adds up, everybody gets
-//! one answer, and every record is settled, even if nobody retries.
+//! `kill -9` of workers at random moments under load of payments and transfers. No client is charged twice, money adds up, every client
+//! gets one answer, and every record is settled, even without retries.
 //!
-//! `KILLS` sets how many processes of the payments function are killed; `SEED` repeats a failed run's choices.
+//! `KILLS` sets how many processes of the payments function are killed. `SEED` repeats a failed run's choices.
 
 use std::{
     cell::Cell,
@@ -25,22 +25,22 @@ use crate::support::{
 };
 
 const CLIENTS: usize = 16;
-/// How many clients move money, beside those that pay.
+/// How many clients transfer money, in addition to those that pay.
 const MOVERS: usize = 4;
 
 const KILLS: usize = 60;
 
-/// The longest pause between two kills.
+/// The longest time between two kills.
 const BETWEEN_KILLS: Duration = Duration::from_millis(150);
 
-/// The longest pause between two tries of a client.
+/// The longest time between two tries of a client.
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
 /// A worker's lease has expired 3 s after it began ([`SPANS`]). Stream and queue see that within 1 s, the sweep within 2 s. A charge that
 /// is not found is asked about for 2 s more. So everything is settled after 8 s on an idle machine.
 const AT_REST_WITHIN: Duration = Duration::from_secs(60);
 
-/// No client waits longer for its answer: a settled record has one.
+/// No client waits longer for its answer, because a settled record has one.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
 
 const SPANS: [(&str, &str); 11] = [
@@ -92,22 +92,22 @@ async fn workers_killed_at_random_moments_charge_once_and_leave_nothing_open(end
     let calm_since = Instant::now();
     let states = books.at_rest(AT_REST_WITHIN).await;
     let at_rest_after = calm_since.elapsed().as_secs_f64();
-    books.come_right(&storm.cloud, &orders, Duration::ZERO).await;
+    books.assert_consistent(&storm.cloud, &orders, Duration::ZERO).await;
     no_order_was_sent_twice(&provider);
-    storm.money_adds_up(&moves, &states).await;
+    storm.assert_balances(&moves, &states).await;
     let (keys, lost) = (orders.len(), storm.lost.get());
-    let left = orders.iter().filter(|order| order.reported.is_none()).count();
+    let left = orders.iter().filter(|order| order.final_answer.is_none()).count();
     let figures = format!(
         "{kills} kills cost {lost} answers; {keys} keys, {left} of them without an answer nor a retry; \
          at rest {at_rest_after:.1} s after the last client"
     );
     progress(&format!("{figures}\n"));
-    // Kills that interrupted nothing would show nothing.
+    // Kills that interrupted nothing would prove nothing.
     assert!(lost * 4 > kills && left > 0, "{figures}");
 }
 
-/// An order that has reached the provider is never sent again. The provider charges once for each key, however often it is asked, so
-/// counting charges would not show a worker that wrongly ran again.
+/// An order that has reached the provider is never sent again. The provider charges once per key, however often it is asked. Therefore,
+/// counting charges would not reveal a worker that wrongly ran again.
 fn no_order_was_sent_twice(provider: &Proxy) {
     let mut sent = BTreeSet::new();
     for order in provider.arrived("POST /charges ") {
@@ -126,19 +126,20 @@ struct Move {
     to: usize,
     cents: u64,
     /// Its final answer.
-    reported: Option<(u16, String)>,
+    final_answer: Option<(u16, String)>,
 }
 
 impl Storm {
-    /// Moves money with one key after the other. Sends every fourth only once, and never comes back to it.
+    /// Transfers money with one key after the other. Sends every fourth request only once, and never retries it.
     async fn mover(&self, number: usize, mut random: Random) -> Vec<Move> {
         let mut moves = Vec::new();
         while !self.over.get() {
             let from = random.below(10);
             let to = (from + 1 + random.below(9)) % 10;
             let key = format!("move-{number}-{}", moves.len());
-            let mut transfer = Move { key, from, to, cents: 1 + random.below(3_000) as u64, reported: None };
-            transfer.reported = match random.below(4) {
+            let mut transfer =
+                Move { key, from, to, cents: 1 + random.below(3_000) as u64, final_answer: None };
+            transfer.final_answer = match random.below(4) {
                 0 => self.transfer(&transfer).await,
                 _ => Some(self.moved(&transfer, &mut random).await),
             };
@@ -161,26 +162,26 @@ impl Storm {
     }
 
     async fn moved(&self, transfer: &Move, random: &mut Random) -> (u16, String) {
-        let expire_lease = Instant::now() + ANSWERED_WITHIN;
+        let deadline = Instant::now() + ANSWERED_WITHIN;
         loop {
             if let Some(answer) = self.transfer(transfer).await {
                 return answer;
             }
-            assert!(Instant::now() < expire_lease, "{transfer:?} has no answer");
+            assert!(Instant::now() < deadline, "{transfer:?} has no answer");
             tokio::time::sleep(random.up_to(BETWEEN_TRIES)).await;
         }
     }
 
-    /// Fails unless each transfer happened as its record says, once, and its client was told that.
-    async fn money_adds_up(&self, moves: &[Move], states: &BTreeMap<String, String>) {
-        // Below zero in between: they did not happen in this order.
+    /// Fails unless each transfer happened once, as its record says, and its client's answer agrees.
+    async fn assert_balances(&self, moves: &[Move], states: &BTreeMap<String, String>) {
+        // The balance may be below zero in between, because they did not happen in this order.
         let mut expected = [100_000_i64; 10];
         let mut random = Random::new(0);
         for transfer in moves {
-            // Nothing is reserved: there is a completed record, or none at all.
+            // Nothing is reserved: the record is completed or absent.
             let state = states.get(&transfer.key).map(String::as_str);
             assert!(
-                matches!((state, &transfer.reported), (Some("completed"), _) | (None, None)),
+                matches!((state, &transfer.final_answer), (Some("completed"), _) | (None, None)),
                 "{transfer:?}: {state:?}"
             );
             if state.is_none() {
@@ -188,7 +189,7 @@ impl Storm {
             }
             let answer = self.moved(transfer, &mut random).await;
             assert!(
-                transfer.reported.as_ref().is_none_or(|reported| *reported == answer),
+                transfer.final_answer.as_ref().is_none_or(|earlier| *earlier == answer),
                 "{transfer:?}: {answer:?}"
             );
             if answer.0 == 201 {
@@ -206,12 +207,12 @@ impl Storm {
         assert!(moves.len() > MOVERS);
     }
 
-    /// Pays with one key after the other. Sends every fourth only once, and never comes back to it.
+    /// Pays with one key after the other. Sends every fourth request only once, and never retries it.
     async fn client(&self, number: usize, mut random: Random) -> Vec<Order> {
         let mut orders = Vec::new();
         while !self.over.get() {
             let mut order = Order::new(orders.len() * CLIENTS + number, random.of(&CARDS));
-            order.reported = match random.below(4) {
+            order.final_answer = match random.below(4) {
                 0 => Some(self.send(&order).await).filter(Answer::is_final),
                 _ => Some(self.answer(&order, &mut random).await),
             };
@@ -221,13 +222,13 @@ impl Storm {
     }
 
     async fn answer(&self, order: &Order, random: &mut Random) -> Answer {
-        let expire_lease = Instant::now() + ANSWERED_WITHIN;
+        let deadline = Instant::now() + ANSWERED_WITHIN;
         loop {
             let answer = self.send(order).await;
             if answer.is_final() {
                 return answer;
             }
-            assert!(Instant::now() < expire_lease, "{order:?} has no answer: {answer:?}");
+            assert!(Instant::now() < deadline, "{order:?} has no answer: {answer:?}");
             tokio::time::sleep(random.up_to(BETWEEN_TRIES)).await;
         }
     }
@@ -239,13 +240,13 @@ impl Storm {
         answer
     }
 
-    /// Kills this many processes of the payments function, and now and then one of the functions that clean up after it.
+    /// Kills this many processes of the payments function. From time to time, also kills one of the functions that clean up after it.
     async fn kill(&self, kills: usize, mut random: Random) {
         let mut killed = Vec::new();
         while killed.len() < kills {
             let came = self.came.get();
             tokio::time::sleep(random.up_to(BETWEEN_KILLS)).await;
-            // Without this wait, a busy machine could kill each process before it has begun, and there would be no load.
+            // Without this wait, a busy machine could kill each process before it has begun. There would be no load.
             while self.came.get() == came {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -273,7 +274,7 @@ impl Storm {
 fn kill(process: u32) -> bool {
     let mut kill = Command::new("kill");
     kill.args(["-9", &process.to_string()]).stderr(Stdio::null());
-    kill.status().expect("kill is there").success()
+    kill.status().expect("kill can be run").success()
 }
 
 /// Prints to a terminal, bypassing the test harness, which captures output.

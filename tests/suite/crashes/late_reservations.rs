@@ -1,4 +1,4 @@
-//! Reservations that are answered late, or that land late: owning a record is not yet running.
+//! Reservations that are answered late, or that land late. The owner of a record has not necessarily begun to run.
 
 use std::{
     sync::{Arc, Mutex},
@@ -26,7 +26,7 @@ use crate::support::{
     counts::counting,
     faults::{Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, completed, operation, owned, replayed_text, reported, request, written,
+        GRACE, Guarded, LEASE, completed, operation, outcome_of, owned, replayed_text, request, written,
     },
     http::{Counter, PAY, api, guard_of, pay, send},
     meddling::{Meddled, Meddling},
@@ -36,11 +36,11 @@ use crate::support::{
 const SECOND: Duration = Duration::from_secs(1);
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 
-/// A store that does something between its first insertion and the answer: the process is frozen meanwhile.
+/// A store that acts between its first insertion and the answer: meanwhile, the process is frozen.
 struct Frozen {
     store: DynamoDbStore,
     meanwhile: Mutex<Option<BoxFuture<'static, ()>>>,
-    /// Whether the insertion is sent again after that, as the SDK does if it gets no answer.
+    /// Whether the insertion is sent again afterwards, as the SDK does if it gets no answer.
     again: bool,
 }
 
@@ -83,7 +83,7 @@ impl Reconciler for Nothing {
     }
 }
 
-/// Either the machine is frozen, so that only its wall clock advances; or the wall clock is set back meanwhile.
+/// Either the machine is frozen, so that only its wall clock advances, or the wall clock is set back meanwhile.
 #[derive(Clone, Copy, Debug)]
 enum Meanwhile {
     Frozen,
@@ -122,7 +122,7 @@ async fn a_frozen_reservation_that_others_have_overtaken_runs_nothing(endpoint: 
         let frozen = Frozen::new(&guarded, async move {
             Meanwhile::Frozen.pass(&world, LEASE + GRACE);
             let other = world.another(operation());
-            assert_eq!(reported(&other.reserve(&key).await), "unknown");
+            assert_eq!(outcome_of(&other.reserve(&key).await), "unknown");
             let reconciliation = Reconciliation::new(world.undisturbed_store(), MemoryQueue::new())
                 .world(world.clock.clone())
                 .not_found_grace(Duration::ZERO)
@@ -133,20 +133,20 @@ async fn a_frozen_reservation_that_others_have_overtaken_runs_nothing(endpoint: 
             written(other.finish(theirs, completed("theirs")).await);
         });
         let resumed = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
-        assert_eq!(reported(&resumed.reserve(&request).await), "too late", "{deadline:?}");
+        assert_eq!(outcome_of(&resumed.reserve(&request).await), "too late", "{deadline:?}");
         assert_eq!(replayed_text(guarded.another(operation()).reserve(&request).await), "theirs");
     }
 }
 
 // T39
 #[apply(on_each_store)]
-async fn a_frozen_reservation_that_nobody_has_overtaken_is_given_back(endpoint: &str) {
+async fn a_frozen_reservation_without_a_rival_is_taken_back(endpoint: &str) {
     let guarded = Arc::new(Guarded::on(endpoint).await);
     for meanwhile in Meanwhile::EACH {
         let (world, request) = (guarded.clone(), due_in(&guarded, 29 * SECOND));
         let frozen = Frozen::new(&guarded, async move { meanwhile.pass(&world, 28 * SECOND) });
         let resumed = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
-        assert_eq!(reported(&resumed.reserve(&request).await), "too late", "{meanwhile:?}");
+        assert_eq!(outcome_of(&resumed.reserve(&request).await), "too late", "{meanwhile:?}");
         assert_eq!(guarded.state(&request).await, "failed_retryable", "{meanwhile:?}");
         let retry = Request { deadline: None, ..request };
         assert_eq!(owned(resumed.reserve(&retry).await).execution().attempts(), 2);
@@ -170,7 +170,7 @@ async fn an_execution_begins_with_enough_time_and_not_with_less(endpoint: &str) 
             let (world, request) = (guarded.clone(), due_in(&guarded, whole));
             let frozen = Frozen::new(&guarded, async move { world.clock.advance(passed) });
             let executor = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
-            assert_eq!(reported(&executor.reserve(&request).await), expected, "{least:?} {whole:?}");
+            assert_eq!(outcome_of(&executor.reserve(&request).await), expected, "{least:?} {whole:?}");
         }
     }
     // Without a deadline the lease has to last long enough.
@@ -178,7 +178,7 @@ async fn an_execution_begins_with_enough_time_and_not_with_less(endpoint: &str) 
         let world = guarded.clone();
         let frozen = Frozen::new(&guarded, async move { world.clock.advance(passed) });
         let executor = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
-        assert_eq!(reported(&executor.reserve(&request()).await), expected, "{passed:?}");
+        assert_eq!(outcome_of(&executor.reserve(&request()).await), expected, "{passed:?}");
     }
 }
 
@@ -198,23 +198,23 @@ async fn a_waiter_with_too_little_time_left_takes_nothing_over(endpoint: &str) {
     written(first.finish(ours, Report::NotExecuted).await);
     let before = guarded.item(&request.key).await;
     guarded.clock.advance(20 * SECOND - 2 * SECOND + Duration::from_millis(1));
-    assert_eq!(reported(&in_time(waiting).await.expect("it ends")), "too late");
+    assert_eq!(outcome_of(&in_time(waiting).await.expect("it ends")), "too late");
     assert_eq!(guarded.item(&request.key).await, before);
 }
 
-/// A released key, and its take-over, which lands when the test says so. Its caller got a 503.
+/// A released key, and its take-over, which lands when the test decides. The caller of the take-over got a 503.
 async fn held_take_over(guarded: &Guarded) -> (Request, Late) {
     let (executor, request, late) = (guarded.executor(), request(), Late::timing_out());
     let first = owned(executor.reserve(&request).await);
     written(executor.finish(first, Report::NotExecuted).await);
     guarded.faults.script("PutItem", [Fault::Pass, late.fault()]);
-    assert_eq!(reported(&executor.reserve(&request).await), "unavailable");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "unavailable");
     (request, late)
 }
 
 // T47
 #[apply(on_each_store)]
-async fn a_take_over_that_lands_late_is_given_back(endpoint: &str) {
+async fn a_take_over_that_lands_late_is_taken_back(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (request, late) = held_take_over(&guarded).await;
     guarded.clock.slept(FIRST_BACKOFF, 1).await;
@@ -224,37 +224,37 @@ async fn a_take_over_that_lands_late_is_given_back(endpoint: &str) {
     assert_eq!(late.release().await.status, 200);
     assert_eq!(guarded.state(&request).await, "in_progress");
     guarded.clock.advance(FIRST_BACKOFF);
-    guarded.clock.nobody_sleeps().await;
+    guarded.clock.no_sleepers().await;
     assert_eq!(guarded.state(&request).await, "failed_retryable");
     assert_eq!(owned(guarded.executor().reserve(&request).await).execution().attempts(), 3);
 }
 
 // T47, T6
 #[apply(on_each_store)]
-async fn a_take_over_of_what_others_have_changed_is_not_waited_for(endpoint: &str) {
+async fn a_take_over_of_a_changed_record_is_not_waited_for(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (request, late) = held_take_over(&guarded).await;
     let theirs = owned(guarded.another(operation()).reserve(&request).await);
     let before = guarded.item(&request.key).await;
     guarded.clock.slept(FIRST_BACKOFF, 1).await;
     guarded.clock.advance(FIRST_BACKOFF);
-    guarded.clock.nobody_sleeps().await;
+    guarded.clock.no_sleepers().await;
     assert_eq!(late.release().await.status, 400);
     assert_eq!(guarded.item(&request.key).await, before);
     written(guarded.executor().finish(theirs, completed("theirs")).await);
 }
 
-// T9, T1: the first try was applied, and the SDK's retry meets a transaction.
+// T9, T1: the first try was applied, and the SDK's retry conflicts with a transaction.
 #[apply(on_each_store)]
-async fn a_reservation_that_met_a_transaction_after_it_landed_is_given_back(endpoint: &str) {
+async fn a_reservation_that_conflicted_after_it_landed_is_taken_back(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(2)).await;
     let (executor, request) = (guarded.executor(), request());
     guarded.faults.script("PutItem", [Fault::DropAnswer, Fault::TransactionConflict]);
-    assert_eq!(reported(&executor.reserve(&request).await), "in flight");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight");
     assert_eq!((guarded.faults.left(), guarded.state(&request).await), (0, "in_progress"));
     guarded.clock.slept(FIRST_BACKOFF, 1).await;
     guarded.clock.advance(FIRST_BACKOFF);
-    guarded.clock.nobody_sleeps().await;
+    guarded.clock.no_sleepers().await;
     assert_eq!(owned(executor.reserve(&request).await).execution().attempts(), 2);
 }
 
@@ -269,13 +269,13 @@ async fn a_throttling_or_refusing_store_is_asked_only_once_more(endpoint: &str) 
             } else {
                 guarded.faults.for_all("PutItem", fault.clone());
             }
-            assert_eq!(reported(&guarded.executor().reserve(&request()).await), "unavailable");
+            assert_eq!(outcome_of(&guarded.executor().reserve(&request()).await), "unavailable");
             assert_eq!(guarded.faults.asked("PutItem"), 1);
             guarded.clock.slept(FIRST_BACKOFF, 1).await;
-            // Longer than any completion timeout, in the steps of the back-off.
+            // Longer than any completion timeout, in the steps of the backoff.
             for step in [50, 200, 800, 3_200, 5_000, 10_000, 10_000] {
                 guarded.clock.advance(Duration::from_millis(step));
-                guarded.clock.nobody_sleeps().await;
+                guarded.clock.no_sleepers().await;
             }
             assert_eq!(
                 (guarded.faults.asked("PutItem"), guarded.faults.asked("GetItem")),
@@ -288,42 +288,42 @@ async fn a_throttling_or_refusing_store_is_asked_only_once_more(endpoint: &str) 
 
 // T47: an insertion lands between two looks.
 #[apply(on_each_store)]
-async fn a_reservation_that_lands_between_two_looks_is_given_back(endpoint: &str) {
+async fn a_reservation_that_lands_between_two_looks_is_taken_back(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (executor, request, late) = (guarded.executor(), request(), Late::timing_out());
     guarded.faults.script("PutItem", [late.fault()]);
-    assert_eq!(reported(&executor.reserve(&request).await), "unavailable");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "unavailable");
     guarded.clock.slept(FIRST_BACKOFF, 1).await;
     guarded.clock.advance(FIRST_BACKOFF);
     // The first look found nothing.
     guarded.clock.slept(FIRST_BACKOFF, 2).await;
     assert_eq!((late.release().await.status, guarded.state(&request).await), (200, "in_progress"));
     guarded.clock.advance(FIRST_BACKOFF);
-    guarded.clock.nobody_sleeps().await;
+    guarded.clock.no_sleepers().await;
     assert_eq!(owned(executor.reserve(&request).await).execution().attempts(), 2);
 }
 
-// T39: it landed unseen, others gave it up, and its own retry finds it in that state.
+// T39: it landed unseen, other workers expired its lease, and its own retry finds the record in that state.
 #[apply(on_each_store)]
-async fn a_reservation_that_others_have_expired_meanwhile_is_given_back(endpoint: &str) {
+async fn a_reservation_that_others_have_expired_meanwhile_is_taken_back(endpoint: &str) {
     let guarded = Arc::new(Guarded::through(endpoint, |connect| connect.max_attempts(1)).await);
     let (world, request) = (guarded.clone(), request());
     let again = request.clone();
     let frozen = Frozen::new(&guarded, async move {
         Meanwhile::Frozen.pass(&world, LEASE + GRACE);
-        assert_eq!(reported(&world.another(operation()).reserve(&again).await), "unknown");
+        assert_eq!(outcome_of(&world.another(operation()).reserve(&again).await), "unknown");
         world.clock.set(world.now().minus(LEASE + GRACE));
     })
     .sent_again();
     let resumed = Executor::new(Meddled(frozen), operation()).world(guarded.clock.clone());
-    assert_eq!(reported(&resumed.reserve(&request).await), "too late");
+    assert_eq!(outcome_of(&resumed.reserve(&request).await), "too late");
     in_time(async { while guarded.state(&request).await != "failed_retryable" {} }).await;
     assert_eq!(owned(guarded.executor().reserve(&request).await).execution().attempts(), 2);
 }
 
 // T39: the client gets the same answer as if the store did not respond.
 #[apply(on_each_store)]
-async fn a_request_that_comes_too_late_is_a_503_and_runs_nothing(endpoint: &str) {
+async fn a_request_that_comes_too_late_gets_a_503_and_runs_nothing(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let runs = Counter::default();
     let counter = runs.clone();
@@ -343,30 +343,30 @@ async fn a_request_that_comes_too_late_is_a_503_and_runs_nothing(endpoint: &str)
     assert_eq!((runs.count(), guarded.number_of_items().await), (0, 0));
     let first = send(&app, within(29 * SECOND)).await;
     assert_eq!((first.status, runs.count()), (200, 1));
-    // A known answer is replayed, however little time is left.
+    // A known answer is replayed, even if little time is left.
     send(&app, within(SECOND)).await.assert_replay_of(&first);
 }
 
 #[apply(on_each_store)]
-async fn what_comes_too_late_or_is_too_old_is_counted(endpoint: &str) {
+async fn late_requests_and_old_keys_are_counted(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor_of(operation().min_time_to_run(10 * SECOND));
     let late = due_in(&guarded, 9 * SECOND);
     let (reserved, counted) = counting(executor.reserve(&late)).await;
     assert_eq!(
-        (reported(&reserved), counted.get("api.idempotency.reserve.too_late.count")),
+        (outcome_of(&reserved), counted.get("api.idempotency.reserve.too_late.count")),
         ("too late", Some(&1))
     );
     let old = Request { may_begin: false, ..request() };
     let (reserved, counted) = counting(executor.reserve(&old)).await;
     let count = counted.get("api.idempotency.reserve.too_old.count");
-    assert_eq!((reported(&reserved), count), ("may not begin", Some(&1)));
+    assert_eq!((outcome_of(&reserved), count), ("may not begin", Some(&1)));
 }
 
-// T52: even if the answer was lost and it finds its own write; and the expiry is not undone.
+// T52: even if the answer was lost and the executor finds its own write. The expiry is not undone.
 #[apply(on_each_store)]
-async fn whoever_wrote_an_expiry_owns_nothing(endpoint: &str) {
-    for (attempts, faults, said) in [
+async fn the_writer_of_an_expiry_owns_nothing(endpoint: &str) {
+    for (attempts, faults, expected) in [
         (2, vec![], "unknown"),
         (2, vec![Fault::Pass, Fault::DropAnswer], "unknown"),
         (1, vec![Fault::Pass, Fault::DropAnswer], "unavailable"),
@@ -376,16 +376,16 @@ async fn whoever_wrote_an_expiry_owns_nothing(endpoint: &str) {
         let dead = owned(executor.reserve(&request).await);
         guarded.clock.advance(LEASE + GRACE);
         guarded.faults.script("PutItem", faults);
-        assert_eq!(reported(&executor.reserve(&request).await), said);
+        assert_eq!(outcome_of(&executor.reserve(&request).await), expected);
         assert_eq!(guarded.faults.left(), 0);
         tokio::task::yield_now().await;
         for _ in 0..3 {
             guarded.clock.advance(FIRST_BACKOFF);
-            guarded.clock.nobody_sleeps().await;
+            guarded.clock.no_sleepers().await;
         }
         let record = guarded.record(&request.key).await.expect("a record");
         assert_eq!((record.state.name(), record.attempt), ("unknown", dead.execution().attempt()));
-        assert_eq!(reported(&executor.reserve(&request).await), "unknown");
+        assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
     }
 }
 
@@ -396,21 +396,21 @@ async fn a_probe_that_is_throttled_closes_the_breaker(endpoint: &str) {
     let executor = guarded.executor();
     guarded.faults.script("PutItem", vec![Fault::Status(503); 5]);
     for _ in 0..6 {
-        assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
+        assert_eq!(outcome_of(&executor.reserve(&request()).await), "unavailable");
     }
     assert_eq!(guarded.faults.asked("PutItem"), 5, "the breaker is open");
     guarded.clock.advance(2 * SECOND);
-    // Giving reservations back asks the store too; that is over by then.
+    // Taking reservations back needs the store too. That has ended by then.
     for step in [50, 200, 800, 3_200, 10_000] {
         guarded.clock.advance(Duration::from_millis(step));
-        guarded.clock.nobody_sleeps().await;
+        guarded.clock.no_sleepers().await;
     }
     guarded.clock.advance(2 * SECOND);
-    // A hot key is the probe. Throttling is an answer of the store.
+    // The probe is a request with a hot key. Throttling is an answer of the store.
     guarded.faults.script("PutItem", [Fault::Throttle]);
-    assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
+    assert_eq!(outcome_of(&executor.reserve(&request()).await), "unavailable");
     for _ in 0..10 {
-        assert_eq!(reported(&executor.reserve(&request()).await), "owned");
+        assert_eq!(outcome_of(&executor.reserve(&request()).await), "owned");
     }
 }
 
@@ -425,25 +425,25 @@ async fn an_impatient_caller_does_not_open_the_breaker(endpoint: &str) {
         for number in 1..=5 {
             let (request, late) = (due_in(&guarded, whole), Late::hanging());
             guarded.faults.script("PutItem", [late.fault()]);
-            let expire_lease = async {
+            let time_passes = async {
                 late.held(1).await;
                 guarded.clock.slept(waits, number).await;
                 guarded.clock.advance(waits);
             };
-            let (reserved, ()) = tokio::join!(executor.reserve(&request), expire_lease);
-            assert_eq!(reported(&reserved), "unavailable");
+            let (reserved, ()) = tokio::join!(executor.reserve(&request), time_passes);
+            assert_eq!(outcome_of(&reserved), "unavailable");
         }
         let expected = if opens { "unavailable" } else { "owned" };
-        assert_eq!(reported(&executor.reserve(&request()).await), expected, "{whole:?}");
+        assert_eq!(outcome_of(&executor.reserve(&request()).await), expected, "{whole:?}");
     }
 }
 
 // T51
 #[apply(on_each_store)]
-async fn a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it(endpoint: &str) {
+async fn a_step_of_the_wall_clock_neither_ends_nor_prolongs_a_wait(endpoint: &str) {
     let guarded = Arc::new(Guarded::on(endpoint).await);
     let (hour, bound) = (3600 * SECOND, FIRST_BACKOFF * 3);
-    // Whichever way the clock steps, the record stays with its worker.
+    // In both directions of the clock step, the record stays with its worker.
     let long = operation().lease(hour * 10);
     for forward in [true, false] {
         let (first, request, began) = (guarded.another(long.clone()), request(), guarded.now());
@@ -458,7 +458,7 @@ async fn a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it(endpoint: &
         let running = guarded.clock.running();
         let reserved = in_time(guarded.clock.passing(executor.reserve(&request))).await;
         assert_eq!(
-            (reported(&reserved), guarded.clock.running() - running),
+            (outcome_of(&reserved), guarded.clock.running() - running),
             ("in flight", bound),
             "{forward}"
         );
@@ -468,12 +468,12 @@ async fn a_wall_clock_that_steps_neither_ends_a_wait_nor_prolongs_it(endpoint: &
 
 // T52: an operation that may run again is taken over, and then the executor owns it.
 #[tokio::test]
-async fn a_take_over_after_ones_own_expiry_is_a_new_attempt() {
+async fn a_take_over_after_the_executors_own_expiry_is_a_new_attempt() {
     let guarded = Guarded::on(crate::support::embedded::endpoint()).await;
     let (expires, request) = (guarded.executor(), request());
     let dead = owned(expires.reserve(&request).await);
     guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(reported(&expires.reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&expires.reserve(&request).await), "unknown");
     let runs_again = guarded.executor_of(operation().on_lease_expiry(OnLeaseExpiry::RunAgain));
     let ours = owned(runs_again.reserve(&request).await);
     assert_ne!(ours.execution().attempt(), dead.execution().attempt());

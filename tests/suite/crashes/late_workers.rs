@@ -1,4 +1,4 @@
-//! Workers that finish late: after their record was given up, taken over or settled.
+//! Workers that finish late: after their lease has expired, or after their record was taken over or settled.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ use crate::support::{
     counts::counting,
     faults::{ANY, Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, body_of, completed, fingerprints, operation, owned, random,
-        replayed_text, reported, request, written,
+        GRACE, Guarded, LEASE, RETENTION, body_of, completed, fingerprints, operation, outcome_of, owned,
+        random, replayed_text, request, written,
     },
     on_each_store,
 };
@@ -36,7 +36,7 @@ async fn lease_expired(guarded: &Guarded, request: &Request) -> Ownership {
     let executor = guarded.executor();
     let late = owned(executor.reserve(request).await);
     guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(reported(&executor.reserve(request).await), "unknown");
+    assert_eq!(outcome_of(&executor.reserve(request).await), "unknown");
     late
 }
 
@@ -72,7 +72,7 @@ async fn settle(guarded: &Guarded, request: &Request, next: impl FnOnce(&Record)
 
 // T5
 #[apply(on_each_store)]
-async fn a_worker_that_completes_after_reconciliation_gets_what_everybody_gets(endpoint: &str) {
+async fn a_worker_that_completes_after_reconciliation_gets_the_kept_answer(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (report, _) in reports() {
         let request = request();
@@ -124,7 +124,7 @@ async fn a_workers_effect_after_its_operation_was_refused_is_escalated(endpoint:
     }
 }
 
-/// Releases the record as one of these does: reconciliation that found nothing in time, the provider, an operator.
+/// Releases the record like one of these: reconciliation that found nothing in time, the provider, an operator.
 async fn release(guarded: &Guarded, request: &Request, by: SettledBy) {
     let key = &request.key;
     match by {
@@ -136,7 +136,7 @@ async fn release(guarded: &Guarded, request: &Request, by: SettledBy) {
             let reconciliation = Reconciliation::new(guarded.undisturbed_store(), MemoryQueue::new())
                 .world(guarded.clock.clone())
                 .not_found_grace(Duration::ZERO)
-                .operation(operation(), Says(finding));
+                .operation(operation(), Fixed(finding));
             let outcome = reconciliation.ask(key).await.expect("an answer");
             assert_eq!(outcome, ReconcileOutcome::Resolved("failed_retryable"));
         }
@@ -152,10 +152,10 @@ async fn release(guarded: &Guarded, request: &Request, by: SettledBy) {
 }
 
 /// A reconciler with a fixed answer.
-struct Says<F>(F);
+struct Fixed<F>(F);
 
 #[async_trait]
-impl<F: Fn() -> Finding + Send + Sync + 'static> Reconciler for Says<F> {
+impl<F: Fn() -> Finding + Send + Sync + 'static> Reconciler for Fixed<F> {
     async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
         Ok((self.0)())
     }
@@ -163,7 +163,7 @@ impl<F: Fn() -> Finding + Send + Sync + 'static> Reconciler for Says<F> {
 
 const EACH_RELEASE: [SettledBy; 3] = [SettledBy::Assumption, SettledBy::Provider, SettledBy::Operator];
 
-// T5: else the next retry would repeat the effect.
+// T5: otherwise the next retry would repeat the effect.
 #[apply(on_each_store)]
 async fn a_workers_effect_overrides_every_release(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
@@ -180,28 +180,28 @@ async fn a_workers_effect_overrides_every_release(endpoint: &str) {
 
 // T5
 #[apply(on_each_store)]
-async fn a_workers_unknown_overrides_an_assumption_but_nobodys_report(endpoint: &str) {
+async fn a_workers_unknown_overrides_an_assumption_but_no_report(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for by in EACH_RELEASE {
         let request = request();
         let late = lease_expired(&guarded, &request).await;
         release(&guarded, &request, by).await;
         let ended = guarded.executor().finish(late, Report::PerhapsExecuted(UnknownCause::Panicked)).await;
-        let reported_then = reported(&guarded.executor().reserve(&request).await);
+        let later_outcome = outcome_of(&guarded.executor().reserve(&request).await);
         match by {
             SettledBy::Assumption => {
                 written(ended);
-                assert_eq!(reported_then, "unknown");
+                assert_eq!(later_outcome, "unknown");
             }
             _ => {
                 assert!(matches!(ended, FinishOutcome::Fenced), "{by:?}: {ended:?}");
-                assert_eq!(reported_then, "owned", "{by:?}");
+                assert_eq!(later_outcome, "owned", "{by:?}");
             }
         }
     }
 }
 
-// T5: that another execution did nothing proves nothing about this one.
+// T5: another execution that did nothing proves nothing about this one.
 #[apply(on_each_store)]
 async fn a_workers_effect_overrides_the_next_executions_release(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
@@ -219,11 +219,11 @@ fn reconcile_function(guarded: &Guarded, store: DynamoDbStore) -> (Reconciliatio
     let dead_letters = MemoryQueue::new();
     let reconciliation = Reconciliation::new(store, dead_letters.clone())
         .world(guarded.clock.clone())
-        .operation(operation(), Says(|| Finding::NotFound));
+        .operation(operation(), Fixed(|| Finding::NotFound));
     (reconciliation, dead_letters)
 }
 
-/// Delivers every message once and returns the dead letters; what cannot be applied yet stays in the queue.
+/// Delivers every message once and returns the dead letters. Messages that cannot be applied yet stay in the queue.
 async fn deliver(guarded: &Guarded, queue: &MemoryQueue) -> Vec<Value> {
     let (reconciliation, dead_letters) = reconcile_function(guarded, guarded.undisturbed_store());
     for (message, delay) in queue.take() {
@@ -242,7 +242,7 @@ async fn deliver(guarded: &Guarded, queue: &MemoryQueue) -> Vec<Value> {
 
 const DOUBLE: &str = "api.idempotency.double_execution.count";
 
-/// A worker that was given up, and whose key was released because nobody saw its effect; and the execution after it.
+/// A worker whose lease has expired, and whose key was released because its effect was not seen. And the execution after it.
 async fn overtaken(guarded: &Guarded, executor: &Executor) -> (Request, Ownership, Ownership) {
     let request = request();
     let late = lease_expired(guarded, &request).await;
@@ -257,12 +257,12 @@ async fn a_double_execution_is_counted_and_escalated_with_both_sides(endpoint: &
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     let executor = guarded.executor().defer_reports_to(queue.clone());
-    for (theirs_says, same) in [("late", true), ("another", false)] {
+    for (their_body, same) in [("late", true), ("another", false)] {
         let (request, late, second) = overtaken(&guarded, &executor).await;
         let attempts = [&late, &second].map(|side| side.execution().attempt().to_string());
-        written(executor.finish(second, completed(theirs_says)).await);
+        written(executor.finish(second, completed(their_body)).await);
         let (ended, counted) = counting(executor.finish(late, completed("late"))).await;
-        assert_eq!((ended_as(&ended), counted.get(DOUBLE)), ("superseded", Some(&1)));
+        assert_eq!((finish_outcome(&ended), counted.get(DOUBLE)), ("superseded", Some(&1)));
 
         let dead_letters = deliver(&guarded, &queue).await;
         let [dead_letter] = &dead_letters[..] else { panic!("{dead_letters:?}") };
@@ -275,7 +275,7 @@ async fn a_double_execution_is_counted_and_escalated_with_both_sides(endpoint: &
         assert!(sides.iter().all(|side| side["state"] == "completed"));
         let digests = sides.map(|side| side["answer_sha256"].as_str().expect("a digest"));
         assert_eq!((digests[0].len(), digests[0] == digests[1]), (64, same));
-        // The dead letter holds the answer that its client does not get.
+        // The dead letter holds the answer that the worker's client does not get.
         assert_eq!(
             dead_letter["report"]["item"]["attempt"],
             json!({ "B": base64(late_attempt(dead_letter)) })
@@ -306,14 +306,14 @@ async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &st
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     for through_the_queue in [false, true] {
-        for (second_ends, reported_then, dead_letters_then) in [
+        for (second_ends, later_outcome, dead_letters_then) in [
             (Report::NotExecuted, "replay", 0),
             (completed("second"), "replay", 1),
             (Report::Completed(Answer::json(402, "second")), "replay", 1),
         ] {
             let executor = guarded.executor().defer_reports_to(queue.clone());
             let (request, late, second) = overtaken(&guarded, &executor).await;
-            let what = ended_as(&if through_the_queue {
+            let what = finish_outcome(&if through_the_queue {
                 guarded.faults.for_all(ANY, Fault::DropRequest);
                 let hasty = guarded.executor_of(operation().completion_timeout(Duration::ZERO));
                 let ended = guarded
@@ -325,7 +325,7 @@ async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &st
             } else {
                 executor.finish(late, completed("late")).await
             });
-            assert_eq!(what, if through_the_queue { "handed over" } else { "answered elsewhere" });
+            assert_eq!(what, if through_the_queue { "deferred" } else { "answered elsewhere" });
             let reported_at_once = deliver(&guarded, &queue).await.len();
             assert_eq!(reported_at_once, usize::from(!through_the_queue), "its worker reports it at once");
             assert_eq!(guarded.state(&request).await, "in_progress");
@@ -333,10 +333,10 @@ async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &st
             let answered = matches!(second_ends, Report::Completed(_));
             let ended = executor.finish(second, second_ends).await;
             // "Not executed" would be false.
-            assert_eq!(ended_as(&ended), if answered { "written" } else { "in doubt" });
+            assert_eq!(finish_outcome(&ended), if answered { "written" } else { "unknown" });
             // Nothing runs before the report is delivered again.
             assert_eq!(
-                reported(&executor.reserve(&request).await),
+                outcome_of(&executor.reserve(&request).await),
                 if answered { "replay" } else { "unknown" }
             );
             let (dead_letters, counted) = counting(deliver(&guarded, &queue)).await;
@@ -346,14 +346,14 @@ async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &st
                 (dead_letters_then, (dead_letters_then > 0).then_some(1))
             );
             let reserved = executor.reserve(&request).await;
-            assert_eq!(reported(&reserved), reported_then);
+            assert_eq!(outcome_of(&reserved), later_outcome);
             assert_eq!(replayed_text(reserved), if answered { "second" } else { "late" });
             assert_eq!(queue.take().len(), 0);
         }
     }
 }
 
-// T5: nothing runs any more, and an operator looks whether both executions had an effect.
+// T5: nothing runs any more, and an operator checks whether both executions had an effect.
 #[apply(on_each_store)]
 async fn a_workers_effect_overrides_the_next_executions_unknown_and_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
@@ -362,7 +362,7 @@ async fn a_workers_effect_overrides_the_next_executions_unknown_and_is_escalated
     let (request, late, second) = overtaken(&guarded, &executor).await;
     written(executor.finish(second, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     let (ended, counted) = counting(executor.finish(late, completed("late"))).await;
-    assert_eq!((ended_as(&ended), counted.get(DOUBLE)), ("written", Some(&1)));
+    assert_eq!((finish_outcome(&ended), counted.get(DOUBLE)), ("written", Some(&1)));
     assert_eq!(replayed_text(executor.reserve(&request).await), "late");
     let dead_letters = deliver(&guarded, &queue).await;
     assert_eq!((dead_letters.len(), &dead_letters[0]["theirs"]["state"]), (1, &json!("unknown")));
@@ -375,9 +375,9 @@ async fn an_unknown_about_another_executions_record_is_escalated(endpoint: &str)
     let queue = MemoryQueue::new();
     let executor = guarded.executor().defer_reports_to(queue.clone());
     let unknown = || Report::PerhapsExecuted(UnknownCause::HandlerFailed);
-    for (second_ends, reported_then, dead_letters_then) in [
+    for (second_ends, later_outcome, dead_letters_then) in [
         (completed("second"), "replay", 1),
-        // The second execution's word covers only itself.
+        // The second execution's report covers only that execution.
         (Report::NotExecuted, "unknown", 0),
         (Report::NotBegun, "unknown", 0),
     ] {
@@ -386,21 +386,21 @@ async fn an_unknown_about_another_executions_record_is_escalated(endpoint: &str)
         let (_, counted) = counting(executor.finish(late, unknown())).await;
         assert_eq!(counted.get(DOUBLE).copied(), (dead_letters_then > 0).then_some(1));
         assert_eq!(deliver(&guarded, &queue).await.len(), dead_letters_then);
-        assert_eq!(reported(&executor.reserve(&request).await), reported_then);
+        assert_eq!(outcome_of(&executor.reserve(&request).await), later_outcome);
     }
-    // While the second is in progress, the doubt is reported at once, and kept until it has ended.
+    // While the second execution is in progress, the contradiction is reported at once, and kept until that execution has ended.
     let (request, late, second) = overtaken(&guarded, &executor).await;
-    assert_eq!(ended_as(&executor.finish(late, unknown()).await), "answered elsewhere");
+    assert_eq!(finish_outcome(&executor.finish(late, unknown()).await), "answered elsewhere");
     let dead_letters = deliver(&guarded, &queue).await;
     assert_eq!((dead_letters.len(), &dead_letters[0]["ours"]["state"]), (1, &json!("unknown")));
-    assert_eq!(ended_as(&executor.finish(second, Report::NotExecuted).await), "in doubt");
+    assert_eq!(finish_outcome(&executor.finish(second, Report::NotExecuted).await), "unknown");
     assert_eq!(deliver(&guarded, &queue).await.len(), 0);
-    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
-    // A second execution that did not even begin does not free the key either, and contradicts nobody.
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
+    // A second execution that did not even begin does not free the key either, and contradicts no report.
     let (request, late, second) = overtaken(&guarded, &executor).await;
-    assert_eq!(ended_as(&executor.finish(late, unknown()).await), "answered elsewhere");
-    assert_eq!(ended_as(&executor.finish(second, Report::NotBegun).await), "in doubt");
-    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
+    assert_eq!(finish_outcome(&executor.finish(late, unknown()).await), "answered elsewhere");
+    assert_eq!(finish_outcome(&executor.finish(second, Report::NotBegun).await), "unknown");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
     assert_eq!(deliver(&guarded, &queue).await.len(), 1);
     let (_, late, second) = overtaken(&guarded, &executor).await;
     written(executor.finish(second, completed("second")).await);
@@ -422,7 +422,7 @@ async fn a_double_execution_is_reported_despite_an_unreadable_answer(endpoint: &
             .executor_of(operation().completion_timeout(Duration::ZERO))
             .defer_reports_to(queue.clone());
         let ended = guarded.clock.passing(hasty.finish(late, completed("late"))).await;
-        assert_eq!(ended_as(&ended), "handed over");
+        assert_eq!(finish_outcome(&ended), "deferred");
         guarded.faults.clear();
         written(executor.finish(second, completed(random(20_000))).await);
         if lasting {
@@ -445,20 +445,20 @@ async fn a_double_execution_is_reported_despite_an_unreadable_answer(endpoint: &
     }
 }
 
-fn ended_as(ended: &FinishOutcome) -> &'static str {
+fn finish_outcome(ended: &FinishOutcome) -> &'static str {
     match ended {
         FinishOutcome::Written { .. } => "written",
         FinishOutcome::Superseded(_) => "superseded",
         FinishOutcome::AnsweredElsewhere => "answered elsewhere",
-        FinishOutcome::Unknown => "in doubt",
+        FinishOutcome::Unknown => "unknown",
         FinishOutcome::Fenced => "fenced",
-        FinishOutcome::Deferred => "handed over",
+        FinishOutcome::Deferred => "deferred",
         _ => "unwritten",
     }
 }
 
 #[apply(on_each_store)]
-async fn an_operation_that_may_run_again_alarms_nobody(endpoint: &str) {
+async fn an_operation_that_may_run_again_raises_no_alarm(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
@@ -467,7 +467,7 @@ async fn an_operation_that_may_run_again_alarms_nobody(endpoint: &str) {
     guarded.clock.advance(LEASE + GRACE);
     let _second = owned(executor.reserve(&request).await);
     let (ended, counted) = counting(executor.finish(first, completed("first"))).await;
-    assert_eq!(ended_as(&ended), "answered elsewhere");
+    assert_eq!(finish_outcome(&ended), "answered elsewhere");
     assert_eq!((counted.get(DOUBLE), queue.take().len()), (None, 0));
 }
 
@@ -482,7 +482,7 @@ async fn a_worker_that_cannot_read_the_winners_answer_sends_no_other(endpoint: &
         samples::completed(record, answer, guarded.now(), RETENTION)
     })
     .await;
-    // The winner's body is damaged for the moment.
+    // The winner's body is damaged temporarily.
     let other = guarded.record(&request.key).await.expect("a record");
     let body_item = guarded.item(&request.key).await.expect("an item");
     assert_eq!(other.state.name(), "completed");
@@ -490,14 +490,14 @@ async fn a_worker_that_cannot_read_the_winners_answer_sends_no_other(endpoint: &
     damaged.insert("body_encoding".into(), AttributeValue::S("zlib".into()));
     guarded.write_raw(damaged).await;
     let ended = executor.finish(late, completed("late")).await;
-    assert_eq!(ended_as(&ended), "answered elsewhere");
+    assert_eq!(finish_outcome(&ended), "answered elsewhere");
     guarded.write_raw(body_item).await;
     assert_eq!(replayed_text(executor.reserve(&request).await), "reconciled");
 }
 
 // T6
 #[apply(on_each_store)]
-async fn a_late_worker_changes_nothing_of_the_next_ones_record(endpoint: &str) {
+async fn a_late_worker_changes_nothing_in_the_next_executions_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor_of(operation().on_lease_expiry(OnLeaseExpiry::RunAgain));
     for (late_report, _) in reports() {
@@ -525,7 +525,7 @@ async fn a_late_worker_changes_nothing_of_the_next_ones_record(endpoint: &str) {
 
 // T6, T29: an operator deleted the record, or the table was restored to an earlier state.
 #[apply(on_each_store)]
-async fn a_late_worker_whose_record_was_deleted_still_says_what_it_did(endpoint: &str) {
+async fn a_late_worker_whose_record_was_deleted_still_reports_its_effect(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
     let (free, used) = (request(), request());
@@ -541,34 +541,34 @@ async fn a_late_worker_whose_record_was_deleted_still_says_what_it_did(endpoint:
     assert_eq!(replayed_text(executor.reserve(&free).await), "done");
     let ended = executor.finish(late_used, completed("late")).await;
     assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
-    // The record stays with the next execution but is marked as contested: if that one did nothing, a retry must not run.
+    // The record stays with the next execution but is marked as contested. If that execution did nothing, a retry must not run.
     let mut contested = before.clone();
     let current = guarded.record(&used.key).await.expect("a record");
-    // It gets the earlier start: the provider must still remember keys from then when it is asked.
+    // It gets the earlier start. The provider must still remember keys from then when it is asked.
     let began_at = guarded.now().minus(Duration::from_secs(1));
     (contested.revision, contested.contested, contested.began_at) = (current.revision, true, began_at);
     assert_eq!(current, contested);
-    assert_eq!(ended_as(&executor.finish(next, Report::NotExecuted).await), "in doubt");
-    assert_eq!(reported(&executor.reserve(&used).await), "unknown");
+    assert_eq!(finish_outcome(&executor.finish(next, Report::NotExecuted).await), "unknown");
+    assert_eq!(outcome_of(&executor.reserve(&used).await), "unknown");
 }
 
-/// Enough for both orders to happen; the assertions hold in either.
+/// Enough for both orders to happen. The assertions hold in either order.
 const ROUNDS: usize = 50;
 
 // T7
 #[apply(on_each_store)]
-async fn completion_and_expiry_at_one_moment_end_in_one_state(endpoint: &str) {
+async fn simultaneous_completion_and_expiry_end_in_one_state(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (worker, duplicate) = (guarded.executor(), guarded.another(operation()));
     for _ in 0..ROUNDS {
         let request = request();
         let ours = owned(worker.reserve(&request).await);
         guarded.clock.advance(LEASE + GRACE);
-        let (ended, reported_then) =
+        let (ended, later_outcome) =
             tokio::join!(worker.finish(ours, completed("done")), duplicate.reserve(&request));
         // The same attempt is believed even after `unknown`, so the record ends as completed in either order.
         written(ended);
-        assert!(matches!(reported(&reported_then), "unknown" | "replay"), "{reported_then:?}");
+        assert!(matches!(outcome_of(&later_outcome), "unknown" | "replay"), "{later_outcome:?}");
         assert_eq!(guarded.state(&request).await, "completed");
         assert_eq!(replayed_text(duplicate.reserve(&request).await), "done");
     }
@@ -576,7 +576,7 @@ async fn completion_and_expiry_at_one_moment_end_in_one_state(endpoint: &str) {
 
 // T7
 #[apply(on_each_store)]
-async fn completion_and_take_over_at_one_moment_have_one_winner(endpoint: &str) {
+async fn simultaneous_completion_and_take_over_have_one_winner(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
     let (worker, duplicate) = (guarded.executor_of(runs_again.clone()), guarded.another(runs_again));
@@ -586,7 +586,7 @@ async fn completion_and_take_over_at_one_moment_have_one_winner(endpoint: &str) 
         guarded.clock.advance(LEASE + GRACE);
         let (ended, taken) =
             tokio::join!(worker.finish(ours, completed("first")), duplicate.reserve(&request));
-        match (ended, reported(&taken)) {
+        match (ended, outcome_of(&taken)) {
             (FinishOutcome::Written { .. }, "replay") => assert_eq!(replayed_text(taken), "first"),
             (FinishOutcome::AnsweredElsewhere, "owned") => {
                 assert_eq!(guarded.state(&request).await, "in_progress");
@@ -600,7 +600,7 @@ async fn completion_and_take_over_at_one_moment_have_one_winner(endpoint: &str) 
 
 // T7: both orders, one after the other.
 #[apply(on_each_store)]
-async fn whoever_of_completion_and_expiry_comes_second_changes_nothing(endpoint: &str) {
+async fn the_second_of_completion_and_expiry_changes_nothing(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
         let operation = operation().on_lease_expiry(choice);
@@ -608,7 +608,7 @@ async fn whoever_of_completion_and_expiry_comes_second_changes_nothing(endpoint:
         let (late, request) = (Late::hanging(), request());
         let ours = owned(other.reserve(&request).await);
         guarded.clock.advance(LEASE + GRACE);
-        // The duplicate has seen that the lease has expired, and its write is on its way.
+        // The duplicate has seen that the lease has expired, and its write is under way.
         guarded.faults.script("PutItem", [Fault::Pass, late.fault()]);
         let (duplicate, again) = (disturbed.clone(), request.clone());
         let duplicate = tokio::spawn(async move { duplicate.reserve(&again).await });
@@ -621,16 +621,16 @@ async fn whoever_of_completion_and_expiry_comes_second_changes_nothing(endpoint:
         let (late, request) = (Late::hanging(), self::request());
         let ours = owned(disturbed.reserve(&request).await);
         guarded.clock.advance(LEASE + GRACE);
-        // The worker has seen its record in progress, and its completion is on its way.
+        // The worker has seen its record in progress, and its completion is under way.
         guarded.faults.script("PutItem", [late.fault()]);
         let worker = tokio::spawn(async move { disturbed.finish(ours, completed("late")).await });
         late.held(1).await;
-        let reported_then = other.reserve(&request).await;
+        let later_outcome = other.reserve(&request).await;
         let before = guarded.item(&request.key).await;
         assert_eq!(late.release().await.status, 400, "{choice:?}");
         assert_eq!(guarded.item(&request.key).await, before);
         assert_eq!(
-            reported(&reported_then),
+            outcome_of(&later_outcome),
             if choice == OnLeaseExpiry::Unknown { "unknown" } else { "owned" }
         );
         worker.abort();
@@ -648,8 +648,8 @@ async fn of_a_hundred_retries_of_a_released_key_one_takes_over(endpoint: &str) {
     let executors: Vec<_> = std::iter::repeat_with(|| guarded.executor()).take(100).collect();
     let reserved = join_all(executors.iter().map(|executor| executor.reserve(&request))).await;
     let (mut owners, others): (Vec<_>, Vec<_>) =
-        reserved.into_iter().partition(|reserved| reported(reserved) == "owned");
-    assert!(others.iter().all(|other| reported(other) == "in flight"), "{others:?}");
+        reserved.into_iter().partition(|reserved| outcome_of(reserved) == "owned");
+    assert!(others.iter().all(|other| outcome_of(other) == "in flight"), "{others:?}");
     assert_eq!(owners.len(), 1);
     let winner = owned(owners.remove(0));
     assert_eq!(winner.execution().attempts(), 2);
@@ -658,7 +658,7 @@ async fn of_a_hundred_retries_of_a_released_key_one_takes_over(endpoint: &str) {
     guarded.clock.advance(Duration::from_secs(1));
     written(executor.finish(winner, Report::NotExecuted).await);
     let other = Request { fingerprints: crate::support::guarded::fingerprints("{}"), ..request };
-    assert_eq!(reported(&executor.reserve(&other).await), "mismatch");
+    assert_eq!(outcome_of(&executor.reserve(&other).await), "mismatch");
 }
 
 // T5, T29: the record of a request that never began counts as absent.
@@ -692,7 +692,7 @@ async fn a_request_that_never_began_hides_no_earlier_workers_effect(endpoint: &s
     assert_eq!(guarded.item(&request.key).await, before);
 }
 
-// T14, T2: its own write landed unseen, and meanwhile a corrected request has taken the key.
+// T14, T2: its own write landed unseen. Meanwhile, a corrected request has taken the key.
 #[apply(on_each_store)]
 async fn a_refusal_is_not_answered_with_the_answer_to_another_request(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
@@ -710,12 +710,12 @@ async fn a_refusal_is_not_answered_with_the_answer_to_another_request(endpoint: 
         let next = owned(executor.reserve(&Request { fingerprints: next, ..request.clone() }).await);
         written(executor.finish(next, completed("the corrected one")).await);
         let (ended, counted) = counting(executor.finish(ours, Report::NotBegun)).await;
-        assert_eq!(ended_as(&ended), if same { "superseded" } else { "fenced" });
+        assert_eq!(finish_outcome(&ended), if same { "superseded" } else { "fenced" });
         assert_eq!(counted.get(DOUBLE), None);
     }
 }
 
-// T5, T36: fingerprints by different rules cannot be compared, which does not make the requests different.
+// T5, T36: fingerprints by different rules cannot be compared. That does not make the requests different.
 #[apply(on_each_store)]
 async fn a_double_execution_across_two_fingerprint_rules_is_reported(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
@@ -724,7 +724,7 @@ async fn a_double_execution_across_two_fingerprint_rules_is_reported(endpoint: &
     let request = request();
     let late = owned(executor.reserve(&request).await);
     guarded.delete(&request.key).await;
-    // Meanwhile a version with another rule has run it.
+    // Meanwhile, a version with another rule has run it.
     let rule = FingerprintRule::new().leave_out("/sentAt");
     let content = Content::new("POST", "/payments", b"{}").json();
     let fingerprints = Fingerprints::of("pay", &content, &rule, &[]);
@@ -735,13 +735,13 @@ async fn a_double_execution_across_two_fingerprint_rules_is_reported(endpoint: &
     assert_eq!(deliver(&guarded, &queue).await.len(), 1);
 }
 
-// T14, T29: its record was deleted, and another request has taken its key. Each caller gets its own answer, and nothing is lost.
+// T14, T29: its record was deleted, and another request has taken its key. Each caller gets the answer to its request, and nothing is lost.
 #[apply(on_each_store)]
 async fn an_effect_under_a_key_now_held_by_another_request_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     let executor = guarded.executor().defer_reports_to(queue.clone());
-    for other_ends in [None, Some(completed("theirs")), Some(Report::NotExecuted)] {
+    for their_report in [None, Some(completed("theirs")), Some(Report::NotExecuted)] {
         for report in [completed("ours"), Report::PerhapsExecuted(UnknownCause::Panicked)] {
             let request = request();
             let late = owned(executor.reserve(&request).await);
@@ -750,7 +750,7 @@ async fn an_effect_under_a_key_now_held_by_another_request_is_escalated(endpoint
             guarded.clock.advance(Duration::from_millis(1));
             let others = Request { fingerprints: fingerprints("another"), ..request.clone() };
             let other = owned(executor.reserve(&others).await);
-            let open = match &other_ends {
+            let open = match &their_report {
                 Some(report) => {
                     written(executor.finish(other, report.clone()).await);
                     None
@@ -758,8 +758,8 @@ async fn an_effect_under_a_key_now_held_by_another_request_is_escalated(endpoint
                 None => Some(other),
             };
             let before = guarded.item(&request.key).await;
-            // Its caller gets its own answer.
-            assert_eq!(ended_as(&executor.finish(late, report).await), "handed over");
+            // The caller gets the answer to its request.
+            assert_eq!(finish_outcome(&executor.finish(late, report).await), "deferred");
             let dead_letters = deliver(&guarded, &queue).await;
             assert_eq!((dead_letters.len(), &dead_letters[0]["kind"]), (1, &json!("forgotten")));
             assert_eq!(guarded.item(&request.key).await, before);

@@ -25,7 +25,7 @@ const START: Timestamp = Timestamp::from_secs(2_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// How long a batch or a message takes to arrive.
-const ON_ITS_WAY: Duration = Duration::from_millis(500);
+const TRANSIT: Duration = Duration::from_millis(500);
 
 /// The longest delay on top of grace and window.
 const MAX: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ struct Death {
 }
 
 impl Death {
-    /// How long after the end of its lease it is given up, and how many messages that takes.
+    /// How long after the end of its lease it is expired, and how many messages that takes.
     async fn expired_after(&self) -> (Duration, usize) {
         let world = SeededWorld::new(1, START);
         let (store, checks, dead_letters) = (MemoryStore::new(), MemoryQueue::new(), MemoryQueue::new());
@@ -58,7 +58,7 @@ impl Death {
         world.crash();
         let over = world.now().plus(self.lease);
 
-        world.sleep(self.window.saturating_sub(self.into_window) + ON_ITS_WAY).await;
+        world.sleep(self.window.saturating_sub(self.into_window) + TRANSIT).await;
         deliver(&stale, json!([change(&store.load(&key).await.unwrap().unwrap())])).await;
         for messages in 1..100 {
             let record = store.load(&key).await.unwrap().unwrap();
@@ -68,13 +68,13 @@ impl Death {
                 return (since.since(over), messages - 1);
             }
             let [(check, delay)] = &checks.take()[..] else { panic!("not one message") };
-            // As SQS delays messages: by whole seconds, 15 minutes at most.
+            // As SQS delays messages: by whole seconds, and 15 minutes at most.
             let seconds = (*delay).min(MAX_DELAY).as_millis().div_ceil(1000);
-            world.sleep(SECOND * u32::try_from(seconds).unwrap() + ON_ITS_WAY).await;
+            world.sleep(SECOND * u32::try_from(seconds).unwrap() + TRANSIT).await;
             let message = json!({ "eventSource": "aws:sqs", "messageId": "1", "body": check });
             deliver(&stale, json!([message])).await;
         }
-        panic!("it was never given up");
+        panic!("its lease was never expired");
     }
 }
 
@@ -101,7 +101,7 @@ fn change(record: &Record) -> Value {
 
 // T7
 #[tokio::test(start_paused = true)]
-async fn a_dead_worker_is_expired_in_grace_window_and_two_seconds() {
+async fn a_dead_workers_lease_expires_within_grace_window_and_two_seconds() {
     let (minute, quarter) = (60 * SECOND, 900 * SECOND);
     let mut longest_chain = 0;
     for lease in [Duration::from_millis(1_500), 20 * SECOND, minute, quarter, 40 * minute] {

@@ -11,7 +11,7 @@ use crate::support::{
     clock::{STORE_TIMEOUT, in_time},
     faults::{Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, body_of, completed, operation, owned, replayed, replayed_text, reported,
+        GRACE, Guarded, LEASE, body_of, completed, operation, outcome_of, owned, replayed, replayed_text,
         request, written,
     },
     http::{Counter, Gate, api, dynamodb, execution, guard, pay, send},
@@ -20,21 +20,21 @@ use crate::support::{
 
 // T1
 #[apply(on_each_store)]
-async fn a_reservation_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &str) {
+async fn a_reservation_whose_answer_was_lost_is_owned_and_runs_once(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     guarded.faults.script("PutItem", [Fault::DropAnswer]);
 
     let ours = owned(executor.reserve(&request).await);
     assert_eq!((guarded.faults.sent("PutItem"), guarded.faults.left()), (2, 0));
-    assert_eq!(reported(&executor.reserve(&request).await), "in flight");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight");
     written(executor.finish(ours, completed("{}")).await);
     assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
 }
 
 // T1
 #[apply(on_each_store)]
-async fn a_take_over_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &str) {
+async fn a_take_over_whose_answer_was_lost_is_owned_and_runs_once(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let first = owned(executor.reserve(&request).await);
@@ -43,7 +43,7 @@ async fn a_take_over_whose_answer_was_lost_is_ours_and_runs_once(endpoint: &str)
     guarded.faults.script("PutItem", [Fault::Pass, Fault::DropAnswer]);
     let second = owned(executor.reserve(&request).await);
     assert_eq!((second.execution().attempts(), guarded.faults.left()), (2, 0));
-    assert_eq!(reported(&executor.reserve(&request).await), "in flight");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight");
 }
 
 // T1
@@ -55,7 +55,7 @@ async fn an_expiry_whose_answer_was_lost_counts_as_one(endpoint: &str) {
     guarded.clock.advance(LEASE + GRACE);
 
     guarded.faults.script("PutItem", [Fault::Pass, Fault::DropAnswer]);
-    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
     assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("unknown", 0));
 }
 
@@ -71,14 +71,14 @@ async fn a_report_whose_answer_was_lost_is_written_once(endpoint: &str) {
         guarded.faults.script("PutItem", [Fault::DropAnswer]);
         written(executor.finish(ours, report).await);
 
-        // The second try failed because of the first: there is one write, and it is ours.
+        // The second try failed because of the first. There is one write, and it belongs to this executor.
         let used = guarded.meter.reading().total();
         assert_eq!((used.round_trips, used.write_units, used.failed_conditional_writes), (2, 0.0, 1));
         assert_eq!((guarded.state(&request).await, guarded.faults.left()), (state, 0));
     }
 }
 
-// T2: as above, but the SDK has given up and the executor retries.
+// T2: as above, but the SDK has stopped retrying and the executor retries.
 #[apply(on_each_store)]
 async fn a_report_that_the_executor_itself_retries_is_written_once(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
@@ -119,17 +119,17 @@ async fn writes_that_arrive_twice_count_once(endpoint: &str) {
     assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
 }
 
-// T3: an asynchronous retry has the same event, the same request id, and even the same deadline.
+// T3: an asynchronous retry has the same event, the same request id and even the same deadline.
 #[apply(on_each_store)]
-async fn the_same_delivery_again_does_not_take_itself_for_the_owner(endpoint: &str) {
+async fn a_repeated_delivery_does_not_count_as_the_owner(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let mut delivery = request();
     delivery.deadline = Some(guarded.now().plus(Duration::from_secs(20)));
 
     let (first, again) = (guarded.executor(), guarded.another(operation()));
     let ours = owned(first.reserve(&delivery).await);
-    assert_eq!(reported(&again.reserve(&delivery).await), "in flight");
-    assert_eq!(reported(&first.reserve(&delivery).await), "in flight");
+    assert_eq!(outcome_of(&again.reserve(&delivery).await), "in flight");
+    assert_eq!(outcome_of(&first.reserve(&delivery).await), "in flight");
     written(first.finish(ours, completed("{}")).await);
     assert_eq!(replayed_text(again.reserve(&delivery).await), "{}");
 }
@@ -171,14 +171,14 @@ async fn an_invocation_whose_request_id_repeats_is_another_execution(endpoint: &
 
 // T3, T17
 #[apply(on_each_store)]
-async fn a_redelivery_does_not_own_its_first_invocations_unseen_write(endpoint: &str) {
+async fn a_redelivery_does_not_own_the_first_invocations_unseen_write(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, delivery) = (guarded.executor(), request());
     guarded.faults.script("PutItem", [Fault::DropAnswer, Fault::DropAnswer, Fault::DropAnswer]);
 
-    assert_eq!(reported(&executor.reserve(&delivery).await), "unavailable");
+    assert_eq!(outcome_of(&executor.reserve(&delivery).await), "unavailable");
     assert_eq!((guarded.state(&delivery).await, guarded.faults.left()), ("in_progress", 0));
-    assert_eq!(reported(&executor.reserve(&delivery).await), "in flight");
+    assert_eq!(outcome_of(&executor.reserve(&delivery).await), "in flight");
 }
 
 // T4
@@ -197,9 +197,9 @@ async fn a_dead_workers_reservation_that_lands_first_ends_as_unknown(endpoint: &
 
     assert_eq!(late.release().await.status, 200);
     let alive = guarded.another(operation());
-    assert_eq!(reported(&alive.reserve(&request).await), "in flight");
+    assert_eq!(outcome_of(&alive.reserve(&request).await), "in flight");
     guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(reported(&alive.reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&alive.reserve(&request).await), "unknown");
     assert_eq!(guarded.state(&request).await, "unknown");
 }
 
@@ -211,7 +211,7 @@ async fn a_dead_workers_reservation_that_lands_late_changes_nothing(endpoint: &s
     for landing in ["in_progress", "completed", "failed_retryable", "unknown"] {
         let (dead, request, late) = (guarded.executor(), request(), Late::timing_out());
         guarded.faults.script("PutItem", [late.fault(), late.fault(), late.fault()]);
-        assert_eq!(reported(&dead.reserve(&request).await), "unavailable");
+        assert_eq!(outcome_of(&dead.reserve(&request).await), "unavailable");
 
         let ours = owned(alive.reserve(&request).await);
         let keep = match reports().into_iter().find(|(_, state)| *state == landing) {
@@ -241,53 +241,53 @@ async fn a_timed_out_reservation_never_runs_even_when_it_lands(endpoint: &str) {
         let operation = operation().on_lease_expiry(choice);
         let (executor, request, late) = (guarded.executor_of(operation), request(), Late::timing_out());
         guarded.faults.script("PutItem", [late.fault(), late.fault(), late.fault()]);
-        assert_eq!(reported(&executor.reserve(&request).await), "unavailable");
+        assert_eq!(outcome_of(&executor.reserve(&request).await), "unavailable");
         assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("absent", 0));
-        // The executor looks for it in order to give it back, and finally stops.
+        // The executor looks for it in order to take it back, and finally stops.
         while guarded.clock.sleepers() > 0 {
             guarded.clock.advance(Duration::from_secs(20));
-            guarded.clock.nobody_sleeps().await;
+            guarded.clock.no_sleepers().await;
         }
 
-        // The first of the three lands and has no owner; the others find it there.
+        // The first of the three lands and has no owner. The others find it.
         assert_eq!(late.release().await.status, 200);
         assert_eq!(late.release().await.status, 400);
         assert_eq!(late.release().await.status, 400);
         guarded.clock.set(guarded.now().minus(Duration::from_secs(20)));
-        assert_eq!(reported(&executor.reserve(&request).await), "in flight");
+        assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight");
         guarded.clock.advance(LEASE + GRACE);
-        assert_eq!(reported(&executor.reserve(&request).await), after_its_lease);
+        assert_eq!(outcome_of(&executor.reserve(&request).await), after_its_lease);
     }
 }
 
 // T17: the SDK would have waited longer.
 #[apply(on_each_store)]
-async fn a_reservation_the_executor_timed_out_is_given_back_when_it_lands(endpoint: &str) {
+async fn a_reservation_the_executor_timed_out_is_taken_back_when_it_lands(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request, late) = (guarded.executor(), request(), Late::hanging());
     guarded.faults.script("PutItem", [late.fault()]);
-    let expire_lease = async {
+    let time_passes = async {
         late.held(1).await;
         guarded.clock.slept(STORE_TIMEOUT, 1).await;
         guarded.clock.advance(STORE_TIMEOUT);
     };
-    let (reserved, ()) = tokio::join!(executor.reserve(&request), expire_lease);
-    assert_eq!(reported(&reserved), "unavailable");
+    let (reserved, ()) = tokio::join!(executor.reserve(&request), time_passes);
+    assert_eq!(outcome_of(&reserved), "unavailable");
     assert_eq!((late.release().await.status, guarded.state(&request).await), (200, "in_progress"));
 
     guarded.clock.slept(Duration::from_millis(50), 1).await;
     guarded.clock.advance(Duration::from_millis(50));
-    guarded.clock.nobody_sleeps().await;
+    guarded.clock.no_sleepers().await;
     assert_eq!(owned(executor.reserve(&request).await).execution().attempts(), 2);
 }
 
 // T17
 #[apply(on_each_store)]
-async fn a_reservation_with_a_lost_answer_is_given_back_for_a_retry(endpoint: &str) {
+async fn a_reservation_with_a_lost_answer_is_taken_back_for_a_retry(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     guarded.faults.script("PutItem", vec![Fault::DropAnswer; 3]);
-    assert_eq!(reported(&executor.reserve(&request).await), "unavailable");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "unavailable");
     assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("in_progress", 0));
     // The store is back.
     guarded.clock.slept(Duration::from_millis(50), 1).await;
@@ -302,7 +302,7 @@ async fn an_answer_that_never_reached_the_caller_is_replayed(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    // The connection to the caller breaks while the report is written: nobody uses what `finish` returns.
+    // The connection to the caller breaks while the report is written, so the result of `finish` is not used.
     drop(tokio::spawn({
         let executor = executor.clone();
         async move { executor.finish(ours, completed(r#"{"id":"pay_1"}"#)).await }
@@ -311,7 +311,7 @@ async fn an_answer_that_never_reached_the_caller_is_replayed(endpoint: &str) {
     let reserved = in_time(async {
         loop {
             let reserved = executor.reserve(&request).await;
-            if reported(&reserved) != "in flight" {
+            if outcome_of(&reserved) != "in flight" {
                 return reserved;
             }
         }

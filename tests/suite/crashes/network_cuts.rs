@@ -1,5 +1,5 @@
-//! The network is cut during a payment, at every byte boundary that matters and in steps between them. Each payment ends as one charge
-//! and its 201, or as a retryable error and no charge, and no record is left open.
+//! The network is cut during a payment, at every byte boundary that matters and in steps between them. Each payment ends as one charge and
+//! its 201, or as a retryable error and no charge. No record is left open.
 //!
 //! `STEP=1` cuts at every byte.
 
@@ -15,10 +15,10 @@ use crate::support::{
     proxy::{Cut, Exchange, Length, Proxy, Then},
 };
 
-/// Bytes from one cut to the next, away from the boundaries. A prime, so that it follows no pattern in a message.
+/// Bytes from one cut to the next, away from the boundaries. It is a prime, so that it follows no pattern in a message.
 const STEP: usize = 23;
 
-/// Concurrent payments, each in its own environment.
+/// Concurrent payments, each in a separate environment.
 const AT_ONCE: usize = 6;
 
 /// One more than the SDK's tries of a write, so that the function sees the failure.
@@ -69,12 +69,12 @@ async fn a_cut_to_the_provider_charges_at_most_once_and_settles_soon(endpoint: &
         let charged = charged_before.iter().filter(|charge| charge.amount_cents == order.cents).count();
         match blow.cut {
             Cut::Request(bytes) if bytes < exchange.request.whole => assert_eq!(charged, 0, "{blow:?}"),
-            // The provider may or may not carry out an order whose sender is gone at once.
+            // The provider may or may not carry out an order if its sender disconnects at once.
             Cut::Request(_) => {}
             Cut::Answer(_) => assert_eq!(charged, 1, "{blow:?}"),
         }
     }
-    books.come_right(&cloud, &orders, AT_REST_WITHIN).await;
+    books.assert_consistent(&cloud, &orders, AT_REST_WITHIN).await;
 }
 
 // T1, T2, T17
@@ -95,7 +95,7 @@ async fn a_cut_to_the_table_charges_at_most_once_and_settles_soon(endpoint: &str
         orders.extend(struck);
         proxy.pass();
     }
-    books.come_right(&cloud, &orders, AT_REST_WITHIN).await;
+    books.assert_consistent(&cloud, &orders, AT_REST_WITHIN).await;
 }
 
 /// Texts that identify the first write of a record.
@@ -125,7 +125,7 @@ async fn paid(cloud: &LocalCloud) -> Order {
     let order = Order::new(0, "tok_ok");
     let answer = order.send(cloud).await;
     assert_eq!(answer.status, 201, "{answer:?}");
-    Order { reported: Some(answer), ..order }
+    Order { final_answer: Some(answer), ..order }
 }
 
 fn passed(proxy: &Proxy, texts: &[String]) -> Exchange {
@@ -140,7 +140,7 @@ enum Places {
     Few,
     /// At the boundaries within a message, and next to them.
     Joints,
-    /// These, and more in steps.
+    /// The boundaries, and more places in steps.
     All,
 }
 
@@ -166,7 +166,7 @@ fn blows(exchange: Exchange, places: Places, then: Then, times: usize) -> Vec<Bl
     cuts.map(|cut| Blow { cut, then, times }).collect()
 }
 
-/// Sends an order for each blow, numbered from `first`, and returns them with the answers that came through.
+/// Sends an order for each blow, numbered from `first`, and returns them with the answers that arrived.
 async fn strike(
     cloud: &LocalCloud,
     proxy: &Proxy,
@@ -180,12 +180,12 @@ async fn strike(
         let texts: Vec<_> = texts.iter().map(String::as_str).collect();
         let rule = proxy.cut(&texts, blow.cut, blow.then, blow.times);
         loop {
-            order.reported = Some(order.send(cloud).await).filter(|answer| answer.is_final());
+            order.final_answer = Some(order.send(cloud).await).filter(|answer| answer.is_final());
             if proxy.used(rule) > 0 {
                 break order;
             }
-            // A breaker that earlier blows have opened refused it before it was sent.
-            assert!(order.reported.is_none(), "{blow:?} met nothing");
+            // A breaker that earlier blows have opened refused the order before it was sent.
+            assert!(order.final_answer.is_none(), "{blow:?} affected no request");
         }
     });
     struck.buffered(AT_ONCE).collect().await

@@ -1,5 +1,5 @@
-//! The table is taken away: before the reservation, between charge and completion, and while the functions reconcile outcomes and look
-//! for dead workers. Meanwhile nothing is done that cannot be accounted for, and nothing is lost.
+//! The table is taken away: before the reservation, between charge and completion, and while the functions reconcile outcomes and look for
+//! dead workers. Meanwhile, nothing is done without a record of it, and nothing is lost.
 
 use std::{
     pin::pin,
@@ -17,7 +17,7 @@ use crate::support::{
     proxy::{Proxy, RuleId, Then},
 };
 
-/// How long an event in another process is waited for. Success takes a fraction of this; only a failure takes as long.
+/// How long a test waits for an event in another process. Success takes a fraction of this. Only a failure takes as long.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 const AT_REST_WITHIN: Duration = Duration::from_secs(60);
@@ -61,14 +61,14 @@ impl Scene {
     }
 
     /// Sends an order with a slow card, runs `meanwhile` once the provider has received it, and expects this answer. If a busy machine lets
-    /// the function time out before that, another order is sent; `orders` has all of them.
+    /// the function time out before that, another order is sent. `orders` has all of them.
     async fn send_and(
         &self,
         orders: &mut Vec<Order>,
         meanwhile: impl Fn() -> RuleId,
         expected: (u16, &str),
     ) -> String {
-        let mut reported = Vec::new();
+        let mut answers = Vec::new();
         for _ in 0..TRIES {
             let mut order = Order::new(orders.len(), "tok_slow_1000");
             let answer = {
@@ -81,16 +81,16 @@ impl Scene {
                     }
                 }
             };
-            let (as_expected, key) = (answer.reported() == expected && !answer.replayed, order.key.clone());
-            reported.push(answer.clone());
-            order.reported = Some(answer).filter(Answer::is_final);
+            let (as_expected, key) = (answer.problem() == expected && !answer.replayed, order.key.clone());
+            answers.push(answer.clone());
+            order.final_answer = Some(answer).filter(Answer::is_final);
             orders.push(order);
             if as_expected {
                 return key;
             }
             self.store.pass();
         }
-        panic!("not {expected:?}: {reported:?}");
+        panic!("not {expected:?}: {answers:?}");
     }
 
     async fn until_charging(&self, cents: u64) {
@@ -104,26 +104,26 @@ impl Scene {
     }
 
     async fn until(&self, current: impl Fn() -> bool) {
-        let expire_lease = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + TIMEOUT;
         while !current() {
-            assert!(Instant::now() < expire_lease, "it does not come");
+            assert!(Instant::now() < deadline, "it does not come");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
     async fn until_completed(&self, keys: &[String]) {
-        let expire_lease = Instant::now() + AT_REST_WITHIN;
+        let deadline = Instant::now() + AT_REST_WITHIN;
         loop {
             let states = self.books.states().await;
             if keys.iter().all(|key| states[key] == "completed") {
                 return;
             }
-            assert!(Instant::now() < expire_lease, "{states:?}");
+            assert!(Instant::now() < deadline, "{states:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
-    /// Its answer; tried again if a busy machine lets the function time out.
+    /// Its answer. If a busy machine lets the function time out, the request is tried again.
     async fn answer(&self, order: &Order) -> Answer {
         let mut answer = order.send(&self.cloud).await;
         for _ in 1..TRIES {
@@ -142,31 +142,31 @@ async fn without_a_table_nothing_is_begun(endpoint: &str) {
     for (then, orders) in [(Then::Closed, &orders[..4]), (Then::Silent, &orders[4..])] {
         scene.store.away(&[], then);
         for answer in join_all(orders.iter().map(|order| scene.answer(order))).await {
-            assert_eq!(answer.reported(), (503, "store-unavailable"), "{then:?}");
+            assert_eq!(answer.problem(), (503, "store-unavailable"), "{then:?}");
         }
         scene.store.pass();
     }
     assert_eq!(scene.cloud.charges().await, []);
     assert_eq!(scene.books.states().await.values().filter(|state| *state == "completed").count(), 0);
-    scene.books.come_right(&scene.cloud, &orders, AT_REST_WITHIN).await;
+    scene.books.assert_consistent(&scene.cloud, &orders, AT_REST_WITHIN).await;
 }
 
 #[apply(on_each_store)]
 async fn a_completion_without_a_table_is_queued_with_its_payment(endpoint: &str) {
     let scene = Scene::on(endpoint).await;
     let table = scene.books.idempotency_table();
-    // The provider cannot be asked about the charge: only the worker can say what became of it.
+    // The provider cannot be asked about the charge. Only the worker can report what happened to it.
     scene.provider.away(&["GET /charges/"], Then::Closed);
     let (mut orders, mut keys) = (Vec::new(), Vec::new());
     for then in [Then::Closed, Then::Silent] {
         let away = || scene.store.away(&[&table], then);
-        // Whether the payment will be recorded is not known yet: its write has a condition.
+        // It is not known yet whether the payment will be recorded, because its write has a condition.
         let key = scene.send_and(&mut orders, away, (409, "outcome-unknown")).await;
         assert_eq!(scene.books.states().await[&key], "in_progress", "{then:?}");
         keys.push(key);
         scene.store.pass();
         if then == Then::Closed {
-            // The table stays away until writing the report has failed, and until the worker is taken for dead.
+            // The table stays away until the report's write has failed, and until the worker counts as dead.
             let report = scene.store.away(&[&table, "\"completed\""], then);
             let look = scene.store.away(&[&table, "DynamoDB_20120810.GetItem"], then);
             scene.store.away(&[&table], then);
@@ -177,7 +177,7 @@ async fn a_completion_without_a_table_is_queued_with_its_payment(endpoint: &str)
     }
     scene.until_completed(&keys).await;
     scene.provider.pass();
-    scene.books.come_right(&scene.cloud, &orders, AT_REST_WITHIN).await;
+    scene.books.assert_consistent(&scene.cloud, &orders, AT_REST_WITHIN).await;
 }
 
 #[apply(on_each_store)]
@@ -188,7 +188,7 @@ async fn a_charge_during_a_total_outage_is_settled_afterwards(endpoint: &str) {
     let key = scene.send_and(&mut orders, away, (409, "outcome-unknown")).await;
     scene.store.pass();
     scene.until_completed(&[key]).await;
-    scene.books.come_right(&scene.cloud, &orders, AT_REST_WITHIN).await;
+    scene.books.assert_consistent(&scene.cloud, &orders, AT_REST_WITHIN).await;
 }
 
 #[apply(on_each_store)]
@@ -201,7 +201,7 @@ async fn open_records_are_settled_once_the_store_is_back(endpoint: &str) {
     let answers = join_all(orders.iter().map(|order| order.send(&scene.cloud))).await;
     assert!(answers.iter().all(|answer| !answer.is_final()), "{answers:?}");
     for then in [Then::Closed, Then::Silent] {
-        // Polls query; checks, and sweeps reading their mark, get items.
+        // Polls query. Checks, and sweeps that read their checkpoint, get items.
         let asked = ["Query", "GetItem"]
             .map(|operation| scene.store.away(&[&format!("DynamoDB_20120810.{operation}")], then));
         scene.store.away(&[], then);
@@ -216,5 +216,5 @@ async fn open_records_are_settled_once_the_store_is_back(endpoint: &str) {
     assert_eq!(settled, ["completed", "completed", "failed_retryable", "failed_retryable"]);
     let charges = scene.cloud.charges().await;
     assert_eq!(charges.len(), 2, "{charges:?}");
-    scene.books.come_right(&scene.cloud, &orders[..2], Duration::ZERO).await;
+    scene.books.assert_consistent(&scene.cloud, &orders[..2], Duration::ZERO).await;
 }

@@ -1,4 +1,4 @@
-//! Requests whose future is dropped: the execution still runs to its end, and its answer is kept.
+//! Requests whose future is dropped. The execution still runs to its end, and its answer is kept.
 
 use axum::{
     Router,
@@ -39,7 +39,7 @@ async fn a_dropped_request_runs_to_its_end_and_is_kept(endpoint: &str) {
         answer = app.clone().oneshot(pay("order-1")) => panic!("answered at a closed gate: {answer:?}"),
         () = gate.reached(1) => {}
     }
-    // The client has gone. Its retry meets the first execution, which is still running.
+    // The client has gone. Its retry finds the first execution, which is still running.
     send(&app, pay("order-1")).await.assert_problem(409, "in-flight");
     gate.open();
     until_state(&store, "order-1", "completed").await;
@@ -50,12 +50,12 @@ async fn a_dropped_request_runs_to_its_end_and_is_kept(endpoint: &str) {
 
 // T35
 #[apply(on_each_store)]
-async fn a_time_out_outside_the_guard_does_not_stop_the_execution(endpoint: &str) {
+async fn a_timeout_outside_the_guard_does_not_stop_the_execution(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let (app, gate, effects) = held(store.clone());
-    // A time-out that fires as soon as the handler runs.
+    // A timeout that fires as soon as the handler runs.
     let late = gate.clone();
-    let time_out = move |request: Request, next: Next| {
+    let timeout = move |request: Request, next: Next| {
         let late = late.clone();
         async move {
             tokio::select! {
@@ -64,8 +64,8 @@ async fn a_time_out_outside_the_guard_does_not_stop_the_execution(endpoint: &str
             }
         }
     };
-    let behind_time_out = app.clone().layer(from_fn(time_out));
-    assert_eq!(send(&behind_time_out, pay("order-1")).await.status, 504);
+    let behind_timeout = app.clone().layer(from_fn(timeout));
+    assert_eq!(send(&behind_timeout, pay("order-1")).await.status, 504);
     assert_eq!(state(&store, "order-1").await, "in_progress");
     gate.open();
     until_state(&store, "order-1", "completed").await;
@@ -79,7 +79,7 @@ async fn a_request_dropped_before_its_reservation_either_runs_or_never_existed(e
     let store = dynamodb(endpoint).await;
     let (app, gate, effects) = held(store.clone());
     gate.open();
-    // The future is created, polled once, and dropped: the reservation cannot have been answered yet.
+    // The future is created, polled once, and dropped. The reservation cannot have been answered yet.
     let mut call: futures_util::future::BoxFuture<Result<Response, _>> =
         app.clone().oneshot(pay("order-1")).boxed();
     assert!((&mut call).now_or_never().is_none());
@@ -88,7 +88,7 @@ async fn a_request_dropped_before_its_reservation_either_runs_or_never_existed(e
     assert!(send(&app, pay("order-1")).await.replayed());
     assert_eq!(effects.count(), 1);
 
-    // A future that is never polled sends no request: nothing was reserved for it.
+    // A future that is never polled sends no request. Nothing was reserved for it.
     drop(app.clone().oneshot(pay("order-2")));
     assert_eq!(record(&store, "order-2").await, None);
 }

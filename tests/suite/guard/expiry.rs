@@ -18,8 +18,8 @@ use crate::support::{
     embedded,
     faults::{Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, completed, fingerprints, operation, owned, replayed_text, reported,
-        request, written,
+        GRACE, Guarded, LEASE, RETENTION, completed, fingerprints, operation, outcome_of, owned,
+        replayed_text, request, written,
     },
     on_each_store,
 };
@@ -67,7 +67,7 @@ async fn each_state_has_its_answer(endpoint: &str) {
         let request = in_state(&guarded, state).await;
         let item = guarded.item(&request.key).await.unwrap();
         assert_eq!(item["state"], AttributeValue::S(state.into()));
-        assert_eq!(reported(&guarded.executor().reserve(&request).await), answer, "{state}");
+        assert_eq!(outcome_of(&guarded.executor().reserve(&request).await), answer, "{state}");
     }
 }
 
@@ -79,7 +79,7 @@ async fn another_request_is_a_mismatch_in_each_state(endpoint: &str) {
         let mut request = in_state(&guarded, state).await;
         let before = guarded.item(&request.key).await;
         request.fingerprints = fingerprints(r#"{"amountCents":1,"currency":"EUR"}"#);
-        assert_eq!(reported(&guarded.executor().reserve(&request).await), "mismatch", "{state}");
+        assert_eq!(outcome_of(&guarded.executor().reserve(&request).await), "mismatch", "{state}");
         assert_eq!(guarded.item(&request.key).await, before, "{state}");
     }
 }
@@ -100,7 +100,7 @@ async fn an_answer_is_kept_for_the_retention_from_completion_and_not_longer(endp
     };
     assert_eq!(expires_at, completed_at.plus(retention).rounded_up_to_second());
 
-    // A clock that is ahead by the permitted skew must not take it for expired before the time that was announced.
+    // A clock that is ahead by the permitted skew must not take the record for expired before the announced time.
     let absent_from = expires_at.plus(CLOCK_SKEW);
     guarded.clock.set(absent_from.minus(MILLISECOND));
     assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
@@ -121,15 +121,15 @@ async fn only_settled_records_have_a_time_to_live(endpoint: &str) {
             matches!(state, "completed" | "failed_retryable").then(|| AttributeValue::N(seconds.to_string()));
         assert_eq!(item.get("expires_at"), expected.as_ref(), "{state}");
     }
-    // A settled record that runs again no longer has one.
+    // A settled record that runs again has none.
     let released = in_state(&guarded, "failed_retryable").await;
     drop(owned(guarded.executor().reserve(&released).await));
     assert!(!guarded.item(&released.key).await.unwrap().contains_key("expires_at"));
 }
 
-// T13: all times are years ago by the store's clock.
+// T13: all times are years in the past by the store's clock.
 #[tokio::test]
-async fn time_to_live_deletes_what_is_settled_and_nothing_else() {
+async fn time_to_live_deletes_only_settled_records() {
     let embedded = embedded::start();
     let guarded = Guarded::on(&embedded.endpoint).await;
     let now = Timestamp::from(SystemTime::now());
@@ -147,12 +147,12 @@ async fn time_to_live_deletes_what_is_settled_and_nothing_else() {
 
 // T12
 #[apply(on_each_store)]
-async fn an_expired_record_is_absent_though_it_is_still_there(endpoint: &str) {
+async fn an_expired_record_counts_as_absent_before_its_deletion(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for state in ["completed", "failed_retryable"] {
         let mut request = in_state(&guarded, state).await;
         guarded.clock.advance(RETENTION + CLOCK_SKEW + Duration::from_secs(1));
-        assert_eq!(guarded.state(&request).await, state, "still there");
+        assert_eq!(guarded.state(&request).await, state, "not deleted yet");
 
         // It is absent for a different request as well.
         request.fingerprints = fingerprints("{}");
@@ -165,14 +165,14 @@ async fn an_expired_record_is_absent_though_it_is_still_there(endpoint: &str) {
 
 // T12, T20
 #[apply(on_each_store)]
-async fn of_two_who_find_an_expired_record_one_replaces_it(endpoint: &str) {
+async fn of_two_requests_that_find_an_expired_record_one_replaces_it(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for _ in 0..20 {
         let request = in_state(&guarded, "completed").await;
         guarded.clock.advance(RETENTION + CLOCK_SKEW + Duration::from_secs(1));
         let racers = [guarded.executor(), guarded.another(operation())];
         let reserved = join_all(racers.iter().map(|racer| racer.reserve(&request))).await;
-        let mut answers: Vec<_> = reserved.iter().map(reported).collect();
+        let mut answers: Vec<_> = reserved.iter().map(outcome_of).collect();
         answers.sort_unstable();
         assert_eq!(answers, ["in flight", "owned"]);
     }
@@ -180,19 +180,19 @@ async fn of_two_who_find_an_expired_record_one_replaces_it(endpoint: &str) {
 
 // T12, T4
 #[apply(on_each_store)]
-async fn an_expired_record_is_replaced_only_as_it_was_seen(endpoint: &str) {
+async fn an_expired_record_is_replaced_only_if_it_is_unchanged(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (request, late) = (in_state(&guarded, "completed").await, Late::hanging());
     guarded.clock.advance(RETENTION + CLOCK_SKEW + Duration::from_secs(1));
 
-    // One executor has seen the expired record, and its replacement is on its way.
+    // One executor has seen the expired record, and its replacement is under way.
     guarded.faults.script("PutItem", [Fault::Pass, late.fault()]);
     let slow = tokio::spawn({
         let (executor, request) = (guarded.executor(), request.clone());
         async move { executor.reserve(&request).await }
     });
     late.held(1).await;
-    // Meanwhile another has run the operation again, and has even completed it.
+    // Meanwhile, another executor has run the operation again, and has even completed it.
     let another = guarded.another(operation());
     let anew = owned(another.reserve(&request).await);
     written(another.finish(anew, completed("anew")).await);
@@ -202,13 +202,13 @@ async fn an_expired_record_is_replaced_only_as_it_was_seen(endpoint: &str) {
     slow.abort();
 }
 
-// T12, T28: a clock that is behind replays an expired answer, and nothing worse.
+// T12, T28: a clock that is behind replays an expired answer. That is the worst effect.
 #[tokio::test]
-async fn a_clock_behind_replays_what_others_take_for_expired() {
+async fn a_clock_behind_replays_an_answer_that_others_consider_expired() {
     let guarded = Guarded::on(embedded::endpoint()).await;
     let request = in_state(&guarded, "completed").await;
     let behind = ManualWorld::at(guarded.now().minus(LEASE + GRACE));
     guarded.clock.advance(RETENTION + CLOCK_SKEW);
     let behind = Executor::new(guarded.store(), operation()).world(behind);
-    assert_eq!(reported(&behind.reserve(&request).await), "replay");
+    assert_eq!(outcome_of(&behind.reserve(&request).await), "replay");
 }

@@ -1,4 +1,4 @@
-//! Handlers that fail, in every way they can: an effect that may have happened is never repeated.
+//! Handlers that fail in every possible way. An effect that may have happened is never repeated.
 
 use std::{convert::Infallible, io, time::Duration};
 
@@ -103,7 +103,7 @@ async fn a_service_that_fails_leaves_an_unknown_and_never_runs_again(endpoint: &
 }
 
 #[apply(on_each_store)]
-async fn what_certainly_did_not_happen_runs_on_retry(endpoint: &str) {
+async fn an_operation_that_certainly_did_not_happen_runs_on_retry(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let app = api(guard(store.clone()), |parts, _| async move {
         match execution(&parts).attempts() {
@@ -125,7 +125,7 @@ async fn what_certainly_did_not_happen_runs_on_retry(endpoint: &str) {
 #[apply(on_each_store)]
 async fn a_possible_effect_is_an_unknown_outcome(endpoint: &str) {
     let store = dynamodb(endpoint).await;
-    // Even a 2xx or a 4xx: what the handler says about its effect counts more than its status.
+    // Even a 2xx or a 4xx. The handler's statement about its effect counts more than its status.
     for status in [StatusCode::OK, StatusCode::BAD_REQUEST, StatusCode::GATEWAY_TIMEOUT] {
         let app = api(guard(store.clone()), move |_, _| async move {
             (status, Extension(Outcome::PerhapsExecuted), "no answer")
@@ -159,7 +159,7 @@ async fn a_body_that_breaks_off_or_is_too_long_leaves_an_unknown(endpoint: &str)
         send(&app, pay(key)).await.assert_problem(500, "outcome-unknown");
         assert_unknown(&store, &app, key, UnknownCause::ResponseLost).await;
     }
-    // The longest permitted body is kept, or left out of replays; it is not a failure.
+    // The longest permitted body is kept, or left out of replays. It is not a failure.
     let first = send(&app, pay("long")).await;
     assert_eq!((first.status, first.body.len()), (200, 6 * 1024 * 1024));
     assert_eq!(state(&store, "long").await, "completed");
@@ -168,7 +168,7 @@ async fn a_body_that_breaks_off_or_is_too_long_leaves_an_unknown(endpoint: &str)
 // T37
 #[tokio::test]
 async fn a_response_body_that_never_ends_becomes_an_unknown_outcome() {
-    // Without a deadline 30 seconds, else what is left of the invocation less the time to record the outcome.
+    // Without a deadline it is 30 seconds. With one, it is the rest of the invocation less the time to record the outcome.
     for (left, bound) in [(None, 30), (Some(10), 8)] {
         let (store, clock) = (MemoryStore::new(), clock());
         let app = streams(store.clone(), clock.clone());
@@ -185,7 +185,7 @@ async fn a_response_body_that_never_ends_becomes_an_unknown_outcome() {
         until(|| clock.sleepers() == 1).await;
         clock.advance(Duration::from_millis(bound * 1000 - 500));
         tokio::task::yield_now().await;
-        assert!(!answering.is_finished() && clock.sleepers() == 1, "it is given up too early");
+        assert!(!answering.is_finished() && clock.sleepers() == 1, "it ends too early");
         assert_eq!(state(&store, "endless").await, "in_progress");
         clock.advance(Duration::from_millis(500));
         answering.await.unwrap().assert_problem(500, "outcome-unknown");
@@ -203,7 +203,7 @@ async fn one_tenants_failure_does_not_affect_another() {
     assert_eq!(send(&app, other).await.status, 200);
 }
 
-// T46: a client that is told "declined" pays with another card.
+// T46: a client that gets "declined" pays with another card.
 #[apply(on_each_store)]
 async fn a_refusal_of_a_claimed_effect_is_answered_as_unknown(endpoint: &str) {
     let store = dynamodb(endpoint).await;
@@ -215,10 +215,9 @@ async fn a_refusal_of_a_claimed_effect_is_answered_as_unknown(endpoint: &str) {
         let reconciliation = reconciliation(theirs.clone());
         async move {
             let key = execution(&parts).record_key().clone();
-            let reported =
-                reconciliation.reported(&key, &ProviderReport::executed(201, Charged)).await.unwrap();
-            // Without a queue of questions the provider has to send it again.
-            assert!(matches!(reported, ReconcileOutcome::InFlight(_)), "{reported:?}");
+            let ended = reconciliation.reported(&key, &ProviderReport::executed(201, Charged)).await.unwrap();
+            // Without a queue of questions, the provider has to send it again.
+            assert!(matches!(ended, ReconcileOutcome::InFlight(_)), "{ended:?}");
             let refused = parts.headers["idempotency-key"] == "refused";
             let status = if refused { StatusCode::PAYMENT_REQUIRED } else { StatusCode::CREATED };
             (status, "its own answer")

@@ -1,4 +1,4 @@
-//! Heartbeats: work of unknown length keeps its lease, and learns when it has lost it.
+//! Heartbeats: work of unknown length keeps its lease, and learns that it has lost it.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::support::{
     clock::in_time,
     faults::{Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, completed, operation, owned, replayed_text, reported, request,
+        GRACE, Guarded, LEASE, RETENTION, completed, operation, outcome_of, owned, replayed_text, request,
         written,
     },
     on_each_store,
@@ -75,7 +75,7 @@ async fn heartbeats_extend_the_lease_as_long_as_the_handler_runs(endpoint: &str)
     for number in 1..=6 {
         beating.beat(number).await;
         assert_eq!(beating.lease_until().await, guarded.now().plus(LEASE + GRACE));
-        assert_eq!(reported(&another.reserve(&beating.request).await), "in flight");
+        assert_eq!(outcome_of(&another.reserve(&beating.request).await), "in flight");
     }
     assert!(guarded.now() > first_lease.plus(LEASE / 2), "the first lease is long over");
 
@@ -116,7 +116,7 @@ async fn a_hanging_heartbeat_neither_blocks_nor_undoes_the_completion(endpoint: 
 }
 
 #[apply(on_each_store)]
-async fn heartbeats_stop_where_another_execution_owns_the_record(endpoint: &str) {
+async fn heartbeats_stop_if_another_execution_owns_the_record(endpoint: &str) {
     let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
     let beating = Beating::on(endpoint, runs_again.clone()).await;
     let (guarded, theirs) = (&beating.guarded, beating.ahead(runs_again));
@@ -124,7 +124,7 @@ async fn heartbeats_stop_where_another_execution_owns_the_record(endpoint: &str)
     let before = guarded.item(&beating.request.key).await;
 
     guarded.clock.advance(EVERY);
-    guarded.clock.nobody_sleeps().await;
+    guarded.clock.no_sleepers().await;
     assert_eq!(guarded.item(&beating.request.key).await, before);
     let asked = guarded.faults.asked("PutItem");
     guarded.clock.advance(EVERY * 10);
@@ -137,19 +137,19 @@ async fn heartbeats_stop_where_another_execution_owns_the_record(endpoint: &str)
 async fn a_heartbeat_reclaims_a_record_expired_by_a_fast_clock(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
-    assert_eq!(reported(&beating.ahead(operation()).reserve(&beating.request).await), "unknown");
+    assert_eq!(outcome_of(&beating.ahead(operation()).reserve(&beating.request).await), "unknown");
 
     beating.beat(1).await;
     assert_eq!(beating.lease_until().await, guarded.now().plus(LEASE + GRACE));
     assert!(!beating.ours.execution().is_lost());
-    assert_eq!(reported(&guarded.another(operation()).reserve(&beating.request).await), "in flight");
+    assert_eq!(outcome_of(&guarded.another(operation()).reserve(&beating.request).await), "in flight");
     written(beating.executor.finish(beating.ours, completed("{}")).await);
     assert_eq!(guarded.state(&beating.request).await, "completed");
 }
 
 // T5
 #[apply(on_each_store)]
-async fn heartbeats_do_not_revive_what_somebody_settled(endpoint: &str) {
+async fn heartbeats_do_not_revive_a_settled_record(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
     let seen = guarded.record(&beating.request.key).await.expect("a record");
@@ -158,15 +158,15 @@ async fn heartbeats_do_not_revive_what_somebody_settled(endpoint: &str) {
     let before = guarded.item(&beating.request.key).await;
 
     guarded.clock.advance(EVERY);
-    guarded.clock.nobody_sleeps().await;
+    guarded.clock.no_sleepers().await;
     assert_eq!(guarded.item(&beating.request.key).await, before);
     assert!(beating.ours.execution().is_lost(), "the handler can stop before its effect");
-    // What the handler finally did is recorded all the same.
+    // The handler's final outcome is recorded all the same.
     written(beating.executor.finish(beating.ours, completed("{}")).await);
     assert_eq!(guarded.state(&beating.request).await, "completed");
 }
 
-// This is how a handler that hangs is found.
+// A handler that hangs is found in this way.
 #[apply(on_each_store)]
 async fn heartbeats_end_with_the_longest_lease(endpoint: &str) {
     let longest = LEASE + EVERY;
@@ -178,14 +178,14 @@ async fn heartbeats_end_with_the_longest_lease(endpoint: &str) {
     assert_eq!(beating.lease_until().await, began.plus(longest + GRACE), "no heartbeat reaches further");
     assert!(!beating.ours.execution().is_lost());
     guarded.clock.advance(EVERY);
-    guarded.clock.nobody_sleeps().await;
+    guarded.clock.no_sleepers().await;
     assert!(beating.ours.execution().is_lost());
     guarded.clock.advance(GRACE);
-    assert_eq!(reported(&guarded.another(operation()).reserve(&beating.request).await), "unknown");
+    assert_eq!(outcome_of(&guarded.another(operation()).reserve(&beating.request).await), "unknown");
 }
 
 #[apply(on_each_store)]
-async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
+async fn an_execution_learns_that_it_has_lost_its_record(endpoint: &str) {
     let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
     // Another execution takes the record over.
     let beating = Beating::on(endpoint, runs_again.clone()).await;
@@ -206,7 +206,7 @@ async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
         let looks = Duration::from_secs(1);
         guarded.clock.slept(looks, 1).await;
         if frozen {
-            // The machine was suspended: the monotonic clock stood still.
+            // The machine was suspended. The monotonic clock stood still.
             guarded.clock.set(guarded.now().plus(LEASE));
             assert!(ours.execution().is_lost());
             guarded.clock.advance(looks);
@@ -224,11 +224,11 @@ async fn an_execution_hears_that_it_has_lost_its_record(endpoint: &str) {
 async fn heartbeats_end_with_the_execution(endpoint: &str) {
     let beating = Beating::on(endpoint, operation()).await;
     let guarded = &beating.guarded;
-    // The handler is dropped without report the execution.
+    // The handler is dropped, and the execution gets no report.
     drop(beating.ours);
-    guarded.clock.nobody_sleeps().await;
+    guarded.clock.no_sleepers().await;
     guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(reported(&beating.executor.reserve(&beating.request).await), "unknown");
+    assert_eq!(outcome_of(&beating.executor.reserve(&beating.request).await), "unknown");
 }
 
 // T8

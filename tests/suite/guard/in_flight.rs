@@ -67,8 +67,8 @@ fn spawn(app: &Router, request: Request<Body>) -> JoinHandle<Answer> {
 }
 
 #[apply(on_each_store)]
-async fn a_duplicate_is_refused_and_reported_when_to_come_back(endpoint: &str) {
-    for (span, reported) in [(None, "1"), (Some(Duration::from_millis(2_001)), "3")] {
+async fn a_duplicate_is_refused_with_a_time_to_retry(endpoint: &str) {
+    for (span, seconds) in [(None, "1"), (Some(Duration::from_millis(2_001)), "3")] {
         let mut operation = Operation::new(PAY);
         if let Some(span) = span {
             operation = operation.retry_after(span);
@@ -76,7 +76,7 @@ async fn a_duplicate_is_refused_and_reported_when_to_come_back(endpoint: &str) {
         let held = Held::of(guard_of(dynamodb(endpoint).await, operation), "order-1").await;
         let refused = send(&held.app, pay("order-1")).await;
         refused.assert_problem(409, "in-flight");
-        assert_eq!(refused.header("retry-after"), Some(reported));
+        assert_eq!(refused.header("retry-after"), Some(seconds));
         let app = held.app.clone();
         let first = held.finish().await;
         send(&app, pay("order-1")).await.assert_replay_of(&first);
@@ -84,7 +84,7 @@ async fn a_duplicate_is_refused_and_reported_when_to_come_back(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-async fn a_duplicate_is_accepted_and_reported_where_the_status_is(endpoint: &str) {
+async fn a_duplicate_is_accepted_with_the_url_of_the_status(endpoint: &str) {
     /// A key in which every other character is special in a URL.
     const KEY: &str = "a/b?c=d&e%20#f";
     let (store, clock) = (dynamodb(endpoint).await, clock());
@@ -138,7 +138,7 @@ async fn a_duplicate_waits_and_gets_the_answer_of_the_first(endpoint: &str) {
     let store = DynamoDbStore::from_client(client.clone(), tables::idempotency_table(&client).await);
     let operation = Operation::new(PAY).while_in_flight(WhileInFlight::Wait(Duration::from_secs(20)));
     let held = Held::of(guard_of(store, operation).world(SystemWorld), "order-1").await;
-    assert_eq!(faults.asked("GetItem"), 0, "waiting costs nothing while nobody waits");
+    assert_eq!(faults.asked("GetItem"), 0, "waiting costs nothing without a waiter");
 
     let waiting = spawn(&held.app, pay("order-1"));
     until(|| faults.asked("GetItem") > 1).await;
@@ -177,7 +177,7 @@ async fn a_duplicate_that_has_waited_long_enough_is_refused() {
     let refused = waiting.await.unwrap();
     refused.assert_problem(409, "in-flight");
     assert_eq!(refused.header("retry-after"), Some("2"), "the first has run that long");
-    assert_eq!(clock.now(), started.plus(bound), "it does not give up early");
+    assert_eq!(clock.now(), started.plus(bound), "it waits for the whole bound");
     held.finish().await;
 }
 
@@ -209,11 +209,11 @@ async fn retry_after_grows_with_the_attempt_and_ends_with_its_lease() {
     // A lease of 60 s, and a grace of 10 s.
     let held =
         Held::of(guard_of(MemoryStore::new(), Operation::new(PAY)).world(clock.clone()), "order-1").await;
-    for (ran, reported) in [(0, "1"), (1, "1"), (2, "2"), (30, "30"), (35, "35"), (36, "34"), (69, "1")] {
+    for (ran, seconds) in [(0, "1"), (1, "1"), (2, "2"), (30, "30"), (35, "35"), (36, "34"), (69, "1")] {
         clock.set(started.plus(Duration::from_secs(ran)));
         let refused = send(&held.app, pay("order-1")).await;
         refused.assert_problem(409, "in-flight");
-        assert_eq!(refused.header("retry-after"), Some(reported), "after {ran} s");
+        assert_eq!(refused.header("retry-after"), Some(seconds), "after {ran} s");
     }
     // A clock that is behind the first execution's.
     clock.set(started.minus(CLOCK_SKEW));
@@ -223,7 +223,7 @@ async fn retry_after_grows_with_the_attempt_and_ends_with_its_lease() {
 }
 
 #[tokio::test]
-async fn retry_after_is_bounded_however_long_the_lease() {
+async fn retry_after_is_bounded_for_any_lease() {
     let clock = clock();
     let operation =
         Operation::new(PAY).lease(Duration::from_secs(7200)).while_in_flight(WhileInFlight::Accept);
@@ -232,7 +232,7 @@ async fn retry_after_is_bounded_however_long_the_lease() {
     let accepted = send(&held.app, pay("order-1")).await;
     assert_eq!((accepted.status, accepted.header("retry-after")), (202, Some("300")));
     held.finish().await;
-    // However long an operation asks for.
+    // The limit holds for any lease that an operation asks for.
     let operation = Operation::new(PAY).retry_after(Duration::from_secs(600));
     let held = Held::of(guard_of(MemoryStore::new(), operation), "order-1").await;
     assert_eq!(send(&held.app, pay("order-1")).await.header("retry-after"), Some("300"));
@@ -273,7 +273,7 @@ async fn retry_after_of_an_unknown_outcome_is_the_next_question() {
             Answer::of(asked).await.header("retry-after").map(str::to_owned)
         }
     };
-    for (until, reported) in [(0, "1"), (1, "1"), (40, "40"), (299, "299"), (4000, "300")] {
+    for (until, seconds) in [(0, "1"), (1, "1"), (40, "40"), (299, "299"), (4000, "300")] {
         let mut record = record(&store, "order-1").await.unwrap();
         let (seen, State::Unknown { reconcile_at, .. }) = (record.revision, &mut record.state) else {
             panic!()
@@ -283,7 +283,7 @@ async fn retry_after_of_an_unknown_outcome_is_the_next_question() {
         store.swap(seen, &record, &[]).await.unwrap();
         let refused = send(&app, pay("order-1")).await;
         refused.assert_problem(409, "outcome-unknown");
-        assert_eq!(refused.header("retry-after"), Some(reported), "asked about in {until} s");
-        assert_eq!(status(clock.now()).await.as_deref(), Some(reported));
+        assert_eq!(refused.header("retry-after"), Some(seconds), "asked about in {until} s");
+        assert_eq!(status(clock.now()).await.as_deref(), Some(seconds));
     }
 }

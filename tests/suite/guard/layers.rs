@@ -90,9 +90,9 @@ async fn two_nested_guards_of_one_operation_run_and_keep_nothing() {
     assert_eq!(runs.load(Ordering::SeqCst), 0);
 }
 
-// Tower-http's time-out layer drops the handler at any point and answers 408.
+// Tower-http's timeout layer drops the handler at any point and answers 408.
 #[tokio::test]
-async fn a_time_out_inside_the_guard_is_no_answer() {
+async fn a_timeout_inside_the_guard_is_no_answer() {
     let guard = Idempotency::new(MemoryStore::new(), Operation::new("pay")).tenant(SingleTenant::new("acme"));
     let app = Router::new().route("/payments", post(async || StatusCode::REQUEST_TIMEOUT).layer(guard));
     assert_eq!(send(&app, "k").await.status(), StatusCode::REQUEST_TIMEOUT);
@@ -114,15 +114,15 @@ async fn an_answer_that_is_kept_for_ever_is_replayed_all_the_same() {
 }
 
 #[test]
-fn a_guard_without_a_tenant_does_not_compile_and_says_why() {
+fn a_guard_without_a_tenant_fails_to_compile_with_the_reason() {
     let compiled = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["rustc", "--locked", "--package", "tests", "--example", "without_tenant"])
         .args(["--", "--cfg", "without_tenant"])
         .output()
         .expect("cargo runs");
-    let said = String::from_utf8_lossy(&compiled.stderr);
-    assert!(!compiled.status.success(), "it compiled: {said}");
-    for words in ["this guard does not know who its callers are", ".tenant(JwtClaim("] {
-        assert!(said.contains(words), "{said}");
+    let message = String::from_utf8_lossy(&compiled.stderr);
+    assert!(!compiled.status.success(), "it compiled: {message}");
+    for text in ["this guard does not know who its callers are", ".tenant(JwtClaim("] {
+        assert!(message.contains(text), "{message}");
     }
 }

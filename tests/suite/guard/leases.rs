@@ -14,7 +14,7 @@ use macro_rules_attribute::apply;
 
 use crate::support::{
     guarded::{
-        GRACE, Guarded, LEASE, completed, operation, owned, replayed_text, reported, request, written,
+        GRACE, Guarded, LEASE, completed, operation, outcome_of, owned, replayed_text, request, written,
     },
     on_each_store,
 };
@@ -32,16 +32,16 @@ async fn an_expired_lease_is_handled_as_the_operation_chose(endpoint: &str) {
         let (executor, request) = (guarded.executor_of(operation().on_lease_expiry(choice)), request());
         drop(owned(executor.reserve(&request).await));
         guarded.clock.advance(LEASE + GRACE - MILLISECOND);
-        assert_eq!(reported(&executor.reserve(&request).await), "in flight", "{choice:?}");
+        assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight", "{choice:?}");
         guarded.clock.advance(MILLISECOND);
         let then = executor.reserve(&request).await;
-        assert_eq!((reported(&then), guarded.state(&request).await), (reported_then, state), "{choice:?}");
+        assert_eq!((outcome_of(&then), guarded.state(&request).await), (reported_then, state), "{choice:?}");
         if reported_then == "owned" {
             let second = owned(then);
             assert_eq!(second.execution().attempts(), 2);
-            assert_eq!(reported(&executor.reserve(&request).await), "in flight", "{choice:?}");
+            assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight", "{choice:?}");
             written(executor.finish(second, completed("{}")).await);
-            assert_eq!(reported(&executor.reserve(&request).await), "replay", "{choice:?}");
+            assert_eq!(outcome_of(&executor.reserve(&request).await), "replay", "{choice:?}");
         }
     }
 }
@@ -57,7 +57,7 @@ async fn an_outcome_the_handler_left_unknown_stays_unknown(endpoint: &str) {
     for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
         let executor = guarded.executor_of(operation().on_lease_expiry(choice));
         guarded.clock.advance(Duration::from_secs(365 * 24 * 3600));
-        assert_eq!(reported(&executor.reserve(&request).await), "unknown", "{choice:?}");
+        assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown", "{choice:?}");
     }
     assert_eq!(guarded.item(&request.key).await, before);
 }
@@ -79,12 +79,12 @@ async fn a_lease_comes_from_the_deadline_and_its_grace(endpoint: &str) {
     let ours = owned(executor.reserve(&request).await);
     assert_eq!(ours.execution().deadline(), Some(deadline));
     assert_eq!(lease_until(&guarded, &request.key).await, deadline.plus(GRACE));
-    // The retry's own deadline is later, and does not count.
+    // The retry's deadline is later, and does not count.
     guarded.clock.advance(Duration::from_secs(29) + GRACE - MILLISECOND);
     request.deadline = Some(guarded.now().plus(Duration::from_secs(29)));
-    assert_eq!(reported(&executor.reserve(&request).await), "in flight");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight");
     guarded.clock.advance(MILLISECOND);
-    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
 }
 
 // T8
@@ -106,7 +106,7 @@ async fn an_impossible_deadline_leaves_the_operations_lease(endpoint: &str) {
         let ours = owned(executor.reserve(&request).await);
         assert_eq!(ours.execution().deadline(), None, "{deadline:?}");
         assert_eq!(lease_until(&guarded, &request.key).await, guarded.now().plus(LEASE + GRACE));
-        assert_eq!(reported(&executor.reserve(&request).await), "in flight", "{deadline:?}");
+        assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight", "{deadline:?}");
         // There is still time for the completion, too.
         written(executor.finish(ours, completed("{}")).await);
         assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
@@ -116,7 +116,7 @@ async fn an_impossible_deadline_leaves_the_operations_lease(endpoint: &str) {
     abandoned.deadline = Some(Timestamp::from_millis(600_000));
     drop(owned(executor.reserve(&abandoned).await));
     guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(reported(&executor.reserve(&abandoned).await), "unknown");
+    assert_eq!(outcome_of(&executor.reserve(&abandoned).await), "unknown");
 }
 
 // T22
@@ -128,7 +128,7 @@ async fn a_live_lease_outlasts_a_shorter_retention(endpoint: &str) {
 
     let slow = owned(executor.reserve(&request).await);
     guarded.clock.advance(lease + GRACE - MILLISECOND);
-    assert_eq!(reported(&executor.reserve(&request).await), "in flight");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight");
     assert!(!guarded.item(&request.key).await.unwrap().contains_key("expires_at"));
     let FinishOutcome::Written { expires_at: Some(expires_at) } =
         executor.finish(slow, completed("{}")).await
@@ -137,13 +137,13 @@ async fn a_live_lease_outlasts_a_shorter_retention(endpoint: &str) {
     };
     // Counted from completion, not from reservation.
     assert!(expires_at >= guarded.now().plus(retention), "{expires_at:?}");
-    assert_eq!(reported(&executor.reserve(&request).await), "replay");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "replay");
 
-    // And the record of a dead worker does not expire after its retention.
+    // The record of a dead worker does not expire after its retention either.
     let dead = self::request();
     drop(owned(executor.reserve(&dead).await));
     guarded.clock.advance(retention * 1000);
-    assert_eq!(reported(&executor.reserve(&dead).await), "unknown");
+    assert_eq!(outcome_of(&executor.reserve(&dead).await), "unknown");
 }
 
 // T28
@@ -155,8 +155,8 @@ async fn clocks_minutes_apart_lead_to_no_second_run(endpoint: &str) {
         let (ours, request) = (guarded.executor(), request());
         let theirs = Executor::new(guarded.store(), operation()).world(skew.world(guarded.now()));
         let running = owned(ours.reserve(&request).await);
-        assert_eq!(reported(&theirs.reserve(&request).await), reported_then);
-        assert_ne!(reported(&ours.reserve(&request).await), "owned");
+        assert_eq!(outcome_of(&theirs.reserve(&request).await), reported_then);
+        assert_ne!(outcome_of(&ours.reserve(&request).await), "owned");
 
         // The worker is alive, and its report counts.
         written(ours.finish(running, completed("{}")).await);
@@ -194,7 +194,7 @@ async fn running_again_is_safe_while_clock_skew_stays_within_the_grace(endpoint:
         guarded.clock.advance(handler_takes);
         let ahead = ManualWorld::at(guarded.now().plus(apart));
         let theirs = Executor::new(guarded.store(), runs_again.clone()).world(ahead);
-        assert_eq!(reported(&theirs.reserve(&request).await), reported_then, "{apart:?}");
+        assert_eq!(outcome_of(&theirs.reserve(&request).await), reported_then, "{apart:?}");
         drop(running);
     }
 }

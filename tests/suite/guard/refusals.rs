@@ -37,7 +37,7 @@ use crate::support::{
 };
 
 /// 404 and 405 as a router answers them.
-const SAY_NOTHING: [u16; 9] = [401, 403, 404, 405, 407, 408, 421, 425, 429];
+const INCONCLUSIVE: [u16; 9] = [401, 403, 404, 405, 407, 408, 421, 425, 429];
 
 /// Answers once with the status that the request asks for, then with 200.
 fn refuses_once(guard: Guard) -> (Router, Counter) {
@@ -55,8 +55,8 @@ fn refuses_once(guard: Guard) -> (Router, Counter) {
 #[apply(on_each_store)]
 async fn refusals_that_are_inconclusive_are_not_kept(endpoint: &str) {
     let store = dynamodb(endpoint).await;
-    for status in SAY_NOTHING {
-        // Whatever the profile does with a 5xx: a limiter may be in front of Stripe's guard too, and it never frees a key.
+    for status in INCONCLUSIVE {
+        // In every profile, even one that keeps a 5xx: a limiter may be in front of Stripe's guard too, and it never frees a key.
         for errors in [ServerErrors::Reconcile, ServerErrors::Keep, ServerErrors::RetryFresh] {
             let key = format!("{status}-{errors:?}");
             let (app, runs) =
@@ -77,18 +77,18 @@ async fn refusals_that_are_inconclusive_are_not_kept(endpoint: &str) {
 
 // T44
 #[tokio::test]
-async fn a_status_that_is_inconclusive_is_logged_with_what_to_do() {
+async fn an_inconclusive_status_is_logged_with_its_remedy() {
     let logs = Logs::capture();
     let (app, _) = refuses_once(guard(MemoryStore::new()));
     send(&app, order("too-fast").header("x-status", "429").body("{}".into()).unwrap()).await;
-    let reported = logs.lines_with(&record_key(TENANT, PAY, "too-fast").hash().to_string());
-    assert!(reported.iter().any(|line| line.level() == "WARN" && line.text.contains("route_layer")));
+    let lines = logs.lines_with(&record_key(TENANT, PAY, "too-fast").hash().to_string());
+    assert!(lines.iter().any(|line| line.level() == "WARN" && line.text.contains("route_layer")));
 }
 
 // T44
 #[tokio::test]
-async fn a_refusal_counts_as_its_handler_or_a_layer_says() {
-    for status in SAY_NOTHING.map(|status| StatusCode::from_u16(status).unwrap()) {
+async fn a_refusal_counts_as_its_handler_or_a_layer_marks_it() {
+    for status in INCONCLUSIVE.map(|status| StatusCode::from_u16(status).unwrap()) {
         for (outcome, expected) in [
             (Outcome::Completed, "completed"),
             (Outcome::NotExecuted, "failed_retryable"),
@@ -112,19 +112,19 @@ async fn a_refusal_counts_as_its_handler_or_a_layer_says() {
     }
 }
 
-// T44: a handler's own 404 or 405 says what was not found or is no longer possible, as ACP's cancel does.
+// T44: a handler's 404 or 405 says what was not found or is no longer possible, as ACP's cancel does.
 #[tokio::test]
 async fn a_404_or_405_with_a_body_is_an_answer() {
-    for (status, reported) in
+    for (status, body) in
         [(StatusCode::NOT_FOUND, "no such customer"), (StatusCode::METHOD_NOT_ALLOWED, "completed")]
     {
-        let app = api(guard(MemoryStore::new()), move |_, _| async move { (status, reported) });
+        let app = api(guard(MemoryStore::new()), move |_, _| async move { (status, body) });
         let first = send(&app, pay("order-1")).await;
         send(&app, pay("order-1")).await.assert_replay_of(&first);
     }
 }
 
-// T44: the set-up that the documentation advises.
+// T44: the recommended set-up of the documentation.
 #[tokio::test]
 async fn a_router_around_the_guard_refuses_methods_and_paths_without_a_record() {
     let store = MemoryStore::new();
@@ -162,11 +162,11 @@ fn of(key: &str, body: &'static str) -> Request<Body> {
 }
 
 #[apply(on_each_store)]
-async fn what_did_not_begin_leaves_its_key_free_for_any_request(endpoint: &str) {
+async fn an_operation_not_begun_leaves_its_key_free_for_any_request(endpoint: &str) {
     let (store, clock) = (dynamodb(endpoint).await, clock());
     let (app, runs) = checks(guard(store.clone()).world(clock.clone()));
     for (key, bad, status) in [
-        ("said", r#"{"amountCents":1}"#, 422),
+        ("marked", r#"{"amountCents":1}"#, 422),
         ("extracted", "{nonsense", 400),
         ("not-an-order", r#"{"amount":1}"#, 422),
     ] {
@@ -193,7 +193,7 @@ async fn what_did_not_begin_leaves_its_key_free_for_any_request(endpoint: &str) 
     assert_eq!(runs.count(), 3);
 }
 
-// T5: an effect of the first attempt may still turn up, and it belongs to that attempt's request.
+// T5: an effect of the first attempt may still turn up. It belongs to that attempt's request.
 #[apply(on_each_store)]
 async fn a_later_attempt_that_never_began_leaves_the_key_to_its_request(endpoint: &str) {
     let store = dynamodb(endpoint).await;
@@ -237,20 +237,20 @@ async fn each_extractor_of_axum_can_refuse_before_anything_begins() {
     assert_eq!(asked("/accounts/1?number=1", b"text").await.body, "1 1 text");
 }
 
-// T23, T44: an inner guard that refuses has run nothing, and its refusal is not the outer operation's answer.
+// T23, T44: an inner guard that refuses has run nothing. Its refusal is not the outer operation's answer.
 #[tokio::test]
 async fn an_inner_guards_refusal_is_not_the_outer_operations_answer() {
     let store = MemoryStore::new();
-    let nobody = |_: &axum::http::request::Parts| None;
+    let no_tenant = |_: &axum::http::request::Parts| None;
     let inner = lambda_idempotency::http::Idempotency::new(MemoryStore::new(), Operation::new("inner"))
-        .tenant(nobody);
+        .tenant(no_tenant);
     let outer = guard(store.clone());
     let app = Router::new().route("/payments", post(async || "paid").route_layer(inner)).layer(outer);
     send(&app, pay("order-1")).await.assert_problem(401, "tenant-missing");
     assert_eq!(state(&store, "order-1").await, "failed_retryable");
 }
 
-// T23, T5: the inner operation did not begin, but the outer one may have.
+// T23, T5: the inner operation did not begin, but the outer operation may have begun.
 #[tokio::test]
 async fn an_inner_operation_that_never_began_frees_no_outer_key() {
     let (inners, outers) = (MemoryStore::new(), MemoryStore::new());
@@ -302,7 +302,7 @@ async fn no_answer_of_an_inner_guard_is_kept_by_the_outer() {
         let refused = send(&app, pay("order-1")).await;
         assert!(refused.status >= 400 || refused.status == 202, "{name}: {refused:?}");
         let outer = state(&outers, "order-1").await;
-        // A mismatch is final: this request will never do better.
+        // A mismatch is final: this request can never succeed.
         let expected: &[&str] =
             if name == "mismatch" { &["completed"] } else { &["failed_retryable", "unknown"] };
         assert!(expected.contains(&outer), "{name}: {outer}");
@@ -319,8 +319,8 @@ async fn a_header_that_cannot_be_kept_is_logged_by_its_name() {
     for kept in [true, false] {
         assert_eq!(send(&app, pay("coffee")).await.headers.contains_key("content-disposition"), kept);
     }
-    let reported = logs.lines_with(&record_key(TENANT, PAY, "coffee").hash().to_string());
-    assert!(reported.iter().any(|line| line.level() == "WARN" && line.text.contains("content-disposition")));
+    let lines = logs.lines_with(&record_key(TENANT, PAY, "coffee").hash().to_string());
+    assert!(lines.iter().any(|line| line.level() == "WARN" && line.text.contains("content-disposition")));
 }
 
 #[tokio::test]
@@ -339,13 +339,13 @@ async fn a_key_on_an_unguarded_method_is_logged_once_per_method() {
             assert_eq!(send(&app, by(method, None)).await.status, 200);
         }
     }
-    let mut reported = logs.lines_with("called-by-any-method");
-    reported.retain(|line| line.text.contains("passes unguarded"));
-    assert_eq!(reported.iter().map(|line| line.level()).collect::<Vec<_>>(), ["WARN", "WARN"]);
-    assert!(reported[0].text.contains("PUT") && reported[1].text.contains("DELETE"));
+    let mut lines = logs.lines_with("called-by-any-method");
+    lines.retain(|line| line.text.contains("passes unguarded"));
+    assert_eq!(lines.iter().map(|line| line.level()).collect::<Vec<_>>(), ["WARN", "WARN"]);
+    assert!(lines[0].text.contains("PUT") && lines[1].text.contains("DELETE"));
 }
 
-// The key is not free until the store says that nothing began, so a corrected request would be refused.
+// The key is not free until the store says that nothing began. A corrected request would be refused.
 #[tokio::test]
 async fn an_unwritten_refusal_invites_no_corrected_request() {
     let guarded = Guarded::through(embedded::endpoint(), |connect| connect.max_attempts(1)).await;
@@ -360,7 +360,7 @@ async fn an_unwritten_refusal_invites_no_corrected_request() {
     assert!(refused.header("retry-after").is_some());
 }
 
-// T23: a replay is an answer, whatever its status.
+// T23: a replay is an answer with any status.
 #[tokio::test]
 async fn a_replay_of_an_inner_guard_is_kept_by_the_outer() {
     let outers = MemoryStore::new();
@@ -373,9 +373,9 @@ async fn a_replay_of_an_inner_guard_is_kept_by_the_outer() {
     assert_eq!((first.status, first.replayed(), state(&outers, "order-1").await), (403, false, "completed"));
 }
 
-// Nothing is reserved yet, so the client must not be told that something may have been done.
+// Nothing is reserved yet, so the client must not learn that something may have been done.
 #[tokio::test]
-async fn a_rule_that_panics_does_nothing_and_says_so() {
+async fn a_rule_that_panics_is_reported_and_reserves_nothing() {
     let store = MemoryStore::new();
     let rule =
         lambda_idempotency::fingerprint::FingerprintRule::custom(1, |content| content.body[..1].to_vec());

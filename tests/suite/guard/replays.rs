@@ -133,7 +133,7 @@ async fn safe_headers_are_replayed_in_order_and_no_others(endpoint: &str) {
 
 // T26: an answer that is not kept has no expiry, even if the handler sets the header.
 #[tokio::test]
-async fn an_answer_that_is_not_kept_does_not_say_when_it_expires() {
+async fn an_answer_that_is_not_kept_has_no_expiry() {
     let app = api(guard(MemoryStore::new()), |_, _| async {
         let headers =
             [("idempotency-expires", "Sat, 21 Nov 2026 10:00:00 GMT"), ("idempotent-replayed", "true")];
@@ -183,7 +183,7 @@ async fn a_caller_that_changes_a_replay_changes_no_later_one(endpoint: &str) {
 
 // T27: an in-memory store could share its buffers with callers.
 #[tokio::test]
-async fn changing_what_a_memory_store_returned_changes_nothing_in_the_store() {
+async fn changing_a_returned_record_changes_nothing_in_a_memory_store() {
     let store = MemoryStore::new();
     let executor = Executor::new(store.clone(), operation()).world(clock());
     for length in [10, 20_000] {
@@ -196,7 +196,7 @@ async fn changing_what_a_memory_store_returned_changes_nothing_in_the_store() {
             assert!(replay.answer.body == body);
             let Head::Http { mut headers, .. } = replay.answer.head else { panic!("an HTTP answer") };
             headers.iter_mut().for_each(|(_, value)| value.push('z'));
-            // Changed in place if the buffer is not shared, as a careless caller would.
+            // Changed in place if the buffer is not shared, as a careless caller would do.
             let mut changed = replay.answer.body.try_into_mut().unwrap_or_else(|shared| shared[..].into());
             changed.fill(b'z');
             assert_eq!(store.load(&request.key).await.unwrap().as_ref(), Some(&kept));
@@ -222,7 +222,7 @@ async fn an_answer_past_its_time_is_gone_and_the_key_runs_again(endpoint: &str) 
     let expires = Timestamp::from(expires);
     assert_eq!(expires, clock.now().plus(retain).rounded_up_to_second());
 
-    // A clock may be ahead of the one that promised.
+    // A clock may be ahead of the clock that announced the time.
     let absent_from = expires.plus(CLOCK_SKEW);
     clock.set(Timestamp::from_millis(absent_from.as_millis() - 1));
     send(&app, pay("order-1")).await.assert_replay_of(&first);
@@ -233,7 +233,7 @@ async fn an_answer_past_its_time_is_gone_and_the_key_runs_again(endpoint: &str) 
 }
 
 #[tokio::test]
-async fn an_attempt_that_follows_hands_on_the_same_downstream_key() {
+async fn a_later_attempt_sends_the_same_downstream_key() {
     use lambda_idempotency::http::Outcome;
     let store = MemoryStore::new();
     let app = api(guard(store.clone()), |parts, _| async move {

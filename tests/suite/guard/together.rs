@@ -24,7 +24,7 @@ use crate::support::{
 
 const MANY: usize = 100;
 
-/// Four guards, as four workers have them: one table, and a separate client for each.
+/// Four guards, as in four workers: one table, and a separate client for each.
 async fn workers(endpoint: &str, handler_runs: &Counter, gate: &Gate) -> Vec<Router> {
     let table = tables::idempotency_table(&client(endpoint)).await;
     let worker = |_| {
@@ -42,7 +42,7 @@ async fn workers(endpoint: &str, handler_runs: &Counter, gate: &Gate) -> Vec<Rou
 }
 
 async fn all_at_once(workers: &[Router], gate: &Gate) -> Vec<Answer> {
-    // The executing request is released once all the others have arrived or been answered.
+    // The executing request is released once all the others have arrived or have an answer.
     let open = async {
         gate.reached(1).await;
         gate.open();
@@ -53,7 +53,7 @@ async fn all_at_once(workers: &[Router], gate: &Gate) -> Vec<Answer> {
 
 // T20
 #[apply(on_each_store)]
-async fn of_a_hundred_requests_at_once_one_is_executed(endpoint: &str) {
+async fn of_a_hundred_simultaneous_requests_one_is_executed(endpoint: &str) {
     let (runs, gate) = (Counter::default(), Gate::closed());
     let workers = workers(endpoint, &runs, &gate).await;
     let answers = all_at_once(&workers, &gate).await;
@@ -74,7 +74,7 @@ async fn of_a_hundred_requests_at_once_one_is_executed(endpoint: &str) {
 
 // T20
 #[apply(on_each_store)]
-async fn of_a_hundred_retries_at_once_one_takes_over(endpoint: &str) {
+async fn of_a_hundred_simultaneous_retries_one_takes_over(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let runs = Counter::default();
     let counter = runs.clone();
@@ -94,14 +94,14 @@ async fn of_a_hundred_retries_at_once_one_takes_over(endpoint: &str) {
     assert_eq!((taken_over.len(), runs.count()), (1, 2), "{answers:?}");
     assert_eq!(taken_over[0].body, "attempt 2");
     assert!(
-        answers.iter().all(|answer| answer.status == 200 || answer.reported().1 == "in-flight"),
+        answers.iter().all(|answer| answer.status == 200 || answer.problem().1 == "in-flight"),
         "{answers:?}"
     );
 }
 
 // T23
 #[apply(on_each_store)]
-async fn guards_within_each_other_share_nothing(endpoint: &str) {
+async fn nested_guards_share_nothing(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let inner_runs = Counter::default();
     let counter = inner_runs.clone();
@@ -139,7 +139,7 @@ async fn guards_within_each_other_share_nothing(endpoint: &str) {
 
 // T23
 #[apply(on_each_store)]
-async fn two_operations_at_once_under_one_key_share_nothing(endpoint: &str) {
+async fn two_simultaneous_operations_under_one_key_share_nothing(endpoint: &str) {
     let store = dynamodb(endpoint).await;
     let gate = Gate::closed();
     let of = |operation: &'static str| {

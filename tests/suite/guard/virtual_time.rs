@@ -1,4 +1,4 @@
-//! The whole library in one thread and virtual time: it uses only the world that it is given.
+//! The whole library in one thread and virtual time: it uses only its injected world.
 
 use std::{
     sync::{Arc, Mutex},
@@ -74,7 +74,7 @@ async fn story(seed: u64) -> Vec<String> {
         .world(world.clone())
         .operation(Operation::new(PAY), Provider(charges.clone(), world.clone()));
 
-    // The client gives up after two seconds, and then the process dies.
+    // The client stops waiting after two seconds, and then the process dies.
     let first = tokio::time::timeout(2 * SECOND, send(&api, request())).await;
     trace.push(format!("{:?} the client: {first:?}", world.now()));
     world.crash();
@@ -131,17 +131,17 @@ async fn send(api: &Router, request: Request<Body>) -> String {
 }
 
 async fn the_record(store: &MemoryStore) -> Record {
-    record(store, "key-1").await.expect("there is one")
+    record(store, "key-1").await.expect("the record exists")
 }
 
-fn reported(seed: u64) -> Vec<String> {
+fn run(seed: u64) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(story(seed))
 }
 
 #[test]
 fn a_crash_is_settled_in_virtual_time() {
-    let trace = reported(1);
+    let trace = run(1);
     let whole = trace.join("\n");
     assert!(whole.contains("in round") && whole.contains("201 Created {\"id\":1} replayed: true"), "{whole}");
     assert_eq!(trace.last().map(String::as_str), Some("1 charges, 0 dead letters"), "{whole}");
@@ -150,7 +150,7 @@ fn a_crash_is_settled_in_virtual_time() {
 
 #[test]
 fn nothing_in_the_story_asks_the_machines_clock() {
-    let whole = reported(1).join("\n");
+    let whole = run(1).join("\n");
     // The times of records and of the queue's messages. The machine's clock is years behind the story's.
     let records = whole.split("Timestamp(").skip(1).map(|rest| rest.split(')').next());
     let checks = whole.split("\"look_at\":").skip(1).map(|rest| rest.split(['}', ',']).next());
@@ -166,7 +166,7 @@ fn nothing_in_the_story_asks_the_machines_clock() {
 
 #[test]
 fn one_seed_is_one_story_and_another_seed_another() {
-    let (first, again, other) = (reported(7), reported(7), reported(8));
+    let (first, again, other) = (run(7), run(7), run(8));
     assert_eq!(first, again);
     assert_ne!(first, other);
 }

@@ -1,4 +1,4 @@
-//! The documents' transcripts and the examples print what is written.
+//! The documents' transcripts and the examples print what the documents show.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ const WALKTHROUGH: &str = include_str!("../../../docs/walkthrough.md");
 const LOOKS: &str = "## What it looks like";
 
 #[tokio::test]
-async fn the_transcripts_of_readme_and_walkthrough_come_out_as_written() {
+async fn the_transcripts_of_readme_and_walkthrough_are_reproduced() {
     let cloud = LocalCloud::start(&[]).await;
     let pay = [block(README, LOOKS, "```sh\npay()")];
     assert_eq!(run(&cloud, README, LOOKS, &pay).await, 4);
@@ -28,7 +28,7 @@ async fn the_transcripts_of_readme_and_walkthrough_come_out_as_written() {
 }
 
 #[tokio::test]
-async fn the_transcript_of_a_worker_that_dies_comes_out_as_written() {
+async fn the_transcript_of_a_dying_worker_is_reproduced() {
     const SECTION: &str = "## When a worker dies";
     let start = block(WALKTHROUGH, SECTION, "```sh\nPOLL_MS");
     let (variable, value) = start.split_once(' ').unwrap().0.split_once('=').unwrap();
@@ -39,7 +39,7 @@ async fn the_transcript_of_a_worker_that_dies_comes_out_as_written() {
 }
 
 #[tokio::test]
-async fn the_examples_show_what_they_say() {
+async fn the_examples_print_what_they_document() {
     for (name, shown) in [
         ("axum_router", "  422 Unprocessable Entity, replayed: None\norder-2, coffee:\n  the handler runs"),
         (
@@ -59,7 +59,7 @@ async fn the_examples_show_what_they_say() {
     }
 }
 
-/// The program of this example. It must be as new as its sources: cargo builds it only if it tests the library too.
+/// The program of this example. It must be as new as its sources, but cargo builds it only if it tests the library too.
 fn example(name: &str) -> PathBuf {
     let modified = |path: &Path| -> SystemTime {
         let metadata = fs::metadata(path).and_then(|metadata| metadata.modified());
@@ -68,7 +68,7 @@ fn example(name: &str) -> PathBuf {
     let program = Path::new(command::PROGRAM).with_file_name("examples").join(name);
     let built = modified(&program);
     let rule = fs::read_to_string(program.with_extension("d")).expect("cargo writes down the sources");
-    // "program: source source …", with each space in a path behind a backslash.
+    // "program: source source …", with a backslash before each space in a path.
     let rule = rule.replace("\\ ", "\0");
     let sources = rule.split_once(": ").expect("a rule of make").1;
     for source in sources.split_whitespace().map(|source| source.replace('\0', " ")) {
@@ -80,7 +80,7 @@ fn example(name: &str) -> PathBuf {
     program
 }
 
-/// Runs the transcript of a document's section, each command after these definitions; returns the number of commands.
+/// Runs the transcript of a document's section, each command after these definitions. Returns the number of commands.
 async fn run(cloud: &LocalCloud, document: &'static str, section: &str, definitions: &[&str]) -> usize {
     let here = |text: &str| {
         text.replace("http://127.0.0.1:9000", cloud.url())
@@ -93,7 +93,7 @@ async fn run(cloud: &LocalCloud, document: &'static str, section: &str, definiti
             step.trim_start_matches("$ ").split_once('\n').expect("a command and its output");
         let script = format!("{definitions}{}", here(command));
         let ran = Command::new("bash").args(["-c", &script]).stdin(Stdio::null()).output().await;
-        let printed = String::from_utf8(ran.expect("bash is there").stdout).expect("text");
+        let printed = String::from_utf8(ran.expect("bash can be run").stdout).expect("text");
         assert!(
             !printed.is_empty(),
             "{command} printed nothing: the transcript needs curl 7.84 (apt-get install curl)"
@@ -104,7 +104,7 @@ async fn run(cloud: &LocalCloud, document: &'static str, section: &str, definiti
     steps
 }
 
-/// The fenced block of this section that begins so, without its fences.
+/// The fenced block of this section with this beginning, without its fences.
 fn block(document: &'static str, section: &str, beginning: &str) -> &'static str {
     let at = document.find(section).expect("the document has the section");
     let at = at + document[at..].find(beginning).expect("the section has the block");
@@ -112,35 +112,35 @@ fn block(document: &'static str, section: &str, beginning: &str) -> &'static str
     inside.split_once("\n```").expect("the block is closed").0
 }
 
-/// Replaces what differs each time: ids, times, ages, and the white space that aligns them.
+/// Replaces what differs in each run: ids, times, ages, and the white space that aligns them.
 fn masked(text: &str) -> String {
-    let is_id = |word: &str| word.len() >= 32 && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
-    let words = text.trim().split_inclusive(|c: char| !c.is_ascii_hexdigit() && c != '-');
-    let without_ids: String = words
-        .map(|word| match word.char_indices().next_back() {
-            Some((end, separator)) if is_id(&word[..end]) => format!("*{separator}"),
-            _ if is_id(word) => "*".to_owned(),
-            _ => word.to_owned(),
+    let is_id = |part: &str| part.len() >= 32 && part.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    let parts = text.trim().split_inclusive(|c: char| !c.is_ascii_hexdigit() && c != '-');
+    let without_ids: String = parts
+        .map(|part| match part.char_indices().next_back() {
+            Some((end, separator)) if is_id(&part[..end]) => format!("*{separator}"),
+            _ if is_id(part) => "*".to_owned(),
+            _ => part.to_owned(),
         })
         .collect();
     let lines = without_ids.lines().map(|line| {
-        let words = line.split_whitespace().map(|word| match word.contains("-") && word.contains('T') {
-            true if word.ends_with('Z') => "time".to_owned(),
-            _ => age(word),
+        let parts = line.split_whitespace().map(|part| match part.contains("-") && part.contains('T') {
+            true if part.ends_with('Z') => "time".to_owned(),
+            _ => age(part),
         });
-        words.collect::<Vec<_>>().join(" ")
+        parts.collect::<Vec<_>>().join(" ")
     });
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// `12s`, `(9s` and the like, as one.
-fn age(word: &str) -> String {
-    let digits = word.trim_start_matches('(');
+/// Treats `12s`, `(9s` and similar texts as one.
+fn age(part: &str) -> String {
+    let digits = part.trim_start_matches('(');
     match digits
         .strip_suffix('s')
         .filter(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
     {
-        Some(_) => format!("{}age", &word[..word.len() - digits.len()]),
-        None => word.to_owned(),
+        Some(_) => format!("{}age", &part[..part.len() - digits.len()]),
+        None => part.to_owned(),
     }
 }

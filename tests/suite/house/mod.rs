@@ -1,6 +1,6 @@
 //! The repository itself: its documents, the names of its tests, and what the tests are built on.
 
 mod documents;
+mod files;
 mod named_tests;
-mod rooms;
 mod support_works;

@@ -1,4 +1,4 @@
-//! The names of the tests, and that those run which the documents name.
+//! The names of the tests, and that each test that the documents name runs.
 
 use std::{
     collections::BTreeSet,
@@ -10,7 +10,7 @@ use std::{
 const CONTRACT: &str = include_str!("../../../docs/contract.md");
 const TRAPS: &str = include_str!("../../../docs/traps.md");
 
-/// A name says what is promised. What it takes to break that stands in the test.
+/// A name says what is promised. Its body shows how the promise could be broken.
 const MAX_WORDS: usize = 12;
 
 #[test]
@@ -44,7 +44,7 @@ fn rows(document: &'static str, chosen: impl Fn(&str) -> bool) -> Vec<&'static s
     document.lines().filter(|line| line.starts_with('|') && chosen(line)).collect()
 }
 
-/// How many tests the last cell of a row names; fails if one does not run.
+/// How many tests the last cell of a row names. Fails if one of them does not run.
 fn tests_of(row: &str, suite: &BTreeSet<String>) -> usize {
     let cell = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
     let named = cell.split('`').skip(1).step_by(2);
@@ -53,8 +53,8 @@ fn tests_of(row: &str, suite: &BTreeSet<String>) -> usize {
         .count()
 }
 
-/// The tests of this program that run, as it lists them itself. Those on a store are named without the store. Without Java, those on
-/// DynamoDB Local are ignored, and count all the same.
+/// The tests of this program that run, as the program lists them. Those on a store are named without the store. Without Java, those on
+/// DynamoDB Local are ignored, but they count here.
 fn suite() -> BTreeSet<String> {
     let list = |arguments: &[&str]| -> BTreeSet<String> {
         let program = env::current_exe().expect("the test program has a path");
@@ -105,7 +105,7 @@ fn find_sources(folder: &Path, found: &mut Vec<PathBuf>) {
 /// A test as its source declares it.
 struct Test {
     name: String,
-    /// Nothing ignores it, or leaves it out of some builds.
+    /// No attribute ignores it, or leaves it out of some builds.
     runs: bool,
 }
 
@@ -119,7 +119,7 @@ fn tests_in(source: &str) -> Vec<Test> {
         } else if !line.starts_with("//") {
             let is_test = ["#[test]", "#[tokio::test", "#[apply(on_"]
                 .iter()
-                .any(|checkpoint| attributes.contains(checkpoint));
+                .any(|attribute| attributes.contains(attribute));
             if let (true, Some(name)) = (is_test, name_of(line)) {
                 let runs = !attributes.contains("#[ignore") && !attributes.contains("#[cfg");
                 tests.push(Test { name: name.to_owned(), runs });
@@ -130,9 +130,9 @@ fn tests_in(source: &str) -> Vec<Test> {
     tests
 }
 
-/// The name of the function that this line begins.
+/// The name of the function that begins on this line.
 fn name_of(line: &str) -> Option<&str> {
     let (before, function) = line.split_once("fn ")?;
-    let is_item = before.split_whitespace().all(|word| matches!(word, "pub" | "async"));
+    let is_item = before.split_whitespace().all(|keyword| matches!(keyword, "pub" | "async"));
     is_item.then(|| function.split_once('('))?.map(|(name, _)| name)
 }

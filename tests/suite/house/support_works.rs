@@ -87,7 +87,7 @@ async fn a_late_write_lands_when_it_is_released(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-async fn a_late_write_is_refused_where_another_came_first(endpoint: &str) {
+async fn a_late_write_is_refused_after_another_write(endpoint: &str) {
     let store = Store::new(endpoint).await;
     let late = Late::timing_out();
     store.faults.script("PutItem", [late.fault(), Fault::Pass]);
@@ -101,7 +101,7 @@ async fn a_late_write_is_refused_where_another_came_first(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-async fn a_store_taken_away_can_be_given_back(endpoint: &str) {
+async fn a_store_that_was_taken_away_can_be_restored(endpoint: &str) {
     let store = Store::new(endpoint).await;
     let before = store.faults.sent(ANY);
 
@@ -141,7 +141,7 @@ async fn the_meter_reads_what_each_operation_costs(endpoint: &str) {
 }
 
 #[tokio::test]
-async fn a_black_hole_ends_with_the_time_outs() {
+async fn a_black_hole_ends_with_the_timeouts() {
     let store = Store::new(embedded::endpoint()).await;
     store.faults.for_all("PutItem", Fault::BlackHole);
 
@@ -215,7 +215,7 @@ fn a_process_ends_when_its_lifeline_does() {
 }
 
 #[tokio::test]
-async fn an_embedded_store_of_its_own_can_be_swept() {
+async fn a_separate_embedded_store_can_be_swept() {
     let embedded = embedded::start();
     let store = Store::new(&embedded.endpoint).await;
     let past = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() - 60;

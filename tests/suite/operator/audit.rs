@@ -15,16 +15,16 @@ use serde_json::json;
 
 use crate::support::{
     faults::Fault,
-    guarded::{BODY, GRACE, Guarded, LEASE, RETENTION, fingerprints, fresh, owned, reported, request},
+    guarded::{BODY, GRACE, Guarded, LEASE, RETENTION, fingerprints, fresh, outcome_of, owned, request},
     on_each_store,
 };
 
-/// A record whose worker was given up.
+/// A record whose worker's lease was expired.
 async fn unknown(guarded: &Guarded) -> Record {
     let (executor, request) = (guarded.executor(), request());
     drop(owned(executor.reserve(&request).await));
     guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
     guarded.record(&request.key).await.expect("a record")
 }
 
@@ -37,20 +37,20 @@ fn not_executed(guarded: &Guarded, seen: &Record, revision: Revision) -> Record 
 }
 
 /// Who, what and why.
-const WORDS: [&str; 3] = ["olga@bank", "settle-not-executed", "asked"];
+const AUDIT_FIELDS: [&str; 3] = ["olga@bank", "settle-not-executed", "asked"];
 
-/// Through the store itself: replaces the record that was seen with this one.
+/// Through the store alone: replaces the record that was read with this one.
 async fn swap(
     store: &DynamoDbStore,
     seen: &Record,
     next: &Record,
     at: Timestamp,
 ) -> Result<WriteOutcome, StoreError> {
-    let line = samples::audit_line(WORDS, at, Some(seen), Some(next));
+    let line = samples::audit_line(AUDIT_FIELDS, at, Some(seen), Some(next));
     store.swap(seen.revision, next, &[Companion::Audit(line)]).await
 }
 
-/// Through `Operator`, which makes the next record itself.
+/// Through `Operator`, which computes the next record.
 async fn correct(guarded: &Guarded, seen: &Record) -> Result<Record, CorrectionError> {
     let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
     let correction = Correction::NotExecuted { retain: Some(RETENTION) };
@@ -59,7 +59,7 @@ async fn correct(guarded: &Guarded, seen: &Record) -> Result<Record, CorrectionE
 
 async fn assert_written_once(guarded: &Guarded, seen: &Record, next: &Record, at: Timestamp) {
     assert_eq!(guarded.record(&seen.key).await.as_ref(), Some(next));
-    let lines = guarded.undisturbed_store().audit_lines(&seen.key).await.expect("the lines are there");
+    let lines = guarded.undisturbed_store().audit_lines(&seen.key).await.expect("the lines can be read");
     let [line] = &lines[..] else { panic!("{lines:?}") };
     assert_eq!((line.who.as_str(), line.at), ("olga@bank", at.as_millis()));
     assert_eq!((line.what.as_str(), line.reason.as_str()), ("settle-not-executed", "asked"));
@@ -188,7 +188,7 @@ async fn a_change_resent_after_its_token_expired_is_applied_once(endpoint: &str)
     assert_eq!(guarded.faults.sent("TransactWriteItems"), 2);
     assert_written_once(&guarded, &seen, &corrected, began_at).await;
 
-    // Even if others have changed the record since: its own audit line says that it was applied.
+    // Even if the record was changed since. Its audit line says that the change was applied.
     let seen = unknown(&guarded).await;
     let next = not_executed(&guarded, &seen, fresh());
     let now = guarded.now();
@@ -233,7 +233,7 @@ async fn a_line_about_something_else_leaves_the_record_alone(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
     let (store, now) = (guarded.store(), guarded.now());
-    let about = |record: Option<&Record>| samples::audit_line(WORDS, now, record, record);
+    let about = |record: Option<&Record>| samples::audit_line(AUDIT_FIELDS, now, record, record);
     store.audit(&seen.key, fresh(), &about(Some(&seen))).await.unwrap();
     store.audit(&request().key, fresh(), &about(None)).await.unwrap();
     assert_written_once(&guarded, &seen, &seen, now).await;
@@ -256,7 +256,7 @@ async fn an_unanswered_change_is_confirmed_by_a_read(endpoint: &str) {
     assert_eq!(guarded.record(&seen.key).await.as_ref(), Some(&seen));
 }
 
-// T2: a clear refusal of a later try does not settle what became of the unanswered one.
+// T2: a clear refusal of a later try does not say whether the unanswered try was applied.
 #[apply(on_each_store)]
 async fn a_change_stays_unknown_after_any_try_without_an_answer(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
@@ -266,7 +266,7 @@ async fn a_change_stays_unknown_after_any_try_without_an_answer(endpoint: &str) 
     let Err(CorrectionError::Store(error)) = corrected else { panic!("{corrected:?}") };
     assert_eq!((error.kind(), guarded.faults.left()), (StoreErrorKind::Unavailable, 0));
 
-    // A clear refusal with no unanswered try before it is reported at once.
+    // A clear refusal without an unanswered try before it is reported at once.
     let (asked, began_at) = (guarded.faults.asked("TransactWriteItems"), guarded.now());
     guarded.faults.script("TransactWriteItems", [Fault::AccessDenied]);
     let corrected = correct(&guarded, &seen).await;

@@ -73,7 +73,7 @@ async fn an_operator_settles_an_unknown_outcome_in_two_commands() {
     assert_eq!((answer.body_place(), answer.body_length()), ("record", 17));
     assert_eq!(record.attempts, unknown.attempts);
 
-    // The audit line says who, when, what, why, and from what to what.
+    // The audit line has operator, time, command, reason, former state and new state.
     let shown = table.cli.json(&["show", "-t", TENANT, "-o", "create-payment", "k-1", "--body"]).await;
     assert_eq!(shown["body"]["text"], r#"{"id":1,"x":1.10}"#);
     let lines = shown["audit"].as_array().unwrap();
@@ -101,10 +101,10 @@ async fn an_outcome_that_was_not_executed_is_free_for_the_next_retry() {
         table.cli.run(&[&["settle", &record, "--not-executed", "--as", "kim"][..], &WHY].concat()).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
     assert!(ran.stdout.contains("unknown → failed_retryable") && ran.stdout.contains("kim"), "{ran:?}");
-    assert!(!ran.stdout.contains('\u{1b}'), "colours where there is no terminal: {ran:?}");
+    assert!(!ran.stdout.contains('\u{1b}'), "colours without a terminal: {ran:?}");
     assert_eq!(table.record("k-1").await.state.name(), "failed_retryable");
 
-    // Proof that it was executed after all outweighs a release.
+    // Proof of an execution outweighs a release.
     let (_folder, file) = answer(r#"{"status":201,"body":{"id":1}}"#);
     let settle = ["settle", &record, "--completed", "--response", &file];
     table.cli.json(&[&settle[..], &WHY].concat()).await;
@@ -128,8 +128,8 @@ async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
         command.into_iter().chain(WHY.map(str::to_owned)).collect::<Vec<_>>()
     };
     let change = |command: &str, more: &[&str]| {
-        let words = command.split(' ').chain(more.iter().copied());
-        words.map(str::to_owned).collect::<Vec<_>>()
+        let text = command.split(' ').chain(more.iter().copied());
+        text.map(str::to_owned).collect::<Vec<_>>()
     };
     let own = |key: &str| table.name(key);
     let not_executed = |record: &str| change(&format!("settle {record} --not-executed"), &WHY);
@@ -159,11 +159,11 @@ async fn an_operators_mistake_gets_one_clear_line_and_changes_nothing() {
         (change("settle", &[&own("unknown"), "--not-executed", "--reason", "x"]), 2, "--yes"),
         (change("forget-response", &[&own("completed"), "--reason", "x"]), 2, "--yes"),
     ];
-    for (arguments, code, words) in cases {
+    for (arguments, code, text) in cases {
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        table.cli.run(&arguments).await.assert_refused(code, words);
+        table.cli.run(&arguments).await.assert_refused(code, text);
     }
-    // The record is still there; only its body is gone.
+    // The record still exists. Only its body is gone.
     let ran = table.cli.run(&["show", &own("live"), "--body"]).await;
     assert_eq!((ran.code, ran.stderr.lines().count()), (Some(3), 1), "{ran:?}");
     assert!(ran.stdout.contains("in_progress") && ran.stderr.contains("keeps no body"), "{ran:?}");
@@ -269,7 +269,7 @@ async fn a_long_body_that_compresses_stays_in_the_record() {
     let State::Completed { answer, .. } = &kept.state else { panic!("{kept:?}") };
     assert_eq!((answer.body_place(), answer.body_length()), ("record", long.len() as u64));
     assert!(table.sort_keys().await.iter().all(|sk| !sk.starts_with("body#")));
-    // Compressed: a record of one write unit has no room for the plain body.
+    // Compressed: a record of one write unit has no capacity for the plain body.
     let items = table.items().await;
     let item = items.iter().find(|((sk, _), _)| sk == "record").map(|(_, item)| item).expect("a record");
     let longest = item.values().filter_map(|value| value.as_b().ok()).map(|bytes| bytes.as_ref().len()).max();
@@ -307,7 +307,7 @@ async fn the_debug_log_names_keys_by_their_hash_only() {
 }
 
 #[tokio::test]
-async fn a_table_that_is_not_there_is_named() {
+async fn a_missing_table_is_named() {
     let cli = CommandLine::new(embedded::endpoint(), "no-such-table");
     let ran = cli.run(&["list", "--state", "unknown"]).await;
     ran.assert_refused(1, "the idempotency table `no-such-table`: ");
@@ -317,7 +317,7 @@ async fn a_table_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_record_with_unusual_names_is_shown_as_it_is() {
+async fn a_record_with_unusual_names_is_shown_unchanged() {
     let table = table().await;
     let key = record_key("ten#ant", "a key # with = all");
     let mut record = table.unknown("k").await;
@@ -359,9 +359,9 @@ async fn two_ledgers_in_files_are_compared_line_by_line() {
     }
 }
 
-// T42: an operator and a guard cannot disagree about how long an answer is kept.
+// T42: an operator and a guard cannot disagree about the retention of an answer.
 #[tokio::test]
-async fn a_settled_record_is_kept_as_long_as_it_says_itself() {
+async fn a_settled_record_is_kept_for_its_own_retention() {
     let table = table().await;
     let week = std::time::Duration::from_secs(7 * 24 * 3600);
     for (key, retain, seconds) in [("week", None, 604_800), ("longer", Some("14d"), 1_209_600)] {
@@ -407,11 +407,11 @@ async fn a_path_scoped_record_is_found_by_path_or_listed_name() {
     assert_eq!(
         table.cli.run(&["show", "k-1", "--path", path]).await.code,
         Some(2),
-        "it says nothing by itself"
+        "it prints nothing unprompted"
     );
 }
 
-// Whoever would write the rows by hand must see that they are there.
+// An operator who would write the rows by hand must see that they exist.
 #[tokio::test]
 async fn a_completion_shows_whether_domain_writes_committed_with_it() {
     let table = table().await;
@@ -425,19 +425,15 @@ async fn a_completion_shows_whether_domain_writes_committed_with_it() {
     for (key, marked) in [("with", true), ("without", false)] {
         let name = table.name(key);
         let shown = table.cli.json(&["show", &name]).await;
-        for checkpoint in ["with_writes", "transactional"] {
-            assert_eq!(
-                shown["record"].get(checkpoint),
-                marked.then_some(&json!(true)),
-                "{key}: {checkpoint}"
-            );
+        for field in ["with_writes", "transactional"] {
+            assert_eq!(shown["record"].get(field), marked.then_some(&json!(true)), "{key}: {field}");
         }
         let shown = table.cli.run(&["show", &name]).await.stdout;
-        for (label, said) in
+        for (label, text) in
             [("domain writes", "committed with its completion"), ("effects", "all in its transaction")]
         {
             let line = shown.lines().find(|line| line.trim_start().starts_with(label));
-            assert_eq!(line.is_some_and(|line| line.ends_with(said)), marked, "{shown}");
+            assert_eq!(line.is_some_and(|line| line.ends_with(text)), marked, "{shown}");
             assert_eq!(line.is_some(), marked, "{shown}");
         }
     }

@@ -146,7 +146,7 @@ fn job(day: &str) -> Value {
 }
 
 #[apply(on_each_store)]
-async fn ledgers_that_say_the_same_agree(endpoint: &str) {
+async fn identical_ledgers_agree(endpoint: &str) {
     let ledgers = Ledgers::on(endpoint).await;
     for id in ["ch_1", "ch_2", "ch_3", "ch_4", "ch_5"] {
         ledgers.both(id).await;
@@ -202,16 +202,16 @@ async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str
     let mut report = lines(&compared.report);
     assert_eq!(report.pop().unwrap()["summary"]["only_theirs"], 1, "the summary is the last line");
     // The id of our payment, which is new each time.
-    for said in report.iter_mut().flat_map(|line| {
+    for entry in report.iter_mut().flat_map(|line| {
         let ours = line["side"] == "ours";
         line.as_object_mut()
             .unwrap()
             .iter_mut()
-            .filter_map(move |(name, said)| (name == "ours" || ours && name == "value").then_some(said))
+            .filter_map(move |(name, entry)| (name == "ours" || ours && name == "value").then_some(entry))
     }) {
-        let said = said.as_object_mut().unwrap();
-        assert_eq!(said.remove("tenant"), Some(json!("acme")));
-        let payment = said.remove("payment").unwrap();
+        let entry = entry.as_object_mut().unwrap();
+        assert_eq!(entry.remove("tenant"), Some(json!("acme")));
+        let payment = entry.remove("payment").unwrap();
         assert!(payment.as_str().unwrap().starts_with("pay_"), "{payment}");
     }
     let charged =
@@ -239,17 +239,17 @@ async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str
     }
     for id in &ids {
         let logged = logs.lines_with(id);
-        let reported =
+        let rows =
             logged.iter().filter(|line| line.target().starts_with("compare") && line.level() == "WARN");
-        assert_eq!(reported.count(), 1, "{id}");
+        assert_eq!(rows.count(), 1, "{id}");
     }
-    // The log identifies the record by its hash, so that an operator finds its other lines.
+    // The log identifies the record by its hash, so that an operator finds the other log lines about it.
     assert!(logs.lines_with(theirs).iter().any(|line| line.text.contains(&record.hash().to_string())));
     let key = logs.lines_with(record.idempotency_key().as_str());
     assert!(key.iter().all(|line| !line.target().starts_with("compare")), "{key:?}");
 }
 
-// A charge that is settled in the afternoon is in only one ledger at two o'clock the night before, and in both the night after.
+// A charge that is settled in the afternoon is in only one ledger at two o'clock the night before. It is in both the night after.
 #[apply(on_each_store)]
 async fn a_day_is_compared_again_when_its_questions_are_over(endpoint: &str) {
     let ledgers = Ledgers::on(endpoint).await;
@@ -338,7 +338,7 @@ async fn a_page_that_is_followed_by_itself_is_an_error() {
 }
 
 #[tokio::test]
-async fn an_input_that_makes_no_sense_has_an_error_with_a_name() {
+async fn an_invalid_input_is_named_in_its_error() {
     let ledgers = Ledgers::on(embedded::endpoint()).await;
     let named = [
         (job("2026-11-31"), "MalformedDay"),
@@ -357,7 +357,7 @@ async fn an_input_that_makes_no_sense_has_an_error_with_a_name() {
     assert_eq!(ledgers.files(), [""; 0]);
 }
 
-/// Completes an operation of its own, which records this payment.
+/// Completes an operation that records this payment.
 pub async fn recorded(
     guarded: &Guarded,
     ledger: &Ledger,

@@ -1,4 +1,4 @@
-//! How unknown outcomes are settled: questions to the provider, its own reports, and the comparison of ledgers.
+//! How unknown outcomes are settled: questions to the provider, provider reports, and the comparison of ledgers.
 
 pub mod ledger_comparison;
 mod provider_report;

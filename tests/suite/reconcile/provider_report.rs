@@ -1,4 +1,4 @@
-//! A provider's unsolicited report is checked against the record, whatever its state (T46).
+//! A provider's unsolicited report is checked against the record, in every state of the record (T46).
 
 use std::{
     sync::{
@@ -24,7 +24,7 @@ use tokio::sync::Barrier;
 use crate::support::{
     BoxError,
     faults::{ANY, Fault},
-    guarded::{GRACE, Guarded, LEASE, completed, operation, owned, replayed, reported, request, written},
+    guarded::{GRACE, Guarded, LEASE, completed, operation, outcome_of, owned, replayed, request, written},
     on_each_store,
 };
 
@@ -32,10 +32,10 @@ const PHASE: &str = "charge";
 
 /// A reconciler with a fixed answer, which counts how often it is asked.
 #[derive(Clone)]
-struct Says(Result<Finding, &'static str>, Arc<AtomicUsize>);
+struct Fixed(Result<Finding, &'static str>, Arc<AtomicUsize>);
 
-impl Says {
-    fn this(finding: Result<Finding, &'static str>) -> Self {
+impl Fixed {
+    fn new(finding: Result<Finding, &'static str>) -> Self {
         Self(finding, Arc::default())
     }
 
@@ -45,28 +45,28 @@ impl Says {
 }
 
 #[async_trait]
-impl Reconciler for Says {
+impl Reconciler for Fixed {
     async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
         self.1.fetch_add(1, Ordering::SeqCst);
         Ok(self.0.clone()?)
     }
 }
 
-fn charged() -> Says {
-    Says::this(Ok(Finding::Executed(Answer::json(201, r#"{"id":"pay_1"}"#))))
+fn charged() -> Fixed {
+    Fixed::new(Ok(Finding::Executed(Answer::json(201, r#"{"id":"pay_1"}"#))))
 }
 
 struct Listening {
     guarded: Guarded,
     dead_letters: MemoryQueue,
     questions: MemoryQueue,
-    provider: Says,
+    provider: Fixed,
     reconciliation: Reconciliation,
 }
 
 impl Listening {
-    /// With a provider that gives this answer when asked.
-    async fn on(endpoint: &str, provider: Says) -> Self {
+    /// With a provider that gives this answer to every question.
+    async fn on(endpoint: &str, provider: Fixed) -> Self {
         let guarded = Guarded::on(endpoint).await;
         let (dead_letters, questions) = (MemoryQueue::new(), MemoryQueue::new());
         let reconciliation = Reconciliation::new(guarded.store(), dead_letters.clone())
@@ -88,7 +88,7 @@ impl Listening {
         request
     }
 
-    async fn tell(&self, request: &Request, reported: ProviderReport) -> ReconcileOutcome {
+    async fn report(&self, request: &Request, reported: ProviderReport) -> ReconcileOutcome {
         self.reconciliation.reported(&request.key, &reported).await.expect("store and queue answer")
     }
 
@@ -98,7 +98,7 @@ impl Listening {
         waiting.clone()
     }
 
-    /// The reasons of the dead letters, after checking that an operator can read each.
+    /// The reasons of the dead letters. Checks first that an operator can read each.
     fn reasons(&self) -> Vec<String> {
         let reason = |(dead_letter, _): (String, Duration)| {
             assert_eq!(
@@ -113,7 +113,7 @@ impl Listening {
     }
 
     async fn state(&self, request: &Request) -> &'static str {
-        self.guarded.record(&request.key).await.expect("there is a record").state.name()
+        self.guarded.record(&request.key).await.expect("the record exists").state.name()
     }
 }
 
@@ -129,7 +129,7 @@ async fn the_providers_report_during_a_lease_is_checked_against_the_outcome(endp
         let request = request();
         let ours = owned(listening.reserve(&request).await);
         let until = listening.guarded.now().plus(LEASE + GRACE);
-        let outcome = listening.tell(&request, ProviderReport::executed(201, charged())).await;
+        let outcome = listening.report(&request, ProviderReport::executed(201, charged())).await;
         assert_eq!(outcome, ReconcileOutcome::Scheduled(until));
         let (message, delay) = listening.waiting();
         assert_eq!(delay, LEASE + GRACE);
@@ -146,7 +146,7 @@ async fn the_providers_report_during_a_lease_settles_a_dead_workers_record(endpo
     let listening = Listening::on(endpoint, charged()).await;
     let request = request();
     drop(owned(listening.reserve(&request).await));
-    listening.tell(&request, ProviderReport::executed(201, charged())).await;
+    listening.report(&request, ProviderReport::executed(201, charged())).await;
     let (message, delay) = listening.waiting();
     listening.guarded.clock.advance(delay);
     listening.reconciliation.receive(&message).await.unwrap();
@@ -162,16 +162,16 @@ async fn the_providers_report_during_a_lease_overturns_the_workers_release(endpo
     let listening = Listening::on(endpoint, charged()).await;
     let request = request();
     let ours = owned(listening.reserve(&request).await);
-    listening.tell(&request, ProviderReport::executed(201, charged())).await;
+    listening.report(&request, ProviderReport::executed(201, charged())).await;
     let ended = listening.guarded.executor().finish(ours, Report::NotExecuted).await;
     assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
     assert_eq!(
-        reported(&listening.reserve(&request).await),
+        outcome_of(&listening.reserve(&request).await),
         "unknown",
         "no retry runs before the report is taken up"
     );
     listening.reconciliation.receive(&listening.waiting().0).await.unwrap();
-    assert_eq!(reported(&listening.reserve(&request).await), "replay");
+    assert_eq!(outcome_of(&listening.reserve(&request).await), "replay");
 }
 
 // T46, T2
@@ -182,10 +182,10 @@ async fn a_claim_survives_a_lost_write_or_answer(endpoint: &str) {
         let request = request();
         let ours = owned(listening.reserve(&request).await);
         listening.guarded.faults.script("PutItem", [fault]);
-        let outcome = listening.tell(&request, ProviderReport::executed(201, charged())).await;
+        let outcome = listening.report(&request, ProviderReport::executed(201, charged())).await;
         assert!(matches!(outcome, ReconcileOutcome::Scheduled(_)), "{outcome:?}");
         drop(listening.guarded.executor().finish(ours, Report::NotExecuted).await);
-        assert_eq!(reported(&listening.reserve(&request).await), "unknown");
+        assert_eq!(outcome_of(&listening.reserve(&request).await), "unknown");
     }
 }
 
@@ -200,7 +200,7 @@ async fn the_providers_report_overturns_a_simultaneous_release(endpoint: &str) {
         listening.guarded.faults.script("PutItem", [meet.clone(), meet]);
         let executor = listening.guarded.executor();
         let (outcome, _) = tokio::join!(
-            listening.tell(&request, ProviderReport::executed(201, charged())),
+            listening.report(&request, ProviderReport::executed(201, charged())),
             executor.finish(ours, Report::NotExecuted)
         );
         assert_eq!(listening.guarded.faults.left(), 0);
@@ -210,11 +210,11 @@ async fn the_providers_report_overturns_a_simultaneous_release(endpoint: &str) {
             ReconcileOutcome::Resolved("completed") => "replay",
             other => panic!("{other:?}"),
         };
-        assert_eq!(reported(&listening.reserve(&request).await), expected);
+        assert_eq!(outcome_of(&listening.reserve(&request).await), expected);
     }
 }
 
-// T46: whoever processes the report may ask a source that lags behind; what was seen outweighs "not found".
+// T46: the reconciler may ask a source that lags behind. What was seen outweighs "not found".
 #[apply(on_each_store)]
 async fn a_claim_that_its_own_source_denies_releases_nothing(endpoint: &str) {
     let refused = Ok(Finding::Executed(Answer::json(402, "{}")));
@@ -224,31 +224,31 @@ async fn a_claim_that_its_own_source_denies_releases_nothing(endpoint: &str) {
             let request = listening.ended(report).await;
             listening.guarded.clock.advance(DEFAULT_NOT_FOUND_GRACE);
             let outcome =
-                listening.tell(&request, ProviderReport::executed(201, Says::this(source.clone()))).await;
+                listening.report(&request, ProviderReport::executed(201, Fixed::new(source.clone()))).await;
             // The source has the answer and sends its report again.
             let denies = matches!(&source, Ok(Finding::NotExecuted | Finding::Executed(_)));
             let expected = if denies { ReconcileOutcome::Escalated } else { ReconcileOutcome::NotDue };
             assert_eq!(outcome, expected, "{source:?}");
-            assert_eq!(reported(&listening.reserve(&request).await), "unknown");
-            // Nor does a later report of a refusal release it.
-            let provider = Says::this(Ok(Finding::Executed(Answer::json(402, "{}"))));
+            assert_eq!(outcome_of(&listening.reserve(&request).await), "unknown");
+            // A later report of a refusal does not release it either.
+            let provider = Fixed::new(Ok(Finding::Executed(Answer::json(402, "{}"))));
             let later = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
                 .world(listening.guarded.clock.clone())
                 .operation(operation(), provider);
             let outcome =
                 later.reported(&request.key, &ProviderReport::executed(402, charged())).await.unwrap();
             assert_eq!(outcome, ReconcileOutcome::Escalated);
-            assert_eq!(reported(&listening.reserve(&request).await), "unknown");
-            // The report settles it even after the provider has forgotten the key: the webhook brings its answer along.
+            assert_eq!(outcome_of(&listening.reserve(&request).await), "unknown");
+            // The report settles it even after the provider has forgotten the key, because the webhook includes the answer.
             listening.guarded.clock.advance(Duration::from_secs(24 * 3600));
-            let outcome = listening.tell(&request, ProviderReport::executed(201, charged())).await;
+            let outcome = listening.report(&request, ProviderReport::executed(201, charged())).await;
             assert_eq!(outcome, ReconcileOutcome::Resolved("completed"));
-            assert_eq!(reported(&listening.reserve(&request).await), "replay");
+            assert_eq!(outcome_of(&listening.reserve(&request).await), "replay");
         }
     }
 }
 
-// T46, T5: else its client would pay with another card.
+// T46, T5: otherwise its client would pay with another card.
 #[apply(on_each_store)]
 async fn a_workers_refusal_does_not_answer_a_claimed_effect(endpoint: &str) {
     for lease_expired in [false, true] {
@@ -258,11 +258,11 @@ async fn a_workers_refusal_does_not_answer_a_claimed_effect(endpoint: &str) {
         if lease_expired {
             listening.guarded.clock.advance(LEASE + GRACE);
         }
-        // The charge's own answer cannot be fetched now.
-        listening.tell(&request, ProviderReport::executed(201, Says::this(Err("away")))).await;
+        // The charge's answer cannot be fetched now.
+        listening.report(&request, ProviderReport::executed(201, Fixed::new(Err("away")))).await;
         let ended = listening.guarded.executor().finish(ours, refusal()).await;
         assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
-        assert_eq!(reported(&listening.reserve(&request).await), "unknown");
+        assert_eq!(outcome_of(&listening.reserve(&request).await), "unknown");
         let outcome = listening.reconciliation.ask_if_due(&request.key).await.unwrap();
         assert_eq!(outcome, ReconcileOutcome::Resolved("completed"));
         assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
@@ -275,7 +275,7 @@ struct Retried(Executor, Request, Mutex<Option<&'static str>>);
 #[async_trait]
 impl Reconciler for Retried {
     async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
-        *self.2.lock().unwrap() = Some(reported(&self.0.reserve(&self.1).await));
+        *self.2.lock().unwrap() = Some(outcome_of(&self.0.reserve(&self.1).await));
         Ok(Finding::Executed(Answer::json(201, "{}")))
     }
 }
@@ -295,30 +295,30 @@ async fn no_retry_runs_while_a_claimed_effects_answer_is_fetched(endpoint: &str)
                 self.0.ask(question).await
             }
         }
-        let outcome = listening.tell(&request, ProviderReport::executed(201, By(by.clone()))).await;
+        let outcome = listening.report(&request, ProviderReport::executed(201, By(by.clone()))).await;
         assert_eq!(outcome, ReconcileOutcome::Resolved("completed"));
         assert_eq!(*by.2.lock().unwrap(), Some("unknown"));
     }
 }
 
-// T46, T50: providers resend for days what is not acknowledged.
+// T46, T50: for days, providers resend what is not acknowledged.
 #[apply(on_each_store)]
 async fn a_repeated_report_leaves_the_record_escalated(endpoint: &str) {
-    let listening = Listening::on(endpoint, Says::this(Ok(Finding::NotExecuted))).await;
+    let listening = Listening::on(endpoint, Fixed::new(Ok(Finding::NotExecuted))).await;
     let request = listening.ended(Report::PerhapsExecuted(UnknownCause::Panicked)).await;
-    let effect = |source| ProviderReport::executed(201, Says::this(source));
-    assert_eq!(listening.tell(&request, effect(Err("away"))).await, ReconcileOutcome::NotDue);
+    let effect = |source| ProviderReport::executed(201, Fixed::new(source));
+    assert_eq!(listening.report(&request, effect(Err("away"))).await, ReconcileOutcome::NotDue);
     let asked = listening.reconciliation.ask(&request.key).await.unwrap();
     assert_eq!((asked, listening.dead_letters.take().len()), (ReconcileOutcome::Escalated, 1));
     let before = listening.guarded.record(&request.key).await;
     for (source, outcome) in
         [(Err("away"), ReconcileOutcome::NotDue), (Ok(Finding::NotExecuted), ReconcileOutcome::Escalated)]
     {
-        assert_eq!(listening.tell(&request, effect(source)).await, outcome);
+        assert_eq!(listening.report(&request, effect(source)).await, outcome);
         assert_eq!(listening.guarded.record(&request.key).await, before);
         assert_eq!(listening.dead_letters.take().len(), 0);
     }
-    let settled = listening.tell(&request, ProviderReport::executed(201, charged())).await;
+    let settled = listening.report(&request, ProviderReport::executed(201, charged())).await;
     assert_eq!(settled, ReconcileOutcome::Resolved("completed"));
 }
 
@@ -332,31 +332,31 @@ async fn a_late_refusal_of_a_worker_is_no_answer_either(endpoint: &str) {
     listening.guarded.clock.advance(LEASE + GRACE + DEFAULT_NOT_FOUND_GRACE);
     let forgets = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
         .world(listening.guarded.clock.clone())
-        .operation(operation(), Says::this(Ok(Finding::NotFound)));
+        .operation(operation(), Fixed::new(Ok(Finding::NotFound)));
     assert_eq!(forgets.ask(&request.key).await.unwrap(), ReconcileOutcome::Resolved("failed_retryable"));
     let second = owned(listening.reserve(&request).await);
     written(executor.finish(second, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
-    listening.tell(&request, ProviderReport::executed(201, Says::this(Err("away")))).await;
+    listening.report(&request, ProviderReport::executed(201, Fixed::new(Err("away")))).await;
     let ended = executor.finish(late, refusal()).await;
     assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
-    assert_eq!(reported(&listening.reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&listening.reserve(&request).await), "unknown");
 }
 
-// T46, T16: that the store goes away after the report was written makes the refusal no truer.
+// T46, T16: an outage of the store after the report was written does not make the refusal true.
 #[apply(on_each_store)]
 async fn a_queued_refusal_settles_nothing_once_an_effect_is_claimed(endpoint: &str) {
-    for loses_the_checkpoint in [false, true] {
+    for loses_the_claim in [false, true] {
         let listening = Listening::on(endpoint, charged()).await;
         let (request, reports) = (request(), MemoryQueue::new());
         let executor = listening.guarded.executor().defer_reports_to(reports.clone());
         let ours = owned(listening.reserve(&request).await);
-        listening.tell(&request, ProviderReport::executed(201, charged())).await;
+        listening.report(&request, ProviderReport::executed(201, charged())).await;
         listening.guarded.faults.for_all(ANY, Fault::DropRequest);
         let ended = listening.guarded.clock.passing(executor.finish(ours, refusal())).await;
         listening.guarded.faults.clear();
         // The worker has not seen the report.
         assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
-        if loses_the_checkpoint {
+        if loses_the_claim {
             // A version that does not know claims has written the record.
             let mut item = listening.guarded.item(&request.key).await.unwrap();
             item.remove("claimed");
@@ -364,14 +364,14 @@ async fn a_queued_refusal_settles_nothing_once_an_effect_is_claimed(endpoint: &s
         }
         let [(report, _)] = &reports.take()[..] else { panic!("not one report") };
         listening.reconciliation.receive(report).await.unwrap();
-        let expected = if loses_the_checkpoint { "completed" } else { "unknown" };
+        let expected = if loses_the_claim { "completed" } else { "unknown" };
         assert_eq!(listening.state(&request).await, expected);
     }
 }
 
 // T46
 #[apply(on_each_store)]
-async fn a_claimed_effect_stops_even_what_may_run_again(endpoint: &str) {
+async fn a_claimed_effect_stops_even_an_operation_that_may_run_again(endpoint: &str) {
     for lease_expired in [false, true] {
         let listening = Listening::on(endpoint, charged()).await;
         let request = request();
@@ -380,26 +380,26 @@ async fn a_claimed_effect_stops_even_what_may_run_again(endpoint: &str) {
         if lease_expired {
             listening.guarded.clock.advance(LEASE + GRACE);
         }
-        listening.tell(&request, ProviderReport::executed(201, Says::this(Err("away")))).await;
+        listening.report(&request, ProviderReport::executed(201, Fixed::new(Err("away")))).await;
         listening.guarded.clock.advance(LEASE + GRACE);
-        assert_eq!(reported(&again.reserve(&request).await), "unknown");
+        assert_eq!(outcome_of(&again.reserve(&request).await), "unknown");
     }
 }
 
-// T46: it may be late, and about an earlier attempt or an earlier reservation of the key.
+// T46: it may be late, and may be about an earlier attempt or an earlier generation of the key.
 #[apply(on_each_store)]
 async fn a_refusal_is_confirmed_before_it_counts(endpoint: &str) {
-    let refused = || Says::this(Ok(Finding::Executed(Answer::json(402, "{}"))));
+    let refused = || Fixed::new(Ok(Finding::Executed(Answer::json(402, "{}"))));
     for reported in [ProviderReport::not_executed(), ProviderReport::executed(402, refused())] {
         let listening = Listening::on(endpoint, refused()).await;
         let request = listening.ended(Report::PerhapsExecuted(UnknownCause::Panicked)).await;
-        assert_eq!(listening.tell(&request, reported).await, ReconcileOutcome::Resolved("completed"));
+        assert_eq!(listening.report(&request, reported).await, ReconcileOutcome::Resolved("completed"));
         assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(402));
         assert_eq!((listening.provider.asked(), listening.reasons().len()), (1, 0));
     }
     let listening = Listening::on(endpoint, charged()).await;
     let request = listening.ended(Report::PerhapsExecuted(UnknownCause::Panicked)).await;
-    listening.tell(&request, ProviderReport::not_executed()).await;
+    listening.report(&request, ProviderReport::not_executed()).await;
     assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
 }
 
@@ -408,14 +408,14 @@ async fn a_refusal_is_confirmed_before_it_counts(endpoint: &str) {
 async fn a_refusal_of_an_unregistered_operation_is_not_dead_lettered(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = listening.ended(Report::PerhapsExecuted(UnknownCause::Panicked)).await;
-    let knows_none = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
+    let unregistered = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
         .world(listening.guarded.clock.clone());
     for (reported, outcome, dead_letters) in [
         (ProviderReport::not_executed(), ReconcileOutcome::Settled, 0),
         (ProviderReport::executed(402, charged()), ReconcileOutcome::Settled, 0),
         (ProviderReport::executed(201, charged()), ReconcileOutcome::Escalated, 1),
     ] {
-        assert_eq!(knows_none.reported(&request.key, &reported).await.unwrap(), outcome);
+        assert_eq!(unregistered.reported(&request.key, &reported).await.unwrap(), outcome);
         assert_eq!(listening.reasons().len(), dead_letters);
     }
 }
@@ -426,7 +426,7 @@ async fn a_deferred_report_follows_a_growing_lease(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = request();
     let ours = owned(listening.reserve(&request).await);
-    listening.tell(&request, ProviderReport::executed(201, charged())).await;
+    listening.report(&request, ProviderReport::executed(201, charged())).await;
     let (message, _) = listening.waiting();
     // The queue delivers it too early, or a heartbeat has extended the lease.
     listening.guarded.clock.advance(LEASE);
@@ -436,7 +436,7 @@ async fn a_deferred_report_follows_a_growing_lease(endpoint: &str) {
     drop(ours);
 }
 
-// T46: the provider has said that it charged. That the charge cannot be found now does not permit another.
+// T46: the provider has reported a charge. A charge that cannot be found now does not permit another.
 #[apply(on_each_store)]
 async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
     let grace = DEFAULT_NOT_FOUND_GRACE;
@@ -450,12 +450,12 @@ async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
             (None, Duration::ZERO),
             (None, grace),
         ] {
-            let listening = Listening::on(endpoint, Says::this(provider.clone())).await;
+            let listening = Listening::on(endpoint, Fixed::new(provider.clone())).await;
             let request = request();
             let ours = owned(listening.reserve(&request).await);
             let key = request.key.downstream_key(&request.fingerprints.current(), PHASE);
             let effect = ProviderReport::executed(201, charged()).under(PHASE, &key);
-            listening.tell(&request, effect).await;
+            listening.report(&request, effect).await;
             let (message, delay) = listening.waiting();
             match report.clone() {
                 Some(report) => drop(listening.guarded.executor().finish(ours, report).await),
@@ -463,7 +463,7 @@ async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
             }
             listening.guarded.clock.advance(delay + late);
             listening.reconciliation.receive(&message).await.unwrap();
-            assert_eq!(reported(&listening.reserve(&request).await), "unknown");
+            assert_eq!(outcome_of(&listening.reserve(&request).await), "unknown");
             let dead_letters = listening.dead_letters.take();
             listening.guarded.clock.advance(grace);
             // "Not found" may merely be too early.
@@ -481,16 +481,16 @@ async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
                 let polled = listening.reconciliation.ask_if_due(&request.key).await.unwrap();
                 assert_eq!(polled, ReconcileOutcome::NotDue);
             } else {
-                // It is asked again, and a denial then is escalated.
+                // The provider is asked again. A denial then is escalated.
                 assert!(dead_letters.is_empty(), "{dead_letters:?}");
-                let says = if late == grace { not_found.clone() } else { denied.clone() };
+                let finding = if late == grace { not_found.clone() } else { denied.clone() };
                 let back = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
                     .world(listening.guarded.clock.clone())
-                    .operation(operation(), Says::this(says));
+                    .operation(operation(), Fixed::new(finding));
                 let polled = back.ask_if_due(&request.key).await.unwrap();
                 assert_eq!((polled, listening.dead_letters.take().len()), (ReconcileOutcome::Escalated, 1));
             }
-            assert_eq!(reported(&listening.reserve(&request).await), "unknown");
+            assert_eq!(outcome_of(&listening.reserve(&request).await), "unknown");
             // An operator's question releases nothing either.
             listening.reconciliation.ask(&request.key).await.unwrap();
             assert_eq!(listening.state(&request).await, "unknown");
@@ -507,7 +507,7 @@ async fn an_earlier_attempts_late_refusal_does_not_settle_a_later_one(endpoint: 
     let unknown = Report::PerhapsExecuted(UnknownCause::HandlerFailed);
     written(listening.guarded.executor().finish(again, unknown).await);
     for reported in [ProviderReport::not_executed(), ProviderReport::executed(402, charged())] {
-        let outcome = listening.tell(&request, reported).await;
+        let outcome = listening.report(&request, reported).await;
         assert!(
             matches!(
                 outcome,
@@ -533,7 +533,7 @@ async fn a_provider_report_that_contradicts_a_completed_record_is_escalated(endp
         let listening = Listening::on(endpoint, charged()).await;
         let request = listening.ended(report).await;
         let before = listening.guarded.record(&request.key).await;
-        assert_eq!(listening.tell(&request, reported).await, ReconcileOutcome::Escalated);
+        assert_eq!(listening.report(&request, reported).await, ReconcileOutcome::Escalated);
         assert_eq!(listening.reasons().len(), 1);
         assert_eq!(listening.guarded.record(&request.key).await, before);
     }
@@ -550,7 +550,7 @@ async fn a_provider_report_that_agrees_with_the_record_changes_nothing(endpoint:
         let listening = Listening::on(endpoint, charged()).await;
         let request = listening.ended(report).await;
         let before = listening.guarded.record(&request.key).await;
-        assert_eq!(listening.tell(&request, reported).await, ReconcileOutcome::Settled);
+        assert_eq!(listening.report(&request, reported).await, ReconcileOutcome::Settled);
         assert_eq!(listening.guarded.record(&request.key).await, before);
         assert_eq!(listening.reasons().len(), 0);
     }
@@ -563,42 +563,42 @@ async fn an_effect_without_a_record_is_escalated_unless_it_is_old(endpoint: &str
     let bound = Duration::from_secs(14 * 24 * 60 * 60 + 5 * 60);
     let now = listening.guarded.now();
     let old = now.minus(bound + Duration::from_millis(1));
-    let tell = async |reported| listening.tell(&request(), reported).await;
+    let report = async |reported| listening.report(&request(), reported).await;
     let effect = || ProviderReport::executed(201, charged());
-    assert_eq!(tell(effect()).await, ReconcileOutcome::Escalated);
-    assert_eq!(tell(effect().made_at(now.minus(bound))).await, ReconcileOutcome::Escalated);
-    assert_eq!(tell(effect().made_at(Timestamp::MAX)).await, ReconcileOutcome::Escalated);
+    assert_eq!(report(effect()).await, ReconcileOutcome::Escalated);
+    assert_eq!(report(effect().made_at(now.minus(bound))).await, ReconcileOutcome::Escalated);
+    assert_eq!(report(effect().made_at(Timestamp::MAX)).await, ReconcileOutcome::Escalated);
     assert_eq!(listening.reasons().len(), 3);
-    // Its record may have expired; and a refusal need not have one.
-    assert_eq!(tell(effect().made_at(old)).await, ReconcileOutcome::Gone);
-    assert_eq!(tell(ProviderReport::executed(402, charged())).await, ReconcileOutcome::Settled);
-    assert_eq!(tell(ProviderReport::not_executed()).await, ReconcileOutcome::Settled);
+    // Its record may have expired. A refusal need not have a record.
+    assert_eq!(report(effect().made_at(old)).await, ReconcileOutcome::Gone);
+    assert_eq!(report(ProviderReport::executed(402, charged())).await, ReconcileOutcome::Settled);
+    assert_eq!(report(ProviderReport::not_executed()).await, ReconcileOutcome::Settled);
     assert_eq!(listening.reasons().len(), 0);
     listening.reconciliation.unclaimed("idk_1", "it leads to no record").await.unwrap();
     assert_eq!(listening.reasons(), ["it leads to no record"]);
 }
 
-// T46: metadata leads to the record, and anybody could have set it.
+// T46: metadata leads to the record, but any client could have set it.
 #[apply(on_each_store)]
 async fn a_provider_report_under_another_requests_key_settles_nothing_and_is_escalated(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let (unknown, source) = (UnknownCause::HandlerFailed, charged());
     let request = listening.ended(Report::PerhapsExecuted(unknown)).await;
-    let reported = || ProviderReport::executed(201, source.clone());
+    let effect = || ProviderReport::executed(201, source.clone());
     assert_eq!(
-        listening.tell(&request, reported().under(PHASE, "forged")).await,
+        listening.report(&request, effect().under(PHASE, "forged")).await,
         ReconcileOutcome::Escalated
     );
     assert_eq!((listening.reasons().len(), source.asked()), (1, 0));
     let refused = ProviderReport::executed(402, source.clone()).under(PHASE, "forged");
-    assert_eq!(listening.tell(&request, refused).await, ReconcileOutcome::Settled);
+    assert_eq!(listening.report(&request, refused).await, ReconcileOutcome::Settled);
     assert_eq!((listening.state(&request).await, source.asked()), ("unknown", 0));
     let key = request.key.downstream_key(&request.fingerprints.current(), PHASE);
-    let settled = listening.tell(&request, reported().under(PHASE, &key)).await;
+    let settled = listening.report(&request, effect().under(PHASE, &key)).await;
     assert_eq!(settled, ReconcileOutcome::Resolved("completed"));
 }
 
-/// A reconciler that finds a charge, and lets the worker complete with a refusal before it returns.
+/// A reconciler that finds a charge. Before it returns, it lets the worker complete with a refusal.
 struct Meanwhile {
     worker: Executor,
     late: Mutex<Option<Ownership>>,
@@ -617,12 +617,12 @@ impl Reconciler for Meanwhile {
 
 // T46, T5
 #[apply(on_each_store)]
-async fn a_question_whose_answer_contradicts_what_was_completed_meanwhile_is_escalated(endpoint: &str) {
+async fn a_finding_that_contradicts_a_completion_meanwhile_is_escalated(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let request = request();
     let late = owned(listening.reserve(&request).await);
     listening.guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(reported(&listening.reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&listening.reserve(&request).await), "unknown");
     let meanwhile = Meanwhile { worker: listening.guarded.executor(), late: Mutex::new(Some(late)) };
     let polling = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
         .world(listening.guarded.clock.clone())

@@ -34,8 +34,8 @@ use crate::support::{
     counts::recording,
     faults::Fault,
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, body_of, completed, fresh, operation, owned, random, replayed,
-        replayed_text, reported, request, written,
+        GRACE, Guarded, LEASE, RETENTION, body_of, completed, fresh, operation, outcome_of, owned, random,
+        replayed, replayed_text, request, written,
     },
     on_each_store,
 };
@@ -51,7 +51,7 @@ type Found = Result<Finding, &'static str>;
 struct Provider(Arc<Mutex<(VecDeque<Found>, usize)>>);
 
 impl Provider {
-    fn says(findings: impl IntoIterator<Item = Found>) -> Self {
+    fn with(findings: impl IntoIterator<Item = Found>) -> Self {
         Self(Arc::new(Mutex::new((findings.into_iter().collect(), 0))))
     }
 
@@ -79,7 +79,7 @@ struct Reconciling {
 impl Reconciling {
     async fn on(endpoint: &str, findings: impl IntoIterator<Item = Found>) -> Self {
         let guarded = Guarded::on(endpoint).await;
-        let (dead_letters, provider) = (MemoryQueue::new(), Provider::says(findings));
+        let (dead_letters, provider) = (MemoryQueue::new(), Provider::with(findings));
         let reconciliation = Reconciliation::new(guarded.store(), dead_letters.clone())
             .world(guarded.clock.clone())
             .backoff(FIRST_BACKOFF, MAX_IDLE, 4)
@@ -103,16 +103,16 @@ impl Reconciling {
         self.guarded.executor().reserve(request).await
     }
 
-    /// When the outcome is asked about next, and how often it has been.
+    /// When the next question about the outcome is due, and how many have been asked.
     async fn next(&self, request: &Request) -> (Timestamp, u32) {
-        match self.guarded.record(&request.key).await.expect("there is a record").state {
+        match self.guarded.record(&request.key).await.expect("the record exists").state {
             State::Unknown { reconcile_at, asked, .. } => (reconcile_at, asked),
             other => panic!("{} is not unknown", other.name()),
         }
     }
 }
 
-/// A webhook's report on a charge; `webhook` returns the answer.
+/// A webhook's report of a charge. `webhook` returns the answer.
 fn charged(webhook: &Provider) -> ProviderReport {
     ProviderReport::executed(201, webhook.clone())
 }
@@ -125,7 +125,7 @@ fn executed() -> Found {
 async fn an_executed_operation_is_completed_with_its_answer(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [executed()]).await;
     let request = reconciling.unknown().await;
-    assert_eq!(reported(&reconciling.reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&reconciling.reserve(&request).await), "unknown");
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("completed"));
     assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Settled);
@@ -139,17 +139,17 @@ async fn after_not_executed_the_next_retry_runs_anew(endpoint: &str) {
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("failed_retryable"));
     let second = owned(reconciling.reserve(&request).await);
     assert_eq!(second.execution().attempts(), 2);
-    assert_eq!(reported(&reconciling.reserve(&request).await), "in flight");
+    assert_eq!(outcome_of(&reconciling.reserve(&request).await), "in flight");
 }
 
-// A request that was still on its way can land within the grace, after the question was asked.
+// A request that was still under way can land within the grace, after the question was asked.
 #[apply(on_each_store)]
-async fn what_is_not_found_counts_as_not_executed_only_after_the_grace(endpoint: &str) {
+async fn not_found_counts_as_not_executed_only_after_the_grace(endpoint: &str) {
     let findings = (0..3).map(|_| Ok(Finding::NotFound));
     let reconciling = Reconciling::on(endpoint, findings).await;
     let request = reconciling.unknown().await;
     let since = reconciling.guarded.now();
-    // It is asked again when the grace is over, and not before by the back-off alone.
+    // It is asked again when the grace is over. The backoff alone does not cause a question before that.
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Scheduled(since.plus(NOT_FOUND_GRACE)));
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::NotDue);
     reconciling.guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_millis(1));
@@ -197,7 +197,7 @@ async fn an_unanswered_question_backs_off_and_is_finally_escalated(endpoint: &st
     // No more questions are asked, and the outcome still blocks every retry.
     reconciling.guarded.clock.advance(Duration::from_secs(365 * 24 * 3600));
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::NotDue);
-    assert_eq!(reported(&reconciling.reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&reconciling.reserve(&request).await), "unknown");
 }
 
 /// A queue that accepts nothing.
@@ -216,7 +216,7 @@ async fn an_outcome_whose_dead_letter_cannot_be_sent_is_reported_each_poll(endpo
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
     let asks_once = |reconciliation: Reconciliation| {
-        let provider = Provider::says([Err("away"), Err("away")]);
+        let provider = Provider::with([Err("away"), Err("away")]);
         reconciliation
             .world(reconciling.guarded.clock.clone())
             .backoff(FIRST_BACKOFF, MAX_IDLE, 1)
@@ -229,7 +229,7 @@ async fn an_outcome_whose_dead_letter_cannot_be_sent_is_reported_each_poll(endpo
     assert_eq!((polled.unwrap().due, figures[UNKNOWN_ESCALATED].last()), (0, Some(&1.0)));
     // A message is redelivered until its dead letter is sent.
     let message = MessageSummary::ask(&request.key);
-    let error = closed.receive(&message).await.expect_err("nobody was told");
+    let error = closed.receive(&message).await.expect_err("no dead letter was sent");
     assert!(matches!(error, WorkError::Queue(_)), "{error:?}");
     let open = Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone());
     asks_once(open).receive(&message).await.unwrap();
@@ -243,7 +243,7 @@ async fn a_record_that_cannot_be_written_is_not_dead_lettered(endpoint: &str) {
     let request = reconciling.unknown().await;
     let poller = Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone())
         .world(reconciling.guarded.clock.clone())
-        .operation(operation(), Provider::says((0..3).map(|_| Ok(Finding::NotFound))));
+        .operation(operation(), Provider::with((0..3).map(|_| Ok(Finding::NotFound))));
     // Too late for "not found" to be proof.
     reconciling.guarded.clock.advance(Duration::from_secs(24 * 3600));
     for _ in 0..2 {
@@ -257,7 +257,7 @@ async fn a_record_that_cannot_be_written_is_not_dead_lettered(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-async fn what_an_operator_sends_back_is_asked_about_again(endpoint: &str) {
+async fn a_record_that_an_operator_requeues_is_asked_about_again(endpoint: &str) {
     let findings = (0..5).map(|_| Err("away")).chain([executed()]);
     let reconciling = Reconciling::on(endpoint, findings).await;
     let request = reconciling.unknown().await;
@@ -286,11 +286,11 @@ async fn an_operation_without_a_reconciler_is_escalated_at_once(endpoint: &str) 
 
 // T32
 #[apply(on_each_store)]
-async fn webhook_and_poller_at_one_moment_settle_once(endpoint: &str) {
+async fn simultaneous_webhook_and_poller_settle_once(endpoint: &str) {
     for _ in 0..10 {
         let reconciling = Reconciling::on(endpoint, [executed()]).await;
         let request = reconciling.unknown().await;
-        let webhook = Provider::says([Ok(Finding::Executed(Answer::json(201, "webhook")))]);
+        let webhook = Provider::with([Ok(Finding::Executed(Answer::json(201, "webhook")))]);
         let effect = charged(&webhook);
         let (polled, reported) = tokio::join!(
             reconciling.reconciliation.ask_if_due(&request.key),
@@ -307,16 +307,16 @@ async fn webhook_and_poller_at_one_moment_settle_once(endpoint: &str) {
     }
 }
 
-// A report that it was executed outweighs "not found".
+// A report of an execution outweighs "not found".
 #[apply(on_each_store)]
 async fn the_providers_report_wins_over_a_release(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotExecuted)]).await;
     let request = reconciling.unknown().await;
     reconciling.poll(&request).await;
-    let webhook = Provider::says([executed(), executed()]);
+    let webhook = Provider::with([executed(), executed()]);
     let reported = reconciling.reconciliation.reported(&request.key, &charged(&webhook)).await.unwrap();
     assert_eq!(reported, ReconcileOutcome::Resolved("completed"));
-    // Delivered again, as webhooks are; and a late denial changes nothing.
+    // It is delivered again, as webhooks are. A late denial changes nothing.
     let again = reconciling.reconciliation.reported(&request.key, &charged(&webhook)).await.unwrap();
     assert_eq!(again, ReconcileOutcome::Settled);
     assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
@@ -329,7 +329,7 @@ async fn a_live_workers_record_is_not_settled(endpoint: &str) {
     let request = request();
     let ours = owned(reconciling.reserve(&request).await);
     let until = reconciling.guarded.now().plus(LEASE + GRACE);
-    let webhook = Provider::says([]);
+    let webhook = Provider::with([]);
     let reported = reconciling.reconciliation.reported(&request.key, &charged(&webhook)).await.unwrap();
     assert_eq!((reported, webhook.asked()), (ReconcileOutcome::InFlight(until), 0));
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::InFlight(until));
@@ -343,7 +343,7 @@ async fn the_providers_report_settles_a_dead_worker_not_yet_expired(endpoint: &s
     let request = request();
     drop(owned(reconciling.reserve(&request).await));
     reconciling.guarded.clock.advance(LEASE + GRACE);
-    let webhook = Provider::says([executed()]);
+    let webhook = Provider::with([executed()]);
     let reported = reconciling.reconciliation.reported(&request.key, &charged(&webhook)).await.unwrap();
     assert_eq!(reported, ReconcileOutcome::Resolved("completed"));
 }
@@ -365,24 +365,24 @@ impl Reconciler for Meanwhile {
 
 // T5
 #[apply(on_each_store)]
-async fn a_worker_that_comes_back_during_a_question_is_believed(endpoint: &str) {
+async fn a_worker_that_reports_during_a_question_is_believed(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = request();
     let late = owned(reconciling.reserve(&request).await);
     reconciling.guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(reported(&reconciling.reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&reconciling.reserve(&request).await), "unknown");
     let meanwhile = Meanwhile { worker: reconciling.guarded.executor(), late: Mutex::new(Some(late)) };
     let outcome = reconciling
         .reconciliation
         .reported(&request.key, &ProviderReport::executed(201, meanwhile))
         .await
         .unwrap();
-    // One of the two is wrong, and it cannot be decided here which.
+    // One of the two is wrong. The library cannot decide which one.
     assert_eq!((outcome, reconciling.dead_letters.take().len()), (ReconcileOutcome::Escalated, 1));
     assert_eq!(replayed_text(reconciling.reserve(&request).await), "late");
 }
 
-/// Finds a charge, while somebody who asked before the charge existed releases the key.
+/// Finds a charge, while another source that asked before the charge existed releases the key.
 struct ReleasedMeanwhile(DynamoDbStore, Timestamp);
 
 #[async_trait]
@@ -403,10 +403,10 @@ async fn proof_that_comes_a_moment_after_a_release_is_not_dropped(endpoint: &str
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
     let guarded = &reconciling.guarded;
-    let somebody = ReleasedMeanwhile(guarded.undisturbed_store(), guarded.now());
+    let racing = ReleasedMeanwhile(guarded.undisturbed_store(), guarded.now());
     let poller = Reconciliation::new(guarded.store(), reconciling.dead_letters.clone())
         .world(guarded.clock.clone())
-        .operation(operation(), somebody);
+        .operation(operation(), racing);
     let outcome = poller.ask_if_due(&request.key).await.unwrap();
     assert_eq!(outcome, ReconcileOutcome::Resolved("completed"));
     assert_eq!(replayed_text(reconciling.reserve(&request).await), r#"{"id":"pay_1"}"#);
@@ -429,7 +429,7 @@ impl Reconciler for TakenOverMeanwhile {
     }
 }
 
-// T5: nobody asks about a released record, so the charge would never be seen again.
+// T5: a released record is not asked about, so the charge would never be seen again.
 #[apply(on_each_store)]
 async fn proof_keeps_the_next_execution_from_releasing_the_key(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
@@ -450,29 +450,29 @@ async fn proof_keeps_the_next_execution_from_releasing_the_key(endpoint: &str) {
     let second = second.lock().unwrap().take().expect("the key was taken over");
     let ended = executor.finish(second, Report::NotExecuted).await;
     assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
-    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
     assert_eq!(poller.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Resolved("completed"));
     assert_eq!(replayed_text(executor.reserve(&request).await), r#"{"id":"pay_1"}"#);
 }
 
 /// A reconciler that panics.
-struct Stumbles;
+struct Panics;
 
 #[async_trait]
-impl Reconciler for Stumbles {
+impl Reconciler for Panics {
     async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
-        panic!("an answer that nobody has thought of")
+        panic!("an unexpected answer")
     }
 }
 
-// A poll asks about many outcomes, the longest overdue first.
+// A poll asks about many outcomes, starting with the longest overdue.
 #[apply(on_each_store)]
-async fn a_question_that_panics_is_put_off_and_holds_no_other_up(endpoint: &str) {
+async fn a_question_that_panics_is_postponed_and_blocks_no_other(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
     let stumbling = Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone())
         .world(reconciling.guarded.clock.clone())
-        .operation(operation(), Stumbles);
+        .operation(operation(), Panics);
     let outcome = tokio::spawn(async move { stumbling.ask_if_due(&request.key).await });
     assert!(matches!(outcome.await.expect("no panic").unwrap(), ReconcileOutcome::Scheduled(_)));
 }
@@ -488,7 +488,7 @@ async fn a_lost_answer_of_the_settling_write_is_no_second_settlement(endpoint: &
 }
 
 #[apply(on_each_store)]
-async fn the_index_finds_what_is_due_and_nothing_else(endpoint: &str) {
+async fn the_index_finds_only_what_is_due(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Err("away")]).await;
     let store = reconciling.guarded.undisturbed_store();
     let (first, second, later) =
@@ -506,7 +506,7 @@ async fn the_index_finds_what_is_due_and_nothing_else(endpoint: &str) {
     assert_eq!(due, expected);
     drop(ours);
 
-    // A page for each partition; each outcome is listed once, and can be filtered by tenant.
+    // A page for each partition. Each outcome is listed once, and the list can be filtered by tenant.
     let (mut keys, mut of_tenant) = (Vec::new(), Vec::new());
     for (tenant, keys) in [(None, &mut keys), (Some(first.key.tenant()), &mut of_tenant)] {
         let mut from = None;
@@ -523,7 +523,7 @@ async fn the_index_finds_what_is_due_and_nothing_else(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-async fn a_large_answer_is_kept_as_a_handlers_is(endpoint: &str) {
+async fn a_reconcilers_large_answer_is_kept_like_a_handlers(endpoint: &str) {
     let body = random(20_000);
     let finding = Finding::Executed(Answer::http(201, Vec::new(), body.clone()));
     let reconciling = Reconciling::on(endpoint, [Ok(finding)]).await;
@@ -535,7 +535,7 @@ async fn a_large_answer_is_kept_as_a_handlers_is(endpoint: &str) {
 
 // A record that cannot be asked about stays due, and becomes the longest overdue.
 #[apply(on_each_store)]
-async fn records_that_cannot_be_read_do_not_stand_in_front_of_others(endpoint: &str) {
+async fn records_that_cannot_be_read_do_not_block_others(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [executed()]).await;
     let guarded = &reconciling.guarded;
     for _ in 0..30 {
@@ -554,7 +554,7 @@ async fn records_that_cannot_be_read_do_not_stand_in_front_of_others(endpoint: &
     assert_eq!((polled.failed, polled.resolved), (30, 1));
 }
 
-/// Knows nothing; during its first question another poller asks too, and counts its question.
+/// Its finding is inconclusive. During its first question another poller asks too, and counts its question.
 struct AskedTwice(DynamoDbStore, AtomicBool);
 
 #[async_trait]
@@ -573,7 +573,7 @@ impl Reconciler for AskedTwice {
 
 // No outcome is escalated without a dead letter.
 #[apply(on_each_store)]
-async fn what_a_race_escalates_is_reported(endpoint: &str) {
+async fn an_outcome_that_a_race_escalates_is_reported(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
     let (guarded, dead_letters) = (&reconciling.guarded, MemoryQueue::new());
@@ -596,7 +596,7 @@ async fn not_found_after_the_provider_forgot_is_escalated(endpoint: &str) {
         ("within the window", HOUR, ReconcileOutcome::Resolved("failed_retryable")),
         ("after it", HOUR + Duration::from_millis(1), ReconcileOutcome::Escalated),
     ] {
-        let (dead_letters, provider) = (MemoryQueue::new(), Provider::says(vec![Ok(Finding::NotFound); 3]));
+        let (dead_letters, provider) = (MemoryQueue::new(), Provider::with(vec![Ok(Finding::NotFound); 3]));
         let operation = operation().not_found_within(HOUR);
         let reconciliation = Reconciliation::new(guarded.store(), dead_letters.clone())
             .world(guarded.clock.clone())
@@ -618,7 +618,10 @@ async fn not_found_after_the_provider_forgot_is_escalated(endpoint: &str) {
         let says_why =
             |(dead_letter, _): &(String, Duration)| dead_letter.contains("too late for that to be proof");
         assert!(sent.iter().all(says_why), "{sent:?}");
-        assert_eq!(reported(&executor.reserve(&request).await), if escalated { "unknown" } else { "owned" });
+        assert_eq!(
+            outcome_of(&executor.reserve(&request).await),
+            if escalated { "unknown" } else { "owned" }
+        );
         if escalated {
             // Requeued by an operator, it is asked about again, and "not found" is still no proof.
             let asked = reconciliation.ask(&request.key).await.expect("an answer");
@@ -629,15 +632,15 @@ async fn not_found_after_the_provider_forgot_is_escalated(endpoint: &str) {
 
 // T41
 #[apply(on_each_store)]
-async fn a_sign_of_life_begins_the_grace_anew(endpoint: &str) {
+async fn a_late_report_begins_the_grace_anew(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, vec![Ok(Finding::NotFound); 3]).await;
     let (guarded, request) = (&reconciling.guarded, request());
     let executor = guarded.executor();
     let slow = owned(executor.reserve(&request).await);
     guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(reported(&executor.reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
     guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_secs(1));
-    // The worker's last request may still be on its way.
+    // The worker's last request may still be under way.
     written(executor.finish(slow, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     guarded.clock.advance(Duration::from_secs(1));
     assert!(matches!(reconciling.poll(&request).await, ReconcileOutcome::Scheduled(_)));
@@ -647,9 +650,9 @@ async fn a_sign_of_life_begins_the_grace_anew(endpoint: &str) {
 
 // T42
 #[apply(on_each_store)]
-async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &str) {
+async fn every_settlement_keeps_the_answer_for_the_records_retention(endpoint: &str) {
     let week = Duration::from_secs(7 * 24 * 3600);
-    // The reconciler is configured with another retention than the guard.
+    // The retention of the reconciler differs from the guard's.
     let reconciling = Reconciling::on(endpoint, [executed(), executed()]).await;
     let guarded = &reconciling.guarded;
     let unknown = async || {
@@ -679,7 +682,7 @@ async fn whoever_settles_keeps_the_answer_as_long_as_the_record_says(endpoint: &
         assert_eq!(kept_for(&by_operator).await, expected);
     }
 
-    // With a shorter retention its key would run again while clients may still use it.
+    // With a shorter retention, its key would run again while clients may still use it.
     let refused = async |request: &Request, retain| {
         let seen = guarded.record(&request.key).await.expect("a record");
         let correction = Correction::NotExecuted { retain };
@@ -706,7 +709,7 @@ async fn a_reconcilers_or_operators_answer_keeps_the_same_headers_as_a_handlers(
     };
     let guarded = Guarded::on(endpoint).await;
     let operation = || operation().keep_header("X-Request-Id");
-    let provider = Provider::says([Ok(Finding::Executed(answer()))]);
+    let provider = Provider::with([Ok(Finding::Executed(answer()))]);
     let reconciliation = Reconciliation::new(guarded.store(), MemoryQueue::new())
         .world(guarded.clock.clone())
         .operation(operation(), provider);
@@ -758,7 +761,7 @@ impl Reconciler for Slow {
 
 // T41: the question cannot see what lands while it is being answered.
 #[apply(on_each_store)]
-async fn what_is_not_found_counts_from_when_it_was_asked(endpoint: &str) {
+async fn not_found_counts_from_the_time_of_the_question(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let reconciliation = Reconciliation::new(guarded.store(), MemoryQueue::new())
         .world(guarded.clock.clone())
@@ -793,7 +796,7 @@ async fn an_outcome_unasked_for_a_day_is_escalated_after_one_question(endpoint: 
 async fn nothing_is_released_while_a_provider_has_an_incident(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
-    let provider = Provider::says((0..3).map(|_| Ok(Finding::NotFound)));
+    let provider = Provider::with((0..3).map(|_| Ok(Finding::NotFound)));
     let during = |releases| {
         Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone())
             .world(reconciling.guarded.clock.clone())
@@ -807,7 +810,7 @@ async fn nothing_is_released_while_a_provider_has_an_incident(endpoint: &str) {
     reconciling.guarded.clock.set(reconciling.next(&request).await.0);
     let outcome = during(true).ask_if_due(&request.key).await.unwrap();
     assert_eq!(outcome, ReconcileOutcome::Resolved("failed_retryable"));
-    let released = reconciling.guarded.record(&request.key).await.expect("there is a record");
+    let released = reconciling.guarded.record(&request.key).await.expect("the record exists");
     assert!(released.settled_note.is_some_and(|note| note.as_str().contains("not found")));
 }
 
@@ -825,7 +828,7 @@ async fn a_poll_begins_no_question_it_has_no_time_for(endpoint: &str) {
 
 // T50
 #[apply(on_each_store)]
-async fn each_poll_reports_what_waits_for_an_operator_until_settled(endpoint: &str) {
+async fn each_poll_reports_escalated_outcomes_until_they_are_settled(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotFound)]).await;
     let request = reconciling.unknown().await;
     // Too late for "not found" to be proof.
@@ -841,7 +844,7 @@ async fn each_poll_reports_what_waits_for_an_operator_until_settled(endpoint: &s
         assert_eq!(polled().await, (Some(1.0), Some(1.0), Some(f64::from(day) * 86_400.0), Some(1.0)));
         reconciling.guarded.clock.advance(Duration::from_secs(24 * 60 * 60));
     }
-    let unknown = reconciling.guarded.record(&request.key).await.expect("there is a record");
+    let unknown = reconciling.guarded.record(&request.key).await.expect("the record exists");
     let settled = Operator::new(reconciling.guarded.store())
         .world(reconciling.guarded.clock.clone())
         .correct(&unknown, &Correction::NotExecuted { retain: None }, "alex", "the bank has no charge")

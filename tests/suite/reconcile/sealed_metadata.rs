@@ -1,4 +1,4 @@
-//! The metadata of a charge leads the webhook back to the record, and reveals nothing about it to the provider.
+//! The metadata of a charge leads the webhook back to the record. It reveals nothing about the record to the provider.
 
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +26,7 @@ use crate::support::{
 
 const TENANT: &str = "acme";
 
-/// A payment that the provider may have made: its answer was lost.
+/// A payment that the provider may have made, because its answer was lost.
 struct Lost {
     api: PaymentsApi,
     provider: TestProvider,
@@ -56,13 +56,13 @@ impl Lost {
         correlation(&self.provider.orders()[0].1)
     }
 
-    /// The webhook's answer if the provider says that it made the first order's charge, with this metadata.
-    async fn reported(&self, correlation: &str) -> (u16, Value) {
-        self.reported_of(correlation, SystemTime::now().into()).await
+    /// The webhook's answer to an event about the first order's charge, with this metadata.
+    async fn webhook_answer(&self, correlation: &str) -> (u16, Value) {
+        self.webhook_answer_at(correlation, SystemTime::now().into()).await
     }
 
     /// The same for a charge that was made at that time.
-    async fn reported_of(&self, correlation: &str, made_at: Timestamp) -> (u16, Value) {
+    async fn webhook_answer_at(&self, correlation: &str, made_at: Timestamp) -> (u16, Value) {
         let metadata = json!({ "record": correlation, "customerId": "c-1" });
         let event = json!({
             "type": "charge.succeeded",
@@ -101,8 +101,8 @@ fn correlation(order: &Value) -> String {
 
 #[tokio::test]
 async fn the_provider_reads_neither_tenant_nor_key_in_a_charges_metadata() {
-    let checkpoint = Uuid::new_v4().simple().to_string();
-    let (tenant, key) = (format!("tenant-{checkpoint}"), format!("key-{checkpoint}"));
+    let marker = Uuid::new_v4().simple().to_string();
+    let (tenant, key) = (format!("tenant-{marker}"), format!("key-{marker}"));
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(embedded::endpoint(), &provider.url).await;
     assert_eq!(api.pay(&tenant, &key, order("tok")).await.status, 201);
@@ -112,17 +112,17 @@ async fn the_provider_reads_neither_tenant_nor_key_in_a_charges_metadata() {
     let correlation = correlation(sent);
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(&correlation).expect("base64 for URLs");
     for text in [sent["metadata"].to_string(), String::from_utf8_lossy(&bytes).into_owned()] {
-        assert!(!text.contains(&checkpoint) && !text.contains(CREATE_PAYMENT), "{text}");
+        assert!(!text.contains(&marker) && !text.contains(CREATE_PAYMENT), "{text}");
     }
-    // The tenant is in the order itself; the key is nowhere.
+    // The order contains the tenant as plain text. The key is in no place.
     assert!(!sent.to_string().contains(&key) && !sent_key.contains(&key), "{sent_key} {sent}");
     assert_eq!(sealing_keys().open(&correlation), Some(record_key(&tenant, CREATE_PAYMENT, &key)));
 }
 
 #[tokio::test]
-async fn the_same_operation_sends_the_very_same_charge_after_a_restore() {
+async fn the_same_operation_sends_the_same_charge_after_a_restore() {
     let provider = TestProvider::start().await;
-    // Separate tables: the second has forgotten what the first knows.
+    // Separate tables: the second has forgotten what is in the first.
     for _ in 0..2 {
         let api = PaymentsApi::on(embedded::endpoint(), &provider.url).await;
         assert_eq!(api.pay(TENANT, "order-1", order("tok")).await.status, 201);
@@ -135,49 +135,49 @@ async fn the_same_operation_sends_the_very_same_charge_after_a_restore() {
 #[apply(on_each_store)]
 async fn the_webhook_finds_the_record_by_sealed_metadata(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
-    assert_eq!(lost.reported(&lost.correlation()).await, (200, json!("settled")));
+    assert_eq!(lost.webhook_answer(&lost.correlation()).await, (200, json!("settled")));
     lost.assert_made().await;
-    assert_eq!(lost.reported(&lost.correlation()).await, (200, json!("nothing to settle")));
+    assert_eq!(lost.webhook_answer(&lost.correlation()).await, (200, json!("nothing to settle")));
 }
 
 #[apply(on_each_store)]
-async fn forged_metadata_changes_nothing_and_what_does_not_open_comes_again(endpoint: &str) {
+async fn forged_metadata_changes_nothing_and_unreadable_metadata_is_delivered_again(endpoint: &str) {
     let logs = Logs::capture();
-    let checkpoint = Uuid::new_v4().simple().to_string();
+    let marker = Uuid::new_v4().simple().to_string();
     let lost = Lost::on(endpoint).await;
     assert_eq!(lost.pay("order-2").await.status, 504);
 
     let true_one = lost.correlation();
     let others = SealingKeys::parse(&BASE64_STANDARD.encode([8; 64])).unwrap();
     let flipped = if true_one.starts_with('A') { "B" } else { "A" };
-    let none = [
+    let unreadable = [
         others.seal(&record("order-1")),
         format!("{flipped}{}", &true_one[1..]),
         true_one[..true_one.len() - 4].to_owned(),
         format!("{true_one}{true_one}"),
         String::new(),
-        format!("no base64: {checkpoint}"),
-        BASE64_URL_SAFE_NO_PAD.encode(&checkpoint),
+        format!("no base64: {marker}"),
+        BASE64_URL_SAFE_NO_PAD.encode(&marker),
         BASE64_URL_SAFE_NO_PAD.encode(record("order-1").partition_key()),
     ];
-    for correlation in none {
-        assert_eq!(lost.reported(&correlation).await, (503, json!("try again")), "{correlation}");
+    for correlation in unreadable {
+        assert_eq!(lost.webhook_answer(&correlation).await, (503, json!("try again")), "{correlation}");
         let hours_ago =
             |hours: u64| Timestamp::from(SystemTime::now()).minus(Duration::from_secs(hours * 3600));
-        assert_eq!(lost.reported_of(&correlation, hours_ago(23)).await.0, 503);
-        assert_eq!(lost.reported_of(&correlation, hours_ago(25)).await, (200, json!("escalated")));
+        assert_eq!(lost.webhook_answer_at(&correlation, hours_ago(23)).await.0, 503);
+        assert_eq!(lost.webhook_answer_at(&correlation, hours_ago(25)).await, (200, json!("escalated")));
     }
-    // A record other than the event's, whether it exists or not.
+    // A record other than the event's. It may exist or not.
     for another in [record("order-2"), record("order-3"), record_key("globex", CREATE_PAYMENT, "order-1")] {
         let correlation = sealing_keys().seal(&another);
-        assert_eq!(lost.reported(&correlation).await, (200, json!("escalated")), "{another:?}");
+        assert_eq!(lost.webhook_answer(&correlation).await, (200, json!("escalated")), "{another:?}");
     }
     for key in ["order-1", "order-2"] {
         assert_eq!(lost.state(key).await, "unknown", "{key}");
     }
     assert_eq!(lost.api.get(TENANT, "/payments").await.json()["payments"], json!([]));
     assert!(logs.contains("metadata opens with none of SEALING_KEYS"));
-    for text in [&checkpoint, &BASE64_URL_SAFE_NO_PAD.encode(&checkpoint)] {
+    for text in [&marker, &BASE64_URL_SAFE_NO_PAD.encode(&marker)] {
         assert!(!logs.contains(text), "what does not open is logged");
     }
 }

@@ -1,4 +1,4 @@
-//! The webhook: which events it accepts from whom, and what they cause (T46).
+//! The webhook: which events it accepts from which senders, and what they cause (T46).
 
 use std::time::{Duration, SystemTime};
 
@@ -68,7 +68,7 @@ impl Hook {
     }
 
     /// Sends an event, signed now as the provider signs it.
-    async fn tell(&self, event: &Value) -> (u16, String) {
+    async fn send(&self, event: &Value) -> (u16, String) {
         self.post(Some(&secrets().sign(now(), event.to_string().as_bytes())), event.to_string()).await
     }
 
@@ -76,7 +76,7 @@ impl Hook {
         self.api.get(TENANT, &format!("/operations/{key}")).await.json()["state"].clone()
     }
 
-    /// Fails if anything was changed or asked.
+    /// Fails if a record was changed or a question was asked.
     async fn assert_untouched(&self, why: &str) {
         assert_eq!(self.state("order-1").await, "unknown", "{why}");
         assert!(self.dead_letters.take().is_empty() && self.questions.take().is_empty(), "{why}");
@@ -92,12 +92,12 @@ fn secrets() -> Secrets {
     Secrets::new([SECRET]).unwrap()
 }
 
-fn said(status: u16, outcome: &str) -> (u16, String) {
+fn returned(status: u16, outcome: &str) -> (u16, String) {
     (status, outcome.to_owned())
 }
 
 #[tokio::test]
-async fn what_the_provider_did_not_sign_now_is_refused_and_changes_nothing() {
+async fn an_event_without_a_current_signature_is_refused_and_changes_nothing() {
     let hook = Hook::new().await;
     let event = hook.event().to_string();
     let signed_at = |at| secrets().sign(at, event.as_bytes());
@@ -109,7 +109,7 @@ async fn what_the_provider_did_not_sign_now_is_refused_and_changes_nothing() {
         ("empty", Some(String::new())),
         (
             "by another's secret",
-            Some(Secrets::new(["another-secret-of-nobody"]).unwrap().sign(now(), event.as_bytes())),
+            Some(Secrets::new(["another-secret-of-no-provider"]).unwrap().sign(now(), event.as_bytes())),
         ),
         ("of another body", Some(secrets().sign(now(), b"{}"))),
         ("old", Some(signed_at(now().minus(minutes(6))))),
@@ -119,10 +119,10 @@ async fn what_the_provider_did_not_sign_now_is_refused_and_changes_nothing() {
         ("of no known scheme", Some(signed.replace("v1=", "v0="))),
         ("twice at once", Some(format!("{signed},{signed}"))),
     ] {
-        assert_eq!(hook.post(signature.as_deref(), event.clone()).await, said(401, "refused"), "{what}");
+        assert_eq!(hook.post(signature.as_deref(), event.clone()).await, returned(401, "refused"), "{what}");
         hook.assert_untouched(what).await;
     }
-    assert_eq!(hook.post(Some(&signed), event).await, said(200, "settled"));
+    assert_eq!(hook.post(Some(&signed), event).await, returned(200, "settled"));
 }
 
 // T32
@@ -130,18 +130,18 @@ async fn what_the_provider_did_not_sign_now_is_refused_and_changes_nothing() {
 async fn an_event_that_is_duplicated_or_replayed_settles_once() {
     let hook = Hook::new().await;
     let event = hook.event();
-    let (first, second) = tokio::join!(hook.tell(&event), hook.tell(&event));
+    let (first, second) = tokio::join!(hook.send(&event), hook.send(&event));
     let mut outcomes = [first.1, second.1];
     outcomes.sort();
     assert_eq!(outcomes, ["nothing to settle", "settled"]);
-    assert_eq!(hook.tell(&event).await, said(200, "nothing to settle"));
+    assert_eq!(hook.send(&event).await, returned(200, "nothing to settle"));
     assert!(hook.dead_letters.take().is_empty());
     let payments = hook.api.get(TENANT, "/payments").await.json()["payments"].clone();
     assert_eq!(payments.as_array().expect("payments").len(), 1);
 }
 
 #[tokio::test]
-async fn events_of_other_kinds_are_ignored_whatever_else_they_hold() {
+async fn events_of_other_kinds_are_ignored_with_any_content() {
     let hook = Hook::new().await;
     for event in [
         json!({ "type": "payout.created" }),
@@ -149,7 +149,7 @@ async fn events_of_other_kinds_are_ignored_whatever_else_they_hold() {
         json!({ "type": "charge.updated", "key": null, "charge": { "id": 1 } }),
         json!({ "type": "x".repeat(1_000_000) }),
     ] {
-        assert_eq!(hook.tell(&event).await, said(200, "ignored"));
+        assert_eq!(hook.send(&event).await, returned(200, "ignored"));
         hook.assert_untouched("another kind").await;
     }
 }
@@ -173,20 +173,20 @@ async fn a_signed_event_that_cannot_be_read_is_no_success() {
         format!("{}{}", hook.event(), "x"),
     ] {
         let signature = secrets().sign(now(), body.as_bytes());
-        assert_eq!(hook.post(Some(&signature), body).await, said(400, "unreadable"));
+        assert_eq!(hook.post(Some(&signature), body).await, returned(400, "unreadable"));
         hook.assert_untouched("unreadable").await;
     }
     let bytes = [0xFF, 0xFE, 0x00];
     let signature = secrets().sign(now(), &bytes);
-    assert_eq!(hook.post(Some(&signature), bytes.to_vec()).await, said(400, "unreadable"));
+    assert_eq!(hook.post(Some(&signature), bytes.to_vec()).await, returned(400, "unreadable"));
 }
 
 #[tokio::test]
 async fn a_huge_body_and_another_method_are_refused() {
     let hook = Hook::new().await;
     let huge = "x".repeat(6 * 1024 * 1024);
-    assert_eq!(hook.post(None, huge.clone()).await, said(401, "refused"));
-    assert_eq!(hook.post(None, huge + "x").await, said(413, "too large"));
+    assert_eq!(hook.post(None, huge.clone()).await, returned(401, "refused"));
+    assert_eq!(hook.post(None, huge + "x").await, returned(413, "too large"));
     let get = Request::get("/webhooks/provider").body(Body::empty()).unwrap();
     assert_eq!(send(&hook.webhook, get).await.status, 405);
     hook.assert_untouched("refused").await;
@@ -194,7 +194,7 @@ async fn a_huge_body_and_another_method_are_refused() {
 
 // T46
 #[tokio::test]
-async fn a_charge_that_leads_to_no_record_of_its_own_is_escalated() {
+async fn a_charge_that_does_not_match_a_record_is_escalated() {
     let hook = Hook::new().await;
     let elsewhere = record_key("globex", CREATE_PAYMENT, "order-1");
     let another_operation = record_key(TENANT, "create-order", "order-1");
@@ -204,15 +204,15 @@ async fn a_charge_that_leads_to_no_record_of_its_own_is_escalated() {
         ("an unknown key's", sealed(&record_key(TENANT, CREATE_PAYMENT, "order-9")), None, "escalated"),
         ("without a correlation", json!({}), None, "escalated"),
         ("under another downstream key", hook.event()["metadata"].clone(), Some("forged"), "escalated"),
-        ("an operation that nobody knows", sealed(&another_operation), None, "escalated"),
+        ("an unregistered operation", sealed(&another_operation), None, "escalated"),
     ] {
         let mut event = hook.event();
         event["metadata"] = metadata;
         if let Some(key) = key {
             event["key"] = key.into();
         }
-        let reported = hook.tell(&event).await;
-        assert_eq!(reported.1, expected, "{what}");
+        let answer = hook.send(&event).await;
+        assert_eq!(answer.1, expected, "{what}");
         let dead_letters = hook.dead_letters.take();
         assert_eq!(dead_letters.len(), usize::from(expected == "escalated"), "{what}");
         for (dead_letter, _) in dead_letters {
@@ -230,12 +230,12 @@ async fn a_charge_against_a_kept_refusal_is_escalated() {
     let (key, sent) = hook.provider.orders()[1].clone();
     let mut event = hook.event();
     (event["key"], event["metadata"]) = (key.into(), sent["metadata"].clone());
-    assert_eq!(hook.tell(&event).await, said(200, "escalated"));
+    assert_eq!(hook.send(&event).await, returned(200, "escalated"));
     let [(dead_letter, _)] = &hook.dead_letters.take()[..] else { panic!("not one dead letter") };
     assert_eq!(MessageSummary::read(dead_letter).record, Some(record_key(TENANT, CREATE_PAYMENT, "order-2")));
     assert_eq!(hook.state("order-2").await, "completed");
     event["type"] = "charge.declined".into();
-    assert_eq!(hook.tell(&event).await, said(200, "nothing to settle"));
+    assert_eq!(hook.send(&event).await, returned(200, "nothing to settle"));
 }
 
 /// A queue that accepts nothing.
@@ -252,16 +252,16 @@ impl Queue for Closed {
 #[tokio::test]
 async fn an_escalation_that_cannot_be_sent_is_not_acknowledged() {
     let hook = Hook::new().await;
-    let deaf = hook.api.webhook_of(Reconciliation::new(hook.api.store(), Closed), secrets());
-    let deaf = Hook { webhook: deaf, ..hook };
+    let closed = hook.api.webhook_of(Reconciliation::new(hook.api.store(), Closed), secrets());
+    let closed = Hook { webhook: closed, ..hook };
     for key in ["forged", ""] {
-        let mut event = deaf.event();
+        let mut event = closed.event();
         event["key"] = key.into();
-        assert_eq!(deaf.tell(&event).await, said(503, "try again"));
+        assert_eq!(closed.send(&event).await, returned(503, "try again"));
         event["metadata"] = json!({});
-        assert_eq!(deaf.tell(&event).await, said(503, "try again"));
+        assert_eq!(closed.send(&event).await, returned(503, "try again"));
     }
-    deaf.assert_untouched("not acknowledged").await;
+    closed.assert_untouched("not acknowledged").await;
 }
 
 // T46
@@ -275,7 +275,7 @@ async fn a_charge_during_a_live_lease_is_deferred_or_redelivered() {
     event["metadata"]["record"] = sealing_keys().seal(&key).into();
     event["key"] = key.downstream_key(&live.fingerprint, CHARGE_PHASE).into();
 
-    assert_eq!(hook.tell(&event).await, said(200, "taken up later"));
+    assert_eq!(hook.send(&event).await, returned(200, "taken up later"));
     let [(question, delay)] = &hook.questions.take()[..] else { panic!("not one question") };
     assert!(
         *delay <= Duration::from_secs(60) && question.contains("provider_report"),
@@ -285,23 +285,23 @@ async fn a_charge_during_a_live_lease_is_deferred_or_redelivered() {
     let alone =
         hook.api.webhook_of(Reconciliation::new(hook.api.store(), hook.dead_letters.clone()), secrets());
     let alone = Hook { webhook: alone, ..hook };
-    assert_eq!(alone.tell(&event).await, said(503, "try again"));
+    assert_eq!(alone.send(&event).await, returned(503, "try again"));
     let current = alone.api.store().load(&key).await.unwrap().expect("a record");
     assert_eq!((current.state, current.attempt, current.claimed), (live.state, live.attempt, true));
     alone.assert_untouched("in progress").await;
 }
 
 #[tokio::test]
-async fn what_the_webhook_does_not_take_is_counted() {
+async fn events_that_the_webhook_does_not_accept_are_counted() {
     let hook = Hook::new().await;
     let unreadable = secrets().sign(now(), b"{}");
     let ((), counted) = counting(async {
         hook.post(None, "{}").await;
         hook.post(Some(&unreadable), "{}").await;
-        hook.tell(&json!({ "type": "payout.created" })).await;
+        hook.send(&json!({ "type": "payout.created" })).await;
         let mut event = hook.event();
         event["metadata"]["record"] = "opens with no key".into();
-        hook.tell(&event).await;
+        hook.send(&event).await;
     })
     .await;
     let expected = [WEBHOOK_AGAIN, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE].map(|name| (name.to_owned(), 1));

@@ -21,7 +21,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use crate::support::{
     guarded::{
-        BODY, GRACE, Guarded, Item, LEASE, completed, fingerprints, operation, owned, replayed, reported,
+        BODY, GRACE, Guarded, Item, LEASE, completed, fingerprints, operation, outcome_of, owned, replayed,
         request, written,
     },
     http, on_each_store,
@@ -100,7 +100,7 @@ async fn a_dead_worker_is_expired_only_once_its_lease_has_expired(endpoint: &str
     found.guarded.clock.advance(Duration::from_millis(1));
     assert_eq!(found.look(&request.key).await, CheckOutcome::LeaseExpired);
     assert_eq!(found.guarded.state(&request).await, "unknown");
-    assert_eq!(reported(&found.guarded.executor().reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&found.guarded.executor().reserve(&request).await), "unknown");
 }
 
 // T19
@@ -112,7 +112,7 @@ async fn a_check_that_comes_early_late_or_twice_changes_nothing_more(endpoint: &
     // A lease longer than 15 minutes takes several messages, each for the time left.
     found.receive(&check_of(&request, over)).await;
     assert_eq!(found.check(), (check_of(&request, over), LEASE + GRACE));
-    // A check that is on time, and finds that a heartbeat has extended the lease.
+    // A check that is on time finds that a heartbeat has extended the lease.
     found.receive(&check_of(&request, found.guarded.now())).await;
     assert_eq!(found.check(), (check_of(&request, over), LEASE + GRACE));
     found.guarded.clock.advance(LEASE + GRACE);
@@ -126,7 +126,7 @@ async fn a_check_that_comes_early_late_or_twice_changes_nothing_more(endpoint: &
     assert_eq!(found.look(&self::request().key).await, CheckOutcome::Gone);
 }
 
-// T4: the write was on its way when its worker died; the stream reports it whenever it lands.
+// T4: the write was under way when its worker died. The stream reports it at any time of its landing.
 #[apply(on_each_store)]
 async fn a_record_that_lands_late_is_expired_too(endpoint: &str) {
     let found = Found::on(endpoint).await;
@@ -146,7 +146,7 @@ async fn a_record_that_lands_late_is_expired_too(endpoint: &str) {
 
 // T5, T7
 #[apply(on_each_store)]
-async fn completion_and_check_at_one_moment_end_in_one_state(endpoint: &str) {
+async fn simultaneous_completion_and_check_end_in_one_state(endpoint: &str) {
     let found = Found::on(endpoint).await;
     for _ in 0..10 {
         let request = request();
@@ -154,7 +154,7 @@ async fn completion_and_check_at_one_moment_end_in_one_state(endpoint: &str) {
         let ours = owned(executor.reserve(&request).await);
         found.guarded.clock.advance(LEASE + GRACE);
         let (_, ended) = tokio::join!(found.look(&request.key), executor.finish(ours, completed("{}")));
-        // In either order, the worker's own word counts, before the check and after it.
+        // In either order, the worker's report counts, before the check and after it.
         written(ended);
         assert_eq!(found.guarded.state(&request).await, "completed");
         assert_eq!(found.look(&request.key).await, CheckOutcome::Settled);
@@ -181,7 +181,7 @@ async fn abandoned_work_ends_with_408_and_is_replayed(endpoint: &str) {
     let replay = replayed(found.guarded.executor().reserve(&request).await);
     assert_eq!(replay.answer.head, Head::Abandoned);
 
-    // Each profile has its own form of this answer.
+    // Each profile has a different form of this answer.
     let runs = http::Counter::default();
     let elsewhere = Profile::acp().scope_keys_by_path(false).status(ProblemType::Abandoned, StatusCode::GONE);
     for (profile, status) in [(Profile::ietf_draft(), 408), (Profile::stripe(), 408), (elsewhere, 410)] {

@@ -1,4 +1,4 @@
-//! The sweep: what it finds, and that only one at a time goes through the whole table.
+//! The sweep: what it finds, and that only one sweep at a time scans the table.
 
 use std::{sync::Arc, time::Duration};
 
@@ -42,15 +42,15 @@ impl Found {
         self.stale.sweep(time).await.expect("store and queue answer");
     }
 
-    async fn go_on(&self, time: Duration) {
-        self.stale.receive(GO_ON, time).await.expect("store and queue answer");
+    async fn resume(&self, time: Duration) {
+        self.stale.receive(RESUME, time).await.expect("store and queue answer");
     }
 
     /// Whether a message was sent to resume the sweep.
-    fn goes_on(&self) -> bool {
+    fn resumes(&self) -> bool {
         let messages = self.sweeps.take();
         assert!(
-            messages.iter().all(|message| *message == (GO_ON.to_owned(), Duration::ZERO)),
+            messages.iter().all(|message| *message == (RESUME.to_owned(), Duration::ZERO)),
             "{messages:?}"
         );
         assert_eq!(self.checks.take(), [], "it does not use the queue of checks");
@@ -66,7 +66,7 @@ impl Found {
         Some(serde_json::from_str(&self.checkpoint().await?.progress?).expect("the progress is JSON"))
     }
 
-    /// Lets the sweep count from a number that identifies its log line.
+    /// Makes the sweep count from a number that identifies its log line.
     async fn count_on_from(&self, scanned: u64) {
         let (checkpoint, mut progress) = (self.checkpoint().await.unwrap(), self.progress().await.unwrap());
         progress["scanned"] = json!(scanned);
@@ -82,7 +82,7 @@ impl Found {
     }
 }
 
-const GO_ON: &str = r#"{"version":1,"kind":"sweep"}"#;
+const RESUME: &str = r#"{"version":1,"kind":"sweep"}"#;
 
 fn a_number() -> u64 {
     u64::from(Uuid::new_v4().as_fields().0) + 1_000_000
@@ -95,27 +95,27 @@ fn line(logs: Logs, scanned: u64) -> Value {
     serde_json::from_str(&line.text).unwrap()
 }
 
-// What it looked at was long ago, so finishing it would not count as a look at everything.
+// The sweep read those items long ago. Finishing it would not count as a sweep of the whole table.
 #[apply(on_each_store)]
 async fn an_abandoned_sweep_begins_anew(endpoint: &str) {
     let found = Found::on(endpoint).await;
-    for (by_schedule, pause, counts_on) in
+    for (by_schedule, delay, counts_on) in
         [(true, HOUR, true), (true, HOUR + SECOND, false), (false, HOUR, true), (false, HOUR + SECOND, false)]
     {
         found.sweep(Duration::ZERO).await;
-        assert!(found.goes_on());
+        assert!(found.resumes());
         let (logs, so_far) = (Logs::capture(), a_number());
         found.count_on_from(so_far).await;
-        found.guarded.clock.advance(pause);
+        found.guarded.clock.advance(delay);
         if by_schedule {
             found.sweep(BOUND).await;
         } else {
-            found.go_on(BOUND).await;
+            found.resume(BOUND).await;
         }
-        assert_eq!((found.goes_on(), found.progress().await), (false, None));
-        // The item is its own mark.
+        assert_eq!((found.resumes(), found.progress().await), (false, None));
+        // The item is its own checkpoint.
         let swept = logs.lines_with(&format!("\"scanned\":{},", so_far + 1));
-        assert_eq!(swept.len(), usize::from(counts_on), "{pause:?}");
+        assert_eq!(swept.len(), usize::from(counts_on), "{delay:?}");
     }
 }
 
@@ -134,15 +134,15 @@ async fn a_sweep_finds_what_the_stream_missed_and_resumes(endpoint: &str) {
     let live = found.dead().await;
     // Without any time nothing is done, and nothing is lost.
     found.sweep(Duration::ZERO).await;
-    assert!(found.goes_on());
+    assert!(found.resumes());
     let progress = found.progress().await.unwrap();
     assert_eq!(progress["segments"], json!(["begin", "begin", "begin", "begin"]));
     assert_eq!(progress["scanned"], json!(0));
     let (logs, so_far) = (Logs::capture(), a_number());
     found.count_on_from(so_far).await;
-    found.go_on(BOUND).await;
-    assert!(!found.goes_on(), "it is done");
-    // Records, the bodies beside them, and the sweep's own mark.
+    found.resume(BOUND).await;
+    assert!(!found.resumes(), "it is done");
+    // Records, their body items, and the sweep's checkpoint.
     let swept = line(logs, so_far + 5 + 5 + 5 + 1 + 1);
     let count = |name: &str| swept["fields"][name].as_u64();
     assert_eq!(count("done"), count("segments"));
@@ -155,19 +155,20 @@ async fn a_sweep_finds_what_the_stream_missed_and_resumes(endpoint: &str) {
     }
     assert_eq!(found.guarded.state(&live).await, "in_progress");
     assert_eq!(found.progress().await, None);
-    found.go_on(BOUND).await;
-    assert_eq!((found.goes_on(), found.progress().await), (false, None), "there is none to go on with");
+    found.resume(BOUND).await;
+    assert_eq!((found.resumes(), found.progress().await), (false, None), "no sweep is left to resume");
 }
 
-// T50: DynamoDB ends a page at 1 MB, so it is DynamoDB that chooses the record at which the sweep stops.
+// T50: DynamoDB ends a page at 1 MB, so DynamoDB chooses the record at which the sweep stops.
 #[apply(on_each_store)]
-async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
+async fn a_sweep_continues_through_pages_that_the_store_cuts(endpoint: &str) {
     const DEAD: usize = 24;
     let found = Found::on(endpoint).await;
     let mut dead = Vec::new();
     for number in 0..DEAD {
         dead.push(found.dead().await);
-        // BodyItem a record, as a large answer is. At least one of the sweep's four parts has six of them, which is two pages or more.
+        // A record with a body item, as a large answer has. At least one of the sweep's four parts has six of them, which is two pages or
+        // more.
         let mut body = found.guarded.item(&dead[number].key).await.unwrap();
         body.insert("sk".into(), AttributeValue::S("body#0".into()));
         body.insert("body".into(), AttributeValue::B(random(390_000).to_vec().into()));
@@ -178,47 +179,47 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
     let page = store.scan((0, 1), None, found.guarded.now(), 250).await.unwrap();
     assert!(page.next.is_some() && page.scanned < 250, "the store cuts the page: {page:?}");
 
-    // So slow that each turn looks at one page of each part, and then waits until its time is up.
+    // So slow that each run looks at one page of each part, and then waits until its time is up.
     let stale = || {
         let (checks, sweeps) = (found.checks.clone(), found.sweeps.clone());
         Stale::new(store.clone(), checks, sweeps, found.dead_letters.clone())
             .sweep_units_per_second(0.1)
             .world(found.guarded.clock.clone())
     };
-    let (mut races, mut scanned) = (0, 0);
+    let (mut runs, mut scanned) = (0, 0);
     loop {
-        // A new process each time: everything that it needs to resume is in the store.
+        // A new process each time. The store contains everything that it needs to resume.
         let stale = stale();
-        let turn = async {
+        let run = async {
             // A scheduled run resumes the sweep, as a message does.
-            if races == 0 || races % 2 == 1 {
+            if runs == 0 || runs % 2 == 1 {
                 stale.sweep(8 * SECOND).await
             } else {
-                stale.receive(GO_ON, 8 * SECOND).await
+                stale.receive(RESUME, 8 * SECOND).await
             }
         };
-        // A page may take half of the time, so none is begun in the second half.
+        // A page may take half of the time, so no page is begun in the second half.
         let its_time_is_up = async {
-            found.guarded.clock.slept(4 * SECOND, races + 1).await;
+            found.guarded.clock.slept(4 * SECOND, runs + 1).await;
             found.guarded.clock.advance(4 * SECOND);
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            done = turn => done.unwrap(),
+            done = run => done.unwrap(),
             () = its_time_is_up => unreachable!(),
         }
-        races += 1;
-        if !found.goes_on() {
+        runs += 1;
+        if !found.resumes() {
             break;
         }
         let progress = found.progress().await.unwrap();
         let places = progress["segments"].as_array().unwrap();
         assert!(places.iter().any(|place| place["after"].is_array()), "{progress}");
         let before = std::mem::replace(&mut scanned, progress["scanned"].as_u64().unwrap());
-        assert!(scanned > before, "turn {races} stayed at {before}: {progress}");
-        assert!(races < 20, "{progress}");
+        assert!(scanned > before, "run {runs} stayed at {before}: {progress}");
+        assert!(runs < 20, "{progress}");
     }
-    assert!(races > 2, "a schedule and a message resumed it");
+    assert!(runs > 2, "a schedule and a message resumed it");
     for request in &dead {
         assert_eq!(found.guarded.state(request).await, "unknown");
     }
@@ -226,11 +227,11 @@ async fn a_sweep_goes_on_through_pages_that_the_store_cuts(endpoint: &str) {
 
 // T50
 #[apply(on_each_store)]
-async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
+async fn of_two_simultaneous_sweeps_one_stops(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let dead = found.dead().await;
     found.guarded.clock.advance(LEASE + GRACE);
-    // Both have read the mark before either writes it: first with no mark yet, then with one.
+    // Both have read the checkpoint before either writes it: first without a checkpoint, then with one.
     let (faults, [first, second]) =
         (&found.guarded.faults, [(); 2].map(|()| found.another(found.guarded.store())));
     for round in 0..2 {
@@ -239,12 +240,16 @@ async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
         let race = tokio::join!(first.sweep(BOUND), second.sweep(BOUND));
         assert!(race.0.is_ok() && race.1.is_ok(), "{race:?}");
         // One page of each of the table's four parts.
-        assert_eq!((faults.left(), faults.asked("Scan") - scans), (0, 4), "round {round}: one alone goes on");
-        assert!(!found.goes_on(), "round {round}");
+        assert_eq!(
+            (faults.left(), faults.asked("Scan") - scans),
+            (0, 4),
+            "round {round}: only one continues"
+        );
+        assert!(!found.resumes(), "round {round}");
     }
     assert_eq!(found.guarded.state(&dead).await, "unknown");
 
-    // While another sweep's lease lasts, the schedule and messages leave it alone.
+    // While another sweep's lease lasts, the schedule and messages leave the sweep alone.
     let (logs, store) = (Logs::capture(), found.guarded.undisturbed_store());
     let for_ms = a_number();
     let theirs = Checkpoint {
@@ -256,7 +261,7 @@ async fn of_two_sweeps_at_once_one_stops(endpoint: &str) {
     let current = found.checkpoint().await.map(|checkpoint| checkpoint.revision);
     assert!(store.write_checkpoint(current, &theirs).await.unwrap());
     found.sweep(BOUND).await;
-    found.go_on(BOUND).await;
+    found.resume(BOUND).await;
     // Each returns once the lease has expired, and looks whether the sweep was finished.
     let delays: Vec<_> = found.sweeps.take().into_iter().map(|(_, delay)| delay).collect();
     assert_eq!((delays, found.checkpoint().await), (vec![Duration::from_millis(for_ms); 2], Some(theirs)));
@@ -271,7 +276,7 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
     let found = Found::on(endpoint).await;
     let (before, after) = (found.dead().await, found.dead().await);
     found.guarded.clock.advance(LEASE + GRACE);
-    // It dies during its turn: only its beginning has been written.
+    // It dies during its run. Only its beginning has been written.
     let (faults, page) = (&found.guarded.faults, Late::hanging());
     faults.for_all("Scan", page.fault());
     let dying = found.another(found.guarded.store());
@@ -285,7 +290,7 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
     found.guarded.clock.advance(lease - Duration::from_millis(1));
     found.sweep(BOUND).await;
     assert_eq!(found.guarded.state(&before).await, "in_progress", "its lease is not over");
-    // In case no schedule follows, a message arrives once the lease has expired.
+    // If no schedule follows, a message arrives once the lease has expired.
     let [(_, delay)] = &found.sweeps.take()[..] else { panic!("not one message") };
     assert_eq!(*delay, Duration::from_millis(1));
     found.guarded.clock.advance(Duration::from_millis(1));
@@ -293,9 +298,9 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
     for request in [&before, &after] {
         assert_eq!(found.guarded.state(request).await, "unknown");
     }
-    assert_eq!((found.goes_on(), found.progress().await), (false, None));
+    assert_eq!((found.resumes(), found.progress().await), (false, None));
 
-    // A sweep that continues after its lease had expired finds that the mark is no longer its own, and stops.
+    // A sweep that continues after its lease has expired finds that another sweep owns the checkpoint, and stops.
     faults.clear();
     let (first, second) =
         (found.another(found.guarded.store()), found.another(found.guarded.undisturbed_store()));
@@ -303,7 +308,7 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
     faults.script("Scan", [held.fault()]);
     let late = async {
         held.held(1).await;
-        // Only the wall clock: the first sweep still waits for its page.
+        // Only the wall clock. The first sweep still waits for its page.
         found.guarded.clock.set(found.guarded.now().plus(10 * SECOND + GRACE));
         second.sweep(Duration::ZERO).await.unwrap();
         let theirs = found.checkpoint().await;
@@ -312,7 +317,7 @@ async fn the_next_scheduled_run_resumes_a_dead_sweep(endpoint: &str) {
     };
     let (ended, theirs) = tokio::join!(first.sweep(10 * SECOND), late);
     assert_eq!((ended.is_err(), found.checkpoint().await), (true, theirs));
-    assert!(found.goes_on(), "the second one's message, and no other");
+    assert!(found.resumes(), "the second one's message, and no other");
 }
 
 // T50
@@ -322,7 +327,7 @@ async fn a_lost_answer_about_the_checkpoint_stops_no_sweep(endpoint: &str) {
     let dead = found.dead().await;
     found.guarded.clock.advance(LEASE + GRACE);
     let faults = &found.guarded.faults;
-    // The first and the last write of the mark are applied, and their answers are lost.
+    // The first and the last write of the checkpoint are applied, and their answers are lost.
     faults.script("PutItem", [Fault::DropAnswer, Fault::Pass, Fault::Pass, Fault::DropAnswer]);
     let queues = [(); 3].map(|()| MemoryQueue::new());
     let [checks, sweeps, dead_letters] = queues;
@@ -345,7 +350,7 @@ async fn one_unreadable_record_does_not_stop_a_sweep(endpoint: &str) {
     let (logs, so_far) = (Logs::capture(), a_number());
     found.sweep(Duration::ZERO).await;
     found.count_on_from(so_far).await;
-    found.go_on(BOUND).await;
+    found.resume(BOUND).await;
     let swept = line(logs, so_far + 2 + 1);
     let count = |name: &str| swept["fields"][name].as_u64();
     assert_eq!((count("lease_expired"), count("unreadable")), (Some(1), Some(1)));
@@ -356,7 +361,7 @@ async fn one_unreadable_record_does_not_stop_a_sweep(endpoint: &str) {
 }
 
 #[test]
-fn a_whole_sweep_is_counted_and_a_turn_is_not() {
+fn a_whole_sweep_is_counted_and_a_part_is_not() {
     let recorder = DebuggingRecorder::new();
     let queues = [(); 3].map(|()| MemoryQueue::new());
     let [checks, sweeps, dead_letters] = queues;

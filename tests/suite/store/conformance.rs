@@ -21,7 +21,7 @@ async fn the_dynamodb_store_keeps_every_promise(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-async fn the_dynamodb_store_finds_what_is_not_settled(endpoint: &str) {
+async fn the_dynamodb_store_finds_unsettled_records(endpoint: &str) {
     conformance::unsettled(&dynamodb(endpoint).await).await;
 }
 
@@ -38,7 +38,7 @@ async fn the_memory_store_keeps_every_promise() {
 }
 
 #[tokio::test]
-async fn the_memory_store_finds_what_is_not_settled() {
+async fn the_memory_store_finds_unsettled_records() {
     conformance::unsettled(&MemoryStore::new()).await;
 }
 

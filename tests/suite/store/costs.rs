@@ -8,15 +8,14 @@ use macro_rules_attribute::apply;
 
 use crate::support::{
     guarded::{
-        GRACE, Guarded, LEASE, body_of, completed, fingerprints, owned, random, replayed, reported, request,
-        written,
+        GRACE, Guarded, LEASE, body_of, completed, fingerprints, outcome_of, owned, random, replayed,
+        request, written,
     },
     meter::size,
     on_each_store,
 };
 
-/// A payment as the sample answers it, with content type and location (`completed` adds them); the request's key and
-/// tenant are UUIDs.
+/// A payment as the sample answers it, with content type and location (`completed` adds them). The request's key and tenant are UUIDs.
 const PAYMENT: &str = r#"{"id":"pay_2f1c9a7e4b3d4c5e","customerId":"c-1","amountCents":1999,"currency":"EUR","status":"captured","createdAt":"2026-03-01T12:00:00Z"}"#;
 
 /// Round trips, write units and read units since the meter was last read.
@@ -54,7 +53,7 @@ async fn a_fresh_execution_with_a_large_body_costs_the_body_besides(endpoint: &s
     let request = ended(&guarded, completed(random(20_000))).await;
     let cost = cost(&guarded);
     let bodies = guarded.collection(&request.key).await;
-    let body = bodies.iter().find(|item| item.contains_key("body")).expect("beside the record");
+    let body = bodies.iter().find(|item| item.contains_key("body")).expect("a body item");
     assert_eq!(cost, (3, 2.0 + size(body).div_ceil(1024) as f64, 0.0));
 }
 
@@ -75,7 +74,7 @@ async fn a_large_bodys_replay_costs_a_second_round_trip_and_read_units(endpoint:
     for (length, read_units) in [(1_000, 1.0), (20_000, 5.0), (300_000, 74.0)] {
         let request = ended(&guarded, completed(random(length))).await;
         cost(&guarded);
-        assert_eq!(reported(&guarded.executor().reserve(&request).await), "replay");
+        assert_eq!(outcome_of(&guarded.executor().reserve(&request).await), "replay");
         assert_eq!(cost(&guarded), (2, 1.0, read_units), "{length} bytes");
     }
 }
@@ -90,12 +89,12 @@ async fn a_duplicate_a_mismatch_and_an_unknown_cost_one_write_each(endpoint: &st
     let unknown = ended(&guarded, Report::PerhapsExecuted(UnknownCause::Panicked)).await;
     cost(&guarded);
     for (request, answer) in [(in_flight, "in flight"), (mismatch, "mismatch"), (unknown, "unknown")] {
-        assert_eq!(reported(&executor.reserve(&request).await), answer);
+        assert_eq!(outcome_of(&executor.reserve(&request).await), answer);
         assert_eq!(cost(&guarded), (1, 1.0, 0.0), "{answer}");
     }
 }
 
-// Expiring a lease costs one write more, once.
+// Expiring a lease costs one more write, once.
 #[apply(on_each_store)]
 async fn a_take_over_costs_two_round_trips_and_its_completion(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
@@ -111,10 +110,10 @@ async fn a_take_over_costs_two_round_trips_and_its_completion(endpoint: &str) {
     drop(owned(executor.reserve(&abandoned).await));
     guarded.clock.advance(LEASE + GRACE);
     cost(&guarded);
-    assert_eq!(reported(&executor.reserve(&abandoned).await), "unknown");
+    assert_eq!(outcome_of(&executor.reserve(&abandoned).await), "unknown");
     // The third unit is the index of unknown outcomes.
     assert_eq!(cost(&guarded), (2, 3.0, 0.0));
-    assert_eq!(reported(&executor.reserve(&abandoned).await), "unknown");
+    assert_eq!(outcome_of(&executor.reserve(&abandoned).await), "unknown");
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));
 }
 
@@ -127,20 +126,20 @@ async fn a_thousand_retries_of_a_key_cost_a_thousand_write_units(endpoint: &str)
     cost(&guarded);
     let in_flight = guarded.item(&hot.key).await;
     for _ in 0..500 {
-        assert_eq!(reported(&executor.reserve(&hot).await), "in flight");
+        assert_eq!(outcome_of(&executor.reserve(&hot).await), "in flight");
     }
     assert_eq!(cost(&guarded), (500, 500.0, 0.0));
     assert_eq!(guarded.item(&hot.key).await, in_flight, "nothing is written");
 
-    // The owner and all other keys pay what they always pay.
+    // The owner and all other keys pay the usual cost.
     written(executor.finish(ours, completed(PAYMENT)).await);
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));
     let other = ended(&guarded, completed(PAYMENT)).await;
     assert_eq!(cost(&guarded), (2, 2.0, 0.0));
 
     for _ in 0..500 {
-        assert_eq!(reported(&executor.reserve(&hot).await), "replay");
+        assert_eq!(outcome_of(&executor.reserve(&hot).await), "replay");
     }
     assert_eq!(cost(&guarded), (500, 500.0, 0.0));
-    assert_eq!(reported(&executor.reserve(&other).await), "replay");
+    assert_eq!(outcome_of(&executor.reserve(&other).await), "replay");
 }

@@ -19,15 +19,15 @@ use crate::support::{
     embedded,
     faults::{ANY, Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, body_of, completed, operation, owned, random, replayed, replayed_text,
-        reported, request, written,
+        GRACE, Guarded, LEASE, body_of, completed, operation, outcome_of, owned, random, replayed,
+        replayed_text, request, written,
     },
     on_each_store,
 };
 
 // T17
 #[apply(on_each_store)]
-async fn a_reservation_that_the_store_does_not_take_runs_nothing(endpoint: &str) {
+async fn a_reservation_that_the_store_does_not_accept_runs_nothing(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| {
         connect.attempt_timeout(Duration::from_millis(30)).operation_timeout(Duration::from_secs(10))
     })
@@ -44,7 +44,7 @@ async fn a_reservation_that_the_store_does_not_take_runs_nothing(endpoint: &str)
         let (executor, request) = (guarded.executor(), request());
         let asked = guarded.faults.asked("PutItem");
         guarded.faults.for_all(ANY, fault.clone());
-        assert_eq!(reported(&executor.reserve(&request).await), "unavailable", "{fault:?}");
+        assert_eq!(outcome_of(&executor.reserve(&request).await), "unavailable", "{fault:?}");
         assert_eq!(guarded.faults.asked("PutItem") - asked, tries, "{fault:?}");
         guarded.faults.clear();
         assert_eq!(guarded.state(&request).await, "absent", "{fault:?}");
@@ -56,23 +56,23 @@ async fn a_reservation_that_the_store_does_not_take_runs_nothing(endpoint: &str)
 async fn a_refused_connection_and_a_missing_table_run_nothing() {
     let guarded = Guarded::on(embedded::endpoint()).await;
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let nobody = connect(&format!("http://{closed}")).client();
+    let unreachable = connect(&format!("http://{closed}")).client();
     for store in [
-        DynamoDbStore::from_client(nobody, guarded.table.as_str()),
+        DynamoDbStore::from_client(unreachable, guarded.table.as_str()),
         DynamoDbStore::from_client(guarded.client.clone(), "no-such-table"),
     ] {
         let executor = Executor::new(store, operation());
-        assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
+        assert_eq!(outcome_of(&executor.reserve(&request()).await), "unavailable");
     }
 }
 
-// T17: the executor's own time-out, for a client without any.
+// T17: the executor's own timeout, for a client without any.
 #[tokio::test]
-async fn a_store_that_never_answers_is_expired_by_the_executor_itself() {
+async fn the_executor_itself_times_out_a_store_that_never_answers() {
     let guarded = Guarded::on(embedded::endpoint()).await;
     let config = connect(embedded::endpoint()).http_client(guarded.faults.clone()).sdk_config();
-    let patient = Builder::from(&config).timeout_config(TimeoutConfig::disabled()).build();
-    let store = DynamoDbStore::from_client(Client::from_conf(patient), guarded.table.as_str());
+    let without_timeout = Builder::from(&config).timeout_config(TimeoutConfig::disabled()).build();
+    let store = DynamoDbStore::from_client(Client::from_conf(without_timeout), guarded.table.as_str());
     let executor = Executor::new(store, operation()).world(guarded.clock.clone());
     let (late, request) = (Late::hanging(), request());
     guarded.faults.script("PutItem", [late.fault()]);
@@ -82,9 +82,9 @@ async fn a_store_that_never_answers_is_expired_by_the_executor_itself() {
         guarded.clock.advance(STORE_TIMEOUT);
     };
     let reserved = in_time(async { tokio::join!(waiting, time).0 }).await;
-    assert_eq!(reported(&reserved), "unavailable");
+    assert_eq!(outcome_of(&reserved), "unavailable");
     assert_eq!(late.release().await.status, 200);
-    assert_eq!(reported(&executor.reserve(&request).await), "in flight");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight");
 }
 
 #[apply(on_each_store)]
@@ -93,26 +93,26 @@ async fn the_breaker_opens_after_five_failures_and_closes_on_recovery(endpoint: 
     let executor = guarded.executor();
     guarded.faults.for_all(ANY, Fault::Status(503));
     for failures in 1..=5 {
-        assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
+        assert_eq!(outcome_of(&executor.reserve(&request()).await), "unavailable");
         assert_eq!(guarded.faults.asked(ANY), failures);
     }
     for _ in 0..10 {
-        assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
+        assert_eq!(outcome_of(&executor.reserve(&request()).await), "unavailable");
     }
-    assert_eq!(guarded.faults.asked(ANY), 5, "nobody asks a store that is down");
+    assert_eq!(guarded.faults.asked(ANY), 5, "a store that is down is not asked");
 
-    // Now and then one request tries; while it fails, the others do not.
+    // From time to time one request tries. While it fails, the others do not.
     guarded.clock.advance(Duration::from_secs(2));
     for _ in 0..10 {
-        assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
+        assert_eq!(outcome_of(&executor.reserve(&request()).await), "unavailable");
     }
     assert_eq!(guarded.faults.asked(ANY), 6);
 
     guarded.faults.clear();
-    assert_eq!(reported(&executor.reserve(&request()).await), "unavailable");
+    assert_eq!(outcome_of(&executor.reserve(&request()).await), "unavailable");
     guarded.clock.advance(Duration::from_secs(2));
     for _ in 0..10 {
-        assert_eq!(reported(&executor.reserve(&request()).await), "owned");
+        assert_eq!(outcome_of(&executor.reserve(&request()).await), "owned");
     }
 }
 
@@ -124,30 +124,30 @@ async fn a_reservation_that_meets_a_transaction_is_in_flight(endpoint: &str) {
     // More than enough to open the breaker: a conflict is not a failure of the store.
     for _ in 0..10 {
         guarded.faults.script("PutItem", [Fault::TransactionConflict]);
-        assert_eq!(reported(&executor.reserve(&request).await), "in flight");
+        assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight");
     }
     let first = owned(executor.reserve(&request).await);
     written(executor.finish(first, Report::NotExecuted).await);
-    // Nor is there a second run if a take-over meets the conflict.
+    // A take-over that meets the conflict does not cause a second run either.
     guarded.faults.script("PutItem", [Fault::Pass, Fault::TransactionConflict]);
-    assert_eq!(reported(&executor.reserve(&request).await), "in flight");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight");
     assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("failed_retryable", 0));
 }
 
 // T9
 #[apply(on_each_store)]
-async fn a_reservation_that_waits_waits_for_a_transaction_too(endpoint: &str) {
+async fn a_waiting_reservation_waits_for_a_transaction_too(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let waiting = operation().while_in_flight(WhileInFlight::Wait(Duration::from_secs(5)));
     let (executor, request) = (guarded.executor_of(waiting), request());
     guarded.faults.script("PutItem", [Fault::TransactionConflict, Fault::TransactionConflict]);
     let reserved = guarded.clock.passing(executor.reserve(&request)).await;
-    assert_eq!((reported(&reserved), guarded.faults.left()), ("owned", 0));
-    // But it waits no longer than for anything else.
+    assert_eq!((outcome_of(&reserved), guarded.faults.left()), ("owned", 0));
+    // But it does not wait longer than for anything else.
     guarded.faults.for_all("PutItem", Fault::TransactionConflict);
     let (another, began_at) = (self::request(), guarded.now());
     let reserved = guarded.clock.passing(executor.reserve(&another)).await;
-    assert_eq!(reported(&reserved), "in flight");
+    assert_eq!(outcome_of(&reserved), "in flight");
     assert!(guarded.now().since(began_at) <= Duration::from_secs(6));
 }
 
@@ -172,7 +172,7 @@ async fn a_completion_waits_for_a_store_that_comes_back(endpoint: &str) {
         let ours = owned(executor.reserve(&request).await);
         guarded.faults.for_all(ANY, fault.clone());
         let back = async {
-            // It has failed twice, and pauses before the third try.
+            // It has failed twice, and waits before the third try.
             guarded.clock.slept(Duration::from_millis(25), round).await;
             guarded.clock.advance(Duration::from_millis(25));
             guarded.clock.slept(Duration::from_millis(50), round).await;
@@ -204,16 +204,16 @@ async fn a_completion_that_cannot_be_written_becomes_unknown_and_never_reruns(en
         );
 
         guarded.faults.clear();
-        assert_eq!(reported(&executor.reserve(&request).await), "in flight", "{fault:?}");
+        assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight", "{fault:?}");
         guarded.clock.advance(LEASE + GRACE);
         for _ in 0..3 {
-            assert_eq!(reported(&executor.reserve(&request).await), "unknown", "{fault:?}");
+            assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown", "{fault:?}");
             guarded.clock.advance(LEASE + GRACE);
         }
     }
 }
 
-/// What the executor leaves of an invocation's time for its answer.
+/// The part of an invocation's time that the executor leaves for its answer.
 const ANSWER_TIME: Duration = Duration::from_millis(300);
 
 #[apply(on_each_store)]
@@ -243,7 +243,7 @@ async fn a_store_that_hangs_leaves_time_for_the_answer(endpoint: &str) {
     hanging.deadline = Some(guarded.now().plus(left));
     guarded.faults.script("PutItem", [late.fault()]);
     let reserved = in_time(async { tokio::join!(executor.reserve(&hanging), hangs(1)).0 }).await;
-    assert_eq!(reported(&reserved), "unavailable");
+    assert_eq!(outcome_of(&reserved), "unavailable");
 
     completing.deadline = Some(guarded.now().plus(left));
     let ours = owned(executor.reserve(&completing).await);
@@ -261,7 +261,7 @@ async fn a_replay_with_an_unreadable_body_is_refused_and_never_runs(endpoint: &s
     written(executor.finish(ours, completed(body.clone())).await);
 
     guarded.faults.for_all("GetItem", Fault::Status(500));
-    assert_eq!(reported(&executor.reserve(&request).await), "unavailable");
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "unavailable");
     guarded.faults.clear();
     assert_eq!(body_of(&replayed(executor.reserve(&request).await)), Some(&body));
 }

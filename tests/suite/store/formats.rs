@@ -1,4 +1,4 @@
-//! What this version writes is what the fixtures hold, and can be read again: items, messages and records of the stream.
+//! The fixtures hold exactly what this version writes, and it can be read again: items, messages and records of the stream.
 //!
 //! So no format changes unnoticed. If one is to change, write the fixtures anew and review the difference: twice, because the stream is
 //! made from the items, and the messages from the stream.
@@ -73,16 +73,16 @@ impl World for Numbered {
 }
 
 /// A reconciler with a fixed answer.
-struct Says(Finding);
+struct Fixed(Finding);
 
 #[async_trait]
-impl Reconciler for Says {
+impl Reconciler for Fixed {
     async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
         Ok(self.0.clone())
     }
 }
 
-/// Writes one of each, in a table of its own.
+/// Writes one of each, in a separate table.
 struct Writer {
     guarded: Guarded,
     world: Numbered,
@@ -112,7 +112,7 @@ impl Writer {
             .world(self.world.clone())
             .not_found_grace(Duration::ZERO)
             .questions_to(self.queue.clone())
-            .operation(operation(), Says(finding))
+            .operation(operation(), Fixed(finding))
     }
 
     fn stale(&self) -> Stale {
@@ -142,14 +142,14 @@ impl Writer {
         operator.correct(&seen, &correction, "olga", "asked the bank").await.expect("an unknown outcome");
     }
 
-    /// Another execution has begun since this one's worker was taken for dead.
+    /// Another execution has begun since this one's worker counted as dead.
     async fn overtaken(&self, key: &str) -> (Ownership, Ownership) {
         let late = self.die(key, operation()).await;
         self.correct(key, Correction::NotExecuted { retain: None }).await;
         (late, self.begin(key).await)
     }
 
-    /// The record and what is kept beside it, under this name. The clock starts anew.
+    /// The items of the record's collection, under this name. The clock starts anew.
     async fn keep_items(&mut self, name: &str) {
         let items = self.guarded.collection(&request(name).key).await.into_iter().map(json_of);
         self.written.insert(name.to_owned(), items.collect());
@@ -200,7 +200,7 @@ fn fixture(name: &str) -> Map<String, Value> {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// Compares what was written with the fixture; or writes the fixture anew, if that was asked for.
+/// Compares what was written with the fixture. With `WRITE_FORMATS`, writes the fixture anew.
 fn assert_unchanged(name: &str, written: Map<String, Value>) {
     if std::env::var_os("WRITE_FORMATS").is_some() {
         let text = serde_json::to_string_pretty(&written).expect("JSON") + "\n";
@@ -215,7 +215,7 @@ fn assert_unchanged(name: &str, written: Map<String, Value>) {
 
 // T36
 #[tokio::test]
-async fn items_are_written_as_they_were() {
+async fn items_are_written_as_in_the_fixtures() {
     let mut writer = Writer::new().await;
     let keyed = |key: &str| request(key).key;
 
@@ -232,7 +232,7 @@ async fn items_are_written_as_they_were() {
     drop(writer.begin("in_progress").await);
     writer.keep_items("in_progress").await;
     drop(writer.begin("in_progress_claimed").await);
-    let reported = ProviderReport::executed(201, Says(Finding::Executed(paid())));
+    let reported = ProviderReport::executed(201, Fixed(Finding::Executed(paid())));
     writer
         .reconciliation(Finding::NotFound)
         .reported(&keyed("in_progress_claimed"), &reported)
@@ -286,8 +286,8 @@ async fn items_are_written_as_they_were() {
     writer.executor_of(operation()).finish(other, Report::NotExecuted).await;
     writer.keep_items("unknown_contested").await;
     writer.end("unknown_escalated", unsure()).await;
-    let nobody = Reconciliation::new(writer.store(), MemoryQueue::new()).world(writer.world.clone());
-    nobody.ask_if_due(&keyed("unknown_escalated")).await.expect("escalated");
+    let unregistered = Reconciliation::new(writer.store(), MemoryQueue::new()).world(writer.world.clone());
+    unregistered.ask_if_due(&keyed("unknown_escalated")).await.expect("escalated");
     writer.keep_items("unknown_escalated").await;
 
     assert_unchanged("items.json", writer.written);
@@ -362,7 +362,7 @@ async fn records_of_the_stream_are_read_in_each_state() {
 
 // T36
 #[tokio::test]
-async fn messages_are_written_as_they_were() {
+async fn messages_are_written_as_in_the_fixtures() {
     let (mut writer, stream) = (Writer::new().await, fixture("stream.json"));
     let keyed = |key: &str| request(key).key;
 
@@ -379,12 +379,13 @@ async fn messages_are_written_as_they_were() {
         .written
         .insert("ask".into(), serde_json::from_str(&MessageSummary::ask(&keyed("ask"))).expect("JSON"));
     writer.end("ask_escalated", unsure()).await;
-    let nobody = Reconciliation::new(writer.store(), writer.dead_letters.clone()).world(writer.world.clone());
-    nobody.ask_if_due(&keyed("ask_escalated")).await.expect("escalated");
+    let unregistered =
+        Reconciliation::new(writer.store(), writer.dead_letters.clone()).world(writer.world.clone());
+    unregistered.ask_if_due(&keyed("ask_escalated")).await.expect("escalated");
     writer.keep_message("ask_escalated");
 
     let ours = writer.begin("provider_report").await;
-    let reported = ProviderReport::executed(201, Says(Finding::NotFound))
+    let reported = ProviderReport::executed(201, Fixed(Finding::NotFound))
         .under("charge", &ours.execution().downstream_key("charge"))
         .made_at(NOW);
     writer
@@ -394,7 +395,7 @@ async fn messages_are_written_as_they_were() {
         .expect("provider_report");
     writer.keep_message("provider_report");
     writer.end("contradiction", Report::Completed(Answer::json(402, "{}"))).await;
-    let reported = ProviderReport::executed(201, Says(Finding::NotFound));
+    let reported = ProviderReport::executed(201, Fixed(Finding::NotFound));
     writer
         .reconciliation(Finding::NotFound)
         .reported(&keyed("contradiction"), &reported)
@@ -445,7 +446,7 @@ async fn messages_are_written_as_they_were() {
     assert_unchanged("messages.json", writer.written);
 }
 
-/// Delivers a message to the function that it is for, or else to the reconcile function, over an empty store.
+/// Delivers a message to its function, or else to the reconcile function, over an empty store.
 async fn deliver(message: &Value, queue: Option<&str>) -> (Result<(), WorkError>, MemoryStore) {
     let (store, world) = (MemoryStore::new(), ManualWorld::at(NOW.plus(HOUR)));
     let received = match queue {
@@ -456,14 +457,14 @@ async fn deliver(message: &Value, queue: Option<&str>) -> (Result<(), WorkError>
         }
         _ => {
             let reconciliation = Reconciliation::new(store.clone(), MemoryQueue::new()).world(world);
-            let reconciliation = reconciliation.operation(operation(), Says(Finding::NotFound));
+            let reconciliation = reconciliation.operation(operation(), Fixed(Finding::NotFound));
             reconciliation.receive(&message.to_string()).await
         }
     };
     (received, store)
 }
 
-// T36: what waits in a queue is whole, or a dead letter; it is never applied in part.
+// T36: a message in a queue is applied whole, or becomes a dead letter. It is never applied in part.
 #[tokio::test]
 async fn every_message_is_read_and_none_of_another_version() {
     let messages = fixture("messages.json");

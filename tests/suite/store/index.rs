@@ -68,7 +68,7 @@ async fn unreadable_keys_block_no_others(endpoint: &str) {
 
 // T50
 #[apply(on_each_store)]
-async fn a_survey_counts_all_and_says_if_there_is_more(endpoint: &str) {
+async fn a_survey_counts_all_and_reports_if_more_exist(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let store = guarded.undisturbed_store();
     let survey = async || store.survey().await.expect("the store answers");
@@ -84,7 +84,7 @@ async fn a_survey_counts_all_and_says_if_there_is_more(endpoint: &str) {
     let seen = survey().await;
     assert_eq!((seen.unknown, seen.escalated, seen.oldest, seen.whole), (2, 1, Some(since), true));
 
-    // Its age cannot be read, so it may be older than the oldest that can.
+    // Its age cannot be read, so it may be older than the oldest readable one.
     let mut damaged = item.clone();
     damaged.insert("since".to_owned(), text("long ago"));
     place(&guarded, &damaged, "escalated-0", u64::MAX).await;

@@ -1,4 +1,4 @@
-//! What every store promises, and what the library does if one fails or holds what it cannot read.
+//! What every store promises, and what the library does if a store fails or holds something unreadable.
 
 mod conformance;
 mod costs;

@@ -1,4 +1,4 @@
-//! Items that this version cannot read as a record: never guessed at, never run, never overwritten.
+//! Items that this version cannot read as a record. They are never guessed at, never run, never overwritten.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use lambda_idempotency::{
@@ -9,7 +9,7 @@ use macro_rules_attribute::apply;
 
 use crate::support::{
     guarded::{
-        Guarded, Item, body_of, completed, item_key, owned, random, replayed, reported, request, written,
+        Guarded, Item, body_of, completed, item_key, outcome_of, owned, random, replayed, request, written,
     },
     on_each_store,
 };
@@ -73,7 +73,7 @@ async fn a_malformed_item_is_unreadable_and_never_runs(endpoint: &str) {
                 if notes && damage == Some(text("nonsense")) {
                     continue;
                 }
-                // Three bytes are a valid body; that its length is wrong is tested below.
+                // Three bytes are a valid body. That its length is wrong is tested below.
                 if name == "body" && damage == Some(bytes([1, 2, 3])) {
                     continue;
                 }
@@ -82,7 +82,7 @@ async fn a_malformed_item_is_unreadable_and_never_runs(endpoint: &str) {
                 item.extend(damage.clone().map(|damage| (name.clone(), damage)));
                 guarded.write_raw(item.clone()).await;
                 let reserved = executor.reserve(&request).await;
-                assert_eq!(reported(&reserved), "unreadable", "{state}: {name} {damage:?}");
+                assert_eq!(outcome_of(&reserved), "unreadable", "{state}: {name} {damage:?}");
                 assert_eq!(guarded.item(&request.key).await, Some(item));
             }
         }
@@ -98,7 +98,7 @@ async fn a_record_of_another_schema_is_left_alone(endpoint: &str) {
             item.insert("schema".into(), number(schema));
             item.insert("written_by_another_version".into(), AttributeValue::Bool(true));
             guarded.write_raw(item.clone()).await;
-            assert_eq!(reported(&guarded.executor().reserve(&request).await), "unreadable");
+            assert_eq!(outcome_of(&guarded.executor().reserve(&request).await), "unreadable");
             assert_eq!(guarded.item(&request.key).await, Some(item.clone()));
         }
     }
@@ -106,7 +106,7 @@ async fn a_record_of_another_schema_is_left_alone(endpoint: &str) {
 
 // T36
 #[apply(on_each_store)]
-async fn a_completion_does_not_overwrite_what_it_cannot_read(endpoint: &str) {
+async fn a_completion_does_not_overwrite_an_unreadable_record(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
@@ -127,9 +127,9 @@ async fn unreadable_records_block_no_others(endpoint: &str) {
     let (executor, bad) = (guarded.executor(), request());
     guarded.write_raw(item_key(&bad.key)).await;
     for _ in 0..10 {
-        assert_eq!(reported(&executor.reserve(&bad).await), "unreadable");
+        assert_eq!(outcome_of(&executor.reserve(&bad).await), "unreadable");
     }
-    assert_eq!(reported(&executor.reserve(&request()).await), "owned");
+    assert_eq!(outcome_of(&executor.reserve(&request()).await), "owned");
 }
 
 #[apply(on_each_store)]
@@ -141,7 +141,7 @@ async fn a_damaged_body_is_unreadable_and_a_missing_one_is_left_out(endpoint: &s
         let request = request();
         let ours = owned(executor.reserve(&request).await);
         written(executor.finish(ours, completed(body)).await);
-        assert_eq!(reported(&executor.reserve(&request).await), "replay");
+        assert_eq!(outcome_of(&executor.reserve(&request).await), "replay");
 
         let holds_body = |item: &&Item| item.contains_key("body");
         let items = guarded.collection(&request.key).await;
@@ -150,7 +150,7 @@ async fn a_damaged_body_is_unreadable_and_a_missing_one_is_left_out(endpoint: &s
             let mut item = whole.clone();
             item.insert("body".into(), bytes(damage));
             guarded.write_raw(item).await;
-            assert_eq!(reported(&executor.reserve(&request).await), "unreadable", "{damage:?}");
+            assert_eq!(outcome_of(&executor.reserve(&request).await), "unreadable", "{damage:?}");
         }
         if whole["sk"] != text("record") {
             let delete = guarded.undisturbed.delete_item().table_name(&guarded.table);

@@ -1,4 +1,4 @@
-//! A table of accounts beside the table of records.
+//! A table of accounts, in addition to the table of records.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ impl Bank {
         Some(item["cents"].as_n().expect("a number").parse().expect("whole cents"))
     }
 
-    /// Takes this much from account `a`, if it is there.
+    /// Takes this much from account `a`, if the balance covers it.
     pub fn take(&self, cents: u64) -> DomainWrite {
         self.accounts
             .update(json!({ "id": "a" }), "SET cents = cents - :cents")

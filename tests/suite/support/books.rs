@@ -23,14 +23,14 @@ pub struct Order {
     pub card: &'static str,
     /// Unique to this order, so that it identifies the provider's charges for it.
     pub cents: u64,
-    /// Its final answer, if the client stayed until it arrived.
-    pub reported: Option<Answer>,
+    /// Its final answer, if the client waited until it arrived.
+    pub final_answer: Option<Answer>,
 }
 
 impl Order {
     /// An order that has not been sent. All numbers below 900,000 make keys and amounts of the same length.
     pub fn new(number: usize, card: &'static str) -> Self {
-        Self { key: format!("order-{number:06}"), card, cents: 100_000 + number as u64, reported: None }
+        Self { key: format!("order-{number:06}"), card, cents: 100_000 + number as u64, final_answer: None }
     }
 
     pub async fn send(&self, cloud: &LocalCloud) -> Answer {
@@ -48,10 +48,10 @@ impl Order {
 
     /// Fails unless the answer is final, equals an earlier final answer, and belongs to the one charge.
     fn check(&self, answer: &Answer, charges: &[Charge]) {
-        if let Some(reported) = &self.reported {
+        if let Some(earlier) = &self.final_answer {
             let same = (answer.status, &answer.body, &answer.location)
-                == (reported.status, &reported.body, &reported.location);
-            assert!(same && answer.replayed, "{self:?} is told {answer:?}");
+                == (earlier.status, &earlier.body, &earlier.location);
+            assert!(same && answer.replayed, "{self:?} gets {answer:?}");
         }
         let payment: Value = serde_json::from_slice(&answer.body).expect("an answer is JSON");
         let paid: Vec<_> = payment["chargeId"].as_str().into_iter().collect();
@@ -84,9 +84,9 @@ impl Books {
     }
 
     /// Fails unless every record is settled within that time without help, each order was charged at most once and as its record says, and
-    /// both ledgers agree. Then every client retries until its answer is final: that must equal an earlier final answer, and name the one
-    /// charge that there is.
-    pub async fn come_right(&self, cloud: &LocalCloud, orders: &[Order], within: Duration) {
+    /// both ledgers agree. Then every client retries until its answer is final. That answer must equal an earlier final answer, and name
+    /// the one existing charge.
+    pub async fn assert_consistent(&self, cloud: &LocalCloud, orders: &[Order], within: Duration) {
         let states = self.at_rest(within).await;
         let charges = cloud.charges().await;
         for order in orders {
@@ -97,7 +97,7 @@ impl Books {
                 }
                 state => {
                     assert!(
-                        charged == 0 && order.reported.is_none(),
+                        charged == 0 && order.final_answer.is_none(),
                         "{order:?} is {state:?}, {charged} charges"
                     )
                 }
@@ -125,7 +125,7 @@ impl Books {
 
     /// The state of each record, once none is open.
     pub async fn at_rest(&self, within: Duration) -> BTreeMap<String, String> {
-        let expire_lease = Instant::now() + within;
+        let deadline = Instant::now() + within;
         loop {
             let states = self.states().await;
             let is_settled = |state: &String| state == "completed" || state == "failed_retryable";
@@ -133,7 +133,7 @@ impl Books {
             if open.is_empty() {
                 return states;
             }
-            assert!(Instant::now() < expire_lease, "still open after {within:?}: {open:?}");
+            assert!(Instant::now() < deadline, "still open after {within:?}: {open:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }

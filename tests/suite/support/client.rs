@@ -12,10 +12,10 @@ use aws_smithy_runtime_api::client::http::HttpClient;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Generous: a healthy store on this machine never takes as long, however busy it is.
+/// Generous: a healthy store on this machine never takes as long, even if the machine is busy.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(20);
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(60);
-/// Short back-off, because tests wait for it.
+/// Short backoff, because tests wait for it.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(5);
 const MAX_BACKOFF: Duration = Duration::from_millis(20);
 
@@ -38,7 +38,7 @@ pub fn connect(endpoint: &str) -> Connect {
     }
 }
 
-/// The SDK's own HTTP client without TLS, which is not needed here and slow to set up. Never shared between tests: its connections
+/// The SDK's own HTTP client without TLS, which is not needed here and slow to set up. Tests must not share it, because its connections
 /// live on the runtime of the test that opened them.
 pub fn plain_http() -> SharedHttpClient {
     aws_smithy_http_client::Builder::new().build_http()
@@ -77,7 +77,7 @@ impl Connect {
         self
     }
 
-    /// How often a request is sent at most; 1 means no retries.
+    /// How often a request is sent at most. 1 means no retries.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.retries = self.retries.with_max_attempts(attempts);
         self
@@ -97,8 +97,8 @@ impl Connect {
             .build()
     }
 
-    /// The client, with its own retry quota: the SDK shares one between all clients of a process, and tests that inject faults would use
-    /// up that of the others.
+    /// The client, with a separate retry quota. The SDK shares one quota between all clients of a process, so tests that inject faults
+    /// would use up that of the others.
     pub fn client(&self) -> Client {
         let mut config = Builder::from(&self.sdk_config())
             .retry_partition(RetryPartition::new(Uuid::new_v4().to_string()));

@@ -1,5 +1,4 @@
-//! A clock that stands still and knows who sleeps on it, so that a test advances it exactly when the code under test has reached
-//! its pause.
+//! A clock that stands still and knows its sleepers. A test advances it exactly when the code under test waits.
 
 use futures_util::future::BoxFuture;
 use lambda_idempotency::{
@@ -9,23 +8,22 @@ use lambda_idempotency::{
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
-/// How long a test waits for an event, by the machine's clock; far beyond what any test needs, and less than the test client's own
-/// time-outs.
+/// How long a test waits for an event, by the machine's clock. Far beyond what any test needs, and less than the test client's timeouts.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The executor's own time-out for one step with the store, if no deadline is nearer.
+/// The executor's own timeout for one step with the store, if no deadline is nearer.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The pauses between two tries, in milliseconds. All other sleeps are time-outs of steps: they begin and end with the step.
-const PAUSES: [u128; 7] = [25, 50, 100, 200, 400, 800, 1000];
+/// The backoffs between two tries, in milliseconds. All other sleeps are timeouts of steps, which begin and end with the step.
+const BACKOFFS: [u128; 7] = [25, 50, 100, 200, 400, 800, 1000];
 
-/// Fails if `work` ends only through the time-outs of the test client or of the machine.
+/// Fails if `work` ends only through the timeouts of the test client or of the machine.
 pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
     // Boxed, because without optimisation futures that hold a request to the store are large.
     tokio::time::timeout(TIMEOUT, Box::pin(work)).await.expect("this should have ended by now")
 }
 
-/// A manual clock with a list of all sleeps that have begun. Clones are the same clock.
+/// A manual clock with a list of all sleeps that have begun. Clones share the clock.
 #[derive(Clone, Debug)]
 pub struct WatchedClock {
     clock: ManualWorld,
@@ -64,7 +62,7 @@ impl WatchedClock {
     }
 
     /// Returns when no sleep on this clock is pending.
-    pub async fn nobody_sleeps(&self) {
+    pub async fn no_sleepers(&self) {
         let ended = async {
             while self.clock.sleepers() > 0 {
                 tokio::task::yield_now().await;
@@ -74,7 +72,7 @@ impl WatchedClock {
         assert!(ended.is_ok(), "{} still sleep", self.clock.sleepers());
     }
 
-    /// Runs `work`, and advances the clock whenever it pauses between two tries.
+    /// Runs `work`, and advances the clock whenever it waits between two tries.
     pub async fn passing<T>(&self, work: impl Future<Output = T>) -> T {
         let mut begun = self.begun.subscribe();
         let mut known = begun.borrow_and_update().len();
@@ -86,7 +84,7 @@ impl WatchedClock {
             }
             let new = begun.borrow_and_update()[known..].to_vec();
             known += new.len();
-            let backoff = new.into_iter().filter(|span| PAUSES.contains(&span.as_millis()));
+            let backoff = new.into_iter().filter(|span| BACKOFFS.contains(&span.as_millis()));
             backoff.for_each(|span| self.advance(span));
         }
     }
@@ -107,7 +105,7 @@ impl World for WatchedClock {
         sleep
     }
 
-    /// With a first byte of zero, from which a backoff has no jitter: tests know its sleeps by their length.
+    /// With a first byte of zero, for which a backoff has no jitter. Tests know its sleeps by their length.
     fn nonce(&self) -> [u8; 16] {
         let mut nonce = self.clock.nonce();
         nonce[0] = 0;

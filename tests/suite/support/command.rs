@@ -1,4 +1,4 @@
-//! The operators' command line as an operator runs it: the built program, in a process of its own.
+//! The operators' command line as an operator runs it: the built program, in a separate process.
 
 use serde_json::Value;
 use std::process::Stdio;
@@ -32,7 +32,7 @@ impl CommandLine {
         Self { endpoint: endpoint.to_owned(), ..self.clone() }
     }
 
-    /// A command that can be configured further; it ends with the test.
+    /// A command that can be configured further. It ends with the test.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command
@@ -64,11 +64,11 @@ impl CommandLine {
 }
 
 impl Ran {
-    /// Fails unless it was refused with this exit code and one line that contains `words`, and printed nothing else.
+    /// Fails unless it was refused with this exit code and one line that contains `text`, and printed nothing else.
     #[track_caller]
-    pub fn assert_refused(&self, code: i32, words: &str) {
+    pub fn assert_refused(&self, code: i32, text: &str) {
         assert_eq!(self.code, Some(code), "{self:?}");
-        assert!(self.stderr.contains(words), "{self:?}");
+        assert!(self.stderr.contains(text), "{self:?}");
         assert_eq!((self.stderr.lines().count(), self.stdout.as_str()), (1, ""), "{self:?}");
     }
 }

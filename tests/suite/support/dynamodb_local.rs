@@ -1,8 +1,8 @@
 //! DynamoDB Local: one for the test process, started by the first test that needs it.
 //!
-//! Maven copies it below the target directory, once; `tests/dynamodb-local/pom.xml` says which version. If Java or Maven is missing,
-//! the tests that need it are ignored with that reason (`build.rs`); if it cannot run for another reason, they fail with one line that
-//! names the reason. The names of those tests contain `dynamodb_local`, so that they can be left out deliberately.
+//! Maven copies it below the target directory, once. `tests/dynamodb-local/pom.xml` sets its version. If Java or Maven is missing, the
+//! tests that need it are ignored with that reason (`build.rs`). If it cannot run for another reason, they fail with one line that names
+//! the reason. The names of those tests contain `dynamodb_local`, so that they can be left out deliberately.
 
 use super::client::connect;
 use super::process::Process;
@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 const POM: &str = include_str!("../../dynamodb-local/pom.xml");
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// How often to try: another process can take the free port before the server does.
+/// How often to try. Another process can take the free port before the server does.
 const STARTS: usize = 3;
-const WAYS_OUT: &str = "or set DYNAMODB_LOCAL_ENDPOINT to a running one, or leave these tests out with \
+const ALTERNATIVES: &str = "or set DYNAMODB_LOCAL_ENDPOINT to a running one, or leave these tests out with \
                         `cargo test -- --skip dynamodb_local`";
 
 /// The address of DynamoDB Local: `DYNAMODB_LOCAL_ENDPOINT`, or one started here.
@@ -56,7 +56,7 @@ fn find() -> Result<Server, String> {
             Err(reason) => failure = reason,
         }
     }
-    Err(format!("it does not start ({failure}); {WAYS_OUT}"))
+    Err(format!("it does not start ({failure}); {ALTERNATIVES}"))
 }
 
 fn require(program: &str, argument: &str) -> Result<(), String> {
@@ -69,18 +69,19 @@ fn require(program: &str, argument: &str) -> Result<(), String> {
     match found {
         Ok(status) if status.success() => Ok(()),
         _ => Err(format!(
-            "no `{program}`; get it with `apt-get install -y openjdk-17-jdk-headless maven`, {WAYS_OUT}"
+            "no `{program}`; get it with `apt-get install -y openjdk-17-jdk-headless maven`, {ALTERNATIVES}"
         )),
     }
 }
 
-/// Returns the folder with its libraries. They are complete if the same pom is beside them: it is written last, and another version's
+/// Returns the folder with its libraries. They are complete if the folder contains the same pom. It is written last, and another version's
 /// differs.
 fn install() -> Result<PathBuf, String> {
     let target =
         Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("cargo's folder for tests lies in its target");
     let home = target.join("dynamodb-local");
-    let failed = |error: io::Error| format!("it cannot be put into {} ({error}); {WAYS_OUT}", home.display());
+    let failed =
+        |error: io::Error| format!("it cannot be put into {} ({error}); {ALTERNATIVES}", home.display());
 
     let lock = File::create(target.join("dynamodb-local.lock")).map_err(failed)?;
     lock.lock().map_err(failed)?;
@@ -111,11 +112,11 @@ fn copy_libraries(to: &Path) -> Result<(), String> {
     match copied {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stdout);
-            let error = said.lines().find(|line| line.contains("ERROR")).unwrap_or("no reason given");
-            Err(format!("Maven cannot fetch it ({error}); give Maven its repository, {WAYS_OUT}"))
+            let printed = String::from_utf8_lossy(&output.stdout);
+            let error = printed.lines().find(|line| line.contains("ERROR")).unwrap_or("no reason given");
+            Err(format!("Maven cannot fetch it ({error}); give Maven its repository, {ALTERNATIVES}"))
         }
-        Err(error) => Err(format!("Maven does not run ({error}); {WAYS_OUT}")),
+        Err(error) => Err(format!("Maven does not run ({error}); {ALTERNATIVES}")),
     }
 }
 
@@ -180,5 +181,5 @@ fn last_line(output: &File) -> String {
     let mut output = output;
     let read = output.rewind().and_then(|()| output.read_to_string(&mut text));
     let line = text.lines().rfind(|line| !line.trim().is_empty());
-    read.ok().and(line).unwrap_or("it said nothing").to_owned()
+    read.ok().and(line).unwrap_or("no output").to_owned()
 }

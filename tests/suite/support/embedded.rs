@@ -15,11 +15,11 @@ pub fn endpoint() -> &'static str {
 /// An embedded DynamoDB, which runs until the process ends.
 pub struct Embedded {
     pub endpoint: String,
-    /// For operations that have no API call. `sweep_ttl()` sweeps every table, so a test that uses it starts its own store.
+    /// For operations that have no API call. `sweep_ttl()` sweeps every table, so a test that uses it starts a separate store.
     pub database: Database,
 }
 
-/// Starts one, on a separate thread and runtime: the runtime of a test ends with that test.
+/// Starts one, on a separate thread and runtime, because the runtime of a test ends with that test.
 pub fn start() -> Embedded {
     let database = Database::memory().expect("an embedded database in memory");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port for the embedded DynamoDB");

@@ -23,7 +23,7 @@ use tokio::sync::{Barrier, watch};
 /// Every operation.
 pub const ANY: &str = "*";
 
-/// A request must arrive to be held back within this time; far beyond what any test needs.
+/// A request must arrive to be held back within this time, which is far beyond what any test needs.
 const HELD_WITHIN: Duration = Duration::from_secs(30);
 
 /// What happens to one request.
@@ -35,20 +35,20 @@ pub enum Fault {
     DropAnswer,
     /// The connection breaks before the store sees it.
     DropRequest,
-    /// The store gets it twice; the second answer is returned.
+    /// The store gets it twice. The second answer is returned.
     Twice,
     /// The store gets a transaction twice, the second time under another token, as if the first one's ten minutes were over, so that only
     /// its conditions decide. The second answer is returned.
     TwiceUnderAnotherToken,
-    /// Held back until the test releases it; see [`Late`].
+    /// Held back until the test releases it. See [`Late`].
     HoldBack(Late),
     /// Held back until enough requests have reached the barrier.
     Meet(Arc<Barrier>),
     /// Never sent, never answered.
     BlackHole,
-    /// Never sent; answered with this status, 500 or 503.
+    /// Never sent. Answered with this status, 500 or 503.
     Status(u16),
-    /// Never sent; answered as DynamoDB answers in these cases.
+    /// Never sent. Answered as DynamoDB answers in these cases.
     Throttle,
     TransactionConflict,
     /// A transaction is cancelled because another one holds one of its items.
@@ -56,7 +56,7 @@ pub enum Fault {
     AccessDenied,
 }
 
-/// A write that lands late: its caller gets no answer, and the store gets it when the test says so.
+/// A write that lands late. Its caller gets no answer, and the store gets it when the test decides.
 #[derive(Clone, Debug)]
 pub struct Late {
     caller_sees: CallerSees,
@@ -71,12 +71,12 @@ enum CallerSees {
 }
 
 impl Late {
-    /// The caller waits until its own time-outs fire, or until it is dropped.
+    /// The caller waits until its timeouts fire, or until it is dropped.
     pub fn hanging() -> Self {
         Self::new(CallerSees::Nothing)
     }
 
-    /// The caller is told at once that the connection timed out.
+    /// The caller gets a connection timeout at once.
     pub fn timing_out() -> Self {
         Self::new(CallerSees::TimeOut)
     }
@@ -85,7 +85,7 @@ impl Late {
         Self { caller_sees, kept: Arc::default(), number_held: watch::Sender::new(0) }
     }
 
-    /// The fault for a script; each use holds back one more request.
+    /// The fault for a script. Each use holds back one more request.
     pub fn fault(&self) -> Fault {
         Fault::HoldBack(self.clone())
     }
@@ -125,7 +125,7 @@ pub struct Answer {
     pub body: Value,
 }
 
-/// The faulty network. Clones are the same network.
+/// The faulty network. Clones share the network.
 #[derive(Clone, Debug)]
 pub struct Faults {
     real: SharedHttpClient,
@@ -211,7 +211,7 @@ impl HttpClient for Faults {
     }
 }
 
-/// The way to the store, counted.
+/// The connection to the store, counted.
 #[derive(Clone, Debug)]
 struct Wire {
     real: SharedHttpConnector,

@@ -31,7 +31,7 @@ use super::local_cloud;
 /// Only a function that hangs takes this long.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The time of an invocation, unless a test says otherwise.
+/// The time of an invocation, unless a test sets another.
 const TIME: Duration = Duration::from_secs(60);
 
 /// A function that waits for invocations. It ends with this value, or with the test process.
@@ -66,8 +66,8 @@ impl Function {
     /// The log of a function that exits before it asks for work, because its configuration is wrong.
     pub async fn refuses_to_start(name: &str, variables: &[(&str, &str)]) -> String {
         let mut function = Self::spawn(name, variables).await;
-        // Waiting for the process would close its standard input, which ends any function.
-        let _we_are_there = function.process.stdin.take();
+        // Waiting for the process would close its standard input. That ends any function.
+        let _lifeline = function.process.stdin.take();
         let ended = timeout(TIMEOUT, function.process.wait()).await;
         let ended = ended.unwrap_or_else(|_| panic!("the function runs:\n{}", function.log()));
         assert!(!ended.expect("the process can be waited for").success(), "{}", function.log());
@@ -100,7 +100,7 @@ impl Function {
         Self { api, next: None, folder, process }
     }
 
-    /// Waits until the function asks for the next invocation: by then the last one is completely over.
+    /// Waits until the function asks for the next invocation. By then the last one is completely over.
     async fn ready(&mut self) {
         let next = timeout(TIMEOUT, self.api.nexts.recv()).await;
         let next = next.unwrap_or_else(|_| panic!("the function does not ask for work:\n{}", self.log()));
@@ -139,20 +139,20 @@ impl Function {
     }
 
     /// All of its output, without the tenants in its metrics.
-    pub fn said(&self) -> String {
+    pub fn output(&self) -> String {
         let documents = self.documents().into_iter().map(|document| Document { tenant: None, ..document });
         format!("{:?}{}", documents.collect::<Vec<_>>(), self.log())
     }
 
     fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.folder.path().join(name)).expect("what the function said")
+        std::fs::read_to_string(self.folder.path().join(name)).expect("the output of the function")
     }
 }
 
 /// A document of CloudWatch's embedded metric format.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// When it was written.
+    /// The time of the document.
     pub at: Timestamp,
     pub namespace: String,
     pub dimensions: Value,
@@ -163,7 +163,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// Parses a document; fails unless it is completely valid.
+    /// Parses a document. Fails unless it is completely valid.
     fn parse(line: &str) -> Option<Self> {
         let Value::Object(mut whole) = serde_json::from_str(line).ok()? else { return None };
         let aws = whole.remove("_aws")?;
@@ -217,8 +217,8 @@ type Ends = (mpsc::UnboundedSender<Next>, mpsc::UnboundedSender<Answer>);
 
 async fn defer(State((nexts, _)): State<Ends>) -> Response {
     let (next, invocation) = oneshot::channel();
-    let given = nexts.send(next);
-    let (Ok(()), Ok((event, deadline))) = (given, invocation.await) else {
+    let handed = nexts.send(next);
+    let (Ok(()), Ok((event, deadline))) = (handed, invocation.await) else {
         // The test is over.
         return std::future::pending().await;
     };
@@ -241,7 +241,7 @@ async fn answered(
 ) -> Response {
     let body = serde_json::from_slice(&body).expect("an answer is JSON");
     let answer = if answer == "response" { Ok(body) } else { Err(body) };
-    // Nobody listens once the test is over.
+    // After the test has ended, the channel has no receiver.
     let _ = answers.send(answer);
     axum::http::StatusCode::ACCEPTED.into_response()
 }

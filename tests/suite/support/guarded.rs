@@ -31,12 +31,12 @@ pub type Item = HashMap<String, AttributeValue>;
 pub const OPERATION: &str = "create-payment";
 pub const BODY: &str = r#"{"amountCents":1999,"currency":"EUR"}"#;
 
-/// The settings of `operation()`, which are the library's defaults, named for the tests' arithmetic.
+/// The settings of `operation()`, which are the library's defaults. Tests compute with these names.
 pub const LEASE: Duration = Duration::from_secs(60);
 pub const GRACE: Duration = Duration::from_secs(10);
 pub const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A test's own table, a network with faults on the way to it, and a clock.
+/// A table per test, a network with faults between it and the executor, and a clock.
 pub struct Guarded {
     pub faults: Faults,
     pub meter: Meter,
@@ -79,7 +79,7 @@ impl Guarded {
         Executor::new(self.store(), operation).world(self.clock.clone())
     }
 
-    /// An executor in another process: bypasses the faults, and has its own breaker.
+    /// An executor in another process. It bypasses the faults, and has a separate breaker.
     pub fn another(&self, operation: Operation) -> Executor {
         Executor::new(self.undisturbed_store(), operation).world(self.clock.clone())
     }
@@ -100,7 +100,7 @@ impl Guarded {
         delete.set_key(Some(item_key(key))).send().await.expect("the table answers");
     }
 
-    /// All items of the record's collection: the record and what is kept beside it.
+    /// All items of the record's collection: the record, its body items and its audit lines.
     pub async fn collection(&self, key: &RecordKey) -> Vec<Item> {
         let query = self.undisturbed.query().table_name(&self.table).consistent_read(true);
         let query = query
@@ -116,7 +116,7 @@ impl Guarded {
         items.expect("the table answers").len()
     }
 
-    /// Writes an item as it is, bypassing the library.
+    /// Writes an item unchanged, bypassing the library.
     pub async fn write_raw(&self, item: Item) {
         let put = self.undisturbed.put_item().table_name(&self.table).set_item(Some(item));
         put.send().await.expect("the table takes the item");
@@ -126,7 +126,7 @@ impl Guarded {
         self.undisturbed_store().load(key).await.expect("the store answers")
     }
 
-    /// The record's state; `absent` if there is none.
+    /// The record's state, or `absent`.
     pub async fn state(&self, request: &Request) -> &'static str {
         self.record(&request.key).await.map_or("absent", |record| record.state.name())
     }
@@ -203,9 +203,9 @@ pub fn replayed(reserved: ReserveOutcome) -> Replay {
     }
 }
 
-/// The replayed body; `None` if it was not kept or is gone.
+/// The replayed body. `None` if it was not kept or is gone.
 pub fn body_of(replay: &Replay) -> Option<&Bytes> {
-    assert!(!replay.body_omitted || replay.answer.body.is_empty(), "a body that is there, and is not");
+    assert!(!replay.body_omitted || replay.answer.body.is_empty(), "an omitted body is not empty");
     (!replay.body_omitted).then_some(&replay.answer.body)
 }
 
@@ -217,8 +217,8 @@ pub fn replayed_text(reserved: ReserveOutcome) -> String {
     String::from_utf8(body.to_vec()).expect("the body is text")
 }
 
-/// The outcome of a reservation as the caller sees it, in a word.
-pub fn reported(reserved: &ReserveOutcome) -> &'static str {
+/// The outcome of a reservation as the caller sees it, as short text.
+pub fn outcome_of(reserved: &ReserveOutcome) -> &'static str {
     match reserved {
         ReserveOutcome::Owned(_) => "owned",
         ReserveOutcome::Replay(_) => "replay",

@@ -42,7 +42,7 @@ pub const TENANT: &str = "acme";
 /// The body of [`pay`].
 pub const ORDER: &str = r#"{"customerId":"c-1","amountCents":1999}"#;
 
-/// How long an event is waited for. Only a failure takes this long.
+/// How long a test waits for an event. Only a failure takes this long.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub type Resolver = fn(&request::Parts) -> Option<Tenant>;
@@ -63,7 +63,7 @@ pub fn guard_of(store: impl Store, operation: Operation) -> Guard {
     Idempotency::new(store, operation).tenant(caller as Resolver).world(clock())
 }
 
-/// An API of one route, `/payments`, that hands every method to `handler`.
+/// An API of one route, `/payments`, that passes every method to `handler`.
 pub fn api<F, Fut, R>(guard: Guard, handler: F) -> Router
 where
     F: Fn(request::Parts, Bytes) -> Fut + Clone + Send + Sync + 'static,
@@ -103,7 +103,7 @@ pub fn pay(key: &str) -> Request<Body> {
     order(key).body(ORDER.into()).expect("a request")
 }
 
-/// Another payment than [`pay`].
+/// A payment other than [`pay`].
 pub fn pay_other(key: &str) -> Request<Body> {
     order(key).body(r#"{"customerId":"c-1","amountCents":2000}"#.into()).expect("a request")
 }
@@ -145,8 +145,8 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
     }
 
-    /// The status, and the name of the library's problem; empty if the answer is not one.
-    pub fn reported(&self) -> (u16, String) {
+    /// The status, and the name of the library's problem. Empty if the answer is not a problem.
+    pub fn problem(&self) -> (u16, String) {
         let document: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let name = document["type"].as_str().and_then(|uri| uri.strip_prefix("urn:lambda-idempotency:"));
         (self.status, name.unwrap_or_default().to_owned())
@@ -163,15 +163,14 @@ impl Answer {
     #[track_caller]
     pub fn assert_code(&self, status: u16, code: &str) {
         assert_eq!((self.status, &*self.code()), (status, code), "{self:?}");
-        let shape =
-            if self.reported().1.is_empty() { "application/json" } else { "application/problem+json" };
+        let shape = if self.problem().1.is_empty() { "application/json" } else { "application/problem+json" };
         assert_eq!(self.header("content-type"), Some(shape));
     }
 
     /// Fails unless this is that problem.
     #[track_caller]
     pub fn assert_problem(&self, status: u16, name: &str) {
-        assert_eq!(self.reported(), (status, name.to_owned()), "{self:?}");
+        assert_eq!(self.problem(), (status, name.to_owned()), "{self:?}");
         assert_eq!(self.header("content-type"), Some("application/problem+json"));
     }
 
@@ -246,9 +245,9 @@ pub fn clock() -> ManualWorld {
 
 /// Lets other tasks run until the condition is true.
 pub async fn until(mut condition: impl FnMut() -> bool) {
-    let expire_lease = Instant::now() + TIMEOUT;
+    let deadline = Instant::now() + TIMEOUT;
     while !condition() {
-        assert!(Instant::now() < expire_lease, "what was waited for did not happen");
+        assert!(Instant::now() < deadline, "what was waited for did not happen");
         tokio::task::yield_now().await;
     }
 }
@@ -270,20 +269,20 @@ pub async fn record(store: &impl Store, key: &str) -> Option<Record> {
     store.load(&record_key(TENANT, PAY, key)).await.expect("the store answers")
 }
 
-/// The state of that record; empty if there is none.
+/// The state of that record. Empty if it does not exist.
 pub async fn state(store: &impl Store, key: &str) -> &'static str {
     record(store, key).await.map_or("", |record| record.state.name())
 }
 
 /// Reads the record of [`pay`] until it is in this state.
 pub async fn until_state(store: &impl Store, key: &str, wanted: &str) {
-    let expire_lease = Instant::now() + TIMEOUT;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let state = state(store, key).await;
         if state == wanted {
             return;
         }
-        assert!(Instant::now() < expire_lease, "the record is `{state}` and not `{wanted}`");
+        assert!(Instant::now() < deadline, "the record is `{state}` and not `{wanted}`");
         tokio::task::yield_now().await;
     }
 }

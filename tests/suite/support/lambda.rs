@@ -7,7 +7,7 @@ use lambda_http::{Adapter, Context, LambdaEvent, Request, Service, request::Lamb
 use serde_json::Value;
 use tower::ServiceExt;
 
-/// A function as the runtime calls it, which returns its answer as Lambda sees it.
+/// A function as the runtime calls it. It returns its answer as Lambda sees it.
 pub type Function = Rc<dyn Fn(LambdaEvent<LambdaRequest>) -> LocalBoxFuture<'static, Value>>;
 
 pub fn function<S, R, E>(service: S) -> Function

@@ -17,9 +17,9 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
 /// How many lines of its output a failed test shows.
-const LAST_WORDS: usize = 60;
+const LAST_LINES: usize = 60;
 
-/// A running local cloud; it ends with this value, or with the test process.
+/// A running local cloud. It ends with this value, or with the test process.
 pub struct LocalCloud {
     url: String,
     provider: String,
@@ -30,12 +30,12 @@ pub struct LocalCloud {
 }
 
 impl Drop for LocalCloud {
-    /// Prints the local cloud's last lines if the test has failed; they may say why.
+    /// Prints the local cloud's last lines if the test has failed. They may show the reason.
     fn drop(&mut self) {
         if thread::panicking() {
             let text = self.output.text();
-            let last: Vec<_> = text.lines().rev().take(LAST_WORDS).collect();
-            eprintln!("the local cloud ({:?} if ended) said last:", self.process.ended());
+            let last: Vec<_> = text.lines().rev().take(LAST_LINES).collect();
+            eprintln!("the local cloud ({:?} if ended) printed last:", self.process.ended());
             last.iter().rev().for_each(|line| eprintln!("  {line}"));
         }
     }
@@ -54,12 +54,12 @@ pub struct Charge {
 }
 
 impl LocalCloud {
-    /// Starts one on a free port, with these variables; `local --help` lists them. Returns when it is healthy.
+    /// Starts one on a free port, with these variables (`local --help` lists them). Returns when it is healthy.
     pub async fn start(variables: &[(&str, &str)]) -> Self {
         Self::configured(variables, |_| {}).await
     }
 
-    /// Likewise, with what `configure` adds: arguments, or another destination for standard error.
+    /// The same, with what `configure` adds: arguments, or another destination for standard error.
     pub async fn configured(variables: &[(&str, &str)], configure: impl FnOnce(&mut Command)) -> Self {
         let mut process = Process::start(PROGRAM, |program| {
             program
@@ -111,7 +111,7 @@ impl LocalCloud {
         &self.queues
     }
 
-    /// The process id of the local cloud itself.
+    /// The process id of the local cloud.
     pub fn process_id(&self) -> u32 {
         self.process.id()
     }
@@ -121,7 +121,7 @@ impl LocalCloud {
         self.output.text()
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it ends unprompted.
     pub async fn ended(&mut self) -> ExitStatus {
         let completion_timeout = Instant::now() + ENDS_WITHIN;
         loop {
@@ -133,7 +133,7 @@ impl LocalCloud {
         }
     }
 
-    /// A request to this path; `.bearer_auth("tenant")` makes it a tenant's.
+    /// A request to this path. `.bearer_auth("tenant")` makes it a tenant's request.
     pub fn get(&self, path: &str) -> RequestBuilder {
         self.http.get(format!("{}{path}", self.url))
     }
@@ -170,7 +170,7 @@ impl Output {
         });
     }
 
-    /// The address in the line that starts with `label`, or, in JSON lines, under the label's first word.
+    /// The address in the line that starts with `label`. In JSON lines, the value of the label's first part.
     fn address(&self, label: &str) -> Option<String> {
         let name = label.split(' ').next().unwrap_or_default();
         let lines = self.lines.lock().unwrap();
@@ -178,8 +178,8 @@ impl Output {
             if let Some(address) = line.strip_prefix(label) {
                 return Some(address.strip_prefix(' ')?.trim().to_owned());
             }
-            let reported: Value = serde_json::from_str(line).ok()?;
-            reported["listening"].as_str().and(reported[name].as_str()).map(str::to_owned)
+            let parsed: Value = serde_json::from_str(line).ok()?;
+            parsed["listening"].as_str().and(parsed[name].as_str()).map(str::to_owned)
         })
     }
 

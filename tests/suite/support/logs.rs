@@ -1,7 +1,7 @@
-//! Everything that this process logs, kept so that a test can search it for text that must not be there.
+//! Everything that this process logs, so that a test can search it for text that must not be logged.
 //!
-//! All tests of the process run concurrently with one subscriber: search for needles that only your test uses. Events of every level
-//! and target are kept, and spans as they open and close. Records of the `log` crate are not.
+//! All tests of the process run concurrently with one subscriber. Search for texts that only your test uses. Events of every level and
+//! target are kept, and spans when they open and close. Records of the `log` crate are not kept.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,9 +15,10 @@ use tracing_subscriber::fmt::format::FmtSpan;
 /// The log of this process, from the call of [`Logs::capture`] on.
 #[derive(Clone, Copy, Debug)]
 pub struct Logs {
-    /// A file rather than memory: the SDK alone logs tens of kilobytes per request. It has no name, so it goes away with the process.
+    /// A file rather than memory, because the SDK alone logs tens of kilobytes per request. It has no name, so it disappears with the
+    /// process.
     file: &'static Arc<File>,
-    /// The file's length at the capture. Everything before belongs to other tests, and may be hundreds of megabytes.
+    /// The file's length at the capture. The part before it belongs to other tests, and may be hundreds of megabytes.
     from: u64,
 }
 
@@ -88,7 +89,7 @@ impl Line {
         Self { text, fields }
     }
 
-    /// The module that logged it.
+    /// The module that logged the line.
     pub fn target(&self) -> &str {
         self.fields["target"].as_str().expect("every line has a target")
     }

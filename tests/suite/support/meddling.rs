@@ -1,4 +1,4 @@
-//! A DynamoDB store that meddles with its own writes. Everything else goes straight to the table.
+//! A DynamoDB store that interferes with its own writes. Everything else goes straight to the table.
 
 use bytes::Bytes;
 use lambda_idempotency::{
@@ -9,7 +9,7 @@ use lambda_idempotency::{
     time::Timestamp,
 };
 
-/// What happens to writes; by default nothing.
+/// What happens to writes. By default, nothing.
 #[async_trait]
 pub trait Meddling: Send + Sync + 'static {
     fn store(&self) -> &DynamoDbStore;

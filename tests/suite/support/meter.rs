@@ -1,7 +1,7 @@
 //! What an operation costs: round trips and capacity units, counted between the SDK and the wire.
 //!
-//! A store reports the units of successful operations. A write whose condition fails is billed by the size of the existing item, but
-//! reports nothing: those units are computed here from the item that `ALL_OLD` returns.
+//! A store reports the units of successful operations. A write whose condition fails is billed by the size of the existing item, but its
+//! units are not reported. They are computed here from the item that `ALL_OLD` returns.
 
 use super::faults::operation_of;
 use aws_sdk_dynamodb::config::interceptors::{
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 
 type Item = HashMap<String, AttributeValue>;
 
-/// Counts for every client that uses it. Clones are the same meter.
+/// Counts for every client that uses it. Clones share the meter.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     used: Arc<Mutex<BTreeMap<String, Used>>>,
@@ -81,7 +81,7 @@ pub struct Used {
     pub read_units: f64,
     /// Failed conditions, in single writes and in transactions.
     pub failed_conditional_writes: u32,
-    /// Units of writes whose condition failed, computed; those of transactions are not included.
+    /// Units of writes whose condition failed, computed. Those of transactions are not included.
     pub failed_write_units: f64,
     unmetered: u32,
 }

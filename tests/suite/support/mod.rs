@@ -1,5 +1,5 @@
-//! What the tests are built on: real stores, clients whose network fails on demand, and meters at the wire.
-//! Only [`clock`], [`guarded`], [`http`], [`payments_api`] and [`sample`] know the library's own types.
+//! What the tests are built on: real stores, clients whose network fails on demand, and meters at the wire. Only [`clock`], [`guarded`],
+//! [`http`], [`payments_api`] and [`sample`] use the library's types.
 
 pub mod bank;
 pub mod books;
@@ -47,7 +47,7 @@ macro_rules! on_each_store {
 }
 pub(crate) use on_each_store;
 
-/// The attribute `#[apply(on_dynamodb_local)]`: likewise, for what the embedded store cannot show.
+/// The attribute `#[apply(on_dynamodb_local)]`. It is the same for what the embedded store cannot show.
 macro_rules! on_dynamodb_local {
     ($(#[$attribute:meta])* async fn $name:ident $($rest:tt)*) => {
         $(#[$attribute])*

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// How long an event in another process is waited for. Success takes a fraction of this; only a failure takes as long.
+/// How long a test waits for an event in another process. Success takes a fraction of this. Only a failure takes as long.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The parts of an answer that a client can distinguish.
@@ -30,10 +30,10 @@ impl Answer {
         Self { status, problem, replayed, location, body }
     }
 
-    /// Whether it is the operation's final answer: a payment, or a declined card. After anything else the client must be able to send the
-    /// same request again.
+    /// Whether it is the operation's final answer: a payment, or a declined card. After any other answer, the client must be able to send
+    /// the same request again.
     pub fn is_final(&self) -> bool {
-        match self.reported() {
+        match self.problem() {
             (201 | 402, _) => true,
             (409, "in-flight" | "outcome-unknown") | (500 | 504, "charge-unknown") => false,
             (503, "store-unavailable" | "provider-away") | (502, "") => false,
@@ -42,7 +42,7 @@ impl Answer {
     }
 
     /// The status and the problem's name.
-    pub fn reported(&self) -> (u16, &str) {
+    pub fn problem(&self) -> (u16, &str) {
         (
             self.status,
             self.problem.as_deref().map_or("", |problem| problem.rsplit(':').next().unwrap_or_default()),
@@ -51,7 +51,7 @@ impl Answer {
 }
 
 impl LocalCloud {
-    /// Starts a cloud on this DynamoDB, with its own tables and short time spans. Unknown outcomes stay unknown, because there is no poll
+    /// Starts a cloud on this DynamoDB, with separate tables and short durations. Unknown outcomes stay unknown, because there is no poll
     /// unless `POLL_MS` is set.
     pub async fn on(endpoint: &str, variables: &[(&str, &str)]) -> Self {
         let prefix = format!("t{}-", Uuid::new_v4().simple());
@@ -78,7 +78,7 @@ impl LocalCloud {
         Answer::of(request.send().await.expect("the front answers")).await
     }
 
-    /// The operation's state from its status resource; the status code if there is none.
+    /// The operation's state from its status resource. The status code if it has none.
     pub async fn state(&self, key: &str) -> String {
         let request = self.get(&format!("/operations/{key}?operation=create-payment")).bearer_auth("acme");
         let answer = Answer::of(request.send().await.expect("the front answers")).await;
@@ -88,35 +88,35 @@ impl LocalCloud {
 
     /// Retries the same payment until the answer is none of these.
     pub async fn retry_past(&self, key: &str, source: &str, past: &[(u16, &str)]) -> Answer {
-        let expire_lease = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let answer = self.pay(key, source).await;
-            if !past.contains(&answer.reported()) {
+            if !past.contains(&answer.problem()) {
                 return answer;
             }
-            assert!(Instant::now() < expire_lease, "still {answer:?}");
+            assert!(Instant::now() < deadline, "still {answer:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
     /// Waits until this is true.
     pub async fn until(&self, so: impl AsyncFn() -> bool, what: &str) {
-        let expire_lease = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + TIMEOUT;
         while !so().await {
-            assert!(Instant::now() < expire_lease, "in time: {what}");
+            assert!(Instant::now() < deadline, "in time: {what}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
     /// Sends the same payment until the answer is final.
     pub async fn pay_in_the_end(&self, key: &str, source: &str, cents: u64) -> Answer {
-        let expire_lease = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let answer = self.pay_cents(key, source, cents).await;
             if answer.is_final() {
                 return answer;
             }
-            assert!(Instant::now() < expire_lease, "{key} has no answer: {answer:?}");
+            assert!(Instant::now() < deadline, "{key} has no answer: {answer:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }

@@ -34,10 +34,10 @@ use super::{
     tables,
 };
 
-/// Short, because a test waits for it, yet much longer than an answer on this machine takes.
+/// Short, because a test waits for it. Yet much longer than an answer takes on this machine.
 const PROVIDER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The API, with its own tables.
+/// The API, with separate tables.
 pub struct PaymentsApi {
     pub app: Router,
     store: DynamoDbStore,
@@ -83,7 +83,7 @@ impl PaymentsApi {
         routes::routes(self.store.clone(), services, create_payment(), MemoryQueue::new())
     }
 
-    /// The webhook over the same tables, for a provider that signs with these secrets. It asks nobody.
+    /// The webhook over the same tables, for a provider that signs with these secrets. It asks no provider.
     pub fn webhook(&self, secrets: Secrets) -> Router {
         self.webhook_of(Reconciliation::new(self.store.clone(), MemoryQueue::new()), secrets)
     }
@@ -105,7 +105,7 @@ impl PaymentsApi {
         self.send(tenant, Request::get(path).body(Body::empty()).unwrap()).await
     }
 
-    /// Sends it as API Gateway does once its JWT authorizer has verified that subject.
+    /// Sends it as API Gateway does after its JWT authorizer has verified that subject.
     pub async fn send(&self, tenant: &str, request: Request<Body>) -> Answer {
         let mut event: Value = serde_json::from_str(include_str!("../fixtures/http_api_jwt.json")).unwrap();
         event["requestContext"]["authorizer"]["jwt"]["claims"]["sub"] = tenant.into();
@@ -151,7 +151,7 @@ pub fn order(source: &str) -> String {
 /// The time of all the provider's charges: the last millisecond of 2026-11-20.
 pub const CHARGED_AT: u64 = 1_795_219_199_999;
 
-/// A provider that answers by the last word of the card's token; it runs until the test ends.
+/// A provider that answers by the last part of the card's token. It runs until the test ends.
 pub struct TestProvider {
     pub url: String,
     books: Books,
@@ -200,7 +200,7 @@ async fn charge(State(books): State<Books>, headers: HeaderMap, Json(order): Jso
         let next = book.charges.len() + 1;
         *book.charges.entry(key).or_insert(next)
     };
-    match source.rsplit('-').next().expect("a word") {
+    match source.rsplit('-').next().expect("the last part") {
         "declined" => StatusCode::PAYMENT_REQUIRED.into_response(),
         "rejected" | "changed" | "refused" | "unsure" => StatusCode::UNPROCESSABLE_ENTITY.into_response(),
         "500" => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
@@ -219,12 +219,12 @@ async fn charge(State(books): State<Books>, headers: HeaderMap, Json(order): Jso
     }
 }
 
-/// What the provider knows about a key.
+/// The provider's answer to a question about a key.
 async fn known(State(books): State<Books>, Path(key): Path<String>) -> Response {
     let book = books.lock().unwrap();
     let order = book.orders.iter().rev().find(|(known, _)| *known == key).map(|(_, order)| order);
-    let word = order.and_then(|order| order["source"].as_str()?.rsplit('-').next()).unwrap_or_default();
-    match (word, order) {
+    let case = order.and_then(|order| order["source"].as_str()?.rsplit('-').next()).unwrap_or_default();
+    match (case, order) {
         ("changed", Some(order)) => {
             let charge = json!({
                 "id": "ch_earlier", "amountCents": order["amountCents"], "currency": order["currency"],

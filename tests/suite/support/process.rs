@@ -1,4 +1,4 @@
-//! Child processes that die with the test process, however it ends.
+//! Child processes that die with the test process, even if it is killed.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -6,15 +6,15 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The shell becomes the program, so the child's id and exit status are the program's own. Before that it starts a watcher, which
-/// ends the program once our end of the pipe on its standard input closes: when we drop it, or when the kernel closes it because
-/// the test process was killed.
+/// The shell becomes the program, so the child's id and exit status are the program's. Before that it starts a watcher, which ends the
+/// program once this process's end of the pipe on the program's standard input closes: when it is dropped, or when the kernel closes it
+/// because the test process was killed.
 const DIE_WITH_PARENT: &str =
     r#"exec 3<&0; { cat <&3; kill $$; } >/dev/null 2>&1 & exec "$0" "$@" </dev/null 3<&-"#;
 
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
-/// A running program, ended when this is dropped: first asked (SIGTERM), then killed.
+/// A running program. When this is dropped, the program first gets a SIGTERM, and is then killed.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -60,7 +60,7 @@ impl Drop for Process {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        // The last resort; there is nothing left to report a failure to.
+        // The last resort. A failure can no longer be reported.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! A TCP proxy between functions and what they call, which cuts connections at a given byte, or answers itself.
+//! A TCP proxy between functions and the services that they call. It cuts connections at a given byte, or answers instead of the service.
 //!
 //! 1. It knows just enough HTTP/1.1 to see where messages begin and end; each request is forwarded on its own connection.
 //! 2. A rule applies a number of times to requests that contain all of its texts. If several match, the first that is not used up
@@ -22,7 +22,7 @@ pub struct Proxy {
     server: JoinHandle<()>,
 }
 
-/// Where a connection is cut: before the byte with this number, or after the last if the message is shorter.
+/// Where a connection is cut: before the byte with this number. If the message is shorter, after the last byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cut {
     /// Only this much of the request is forwarded.
@@ -36,7 +36,7 @@ pub enum Cut {
 pub enum Then {
     /// The connection is closed on both sides.
     Closed,
-    /// Nothing more is sent to either side until the caller gives up.
+    /// Nothing more is sent to either side until the caller closes the connection.
     Silent,
 }
 
@@ -57,14 +57,14 @@ pub struct Length {
 #[derive(Clone, Debug)]
 pub enum Act {
     Cut(Cut, Then),
-    /// The proxy answers with this status and this document; the target never sees the request.
+    /// The proxy answers with this status and this document. The target never sees the request.
     Answer(u16, Value),
     /// The target gets a transaction twice, the second time under another token, as if the first one's ten minutes were over, so that
     /// only its conditions decide. The second answer is returned.
     TwiceUnderAnotherToken,
 }
 
-/// A handle to ask about a rule.
+/// A handle to query a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleId(usize);
 
@@ -79,7 +79,7 @@ struct Shared {
 struct Rule {
     texts: Vec<String>,
     act: Act,
-    /// It applies to each request with this number, among those that it could apply to.
+    /// It applies to each request with this number, among those to which it could apply.
     nth: usize,
     found: usize,
     left: usize,
@@ -87,7 +87,7 @@ struct Rule {
 }
 
 impl Proxy {
-    /// Starts a proxy without a target, for targets that are only known once the proxy's own address is.
+    /// Starts a proxy without a target, for targets whose address is known only after the proxy's address.
     pub async fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port for the proxy");
         let url = format!("http://{}", listener.local_addr().expect("the proxy's address"));
@@ -130,7 +130,7 @@ impl Proxy {
         RuleId(rules.len() - 1)
     }
 
-    /// Stops all requests that contain all of these texts; without texts, all requests.
+    /// Stops all requests that contain all of these texts. Without texts, all requests.
     pub fn away(&self, texts: &[&str], then: Then) -> RuleId {
         self.cut(texts, Cut::Request(0), then, ALWAYS)
     }
@@ -152,7 +152,7 @@ impl Proxy {
         arrived.iter().rev().find_map(|(request, exchange)| exchange.filter(|_| wanted(request)))
     }
 
-    /// The bodies of the requests that begin with `start` and were forwarded whole, whatever became of the answers.
+    /// The bodies of the requests that begin with `start` and were forwarded whole. Their answers do not matter.
     pub fn arrived(&self, start: &str) -> Vec<Vec<u8>> {
         let arrived = self.shared.arrived.lock().unwrap();
         let requests = arrived.iter().filter(|(request, _)| request.starts_with(start.as_bytes()));
@@ -197,7 +197,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let Ok((client, _)) = listener.accept().await else { return };
         let shared = shared.clone();
-        // An error means that one side has closed its connection; dropping both closes the other.
+        // An error means that one side has closed its connection. Dropping both closes the other.
         tokio::spawn(async move { serve(client, &shared).await });
     }
 }
@@ -237,7 +237,7 @@ async fn serve(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// The signature does not fit it any more, which no local DynamoDB looks at.
+/// The signature does not fit the request any more. No local DynamoDB checks it.
 fn under_another_token(request: &[u8]) -> Vec<u8> {
     const BEFORE: &[u8] = b"\"ClientRequestToken\":\"";
     let mut again = request.to_vec();
@@ -255,7 +255,7 @@ async fn end(mut client: TcpStream, server: TcpStream, then: Then) -> io::Result
     Ok(())
 }
 
-/// The next message, part of which may have been read already; `None` if the other side has closed.
+/// The next message, part of which may have been read already. `None` if the other side has closed.
 async fn message(stream: &mut TcpStream, waiting: &mut Vec<u8>) -> io::Result<Option<(Vec<u8>, Length)>> {
     loop {
         if let Some(length) = length(waiting).filter(|length| waiting.len() >= length.whole) {

@@ -28,7 +28,7 @@ impl Random {
     }
 }
 
-/// `SEED`, or a fresh one; printed if the test fails while this is held.
+/// `SEED`, or a fresh one. It is printed if the test fails while this is held.
 pub struct Seed(pub u64);
 
 impl Seed {

@@ -74,7 +74,7 @@ async fn serve(service: S3Service, failure: Failure) -> String {
 async fn answer(service: S3Service, failure: Failure, request: Request) -> Response {
     let failure = *failure.lock().unwrap();
     if let Some((status, code)) = failure {
-        // Read the request first: an answer in the middle of a request looks like a broken connection.
+        // Read the request first. An answer in the middle of a request looks like a broken connection.
         let _ = request.into_body().collect().await;
         return (status, format!("<Error><Code>{code}</Code><Message>injected</Message></Error>"))
             .into_response();

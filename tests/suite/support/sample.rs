@@ -1,4 +1,4 @@
-//! The sample's functions as processes, with the test's own tables, queues and provider.
+//! The sample's functions as processes, with separate tables, queues and a provider for each test.
 
 use std::time::SystemTime;
 
@@ -93,7 +93,7 @@ pub fn payment(tenant: &str, key: &str, order: &str) -> Value {
     request("POST", "/payments", tenant, &[("idempotency-key", key)], order)
 }
 
-/// The provider's signed word on a charge that it made for this order.
+/// The provider's signed report of a charge that it made for this order.
 pub fn charged((key, order): &(String, Value)) -> Value {
     let now = lambda_idempotency::time::Timestamp::from(SystemTime::now());
     let event = json!({
@@ -105,14 +105,14 @@ pub fn charged((key, order): &(String, Value)) -> Value {
         },
         "metadata": order["metadata"],
     });
-    reported(&event.to_string())
+    signed(&event.to_string())
 }
 
 /// A body that the provider has signed.
-pub fn reported(body: &str) -> Value {
+pub fn signed(body: &str) -> Value {
     let secrets = Secrets::new([WEBHOOK_SECRET]).unwrap();
     let signature = secrets.sign(SystemTime::now().into(), body.as_bytes());
-    request("POST", "/webhooks/provider", "nobody", &[("provider-signature", &signature)], body)
+    request("POST", "/webhooks/provider", "anonymous", &[("provider-signature", &signature)], body)
 }
 
 /// A batch of a queue's messages.

@@ -1,4 +1,4 @@
-//! A world in virtual time with one thread and one seed: every run in it is the same.
+//! A world in virtual time with one thread and one seed. Every run in it is the same.
 
 use std::{
     sync::{Arc, Mutex},
@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use lambda_idempotency::{time::Timestamp, world::World};
 use tokio::task::AbortHandle;
 
-/// Runs on tokio's paused clock, which advances to the next sleeper when there is nothing else to do. Clones are the same world.
+/// Runs on tokio's paused clock, which advances to the next sleeper when there is nothing else to do. Clones share the world.
 #[derive(Clone, Debug)]
 pub struct SeededWorld {
     began: tokio::time::Instant,
@@ -30,7 +30,7 @@ impl SeededWorld {
         Self { began: tokio::time::Instant::now(), began_at: now, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The process dies: none of its tasks continues.
+    /// The process dies. None of its tasks continues.
     pub fn crash(&self) {
         self.state.lock().unwrap().running.drain(..).for_each(|task| task.abort());
     }

@@ -35,7 +35,7 @@ use crate::support::{
 /// The counters of one operation, by name.
 type Counts = BTreeMap<String, u64>;
 
-/// What was counted for `operation` since the first call. The process has one recorder, and a snapshot resets it, so the snapshots
+/// What was counted for `operation` since the first call. The process has one recorder, and a snapshot resets it. Therefore, the snapshots
 /// are added up here.
 fn counts(operation: &str) -> Counts {
     static SNAPSHOTTER: OnceLock<Snapshotter> = OnceLock::new();
@@ -90,7 +90,7 @@ impl Counted {
 }
 
 #[apply(on_each_store)]
-async fn each_way_that_a_reservation_ends_is_counted_by_operation(endpoint: &str) {
+async fn each_reservation_outcome_is_counted_by_operation(endpoint: &str) {
     let Counted { operation, guard, .. } = Counted::on(endpoint).await;
     let gate = Gate::closed();
     let held = gate.clone();
@@ -164,7 +164,7 @@ async fn a_store_that_fails_is_counted_before_and_after_the_effect(endpoint: &st
 }
 
 #[apply(on_each_store)]
-async fn a_worker_expired_for_dead_is_counted(endpoint: &str) {
+async fn a_dead_worker_whose_lease_is_expired_is_counted(endpoint: &str) {
     let Counted { operation, clock, guard, .. } = Counted::on(endpoint).await;
     let gate = Gate::closed();
     let held = gate.clone();
@@ -198,7 +198,7 @@ impl Reconciler for Provider {
 }
 
 #[apply(on_each_store)]
-async fn what_nobody_retries_is_counted_too(endpoint: &str) {
+async fn operations_without_a_retry_are_counted_too(endpoint: &str) {
     let operation = format!("metered-{}", Uuid::new_v4());
     assert_eq!(counts(&operation), Counts::new());
     let guarded = Guarded::on(endpoint).await;
@@ -213,7 +213,7 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
         request.key = lambda_idempotency::key::RecordKey::new(request.key.tenant().clone(), operation, key);
         request
     };
-    // Handed over.
+    // Deferred.
     let ours = owned(executor.reserve(&request("lost")).await);
     faults.for_all("PutItem", Fault::DropRequest);
     executor.finish(ours, Report::NotExecuted).await;
@@ -224,7 +224,7 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
     so_far.push(("store.error", errors));
     assert_eq!(found, expected(&so_far));
 
-    // One is found dead, asked about and settled; another is escalated.
+    // One is found dead, asked about and settled. Another is escalated.
     let stale =
         Stale::new(guarded.undisturbed_store(), MemoryQueue::new(), MemoryQueue::new(), MemoryQueue::new())
             .world(clock.clone());
@@ -258,7 +258,7 @@ async fn what_nobody_retries_is_counted_too(endpoint: &str) {
 
 // T34, T44
 #[tokio::test]
-async fn what_runs_unguarded_and_what_is_inconclusive_is_counted() {
+async fn unguarded_and_inconclusive_requests_are_counted() {
     let (unguarded, nothing) =
         ("api.idempotency.unguarded.count", "api.idempotency.completion.inconclusive.count");
     let operation = format!("metered-{}", Uuid::new_v4());

@@ -30,7 +30,7 @@ use crate::{
 
 const OPERATION: &str = "create-payment";
 
-/// The time of an invocation that does not end by itself.
+/// The time of an invocation that does not end unprompted.
 const TIME: Duration = Duration::from_secs(20);
 
 /// Only a function that writes nothing takes this long.
@@ -47,7 +47,7 @@ impl Written {
         new
     }
 
-    /// The one document since the last look, which has an operation's counts, also in total.
+    /// The one document since the last look. It has an operation's counts, also in total.
     #[track_caller]
     fn of_operation(&mut self, function: &Function) -> Document {
         let documents = self.by(function);
@@ -57,7 +57,7 @@ impl Written {
         document.clone()
     }
 
-    /// The one document since the last look, which belongs to no operation.
+    /// The one document since the last look. It belongs to no operation.
     #[track_caller]
     fn of_none(&mut self, function: &Function) -> Document {
         let documents = self.by(function);
@@ -91,7 +91,7 @@ async fn sample() -> (Sample, TestProvider) {
     (Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await, provider)
 }
 
-/// Leaves an outcome that has been unknown since `ago` and waits for an operator.
+/// Writes an outcome that has been unknown since `ago` and waits for an operator.
 async fn escalated(sample: &Sample, ago: Duration) {
     let since = Timestamp::from(SystemTime::now()).minus(ago);
     let key = record_key("acme", OPERATION, "order-2");
@@ -103,7 +103,7 @@ async fn escalated(sample: &Sample, ago: Duration) {
 }
 
 #[tokio::test]
-async fn each_request_writes_what_it_counted_once() {
+async fn each_request_writes_its_counts_once() {
     let (sample, _provider) = sample().await;
     let mut payments = sample.start("payments", &[("METRICS_NAMESPACE", "a-stack")]).await;
     let mut written = Written(0);
@@ -120,7 +120,7 @@ async fn each_request_writes_what_it_counted_once() {
     assert_eq!(replay.counts(), counted([("reserve.replay", 1)]));
     assert_eq!(timed(&replay), ["api.idempotency.reserve.latency"]);
 
-    // The tenant belongs to the invocation. It is not a dimension: those are the same for all tenants.
+    // The tenant belongs to the invocation. It is not a dimension, because dimensions are the same for all tenants.
     let others = payments.invoke(&payment("other \"tenant\"", "order-1", &order("tok_ok"))).await;
     assert_eq!(status(&others), 201);
     assert_eq!(written.of_operation(&payments).tenant.as_deref(), Some("other \"tenant\""));
@@ -136,10 +136,10 @@ async fn each_request_writes_what_it_counted_once() {
 }
 
 #[tokio::test]
-async fn what_a_time_out_would_kill_is_written_before() {
+async fn metrics_are_written_before_a_timeout_kills_the_function() {
     let (sample, _provider) = sample().await;
     let mut payments = sample.start("payments", &[("PROVIDER_TIMEOUT_MS", "600000")]).await;
-    // Long enough to reserve on a slow machine: what is not counted by then is not written.
+    // Long enough to reserve on a slow machine. What is counted later is not written.
     let deadline = Timestamp::from(SystemTime::now() + TIME);
     payments.begin(&payment("acme", "order-1", &order("hang")), TIME);
     let written = async {
@@ -155,7 +155,7 @@ async fn what_a_time_out_would_kill_is_written_before() {
 }
 
 #[tokio::test]
-async fn every_function_writes_what_it_counts() {
+async fn every_function_writes_its_counts() {
     let (sample, provider) = sample().await;
     let mut payments = sample.start("payments", &[]).await;
     assert_eq!(status(&payments.invoke(&payment("acme", "order-1", &order("500"))).await), 504);
@@ -205,7 +205,7 @@ async fn every_function_writes_what_it_counts() {
 
 // T19
 #[tokio::test]
-async fn a_batch_of_the_stream_writes_what_time_to_live_deleted() {
+async fn a_stream_batch_counts_what_time_to_live_deleted() {
     let (sample, _provider) = sample().await;
     let mut stale = sample.start("stale", &[]).await;
     let batch = json!({ "Records": [

@@ -1,4 +1,4 @@
-//! What is measured and logged, and that no data of a caller is.
+//! What is measured and logged, and that no data of a caller is logged.
 
 mod metrics;
 mod metrics_written;

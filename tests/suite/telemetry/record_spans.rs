@@ -1,4 +1,4 @@
-//! Each entrance to work on a record enters one span, from which log lines have the operation and the key's hash.
+//! Each entrance to work on a record enters one span. From it, log lines have the operation and the key's hash.
 
 use std::time::{Duration, SystemTime};
 
@@ -35,7 +35,7 @@ use crate::support::{
     logs::{Line, Logs},
 };
 
-/// A key of the test's own, and the log from now on.
+/// A key per test, and the log from now on.
 fn begin() -> (Logs, RecordKey) {
     (Logs::capture(), record_key(TENANT, PAY, &Uuid::new_v4().to_string()))
 }
@@ -45,7 +45,7 @@ fn assert_in_span(logs: Logs, key: &RecordKey, level: &str, message: &str) {
     let hash = key.hash().to_string();
     let lines = logs.lines_with(&hash).into_iter();
     let lines: Vec<Value> = lines.map(|line| serde_json::from_str(&line.text).expect("JSON")).collect();
-    let those = |line: &&Value| line["fields"]["message"].as_str().is_some_and(|said| said.contains(message));
+    let those = |line: &&Value| line["fields"]["message"].as_str().is_some_and(|text| text.contains(message));
     let line = lines.iter().find(those).unwrap_or_else(|| panic!("no line about {message:?}: {lines:?}"));
     assert_eq!(line["level"], level, "{line}");
     let spans = line["spans"].as_array().expect("a line has its spans").iter();
@@ -123,15 +123,15 @@ async fn an_execution_that_outlives_its_caller_has_a_span() {
         #[expect(unreachable_code, reason = "gives the handler its type")]
         ""
     });
-    // Polled once, and dropped: the client has gone.
+    // Polled once, and dropped, because the client has gone.
     let request = pay(key.idempotency_key().as_str());
     tokio::select! {
         biased;
         answer = send(&app, request) => panic!("answered at once: {answer:?}"),
         () = async {} => {}
     }
-    let is_told = |line: &Line| line.text.contains("the handler panicked");
-    until(|| logs.lines_with(&key.hash().to_string()).iter().any(is_told)).await;
+    let has_panicked = |line: &Line| line.text.contains("the handler panicked");
+    until(|| logs.lines_with(&key.hash().to_string()).iter().any(has_panicked)).await;
     assert_in_span(logs, &key, "ERROR", "the handler panicked");
 }
 
@@ -202,7 +202,7 @@ async fn a_check_and_a_sweep_have_spans() {
 }
 
 #[tokio::test]
-async fn questions_have_spans_however_they_are_asked() {
+async fn every_kind_of_question_has_a_span() {
     const UNANSWERED: &str = "a question about an unknown outcome was not answered";
     let store = MemoryStore::new();
     let reconciliation = reconciliation(&store);
@@ -223,7 +223,7 @@ async fn questions_have_spans_however_they_are_asked() {
 }
 
 #[tokio::test]
-async fn a_providers_report_has_a_span_through_the_webhook_too() {
+async fn a_provider_report_has_a_span_through_the_webhook_too() {
     struct Reports(RecordKey);
     impl Events for Reports {
         fn read(&self, _: &HeaderMap, _: &[u8], _: Timestamp) -> Notice {

@@ -1,4 +1,4 @@
-//! What a request leaves in the log: a line if it was executed or replayed, and a span around everything logged meanwhile.
+//! What a request leaves in the log: a line if it was executed or replayed, and a span around everything that is logged meanwhile.
 
 use axum::{Extension, http::StatusCode};
 use lambda_idempotency::{http::Outcome, store::memory::MemoryStore};
@@ -18,7 +18,7 @@ fn lines(logs: Logs, needle: &str) -> Vec<Value> {
 }
 
 /// The attempt and the outcome in each line with this message.
-fn reported(lines: &[Value], message: &str) -> Vec<Value> {
+fn attempts(lines: &[Value], message: &str) -> Vec<Value> {
     let those = lines.iter().filter(|line| line["fields"]["message"] == message);
     those
         .map(|line| {
@@ -55,23 +55,23 @@ async fn an_execution_and_a_replay_leave_one_line_each() {
         assert_eq!(send(&app, pay(&key)).await.status, status);
     }
     let lines = lines(logs, &hash);
-    assert_eq!(reported(&lines, "executed"), [json!([1, "not_executed"]), json!([2, "completed"])]);
-    assert_eq!(reported(&lines, "replayed"), [json!([2, null])]);
+    assert_eq!(attempts(&lines, "executed"), [json!([1, "not_executed"]), json!([2, "completed"])]);
+    assert_eq!(attempts(&lines, "replayed"), [json!([2, null])]);
     assert_eq!(spans(&lines), [json!([1, "not_executed"]), json!([2, "completed"]), json!([2, "replay"])]);
     assert!(!logs.contains(&key));
 }
 
 #[tokio::test]
-async fn what_a_handler_logs_is_in_the_span_of_its_request() {
+async fn a_handlers_log_line_is_in_the_span_of_its_request() {
     let (logs, key) = (Logs::capture(), Uuid::new_v4().to_string());
-    let checkpoint = Uuid::new_v4().to_string();
-    let said = checkpoint.clone();
+    let marker = Uuid::new_v4().to_string();
+    let logged = marker.clone();
     let app = api(guard(MemoryStore::new()), move |_, _| {
-        let said = said.clone();
-        async move { tracing::info!(said, "a handler's own line") }
+        let logged = logged.clone();
+        async move { tracing::info!(logged, "a handler's own line") }
     });
     send(&app, pay(&key)).await;
-    let [line] = &lines(logs, &checkpoint)[..] else { panic!("not one line") };
+    let [line] = &lines(logs, &marker)[..] else { panic!("not one line") };
     let hash = record_key(TENANT, PAY, &key).hash().to_string();
     let around = line["spans"].as_array().unwrap().iter().any(|span| {
         (&span["name"], &span["operation"], &span["key"])

@@ -1,4 +1,4 @@
-//! No data of a caller is logged: every line is searched after everything has gone wrong that can.
+//! No data of a caller is logged. Every line is searched after every possible failure.
 
 use std::time::{Duration, SystemTime};
 
@@ -35,9 +35,9 @@ use crate::support::{
     tables,
 };
 
-/// Values that must not be logged; each contains `mark`, and nothing else does.
+/// Values that must not be logged. Each contains `marker`, and nothing else does.
 struct Secrets {
-    checkpoint: String,
+    marker: String,
     key: String,
     tenant: String,
     customer: String,
@@ -46,14 +46,14 @@ struct Secrets {
 
 impl Secrets {
     fn new() -> Self {
-        let checkpoint = Uuid::new_v4().simple().to_string();
-        let named = |name: &str| format!("{name}-{checkpoint}");
+        let marker = Uuid::new_v4().simple().to_string();
+        let named = |name: &str| format!("{name}-{marker}");
         Self {
             key: named("key"),
             tenant: named("tenant"),
             customer: named("customer"),
             card: named("tok"),
-            checkpoint,
+            marker,
         }
     }
 
@@ -72,11 +72,11 @@ impl Secrets {
     }
 
     /// Searches every line. The library, the function and Lambda's runtime reveal nothing at any level. The SDK, its HTTP client and the
-    /// store that runs in this process log whole requests at DEBUG and TRACE, which is unavoidable; above those levels they reveal
-    /// nothing either.
+    /// store that runs in this process log whole requests at DEBUG and TRACE, which is unavoidable. Above those levels they reveal nothing
+    /// either.
     fn assert_kept(&self, logs: Logs) {
         const OURS: [&str; 4] = ["lambda_idempotency", "payments", "lambda_http", "lambda_runtime"];
-        for line in logs.lines_with(&self.checkpoint) {
+        for line in logs.lines_with(&self.marker) {
             let ours = OURS.iter().any(|target| line.target().starts_with(target));
             let detail = matches!(line.level(), "DEBUG" | "TRACE");
             assert!(!ours && detail, "a secret is logged: {}", line.text);
@@ -121,7 +121,7 @@ impl Guarded {
 
     async fn pay(&self, secrets: &Secrets, flow: &str, cents: u32) -> (u16, String) {
         let request = order(&secrets.key(flow)).extension(tenant(&secrets.tenant));
-        send(&self.app, request.body(secrets.order(cents).into()).unwrap()).await.reported()
+        send(&self.app, request.body(secrets.order(cents).into()).unwrap()).await.problem()
     }
 }
 
@@ -159,28 +159,28 @@ async fn the_guard_logs_key_hashes_and_no_caller_data(endpoint: &str) {
     let others = async {
         guarded.gate.reached(1).await;
         guarded.clock.advance(Duration::from_secs(100));
-        let reported = pay("dead", 1).await;
+        let refused = pay("dead", 1).await;
         guarded.gate.open();
-        reported
+        refused
     };
-    let (late, reported) = tokio::join!(dead, others);
-    assert_eq!((late.0, reported), (201, (409, "outcome-unknown".to_owned())));
+    let (late, refused) = tokio::join!(dead, others);
+    assert_eq!((late.0, refused), (201, (409, "outcome-unknown".to_owned())));
 
     secrets.assert_kept(logs);
     for flow in ["kept", "panics", "unwritten", "refused", "corrupt", "dead"] {
         let hash = secrets.record_key(flow).hash().to_string();
         let lines = logs.lines_with(&hash);
-        let reported = lines.iter().any(|line| matches!(line.level(), "ERROR" | "WARN"));
-        assert!(reported, "the hash of `{flow}` is not logged");
+        let is_logged = lines.iter().any(|line| matches!(line.level(), "ERROR" | "WARN"));
+        assert!(is_logged, "the hash of `{flow}` is not logged");
     }
 }
 
 #[apply(on_each_store)]
-async fn the_payments_function_logs_nothing_that_belongs_to_a_caller(endpoint: &str) {
+async fn the_payments_function_logs_no_caller_data(endpoint: &str) {
     let (logs, secrets) = (Logs::capture(), Secrets::new());
     let provider = TestProvider::start().await;
     let api = PaymentsApi::on(endpoint, &provider.url).await;
-    // The last word of the card's token says how the provider answers.
+    // The last part of the card's token selects the provider's answer.
     for (flow, status) in
         [("ok", 201), ("declined", 402), ("500", 500), ("echo", 504), ("hang", 504), ("rejected", 422)]
     {
@@ -210,21 +210,21 @@ async fn the_payments_function_logs_nothing_that_belongs_to_a_caller(endpoint: &
     }
 }
 
-// As they are deployed, with all of our own log targets at their most verbose level.
+// As they are deployed, with all log targets of the project at their most verbose level.
 #[tokio::test]
-async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
+async fn no_function_logs_or_counts_caller_data() {
     const LEVELS: &str =
         "trace,lambda_runtime::requests=trace,aws_smithy_runtime::client=trace,hyper_util::client=trace";
     let secrets = Secrets::new();
-    let (checkpoint, tenant) = (&secrets.checkpoint, &secrets.tenant);
+    let (marker, tenant) = (&secrets.marker, &secrets.tenant);
     let provider = TestProvider::start().await;
     let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
     let start = async |name: &str| sample.start(name, &[("RUST_LOG", LEVELS)]).await;
     let record = |flow: &str| record_key(tenant, CREATE_PAYMENT, &secrets.key(flow));
-    // A function that has processed these records logs their hashes, so the search is not of an empty log.
+    // A function that has processed these records logs their hashes. This shows that the searched log is not empty.
     let quiet = |function: &Function, found: &[&str]| {
-        let said = function.said();
-        let line = said.lines().find(|line| line.contains(checkpoint));
+        let output = function.output();
+        let line = output.lines().find(|line| line.contains(marker));
         assert_eq!(line, None, "a secret leaves the function");
         for flow in found {
             let hash = record(flow).hash().to_string();
@@ -249,7 +249,7 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
     ] {
         assert_eq!(sample::status(&payments.invoke(&pay(flow, card)).await), status, "{flow}");
     }
-    let broken = sample::payment(tenant, &secrets.key("bad"), &format!("{{\"customerId\":\"{checkpoint}\","));
+    let broken = sample::payment(tenant, &secrets.key("bad"), &format!("{{\"customerId\":\"{marker}\","));
     assert_eq!(sample::status(&payments.invoke(&broken).await), 400);
     quiet(&payments, &["lost", "echoed", "unsure"]);
     let written = payments.documents();
@@ -259,19 +259,18 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
         let unknown = record_key(tenant, "unknown-operation", &secrets.key("lost")).partition_key();
         let known = flows.iter().map(|flow| record(flow).partition_key());
         let look = |key| json!({ "version": 1, "kind": kind, "key": key, "look_at": 0 }).to_string();
-        let unread = json!({ "kind": checkpoint, "key": checkpoint }).to_string();
-        let bodies: Vec<_> =
-            known.chain([unknown]).map(look).chain([unread, checkpoint.to_owned()]).collect();
+        let unread = json!({ "kind": marker, "key": marker }).to_string();
+        let bodies: Vec<_> = known.chain([unknown]).map(look).chain([unread, marker.to_owned()]).collect();
         sample::messages(&bodies)
     };
-    // Their workers died: a check finds one, a sweep the other.
+    // Their workers died. A check finds one, a sweep the other.
     for flow in ["dead", "swept"] {
         let long_ago = Timestamp::from(SystemTime::now()).minus(Duration::from_secs(600));
         let dead = samples::in_progress(record(flow), fingerprints(&secrets.order(1)), long_ago, long_ago);
         assert_eq!(sample.store().insert(&dead, &[]).await.unwrap(), WriteOutcome::Written);
     }
     let mut stale = start("stale").await;
-    let poison = json!({ "dynamodb": { "Keys": checkpoint, "SequenceNumber": "2" } });
+    let poison = json!({ "dynamodb": { "Keys": marker, "SequenceNumber": "2" } });
     let pruned = sample::pruned(&record("lost").partition_key(), 1);
     stale.invoke(&json!({ "Records": [pruned, poison] })).await.unwrap();
     stale.invoke(&work("check", &["dead"])).await.unwrap();
@@ -291,15 +290,14 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
     let mut webhook = start("webhook").await;
     let orders = provider.orders();
     let order = orders.iter().rfind(|(_, order)| order["source"].as_str().unwrap().ends_with("500"));
-    let mut forged = sample::reported(checkpoint);
-    forged["headers"]["provider-signature"] = format!("t=1,v1={checkpoint}").into();
+    let mut forged = sample::signed(marker);
+    forged["headers"]["provider-signature"] = format!("t=1,v1={marker}").into();
     for (event, status) in [
         (sample::charged(order.unwrap()), 200),
-        (sample::reported(checkpoint), 400),
+        (sample::signed(marker), 400),
         (
-            sample::reported(
-                &json!({ "type": checkpoint, "key": checkpoint, "metadata": { "record": checkpoint } })
-                    .to_string(),
+            sample::signed(
+                &json!({ "type": marker, "key": marker, "metadata": { "record": marker } }).to_string(),
             ),
             200,
         ),
@@ -312,20 +310,20 @@ async fn no_function_logs_or_counts_what_belongs_to_a_caller() {
 
     let ledger = Provider::start().await;
     for (id, correlation) in
-        [("ch_theirs", sealing_keys().seal(&record("only-theirs"))), ("ch_lost", checkpoint.clone())]
+        [("ch_theirs", sealing_keys().seal(&record("only-theirs"))), ("ch_lost", marker.clone())]
     {
         let metadata = json!({ "record": correlation, "customer": secrets.customer });
         ledger.list(json!({ "id": id, "amountCents": 1, "currency": "EUR", "metadata": metadata }));
     }
     let mut compare = sample.start("compare", &[("RUST_LOG", LEVELS), ("PROVIDER_URL", &ledger.url)]).await;
-    compare.invoke(&json!({ "job": "compare", "day": checkpoint })).await.unwrap_err();
+    compare.invoke(&json!({ "job": "compare", "day": marker })).await.unwrap_err();
     let compared = compare.invoke(&json!({ "job": "compare", "day": "2026-11-20" })).await.unwrap();
     assert_eq!(compared[0]["only_theirs"], 2);
     quiet(&compare, &["only-theirs"]);
 }
 
 #[tokio::test]
-async fn what_is_printed_for_debugging_shows_nothing_that_belongs_to_a_caller() {
+async fn debug_output_shows_no_caller_data() {
     let secrets = Secrets::new();
     let (store, clock) = (MemoryStore::new(), clock());
     let executor = Executor::new(store.clone(), Operation::new(PAY)).world(clock.clone());
@@ -351,6 +349,6 @@ async fn what_is_printed_for_debugging_shows_nothing_that_belongs_to_a_caller() 
     printed.push(format!("{replay:?}"));
     until(|| clock.sleepers() == 0).await;
     for text in printed {
-        assert!(!text.contains(&secrets.checkpoint), "{text}");
+        assert!(!text.contains(&secrets.marker), "{text}");
     }
 }

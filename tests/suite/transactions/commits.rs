@@ -27,7 +27,7 @@ use crate::support::{
     bank::{Bank, TRANSACTION, too_little},
     counts::counting,
     faults::{ANY, Fault, Late},
-    guarded::{GRACE, LEASE, completed, operation, owned, replayed_text, reported, request, written},
+    guarded::{GRACE, LEASE, completed, operation, outcome_of, owned, replayed_text, request, written},
     meddling::{Meddled, Meddling},
     on_each_store,
 };
@@ -36,7 +36,7 @@ impl Bank {
     pub fn reconciliation(&self, dead_letters: &MemoryQueue) -> Reconciliation {
         Reconciliation::new(self.guarded.store(), dead_letters.clone())
             .world(self.guarded.clock.clone())
-            .operation(operation(), Nobody)
+            .operation(operation(), NeverAsked)
     }
 
     /// The store goes away between the effect and its completion.
@@ -56,12 +56,12 @@ impl Bank {
 }
 
 /// A reconciler that must not be asked.
-struct Nobody;
+struct NeverAsked;
 
 #[async_trait]
-impl Reconciler for Nobody {
+impl Reconciler for NeverAsked {
     async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
-        Err("nobody".into())
+        Err("must not be asked".into())
     }
 }
 
@@ -120,7 +120,7 @@ async fn a_commit_whose_answer_was_lost_is_recognised(endpoint: &str) {
         let ours = bank.begin(&request).await;
         ours.execution().write(bank.take(60)).unwrap();
         ours.execution().write(bank.book("b-1").if_absent()).unwrap();
-        // The second time there is too little money, and the booking is there.
+        // The second time, the balance is too low, and the booking exists.
         bank.guarded.faults.script(TRANSACTION, [fault]);
         written(bank.guarded.clock.passing(bank.executor().finish(ours, completed("taken"))).await);
         assert_eq!((bank.cents("a").await, bank.guarded.faults.left()), (Some(40), 0));
@@ -161,25 +161,25 @@ async fn a_refused_write_completes_with_its_own_answer(endpoint: &str) {
 async fn a_refusal_that_has_no_answer_set_leaves_the_outcome_unknown(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     bank.set("b-1", 1).await;
-    for foreseen in [false, true] {
+    for has_answer in [false, true] {
         let request = request();
         let ours = bank.begin(&request).await;
-        // One answer does not tell the truth about two refusals.
+        // One answer cannot be true for two refusals.
         ours.execution()
-            .write(if foreseen { bank.take(101).or_answer(too_little()) } else { bank.take(1) })
+            .write(if has_answer { bank.take(101).or_answer(too_little()) } else { bank.take(1) })
             .unwrap();
         ours.execution().write(bank.book("b-1").if_absent()).unwrap();
         let (ended, counts) = counting(bank.executor().finish(ours, completed("taken"))).await;
         unknown(&ended);
         assert_eq!(counts.get(COMPLETION_DENIED), Some(&1));
         assert_eq!(
-            (reported(&bank.executor().reserve(&request).await), bank.cents("a").await),
+            (outcome_of(&bank.executor().reserve(&request).await), bank.cents("a").await),
             ("unknown", Some(100))
         );
     }
 }
 
-// The handler's own answer is not true, whatever becomes of the refusal.
+// The handler's answer is not true, even if the refusal is settled later.
 #[apply(on_each_store)]
 async fn a_refusal_that_cannot_be_kept_leaves_its_caller_unknown(endpoint: &str) {
     for transactional in [false, true] {
@@ -213,7 +213,7 @@ async fn a_refusal_that_cannot_be_kept_leaves_its_caller_unknown(endpoint: &str)
 async fn writes_from_a_stale_read_are_computed_again(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
-    // As if somebody else changed the account after the first two reads.
+    // As if another client changed the account after the first two reads.
     let (reads, accounts) = (Arc::new(AtomicU64::new(0)), bank.accounts.clone());
     let read = reads.clone();
     ours.execution().write_computed(move || {
@@ -235,7 +235,7 @@ async fn writes_from_a_stale_read_are_computed_again(endpoint: &str) {
     assert!(tokens.len() == 3 && tokens[0] != tokens[1] && tokens[1] != tokens[2], "{tokens:?}");
 }
 
-// What was computed from it means nothing.
+// A result that was computed from it is invalid.
 #[apply(on_each_store)]
 async fn a_stale_read_counts_more_than_a_refusal(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
@@ -270,14 +270,14 @@ async fn computed_writes_commit_together_with_the_others(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-async fn writes_that_stay_stale_are_expired(endpoint: &str) {
+async fn writes_that_stay_stale_leave_the_outcome_unknown(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
     ours.execution().write(bank.take(101).or_recompute()).unwrap();
     unknown(&bank.executor().finish(ours, completed("taken")).await);
     assert_eq!(bank.guarded.faults.sent(TRANSACTION), 5);
     assert_eq!(
-        (reported(&bank.executor().reserve(&request).await), bank.cents("a").await),
+        (outcome_of(&bank.executor().reserve(&request).await), bank.cents("a").await),
         ("unknown", Some(100))
     );
 }
@@ -302,7 +302,7 @@ async fn writes_that_cannot_be_computed_leave_the_outcome_unknown(endpoint: &str
         });
         unknown(&bank.executor().finish(ours, completed("taken")).await);
         assert_eq!(
-            (reported(&bank.executor().reserve(&request).await), bank.guarded.faults.sent(TRANSACTION)),
+            (outcome_of(&bank.executor().reserve(&request).await), bank.guarded.faults.sent(TRANSACTION)),
             ("unknown", 0)
         );
     }
@@ -310,13 +310,13 @@ async fn writes_that_cannot_be_computed_leave_the_outcome_unknown(endpoint: &str
 
 // T5, T6
 #[apply(on_each_store)]
-async fn a_late_worker_commits_only_while_nobody_else_has_the_record(endpoint: &str) {
+async fn a_late_worker_commits_only_if_no_other_execution_owns_its_record(endpoint: &str) {
     for taken_over in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
         let late = bank.begin(&request).await;
         late.execution().write(bank.take(30)).unwrap();
         bank.guarded.clock.advance(LEASE + GRACE);
-        assert_eq!(reported(&bank.executor().reserve(&request).await), "unknown");
+        assert_eq!(outcome_of(&bank.executor().reserve(&request).await), "unknown");
         if taken_over {
             let reconciler = bank.guarded.executor_of(operation());
             let next = bank.release_and_take_over(&reconciler, &request).await;
@@ -334,7 +334,7 @@ async fn a_late_worker_commits_only_while_nobody_else_has_the_record(endpoint: &
 }
 
 impl Bank {
-    /// Somebody settles the operation as not executed, and a retry runs.
+    /// An operator settles the operation as not executed, and a retry runs.
     async fn release_and_take_over(&self, executor: &Executor, request: &Request) -> Ownership {
         let nothing = Reconciliation::new(self.guarded.store(), MemoryQueue::new())
             .world(self.guarded.clock.clone())
@@ -358,7 +358,7 @@ async fn a_report_with_writes_never_makes_a_new_record(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let executor = bank.deferring();
     let ours = owned(executor.reserve(&request).await);
-    // Even if nothing can refuse it: what becomes of it is not known.
+    // Even if nothing can refuse it, the result of the write is not known.
     ours.execution().write(bank.book("b-1")).unwrap();
     bank.guarded.delete(&request.key).await;
     unknown(&executor.finish(ours, completed("taken")).await);
@@ -381,7 +381,7 @@ async fn a_report_is_deferred_with_its_writes(endpoint: &str) {
             _ => update.value(":cents", 30),
         };
         let ended = bank.lose(&request, [write]).await;
-        // The caller gets the true answer only if nothing can refuse it any more: an attribute may be gone.
+        // The caller gets the true answer only if nothing can refuse it any more. An attribute may be gone.
         let can_be_refused = what != "a put";
         let expected = if can_be_refused { "Unknown" } else { "Deferred" };
         assert_eq!(format!("{ended:?}"), expected, "{what}");
@@ -400,16 +400,16 @@ async fn a_report_is_deferred_with_its_writes(endpoint: &str) {
 
 #[apply(on_each_store)]
 async fn a_refused_write_from_the_queue_is_answered_or_escalated(endpoint: &str) {
-    for foreseen in [false, true] {
+    for has_answer in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
         let write = bank.take(101);
-        let write = if foreseen { write.or_answer(too_little()) } else { write.or_recompute() };
+        let write = if has_answer { write.or_answer(too_little()) } else { write.or_recompute() };
         unknown(&bank.lose(&request, [write, bank.book("b-1")]).await);
         let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
         bank.reconciliation(&dead_letters).receive(message).await.unwrap();
         assert_eq!((bank.cents("a").await, bank.cents("b-1").await), (Some(100), None));
-        if foreseen {
-            // Delivered again, it finds its own answer, which contradicts nothing.
+        if has_answer {
+            // When it is delivered again, it finds its own answer, which contradicts nothing.
             bank.reconciliation(&dead_letters).receive(message).await.unwrap();
             assert_eq!(dead_letters.take(), []);
             assert_eq!(
@@ -417,7 +417,7 @@ async fn a_refused_write_from_the_queue_is_answered_or_escalated(endpoint: &str)
                 r#"{"title":"Not enough money"}"#
             );
         } else {
-            assert_eq!(reported(&bank.executor().reserve(&request).await), "in flight");
+            assert_eq!(outcome_of(&bank.executor().reserve(&request).await), "in flight");
             let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
             let dead_letter: Value = serde_json::from_str(dead_letter).unwrap();
             assert_eq!(
@@ -436,12 +436,12 @@ async fn writes_too_large_for_a_message_leave_the_outcome_unknown(endpoint: &str
     unknown(&bank.lose(&request, [large]).await);
     assert_eq!(bank.queue.take(), []);
     bank.guarded.clock.advance(LEASE + GRACE);
-    assert_eq!(reported(&bank.executor().reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&bank.executor().reserve(&request).await), "unknown");
 }
 
-// After a charge, nobody may lose it.
+// After a charge, the report must not be lost.
 #[apply(on_each_store)]
-async fn an_expression_that_dynamodb_refuses_is_never_lost(endpoint: &str) {
+async fn a_report_with_an_invalid_expression_is_never_lost(endpoint: &str) {
     for wrong in [bad_condition, bad_update, missing_attribute, missing_table] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
         let executor = bank.deferring();
@@ -460,7 +460,7 @@ fn bad_condition(bank: &Bank) -> DomainWrite {
     bank.take(30).condition("cents is much")
 }
 
-/// Nothing can refuse it but the store itself.
+/// Only the store can refuse it.
 fn missing_table(_: &Bank) -> DomainWrite {
     Table::new("no-such-table", "id").put(json!({ "id": "a" }))
 }
@@ -532,9 +532,9 @@ impl Meddling for Lying {
     }
 }
 
-// T10: "None" as the record's reason proves nothing. Nor does it if the check of the denial gets no answer.
+// T10: "None" as the record's reason proves nothing. A check of the denial that gets no answer proves nothing either.
 #[apply(on_each_store)]
-async fn a_denial_of_what_was_committed_is_not_believed(endpoint: &str) {
+async fn a_denial_of_a_committed_write_is_not_believed(endpoint: &str) {
     for unchecked in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
         let executor =
@@ -552,7 +552,7 @@ async fn a_denial_of_what_was_committed_is_not_believed(endpoint: &str) {
 
 // T4
 #[apply(on_each_store)]
-async fn a_commit_that_lands_after_its_refusal_is_what_everybody_gets(endpoint: &str) {
+async fn a_commit_that_lands_after_its_refusal_answers_every_request(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor =
         Executor::new(Meddled(Lying::new(&bank, false)), operation()).world(bank.guarded.clock.clone());
@@ -595,7 +595,7 @@ async fn a_transactional_operation_is_never_unknown(endpoint: &str) {
     let ours = owned(executor.reserve(&request).await);
     ours.execution().write(bank.take(30)).unwrap();
     written(executor.finish(ours, completed("taken")).await);
-    assert_eq!((bank.cents("a").await, reported(&executor.reserve(&request).await)), (Some(70), "replay"));
+    assert_eq!((bank.cents("a").await, outcome_of(&executor.reserve(&request).await)), (Some(70), "replay"));
 }
 
 // T36
@@ -613,7 +613,7 @@ async fn a_dead_transactional_worker_is_released_by_certainty(endpoint: &str) {
             stale.world(bank.guarded.clock.clone()).check(&request.key).await.unwrap();
             let record = bank.guarded.record(&request.key).await.unwrap();
             assert_eq!(record.state.settled_by(), Some(SettledBy::Certainty));
-            // Refused for good, whatever comes after.
+            // It stays refused for good.
             not_committed(&executor.finish(dead, completed("late")).await);
             let next = owned(executor.reserve(&request).await);
             next.execution().write(bank.take(7)).unwrap();
@@ -631,7 +631,7 @@ async fn a_dead_transactional_worker_is_released_by_certainty(endpoint: &str) {
     }
 }
 
-// T6: what it could not commit was not done, and nobody has to be told.
+// T6: what it could not commit was not done, so no report is needed.
 #[apply(on_each_store)]
 async fn a_dead_transactional_worker_gets_the_next_ones_answer(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
@@ -649,7 +649,7 @@ async fn a_dead_transactional_worker_gets_the_next_ones_answer(endpoint: &str) {
     assert_eq!((bank.cents("a").await, bank.queue.take()), (Some(93), vec![]));
 }
 
-// An earlier try may have committed, and an operator, or a restore, have undone it.
+// An earlier try may have committed, and then an operator or a restore may have undone it.
 #[apply(on_each_store)]
 async fn a_transactional_report_without_its_record_is_unknown(endpoint: &str) {
     for with_writes in [true, false] {
@@ -704,7 +704,7 @@ async fn a_transactional_commit_without_an_answer_is_not_deferred(endpoint: &str
         assert_eq!(bank.queue.take(), []);
         bank.guarded.clock.advance(LEASE + GRACE);
         let expected = if matches!(fault, Fault::DropAnswer) { "replay" } else { "owned" };
-        assert_eq!(reported(&executor.reserve(&request).await), expected);
+        assert_eq!(outcome_of(&executor.reserve(&request).await), expected);
     }
 }
 
@@ -719,7 +719,7 @@ impl Reconciler for Confirms {
 }
 
 #[apply(on_each_store)]
-async fn what_the_provider_confirms_commits_with_its_domain_writes(endpoint: &str) {
+async fn a_confirmed_effect_commits_with_its_domain_writes(endpoint: &str) {
     for refused in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
         let ours = bank.begin(&request).await;
@@ -732,7 +732,7 @@ async fn what_the_provider_confirms_commits_with_its_domain_writes(endpoint: &st
         if refused {
             assert_eq!((outcome, bank.cents("a").await), (ReconcileOutcome::Escalated, Some(100)));
             assert_eq!(
-                (reported(&bank.executor().reserve(&request).await), bank.cents("b-1").await),
+                (outcome_of(&bank.executor().reserve(&request).await), bank.cents("b-1").await),
                 ("unknown", None)
             );
             let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
@@ -743,7 +743,7 @@ async fn what_the_provider_confirms_commits_with_its_domain_writes(endpoint: &st
         } else {
             assert_eq!((bank.cents("a").await, bank.cents("b-1").await), (Some(70), Some(1)));
             assert_eq!(replayed_text(bank.executor().reserve(&request).await), r#"{"id":"b-1"}"#);
-            // Asked again, it changes nothing more.
+            // If it is asked again, it changes nothing more.
             reconciliation.ask(&request.key).await.unwrap();
             assert_eq!(bank.cents("a").await, Some(70));
         }
@@ -756,17 +756,17 @@ async fn a_reconcilers_write_into_the_table_of_records_is_not_made(endpoint: &st
     let ours = bank.begin(&request).await;
     written(bank.executor().finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     let records = Table::new(bank.guarded.table.as_str(), "pk").sort_key("sk");
-    // Not the record itself: DynamoDB refuses two writes to one item.
+    // Not the record: DynamoDB refuses two writes to one item.
     let write = records.put(json!({ "pk": request.key.partition_key(), "sk": "other" }));
     let reconciliation = Reconciliation::new(bank.guarded.store(), dead_letters)
         .world(bank.guarded.clock.clone())
         .operation(operation(), Confirms(vec![write]));
     assert!(matches!(reconciliation.ask(&request.key).await.unwrap(), ReconcileOutcome::Scheduled(_)));
     assert_eq!(bank.guarded.collection(&request.key).await.len(), 1, "the record alone");
-    assert_eq!(reported(&bank.executor().reserve(&request).await), "unknown");
+    assert_eq!(outcome_of(&bank.executor().reserve(&request).await), "unknown");
 }
 
-// The record is settled by somebody who does not know of the writes, before they can be made.
+// Before the writes can be made, the record is settled by a source that does not know of them.
 #[apply(on_each_store)]
 async fn writes_that_a_settled_record_lacks_are_escalated(endpoint: &str) {
     for from_the_queue in [false, true] {
@@ -839,7 +839,7 @@ impl Reconciler for Executed {
     }
 }
 
-// Whoever can send to the queue can write what they like, but not to records.
+// A sender to the queue can write any item except records.
 #[apply(on_each_store)]
 async fn a_message_with_writes_into_the_table_of_records_is_malformed(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -864,7 +864,7 @@ async fn nothing_joins_a_transaction_once_its_handler_has_answered(endpoint: &st
     assert_eq!(execution.write(bank.book("b-1")), Err(DomainWriteError::Ended));
 }
 
-// T43: an old key is told nothing of a dead worker before it is certain.
+// T43: an old key does not learn of a dead worker before its death is certain.
 #[apply(on_each_store)]
 async fn an_old_key_is_answered_only_once_the_dead_worker_is_fenced(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
@@ -873,10 +873,10 @@ async fn an_old_key_is_answered_only_once_the_dead_worker_is_fenced(endpoint: &s
     dead.execution().write(bank.take(30)).unwrap();
     bank.guarded.clock.advance(LEASE + GRACE);
     let old = Request { may_begin: false, ..request.clone() };
-    assert_eq!(reported(&executor.reserve(&old).await), "may not begin");
+    assert_eq!(outcome_of(&executor.reserve(&old).await), "may not begin");
     not_committed(&executor.finish(dead, completed("late")).await);
     assert_eq!(
-        (reported(&executor.reserve(&old).await), bank.cents("a").await),
+        (outcome_of(&executor.reserve(&old).await), bank.cents("a").await),
         ("may not begin", Some(100))
     );
 }
@@ -892,7 +892,7 @@ async fn a_transactional_answer_without_writes_is_no_answer_until_it_is_kept(end
 
 // An unconditional write that the store will never take.
 #[apply(on_each_store)]
-async fn a_refused_try_is_remembered_among_unanswered_ones(endpoint: &str) {
+async fn a_refused_try_counts_among_unanswered_ones(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.executor().defer_reports_to(bank.queue.clone());
     let ours = owned(executor.reserve(&request).await);
@@ -920,7 +920,7 @@ async fn a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too(endpoint
     assert_eq!(dead_letters.take().len(), 1);
 }
 
-// T46: what is proven is not forgotten because a right is missing.
+// T46: proof is not forgotten because a permission is missing.
 #[apply(on_each_store)]
 async fn a_proven_effect_whose_writes_the_store_does_not_take_is_claimed(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
@@ -934,8 +934,8 @@ async fn a_proven_effect_whose_writes_the_store_does_not_take_is_claimed(endpoin
     let outcome = asking(Confirms(vec![missing_table(&bank)])).ask(&request.key).await.unwrap();
     assert!(matches!(outcome, ReconcileOutcome::Scheduled(_)), "{outcome:?}");
     assert!(bank.guarded.record(&request.key).await.unwrap().claimed);
-    // Once it is mended, the next question settles it.
+    // Once the permission exists, the next question settles it.
     asking(Confirms(vec![bank.book("b-1")])).ask(&request.key).await.unwrap();
     assert_eq!((bank.cents("b-1").await, dead_letters.take()), (Some(1), vec![]));
-    assert_eq!(reported(&bank.executor().reserve(&request).await), "replay");
+    assert_eq!(outcome_of(&bank.executor().reserve(&request).await), "replay");
 }

@@ -1,4 +1,5 @@
-//! Domain writes that are refused, or come when their record has moved on: the effect beside them is never repeated, nor forgotten.
+//! Domain writes that are refused, or that come when their record has moved on. The effect of their operation is never repeated, and never
+//! forgotten.
 
 use std::time::Duration;
 
@@ -21,16 +22,16 @@ use crate::support::{
     bank::Bank,
     counts::counting,
     guarded::{
-        GRACE, LEASE, RETENTION, completed, operation, owned, replayed_text, reported, request, written,
+        GRACE, LEASE, RETENTION, completed, operation, outcome_of, owned, replayed_text, request, written,
     },
     on_each_store,
 };
 
-/// A provider that says the same to every question.
-struct Says(Finding);
+/// A provider that gives the same answer to every question.
+struct Fixed(Finding);
 
 #[async_trait]
-impl Reconciler for Says {
+impl Reconciler for Fixed {
     async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
         Ok(self.0.clone())
     }
@@ -42,16 +43,16 @@ impl Bank {
         self.guarded.clock.advance(LEASE + GRACE);
         let settled = Reconciliation::new(self.guarded.store(), MemoryQueue::new())
             .world(self.guarded.clock.clone())
-            .operation(operation(), Says(finding));
+            .operation(operation(), Fixed(finding));
         settled.ask(&request.key).await.unwrap();
     }
 
-    /// Nobody repeats the effect, however often the provider denies it.
+    /// No retry repeats the effect, however often the provider denies it.
     async fn is_claimed(&self, request: &Request) {
         let record = self.guarded.record(&request.key).await.unwrap();
         assert_eq!((record.claimed, record.state.name()), (true, "unknown"));
         self.settle(request, Finding::NotExecuted).await;
-        assert_eq!(reported(&self.executor().reserve(request).await), "unknown");
+        assert_eq!(outcome_of(&self.executor().reserve(request).await), "unknown");
         assert_eq!(self.cents("a").await, Some(100));
     }
 }
@@ -73,7 +74,7 @@ async fn an_effect_whose_queued_writes_are_refused_claims_its_record(endpoint: &
         let state = if released { "unknown" } else { "in_progress" };
         assert_eq!((&dead_letter["kind"], &dead_letter["state"]), (&json!("contradiction"), &json!(state)));
         bank.guarded.clock.advance(LEASE + GRACE);
-        assert_eq!(reported(&bank.executor().reserve(&request).await), "unknown");
+        assert_eq!(outcome_of(&bank.executor().reserve(&request).await), "unknown");
         bank.is_claimed(&request).await;
     }
 }
@@ -100,7 +101,7 @@ async fn a_deferred_report_with_writes_waits_for_its_records_execution(endpoint:
     let runs_again = || operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
     let reconciliation = Reconciliation::new(bank.guarded.store(), dead_letters.clone())
         .world(bank.guarded.clock.clone())
-        .operation(runs_again(), Says(Finding::NotFound));
+        .operation(runs_again(), Fixed(Finding::NotFound));
     bank.guarded.clock.advance(LEASE + GRACE);
     let executor = bank.guarded.executor_of(runs_again());
     let second = owned(executor.reserve(&request).await);
@@ -112,7 +113,7 @@ async fn a_deferred_report_with_writes_waits_for_its_records_execution(endpoint:
 }
 
 #[apply(on_each_store)]
-async fn a_queued_report_with_writes_never_ends_in_a_new_life_unreported(endpoint: &str) {
+async fn a_queued_report_from_an_earlier_generation_with_writes_is_escalated(endpoint: &str) {
     for completes in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
         assert!(matches!(bank.lose(&request, [bank.book("b-1")]).await, FinishOutcome::Deferred));
@@ -125,7 +126,7 @@ async fn a_queued_report_with_writes_never_ends_in_a_new_life_unreported(endpoin
             next.execution().write(bank.book("b-2")).unwrap();
             written(bank.executor().finish(next, completed("next")).await);
         }
-        // While somebody else has the record it may wait; it is never acknowledged without a word.
+        // While another execution owns the record, it may wait. It is never acknowledged without a report.
         let acknowledged = reconciliation.receive(message).await.is_ok();
         assert_eq!((acknowledged, dead_letters.take().len()), (true, 1), "completes: {completes}");
         assert_eq!(bank.cents("b-1").await, None);
@@ -141,7 +142,7 @@ async fn a_frozen_request_in_a_single_transaction_sends_nothing_once_it_resumes(
         move |transaction: SingleTransaction| {
             transaction.write(write.clone()).unwrap();
             if freezes {
-                // Long enough for the other's record to expire.
+                // Long enough for the other execution's record to expire.
                 clock.advance(RETENTION + Duration::from_secs(301));
             }
             async move { Computed::Answer(Answer::http(201, Vec::new(), text), ()) }.boxed()
@@ -155,7 +156,7 @@ async fn a_frozen_request_in_a_single_transaction_sends_nothing_once_it_resumes(
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
-// T5: the worker's own doubt must not hide it.
+// T5: the worker's own unknown outcome must not hide it.
 #[apply(on_each_store)]
 async fn a_double_execution_is_reported_although_its_writes_are_refused(endpoint: &str) {
     for unknown in [false, true] {
@@ -179,7 +180,7 @@ async fn a_double_execution_is_reported_although_its_writes_are_refused(endpoint
 
 // What it computes from today's rows does not matter.
 #[apply(on_each_store)]
-async fn a_duplicate_in_a_single_transaction_is_replayed_although_its_write_is_refused(endpoint: &str) {
+async fn a_single_transaction_duplicate_is_replayed_although_its_write_is_refused(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let first = bank.take(30);
     let computed = |writes: Vec<_>| {
@@ -198,7 +199,7 @@ async fn a_duplicate_in_a_single_transaction_is_replayed_although_its_write_is_r
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
-// A refusal is no effect, whatever its rows are worth.
+// A refusal is no effect, even if its rows can be written.
 #[apply(on_each_store)]
 async fn a_refusal_whose_writes_can_never_be_made_claims_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
@@ -221,7 +222,7 @@ async fn an_operation_that_may_run_again_is_not_claimed(endpoint: &str) {
     let runs_again = || operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
     let reconciliation = Reconciliation::new(bank.guarded.store(), dead_letters.clone())
         .world(bank.guarded.clock.clone())
-        .operation(runs_again(), Says(Finding::NotFound));
+        .operation(runs_again(), Fixed(Finding::NotFound));
     reconciliation.receive(message).await.unwrap();
     assert_eq!(dead_letters.take().len(), 1);
     bank.guarded.clock.advance(LEASE + GRACE);

@@ -20,10 +20,10 @@ use crate::support::{
 const ANSWERED_WITHIN: Duration = Duration::from_secs(120);
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
-// T9, T10, T11, T20: of a thousand requests three in ten are duplicates; of the transactions that arrive, every tenth meets a conflict;
-// of the others every ninth loses its answer, and every ninth of the rest is sent again when its token is forgotten.
+// T9, T10, T11, T20: of a thousand requests three in ten are duplicates. Of the transactions that arrive, every tenth meets a conflict. Of
+// the others, every ninth loses its answer, and every ninth of the rest is sent again when its token is forgotten.
 #[apply(on_dynamodb_local)]
-async fn a_thousand_through_four_processes_under_faults_happen_once_each(endpoint: &str) {
+async fn a_thousand_transfers_through_four_processes_under_faults_happen_once_each(endpoint: &str) {
     let (proxy, seed) = (Proxy::before(endpoint).await, Seed::find());
     let variables = [("ENVIRONMENTS", "4"), ("FUNCTION_DYNAMODB_ENDPOINT", proxy.url())];
     let cloud = &LocalCloud::on(endpoint, &variables).await;
@@ -46,33 +46,33 @@ async fn a_thousand_through_four_processes_under_faults_happen_once_each(endpoin
     let lost = proxy.to_every(9, &transaction, Act::Cut(Cut::Answer(0), Then::Closed));
     let again = proxy.to_every(9, &transaction, Act::TwiceUnderAnotherToken);
 
-    let reported = stream::iter(&transfers).map(|(key, from, to, cents)| async move {
+    let answers = stream::iter(&transfers).map(|(key, from, to, cents)| async move {
         let order = order(&format!("a-{from}"), &format!("a-{to}"), *cents);
-        let expire_lease = Instant::now() + ANSWERED_WITHIN;
-        while Instant::now() < expire_lease {
+        let deadline = Instant::now() + ANSWERED_WITHIN;
+        while Instant::now() < deadline {
             let request = cloud.post("/transfers").bearer_auth("acme").header("idempotency-key", key);
             let answer = request.json(&order).send().await.expect("the gateway answers");
             let (status, body) = (answer.status().as_u16(), answer.text().await.expect("text"));
             match status {
                 201 => return (status, body),
                 409 if body.contains("not-enough-money") => return (status, body),
-                // The client sends the same request again; also if the function was killed at its deadline.
+                // The client sends the same request again, also if the function was killed at its deadline.
                 502..=504 => tokio::time::sleep(BETWEEN_TRIES).await,
                 _ => panic!("{status} {body}"),
             }
         }
         panic!("{key} has no answer")
     });
-    let reported: Vec<_> = reported.buffered(32).collect().await;
+    let answers: Vec<_> = answers.buffered(32).collect().await;
 
     assert_eq!(cloud.environments().await.len(), 4);
     let used = [conflicts, lost, again].map(|rule| proxy.used(rule));
     assert!(used.iter().all(|used| *used >= 70), "{used:?}");
-    // Below zero in between: they did not happen in this order. A run's answer repeats its request, so only the balances would show that
-    // one was made twice.
-    let (mut expected, mut answers) = ([OPENING as i64; 10], HashMap::new());
-    for ((key, from, to, cents), answer) in transfers.iter().zip(&reported) {
-        match answers.insert(key, answer) {
+    // The balance may be below zero in between, because they did not happen in this order. A run's answer repeats its request, so only the
+    // balances would show that one was made twice.
+    let (mut expected, mut by_key) = ([OPENING as i64; 10], HashMap::new());
+    for ((key, from, to, cents), answer) in transfers.iter().zip(&answers) {
+        match by_key.insert(key, answer) {
             Some(before) => assert_eq!(before, answer, "{key} has one answer"),
             None if answer.0 == 201 => {
                 expected[*from] -= *cents as i64;
@@ -84,6 +84,6 @@ async fn a_thousand_through_four_processes_under_faults_happen_once_each(endpoin
     let accounts = cloud.get("/accounts").bearer_auth("acme").send().await.expect("the gateway answers");
     let balances = balances_of(&accounts.json().await.expect("JSON"));
     assert_eq!(balances.into_iter().map(|cents| cents as i64).collect::<Vec<_>>(), expected);
-    let refused = answers.values().filter(|(status, _)| *status == 409).count();
-    assert!((1..answers.len()).contains(&refused), "{refused} of {} are refused", answers.len());
+    let refused = by_key.values().filter(|(status, _)| *status == 409).count();
+    assert!((1..by_key.len()).contains(&refused), "{refused} of {} are refused", by_key.len());
 }

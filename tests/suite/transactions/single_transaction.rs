@@ -30,8 +30,8 @@ use crate::support::{
     counts::counting,
     faults::{ANY, Fault, Late},
     guarded::{
-        GRACE, LEASE, RETENTION, completed, fingerprints, operation, owned, random, replayed_text, reported,
-        request, written,
+        GRACE, LEASE, RETENTION, completed, fingerprints, operation, outcome_of, owned, random,
+        replayed_text, request, written,
     },
     meddling::{Meddled, Meddling},
     on_each_store,
@@ -81,7 +81,7 @@ fn replayed(outcome: SingleTransactionOutcome<()>) -> String {
 
 fn found<T: std::fmt::Debug>(outcome: &SingleTransactionOutcome<T>) -> &'static str {
     match outcome {
-        SingleTransactionOutcome::Found(found) => reported(found),
+        SingleTransactionOutcome::Found(found) => outcome_of(found),
         other => panic!("{other:?}"),
     }
 }
@@ -103,7 +103,7 @@ async fn a_duplicate_gets_the_answer_and_writes_nothing(endpoint: &str) {
     committed(&bank.taken(&request, 60).await);
     for _ in 0..2 {
         bank.guarded.meter.reset();
-        // There is too little money for another one: the record's own reason comes first.
+        // There is too little money for another one, but the record's own reason comes first.
         assert_eq!(replayed(bank.taken(&request, 60).await), "taken");
         assert_eq!(bank.guarded.meter.reading().total().round_trips, 1);
     }
@@ -113,7 +113,7 @@ async fn a_duplicate_gets_the_answer_and_writes_nothing(endpoint: &str) {
 
 // T20
 #[apply(on_each_store)]
-async fn of_a_hundred_at_once_one_commits_and_all_get_its_answer(endpoint: &str) {
+async fn of_a_hundred_simultaneous_requests_one_commits_and_all_get_its_answer(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let (bank, request) = (&bank, &request);
     let outcomes = join_all((0..100).map(|number| async move {
@@ -156,7 +156,7 @@ async fn a_transaction_in_conflict_is_resent_byte_for_byte(endpoint: &str) {
 
 // T9
 #[apply(on_each_store)]
-async fn a_lasting_conflict_is_not_confirmed_and_leaves_the_breaker_shut(endpoint: &str) {
+async fn a_lasting_conflict_is_not_confirmed_and_leaves_the_breaker_closed(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.executor();
     let taken = || bank.transact(&executor, &request, "taken", bank.take(30));
@@ -169,7 +169,7 @@ async fn a_lasting_conflict_is_not_confirmed_and_leaves_the_breaker_shut(endpoin
 }
 
 #[apply(on_each_store)]
-async fn denials_in_a_row_leave_the_breaker_shut(endpoint: &str) {
+async fn repeated_denials_leave_the_breaker_closed(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.executor();
     for _ in 0..8 {
@@ -223,7 +223,7 @@ impl Meddling for LandsLate {
 
 // T4
 #[apply(on_each_store)]
-async fn a_transaction_that_lands_after_its_refusal_is_what_everybody_gets(endpoint: &str) {
+async fn a_transaction_that_lands_after_its_refusal_answers_every_request(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let store = bank.guarded.store();
     let store = LandsLate { store, denied: AtomicBool::new(false), late: Mutex::default() };
@@ -303,7 +303,7 @@ async fn nothing(
 }
 
 #[apply(on_each_store)]
-async fn an_answer_that_is_none_to_keep_leaves_no_record(endpoint: &str) {
+async fn an_answer_that_must_not_be_kept_leaves_no_record(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     assert!(matches!(
         nothing(&bank, &bank.executor(), &request).await,
@@ -314,7 +314,7 @@ async fn an_answer_that_is_none_to_keep_leaves_no_record(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-async fn a_duplicate_gets_the_kept_answer_whatever_its_handler_says(endpoint: &str) {
+async fn a_duplicate_gets_the_kept_answer_and_not_its_handlers(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     committed(&bank.taken(&request, 30).await);
     match nothing(&bank, &bank.executor(), &request).await {
@@ -322,15 +322,15 @@ async fn a_duplicate_gets_the_kept_answer_whatever_its_handler_says(endpoint: &s
         other => panic!("{other:?}"),
     }
     assert_eq!(bank.cents("a").await, Some(70));
-    // T43: while nobody can look, nothing else is said of it.
+    // T43: while the record cannot be read, no other answer is given.
     bank.guarded.faults.for_all("GetItem", Fault::DropRequest);
     let outcome = bank.guarded.clock.passing(nothing(&bank, &bank.executor(), &request)).await;
     assert!(matches!(outcome, SingleTransactionOutcome::Found(ReserveOutcome::Unavailable)), "{outcome:?}");
 }
 
-// What a run sent may still land while the next one fails, and also while nobody can look.
+// What a run sent may still land while the next one fails, and also while the record cannot be read.
 #[apply(on_each_store)]
-async fn after_a_refused_try_nothing_is_said_to_be_undone(endpoint: &str) {
+async fn after_a_refused_try_an_empty_run_stays_unconfirmed(endpoint: &str) {
     for unseen in [false, true] {
         let (bank, request) = (Bank::on(endpoint).await, request());
         let (runs, write) = (Arc::new(AtomicU64::new(0)), bank.take(101).or_recompute());
@@ -414,7 +414,7 @@ async fn an_expired_record_is_replaced(endpoint: &str) {
     assert_eq!((bank.cents("a").await, replayed(bank.taken(&request, 30).await)), (Some(40), "again".into()));
 }
 
-// While a deployment changes the entrance.
+// While a deployment changes the entry point.
 #[apply(on_each_store)]
 async fn records_of_the_guarded_entry_are_respected(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
@@ -430,7 +430,7 @@ async fn records_of_the_guarded_entry_are_respected(endpoint: &str) {
     let ours = owned(guarded.reserve(&released).await);
     written(guarded.finish(ours, Report::NotExecuted).await);
     committed(&bank.taken(&released, 30).await);
-    assert_eq!((bank.cents("a").await, reported(&guarded.reserve(&released).await)), (Some(70), "replay"));
+    assert_eq!((bank.cents("a").await, outcome_of(&guarded.reserve(&released).await)), (Some(70), "replay"));
 }
 
 #[apply(on_each_store)]
@@ -464,7 +464,7 @@ async fn a_large_answer_is_kept_in_a_body_item(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-async fn a_store_that_is_away_is_asked_no_more_for_a_while(endpoint: &str) {
+async fn an_unavailable_store_is_not_asked_for_a_while(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.guarded.executor_of(operation().completion_timeout(Duration::ZERO));
     bank.guarded.faults.for_all(ANY, Fault::DropRequest);
@@ -481,9 +481,9 @@ async fn a_store_that_is_away_is_asked_no_more_for_a_while(endpoint: &str) {
     assert_eq!((found(&outcome), bank.guarded.faults.asked(TRANSACTION)), ("unavailable", asked));
 }
 
-// T43: its transaction may still be on its way.
+// T43: its transaction may still be under way.
 #[apply(on_each_store)]
-async fn a_dead_worker_is_fenced_before_nothing_is_said(endpoint: &str) {
+async fn a_dead_worker_is_fenced_before_an_empty_run_is_confirmed(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let guarded = bank.guarded.executor_of(operation().effects_in_transaction());
     let dead = owned(guarded.reserve(&request).await);
@@ -496,7 +496,7 @@ async fn a_dead_worker_is_fenced_before_nothing_is_said(endpoint: &str) {
     assert_eq!(bank.cents("a").await, Some(100));
 }
 
-// T43: also if the operation may run again, nothing is known of that worker.
+// T43: the outcome of that worker is unknown, even if the operation may run again.
 #[apply(on_each_store)]
 async fn a_dead_worker_of_the_guarded_entry_leaves_the_outcome_unknown(endpoint: &str) {
     for lease_expired in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
@@ -505,7 +505,7 @@ async fn a_dead_worker_of_the_guarded_entry_leaves_the_outcome_unknown(endpoint:
             let executor = bank.guarded.executor_of(operation().on_lease_expiry(lease_expired));
             let _dead = owned(executor.reserve(&request).await);
             bank.guarded.clock.advance(LEASE + GRACE);
-            // A handler that computes nothing, and an old key: each before the other one has changed the record, and after.
+            // A handler that computes nothing, and an old key. Each comes before the other has changed the record, and after.
             for may_begin in [first, !first, first] {
                 let request = Request { may_begin, ..request.clone() };
                 assert_eq!(found(&nothing(&bank, &executor, &request).await), "unknown", "{lease_expired:?}");
@@ -541,16 +541,16 @@ async fn with_too_little_time_left_nothing_is_sent(endpoint: &str) {
     committed(&bank.transact(&executor, &due_in(2), "taken", bank.take(30)).await);
 }
 
-// T9, T10, T11, T20: of the requests three in ten are duplicates, and of the transactions one in ten meets a conflict, one in ten
-// loses its answer, and one in ten arrives twice. `many_transfers` does it to a thousand through four processes.
+// T9, T10, T11, T20: of the requests three in ten are duplicates. Of the transactions one in ten meets a conflict, one in ten loses its
+// answer, and one in ten arrives twice. `many_transfers` does it to a thousand through four processes.
 #[apply(on_each_store)]
-async fn transfers_at_once_under_faults_add_up_and_happen_once(endpoint: &str) {
+async fn simultaneous_transfers_under_faults_add_up_and_happen_once(endpoint: &str) {
     const ACCOUNTS: usize = 10;
     const OPENING: u64 = 1_000;
     const FRESH: usize = 70;
     const DUPLICATES: usize = 30;
     const MAX_TRIES: usize = 1_000;
-    // Held to the end: a failure prints it.
+    // Held to the end, because a failure prints it.
     let seed = Seed::find();
     let (bank, mut random) = (&Bank::on(endpoint).await, Random::new(seed.0));
     for number in 0..ACCOUNTS {
@@ -575,7 +575,7 @@ async fn transfers_at_once_under_faults_add_up_and_happen_once(endpoint: &str) {
     });
     bank.guarded.faults.script(TRANSACTION, faults.collect::<Vec<_>>());
 
-    // Each client has an executor of its own, and with it a circuit breaker that its faults alone do not open.
+    // Each client has a separate executor with a separate circuit breaker, which its faults alone do not open.
     let moved =
         stream::iter(transfers.iter().enumerate()).map(|(number, (request, from, to, cents))| async move {
             let change = |account: &usize, sign: &str| {
@@ -608,11 +608,11 @@ async fn transfers_at_once_under_faults_add_up_and_happen_once(endpoint: &str) {
         });
     let answers: Vec<_> = bank.guarded.clock.passing(moved.buffered(16).collect()).await;
 
-    // Below zero in between: they did not happen in this order.
+    // The balance may be below zero in between, because they did not happen in this order.
     let mut expected = [OPENING as i64; ACCOUNTS];
-    let mut reported = HashMap::new();
+    let mut by_key = HashMap::new();
     for ((request, from, to, cents), answer) in transfers.iter().zip(&answers) {
-        match reported.insert(&request.key, answer) {
+        match by_key.insert(&request.key, answer) {
             Some(before) => assert_eq!(before, answer, "each key has one answer"),
             None if answer.contains("Not enough") => {}
             None => {

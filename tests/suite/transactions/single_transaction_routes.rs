@@ -1,4 +1,4 @@
-//! HTTP routes that are guarded in one transaction, and guarded routes that hand over domain writes.
+//! HTTP routes that are guarded in a single transaction, and guarded routes that return domain writes.
 
 use axum::{
     Router,
@@ -49,7 +49,7 @@ fn take(table: &Table, cents: u64) -> DomainWrite {
         .or_answer(Answer::json(409, r#"{"title":"Not enough money"}"#))
 }
 
-/// Takes as many cents as the body says, or answers with the status that it names.
+/// Takes as many cents as the body says, or answers with the status that the body names.
 async fn transfer(transaction: SingleTransaction, body: String) -> Response {
     if let Some(status) = body.strip_prefix("status ") {
         transaction.write(take(&accounts(), 1)).unwrap();
@@ -82,7 +82,7 @@ async fn send(app: &Router, key: Option<&str>, body: &str) -> (u16, bool, String
 }
 
 #[tokio::test]
-async fn a_route_in_one_transaction_commits_once_and_replays() {
+async fn a_single_transaction_route_commits_once_and_replays() {
     let store = bank();
     let app = app(&store);
     assert_eq!(send(&app, Some("k"), "30").await, (201, false, "took 30".into()));
@@ -109,10 +109,10 @@ async fn an_answer_that_is_not_kept_commits_nothing_and_the_retry_runs() {
     let store = bank();
     let app = app(&store);
     for status in ["500", "503", "401", "429"] {
-        let (said, replayed, _) = send(&app, Some("k"), &format!("status {status}")).await;
-        assert_eq!((said.to_string(), replayed), (status.to_owned(), false));
+        let (returned, replayed, _) = send(&app, Some("k"), &format!("status {status}")).await;
+        assert_eq!((returned.to_string(), replayed), (status.to_owned(), false));
     }
-    // No record: any request may come under the key.
+    // Without a record, any request may use the key.
     assert_eq!(send(&app, Some("k"), "panic").await.0, 503);
     assert_eq!(cents(&store), 100);
     assert_eq!(send(&app, Some("k"), "status 404").await, (404, false, "as asked".into()));
@@ -121,7 +121,7 @@ async fn an_answer_that_is_not_kept_commits_nothing_and_the_retry_runs() {
 }
 
 #[tokio::test]
-async fn a_handler_takes_what_its_guard_gives() {
+async fn a_handler_takes_only_what_its_guard_provides() {
     let wrong = |guarded: bool| {
         let store = bank();
         let route = match guarded {
@@ -137,7 +137,7 @@ async fn a_handler_takes_what_its_guard_gives() {
 }
 
 #[tokio::test]
-async fn a_profile_applies_in_one_transaction_too() {
+async fn a_profile_applies_to_a_single_transaction_too() {
     let store = bank();
     let guard = guard(store.clone()).profile(Profile::acp()).single_transaction();
     let app = Router::new().route("/transfers", post(transfer).route_layer(guard));
@@ -199,7 +199,7 @@ async fn a_guarded_route_commits_its_writes_with_its_answer() {
     assert_eq!(cents(&store), 70);
 }
 
-// A service that is ready once, and whose clones are not, is called with its permit.
+// A service that is ready once, and whose clones are not ready, is called with its permit.
 #[tokio::test]
 async fn a_limit_inside_the_guard_does_not_block_it() {
     let store = bank();
@@ -219,7 +219,7 @@ async fn a_limit_inside_the_guard_does_not_block_it() {
     assert_eq!(cents(&store), 70);
 }
 
-// Half of a transfer is none. `SameItem` is what the second write is told.
+// Half of a transfer is no transfer. The second write gets `SameItem`.
 #[tokio::test]
 async fn a_write_refused_at_once_commits_nothing_of_its_run() {
     for status in [StatusCode::CREATED, StatusCode::UNPROCESSABLE_ENTITY, StatusCode::INTERNAL_SERVER_ERROR] {
@@ -234,8 +234,8 @@ async fn a_write_refused_at_once_commits_nothing_of_its_run() {
         let app = Router::new().route("/transfers", post(handler).route_layer(guard));
         let mut denied = 0;
         for _ in 0..2 {
-            let ((said, _, body), counts) = counting(send(&app, Some("k"), "30")).await;
-            assert_eq!((said, body.contains("outcome-unknown")), (503, true), "{body}");
+            let ((status, _, body), counts) = counting(send(&app, Some("k"), "30")).await;
+            assert_eq!((status, body.contains("outcome-unknown")), (503, true), "{body}");
             denied += counts[COMPLETION_DENIED];
         }
         assert_eq!((cents(&store), denied), (100, 2));

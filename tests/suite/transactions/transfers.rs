@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::support::{http::Answer, local_cloud::LocalCloud, on_each_store, payments_api::PaymentsApi};
 
-const NOBODY: &str = "http://127.0.0.1:1";
-/// A client that is told to come again does so at once here, and this often at most.
+const NO_PROVIDER: &str = "http://127.0.0.1:1";
+/// A client that must retry does so at once here, and this often at most.
 const TRIES: usize = 1_000;
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
@@ -19,7 +19,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 pub const OPENING: u64 = 100_000;
 
 async fn api(endpoint: &str) -> PaymentsApi {
-    PaymentsApi::on(endpoint, NOBODY).await
+    PaymentsApi::on(endpoint, NO_PROVIDER).await
 }
 
 async fn transfer(api: &PaymentsApi, tenant: &str, key: &str, body: &Value) -> Answer {
@@ -52,7 +52,7 @@ async fn a_transfer_moves_money_once_and_is_replayed(endpoint: &str) {
     transfer(&api, "acme", "k", &order("a-0", "a-9", 31)).await.assert_problem(422, "key-reused");
     let expected = [[OPENING - 30].as_slice(), &[OPENING; 8], &[OPENING + 30]].concat();
     assert_eq!(balances(&api, "acme").await, expected);
-    // Each tenant has accounts of its own.
+    // Each tenant has separate accounts.
     assert_eq!(balances(&api, "other").await, [OPENING; 10]);
     assert!(!transfer(&api, "other", "k", &order("a-0", "a-9", 30)).await.replayed());
 }
@@ -95,7 +95,7 @@ async fn an_invalid_transfer_leaves_its_key_free(endpoint: &str) {
 
 // T20
 #[apply(on_each_store)]
-async fn transfers_at_once_keep_the_sum_and_each_happens_once(endpoint: &str) {
+async fn simultaneous_transfers_keep_the_sum_and_each_happens_once(endpoint: &str) {
     let api = &api(endpoint).await;
     // Three of ten are duplicates.
     let orders = (0..100).map(|number| {

@@ -1,4 +1,4 @@
-//! Each alarm watches a metric that exists, and notifies somebody.
+//! Each alarm watches a metric that exists, and sends notifications.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ const OURS: &[(&str, &str)] = &[
     (ledgers::metrics::COMPARE_DIFFERENCES, "Sum"),
 ];
 
-/// AWS's metrics: namespace, metric, statistic, the one dimension, and the type of resource that it names.
+/// AWS's metrics: namespace, metric, statistic, the one dimension, and the type of resource that the dimension names.
 ///
 /// - <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html>
 /// - <https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html>
@@ -109,7 +109,7 @@ fn metrics(alarm: &Value) -> Vec<Metric> {
     stats.map(|stat| metric(&stat["Metric"], &stat["Stat"], &stat["Period"])).collect()
 }
 
-/// The metric's name, for one of AWS with its resource. Panics if nothing emits such a metric.
+/// The metric's name. If it is a metric of AWS, with its resource. Panics if nothing emits such a metric.
 fn emitted(metric: &Metric) -> String {
     if let Value::String(namespace) = &metric.namespace {
         let found = OF_AWS.iter().find(|(of, name, ..)| of == namespace && *name == metric.name);
@@ -144,7 +144,7 @@ fn every_alarm_looks_at_a_metric_that_is_emitted() {
 
 // The alarms of one stack do not react to another.
 #[test]
-fn every_function_counts_where_the_alarms_look() {
+fn every_function_counts_in_the_namespace_of_the_alarms() {
     for function in resources(FUNCTION) {
         let globals = &super::template(function.template)["Globals"]["Function"]["Environment"]["Variables"];
         assert_eq!(referred(&globals["METRICS_NAMESPACE"]), "MetricsNamespace", "{}", function.name);
@@ -155,7 +155,7 @@ fn every_function_counts_where_the_alarms_look() {
 }
 
 #[test]
-fn every_alarm_tells_somebody_when_it_begins_and_ends() {
+fn every_alarm_notifies_when_it_begins_and_ends() {
     let topic = json!({ "Fn::If": ["Notifies", [{ "Ref": "AlarmTopicArn" }], { "Ref": "AWS::NoValue" }] });
     for Resource { name, properties, .. } in resources(ALARM) {
         assert_eq!(properties["AlarmActions"], topic, "{name}");
@@ -169,9 +169,9 @@ fn every_alarm_tells_somebody_when_it_begins_and_ends() {
 fn missing_data_alarm_only_if_something_must_happen() {
     for Resource { name, properties, .. } in resources(ALARM) {
         let must_happen = properties["ComparisonOperator"] == "LessThanThreshold";
-        let reported =
+        let is_state =
             ["OldestUnknown", "OutcomesEscalated", "DeadLettersWaiting", "DeadLettersOld"].contains(&&*name);
-        let expected = match (must_happen, reported) {
+        let expected = match (must_happen, is_state) {
             (true, _) => "breaching",
             (_, true) => "ignore",
             _ => "notBreaching",
@@ -202,14 +202,14 @@ fn a_schedule_that_does_not_run_raises_an_alarm_in_time() {
     };
     assert_eq!(window("PollMissing"), 5 * 60);
     for daily in ["SweepMissing", "CompareMissing"] {
-        // Longer than the time to the next run, shorter than to the one after that.
+        // Longer than the time to the next run, shorter than the time to the one after it.
         assert!((24 * 3600 + 1..48 * 3600).contains(&window(daily)), "{daily}");
     }
 }
 
-// An operator must be able to react to a waiting ending before its effect counts as "not found".
+// An operator must be able to react to a deferred report before its effect counts as "not found".
 #[test]
-fn waiting_reports_raise_an_alarm_while_there_is_time() {
+fn waiting_reports_raise_an_alarm_in_time() {
     let alarm = resource(ALARM, "ReportsLate");
     let after = number(&alarm["Threshold"]) + metrics(&alarm)[0].period * number(&alarm["EvaluationPeriods"]);
     assert!(2 * after < DEFAULT_NOT_FOUND_GRACE.as_secs(), "{after}");
@@ -239,7 +239,7 @@ fn the_page_about_alarms_has_each_alarm_once() {
     }
 }
 
-/// The commands of the operators' command line that a text has between backticks.
+/// The commands of the operators' command line that a text quotes in backticks.
 fn commands(text: &str) -> Vec<String> {
     let quoted = text.split('`').skip(1).step_by(2);
     quoted.filter(|quoted| quoted.starts_with("idempotency ")).map(str::to_owned).collect()
@@ -247,7 +247,7 @@ fn commands(text: &str) -> Vec<String> {
 
 // An operator types what the alarm says.
 #[tokio::test]
-async fn every_command_that_an_alarm_names_is_one() {
+async fn every_command_that_an_alarm_names_exists() {
     let described = resources(ALARM).into_iter().map(|alarm| text(&alarm.properties["AlarmDescription"]));
     let named: BTreeSet<_> =
         described.chain([super::text("docs/alarms.md")]).flat_map(|text| commands(&text)).collect();

@@ -11,7 +11,7 @@ mod rights;
 mod sample;
 mod table;
 
-/// The template that everybody deploys.
+/// The template that users deploy.
 const IDEMPOTENCY: &str = "idempotency";
 
 /// The sample's template, in which the other one is nested under its name.
@@ -91,7 +91,7 @@ fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
 
-/// The elements of a list; a single value is a list of one.
+/// The elements of a list. A single value is a list of one.
 fn list(value: &Value) -> Vec<&Value> {
     match value {
         Value::Null => Vec::new(),
@@ -110,7 +110,7 @@ fn referred(value: &Value) -> String {
     match (&**function, argument) {
         ("Ref", Value::String(name)) => name.clone(),
         ("Fn::GetAtt", Value::String(path)) => attribute(path),
-        // The branch with the stack's own table; the other is a parameter.
+        // The branch with the stack's own table. The other branch is a parameter.
         ("Fn::If", Value::Array(branches)) => referred(&branches[1]),
         ("Fn::Sub", Value::String(pattern)) => {
             match pattern.strip_prefix("${").and_then(|rest| rest.split_once('}')) {
@@ -125,7 +125,7 @@ fn referred(value: &Value) -> String {
 fn attribute(path: &str) -> String {
     if let Some(output) = path.strip_prefix(NESTED).and_then(|path| path.strip_prefix(".Outputs.")) {
         let output = &template(IDEMPOTENCY)["Outputs"][output]["Value"];
-        assert!(!output.is_null(), "there is no output {path}");
+        assert!(!output.is_null(), "no output {path}");
         return referred(output);
     }
     match path.split_once('.') {
@@ -136,7 +136,7 @@ fn attribute(path: &str) -> String {
 }
 
 #[test]
-fn the_sample_hands_on_parameters_that_the_nested_template_has() {
+fn the_sample_passes_only_parameters_that_the_nested_template_has() {
     let nested = &template(SAMPLE)["Resources"][NESTED];
     assert_eq!(nested["Type"], "AWS::Serverless::Application");
     assert_eq!(nested["Properties"]["Location"], format!("{IDEMPOTENCY}.yaml"));
@@ -150,9 +150,9 @@ fn the_sample_hands_on_parameters_that_the_nested_template_has() {
     }
 }
 
-// Functions of other stacks need no more than the outputs.
+// Functions of other stacks need only the outputs.
 #[test]
-fn every_output_that_the_sample_takes_is_there() {
+fn every_output_that_the_sample_uses_exists() {
     let sample = text("infra/sample.yaml");
     let output = format!("{NESTED}.Outputs.");
     let taken = sample.split(&output).skip(1);
@@ -166,7 +166,7 @@ fn every_output_that_the_sample_takes_is_there() {
 }
 
 #[test]
-fn every_variable_that_a_function_is_given_is_read() {
+fn every_variable_of_a_function_is_read() {
     let sources = sources("src") + &sources("functions");
     for function in resources(FUNCTION) {
         let globals = &template(function.template)["Globals"]["Function"]["Environment"]["Variables"];
@@ -181,7 +181,7 @@ fn every_variable_that_a_function_is_given_is_read() {
 
 /// `sam build` runs cargo-lambda in the function's folder, for the program that its metadata names.
 #[test]
-fn every_function_names_a_program_that_is_there() {
+fn every_function_names_an_existing_program() {
     for name in [IDEMPOTENCY, SAMPLE] {
         let template = template(name);
         for (function, resource) in members(&template["Resources"]).filter(|(_, it)| it["Type"] == FUNCTION) {

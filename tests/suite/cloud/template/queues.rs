@@ -42,7 +42,7 @@ fn a_failed_scheduled_run_becomes_a_dead_letter() {
             function.name
         );
         assert_eq!(referred(&event["DeadLetterConfig"]["Arn"]), failed, "{}", function.name);
-        // A late job is left to the next scheduled run: it must not begin hours late.
+        // A late job is left to the next scheduled run. It must not begin hours late.
         assert!(number(&config["MaximumEventAgeInSeconds"]) <= 6 * 3600);
         assert!(number(&event["RetryPolicy"]["MaximumEventAgeInSeconds"]) <= 3600);
     }
@@ -60,13 +60,13 @@ fn a_batch_of_changes_that_cannot_be_read_becomes_a_dead_letter() {
 }
 
 #[test]
-fn messages_that_are_worked_on_are_delivered_to_nobody_else() {
+fn messages_being_processed_are_not_delivered_twice() {
     let events = events("SQS");
     assert_eq!(events.len(), 3);
     for (function, event) in events {
         assert_eq!(event["FunctionResponseTypes"], json!(["ReportBatchItemFailures"]));
         let queue = resource(QUEUE, &referred(&event["Queue"]));
-        // As Lambda's documentation advises, so that throttled polls do not use up the receives:
+        // Recommended by Lambda's documentation, so that throttled polls do not use up the receives:
         // https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
         assert_eq!(number(&queue["VisibilityTimeout"]), 6 * number(&function.properties["Timeout"]));
         assert_eq!(referred(&queue["RedrivePolicy"]["deadLetterTargetArn"]), "DeadLettersQueue");
@@ -94,18 +94,18 @@ fn dead_letters_come_from_every_queue_and_stay_longest() {
 
 // T50: a sweep takes no concurrency away from checks.
 #[test]
-fn each_reader_of_a_queue_has_turns_of_its_own() {
-    let mut races = BTreeMap::<String, u64>::new();
+fn each_reader_of_a_queue_has_reserved_concurrency() {
+    let mut pollers = BTreeMap::<String, u64>::new();
     for (function, event) in events("SQS") {
-        *races.entry(function.name).or_default() += number(&event["ScalingConfig"]["MaximumConcurrency"]);
+        *pollers.entry(function.name).or_default() += number(&event["ScalingConfig"]["MaximumConcurrency"]);
     }
-    // One more for the scheduled run, and for `stale` at least one for a shard of the stream.
+    // One more for the scheduled run. `stale` needs at least one for a shard of the stream.
     let reserved = |name| resource(FUNCTION, name)["ReservedConcurrentExecutions"].clone();
-    assert_eq!(number(&reserved("ReconcileFunction")), races["ReconcileFunction"] + 1);
+    assert_eq!(number(&reserved("ReconcileFunction")), pollers["ReconcileFunction"] + 1);
     assert_eq!(reserved("StaleFunction"), json!({ "Ref": "StaleConcurrency" }));
     let parameter = &super::template(super::IDEMPOTENCY)["Parameters"]["StaleConcurrency"];
-    assert_eq!(number(&parameter["MinValue"]), races["StaleFunction"] + 1 + 1);
-    assert!(number(&parameter["Default"]) >= races["StaleFunction"] + 1 + 4);
+    assert_eq!(number(&parameter["MinValue"]), pollers["StaleFunction"] + 1 + 1);
+    assert!(number(&parameter["Default"]) >= pollers["StaleFunction"] + 1 + 4);
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn rights(role: &Value) -> BTreeSet<String> {
     rights.collect()
 }
 
-/// The permissions that a function needs because of its variables, its triggers, and the destination of its failures.
+/// The permissions that a function needs because of its variables, its triggers and the destination of its failures.
 fn needed(function: &Resource) -> BTreeSet<String> {
     let properties = &function.properties;
     let mut needed = BTreeSet::new();
@@ -117,7 +117,7 @@ fn needed(function: &Resource) -> BTreeSet<String> {
 }
 
 #[test]
-fn each_function_may_do_what_it_does_and_nothing_else() {
+fn each_function_has_the_permissions_it_needs_and_no_others() {
     for function in resources(FUNCTION) {
         let role = resource(ROLE, &referred(&function.properties["Role"]));
         assert_eq!(rights(&role), needed(&function), "{}", function.name);
@@ -125,7 +125,7 @@ fn each_function_may_do_what_it_does_and_nothing_else() {
 }
 
 #[test]
-fn schedules_may_begin_their_functions_and_leave_what_they_cannot() {
+fn schedules_may_invoke_their_functions_and_send_dead_letters() {
     let mut needed = BTreeSet::new();
     let mut allowed = BTreeSet::new();
     for function in resources(FUNCTION) {

@@ -8,16 +8,16 @@ use super::{FUNCTION, members, resource, resources};
 use crate::support::{embedded, payments_api::PaymentsApi};
 
 /// The functions that have this variable, with its value.
-fn given(variable: &str) -> Vec<(String, serde_json::Value)> {
+fn with_variable(variable: &str) -> Vec<(String, serde_json::Value)> {
     let functions = resources(FUNCTION).into_iter();
-    let given = functions
+    let found = functions
         .map(|function| (function.name, function.properties["Environment"]["Variables"][variable].clone()));
-    given.filter(|(_, value)| !value.is_null()).collect()
+    found.filter(|(_, value)| !value.is_null()).collect()
 }
 
 #[test]
 fn secrets_go_to_the_functions_that_need_them_alone() {
-    let names = |variable| given(variable).into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>();
+    let names = |variable| with_variable(variable).into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>();
     assert_eq!(
         names("SEALING_KEYS"),
         ["CompareFunction", "PaymentsFunction", "WebhookFunction"].map(str::to_owned).into()
@@ -28,7 +28,7 @@ fn secrets_go_to_the_functions_that_need_them_alone() {
 #[test]
 fn every_function_seals_and_opens_with_the_same_secret() {
     let secret = "{{resolve:secretsmanager:${SealingSecret}:SecretString:::${SealingSecretVersion}}}";
-    for (function, value) in given("SEALING_KEYS") {
+    for (function, value) in with_variable("SEALING_KEYS") {
         assert_eq!(value, json!({ "Fn::Sub": secret }), "{function}");
     }
 }
@@ -50,11 +50,11 @@ async fn the_template_routes_what_the_payments_function_serves() {
     assert_eq!(routed.collect::<BTreeSet<_>>(), served.collect::<BTreeSet<_>>());
 }
 
-// T50: during a provider's incident, a charge that it does not find may exist.
+// T50: during a provider's incident, a charge that is not found may exist.
 #[test]
 fn releases_by_not_found_can_be_stopped_by_a_parameter() {
     assert_eq!(
-        given("NOT_FOUND_RELEASES"),
+        with_variable("NOT_FOUND_RELEASES"),
         [("ReconcileFunction".to_owned(), json!({ "Ref": "NotFoundReleases" }))]
     );
     let parameter = &super::template(super::SAMPLE)["Parameters"]["NotFoundReleases"];

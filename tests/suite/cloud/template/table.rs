@@ -1,4 +1,4 @@
-//! The deployed table is the one that the library defines, and on which all tests run.
+//! The deployed table is the one that the library defines. All tests run on it.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{list, resource};
 use crate::support::{client::client, embedded, tables::idempotency_table};
 
-/// A list of objects as texts `first second`.
+/// A list of objects as strings `first second`.
 fn pairs(value: &Value, first: &str, second: &str) -> Vec<String> {
     let text = |value: &Value| value.as_str().expect("text").to_owned();
     list(value).iter().map(|pair| format!("{} {}", text(&pair[first]), text(&pair[second]))).collect()
@@ -34,7 +34,7 @@ async fn the_template_defines_the_table_that_the_library_creates() {
     let client = client(embedded::endpoint());
     let name = idempotency_table(&client).await;
     let described = client.describe_table().table_name(&name).send().await.expect("the table is described");
-    let table = described.table.expect("there is a table");
+    let table = described.table.expect("the table exists");
     let ttl = client.describe_time_to_live().table_name(&name).send().await.expect("it has a time to live");
     let ttl = ttl.time_to_live_description.expect("a description");
 
@@ -65,9 +65,9 @@ async fn the_template_defines_the_table_that_the_library_creates() {
     assert_eq!(template["BillingMode"].as_str(), billing.map(|mode| mode.as_str()));
 }
 
-// T29: with an existing table, the stack creates no new one, in which all keys would be unknown.
+// T29: with an existing table, the stack does not create a new one, in which all keys would be unknown.
 #[test]
-fn the_table_outlives_its_stack_and_can_be_another() {
+fn the_table_outlives_its_stack_and_can_be_an_existing_one() {
     let template = super::template(super::IDEMPOTENCY);
     let table = &template["Resources"]["IdempotencyTable"];
     assert_eq!(table["DeletionPolicy"], "Retain");

@@ -1,4 +1,4 @@
-//! `ask`: asking the provider now.
+//! `ask`: asking the provider immediately.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ async fn ask_sends_the_question_and_leaves_a_line() {
             (&json!("ask"), &json!(WHY[2]))
         );
 
-        // Sending fails after the audit line was written, which records the intention.
+        // Sending fails after the audit line was written. The line records the intention.
         queues.refuse_sending();
         let ran = table.cli.run(&[&ask[..], &WHY, &["--output", "json"]].concat()).await;
         ran.assert_refused(1, "no such queue");
@@ -40,7 +40,7 @@ async fn ask_sends_the_question_and_leaves_a_line() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_what_is_not_unknown() {
+async fn only_unknown_outcomes_are_asked_about() {
     let table = table().await;
     table.in_progress("live").await;
     table.completed("done", "kept").await;

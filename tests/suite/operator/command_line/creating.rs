@@ -21,7 +21,7 @@ fn named(endpoint: &str) -> (String, CommandLine) {
 }
 
 #[apply(on_each_store)]
-async fn a_created_table_is_one_that_functions_take(endpoint: &str) {
+async fn functions_accept_a_created_table(endpoint: &str) {
     let (name, cli) = named(endpoint);
     cli.run(&["list"]).await.assert_refused(1, &name);
     assert_eq!(cli.json(&["create-table"]).await, json!({ "table": name, "created": true }));
@@ -34,7 +34,7 @@ async fn a_created_table_is_one_that_functions_take(endpoint: &str) {
         expires.time_to_live_status(),
         Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)
     ));
-    // Again, and with readable output.
+    // The second time, with readable output.
     assert_eq!(cli.json(&["create-table"]).await, json!({ "table": name, "created": false }));
     let again = cli.run(&["create-table"]).await;
     assert!(again.code == Some(0) && again.stdout.contains("there already"), "{again:?}");
@@ -43,7 +43,7 @@ async fn a_created_table_is_one_that_functions_take(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-async fn a_table_of_another_shape_is_refused_by_what_differs(endpoint: &str) {
+async fn a_table_of_another_shape_is_refused_with_the_differences(endpoint: &str) {
     let client = client(endpoint);
     let definition = |name: &str, kind| {
         AttributeDefinition::builder().attribute_name(name).attribute_type(kind).build().unwrap()
@@ -56,7 +56,7 @@ async fn a_table_of_another_shape_is_refused_by_what_differs(endpoint: &str) {
     let other = client.create_table().table_name(&name).billing_mode(BillingMode::PayPerRequest);
     let other =
         other.attribute_definitions(definition("id", text.clone())).key_schema(key("id", KeyType::Hash));
-    other.send().await.expect("a table of somebody else");
+    other.send().await.expect("a table of another owner");
     cli.run(&["create-table"]).await.assert_refused(3, "other keys than `pk` and `sk`");
 
     let (name, cli) = named(endpoint);

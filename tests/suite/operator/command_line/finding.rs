@@ -16,7 +16,7 @@ fn alike() -> (RecordKey, RecordKey) {
             let other = found.insert(key.hash().to_string()[..4].to_owned(), key.clone())?;
             Some((other, key))
         })
-        .expect("there are 65,536 beginnings")
+        .expect("65,536 beginnings exist")
 }
 
 #[tokio::test]
@@ -49,9 +49,9 @@ async fn a_hash_in_a_log_leads_to_its_record() {
     table.cli.run(&["show", "650"]).await.assert_refused(2, "a hash needs 4 digits or more");
 }
 
-// Nobody knows which names a handler has used, so any name has a key.
+// The names that a handler has used are not stored, so any name has a key.
 #[tokio::test]
-async fn a_downstream_key_is_said_to_be_derived() {
+async fn a_downstream_key_is_shown_as_derived() {
     let table = table().await;
     let record = table.unknown("k-1").await;
     let shown = table.cli.run(&["show", &table.name("k-1"), "--phase", "charge", "--phase", "never"]).await;
@@ -65,7 +65,7 @@ async fn a_downstream_key_is_said_to_be_derived() {
 
 // Logs contain hashes, and only `show` accepts one.
 #[tokio::test]
-async fn a_hash_in_place_of_a_name_is_pointed_to_show() {
+async fn a_hash_instead_of_a_name_gets_a_hint_at_show() {
     let table = table().await;
     for command in
         [&["ask", "--queue", "http://127.0.0.1:9/q"][..], &["settle", "--not-executed"], &["forget-response"]]

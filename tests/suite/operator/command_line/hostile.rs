@@ -23,7 +23,7 @@ const HOSTILE: &str = "evil\u{202e}\u{2066}\u{200b}key";
 /// For text that may contain any character.
 const WORSE: &str = "a\u{1b}[2J\u{9b}31m\r\nb\u{202e}c\u{7f}";
 
-/// Fails if the output could control a terminal; only our own line ends are allowed.
+/// Fails if the output could control a terminal. Only the program's line ends are allowed.
 #[track_caller]
 fn assert_harmless(what: &[&str], printed: &str) {
     let bad = |c: char| c.is_control() && c != '\n' || "\u{202e}\u{2066}\u{200b}".contains(c);
@@ -32,7 +32,7 @@ fn assert_harmless(what: &[&str], printed: &str) {
 }
 
 #[tokio::test]
-async fn no_command_prints_what_would_steer_a_terminal() {
+async fn no_command_prints_text_that_controls_a_terminal() {
     let table = table().await;
     let own = |key: &str| -> RecordKey { record_key(HOSTILE, &format!("{HOSTILE}{key}")) };
     let names = ["", "2", "dead", "done"].map(|key| own(key).partition_key());
@@ -102,7 +102,7 @@ async fn no_command_prints_what_would_steer_a_terminal() {
         let ran = table.cli.run(command).await;
         assert_harmless(command, &ran.stdout);
         assert_harmless(command, &ran.stderr);
-        assert!(!ran.stdout.is_empty() || !ran.stderr.is_empty(), "{command:?} says nothing");
+        assert!(!ran.stdout.is_empty() || !ran.stderr.is_empty(), "{command:?} prints nothing");
         assert!(!changes || ran.code == Some(0), "{command:?}: {ran:?}");
     }
     drop(nothing);

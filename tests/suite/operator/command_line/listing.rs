@@ -1,4 +1,4 @@
-//! `list`: what is listed and in which order, and the messages about tables that cannot be listed.
+//! `list`: which records are listed, in which order, and the messages about tables that cannot be listed.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn escalated_outcomes_are_listed_first_and_then_the_oldest() {
 }
 
 #[tokio::test]
-async fn a_table_without_the_index_says_what_to_do() {
+async fn a_missing_index_is_reported_with_its_remedy() {
     let (client, name) = (client(embedded::endpoint()), "without-index");
     let whole = definition::create(&client, name);
     let keys = whole.get_attribute_definitions().clone().unwrap_or_default();
@@ -63,8 +63,8 @@ async fn a_table_without_the_index_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_table_that_holds_no_records_says_so() {
-    let (client, name) = (client(embedded::endpoint()), "orders-of-somebody");
+async fn a_table_without_records_is_reported() {
+    let (client, name) = (client(embedded::endpoint()), "orders-of-another-team");
     let keys = definition::create(&client, name);
     let attribute = |name: &str, definitions: Vec<aws_sdk_dynamodb::types::AttributeDefinition>| {
         definitions.into_iter().filter(|each| each.attribute_name() == name).collect::<Vec<_>>()

@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use super::{TENANT, table};
 
 #[tokio::test]
-async fn a_sweep_expires_what_is_listed_as_stale_and_nothing_else() {
+async fn a_sweep_expires_only_records_that_are_listed_as_stale() {
     let table = table().await;
     table.in_progress("live").await;
     table.unknown("unknown").await;
@@ -18,7 +18,7 @@ async fn a_sweep_expires_what_is_listed_as_stale_and_nothing_else() {
     assert_eq!(table.cli.json(&["list", "--state", "stale", "--tenant", "shop-b"]).await, json!([]));
     assert_eq!(table.record("dead").await.state.name(), "in_progress");
 
-    // Like every other change it needs a reason and a confirmation.
+    // As every other change, it needs a reason and a confirmation.
     assert_eq!(table.cli.run(&["sweep", "--yes"]).await.code, Some(2));
     table.cli.run(&["sweep", "--reason", "a crash"]).await.assert_refused(2, "--yes");
     assert_eq!(table.record("dead").await.state.name(), "in_progress");
@@ -40,7 +40,7 @@ async fn a_sweep_expires_what_is_listed_as_stale_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn watch_says_line_by_line_what_is_open_until_it_is_interrupted() {
+async fn watch_prints_open_records_line_by_line_until_it_is_interrupted() {
     let table = table().await;
     table.unknown("unknown").await;
     table.dead("dead").await;
@@ -48,7 +48,7 @@ async fn watch_says_line_by_line_what_is_open_until_it_is_interrupted() {
     let mut watch = watch.stdout(Stdio::piped()).spawn().expect("watch can be run");
     let mut lines = BufReader::new(watch.stdout.take().expect("its output")).lines();
     let seen: Value = loop {
-        let line = lines.next_line().await.unwrap().expect("watch goes on");
+        let line = lines.next_line().await.unwrap().expect("watch continues");
         let seen: Value = serde_json::from_str(&line).expect("each line is JSON");
         if !seen["stale"].is_null() {
             break seen;

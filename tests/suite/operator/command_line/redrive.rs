@@ -1,4 +1,4 @@
-//! Dead letters go back to their queues, or stay; none is lost.
+//! Dead letters go back to their queues, or stay. None is lost.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{WHY, table};
 use crate::support::command::Ran;
 
-/// As much of SQS as moving messages needs: queues of messages, each hidden or not.
+/// As much of SQS as is needed to move messages: queues of messages, each hidden or visible.
 #[derive(Clone, Default)]
 pub struct Queues(Arc<Mutex<State>>);
 
@@ -126,7 +126,7 @@ async fn redrive(queues: &Queues, table: &super::OperatorsTable, more: &[&str]) 
 const TO: [&str; 4] = ["--to-checks", CHECKS, "--to-reconcile", RECONCILE];
 
 #[tokio::test]
-async fn dead_letters_go_back_to_their_queues_and_strange_ones_stay() {
+async fn dead_letters_go_back_to_their_queues_and_unrecognised_ones_stay() {
     let table = table().await;
     table.unknown("k-1").await;
     let record = table.name("k-1");
@@ -142,8 +142,11 @@ async fn dead_letters_go_back_to_their_queues_and_strange_ones_stay() {
     let queues = Queues::with_dead_letters(&[&[check.clone(), ask.clone()][..], &strange].concat());
     let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
-    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((said["moved"].as_array().unwrap().len(), said["left"].as_array().unwrap().len()), (2, 5));
+    let printed: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(
+        (printed["moved"].as_array().unwrap().len(), printed["left"].as_array().unwrap().len()),
+        (2, 5)
+    );
 
     assert_eq!(queues.of(CHECKS), (vec![check.to_string()], true));
     assert_eq!(queues.of(RECONCILE), (vec![ask.to_string()], true));
@@ -162,14 +165,14 @@ async fn a_dead_letter_that_cannot_be_moved_stays_and_is_seen_again() {
     let queues = Queues::with_dead_letters(std::slice::from_ref(&dead_letter));
     let before = (vec![dead_letter.to_string()], true);
 
-    for (more, words) in [
+    for (more, text) in [
         (&[&["--to-checks", CHECKS][..], &WHY].concat(), "--to-reconcile"),
         (&[&["--to-reconcile", DEAD][..], &WHY].concat(), "dead letters itself"),
         (&TO.to_vec().into_iter().chain(["--reason", "x"]).collect(), "--yes"),
     ] {
         let ran = redrive(&queues, &table, more).await;
         assert_eq!(ran.code, Some(2), "{ran:?}");
-        assert!(ran.stderr.contains(words) && ran.stderr.lines().count() == 1, "{ran:?}");
+        assert!(ran.stderr.contains(text) && ran.stderr.lines().count() == 1, "{ran:?}");
         assert_eq!(queues.of(DEAD), before);
     }
     queues.0.lock().unwrap().refuse_sending = true;
@@ -200,9 +203,9 @@ async fn dead_letters_that_no_function_can_process_stay_and_name_their_record() 
     ];
     let queues = Queues::with_dead_letters(&dead_letters);
     let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
-    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!(said["moved"], json!([]));
-    let left = said["left"].as_array().unwrap();
+    let printed: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(printed["moved"], json!([]));
+    let left = printed["left"].as_array().unwrap();
     let named = |dead_letter: &Value| {
         (dead_letter["kind"].clone(), dead_letter["record"].clone(), dead_letter["to"].clone())
     };
@@ -230,10 +233,10 @@ async fn a_dead_letter_about_an_unreadable_record_stays_and_stops_no_other() {
     let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
     assert_eq!((ran.code, ran.stderr.lines().count()), (Some(1), 1), "{ran:?}");
     assert!(ran.stderr.contains("message-1") && ran.stderr.contains("cannot be read"), "{ran:?}");
-    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!(said["moved"][0]["message_id"], "message-3");
-    let why = said["left"][0]["why"].as_str().unwrap();
-    assert!(why.contains("cannot be read") && said["left"][1]["why"].is_null(), "{said}");
+    let printed: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(printed["moved"][0]["message_id"], "message-3");
+    let why = printed["left"][0]["why"].as_str().unwrap();
+    assert!(why.contains("cannot be read") && printed["left"][1]["why"].is_null(), "{printed}");
     assert_eq!(queues.of(RECONCILE).0, [ask("k-1").to_string()]);
     assert_eq!(queues.of(DEAD), (vec![ask("damaged").to_string(), "no JSON {".to_owned()], true));
 }
@@ -252,7 +255,7 @@ async fn dead_letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     let address = queues.serve().await;
     let dead_letters = ["dead-letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
 
-    // Listing leaves them where they are.
+    // Listing does not move them.
     let listed = table.cli.json(&dead_letters).await;
     assert_eq!((listed["dead_letters"].as_array().unwrap().len(), &listed["more"]), (4, &json!(false)));
     assert_eq!(listed["dead_letters"][3]["body"], poison.to_string());
@@ -268,7 +271,7 @@ async fn dead_letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     assert_eq!(queues.of(RECONCILE).0, [ask("k-2").to_string()]);
     assert_eq!(queues.of(DEAD).0.len(), 3);
 
-    // Dropped: with an audit line beside its record, or with a message if it has none.
+    // Dropped with an audit line in its record's collection. A dead letter without a record is dropped with a message.
     let drop = ["--drop", "--id", "message-1", "--id", "message-4"];
     let ran = redrive(&queues, &table, &[&drop[..], &["--yes"]].concat()).await;
     assert_eq!(ran.code, Some(2), "a reason is missing: {ran:?}");
@@ -277,18 +280,18 @@ async fn dead_letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     all_of_them.assert_refused(2, "--id, --kind or --record");
     assert_eq!(queues.of(DEAD).0.len(), 3);
     let ran = redrive(&queues, &table, &[&drop[..], &WHY].concat()).await;
-    let said: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((said["dropped"].as_array().unwrap().len(), ran.code), (2, Some(0)), "{ran:?}");
-    assert_eq!(said["dropped"][1]["body"], poison.to_string());
+    let printed: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((printed["dropped"].as_array().unwrap().len(), ran.code), (2, Some(0)), "{ran:?}");
+    assert_eq!(printed["dropped"][1]["body"], poison.to_string());
     assert_eq!(queues.of(DEAD).0, [all[2].to_string()]);
     let lines = table.cli.json(&["show", &table.name("k-1")]).await["audit"].clone();
     assert_eq!((&lines[0]["what"], &lines[0]["reason"]), (&json!("drop-ask"), &json!(WHY[2])));
     assert_eq!(queues.of(RECONCILE).0.len(), 1, "nothing that is dropped is moved");
 }
 
-// What a dead letter is about, and whether its record is settled by now, is seen at once.
+// An operator sees at once which record a dead letter is about, and whether it is settled by now.
 #[tokio::test]
-async fn dead_letters_say_their_reason_and_what_their_record_is_now() {
+async fn dead_letters_show_their_reason_and_the_state_of_their_record() {
     let table = table().await;
     table.unknown("k-1").await;
     table.completed("k-2", "kept").await;
@@ -303,12 +306,12 @@ async fn dead_letters_say_their_reason_and_what_their_record_is_now() {
     let address = queues.serve().await;
     let dead_letters = ["dead-letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
 
-    let said = table.cli.json(&dead_letters).await;
+    let printed = table.cli.json(&dead_letters).await;
     let states = ["unknown", "completed", "absent", "unreadable"];
-    for (dead_letter, state) in said["dead_letters"].as_array().unwrap().iter().zip(states) {
+    for (dead_letter, state) in printed["dead_letters"].as_array().unwrap().iter().zip(states) {
         assert_eq!((&dead_letter["reason"], &dead_letter["state"]), (&json!(reason), &json!(state)));
     }
-    let strange = &said["dead_letters"][4];
+    let strange = &printed["dead_letters"][4];
     assert_eq!((&strange["reason"], &strange["state"]), (&Value::Null, &Value::Null));
     let shown = table.cli.run(&dead_letters).await.stdout;
     for (line, state) in shown.lines().skip(1).zip(states) {
@@ -324,13 +327,13 @@ async fn dead_letters_say_their_reason_and_what_their_record_is_now() {
 #[tokio::test]
 async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
     const MORE: &str = "looked at 3 dead letters, there may be more: raise --limit\n";
-    const NONE_MEANT: &str = "None of the 3 dead letters that were looked at matches. Kinds: check.";
+    const NO_MATCH: &str = "None of the 3 dead letters that were looked at matches. Kinds: check.";
     let table = table().await;
     table.unknown("k-1").await;
     let record = table.name("k-1");
     let check = json!({ "version": 1, "kind": "check", "key": record, "look_at": 1 });
     let double = json!({ "version": 1, "kind": "double_execution", "key": record, "ours": {}, "theirs": {} });
-    // Checks from an outage come first, and the dead letter that matters last.
+    // Checks from an outage come first, and the important dead letter comes last.
     let all = [check.clone(), check.clone(), check, double];
     let queues = Queues::with_dead_letters(&all);
     let before = (all.iter().map(Value::to_string).collect::<Vec<_>>(), true);
@@ -340,14 +343,14 @@ async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
     let doubles = ["--kind", "double_execution"];
 
     let ran = listed(&[&doubles[..], &["--limit", "3"]].concat()).await;
-    assert_eq!((ran.code, ran.stdout.trim_end(), &*ran.stderr), (Some(0), NONE_MEANT, MORE));
+    assert_eq!((ran.code, ran.stdout.trim_end(), &*ran.stderr), (Some(0), NO_MATCH, MORE));
     let ran = listed(&["--limit", "3"]).await;
     assert_eq!((ran.stdout.lines().count(), &*ran.stderr), (4, MORE), "{ran:?}");
     let ran = listed(&["--limit", "1", "--kind", "ask"]).await;
     assert_eq!(ran.stdout.trim_end(), "The one dead letter that was looked at does not match. Kinds: check.");
     assert_eq!(ran.stderr, "looked at one dead letter, there may be more: raise --limit\n");
-    let said = table.cli.json(&[&dead_letters[..], &doubles, &["--limit", "3"]].concat()).await;
-    assert_eq!(said, json!({ "dead_letters": [], "looked_at": 3, "more": true }));
+    let printed = table.cli.json(&[&dead_letters[..], &doubles, &["--limit", "3"]].concat()).await;
+    assert_eq!(printed, json!({ "dead_letters": [], "looked_at": 3, "more": true }));
 
     // All dead letters are looked at.
     let ran = listed(&["--limit", "5", "--id", "message-4", "--kind", "check"]).await;
@@ -365,10 +368,13 @@ async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
     let drop = [&again[..], &doubles, &["--drop"], &WHY].concat();
     let ran = table.cli.run(&drop).await;
     assert_eq!((ran.code, &*ran.stderr), (Some(0), MORE), "{ran:?}");
-    assert_eq!(ran.stdout, format!("{NONE_MEANT}\n0 dropped, 3 left.\n"));
-    let said = table.cli.json(&drop).await;
-    assert_eq!((&said["more"], &said["looked_at"], &said["dropped"]), (&json!(true), &json!(3), &json!([])));
-    // Nor does it drop the one while the other is missing.
+    assert_eq!(ran.stdout, format!("{NO_MATCH}\n0 dropped, 3 left.\n"));
+    let printed = table.cli.json(&drop).await;
+    assert_eq!(
+        (&printed["more"], &printed["looked_at"], &printed["dropped"]),
+        (&json!(true), &json!(3), &json!([]))
+    );
+    // Nor does it drop one dead letter while the other is missing.
     let drop = ["redrive", "--queue", DEAD, "--sqs-endpoint-url", &address, "--drop"];
     let ran = table.cli.run(&[&drop[..], &missing, &WHY].concat()).await;
     ran.assert_refused(3, "nothing was changed: none of the dead letters that were looked at (4) has the id");
@@ -382,6 +388,6 @@ async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
         (&*ran.stdout, &*ran.stderr),
         ("No dead letters are visible: there are none, or somebody is looking at them.\n", "")
     );
-    let said = table.cli.json(&dead_letters).await;
-    assert_eq!(said, json!({ "dead_letters": [], "looked_at": 0, "more": false }));
+    let printed = table.cli.json(&dead_letters).await;
+    assert_eq!(printed, json!({ "dead_letters": [], "looked_at": 0, "more": false }));
 }

@@ -24,7 +24,7 @@ async fn a_release_states_its_consequence_and_warns_if_too_early() {
 
 // A record is not released while its client may still retry.
 #[tokio::test]
-async fn too_short_a_retention_is_refused_with_the_least_one() {
+async fn too_short_a_retention_is_refused_with_the_minimum() {
     let table = table().await;
     table.unknown("k-1").await;
     let name = table.name("k-1");
@@ -75,7 +75,7 @@ async fn an_answer_is_shown_with_its_body_and_keeps_headers_of_arguments() {
     ];
     assert_eq!(answer.head.headers(), expected);
 
-    // The record itself says who settled it, and why.
+    // The record says who settled it, and why.
     let shown = table.cli.json(&["show", &name]).await;
     let note = shown["record"]["settled_note"].as_str().unwrap_or_default();
     assert!(note.starts_with("olga@") && note.contains(WHY[2]), "{shown}");

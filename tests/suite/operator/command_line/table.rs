@@ -15,7 +15,7 @@ use lambda_idempotency::{
 use crate::support::{
     client::client,
     command::CommandLine,
-    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, operation, record_key, reported},
+    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, operation, outcome_of, record_key},
     tables::idempotency_table,
 };
 
@@ -48,18 +48,18 @@ impl OperatorsTable {
         self.insert(reserved(key, now().plus(10 * MINUTE))).await
     }
 
-    /// A record whose worker is dead, but has not been given up yet.
+    /// A record whose worker is dead, but whose lease was not expired yet.
     pub async fn dead(&self, key: &str) -> Record {
         self.insert(reserved(key, now().minus(MINUTE))).await
     }
 
-    /// A record whose worker was given up.
+    /// A record whose worker's lease was expired.
     pub async fn unknown(&self, key: &str) -> Record {
         let reserved = reserved(key, now().minus(MINUTE));
         self.insert(samples::unknown(&reserved, UnknownCause::LeaseExpired, now())).await
     }
 
-    /// An outcome that has been unknown since `ago`, and has been escalated if `escalated`.
+    /// An outcome that has been unknown since `ago`. It has been escalated if `escalated`.
     pub async fn unknown_since(&self, key: RecordKey, ago: Duration, escalated: bool) -> Record {
         let since = now().minus(ago);
         let began = samples::in_progress(key, fingerprints(BODY), since.minus(MINUTE), since);
@@ -69,7 +69,7 @@ impl OperatorsTable {
         self.insert(record).await
     }
 
-    /// Writes an item as it is, bypassing the library.
+    /// Writes an item unchanged, bypassing the library.
     pub async fn write_raw(&self, item: Item) {
         let put = self.client.put_item().table_name(&self.table).set_item(Some(item));
         put.send().await.expect("the table takes the item");
@@ -100,7 +100,7 @@ impl OperatorsTable {
             deadline: None,
             origin: None,
         };
-        reported(&Executor::new(self.store.clone(), operation()).reserve(&request).await)
+        outcome_of(&Executor::new(self.store.clone(), operation()).reserve(&request).await)
     }
 
     /// All items of the table, by sort and partition key.

@@ -23,10 +23,10 @@ async fn a_payment_is_written_down_once_under_the_day_of_its_charge(endpoint: &s
     let (first, charged_at) = (payment("ch_1", 1999), Timestamp::from_millis(CHARGED_AT));
     let guarded = Guarded::on(endpoint).await;
     for _ in 0..2 {
-        // The second time it is there already, and the same.
+        // The second time it exists already, and is the same.
         written(recorded(&guarded, &ledger, &first, charged_at).await);
     }
-    // Another charge under its id is no payment that was made: an operator has to look.
+    // Another charge under its id is not a real payment. An operator has to look.
     let other = Payment { charge_id: "ch_2".to_owned(), ..first.clone() };
     let ended = recorded(&guarded, &ledger, &other, charged_at).await;
     assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
@@ -40,7 +40,7 @@ async fn a_payment_is_written_down_once_under_the_day_of_its_charge(endpoint: &s
 }
 
 #[tokio::test]
-async fn a_charge_that_is_found_later_leads_to_the_very_same_answer() {
+async fn a_charge_that_is_found_later_leads_to_the_same_answer() {
     let endpoint = embedded::endpoint();
     let provider = Provider::start().await;
     let api = PaymentsApi::with_ledger(endpoint, &provider.url, &payments_table(endpoint).await).await;
@@ -70,7 +70,7 @@ async fn a_charge_that_is_found_later_leads_to_the_very_same_answer() {
 }
 
 #[tokio::test]
-async fn only_a_provider_that_says_so_knows_of_no_charge() {
+async fn only_an_explicit_answer_means_that_no_charge_exists() {
     let provider = Provider::start().await;
     let client = payments_api::provider(&provider.url);
     assert_eq!(client.find("never-seen").await.unwrap(), None);
@@ -79,8 +79,8 @@ async fn only_a_provider_that_says_so_knows_of_no_charge() {
         let failed = client.find(key).await.expect_err(key);
         assert!(
             !format!("{failed} {failed:?}").contains("CHECKPOINT"),
-            "{failed:?} repeats what the provider said"
+            "{failed:?} repeats the provider's answer"
         );
     }
-    payments_api::provider("http://127.0.0.1:1").find("never-seen").await.expect_err("nobody is there");
+    payments_api::provider("http://127.0.0.1:1").find("never-seen").await.expect_err("no provider listens");
 }

@@ -29,7 +29,7 @@ async fn a_report_goes_to_a_bucket_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_place_for_reports_that_is_none_is_named_by_its_variable() {
+async fn an_invalid_place_for_reports_is_named_by_its_variable() {
     for (text, wrong) in [
         ("", "the environment variable REPORTS must be set"),
         ("  ", "the environment variable REPORTS must be set"),

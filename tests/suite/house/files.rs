@@ -1,4 +1,4 @@
-//! The rules of the house: no circle of files, no file that is too long, and documents that lead to files that exist.
+//! The rules of the repository: no circle of files, no file that is too long, and documents whose paths exist.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
@@ -15,17 +15,17 @@ const MAX_LINES: usize = 400;
 
 type Names = Vec<String>;
 
-/// What a file takes from others, by their modules.
+/// What a file uses from others, by their modules.
 type Uses = BTreeMap<Names, BTreeSet<String>>;
 
-/// A file of a crate, as far as it says what it uses.
+/// A file of a crate, with the names that it uses.
 #[derive(Default)]
 struct Source {
     /// Its path from the root of the repository.
     file: String,
     /// The names that it defines.
     own: HashSet<String>,
-    /// What it imports for itself, and what it hands on.
+    /// What it imports for its code, and what it re-exports.
     imported: Vec<Names>,
     exported: Vec<Names>,
     /// The paths in its code.
@@ -68,7 +68,7 @@ impl Source {
         }
     }
 
-    /// Collects the paths in some code, and its lines. Macros' arguments are code too.
+    /// Collects the paths and the lines of some code. The arguments of macros are code too.
     fn tokens(&mut self, tokens: TokenStream) {
         let (mut path, mut colons, mut is_member) = (Names::new(), 0, false);
         let mut tokens = tokens.into_iter().peekable();
@@ -217,10 +217,10 @@ impl Files {
         let (module, name) = (path[..depth].to_vec(), path.get(depth)?.clone());
         let source = &self.0[&module];
         if !source.own.contains(&name) {
-            let handed_on =
+            let reexported =
                 source.exported.iter().chain(&source.imported).find(|path| path.last() == Some(&name));
-            let handed_on = handed_on.and_then(|path| self.absolute(&module, path));
-            if let Some(home) = handed_on.filter(|path| !path.starts_with(&module) || path.len() > depth + 1)
+            let reexported = reexported.and_then(|path| self.absolute(&module, path));
+            if let Some(home) = reexported.filter(|path| !path.starts_with(&module) || path.len() > depth + 1)
             {
                 return self.home(&home);
             }
@@ -228,7 +228,7 @@ impl Files {
         Some((module, name))
     }
 
-    /// What each file takes from which other. A name that is only handed on is not taken.
+    /// What each file uses from which other file. A name that is only re-exported is not used.
     fn uses(&self) -> BTreeMap<&Names, Uses> {
         self.0.iter().map(|(module, source)| (module, self.taken_by(module, source))).collect()
     }
@@ -244,7 +244,7 @@ impl Files {
         taken
     }
 
-    /// The shortest circle through each file that is in one; each circle once.
+    /// The shortest circle through each file that is in a circle. Each circle appears once.
     fn circles(&self) -> Vec<String> {
         let uses = self.uses();
         let mut circles = BTreeMap::new();
@@ -258,7 +258,7 @@ impl Files {
                         let mut circle: Vec<_> = iter::successors(Some(file), before).collect();
                         circle.reverse();
                         let members: BTreeSet<_> = circle.iter().copied().collect();
-                        circles.entry(members).or_insert_with(|| self.reported(&uses, &circle));
+                        circles.entry(members).or_insert_with(|| self.described(&uses, &circle));
                         break 'search;
                     }
                     if !from.contains_key(used) {
@@ -271,7 +271,7 @@ impl Files {
         circles.into_values().collect()
     }
 
-    fn reported(&self, uses: &BTreeMap<&Names, Uses>, circle: &[&Names]) -> String {
+    fn described(&self, uses: &BTreeMap<&Names, Uses>, circle: &[&Names]) -> String {
         let next = circle.iter().cycle().skip(1);
         let arrow = |(from, to): (&&Names, &&Names)| {
             let names: Vec<_> = uses[*from][*to].iter().map(String::as_str).collect();
@@ -292,7 +292,7 @@ fn crates() -> Vec<Files> {
     let folders = ["src", "cli/src", "local/src"].map(str::to_owned).into_iter().chain(functions);
     let folders = folders.filter(|folder| root().join(folder).is_dir());
     let crates: Vec<_> = folders.map(|folder| Files::of(sources(&folder, &Names::new()))).collect();
-    assert!(crates.len() >= 8 && crates[0].0.len() > 100, "there are more files than that");
+    assert!(crates.len() >= 8 && crates[0].0.len() > 100, "more files are expected");
     crates
 }
 
@@ -302,7 +302,7 @@ fn sources(folder: &str, module: &Names) -> Vec<(Names, Source)> {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let (path, mut inner) = (format!("{folder}/{name}"), module.clone());
         match name.strip_suffix(".rs") {
-            // A test module in a file of its own.
+            // A test module in a separate file.
             Some("tests") => continue,
             Some("mod" | "lib") => {}
             // A crate with a library has no module of this name.
@@ -324,7 +324,7 @@ fn sources(folder: &str, module: &Names) -> Vec<(Names, Source)> {
 #[test]
 fn no_files_use_each_other_in_a_circle() {
     let circles: Vec<_> = crates().iter().flat_map(Files::circles).collect();
-    assert!(circles.is_empty(), "move what they share into a file of its own:\n{}", circles.join("\n"));
+    assert!(circles.is_empty(), "move what they share into a separate file:\n{}", circles.join("\n"));
 }
 
 #[test]
@@ -339,13 +339,13 @@ fn a_circle_of_files_is_found_and_named() {
     let (tea, pot) = ("use crate::pot::Pot;\npub struct Tea(Pot);", "pub struct Pot(crate::tea::Tea);");
     let circle = ["pot.rs uses Tea of tea.rs; tea.rs uses Pot of pot.rs"];
     assert_eq!(made_of(&[("", "mod pot; mod tea;"), ("pot", pot), ("tea", tea)]), circle);
-    // By way of a module that hands the name on, within a macro, and through three files.
+    // Through a module that re-exports the name, within a macro, and through three files.
     let tea = "use super::Pot;\nfn tea() { brew!(Pot::new(1)); }";
     let face = "mod pot; mod tea; pub use pot::Pot;";
     let pot = "use crate::lid;\npub struct Pot; fn pot() { lid::close() }";
     let lid = "use crate::tea::tea as brewed;\npub fn close() { tea() }";
     assert_eq!(made_of(&[("", face), ("pot", pot), ("tea", tea), ("lid", lid)]).len(), 1);
-    // A module that only hands on what its children define, a test, a comment.
+    // A module that only re-exports what its children define, a test, a comment.
     let pot = "use super::Lid;\n/// For [`crate::tea::Tea`].\npub struct Pot(Lid); #[cfg(test)] mod tests { use crate::tea::Tea; }";
     let tea = "use crate::pot::Pot; pub struct Tea(Pot);";
     assert!(
@@ -367,14 +367,14 @@ fn no_file_has_more_than_400_lines_of_code() {
     assert_eq!(Source::parse("a.rs".to_owned(), text).lines.len(), 6);
 }
 
-/// The words of a document that look like paths.
+/// The parts of a document that look like paths.
 fn paths(document: &str) -> impl Iterator<Item = &str> {
-    let is_path = |word: &&str| {
-        let is_file = [".rs", ".md", ".yaml"].iter().any(|end| word.ends_with(end));
-        !word.contains("://") && (is_file || word.ends_with('/'))
+    let is_path = |part: &&str| {
+        let is_file = [".rs", ".md", ".yaml"].iter().any(|end| part.ends_with(end));
+        !part.contains("://") && (is_file || part.ends_with('/'))
     };
-    let words = document.split(|c: char| c.is_whitespace() || "`()[]|,;:→".contains(c));
-    words.filter(|word| word.len() > 1).filter(is_path)
+    let parts = document.split(|c: char| c.is_whitespace() || "`()[]|,;:→".contains(c));
+    parts.filter(|part| part.len() > 1).filter(is_path)
 }
 
 fn architecture() -> String {
@@ -394,7 +394,7 @@ fn every_path_in_the_architecture_exists() {
 }
 
 #[test]
-fn the_architecture_sends_each_of_these_to_one_place() {
+fn the_architecture_names_one_place_for_each_topic() {
     let architecture = architecture();
     for what in [
         "the condition of a write",

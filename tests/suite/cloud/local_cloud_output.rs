@@ -1,4 +1,4 @@
-//! What the local cloud shows to whoever watches it, and how it ends.
+//! What the local cloud prints, and how it ends.
 
 use std::{
     fs::File,
@@ -34,14 +34,14 @@ fn event(key: &str, path: &str) -> Value {
     })
 }
 
-/// A terminal: our end, and the program's.
+/// A terminal: this process's end, and the program's end.
 fn terminal() -> (File, OwnedFd) {
     let (mut ours, mut theirs) = (0, 0);
-    // SAFETY: both descriptors are written before they are read, and nothing else has them.
+    // SAFETY: both descriptors are written before they are read, and nothing else owns them.
     unsafe {
         let opened = libc::openpty(&mut ours, &mut theirs, ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
         assert_eq!(opened, 0, "a terminal can be opened");
-        // Programs that other tests start must not inherit it, or the terminal would outlive this test.
+        // Programs that other tests start must not inherit the descriptor. Otherwise the terminal would outlive this test.
         libc::fcntl(ours, libc::F_SETFD, libc::FD_CLOEXEC);
         libc::fcntl(theirs, libc::F_SETFD, libc::FD_CLOEXEC);
         (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
@@ -50,8 +50,8 @@ fn terminal() -> (File, OwnedFd) {
 
 /// The process ids of all environments that are alive.
 async fn processes(cloud: &LocalCloud) -> Vec<i32> {
-    let reported: Value = cloud.get("/environments").send().await.unwrap().json().await.unwrap();
-    let rows = reported["environments"].as_array().expect("a list").iter();
+    let shown: Value = cloud.get("/environments").send().await.unwrap().json().await.unwrap();
+    let rows = shown["environments"].as_array().expect("a list").iter();
     rows.filter_map(|row| i32::try_from(row["pid"].as_i64()?).ok()).collect()
 }
 
@@ -63,10 +63,10 @@ async fn ended_by(mut cloud: LocalCloud, end: impl FnOnce(&LocalCloud)) -> ExitS
     cloud
         .until(
             async || {
-                let reported = cloud.get("/environments").send().await.unwrap().text().await.unwrap();
-                reported.contains("\"what\":\"POST /payments\"")
+                let shown = cloud.get("/environments").send().await.unwrap().text().await.unwrap();
+                shown.contains("\"what\":\"POST /payments\"")
             },
-            "an environment says what it works on",
+            "an environment shows its work",
         )
         .await;
     let processes = processes(&cloud).await;
@@ -75,19 +75,19 @@ async fn ended_by(mut cloud: LocalCloud, end: impl FnOnce(&LocalCloud)) -> ExitS
     let status = cloud.ended().await;
     for process in processes {
         // SAFETY: signal 0 only checks whether the process exists.
-        assert_eq!(unsafe { libc::kill(process, 0) }, -1, "process {process} is still there");
+        assert_eq!(unsafe { libc::kill(process, 0) }, -1, "process {process} still exists");
     }
-    // Whatever its client got.
+    // The client's answer does not matter here.
     let _ = slow.await;
     status
 }
 
 #[tokio::test]
-async fn a_signal_ends_the_local_cloud_with_every_process_of_it() {
+async fn a_signal_ends_the_local_cloud_and_all_its_processes() {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         let cloud = LocalCloud::start(&[]).await;
         let status = ended_by(cloud, |cloud| {
-            // SAFETY: it is our child, and has not been waited for.
+            // SAFETY: it is a child of this process, and has not been waited for.
             unsafe { libc::kill(cloud.process_id() as i32, signal) };
         });
         assert_eq!(status.await.code(), Some(0), "signal {signal}");
@@ -127,7 +127,7 @@ async fn on_a_terminal_it_logs_readably_until_ctrl_c() {
     assert_eq!(status.code(), Some(0));
     drop(keyboard);
     let screen = screen.join().unwrap().replace("\r\n", "\n");
-    for reported in [
+    for shown in [
         "INFO   started pid=",
         "ERROR  the handler panicked key=",
         "WARN   POST /payments → 502, ",
@@ -135,14 +135,14 @@ async fn on_a_terminal_it_logs_readably_until_ctrl_c() {
         " on=\"POST /payments\"\n",
         " on=\"POST /payments\\u{202e}\\u{1b}[31m\\u{9b}2J\\r\"\n",
     ] {
-        assert!(screen.contains(reported), "{reported}: {screen}");
+        assert!(screen.contains(shown), "{shown}: {screen}");
     }
     // The terminal itself echoes Ctrl-C as text.
     assert!(!screen.contains(|c: char| c != '\n' && c.is_control() || c == '\u{202e}'), "{screen:?}");
 }
 
 #[tokio::test]
-async fn a_crash_names_its_request_to_whoever_asks() {
+async fn a_crash_is_reported_with_its_request() {
     let cloud = LocalCloud::start(&[]).await;
     let payment = payment("tok_crash_before");
     let request = cloud.post("/payments").bearer_auth("acme").header("Idempotency-Key", "k-1").json(&payment);
@@ -151,9 +151,9 @@ async fn a_crash_names_its_request_to_whoever_asks() {
     let id = answer.headers()["apigw-requestid"].to_str().unwrap().to_owned();
     let line =
         format!("[payments#1] Runtime exited with error: signal: aborted request={id} on=\"POST /payments\"");
-    cloud.until(async || cloud.printed().lines().any(|reported| reported == line), &line).await;
-    let reported: Value = cloud.get("/environments").send().await.unwrap().json().await.unwrap();
-    let rows = reported["environments"].as_array().unwrap();
+    cloud.until(async || cloud.printed().lines().any(|shown| shown == line), &line).await;
+    let shown: Value = cloud.get("/environments").send().await.unwrap().json().await.unwrap();
+    let rows = shown["environments"].as_array().unwrap();
     let row = rows.iter().find(|row| row["function"] == "payments").unwrap();
     assert_eq!(row["crashes"], 1);
     let end = &row["lastEnd"];
@@ -180,7 +180,7 @@ async fn with_json_every_line_is_an_object() {
     let cloud = cloud.await;
     assert_eq!(cloud.pay("order-1", "tok_ok").await.status, 201);
     assert_eq!(cloud.pay("order-2", "tok_panic_before").await.status, 500);
-    cloud.until(async || cloud.printed().contains("POST /payments → 500, "), "the last line is there").await;
+    cloud.until(async || cloud.printed().contains("POST /payments → 500, "), "the last line exists").await;
     let printed = cloud.printed();
     let lines: Vec<Value> =
         printed.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
@@ -196,14 +196,14 @@ async fn with_json_every_line_is_an_object() {
 }
 
 #[tokio::test]
-async fn an_operator_sees_a_metric_move() {
+async fn an_operator_sees_a_metric_change() {
     let cloud = LocalCloud::start(&[]).await;
     assert_eq!(cloud.pay("order-1", "tok_ok").await.status, 201);
     assert_eq!(cloud.pay("order-2", "tok_ok").await.status, 201);
     assert!(cloud.pay("order-2", "tok_ok").await.replayed);
     let count = async |name: &str, dimensions: Value| {
-        let reported: Value = cloud.get("/metrics").send().await.unwrap().json().await.unwrap();
-        let mut rows = reported["metrics"].as_array().unwrap().iter();
+        let shown: Value = cloud.get("/metrics").send().await.unwrap().json().await.unwrap();
+        let mut rows = shown["metrics"].as_array().unwrap().iter();
         let row = rows.find(|row| row["name"] == name && row["dimensions"] == dimensions);
         row.map_or(Value::Null, |row| row["sum"].clone())
     };
