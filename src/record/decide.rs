@@ -67,8 +67,12 @@ pub(crate) fn decide(
         State::InProgress { lease_until } if now < *lease_until => Decision::InFlight,
         State::InProgress { .. } if may_run_again => take_over(),
         // The take-over proves that the dead worker's transaction has not committed, and never will.
-        State::InProgress { .. } if reservation.may_begin && existing.is_undone_by_the_next_write() => take_over(),
-        State::InProgress { .. } => existing.expire(revision, now).map_or(Decision::InFlight, Decision::Expire),
+        State::InProgress { .. } if reservation.may_begin && existing.is_undone_by_the_next_write() => {
+            take_over()
+        }
+        State::InProgress { .. } => {
+            existing.expire(revision, now).map_or(Decision::InFlight, Decision::Expire)
+        }
     }
 }
 
@@ -238,7 +242,8 @@ mod tests {
         let old = ReservationRequest { may_begin: false, ..reservation("k") };
         for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
             let operation = operation().on_lease_expiry(choice);
-            let decided = |record: &Record, now| match decide(record, &old, Revision::mint(), now, &operation) {
+            let decided = |record: &Record, now| match decide(record, &old, Revision::mint(), now, &operation)
+            {
                 Decision::Replay => "replay",
                 Decision::InFlight => "in flight",
                 Decision::Unknown => "unknown",

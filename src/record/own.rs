@@ -87,7 +87,7 @@ impl Record {
         Self { attempts: 0, state: State::Pending, ..Self::reserve(reservation, revision, now) }
     }
 
-    /// One more execution of the same operation. [`decide`](super::decide) says which records allow it.
+    /// One more execution of the same operation. [`decide`](super::decide) has the records that allow it.
     pub(crate) fn again(&self, reservation: &ReservationRequest, revision: Revision, now: Timestamp) -> Self {
         Self {
             revision,
@@ -206,7 +206,12 @@ impl Record {
         let open = matches!(self.state, State::InProgress { .. });
         // The provider has to remember the earlier of the two.
         let began_at = self.began_at.min(worker.began_at);
-        (others && open && !self.contested).then(|| Self { revision, began_at, contested: true, ..self.clone() })
+        (others && open && !self.contested).then(|| Self {
+            revision,
+            began_at,
+            contested: true,
+            ..self.clone()
+        })
     }
 
     /// Perhaps executed: in progress → unknown. If this execution already counts as dead, the worker's cause replaces the guess,
@@ -549,7 +554,7 @@ mod tests {
         assert_eq!(early, Err(FencedError::NotInProgress("pending")));
     }
 
-    // Over a record in progress, the release itself proves that the transaction never commits.
+    // Over a record in progress, the release proves that the transaction never commits.
     #[test]
     fn a_transactional_release_is_certain_while_its_record_is_in_progress() {
         let transactional = Record { transactional: true, ..reserved() };
@@ -601,7 +606,7 @@ mod tests {
         assert!(!released.is_not_begun() && !record.is_not_begun());
     }
 
-    // T5: the earlier execution may turn out to have done something, for its own request.
+    // T5: the earlier execution may have done something for its request.
     #[test]
     fn a_later_execution_that_never_began_leaves_the_key_to_its_request() {
         let again = again(&released(SettledBy::Assumption));
@@ -635,8 +640,8 @@ mod tests {
         let state = State::InProgress { lease_until: until };
         let claimed = lease_expired.extend(record.attempt, revision, until).unwrap();
         assert_eq!(claimed, Record { revision, state, ..lease_expired });
-        let said = record.unknown(fresh(), UnknownCause::Panicked, NOW);
-        for (over, name) in [(said, "unknown"), (released(SettledBy::Assumption), "failed_retryable")] {
+        let reported = record.unknown(fresh(), UnknownCause::Panicked, NOW);
+        for (over, name) in [(reported, "unknown"), (released(SettledBy::Assumption), "failed_retryable")] {
             let beat = over.extend(over.attempt, fresh(), until);
             assert_eq!(beat, Err(FencedError::NotInProgress(name)));
         }
@@ -644,22 +649,25 @@ mod tests {
 
     #[test]
     fn failure_reason_and_origin_outlive_the_next_attempt() {
-        let said = |record: &Record| record.last_failure.as_ref().map(Note::to_string);
+        let failure = |record: &Record| record.last_failure.as_ref().map(Note::to_string);
         let first = reserved();
-        assert_eq!((said(&first), first.origin.as_ref().map(Note::as_str)), (None, Some("POST /payments")));
+        assert_eq!(
+            (failure(&first), first.origin.as_ref().map(Note::as_str)),
+            (None, Some("POST /payments"))
+        );
         let unknown =
             first.mark_unknown(Worker::of(&first), fresh(), UnknownCause::HandlerFailed, NOW).unwrap();
-        assert_eq!(said(&unknown).as_deref(), Some("handler_failed"));
+        assert_eq!(failure(&unknown).as_deref(), Some("handler_failed"));
         let unknown = unknown.failed(Some(Note::new("handler_failed, status 500")));
         let settled = unknown.settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), LATER).unwrap();
         let settled = settled.settled_because(Note::new("alex: asked the bank"));
         assert_eq!(settled.settled_note.as_ref().map(Note::as_str), Some("alex: asked the bank"));
         // A front that reports no origin does not erase it.
         let again = settled.again(&ReservationRequest { origin: None, ..reservation("k") }, fresh(), LATER);
-        assert_eq!(said(&again).as_deref(), Some("handler_failed, status 500"));
+        assert_eq!(failure(&again).as_deref(), Some("handler_failed, status 500"));
         assert_eq!((again.origin.as_ref(), again.settled_note.as_ref()), (first.origin.as_ref(), None));
         // Only a settled record says who settled it, and only a failed one says why.
-        assert_eq!(first.clone().settled_because(Note::new("nobody")), first);
+        assert_eq!(first.clone().settled_because(Note::new("unsettled")), first);
         assert_eq!(first.clone().failed(Some(Note::new("nothing"))), first);
     }
 }

@@ -71,7 +71,9 @@ impl Record {
     ) -> Result<Self, SettleError> {
         let by = match (&self.state, &verdict) {
             (State::Pending, _) => return Err(SettleError::Pending),
-            (State::InProgress { lease_until }, _) if now < *lease_until => return Err(SettleError::InFlight),
+            (State::InProgress { lease_until }, _) if now < *lease_until => {
+                return Err(SettleError::InFlight);
+            }
             (State::InProgress { .. }, verdict) if self.is_undone_by_the_next_write() => match verdict {
                 Verdict::Executed(_) => return Err(SettleError::NothingCommitted),
                 Verdict::NotExecuted => SettledBy::Certainty,
@@ -206,7 +208,7 @@ mod tests {
             let settled = record.settle(executed(), by, fresh(), lease_expired());
             assert_eq!(settled, Err(SettleError::NothingCommitted), "{by:?}");
             assert_eq!(record.settle(executed(), by, fresh(), NOW), Err(SettleError::InFlight), "{by:?}");
-            // This write itself proves that nothing was done.
+            // This write proves that nothing was done.
             let settled = record.settle(Verdict::NotExecuted, by, fresh(), lease_expired()).unwrap();
             assert_eq!(settled.state.settled_by(), Some(SettledBy::Certainty), "{by:?}");
         }

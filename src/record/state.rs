@@ -81,7 +81,9 @@ impl State {
     /// When the record may be deleted; `None` unless it is settled.
     pub const fn expires_at(&self) -> Option<Timestamp> {
         match self {
-            Self::Completed { expires_at, .. } | Self::FailedRetryable { expires_at, .. } => Some(*expires_at),
+            Self::Completed { expires_at, .. } | Self::FailedRetryable { expires_at, .. } => {
+                Some(*expires_at)
+            }
             _ => None,
         }
     }
@@ -91,7 +93,7 @@ impl State {
 ///
 /// 1. Proof of the effect overturns every release but a certain one.
 /// 2. A worker that reports "perhaps executed" overturns an assumption, or what another worker reports of its own execution. It
-///    never overturns what the provider or an operator said.
+///    never overturns what the provider or an operator settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SettledBy {
