@@ -109,7 +109,7 @@ mod tests {
         assert!(first.as_mut().now_or_never().unwrap());
         drop(first);
         assert_eq!(retry.again().now_or_never(), Some(false));
-        // A wait with its own bound ignores the deadline.
+        // A wait with a bound ignores the deadline.
         let mut look = Box::pin(retry.wait(Duration::from_millis(10)));
         assert_eq!(look.as_mut().now_or_never(), None);
         world.advance(Duration::from_millis(10));

@@ -9,7 +9,7 @@
 //!
 //! 1. Every part is taken from what is left when it begins. None is negative, and their sum always fits.
 //! 2. Once the deadline has passed, no caller waits, and each step may take [`STORE_TIMEOUT`].
-//! 3. A deadline that is past or too far away is ignored: the operation's own lease counts.
+//! 3. A deadline that is past or too far away is ignored: the operation's lease counts.
 //! 4. An expired lease allows others only to *look*.
 //!
 //! `time_budget/list.rs` has each duration once, with its reason. A test compares `docs/durations.md` with it.
@@ -71,7 +71,7 @@ pub(crate) fn body_share(write: Duration) -> Duration {
 /// The Lambda deadline, if it is plausible: after now and within [`MAX_DEADLINE`].
 ///
 /// The runtime's emulators send 0 or ten minutes after 1970, and a wrong clock can produce any value. No such deadline ends
-/// the lease or makes it endless: the operation's own lease counts instead.
+/// the lease or makes it endless: the operation's lease counts instead.
 pub fn plausible_deadline(deadline: Timestamp, now: Timestamp) -> Option<Timestamp> {
     (now < deadline && deadline <= now.plus(MAX_DEADLINE)).then_some(deadline)
 }

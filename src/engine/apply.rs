@@ -254,8 +254,8 @@ impl Engine {
             let error = match self.bounded(effort.until, call).await {
                 Ok(WriteOutcome::Written) => return Ok(Standing::Ours),
                 Ok(WriteOutcome::Refused(current)) => return Ok(standing(change, current)),
-                // That proves nothing about the record: an earlier try may have been applied, and its own rows may be what
-                // refuses this one. So the record decides.
+                // That proves nothing about the record: an earlier try may have been applied, and its rows may be what refuses
+                // this one. So the record decides.
                 Ok(WriteOutcome::Denied(denied)) => match self.load(&change.record.key, effort).await {
                     Ok(current) if revision(current.as_deref()) == revision(seen) => {
                         let cause = "the condition of a domain write failed";

@@ -53,13 +53,6 @@ pub(super) fn refusal(writes: &[DomainWrite], denied: &[usize]) -> Refusal {
     }
 }
 
-/// How long a report may take.
-#[derive(Clone, Copy)]
-pub(super) struct Time {
-    pub(super) write: Duration,
-    pub(super) stop_at: Instant,
-}
-
 /// A report whose write was tried.
 pub(super) struct Committed {
     pub(super) report: Report,
@@ -99,28 +92,30 @@ impl Instead {
 }
 
 impl Executor {
-    /// Writes a report with its domain writes. If they are refused, writes what that means instead.
+    /// Writes a report with its domain writes, until `stop_at`. If they are refused, writes what that means instead. `write` is the
+    /// time for all writes together.
     pub(super) async fn commit(
         &self,
         execution: &Execution,
         seen: &Record,
         mut report: Report,
         status: Option<u16>,
-        time: Time,
+        write: Duration,
+        stop_at: Instant,
     ) -> Committed {
         let (mut instead, mut commits) = (Instead::Nothing, 0);
         loop {
             let writes = match (&report, &instead) {
-                (Report::Completed(_), Instead::Nothing) => self.writes(execution, time.stop_at).await,
+                (Report::Completed(_), Instead::Nothing) => self.writes(execution, stop_at).await,
                 _ => Ok(Vec::new()),
             };
             let writes = writes.unwrap_or_else(|()| {
                 (report, instead) = without_answer(seen, &report);
                 Vec::new()
             });
-            let kept = self.kept(seen, &report, writes, status, time.write).await;
+            let kept = self.kept(seen, &report, writes, status, write).await;
             let start = Start::Seen(Box::new(seen.clone()));
-            let finished = self.write(start, seen, &kept, time.stop_at, Escalation::Pending).await;
+            let finished = self.write(start, seen, &kept, stop_at, Escalation::Pending).await;
             let denied = match finished {
                 Ok(Finished::Denied(denied)) => denied,
                 // Released meanwhile, on less knowledge: a retry must not repeat the effect.
@@ -128,7 +123,7 @@ impl Executor {
                     if matches!(instead, Instead::UnknownEffect)
                         && !self.is_double(seen, &kept, &current) =>
                 {
-                    let finished = Ok(match self.claim_effect(seen, time.stop_at).await {
+                    let finished = Ok(match self.claim_effect(seen, stop_at).await {
                         // Taken over in between.
                         Ok(Claim::Claimed(record)) if self.is_double(seen, &kept, &record) => {
                             Finished::Refused(record, fenced)
@@ -142,7 +137,7 @@ impl Executor {
             };
             commits += 1;
             match refusal(kept.writes(), &denied) {
-                Refusal::Stale if commits < MAX_COMMITS && self.engine.world.instant() < time.stop_at => {}
+                Refusal::Stale if commits < MAX_COMMITS && self.engine.world.instant() < stop_at => {}
                 Refusal::Answer(answer) => {
                     let answer = self.as_replayed(answer);
                     instead = Instead::Answer(answer.clone());

@@ -92,7 +92,7 @@ impl Executor {
         }
     }
 
-    /// The record as its worker wants it, with its body inline unless that is stored already.
+    /// The report, with the record as its worker wants it. The body is inline, unless it is stored already.
     fn deferred(&self, seen: &Record, report: &Report, kept: &Kept) -> Result<DeferredReport, String> {
         let inline = match (report, kept) {
             (_, Kept::Completed(KeptAnswer { body: KeptBody::Outside { .. }, .. }, _)) => None,

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Applied, Effort, Execution, Executor, Moment, Ownership, Replay, Retries, Start, Step,
-    commit::{self, Committed, Time},
+    commit::{self, Committed},
     report::{Escalation, FinishOutcome, Finished, Kept, Report, is_same_request},
 };
 use crate::{
@@ -41,9 +41,8 @@ impl Executor {
         let budget = TimeBudget::at(started, execution.ends_at());
         let write = budget.write(self.operation().completion_timeout, self.deferred_reports.is_some());
         let stop_at = started.plus(write);
-        let time = Time { write, stop_at };
         let Committed { report, kept, finished, instead } =
-            self.commit(&execution, &seen, report, status, time).await;
+            self.commit(&execution, &seen, report, status, write, stop_at).await;
         let uncertain = match &finished {
             // It is in the queue only because the store did not answer: nothing contradicts it.
             Err(error) if error.is_passing() => kept.can_be_refused(),

@@ -176,7 +176,7 @@ impl Executor {
                     return self.current_or(served, true, none).await;
                 }
             };
-            match self.transact(served, run, answer, &writes).await {
+            match self.transact(served, run, &answer, &writes).await {
                 Ok(Sent::Committed(record)) => {
                     let expires_at = self.committed(&record);
                     return SingleTransactionOutcome::Committed { reply, expires_at };
@@ -201,7 +201,7 @@ impl Executor {
 
     /// Inserts a refusal as the operation's answer, without domain writes, if there is still no record.
     async fn refuse<T>(&self, served: Served<'_>, answer: Answer) -> SingleTransactionOutcome<T> {
-        match self.transact(served, 1, answer.clone(), &[]).await {
+        match self.transact(served, 1, &answer, &[]).await {
             Ok(Sent::Committed(record)) => {
                 let expires_at = self.committed(&record);
                 SingleTransactionOutcome::Refused { answer, expires_at }
@@ -219,7 +219,7 @@ impl Executor {
         &self,
         Served { request, times, send_until }: Served<'_>,
         run: u32,
-        answer: Answer,
+        answer: &Answer,
         writes: &[DomainWrite],
     ) -> Result<Sent, StoreError> {
         let world = &self.engine.world;
@@ -232,7 +232,7 @@ impl Executor {
             return Ok(Sent::Found(ReserveOutcome::MayNotBegin));
         };
         let also = &self.operation().kept_headers;
-        if self.engine.place(&fresh, &answer, also).is_outside()
+        if self.engine.place(&fresh, answer, also).is_outside()
             && let Some(current) = match self.look(request, times).await {
                 Ok(current) => current,
                 // Nothing was sent.
@@ -243,7 +243,7 @@ impl Executor {
             // A duplicate must not pay for a body item, which costs by its size (T38).
             return Ok(Sent::Found(current));
         }
-        let kept = self.engine.keep(&fresh, &answer, also, write).await;
+        let kept = self.engine.keep(&fresh, answer, also, write).await;
         let step = |current: Option<&Record>, moment: Moment| {
             let begun = match self.found(request, attempt, times, current, moment) {
                 Ok(Step::Write(change, found)) => return Step::Write(change, Some(found)),
@@ -283,8 +283,8 @@ impl Executor {
         }
     }
 
-    /// What the caller gets of the key's record; if there is none, that of `none`. `sent` says whether a transaction of this request
-    /// may have been sent.
+    /// What the caller gets: the key's record decides, or `none` if there is no record. `sent` is whether a transaction of this
+    /// request may have been sent.
     async fn current_or<T>(
         &self,
         served: Served<'_>,

@@ -3,9 +3,6 @@
 macro_rules! names {
     ($vis:vis $type:ident { $($variant:ident: $name:literal),+ $(,)? }) => {
         impl $type {
-            #[cfg(test)]
-            pub(super) const EACH: &[Self] = &[$(Self::$variant),+];
-
             /// The name in items and logs.
             $vis const fn name(self) -> &'static str {
                 match self {
@@ -20,6 +17,9 @@ macro_rules! names {
                     _ => None,
                 }
             }
+
+            #[cfg(test)]
+            pub(super) const EACH: &[Self] = &[$(Self::$variant),+];
         }
     };
 }

@@ -129,7 +129,7 @@ impl Record {
     /// worker's effect. It does not matter whether another execution left the record so: that proves nothing about this one. Never
     /// over another execution that is in progress, nor over a completed record.
     ///
-    /// A worker whose effects are all in the transaction completes only its own record, in progress.
+    /// A worker whose effects are all in the transaction completes only the record that it owns, in progress.
     ///
     /// A refusal over a reported effect: → unknown. One of the two is wrong. Until it is known which, the client must not try
     /// another way.
@@ -151,7 +151,7 @@ impl Record {
             let refused = Note::new("it was refused, but an effect was reported");
             return Ok(self.unknown(revision, UnknownCause::Contested, now).failed(Some(refused)));
         }
-        // The worker's body is kept for its own retention. An operator may have chosen another one for the release overturned here.
+        // The body is kept for the worker's retention. An operator may have chosen another one for the release overturned here.
         let completing = Self { attempt: worker.attempt, retention: worker.retention, ..self.clone() };
         Ok(completing.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now))
     }
@@ -217,8 +217,9 @@ impl Record {
     /// Perhaps executed: in progress → unknown. If this execution already counts as dead, the worker's cause replaces the guess,
     /// and its time as unknown starts again: its last request may still be on its way.
     ///
-    /// Also failed, retryable → unknown, if the release was an assumption, or another worker's report, which is about its own
-    /// execution only. If another execution is unknown, the record becomes this one's: the other worker's report must not settle it.
+    /// Also failed, retryable → unknown, if the release was an assumption, or if another worker reported it: that report is about the
+    /// other execution only. If another execution is unknown, the record becomes this one's: a later report of the other worker must
+    /// not settle it.
     pub(crate) fn mark_unknown(
         &self,
         worker: Worker,

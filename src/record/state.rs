@@ -92,8 +92,8 @@ impl State {
 /// Who settled a record. Who knows more wins.
 ///
 /// 1. Proof of the effect overturns every release but a certain one.
-/// 2. A worker that reports "perhaps executed" overturns an assumption, or what another worker reports of its own execution. It
-///    never overturns what the provider or an operator settled.
+/// 2. A worker that reports "perhaps executed" overturns an assumption, or another worker's report of another execution. It
+///    never overturns the provider or an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SettledBy {

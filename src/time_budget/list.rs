@@ -181,7 +181,7 @@ list! {
     /// The waits between two tries to take a reservation back. They grow fast, to spare a store that fails.
     pub(crate) const TAKE_BACK_BACKOFF: Backoff = Backoff { first: millis(50), factor: 4, max: seconds(10) };
 
-    /// The first wait between two tries of an AWS client. The SDK's own (1 s) is most of the time that a caller waits.
+    /// The first wait between two tries of an AWS client. The SDK's default (1 s) is most of the time that a caller waits.
     pub(crate) const CLIENT_BACKOFF: Duration = millis(25);
 
     /// A connection to DynamoDB takes milliseconds within a Region. The SDK's own limit (3.1 s) is most of a request's time.
