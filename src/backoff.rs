@@ -1,17 +1,17 @@
-//! The waits between tries: one backoff with jitter, and one loop's deadline, for everything that tries again.
+//! The waits between tries: one backoff with jitter, and one loop with a deadline, for everything that is retried.
 //!
-//! 1. Each wait is the last one times a factor, up to a maximum, less a jitter of up to a quarter. So tries that failed
-//!    together are not repeated together, and no wait is longer than without jitter.
+//! 1. Each wait is the one before it times a factor, up to a maximum. A jitter shortens it by up to a quarter, so that tries that
+//!    failed together are not repeated together.
 //! 2. Clock and jitter come from the [`World`], so that a simulated run can be repeated.
 //! 3. A try that would begin at the deadline, or after it, is not waited for.
 //!
-//! The AWS clients retry by themselves below this: see [`STORE_TRY`](crate::time_budget::STORE_TRY) and its neighbours.
+//! Below this, the AWS clients retry too: see [`STORE_TRY`](crate::time_budget::STORE_TRY) and its neighbours.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{time::Instant, world::World};
 
-/// Waits that grow from the first to the longest, with jitter.
+/// Waits that grow from the first to the maximum, with jitter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
     pub(crate) first: Duration,
@@ -38,7 +38,7 @@ pub(crate) struct Retry<'a> {
 }
 
 impl<'a> Retry<'a> {
-    /// Tries that begin before `until`; without it, any number of them.
+    /// Tries that begin before `until`. Without it, their number has no limit.
     pub(crate) fn new(world: &'a Arc<dyn World>, backoff: Backoff, until: Option<Instant>) -> Self {
         Self { world, backoff, until, tries: 0 }
     }
@@ -53,7 +53,7 @@ impl<'a> Retry<'a> {
         true
     }
 
-    /// Waits for this span at most, whatever the deadline is.
+    /// Waits for this span at most. The deadline does not count.
     pub(crate) async fn wait(&mut self, at_most: Duration) {
         let wait = self.next().min(at_most);
         self.world.sleep(wait).await;
@@ -109,7 +109,7 @@ mod tests {
         assert!(first.as_mut().now_or_never().unwrap());
         drop(first);
         assert_eq!(retry.again().now_or_never(), Some(false));
-        // A wait that has a bound of its own is kept.
+        // A wait with a bound ignores the deadline.
         let mut look = Box::pin(retry.wait(Duration::from_millis(10)));
         assert_eq!(look.as_mut().now_or_never(), None);
         world.advance(Duration::from_millis(10));

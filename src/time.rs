@@ -5,6 +5,7 @@
 //! 3. Neither decides who may change a record; its revision does.
 //!
 //! Both come from the [`World`](crate::world::World).
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// An instant of the wall clock, in milliseconds since 1970-01-01T00:00:00Z.
@@ -30,8 +31,7 @@ impl Timestamp {
         self.0
     }
 
-    /// Whole seconds since 1970, rounded up, as DynamoDB's time to live counts them. Up, so that nothing is deleted
-    /// before its time.
+    /// Whole seconds since 1970, as DynamoDB's time to live counts them. Rounded up, so that nothing is deleted before its time.
     pub const fn as_secs_rounded_up(self) -> u64 {
         self.0.div_ceil(1000)
     }
@@ -46,12 +46,12 @@ impl Timestamp {
         Self(self.0.saturating_sub(u64::try_from(by.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// The next whole second, or this instant if it is one: what a time to live can express.
+    /// This instant if it is a whole second, else the next one: a time to live has whole seconds.
     pub const fn rounded_up_to_second(self) -> Self {
         Self::from_secs(self.as_secs_rounded_up())
     }
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// How long after `earlier` this is; zero if it is not later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
@@ -68,7 +68,7 @@ impl From<SystemTime> for Timestamp {
 pub(crate) struct Instant(Duration);
 
 impl Instant {
-    /// The instant `span` after the clock's own beginning.
+    /// The instant `span` after the clock began.
     pub(crate) const fn from_beginning(span: Duration) -> Self {
         Self(span)
     }
@@ -78,7 +78,7 @@ impl Instant {
         Self(self.0.saturating_add(by))
     }
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// How long after `earlier` this is; zero if it is not later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }

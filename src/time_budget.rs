@@ -1,18 +1,18 @@
 //! How an invocation's time is divided, and how long its record is owned.
 //!
 //! ```text
-//!  reserve  handler runs        read    write         hand over  answer  late writes    others may look
+//!  reserve  handler runs        read    write         defer      answer  late writes    others may look
 //! ├────────────────────────────┼───────┼─────────────┼──────────┼───────┼──────────────┼───────────────▶
 //! 0                                     └ half: a body                  deadline       lease_until
 //!                                                       answer by ┘
 //! ```
 //!
-//! 1. Every part is taken from what is left when it begins: none is negative, and their sum fits, however little is left.
-//! 2. Once the deadline is past, the caller has gone, and each step may take [`STORE_TIMEOUT`].
-//! 3. A deadline that is past or too far away is ignored: the operation's own lease counts.
-//! 4. An expired lease decides only that others may *look*.
+//! 1. Every part is taken from what is left when it begins. None is negative, and their sum always fits.
+//! 2. Once the deadline has passed, no caller waits, and each step may take [`STORE_TIMEOUT`].
+//! 3. A deadline that is past or too far away is ignored: the operation's lease counts.
+//! 4. An expired lease allows others only to *look*.
 //!
-//! Each duration stands once, in one list, with its reason: see `time_budget/list.rs`. `docs/durations.md` is checked against it.
+//! `time_budget/list.rs` has each duration once, with its reason. A test compares `docs/durations.md` with it.
 
 mod list;
 
@@ -34,7 +34,7 @@ impl TimeBudget {
         Self { left: deadline.map(|deadline| deadline.since(now)) }
     }
 
-    /// The time until the answer must be on its way.
+    /// The time until the answer must be sent.
     pub(crate) fn answer(self) -> Option<Duration> {
         Some(self.left?.saturating_sub(ANSWER_TIME))
     }
@@ -45,15 +45,15 @@ impl TimeBudget {
         left.saturating_sub(WRITING_TIME).max(left / 2).min(BODY_TIMEOUT)
     }
 
-    /// For writing a report, the body beside it included. `defers` says whether there is a queue for one that cannot
-    /// be written: it gets half at most, because the store is more likely to answer than not.
+    /// For writing a report and its body item. `defers` says whether there is a queue for a report that cannot be written. The queue
+    /// gets half of the time at most, because the store probably answers.
     pub(crate) fn write(self, completion_timeout: Duration, defers: bool) -> Duration {
         let Some(answer) = self.answer() else { return completion_timeout };
         let defer = if defers { DEFER_TIME.min(answer / 2) } else { Duration::ZERO };
         completion_timeout.min(answer - defer)
     }
 
-    /// For handing a report over, once the time for writing it is up.
+    /// For deferring a report, once the time for writing it is up.
     pub(crate) fn defer(self) -> Duration {
         match self.left {
             None | Some(Duration::ZERO) => STORE_TIMEOUT,
@@ -62,8 +62,8 @@ impl TimeBudget {
     }
 }
 
-/// For keeping a body outside its record, of the time for writing: half, because the record itself is more important; but
-/// not less than a healthy store needs, even once the time is up.
+/// For keeping a body outside its record: half of the time for writing, because the record is more important. It is never less
+/// than a healthy store needs, even once the time is up.
 pub(crate) fn body_share(write: Duration) -> Duration {
     if write.is_zero() { MIN_BODY_TIME } else { (write / 2).max(MIN_BODY_TIME.min(write)) }
 }
@@ -71,13 +71,13 @@ pub(crate) fn body_share(write: Duration) -> Duration {
 /// The Lambda deadline, if it is plausible: after now and within [`MAX_DEADLINE`].
 ///
 /// The runtime's emulators send 0 or ten minutes after 1970, and a wrong clock can produce any value. No such deadline ends
-/// the lease or makes it endless: the operation's own lease counts instead.
+/// the lease or makes it endless: the operation's lease counts instead.
 pub fn plausible_deadline(deadline: Timestamp, now: Timestamp) -> Option<Timestamp> {
     (now < deadline && deadline <= now.plus(MAX_DEADLINE)).then_some(deadline)
 }
 
 /// Until when an execution that begins now owns its record: its plausible deadline, or the operation's lease, plus the
-/// operation's grace. An expired lease decides only that somebody may *look*.
+/// operation's grace. An expired lease allows others only to *look*.
 pub(crate) fn lease_until(
     deadline: Option<Timestamp>,
     now: Timestamp,
@@ -97,7 +97,7 @@ mod tests {
 
     // T8
     #[test]
-    fn an_implausible_deadline_counts_as_none() {
+    fn an_implausible_deadline_is_ignored() {
         let none = [
             Timestamp::from_millis(0),
             Timestamp::from_millis(600_000),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_deadline_the_operations_own_spans_hold() {
+    fn without_a_deadline_the_operations_settings_apply() {
         let budget = TimeBudget { left: None };
         let completion_timeout = Duration::from_secs(7);
         assert_eq!((budget.answer(), budget.read(), budget.defer()), (None, BODY_TIMEOUT, STORE_TIMEOUT));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn left() -> impl Strategy<Value = Duration> {
-        // Each order of magnitude as often as the others, and nothing at all too.
+        // Each order of magnitude with the same probability, and zero.
         prop_oneof![Just(0), 0..10_u64, 0..1_000_u64, 0..10_000_u64, 0..1_800_000_u64]
             .prop_map(Duration::from_millis)
     }
@@ -181,9 +181,9 @@ mod tests {
             let late = read + write >= left;
             prop_assert!(late || read + write + defer <= left, "{read:?} {write:?} {defer:?}");
             prop_assert!(at(read).answer() <= Some(left - read));
-            // What is written in time is answered in time.
+            // A report that is written in time is answered in time.
             prop_assert!(read + write + ANSWER_TIME <= left || write.is_zero());
-            // A queue that is there gets a part whenever there is anything to divide.
+            // A queue always gets a part of the time, if any is left.
             let answer = at(read).answer().unwrap_or_default();
             prop_assert!(!defers || write <= answer - DEFER_TIME.min(answer / 2));
         }

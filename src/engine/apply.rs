@@ -7,11 +7,11 @@
 //!            └──▶ wait, load               └──▶ the same write again, or an error
 //! ```
 //!
-//! 1. A step is a function from the current record to the next; it writes nothing itself. It is called again whenever the
+//! 1. A step is a function from the current record to the next. It writes nothing. It is called again whenever the
 //!    record has changed, so it never decides on stale data.
 //! 2. A write that got no answer is sent again unchanged, with the same revision. Each is bounded in time.
-//! 3. If the current record has the revision that we were writing, we won: an earlier try was applied, and its answer was
-//!    lost. The store's transaction has the matching rule for the parts beside the record.
+//! 3. If the current record has the revision that we were writing, we won: an earlier try was applied, and its answer was lost.
+//!    The store's transaction has the same rule for the companions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
     world::World,
 };
 
-/// How many races a step may lose before it pauses between tries, or gives up: see [`Retries`].
+/// How many races a step may lose before it waits between tries, or fails: see [`Retries`].
 const MAX_RACES: usize = 8;
 
 /// Applies steps to the records of a store.
@@ -38,11 +38,11 @@ pub(crate) struct Engine {
 
 /// What to do about the current record.
 pub(crate) enum Step<T> {
-    /// Write this in its place; once written, the outcome is `T`.
+    /// Write this in its place. Once it is written, the outcome is `T`.
     Write(Change, T),
     /// Write nothing.
     Stop(T),
-    /// Look again, after a pause of at most this span.
+    /// Load the record again, after a wait of at most this span.
     Wait(Duration),
 }
 
@@ -86,33 +86,33 @@ pub(crate) enum Start<'a> {
     Absent,
     /// The record as we last saw it.
     Seen(Box<Record>),
-    /// Whatever a read of this key returns.
+    /// The result of a read of this key.
     Unread(&'a RecordKey),
 }
 
-/// How hard to try.
+/// How long to try, and what to retry.
 #[derive(Clone, Copy)]
 pub(crate) struct Effort {
     /// When the caller stops waiting. After that, each call may take its full time-out.
     pub(crate) until: Option<Instant>,
-    /// The waits between two looks, and between two tries of a failed write.
+    /// The waits between two reads, and between two tries of a failed write.
     pub(crate) backoff: Backoff,
     /// Which failed writes are retried, until the time is up.
     pub(crate) retries: Retries,
 }
 
-/// Which failed writes are retried. The first two also give up after [`MAX_RACES`] lost races.
+/// Which failed writes are retried. With the first two, a step also fails after [`MAX_RACES`] lost races.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retries {
     /// None: the caller may ask again.
     None,
-    /// Those that met a transaction, until this instant: the caller waits for its end.
+    /// Those that conflict with a transaction, until this instant: the caller waits for its end.
     Contended(Instant),
-    /// Those that may pass by themselves: no answer, throttled, contended.
+    /// Those whose fault may pass: no answer, throttled, contended.
     Unanswered,
     /// All: the store, or a missing permission, may come back, and there is no later chance.
     All,
-    /// Those that got no answer or met a transaction. For work that nobody misses: neither logged nor counted.
+    /// Those that got no answer or conflict with a transaction. For optional work: neither logged nor counted.
     Quietly,
 }
 
@@ -123,7 +123,7 @@ impl Retries {
             Self::Contended(until) => error == StoreErrorKind::Contended && now < until,
             Self::Unanswered => !matches!(error, StoreErrorKind::Refused | StoreErrorKind::Unreadable),
             Self::All => true,
-            // Not worth another request to a store that throttles or refuses.
+            // No more requests to a store that throttles or refuses.
             Self::Quietly => matches!(error, StoreErrorKind::Unavailable | StoreErrorKind::Contended),
         }
     }
@@ -145,10 +145,10 @@ pub(crate) struct Unapplied {
     pub(crate) error: StoreError,
     /// The write that may have been applied, or may be later.
     pub(crate) tried: Option<Tried>,
-    /// The places of the companions whose own conditions failed. Then the write was not applied, and the record is as the
-    /// step saw it; an earlier try of this write may still land.
+    /// The places of the companions whose conditions failed. If there are any, the write was not applied, and the record is as
+    /// the step saw it. An earlier try of this write may still be applied.
     pub(crate) denied: Vec<usize>,
-    /// Whether the store has refused a try for good, whatever became of the others.
+    /// Whether the store has refused any try for good.
     pub(crate) refused: bool,
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct Unapplied {
 pub(crate) struct Tried {
     /// The record to write.
     pub(crate) record: Box<Record>,
-    /// The revision that it replaces; `None` for an insert. While that is still current, the write can still land.
+    /// The revision that it replaces; `None` for an insert. While that is current, the write can still be applied.
     pub(crate) over: Option<Revision>,
 }
 
@@ -172,17 +172,14 @@ impl From<StoreError> for Unapplied {
 enum Standing {
     Ours,
     Theirs(Option<Box<Record>>),
-    /// The write was refused because of these companions alone.
-    Denied(Vec<usize>),
 }
 
 impl Engine {
     /// Applies `step` until its write is applied, or it stops.
     ///
     /// # Errors
-    /// If the store fails, or does not answer in time, and `effort` allows no more tries; of kind
-    /// [`Contended`](StoreErrorKind::Contended) if others changed the record on every try. The write may be applied, now or
-    /// later.
+    /// If the store fails or does not answer in time, and `effort` allows no more tries. It is of kind
+    /// [`Contended`](StoreErrorKind::Contended) if others changed the record on every try. The write may be applied, now or later.
     pub(crate) async fn apply<T>(
         &self,
         start: Start<'_>,
@@ -204,8 +201,8 @@ impl Engine {
                     let key = current.as_ref().map(|current| current.key.clone()).or(key.clone());
                     let Some(key) = key else { return Err(contended().into()) };
                     retry.wait(at_most).await;
-                    // Polls with reads: they cost half as much as a refused write, and do not slow the owner down. A
-                    // failed read is no reason to stop waiting.
+                    // Reads cost half as much as a refused write, and do not slow the owner down. If one fails, the wait
+                    // continues.
                     if let Ok(found) = self.load(&key, effort).await {
                         current = found;
                     }
@@ -216,15 +213,12 @@ impl Engine {
                 Ok(Standing::Ours) => return Ok(Applied::Written(meaning, change.record)),
                 Ok(Standing::Theirs(Some(other))) => current = Some(other),
                 Ok(Standing::Theirs(None)) => (current, key) = (None, Some(change.record.key)),
-                Ok(Standing::Denied(denied)) => {
-                    let over = current.map(|current| current.revision);
-                    let tried = Some(Tried { record: change.record, over });
-                    return Err(Unapplied { error: denied_error(), tried, denied, refused: false });
-                }
-                Err((error, refused)) => {
-                    let over = current.map(|current| current.revision);
-                    let tried = Some(Tried { record: change.record, over });
-                    return Err(Unapplied { error, tried, denied: Vec::new(), refused });
+                Err(unapplied) => {
+                    let over = revision(current.as_deref());
+                    return Err(Unapplied {
+                        tried: Some(Tried { record: change.record, over }),
+                        ..unapplied
+                    });
                 }
             }
             races += 1;
@@ -243,28 +237,34 @@ impl Engine {
         current.is_ok_and(|current| current.is_some_and(|current| current.revision == tried.revision))
     }
 
-    /// Sends one write, with the retries that `effort` allows, until the store answers. Once a try got no answer, its error is
-    /// returned whatever became of later tries: the write may have been applied. With it comes whether any try was refused.
+    /// Sends one write, with the retries that `effort` allows, until the store answers. If a try got no answer, its error is
+    /// returned, even if a later try got another error: the write may have been applied.
     async fn write(
         &self,
         seen: Option<&Record>,
         change: &Change,
         effort: Effort,
-    ) -> Result<Standing, (StoreError, bool)> {
+    ) -> Result<Standing, Unapplied> {
         let (mut retry, mut unanswered, mut refused) = (self.retry(effort), None, false);
         loop {
             let call = match seen {
                 None => self.store.insert(&change.record, &change.with),
                 Some(seen) => self.store.swap(seen.revision, &change.record, &change.with),
             };
-            let answer = match self.bounded(effort.until, call).await {
-                Ok(WriteOutcome::Denied(denied)) => self.denied(seen, change, denied, effort).await,
-                Ok(WriteOutcome::Refused(current)) => Ok(found(change.record.revision, current)),
-                Ok(WriteOutcome::Written) => Ok(Standing::Ours),
-                Err(error) => Err(error),
-            };
-            let error = match answer {
-                Ok(standing) => return Ok(standing),
+            let error = match self.bounded(effort.until, call).await {
+                Ok(WriteOutcome::Written) => return Ok(Standing::Ours),
+                Ok(WriteOutcome::Refused(current)) => return Ok(standing(change, current)),
+                // That proves nothing about the record: an earlier try may have been applied, and its rows may be what refuses
+                // this one. So the record decides.
+                Ok(WriteOutcome::Denied(denied)) => match self.load(&change.record.key, effort).await {
+                    Ok(current) if revision(current.as_deref()) == revision(seen) => {
+                        let cause = "the condition of a domain write failed";
+                        let error = StoreError::new(StoreErrorKind::Refused, cause);
+                        return Err(Unapplied { error, tried: None, denied, refused: false });
+                    }
+                    Ok(current) => return Ok(standing(change, current)),
+                    Err(error) => error,
+                },
                 Err(error) => error,
             };
             let kind = error.kind();
@@ -275,7 +275,8 @@ impl Engine {
             }
             let again = effort.retries.again_after(kind, self.world.instant());
             if !again || !retry.again().await {
-                return Err((unanswered.unwrap_or(error), refused));
+                let error = unanswered.unwrap_or(error);
+                return Err(Unapplied { error, tried: None, denied: Vec::new(), refused });
             }
             if matches!(kind, StoreErrorKind::Unavailable | StoreErrorKind::Throttled) {
                 unanswered.get_or_insert(error);
@@ -283,23 +284,7 @@ impl Engine {
         }
     }
 
-    /// Domain writes were refused. That says nothing about the record: an earlier try may have been applied, and then its own
-    /// writes may be what refuses this one. So the record decides.
-    async fn denied(
-        &self,
-        seen: Option<&Record>,
-        change: &Change,
-        denied: Vec<usize>,
-        effort: Effort,
-    ) -> Result<Standing, StoreError> {
-        let current = self.load(&change.record.key, effort).await?;
-        if current.as_ref().map(|current| current.revision) == seen.map(|seen| seen.revision) {
-            return Ok(Standing::Denied(denied));
-        }
-        Ok(found(change.record.revision, current))
-    }
-
-    /// The tries that `effort` allows. Without a deadline there is one, unless the retries have an end of their own.
+    /// The tries that `effort` allows. Without a deadline there is one try, unless `retries` has an end.
     fn retry(&self, effort: Effort) -> Retry<'_> {
         let until = match effort.retries {
             Retries::Contended(_) => effort.until,
@@ -312,7 +297,7 @@ impl Engine {
         Ok(self.bounded(effort.until, self.store.load(key)).await?.map(Box::new))
     }
 
-    /// Bounds `call` by the store's time-out, or by `until` if that is sooner. Once `until` has passed nobody waits, and the
+    /// Bounds `call` by the store's time-out, or by `until` if that is sooner. Once `until` has passed, no caller waits, and the
     /// whole time-out applies.
     pub(crate) async fn bounded<T>(
         &self,
@@ -324,22 +309,22 @@ impl Engine {
         tokio::select! {
             biased;
             answer = call => answer,
-            // Lazy: an answer that is there at once needs no timer.
+            // Lazy: an immediate answer needs no timer.
             () = async { self.world.sleep(bound).await } => Err(StoreError::no_answer_in_time(bound < STORE_TRY)),
         }
     }
 }
 
-/// Who holds the record after a refused write that met this one.
-fn found(ours: Revision, current: Option<Box<Record>>) -> Standing {
+/// Who holds the record after a change that was refused because of the current record.
+fn standing(change: &Change, current: Option<Box<Record>>) -> Standing {
     match current {
-        Some(current) if current.revision == ours => Standing::Ours,
+        Some(current) if current.revision == change.record.revision => Standing::Ours,
         current => Standing::Theirs(current),
     }
 }
 
-fn denied_error() -> StoreError {
-    StoreError::new(StoreErrorKind::Refused, "the condition of a domain write failed")
+fn revision(record: Option<&Record>) -> Option<Revision> {
+    record.map(|record| record.revision)
 }
 
 fn contended() -> StoreError {

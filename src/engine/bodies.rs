@@ -13,33 +13,35 @@ use crate::{
     time_budget::{BODY_OUTLIVES_RECORD, CLOCK_SKEW, WRITE_BACKOFF, body_share},
 };
 
-/// The most bytes of headers that a record keeps. No front of Lambda delivers more (API Gateway 10 KB, a load
-/// balancer 64 KB), and a record has no room for more than 400 KB.
-const MAX_HEADERS: usize = 64 * 1024;
+/// The most bytes of headers that a record keeps. No front of Lambda delivers more (API Gateway 10 KB, a load balancer 64 KB),
+/// and a record has no capacity for more than 400 KB.
+const MAX_HEADER_BYTES: usize = 64 * 1024;
 
 /// An answer with a place chosen for its body. A body outside the record is not written yet.
 pub(crate) struct Placed {
-    /// The answer for the record. Until it is written, a body outside the record is marked as beside it.
+    /// The answer for the record. Until its body is written, a body outside the record is named as a body item.
     pub(crate) answer: KeptAnswer,
     /// The encoded body that has yet to be written outside the record.
     outside: Option<Bytes>,
 }
 
 impl Placed {
-    /// Whether the body has no room in the record.
+    /// Whether the record has no capacity for the body.
     pub(crate) const fn is_outside(&self) -> bool {
         self.outside.is_some()
     }
 }
 
 impl Engine {
-    /// Chooses a place for the body: in the record while that costs nothing, else outside.
+    /// Chooses a place for the body: in the record if that costs nothing, else outside.
     ///
     /// Keeps the safe headers, and those in `also`.
-    pub(crate) fn place(&self, record: &Record, answer: Answer, also: &[String]) -> Placed {
-        let Answer { head, body } = answer;
-        let mut head = head.kept(also);
-        if head.headers().iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_HEADERS {
+    pub(crate) fn place(&self, record: &Record, answer: &Answer, also: &[String]) -> Placed {
+        let body = &answer.body;
+        let mut head = answer.head.kept(also);
+        if head.headers().iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+            > MAX_HEADER_BYTES
+        {
             tracing::error!("the headers are too large to store: replays omit them");
             head = head.without_headers();
         }
@@ -51,9 +53,9 @@ impl Engine {
         let state = State::Completed { answer: empty, completed_at: now, by, expires_at };
         let capacity = self.store.body_capacity(&Record { state, ..record.clone() });
         let (body, outside) = if body.len() <= capacity {
-            (inline(body, Encoding::Identity), None)
+            (inline(body.clone(), Encoding::Identity), None)
         } else {
-            let (bytes, encoding) = codec::encode(&body);
+            let (bytes, encoding) = codec::encode(body);
             if bytes.len() <= capacity {
                 (inline(bytes, encoding), None)
             } else {
@@ -64,24 +66,21 @@ impl Engine {
         Placed { answer: KeptAnswer { head, body }, outside }
     }
 
-    /// Stores a body again if its message has waited longer than bodies outlive their records. A body that is gone becomes
+    /// Stores a body again if its message has waited so long that the body may be deleted soon. A body that is gone becomes
     /// [`Omitted`](KeptBody::Omitted) (T49).
     ///
     /// # Errors
-    /// If the store fails: the body may be there.
+    /// If the store fails: the body may exist.
     pub(crate) async fn keep_anew(
         &self,
         record: &Record,
-        answer: KeptAnswer,
+        body: KeptBody,
         kept_at: Timestamp,
         time: Duration,
-    ) -> Result<KeptAnswer, StoreError> {
-        let KeptAnswer { head, body: KeptBody::Outside { id, place, encoding, length } } = answer else {
-            return Ok(answer);
-        };
+    ) -> Result<KeptBody, StoreError> {
+        let KeptBody::Outside { id, place, encoding, length } = body else { return Ok(body) };
         if self.world.now().plus(CLOCK_SKEW) <= kept_at.plus(BODY_OUTLIVES_RECORD) {
-            let body = KeptBody::Outside { id, place, encoding, length };
-            return Ok(KeptAnswer { head, body });
+            return Ok(body);
         }
         let omitted = KeptBody::Omitted { length };
         let found = match self.bounded(None, self.store.load_body(&record.key, id, place)).await {
@@ -89,26 +88,21 @@ impl Engine {
             Err(error) if !error.is_passing() => None,
             found => found?,
         };
-        let body = match found {
-            Some(bytes) => {
-                let id: BodyId = self.world.nonce().into();
-                let kept = self.keep_outside(record, id, bytes, time).await?;
-                kept.map_or(omitted, |place| KeptBody::Outside { id, place, encoding, length })
-            }
-            None => {
-                tracing::error!("the body of a report was deleted while it waited: replays omit it");
-                omitted
-            }
+        let Some(bytes) = found else {
+            tracing::error!("the body of a report was deleted while it waited: replays omit it");
+            return Ok(omitted);
         };
-        Ok(KeptAnswer { head, body })
+        let id: BodyId = self.world.nonce().into();
+        let kept = self.keep_outside(record, id, bytes, time).await?;
+        Ok(kept.map_or(omitted, |place| KeptBody::Outside { id, place, encoding, length }))
     }
 
-    /// Chooses a place for the body and stores it there. It is omitted if it is too large for every place, or cannot be
-    /// stored in time: the effect is recorded as completed in every case (T16). `write` is the time for all writes together.
+    /// Chooses a place for the body and stores it there. The body is omitted if it is too large for every place, or cannot be
+    /// stored in time: the effect is always recorded as completed (T16). `write` is the time for all writes together.
     pub(crate) async fn keep(
         &self,
         record: &Record,
-        answer: Answer,
+        answer: &Answer,
         also: &[String],
         write: Duration,
     ) -> KeptAnswer {
@@ -119,9 +113,7 @@ impl Engine {
         let (head, length) = (placed.answer.head.clone(), placed.answer.body.length());
         match self.keep_placed(record, placed, body_share(write)).await {
             Ok(Some(kept)) => return kept,
-            Ok(None) => {
-                tracing::warn!(length, "the body is too large to store: replays omit it");
-            }
+            Ok(None) => tracing::warn!(length, "the body is too large to store: replays omit it"),
             Err(error) => {
                 let error: &dyn Error = &error;
                 tracing::error!(error, "the body cannot be stored: replays omit it");
@@ -169,7 +161,7 @@ impl Engine {
         }
     }
 
-    /// The kept answer with its body, from wherever that is stored; `None` if the record is not completed.
+    /// The kept answer with its body; `None` if the record is not completed.
     pub(crate) async fn replay(&self, record: &Record) -> Result<Option<Replay>, StoreError> {
         let State::Completed { answer: kept, expires_at, .. } = &record.state else { return Ok(None) };
         let (bytes, encoding, length) = match &kept.body {

@@ -1,16 +1,16 @@
 //! A circuit breaker: while the store is down, requests are refused at once instead of waiting for it.
 //!
-//! Written by hand, because the existing crates read their own clocks. Here the time is handed in, from a clock that only
-//! runs forward: a clock that is set back cannot keep the circuit open.
+//! It is written by hand, because the existing crates read the clock themselves. Here the caller passes the time of a monotonic
+//! clock: a clock that is set back cannot keep the circuit open.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{time::Instant, time_budget::BREAKER_OPEN_FOR};
 
 /// Five failures in a row are not chance: with three tries each, the store was asked fifteen times.
 const FAILURES_TO_OPEN: u32 = 5;
 
-/// Counts failures in a row. After [`FAILURES_TO_OPEN`], lets one caller through per [`BREAKER_OPEN_FOR`].
+/// Counts failures in a row. After [`FAILURES_TO_OPEN`], one caller may pass per [`BREAKER_OPEN_FOR`].
 #[derive(Debug, Default)]
 pub(super) struct Breaker(Mutex<Counter>);
 
@@ -21,9 +21,9 @@ struct Counter {
 }
 
 impl Breaker {
-    /// Whether to ask the store now. While the store seems down, only one caller per [`BREAKER_OPEN_FOR`] is let through.
+    /// Whether this caller may ask the store now.
     pub(super) fn admits(&self, now: Instant) -> bool {
-        let mut counter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counter = self.counter();
         if counter.failures < FAILURES_TO_OPEN {
             return true;
         }
@@ -35,13 +35,17 @@ impl Breaker {
     }
 
     pub(super) fn succeeded(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).failures = 0;
+        self.counter().failures = 0;
     }
 
     pub(super) fn failed(&self, now: Instant) {
-        let mut counter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counter = self.counter();
         counter.failures = counter.failures.saturating_add(1);
         counter.open_until = Some(now.plus(BREAKER_OPEN_FOR));
+    }
+
+    fn counter(&self) -> MutexGuard<'_, Counter> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

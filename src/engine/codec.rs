@@ -19,14 +19,14 @@ pub(super) enum UnreadableBodyError {
 }
 
 thread_local! {
-    /// A compressor's tables take 400 KB: allocating them takes longer than compressing a small body. They are made once
-    /// per thread.
+    /// A compressor's tables take 400 KB. Allocating them takes longer than compressing a small body, so each thread keeps its
+    /// compressor.
     static COMPRESSOR: RefCell<Compress> = RefCell::new(Compress::new(Compression::fast(), true));
 }
 
 /// The body, compressed if that makes it smaller.
 pub(super) fn encode(body: &Bytes) -> (Bytes, Encoding) {
-    // Room for a smaller body only: if the compressed form does not fit, the body stays as it is.
+    // Capacity for a smaller body only: if the compressed form does not fit, the body stays as it is.
     let mut packed = Vec::with_capacity(body.len());
     let status = COMPRESSOR.with_borrow_mut(|compressor| {
         compressor.reset();

@@ -34,32 +34,23 @@ pub(super) enum Refusal {
     Stale,
     /// The operation is refused with this answer.
     Answer(Answer),
-    /// Nobody foresaw it.
+    /// No answer is set for this refusal.
     NoAnswerSet,
 }
 
-/// What it means that the writes at these places were denied. A stale read first: what was computed from it means nothing.
+/// What it means that the writes at these places were denied. A stale read comes first: what is computed from it means nothing.
 pub(super) fn refusal(writes: &[DomainWrite], denied: &[usize]) -> Refusal {
     let denied = || denied.iter().filter_map(|place| writes.get(*place)).map(|write| &write.if_refused);
     if denied().any(|meaning| *meaning == IfRefused::Recompute) {
         return Refusal::Stale;
     }
-    let answers = denied().map(|meaning| match meaning {
-        IfRefused::Answer(answer) => Some(answer.clone()),
-        IfRefused::Fail | IfRefused::Recompute => None,
-    });
-    // If one of them was not foreseen, no answer tells the whole truth.
-    match answers.collect::<Option<Vec<_>>>().and_then(|answers| answers.into_iter().next()) {
-        Some(answer) => Refusal::Answer(answer),
-        None => Refusal::NoAnswerSet,
+    match denied().next() {
+        // If one of them has no answer, the answer of another is not the whole truth.
+        Some(IfRefused::Answer(answer)) if !denied().any(|meaning| *meaning == IfRefused::Fail) => {
+            Refusal::Answer(answer.clone())
+        }
+        _ => Refusal::NoAnswerSet,
     }
-}
-
-/// How long a report may take.
-#[derive(Clone, Copy)]
-pub(super) struct Time {
-    pub(super) write: Duration,
-    pub(super) stop_at: Instant,
 }
 
 /// A report whose write was tried.
@@ -77,72 +68,62 @@ pub(super) enum Instead {
     Answer(Answer),
     /// Nothing is committed.
     NotCommitted,
-    /// Nothing is committed, and what the handler did besides is not known.
+    /// Nothing is committed. What else the handler did is not known.
     Unknown,
-    /// The same, and the handler has answered that it had an effect.
+    /// Nothing is committed, but the handler's answer reports an effect.
     UnknownEffect,
 }
 
 impl Instead {
-    /// What the caller gets. If `hangs`, the handler's own answer is true only once its domain writes
-    /// commit, and that is not certain: the caller then hears that nobody knows yet.
-    pub(super) fn of(self, ended: FinishOutcome, kept: &Kept, hangs: bool) -> FinishOutcome {
+    /// What the caller gets. If `uncertain`, the handler's answer is true only once its domain writes commit, and that is not
+    /// certain: the caller gets that the outcome is unknown.
+    pub(super) fn of(self, ended: FinishOutcome, kept: &Kept, uncertain: bool) -> FinishOutcome {
+        use FinishOutcome::{Deferred, Fenced, NotCommitted, Refused, Unknown, Unwritten, Written};
         match (self, ended) {
-            (Self::Answer(answer), FinishOutcome::Written { expires_at }) => {
-                FinishOutcome::Refused { answer, expires_at }
-            }
-            (Self::NotCommitted, FinishOutcome::Written { .. } | FinishOutcome::Fenced) => {
-                FinishOutcome::NotCommitted
-            }
-            (Self::Nothing, FinishOutcome::Deferred) if hangs => FinishOutcome::Unknown,
-            (Self::Nothing, FinishOutcome::Fenced | FinishOutcome::Unwritten)
-                if !kept.writes().is_empty() =>
-            {
-                FinishOutcome::Unknown
-            }
-            (
-                Self::Answer(_) | Self::NotCommitted | Self::Unknown | Self::UnknownEffect,
-                FinishOutcome::Written { .. }
-                | FinishOutcome::Fenced
-                | FinishOutcome::Deferred
-                | FinishOutcome::Unwritten,
-            ) => FinishOutcome::Unknown,
+            (Self::Answer(answer), Written { expires_at }) => Refused { answer, expires_at },
+            (Self::NotCommitted, Written { .. } | Fenced) => NotCommitted,
+            (Self::Nothing, Deferred) if uncertain => Unknown,
+            (Self::Nothing, Fenced | Unwritten) if !kept.writes().is_empty() => Unknown,
+            (Self::Nothing, ended) => ended,
+            (_, Written { .. } | Fenced | Deferred | Unwritten) => Unknown,
             (_, ended) => ended,
         }
     }
 }
 
 impl Executor {
-    /// Writes a report with its domain writes. If they are refused, writes what that means instead.
+    /// Writes a report with its domain writes, until `stop_at`. If they are refused, writes what that means instead. `write` is the
+    /// time for all writes together.
     pub(super) async fn commit(
         &self,
         execution: &Execution,
         seen: &Record,
         mut report: Report,
         status: Option<u16>,
-        time: Time,
+        write: Duration,
+        stop_at: Instant,
     ) -> Committed {
         let (mut instead, mut commits) = (Instead::Nothing, 0);
         loop {
             let writes = match (&report, &instead) {
-                (Report::Completed(_), Instead::Nothing) => self.writes(execution, time.stop_at).await,
+                (Report::Completed(_), Instead::Nothing) => self.writes(execution, stop_at).await,
                 _ => Ok(Vec::new()),
             };
-            let (writes, failed) = writes.map_or_else(|()| (Vec::new(), true), |writes| (writes, false));
-            if failed {
+            let writes = writes.unwrap_or_else(|()| {
                 (report, instead) = without_answer(seen, &report);
-            }
-            let kept = self.kept(seen, &report, writes, status, time.write).await;
+                Vec::new()
+            });
+            let kept = self.kept(seen, &report, writes, status, write).await;
             let start = Start::Seen(Box::new(seen.clone()));
-            let finished = self.write(start, seen, &kept, time.stop_at, Escalation::Pending).await;
+            let finished = self.write(start, seen, &kept, stop_at, Escalation::Pending).await;
             let denied = match finished {
                 Ok(Finished::Denied(denied)) => denied,
-                // Released meanwhile, by somebody who knew less: a retry must not have the effect again.
+                // Released meanwhile, on less knowledge: a retry must not repeat the effect.
                 Ok(Finished::Refused(current, fenced))
                     if matches!(instead, Instead::UnknownEffect)
                         && !self.is_double(seen, &kept, &current) =>
                 {
-                    let finished = Ok(match self.claim_effect(seen, time.stop_at).await {
+                    let finished = Ok(match self.claim_effect(seen, stop_at).await {
                         // Taken over in between.
                         Ok(Claim::Claimed(record)) if self.is_double(seen, &kept, &record) => {
                             Finished::Refused(record, fenced)
@@ -156,7 +137,7 @@ impl Executor {
             };
             commits += 1;
             match refusal(kept.writes(), &denied) {
-                Refusal::Stale if commits < MAX_COMMITS && self.engine.world.instant() < time.stop_at => {}
+                Refusal::Stale if commits < MAX_COMMITS && self.engine.world.instant() < stop_at => {}
                 Refusal::Answer(answer) => {
                     let answer = self.as_replayed(answer);
                     instead = Instead::Answer(answer.clone());
@@ -170,29 +151,30 @@ impl Executor {
         }
     }
 
-    /// An answer with those headers alone that its replays have.
+    /// The answer with only those headers that its replays have.
     pub(super) fn as_replayed(&self, Answer { head, body }: Answer) -> Answer {
         Answer { head: head.kept(&self.operation().kept_headers), body }
     }
 
-    /// Reports that writes were refused, without a word of what that means.
+    /// Logs and counts that writes were refused, and that no answer is set for that.
     pub(super) fn no_answer_set(&self, writes: &[DomainWrite], denied: &[usize]) {
         let denied: Vec<_> = denied.iter().filter_map(|place| writes.get(*place)).collect();
-        tracing::error!(?denied, "nobody foresaw that domain writes are refused: nothing is committed");
-        Count::Denied.add(self.operation().name());
-    }
-
-    /// Reports that a write was refused when the handler handed it over.
-    pub(super) fn refused_early(&self, error: &DomainWriteError) {
         tracing::error!(
-            %error,
-            "a domain write was refused when it was handed over, but the handler has answered: nothing is committed"
+            ?denied,
+            "domain writes were refused, and no answer is set for that: nothing is committed"
         );
         Count::Denied.add(self.operation().name());
     }
 
-    /// Claims the record of `base` for an effect whose domain writes are not committed: nobody releases it for a retry, and no
-    /// earlier try of those writes lands any more. An operation that may run again mends itself by that, and is left alone.
+    /// Logs and counts that a write was refused when the handler added it.
+    pub(super) fn refused_early(&self, error: &DomainWriteError) {
+        tracing::error!(%error, "a domain write was refused, but the handler has answered: nothing is committed");
+        Count::Denied.add(self.operation().name());
+    }
+
+    /// Claims the record of `base` for an effect whose domain writes are not committed. From then on it is not released for a
+    /// retry, and no earlier try of those writes can be applied. An operation that may run again is left alone: its next run
+    /// repairs it.
     pub(super) async fn claim_effect(&self, base: &Record, stop_at: Instant) -> Result<Claim, StoreError> {
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let is_ours = |current: &&Record| {
@@ -209,7 +191,7 @@ impl Executor {
         match self.engine.apply(Start::Unread(&base.key), effort, step).await {
             Ok(Applied::Written(found_dead, record)) => {
                 if found_dead {
-                    // Found dead here, before the stale function came.
+                    // Found before the stale function did.
                     telemetry::lease_expired(&record, self.engine.world.now());
                 }
                 Ok(Claim::Claimed(record))
@@ -229,7 +211,7 @@ impl Executor {
         let parts = execution.pending().parts();
         let (current, compute) = parts.map_err(|error| self.refused_early(&error))?;
         let computed = match compute {
-            // It is the handler's code: it may panic, or never end.
+            // This is the handler's code: it may panic, or never end.
             Some(compute) => {
                 let computed = AssertUnwindSafe(async move { compute().await }).catch_unwind();
                 tokio::select! {
@@ -250,7 +232,7 @@ impl Executor {
     }
 }
 
-/// The report of an execution whose writes cannot be committed, instead of this one. It may have done more than write.
+/// The report that replaces this one if its writes cannot be committed. The execution may have done more than write.
 fn without_answer(seen: &Record, report: &Report) -> (Report, Instead) {
     if seen.transactional {
         return (Report::NotExecuted, Instead::NotCommitted);
@@ -265,6 +247,6 @@ fn without_answer(seen: &Record, report: &Report) -> (Report, Instead) {
 /// What became of a record that was to be claimed.
 pub(super) enum Claim {
     Claimed(Box<Record>),
-    /// It is claimed, completed or certainly released already; or gone, or another request's.
+    /// It was claimed, completed or certainly released before; or it is gone, or another request's.
     Unclaimed(Option<Box<Record>>),
 }

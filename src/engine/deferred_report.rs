@@ -1,4 +1,4 @@
-//! Reports that cannot be written go to a queue, from which reconciliation applies them under the same fence.
+//! Defers reports that cannot be written: they go to a queue, from which reconciliation applies them under the same fence.
 //!
 //! A message may wait across deployments: see [`message`](crate::message).
 
@@ -9,27 +9,14 @@ use super::{
     report::{Kept, Report},
 };
 use crate::{
-    domain::DomainWrite,
     message::{DeferredReport, DoubleExecution, Message},
-    queue::Queue,
     record::{Answer, AttemptId, KeptAnswer, KeptBody, Record, Worker},
     telemetry::Count,
     time_budget::TimeBudget,
 };
 
-/// The message that reports a report which wants this record. `escalated` is the other execution that has been escalated.
-fn message(
-    ended: Record,
-    writes: &[DomainWrite],
-    escalated: Option<AttemptId>,
-) -> Result<String, serde_json::Error> {
-    let mut report = DeferredReport::of(ended, writes)?;
-    report.escalated = escalated.map(|attempt| attempt.to_string());
-    Ok(Message::DeferredReport(Box::new(report)).to_json())
-}
-
 impl Executor {
-    /// Hands over a report that could not be written, if there is a queue.
+    /// Defers a report that could not be written, if there is a queue.
     pub(super) async fn defer(
         &self,
         execution: &Execution,
@@ -38,66 +25,36 @@ impl Executor {
         kept: &Kept,
     ) -> FinishOutcome {
         let operation = self.operation().name();
-        let Some(queue) = &self.deferred_reports else {
-            tracing::error!("a report could not be written, and there is no queue to hand it over to");
-            Count::Unwritten.add(operation);
-            return FinishOutcome::Unwritten;
-        };
-        let wanted = self.wanted(seen, report, kept);
-        let sent = match wanted.map(|ended| message(ended, kept.writes(), None)) {
-            Some(Ok(message)) => self.send(queue, execution, &message).await,
-            Some(Err(error)) => Err(error.to_string()),
-            None => Err("the record that the worker saw last is not its own".to_owned()),
-        };
-        match sent {
+        match self.send_report(execution, seen, report, kept, None).await {
             Ok(()) => {
-                tracing::warn!("a report could not be written: it was handed over");
+                tracing::warn!("a report could not be written: it is deferred");
                 Count::Deferred.add(operation);
                 FinishOutcome::Deferred
             }
             Err(cause) => {
-                tracing::error!(cause, "a report could neither be written nor handed over");
+                tracing::error!(cause, "a report could be neither written nor deferred");
                 Count::Unwritten.add(operation);
                 FinishOutcome::Unwritten
             }
         }
     }
 
-    /// Hands over a report that could not be written because another execution has the record, or because the record denies
-    /// its effect. `provider_report` is the other execution, if it has been reported to an operator. Returns whether it was sent.
+    /// Defers a report that could not be written because another execution has the record, or because the record denies its
+    /// effect. `escalated` is the other execution, if it has been escalated. Returns whether it was sent.
     pub(super) async fn defer_contested(
         &self,
         execution: &Execution,
         seen: &Record,
         report: &Report,
         kept: &Kept,
-        reported: Option<AttemptId>,
+        escalated: Option<AttemptId>,
     ) -> bool {
-        let Some(queue) = &self.deferred_reports else { return false };
-        let Some(Ok(message)) =
-            self.wanted(seen, report, kept).map(|ended| message(ended, kept.writes(), reported))
-        else {
-            return false;
-        };
-        let sent = self.send(queue, execution, &message).await;
-        if let Err(cause) = &sent {
-            tracing::error!(cause, "a report could not be handed over");
-        }
-        sent.is_ok()
-    }
-
-    async fn send(&self, queue: &Arc<dyn Queue>, execution: &Execution, message: &str) -> Result<(), String> {
-        let world = &self.engine.world;
-        let time = TimeBudget::at(world.instant(), execution.ends_at()).defer();
-        tokio::select! {
-            biased;
-            sent = queue.send(message, Duration::ZERO) => sent.map_err(|error| error.cause()),
-            () = world.sleep(time) => Err("no answer in time".to_owned()),
-        }
+        let sent = self.send_report(execution, seen, report, kept, escalated).await;
+        sent.inspect_err(|cause| tracing::error!(cause, "a report could not be deferred")).is_ok()
     }
 
     /// Escalates a double execution, with the report that cannot be written, through the queue of deferred reports. It has been
-    /// logged and counted in any case. Returns whether it was sent.
+    /// logged and counted before. Returns whether it was sent.
     pub(super) async fn escalate_double(
         &self,
         execution: &Execution,
@@ -106,38 +63,54 @@ impl Executor {
         report: &Report,
         kept: &Kept,
     ) -> bool {
-        let Some(queue) = &self.deferred_reports else { return false };
-        let wanted = self.wanted(seen, report, kept);
-        double.report = wanted.and_then(|ended| DeferredReport::of(ended, kept.writes()).ok()).map(Box::new);
-        let message = Message::DoubleExecution(Box::new(double)).to_json();
-        let sent = self.send(queue, execution, &message).await;
-        if let Err(cause) = &sent {
-            tracing::error!(cause, "a double execution could not be escalated");
-        }
-        sent.is_ok()
+        double.report = self.deferred(seen, report, kept).ok().map(Box::new);
+        let sent = self.send(execution, Message::DoubleExecution(Box::new(double))).await;
+        sent.inspect_err(|cause| tracing::error!(cause, "a double execution could not be escalated")).is_ok()
     }
 
-    /// The record as its worker wants it, with its body inline unless that is stored already.
-    fn wanted(&self, seen: &Record, report: &Report, kept: &Kept) -> Option<Record> {
-        let kept = match (report, kept) {
-            (_, Kept::Completed(KeptAnswer { body: KeptBody::Outside { .. }, .. }, _)) => kept.clone(),
+    async fn send_report(
+        &self,
+        execution: &Execution,
+        seen: &Record,
+        report: &Report,
+        kept: &Kept,
+        escalated: Option<AttemptId>,
+    ) -> Result<(), String> {
+        let mut report = self.deferred(seen, report, kept)?;
+        report.escalated = escalated.map(|attempt| attempt.to_string());
+        self.send(execution, Message::DeferredReport(Box::new(report))).await
+    }
+
+    async fn send(&self, execution: &Execution, message: Message) -> Result<(), String> {
+        let queue = self.deferred_reports.as_ref().ok_or("there is no queue for deferred reports")?;
+        let (world, message) = (&self.engine.world, message.to_json());
+        let time = TimeBudget::at(world.instant(), execution.ends_at()).defer();
+        tokio::select! {
+            biased;
+            sent = queue.send(&message, Duration::ZERO) => sent.map_err(|error| error.cause()),
+            () = world.sleep(time) => Err("no answer in time".to_owned()),
+        }
+    }
+
+    /// The report, with the record as its worker wants it. The body is inline, unless it is stored already.
+    fn deferred(&self, seen: &Record, report: &Report, kept: &Kept) -> Result<DeferredReport, String> {
+        let inline = match (report, kept) {
+            (_, Kept::Completed(KeptAnswer { body: KeptBody::Outside { .. }, .. }, _)) => None,
             (Report::Completed(Answer { head, body }), _) => {
                 let (bytes, encoding) = codec::encode(body);
                 let body = KeptBody::Inline { bytes, encoding, length: body.len() as u64 };
-                Kept::Completed(KeptAnswer { head: head.clone(), body }, Arc::default())
+                Some(Kept::Completed(KeptAnswer { head: head.clone(), body }, Arc::default()))
             }
-            _ => kept.clone(),
+            _ => None,
         };
-        let wants =
-            |seen: &Record| kept.of(seen, Worker::of(seen), seen.revision, self.engine.world.now()).ok();
-        match kept {
-            // Its own answer goes along, and so does the claim that makes it doubtful.
-            Kept::Completed(..) if seen.claimed => {
-                let ended = wants(&Record { claimed: false, ..seen.clone() })?;
-                Some(Record { claimed: true, ..ended })
-            }
-            _ => wants(seen),
-        }
+        let wanted = inline.as_ref().unwrap_or(kept);
+        // The claim goes along with its answer, although it makes a refusal unknown.
+        let claimed = seen.claimed && matches!(wanted, Kept::Completed(..));
+        let seen = Record { claimed: seen.claimed && !claimed, ..seen.clone() };
+        let ended = wanted.of(&seen, Worker::of(&seen), seen.revision, self.engine.world.now());
+        let mut ended = ended.map_err(|fenced| fenced.to_string())?;
+        ended.claimed |= claimed;
+        DeferredReport::of(ended, kept.writes()).map_err(|error| error.to_string())
     }
 }
 
@@ -176,8 +149,11 @@ mod tests {
         ] {
             let seen = Record::reserve(&reservation("k"), Revision::mint(), NOW);
             let ended = kept.of(&seen, Worker::of(&seen), seen.revision, NOW).unwrap();
-            let report = message(ended.clone(), &[], None).unwrap();
-            let Message::DeferredReport(report) = Message::read(&report).unwrap() else { panic!("{report}") };
+            let report = DeferredReport::of(ended.clone(), &[]).unwrap();
+            let message = Message::DeferredReport(Box::new(report)).to_json();
+            let Message::DeferredReport(report) = Message::read(&message).unwrap() else {
+                panic!("{message}")
+            };
             assert_eq!(report.record().unwrap(), ended);
         }
     }

@@ -1,4 +1,4 @@
-//! Applies reports that were handed over, under their workers' fence, however often they are delivered.
+//! Applies deferred reports under their workers' fence. Delivering one more than once is harmless.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     time_budget::{OFFLINE_WRITE_TIMEOUT, QUEUED_BODY_TIMEOUT},
 };
 
-/// What became of a report that was handed over.
+/// What became of a deferred report.
 pub(crate) enum Delivered {
     /// It is written.
     Written,
@@ -23,31 +23,31 @@ pub(crate) enum Delivered {
     Overtaken,
     /// It reports an execution, and so does another worker.
     Double(Box<DoubleExecution>),
-    /// It reports an effect, and this record says that there was none.
+    /// It reports an effect, and this record denies that.
     Denied(Box<Record>),
-    /// It reports a certain or possible execution. Its record is another request's now, or has been gone for so long that it
-    /// may have been settled and deleted.
+    /// It reports a certain or possible execution. Its record is another request's now, or has been gone for so long that it may
+    /// have been settled and deleted.
     Gone,
-    /// Its domain writes were refused, and it has no answer for that: nothing of it is written. If it tells of an effect, the
-    /// record is claimed, and this is the record.
+    /// Its domain writes were refused, and no answer is set for that: nothing of it is written. If it reports an effect, the record
+    /// is claimed, and this is the record.
     Refused(Option<Box<Record>>),
     /// It could not be written; a retry may succeed.
     Unwritten,
 }
 
 impl Executor {
-    /// Applies a report that was handed over, under its worker's fence: if the record has moved on without that worker,
-    /// nothing changes. Applying it twice is harmless. `escalated` says that the last call's finding reached an operator;
-    /// until then, nothing that another execution left is overwritten.
+    /// Applies a deferred report under its worker's fence: if the record has moved on without that worker, nothing changes. Applying
+    /// it twice is harmless. `escalated` says that a [double execution](Delivered::Double) of this report has been escalated. Before
+    /// that, nothing that another execution left is overwritten.
     ///
     /// # Errors
     /// If the message is malformed: no retry helps.
     pub(crate) async fn apply(
         &self,
-        lost: &DeferredReport,
+        report: &DeferredReport,
         escalated: bool,
     ) -> Result<Delivered, MalformedError> {
-        let wanted = lost.record()?;
+        let wanted = report.record()?;
         let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
         let base =
             Record { state: State::InProgress { lease_until: Timestamp::default() }, ..wanted.clone() };
@@ -57,9 +57,9 @@ impl Executor {
             State::Completed { answer, completed_at, .. } => {
                 match self.stored_body(&base, answer, completed_at).await? {
                     Some(answer) => {
-                        // Anybody who can send to the queue may have made them.
+                        // Checked again: every sender to the queue could have made them.
                         let records = self.engine.store.records_table();
-                        let writes = Writes::of(lost.writes().to_vec(), records);
+                        let writes = Writes::of(report.writes().to_vec(), records);
                         let writes = writes.map_err(|_| MalformedError("writes"))?.into_vec();
                         Kept::Completed(answer, writes.into())
                     }
@@ -67,14 +67,14 @@ impl Executor {
                 }
             }
             State::FailedRetryable { .. } if not_begun => Kept::NotBegun,
-            // Contested: its worker did nothing, and its record said that another execution did.
+            // Contested: its worker did nothing, but the record showed that another execution did.
             State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. } => {
                 Kept::NotExecuted(because)
             }
             State::Unknown { cause, .. } => Kept::PerhapsExecuted(cause, because),
             State::Pending | State::InProgress { .. } => return Err(MalformedError("state")),
         };
-        // It has the revision that the worker saw. If that is still current, no read is needed.
+        // `base` has the revision that the worker saw. If that is still current, no read is needed.
         let mut start = Start::Seen(Box::new(base.clone()));
         let mut escalated = if escalated { Escalation::Done } else { Escalation::Pending };
         loop {
@@ -85,7 +85,7 @@ impl Executor {
                 Ok(Finished::Gone) if kept.did_nothing() => return Ok(Delivered::Overtaken),
                 Ok(Finished::Gone) => return Ok(Delivered::Gone),
                 Ok(Finished::Denied(denied)) => {
-                    // Its caller is gone, and so is what could compute its writes again.
+                    // Neither its caller nor the closure that computed its writes exists any more.
                     let Refusal::Answer(answer) = commit::refusal(kept.writes(), &denied) else {
                         if !kept.reports_an_effect() {
                             return Ok(Delivered::Refused(None));
@@ -97,14 +97,14 @@ impl Executor {
                         });
                     };
                     let also = &self.operation().kept_headers;
-                    let answer = self.engine.keep(&base, answer, also, OFFLINE_WRITE_TIMEOUT).await;
+                    let answer = self.engine.keep(&base, &answer, also, OFFLINE_WRITE_TIMEOUT).await;
                     kept = Kept::Completed(answer, Arc::default());
                     start = Start::Unread(&base.key);
                     continue;
                 }
                 Err(_) => return Ok(Delivered::Unwritten),
             };
-            // The key is another request's now, or lives anew: that record will never report this one.
+            // The key is another request's now, or of a later generation: that record never has this report's result.
             let double = self.is_double(&base, &kept, &current);
             if !kept.did_nothing() && !is_same_request(&base, &current)
                 || !double && kept.belongs_to_earlier_generation(&base, &current)
@@ -117,8 +117,8 @@ impl Executor {
                 tracing::error!("another execution is running what this one did: its report is retried");
                 return Ok(Delivered::Unwritten);
             }
-            if double && escalated == Escalation::Pending && !lost.was_escalated_with(&current) {
-                return Ok(self.double(lost, &base, &kept, &current).await);
+            if double && escalated == Escalation::Pending && !report.was_escalated_with(&current) {
+                return Ok(self.double(report, &base, &kept, &current).await);
             }
             if double && escalated == Escalation::Pending && matches!(current.state, State::Unknown { .. }) {
                 (start, escalated) = (Start::Seen(current), Escalation::Done);
@@ -133,9 +133,15 @@ impl Executor {
         }
     }
 
-    /// Reports that two workers executed the operation, certainly or possibly. If the store cannot return their answers now,
-    /// the message is retried.
-    async fn double(&self, lost: &DeferredReport, base: &Record, kept: &Kept, current: &Record) -> Delivered {
+    /// The double execution, certain or possible, of two workers. If the store cannot return their answers now, the message is
+    /// retried.
+    async fn double(
+        &self,
+        report: &DeferredReport,
+        base: &Record,
+        kept: &Kept,
+        current: &Record,
+    ) -> Delivered {
         let mut ours = base.clone();
         if let Kept::Completed(answer, _) = kept {
             let (now, by) = (self.engine.world.now(), SettledBy::Worker);
@@ -148,19 +154,19 @@ impl Executor {
                     *answer = replay.filter(|replay| !replay.body_omitted).map(|replay| replay.answer)
                 }
                 Err(error) if error.is_passing() => return Delivered::Unwritten,
-                // It will never be readable: the alarm matters more than the digest.
+                // A retry cannot read it either: the alarm matters more than the digest.
                 Err(_) => {}
             }
         }
         let [ours, theirs] = &answers;
         let mut double = DoubleExecution::new(base.attempt, ours.as_ref(), current);
         double.theirs_answered(theirs.as_ref());
-        double.report = Some(Box::new(lost.clone()));
+        double.report = Some(Box::new(report.clone()));
         Delivered::Double(Box::new(double))
     }
 
-    /// Stores a body that came in the message, and stores one outside the record again if it may be deleted soon. `None` if
-    /// the store fails.
+    /// Stores a body that came in the message. Stores a body outside the record again if it may be deleted soon. `None` if the
+    /// store fails.
     async fn stored_body(
         &self,
         record: &Record,
@@ -168,21 +174,21 @@ impl Executor {
         kept_at: Timestamp,
     ) -> Result<Option<KeptAnswer>, MalformedError> {
         let also = &self.operation().kept_headers;
-        let KeptAnswer { head, body: KeptBody::Inline { bytes, encoding, length } } = answer else {
-            let answer = KeptAnswer { head: answer.head.kept(also), body: answer.body };
-            let kept = self.engine.keep_anew(record, answer, kept_at, OFFLINE_WRITE_TIMEOUT).await;
-            if let Err(error) = &kept {
+        let KeptAnswer { head, body } = answer;
+        let KeptBody::Inline { bytes, encoding, length } = body else {
+            let kept = self.engine.keep_anew(record, body, kept_at, OFFLINE_WRITE_TIMEOUT).await;
+            let kept = kept.inspect_err(|error| {
                 tracing::warn!(cause = error.cause(), "the body of a report could not be stored again yet");
-            }
-            return Ok(kept.ok());
+            });
+            return Ok(kept.ok().map(|body| KeptAnswer { head: head.kept(also), body }));
         };
         let body = codec::decode(bytes, encoding, length).map_err(|_| MalformedError("body"))?;
-        let placed = self.engine.place(record, Answer { head, body }, also);
+        let placed = self.engine.place(record, &Answer { head, body }, also);
         let head = placed.answer.head.clone();
         let omitted = KeptAnswer { head, body: KeptBody::Omitted { length } };
         Ok(match self.engine.keep_placed(record, placed, OFFLINE_WRITE_TIMEOUT).await {
             Ok(kept) => Some(kept.unwrap_or(omitted)),
-            // The message, and its body, is retried; but not so long that somebody takes the effect for not done (T16).
+            // The message with its body is retried, but not so long that the effect could count as not executed (T16).
             Err(error)
                 if error.is_passing() && self.engine.world.now() <= kept_at.plus(QUEUED_BODY_TIMEOUT) =>
             {

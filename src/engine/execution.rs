@@ -2,12 +2,11 @@
 
 use std::{
     fmt,
-    pin::pin,
-    sync::{Arc, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use super::{BoxError, Engine, pending::Pending};
 use crate::{
@@ -20,7 +19,7 @@ use crate::{
     world::{Term, World},
 };
 
-/// The current execution, as its handler sees it: whose request it serves, and the idempotency keys to hand on downstream.
+/// The current execution, as its handler sees it: the request that it serves, and the idempotency keys for downstream calls.
 ///
 /// Cheap to clone. HTTP handlers find it in the request's extensions; axum handlers take it as an argument.
 #[derive(Clone)]
@@ -33,21 +32,13 @@ struct Facts {
     attempts: u32,
     created_at: Timestamp,
     began: Instant,
-    deadline: Option<Timestamp>,
-    ends_at: Option<Instant>,
+    /// When its invocation ends.
+    ends: Option<Term>,
     world: Arc<dyn World>,
-    hold: std::sync::Mutex<Hold>,
-    /// Wakes those who wait in [`lost`](Execution::lost), whenever the hold changes.
-    changed: Notify,
+    /// Until when it owns its record; `None` once the record is lost.
+    owned_until: watch::Sender<Option<Term>>,
     /// What commits with the completion.
-    pending: std::sync::Mutex<Pending>,
-}
-
-/// How this execution holds its record.
-#[derive(Clone, Copy)]
-struct Hold {
-    until: Term,
-    lost: bool,
+    pending: Mutex<Pending>,
 }
 
 impl fmt::Debug for Execution {
@@ -57,28 +48,19 @@ impl fmt::Debug for Execution {
 }
 
 impl Execution {
-    /// The execution that owns `record`, until `until`.
-    pub(super) fn new(
-        record: &Record,
-        deadline: Option<Timestamp>,
-        ends_at: Option<Instant>,
-        until: Term,
-        engine: &Engine,
-    ) -> Self {
-        let world = engine.world.clone();
+    /// The execution that owns `record`, until `until`, in an invocation that `ends`.
+    pub(super) fn new(record: &Record, ends: Option<Term>, until: Term, engine: &Engine) -> Self {
         Self(Arc::new(Facts {
             key: record.key.clone(),
             fingerprint: record.fingerprint,
             attempt: record.attempt,
             attempts: record.attempts,
             created_at: record.created_at,
-            began: world.instant(),
-            deadline,
-            ends_at,
-            world,
-            hold: std::sync::Mutex::new(Hold { until, lost: false }),
-            changed: Notify::new(),
-            pending: std::sync::Mutex::new(Pending::new(engine.store.records_table())),
+            began: engine.world.instant(),
+            ends,
+            world: engine.world.clone(),
+            owned_until: watch::Sender::new(Some(until)),
+            pending: Mutex::new(Pending::new(engine.store.records_table())),
         }))
     }
 
@@ -92,7 +74,7 @@ impl Execution {
         self.0.key.operation()
     }
 
-    /// The client's key, as it came.
+    /// The client's key, unchanged.
     pub fn idempotency_key(&self) -> &IdempotencyKey {
         self.0.key.idempotency_key()
     }
@@ -102,8 +84,8 @@ impl Execution {
         &self.0.key
     }
 
-    /// The idempotency key for the downstream service that `phase` calls: the same in every attempt, different for every
-    /// phase. Give each external call of a handler a phase of its own.
+    /// The idempotency key for the downstream service that `phase` calls. It is the same in every attempt, and different for
+    /// every phase. Give each external call of a handler another phase.
     pub fn downstream_key(&self, phase: &str) -> String {
         self.0.key.downstream_key(&self.0.fingerprint, phase)
     }
@@ -113,8 +95,8 @@ impl Execution {
         self.0.attempt
     }
 
-    /// How many executions of this operation there were, this one included. More than one means that the earlier ones
-    /// did nothing, as far as anybody could find out, or that the operation is configured to run again.
+    /// How many executions of this operation there were, this one included. More than one means that the earlier ones did
+    /// nothing, as far as is known, or that the operation is configured to run again.
     pub fn attempts(&self) -> u32 {
         self.0.attempts
     }
@@ -126,18 +108,18 @@ impl Execution {
 
     /// When Lambda ends this invocation, if its context has a plausible deadline.
     pub fn deadline(&self) -> Option<Timestamp> {
-        self.0.deadline
+        self.0.ends.map(|ends| ends.wall)
     }
 
-    /// Writes to a table of yours in the transaction that completes this operation. Nothing is written yet: it commits once the
-    /// handler has answered and its answer is kept, and is dropped if the handler's answer is none to keep.
+    /// Writes to a table of yours in the transaction that completes this operation. Nothing is written yet. The write commits
+    /// with the handler's answer. It is dropped if that answer must not be kept.
     ///
-    /// If its condition fails then, the client gets what the write [says](DomainWrite::or_answer). Without a word of it the
-    /// outcome is unknown, because the handler may have done more than write.
+    /// If its condition fails then, the client gets the [answer](DomainWrite::or_answer) that the write has for that. If
+    /// `or_answer` is not set, the outcome is unknown, because the handler may have done more than write.
     ///
     /// # Errors
-    /// If DynamoDB would refuse it. Then none of this execution's writes commits, whatever the handler answers: the outcome is
-    /// unknown, because the handler may have done more than write.
+    /// If DynamoDB would refuse it. Then none of this execution's writes commits, even if the handler returns an answer. The
+    /// outcome is unknown, because the handler may have done more than write.
     ///
     /// ```
     /// use lambda_idempotency::{Execution, domain::{DomainWriteError, Table}};
@@ -151,10 +133,10 @@ impl Execution {
         self.pending().add(write)
     }
 
-    /// Computes writes when the operation is about to commit, and again if a write of it was
-    /// [computed from a stale read](DomainWrite::or_recompute): at most [`MAX_COMMITS`](crate::time_budget::MAX_COMMITS)
-    /// times. A second closure replaces the first; one that comes after the
-    /// handler's answer is ignored.
+    /// Computes writes when the operation is about to commit. Computes them again if one was
+    /// [computed from a stale read](DomainWrite::or_recompute), at most [`MAX_COMMITS`](crate::time_budget::MAX_COMMITS) times.
+    ///
+    /// A second closure replaces the first. A closure that comes after the handler's answer is ignored.
     pub fn write_computed<F, E>(&self, compute: impl Fn() -> F + Send + Sync + 'static)
     where
         F: Future<Output = Result<Vec<DomainWrite>, E>> + Send + 'static,
@@ -166,16 +148,15 @@ impl Execution {
         }));
     }
 
-    pub(super) fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
+    pub(super) fn pending(&self) -> MutexGuard<'_, Pending> {
         self.0.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this execution has lost its record, or may have: its lease has expired, or somebody else has the record. Check
-    /// before an effect that cannot be undone; the write of the report is fenced in any case.
+    /// Whether this execution has lost its record, or may have: its lease has expired, or another execution has the record. Check
+    /// before an effect that cannot be undone. The write of the report is fenced in any case.
     ///
-    /// `false` promises nothing about the next moment: the check asks nobody, and only heartbeats notice that somebody else
-    /// has the record. The lease counts without its grace. A handler that has sent nothing yet answers with
-    /// `Outcome::NotExecuted`.
+    /// `false` promises nothing about the next moment. The check does not read the store; only heartbeats notice that the record
+    /// is lost. The lease counts without its grace. A handler that has sent nothing yet answers with `Outcome::NotExecuted`.
     pub fn is_lost(&self) -> bool {
         self.left().is_zero()
     }
@@ -193,17 +174,16 @@ impl Execution {
     /// }
     /// ```
     pub async fn lost(&self) {
+        let mut owned_until = self.0.owned_until.subscribe();
         loop {
-            let mut changed = pin!(self.0.changed.notified());
-            // Before the check, so that a change after it ends the sleep.
-            changed.as_mut().enable();
             let left = self.left();
             if left.is_zero() {
                 return;
             }
             tokio::select! {
                 biased;
-                () = changed => {}
+                // The sender lives as long as this execution: there is no error.
+                _ = owned_until.changed() => {}
                 // In short sleeps: a machine that was suspended would sleep on, although the wall clock has moved on.
                 () = self.0.world.sleep(left.min(OWNERSHIP_CHECK_INTERVAL)) => {}
             }
@@ -211,36 +191,28 @@ impl Execution {
     }
 
     fn left(&self) -> Duration {
-        let hold = *self.0.hold.lock().unwrap_or_else(PoisonError::into_inner);
-        if hold.lost { Duration::ZERO } else { self.0.world.left(hold.until) }
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Hold)) {
-        change(&mut self.0.hold.lock().unwrap_or_else(PoisonError::into_inner));
-        self.0.changed.notify_waiters();
+        self.0.owned_until.borrow().map_or(Duration::ZERO, |until| self.0.world.left(until))
     }
 
     /// A heartbeat has extended the lease. It never shortens it.
-    pub(super) fn holds_until(&self, until: Term) {
-        self.change(|hold| {
-            if hold.until.running < until.running {
-                hold.until = until;
-            }
+    pub(super) fn owns_until(&self, until: Term) {
+        self.0.owned_until.send_modify(|owned| {
+            *owned = owned.map(|before| if before.running < until.running { until } else { before });
         });
     }
 
-    /// The record is lost: somebody else has it.
+    /// The record is lost: another execution has it.
     pub(super) fn lose(&self) {
-        self.change(|hold| hold.lost = true);
+        self.0.owned_until.send_replace(None);
     }
 
-    /// When it became the record's owner: its handler runs from then on.
+    /// When it became the record's owner. Its handler runs from then on.
     pub(super) fn began(&self) -> Instant {
         self.0.began
     }
 
-    /// The [`deadline`](Self::deadline), by a clock that nobody sets.
+    /// The [`deadline`](Self::deadline), by the monotonic clock.
     pub(crate) fn ends_at(&self) -> Option<Instant> {
-        self.0.ends_at
+        self.0.ends.map(|ends| ends.running)
     }
 }

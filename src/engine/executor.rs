@@ -1,4 +1,4 @@
-//! Runs one operation for its front: what both hand each other.
+//! Runs one operation for its front.
 
 use std::{fmt, sync::Arc};
 
@@ -14,9 +14,7 @@ use crate::{
     world::{SystemWorld, World},
 };
 
-/// Runs one operation, each key once. Cheap to clone.
-///
-/// Clones share one circuit breaker.
+/// Runs one operation, each key once. Cheap to clone: clones share one circuit breaker.
 #[derive(Clone)]
 pub struct Executor {
     pub(super) engine: Engine,
@@ -42,7 +40,7 @@ pub struct Request {
     pub key: RecordKey,
     /// What tells a retry from another request.
     pub fingerprints: Fingerprints,
-    /// Whether an execution may begin. A key that is too old gets the current record's answer, and begins nothing.
+    /// Whether an execution may begin. A key that is too old only gets the current record's answer.
     pub may_begin: bool,
     /// Method and route, or event source; shown to operators.
     pub origin: Option<Note>,

@@ -1,10 +1,10 @@
-//! Ends an execution: records its report, with retries for as long as there is time.
+//! Ends an execution: writes its report, with retries as long as there is time.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{
     Applied, Effort, Execution, Executor, Moment, Ownership, Replay, Retries, Start, Step,
-    commit::{self, Committed, Time},
+    commit::{self, Committed},
     report::{Escalation, FinishOutcome, Finished, Kept, Report, is_same_request},
 };
 use crate::{
@@ -13,44 +13,43 @@ use crate::{
     record::{FencedError, NOT_EXECUTED, Note, Record, State, UnknownCause, Worker},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count, HANDLER_LATENCY},
-    time::{Instant, Timestamp},
+    time::Instant,
     time_budget::{TimeBudget, WRITE_BACKOFF},
 };
 
 impl Executor {
-    /// Records how an execution ended. Tries until the invocation's time, or the operation's completion timeout, is up.
+    /// Writes how an execution ended. Tries until the invocation's time, or the operation's completion timeout, is up.
     pub async fn finish(&self, owned: Ownership, report: Report) -> FinishOutcome {
         let (world, operation) = (&self.engine.world, self.operation().name());
         let (execution, started) = (owned.execution.clone(), world.instant());
         telemetry::took(HANDLER_LATENCY, operation, started.since(execution.began()));
         let reported_as = report.name();
-        let finished = self.write_down(owned, report).await;
+        let finished = self.write_report(owned, report).await;
         telemetry::took(COMPLETE_LATENCY, operation, world.instant().since(started));
         telemetry::executed(execution.attempts(), finished.name(reported_as));
         finished
     }
 
-    async fn write_down(&self, owned: Ownership, report: Report) -> FinishOutcome {
+    async fn write_report(&self, owned: Ownership, report: Report) -> FinishOutcome {
         let Ownership { execution, record, heartbeat, status } = owned;
         execution.pending().close();
-        // First, so that nobody else writes. A heartbeat in flight may still land: then our write is refused, finds our
-        // own attempt in the record, and continues from there.
+        // First, so that no heartbeat follows. One in flight may still be applied. Then our write is refused, finds our attempt in
+        // the record, and continues from there.
         drop(heartbeat);
         let seen = record.lock().await.clone();
         let started = self.engine.world.instant();
         let budget = TimeBudget::at(started, execution.ends_at());
         let write = budget.write(self.operation().completion_timeout, self.deferred_reports.is_some());
         let stop_at = started.plus(write);
-        let time = Time { write, stop_at };
         let Committed { report, kept, finished, instead } =
-            self.commit(&execution, &seen, report, status, time).await;
-        let hangs = match &finished {
-            // It is in the queue only because the store did not answer: nothing stands against it.
-            Err(error) if error.is_passing() => kept.hangs_on_its_writes(),
+            self.commit(&execution, &seen, report, status, write, stop_at).await;
+        let uncertain = match &finished {
+            // It is in the queue only because the store did not answer: nothing contradicts it.
+            Err(error) if error.is_passing() => kept.can_be_refused(),
             _ => !kept.writes().is_empty(),
         };
         let ended = self.ended(execution, seen, report, &kept, finished, stop_at).await;
-        instead.of(ended, &kept, hangs)
+        instead.of(ended, &kept, uncertain)
     }
 
     /// A report with its body stored.
@@ -66,7 +65,7 @@ impl Executor {
             Report::Completed(answer) => {
                 let also = &self.operation().kept_headers;
                 Kept::Completed(
-                    self.engine.keep(seen, answer.clone(), also, time).await,
+                    self.engine.keep(seen, answer, also, time).await,
                     if writes.is_empty() { Arc::default() } else { writes.into() },
                 )
             }
@@ -93,11 +92,11 @@ impl Executor {
     ) -> FinishOutcome {
         match finished {
             Ok(Finished::Written(record)) => ended_as(kept, &record),
-            // Its transaction can commit no more: nothing was done, and nothing has to be told.
+            // Its transaction can no longer commit: nothing was done, and there is nothing to report.
             Ok(Finished::Refused(current, fenced)) if seen.transactional && !kept.did_nothing() => {
                 match self.fenced(&current, fenced, stop_at).await {
                     Some(replay) if is_same_request(&seen, &current) => FinishOutcome::Superseded(replay),
-                    // Perhaps it is our own commit, which somebody has changed since.
+                    // Perhaps it is our own commit, which was changed since.
                     None if matches!(current.state, State::Completed { .. }) => {
                         FinishOutcome::AnsweredElsewhere
                     }
@@ -106,22 +105,22 @@ impl Executor {
             }
             // An earlier try may have committed, and the record been deleted since.
             Ok(Finished::Gone) if seen.transactional => FinishOutcome::Unknown,
-            // Whether it has committed shows once its lease has expired.
+            // Once its lease has expired, it is known whether it has committed.
             Err(_) if seen.transactional && !kept.did_nothing() => {
                 Count::Unwritten.add(self.operation().name());
                 FinishOutcome::Unknown
             }
             Err(_) if seen.transactional => FinishOutcome::Unwritten,
-            // Taken care of before.
+            // `commit` has replaced the report.
             Ok(Finished::Denied(_)) => FinishOutcome::Unknown,
-            // The key is another request's now, and that one's answer is not for this caller: its own is the truth. What was
-            // done, certainly or possibly, is escalated as if there were no record.
+            // The key is another request's now. That request's answer is not for this caller, so the caller gets the handler's
+            // answer. What was done, certainly or possibly, is escalated as if there were no record.
             Ok(Finished::Refused(current, fenced)) if !is_same_request(&seen, &current) => {
                 tracing::error!(%fenced, "the key belongs to another request now");
-                match kept.did_nothing() {
-                    true => FinishOutcome::Fenced,
-                    false => self.defer(&execution, &seen, &report, kept).await,
+                if kept.did_nothing() {
+                    return FinishOutcome::Fenced;
                 }
+                self.defer(&execution, &seen, &report, kept).await
             }
             Ok(Finished::Refused(current, _)) if self.is_double(&seen, kept, &current) => {
                 self.finish_double(&execution, &seen, &report, kept, current, stop_at).await
@@ -133,7 +132,7 @@ impl Executor {
                 if kept.is_denied_by(&seen, &current)
                     && !self.defer_contested(&execution, &seen, &report, kept, None).await
                 {
-                    // Everybody gets the record's answer; but the effect must not be forgotten.
+                    // Every caller gets the record's answer, but the effect must not be forgotten.
                     tracing::error!("an effect that the record denies could not be escalated");
                     Count::Contradicted.add(self.operation().name());
                 }
@@ -142,18 +141,18 @@ impl Executor {
             }
             Ok(Finished::Gone) => {
                 tracing::error!("the record is gone and its retention is over: it is not written again");
-                // Reconciliation will find the same, and escalate it.
+                // Reconciliation also finds no record, and escalates the report.
                 self.defer(&execution, &seen, &report, kept).await
             }
             Err(_) => {
                 let deferred = self.defer(&execution, &seen, &report, kept).await;
-                // As if it had been written.
+                // The caller gets the same as if it had been written.
                 if seen.claimed && !kept.reports_an_effect() { FinishOutcome::Unknown } else { deferred }
             }
         }
     }
 
-    /// Another execution has the record. Reports that first: this invocation is late, and may be killed in what follows.
+    /// Another execution has the record. That is escalated first: this invocation is late, and may be killed at any moment.
     async fn finish_double(
         &self,
         execution: &Execution,
@@ -163,16 +162,13 @@ impl Executor {
         current: Box<Record>,
         stop_at: Instant,
     ) -> FinishOutcome {
-        let answer = match report {
-            Report::Completed(answer) => Some(answer),
-            Report::NotExecuted | Report::NotBegun | Report::PerhapsExecuted(_) => None,
-        };
+        let answer = if let Report::Completed(answer) = report { Some(answer) } else { None };
         let mut double = DoubleExecution::new(seen.attempt, answer, &current);
         double.tell(&current.key);
         let replay = self.fenced(&current, FencedError::OwnedByAnother, stop_at).await;
         let whole = replay.as_ref().filter(|replay| !replay.body_omitted);
         double.theirs_answered(whole.map(|replay| &replay.answer));
-        let reported =
+        let escalated =
             self.escalate_double(execution, double, seen, report, kept).await.then_some(current.attempt);
         match current.state {
             State::Unknown { .. } => {
@@ -180,25 +176,25 @@ impl Executor {
                 match self.write(start, seen, kept, stop_at, Escalation::Done).await {
                     Ok(Finished::Written(record)) => return ended_as(kept, &record),
                     Ok(Finished::Refused(current, _)) if matches!(current.state, State::Completed { .. }) => {
+                        return FinishOutcome::AnsweredElsewhere;
                     }
-                    // Reclaimed, taken over, gone, or out of reach.
-                    _ => {
-                        self.defer_contested(execution, seen, report, kept, reported).await;
-                    }
+                    // Reclaimed, taken over or gone; or the store failed.
+                    _ => {}
                 }
             }
-            // If that execution turns out to have done nothing, this report counts.
-            State::InProgress { .. } => {
-                self.defer_contested(execution, seen, report, kept, reported).await;
-            }
+            State::InProgress { .. } => {}
             _ => return elsewhere(&current, replay),
         }
+        // If that execution did nothing, this report counts.
+        self.defer_contested(execution, seen, report, kept, escalated).await;
         FinishOutcome::AnsweredElsewhere
     }
 
-    /// Writes the record that `kept` leads to. If the record is gone, because an operator deleted it or the table was
-    /// restored to an earlier time, starts from `base`: what is known is still true. But not once the retention, counted from
-    /// the execution's beginning, is over: others may have settled the record, and time to live deleted it since.
+    /// Writes the record that `kept` leads to.
+    ///
+    /// The record may be gone, because an operator deleted it or the table was restored to an earlier time. Then it is written anew
+    /// from `base`, because what is known is still true. It is not once the retention, counted from the execution's beginning, is
+    /// over: the record may have been settled since, and deleted by time to live.
     ///
     /// If another execution is in progress, marks it as contested and returns [`Finished::Refused`].
     pub(super) async fn write(
@@ -212,13 +208,12 @@ impl Executor {
         let worker = Worker::of(base);
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             // Another request that did not begin counts as absent: it must not hide a certain or possible effect.
-            let is_current = |current: &&Record| {
+            let current = current.filter(|current| {
                 !current.is_not_begun() || current.attempt == worker.attempt || kept.did_nothing()
-            };
-            let current = current.filter(is_current);
+            });
             let seen = current.unwrap_or(base);
             let late = now > base.began_at.plus(seen.retention);
-            // What would have committed in a transaction may have been undone with the record.
+            // The rows of a transaction may have been undone together with the record.
             let by_transaction = !kept.writes().is_empty() || (base.transactional && !kept.did_nothing());
             if current.is_none() && (late || by_transaction) {
                 return Step::Stop(None);
@@ -246,7 +241,7 @@ impl Executor {
             }
             Ok(Applied::Stopped(None, _)) => Ok(Finished::Gone),
             Err(unapplied) if !unapplied.denied.is_empty() => Ok(Finished::Denied(unapplied.denied)),
-            // The others may have gone unanswered; but this one says that none will be taken.
+            // Other tries may have got no answer, but a refused one shows that none is accepted.
             Err(unapplied) if unapplied.refused => {
                 Err(StoreError::new(StoreErrorKind::Refused, unapplied.error))
             }
@@ -254,7 +249,7 @@ impl Executor {
         }
     }
 
-    /// The record has moved on without us. Returns the answer that everybody gets now, if there is one and it can be read.
+    /// The record has moved on without us. Returns the answer that every caller gets now, if there is one and it can be read.
     async fn fenced(&self, current: &Record, fenced: FencedError, stop_at: Instant) -> Option<Replay> {
         tracing::error!(state = current.state.name(), %fenced, "the record has moved on without this execution");
         let replay = self.engine.bounded(Some(stop_at), self.engine.replay(current)).await;
@@ -266,9 +261,11 @@ impl Executor {
             .unwrap_or_default()
     }
 
-    /// Whether an execution that did something, certainly or possibly, finds in this record a second execution of an
-    /// operation that must not run again. After its retention it may find a new life of its key, which is no second
-    /// execution. Before that, a new life means that its record was deleted by hand, or the table restored.
+    /// Whether this record shows a second execution of an operation that must not run again, while this worker certainly or
+    /// possibly did something.
+    ///
+    /// After the retention, the record may be of a later generation of the key, which is no second execution. Before that, a later
+    /// generation means that an operator deleted the record, or restored the table.
     pub(super) fn is_double(&self, base: &Record, kept: &Kept, current: &Record) -> bool {
         // Its effects are those that it could not commit.
         if base.transactional {
@@ -276,7 +273,7 @@ impl Executor {
         }
         let one_generation = current.created_at == base.created_at;
         let early = self.engine.world.now() <= base.began_at.plus(base.retention);
-        // That another execution did nothing is no contradiction; but in another life of the key a retry would run.
+        // If another execution did nothing, there is no contradiction; but in a later generation a retry would run.
         let did_nothing = matches!(
             current.state,
             State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. }
@@ -307,13 +304,7 @@ fn elsewhere(current: &Record, replay: Option<Replay>) -> FinishOutcome {
 fn ended_as(kept: &Kept, record: &Record) -> FinishOutcome {
     match record.state {
         State::Unknown { .. } if kept.is_certain() => FinishOutcome::Unknown,
-        _ => FinishOutcome::Written { expires_at: kept_until(record) },
-    }
-}
-
-pub(super) fn kept_until(record: &Record) -> Option<Timestamp> {
-    match record.state {
-        State::Completed { expires_at, .. } => Some(expires_at),
-        _ => None,
+        State::Completed { expires_at, .. } => FinishOutcome::Written { expires_at: Some(expires_at) },
+        _ => FinishOutcome::Written { expires_at: None },
     }
 }

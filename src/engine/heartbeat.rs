@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::future::{AbortHandle, abortable};
+use futures_util::{
+    FutureExt,
+    future::{AbortHandle, abortable},
+};
 use tokio::sync::Mutex;
 use tracing::Instrument;
 
@@ -30,16 +33,14 @@ impl Executor {
     ) -> Option<Heartbeat> {
         let every = self.operation().heartbeat?;
         let (beating, handle) = abortable(self.clone().beat(record, execution, every));
-        let task = async {
-            // Ended or aborted: it makes no difference.
-            let _ = beating.await;
-        };
-        self.engine.world.spawn(Box::pin(task.in_current_span()));
+        // Ended or aborted: it makes no difference.
+        let task = beating.map(drop).in_current_span();
+        self.engine.world.spawn(Box::pin(task));
         Some(Heartbeat(handle))
     }
 
-    /// Beats until the execution ends, its record is lost, or the longest lease has expired. Without that bound, a handler that
-    /// hangs would never be found.
+    /// Beats until the execution ends, its record is lost, or the longest lease has expired. Without the last bound, a handler
+    /// that hangs is never found.
     async fn beat(self, record: Arc<Mutex<Record>>, execution: Execution, every: Duration) {
         let (world, operation) = (&self.engine.world, self.operation());
         let attempt = execution.attempt();
@@ -62,15 +63,15 @@ impl Executor {
                 tracing::error!("the longest lease has expired: heartbeats stop");
                 return;
             }
-            // Locked during the write, so that whoever ends the execution continues from what was written.
+            // Locked during the write, so that the report continues from what was written.
             let mut seen = record.lock().await;
             match self.engine.apply(Start::Seen(Box::new(seen.clone())), effort, step).await {
                 Ok(Applied::Written(held, next)) => {
                     *seen = *next;
                     let Some((until, lease_expired)) = held else { continue };
-                    execution.holds_until(until);
+                    execution.owns_until(until);
                     if lease_expired {
-                        // Given up by a clock that is ahead of ours, or while our heartbeats failed.
+                        // Counted as dead by a clock that is ahead of ours, or while our heartbeats failed.
                         tracing::warn!("the record is reclaimed: its worker is alive");
                     }
                 }
@@ -79,7 +80,7 @@ impl Executor {
                     execution.lose();
                     return;
                 }
-                // Perhaps written. The next write finds out: it is refused, and returns the current revision.
+                // Perhaps written. If so, the next write is refused, and returns the current revision.
                 Err(unapplied) => {
                     let (kind, cause) = (unapplied.error.kind(), unapplied.error.cause());
                     tracing::warn!(?kind, cause, "a heartbeat failed");

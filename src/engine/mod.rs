@@ -3,14 +3,13 @@
 //! 1. A front (HTTP, events) turns what it received into a [`Request`]. The [`Executor`] knows no front.
 //! 2. [`Executor::reserve`] takes the key, or reports what holds it: an answer, an execution in flight, another request, an
 //!    unknown outcome.
-//! 3. Whoever reserved holds an [`Ownership`], and ends it once. Dropping it writes nothing: the record stays in progress
-//!    until its lease has expired.
-//! 4. [`Executor::finish`] records the report. It is fenced: it never ends another execution that is in progress, nor changes
-//!    a completed record. A report that cannot be written goes to a queue, and is applied from there under the same fence.
-//! 5. Every change of a record, by whomever, goes through one loop, in `apply`. It turns a pure function on a record into a
-//!    conditional write.
+//! 3. A successful reservation returns an [`Ownership`], which is finished once. Dropping it writes nothing: the record stays in
+//!    progress until its lease has expired.
+//! 4. [`Executor::finish`] writes the report. It is fenced: it never ends another execution that is in progress, nor changes a
+//!    completed record. A report that cannot be written goes to a queue, and is applied from there under the same fence.
+//! 5. Every change of a record goes through one loop, in `apply`. It turns a pure function on a record into a conditional write.
 //!
-//! Handlers see [`Execution`] and nothing else of this. The engine does not ask what became of an unknown outcome: see
+//! Of all this, handlers see [`Execution`] alone. The engine does not settle unknown outcomes: see
 //! [`reconcile`](crate::reconcile).
 
 pub(crate) mod apply;

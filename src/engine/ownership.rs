@@ -7,10 +7,10 @@ use tokio::sync::Mutex;
 use super::{execution::Execution, heartbeat::Heartbeat};
 use crate::record::Record;
 
-/// The ownership of a record: its holder runs the handler, and ends the execution once.
+/// The ownership of a record. Its holder runs the handler, and reports once.
 ///
-/// Dropping it writes nothing: the record stays in progress until its lease has expired. Nothing is guessed about a handler
-/// that did not run to its end.
+/// Dropping it writes nothing: the record stays in progress until its lease has expired, because what a handler did that did not
+/// run to its end is not known.
 #[derive(Debug)]
 pub struct Ownership {
     pub(super) execution: Execution,

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use super::BoxError;
 use crate::domain::{DomainWrite, DomainWriteError, Writes};
 
-/// Computes writes, again if they were computed from a stale read.
+/// Computes writes, and again if they come from a stale read.
 pub(super) type Compute =
     Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<DomainWrite>, BoxError>> + Send + Sync>;
 
@@ -16,7 +16,8 @@ pub(super) struct Pending {
     writes: Writes,
     compute: Option<Compute>,
     records: Option<Arc<str>>,
-    /// The first write that was refused when it was handed over. The others alone would be half of what the handler wants.
+    /// The first write that was refused when the handler added it. Then none commits: the others alone would be a part of what the
+    /// handler wants.
     failed: Option<DomainWriteError>,
     /// The handler has answered.
     closed: bool,
@@ -55,10 +56,10 @@ impl Pending {
         self.closed = true;
     }
 
-    /// What it takes to have the writes: those that are there, and how to compute the others. Nothing can be added from then on.
+    /// The writes so far, and how to compute the others. From then on, none can be added.
     ///
     /// # Errors
-    /// If any was refused when it was handed over: then none commits.
+    /// If any was refused when the handler added it: then none commits.
     pub(super) fn parts(&mut self) -> Result<(Self, Option<Compute>), DomainWriteError> {
         self.closed = true;
         if let Some(error) = &self.failed {
@@ -76,7 +77,7 @@ impl Pending {
         Ok(self.parts()?.0.writes.into_vec())
     }
 
-    /// The writes, with these as well.
+    /// The writes, with these added.
     pub(super) fn with(mut self, computed: Vec<DomainWrite>) -> Result<Vec<DomainWrite>, DomainWriteError> {
         computed.into_iter().try_for_each(|write| self.add(write))?;
         Ok(self.writes.into_vec())

@@ -1,4 +1,4 @@
-//! What a worker reports of its execution, and what became of that report.
+//! How an execution ended, as its worker reports it, and what became of that report.
 
 use std::sync::Arc;
 
@@ -45,38 +45,38 @@ pub enum FinishOutcome {
         /// Until when the answer is kept, if there is one.
         expires_at: Option<Timestamp>,
     },
-    /// A domain write was refused: the operation is completed with the answer that the write has for that, and the caller gets
-    /// it in place of the handler's.
+    /// A domain write was refused: the operation is completed with the answer that the write has for that. The caller gets it
+    /// instead of the handler's.
     Refused {
         /// The answer.
         answer: Answer,
         /// Until when it is kept.
         expires_at: Option<Timestamp>,
     },
-    /// The record was completed before, by another execution or by reconciliation: everybody gets this answer.
+    /// The record was completed before, by another execution or by reconciliation: every caller gets this answer.
     Superseded(Replay),
-    /// The execution did nothing or was refused, but another execution or the provider says otherwise: the outcome is unknown
-    /// until reconciliation has asked. The caller's own answer may be wrong.
+    /// The execution did nothing or was refused, but another execution or the provider contradicts that. The outcome is unknown
+    /// until reconciliation has asked. The handler's answer may be wrong.
     Unknown,
-    /// Another execution owns the record, or the record's answer cannot be read now: a retry gets it. The caller's own answer
-    /// would be a second one.
+    /// Another execution owns the record, or the record's answer cannot be read now: a retry gets it. The handler's answer would
+    /// be a second one.
     AnsweredElsewhere,
-    /// The record is settled without an answer, so that a retry runs; or it is another request's. The caller's own answer is
-    /// the best available.
+    /// The record is settled without an answer, so that a retry runs; or it is another request's. The handler's answer is the
+    /// best available.
     Fenced,
     /// Nothing is committed, and certainly nothing was done: a retry may run.
     NotCommitted,
     /// The report could not be written, and went to the queue of deferred reports, from which it is applied.
     Deferred,
-    /// The report could neither be written nor handed over. A record still in progress becomes `unknown` when its lease has expired.
+    /// The report could be neither written nor deferred. A record still in progress becomes `unknown` when its lease has expired.
     Unwritten,
 }
 
 impl FinishOutcome {
-    /// Its name in logs: what the execution `said`, if that was written.
-    pub(super) const fn name(&self, said: &'static str) -> &'static str {
+    /// Its name in logs: that of the report, if it was written.
+    pub(super) const fn name(&self, report: &'static str) -> &'static str {
         match self {
-            Self::Written { .. } => said,
+            Self::Written { .. } => report,
             Self::Refused { .. } => "refused",
             Self::Superseded(_) => "superseded",
             Self::Unknown => "unknown",
@@ -94,15 +94,15 @@ impl FinishOutcome {
 pub(super) enum Kept {
     /// With the domain writes that commit with it.
     Completed(KeptAnswer, Arc<[DomainWrite]>),
-    /// With a note for the record, if there is more to say than that nothing was done.
+    /// With a note for the record, if more is known than that nothing was done.
     NotExecuted(Option<Note>),
     NotBegun,
-    /// With a note for the record, if there is more to say than the cause.
+    /// With a note for the record, if more is known than the cause.
     PerhapsExecuted(UnknownCause, Option<Note>),
 }
 
 impl Kept {
-    /// Whether it says that nothing was done.
+    /// Whether it reports that nothing was done.
     pub(super) const fn did_nothing(&self) -> bool {
         matches!(self, Self::NotExecuted(_) | Self::NotBegun)
     }
@@ -120,23 +120,23 @@ impl Kept {
     pub(super) fn writes(&self) -> &[DomainWrite] {
         match self {
             Self::Completed(_, writes) => writes,
-            Self::NotExecuted(_) | Self::NotBegun | Self::PerhapsExecuted(..) => &[],
+            _ => &[],
         }
     }
 
-    /// Whether its answer is true only once its writes are committed, which somebody may still refuse.
-    pub(super) fn hangs_on_its_writes(&self) -> bool {
+    /// Whether its domain writes may still be refused: its answer is true only once they are committed.
+    pub(super) fn can_be_refused(&self) -> bool {
         self.writes().iter().any(DomainWrite::can_be_refused)
     }
 
-    /// Whether its domain writes can never commit, because the key of `base` has begun a new life with this record.
+    /// Whether its domain writes can never commit, because this record is of another generation of the key.
     pub(super) fn belongs_to_earlier_generation(&self, base: &Record, current: &Record) -> bool {
         !self.writes().is_empty() && current.created_at != base.created_at
     }
 
-    /// Whether this report of `base` reports an effect, and the record was meanwhile settled as if there had been none, or
-    /// without its domain writes. What its own worker's word completed denies nothing: its writes were refused, and the record
-    /// has the answer for that.
+    /// Whether the record denies this report of `base`: it was completed without an effect that is reported, or without the
+    /// report's domain writes. A record that the same worker completed denies nothing: its writes were refused, and it has the
+    /// answer for that.
     pub(super) fn is_denied_by(&self, base: &Record, current: &Record) -> bool {
         let State::Completed { answer, by, .. } = &current.state else { return false };
         if *by == SettledBy::Worker && current.attempt == base.attempt {
@@ -173,18 +173,18 @@ pub(super) enum Finished {
     Written(Box<Record>),
     /// This record has moved on without the execution.
     Refused(Box<Record>, FencedError),
-    /// The record has been gone for so long that it may have been settled and deleted since; or the report has domain writes,
-    /// which an operator, or a restore, may have undone with it.
+    /// The record has been gone for so long that it may have been settled and deleted since. Or the report has domain writes, which
+    /// an operator or a restore may have undone together with the record.
     Gone,
     /// The conditions of the domain writes at these places failed. The record is as it was.
     Denied(Vec<usize>),
 }
 
-/// Whether an operator has been told that another execution also ran the operation, certainly or possibly.
+/// Whether it has been escalated that another execution certainly or possibly ran the operation too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Escalation {
     Done,
-    /// Then nothing that the other execution left is overwritten: its trace would be lost.
+    /// Nothing that the other execution left is overwritten: its trace would be lost.
     Pending,
 }
 

@@ -22,9 +22,9 @@ use crate::{
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReserveOutcome {
-    /// It is ours: run the handler.
+    /// The caller owns it: run the handler.
     Owned(Ownership),
-    /// It was done before: return this answer.
+    /// It was executed before: return this answer.
     Replay(Replay),
     /// Another execution is in flight.
     InFlight {
@@ -33,16 +33,16 @@ pub enum ReserveOutcome {
     },
     /// The key was used for another request.
     Mismatch,
-    /// It may have been done; reconciliation finds out.
+    /// It may have been executed: reconciliation finds out.
     Unknown {
         /// How long until reconciliation next asks.
         wait: Duration,
     },
-    /// There is no answer, and this key may not begin an execution: it is too old, or does not say how old it is.
+    /// There is no answer, and this key may not begin an execution: it is too old, or has no readable age.
     MayNotBegin,
     /// Too little time was left to run the handler. Nothing was run; the key is free, or will be.
     TooLate,
-    /// The store did not answer. Nothing was run; a record may have been written all the same.
+    /// The store did not answer. Nothing was run, but a record may have been written.
     Unavailable,
     /// There is a record that this version cannot read. Nothing was run.
     Unreadable,
@@ -53,7 +53,7 @@ pub enum ReserveOutcome {
 pub struct Replay {
     /// The answer.
     pub answer: Answer,
-    /// Whether its body was too large to be kept, or is gone; then it is empty.
+    /// Whether its body was too large to be kept, or is gone. Then it is empty.
     pub body_omitted: bool,
     /// Until when the answer is kept.
     pub expires_at: Timestamp,
@@ -66,9 +66,9 @@ impl fmt::Debug for Replay {
     }
 }
 
-/// What a reservation found, or what its write would mean.
+/// What a reservation found, or what its write means.
 pub(super) enum Found {
-    /// Our own reservation, until this term.
+    /// Our own reservation, until then.
     Owned(Term),
     /// Too little time was left to reserve it.
     TooLate,
@@ -83,7 +83,7 @@ pub(super) enum Found {
     Unknown,
 }
 
-/// When the invocation ends, and when its answer must be on its way.
+/// When the invocation ends, and when its answer must be sent.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
     ends: Option<Term>,
@@ -93,10 +93,6 @@ pub(super) struct Times {
 }
 
 impl Times {
-    fn deadline(self) -> Option<Timestamp> {
-        self.ends.map(|ends| ends.wall)
-    }
-
     pub(super) fn ends_at(self) -> Option<Instant> {
         self.ends.map(|ends| ends.running)
     }
@@ -110,14 +106,14 @@ impl Times {
 impl Executor {
     /// Reserves the key for a new execution, or reports what holds it. Runs nothing.
     ///
-    /// Takes one round trip, or two to take over a record. More only if others change the record at the same moment, or if
-    /// the operation waits for the execution in flight.
+    /// It takes one round trip, or two if it takes over a record. It takes more only if others change the record at the same
+    /// moment, or if the operation waits for the execution in flight.
     pub async fn reserve(&self, request: &Request) -> ReserveOutcome {
         let world = &self.engine.world;
         let started = world.instant();
         let reserved = if self.shared.breaker.admits(world.instant()) {
             let times = self.times(request);
-            let found = self.meet(request, times).await;
+            let found = self.find(request, times).await;
             self.observe_store(found.as_ref().err());
             let reserved = match found {
                 Ok((found, record)) => self.outcome(found, record, times).await,
@@ -132,15 +128,13 @@ impl Executor {
         reserved
     }
 
-    /// Tells the breaker how the store answered.
+    /// Reports to the breaker how the store answered.
     pub(super) fn observe_store(&self, error: Option<&StoreError>) {
         let breaker = &self.shared.breaker;
-        match error {
+        // The store also answers if it returns a record that cannot be read, or throttles this key (T38, T48).
+        let answered = [StoreErrorKind::Unreadable, StoreErrorKind::Throttled];
+        match error.filter(|error| !answered.contains(&error.kind())) {
             None => breaker.succeeded(),
-            // The store answered: with a record that cannot be read, or with a throttle of this key (T38, T48).
-            Some(error) if matches!(error.kind(), StoreErrorKind::Unreadable | StoreErrorKind::Throttled) => {
-                breaker.succeeded();
-            }
             // We did not wait long enough to learn anything about the store (T48).
             Some(error) if error.is_cut_short() => {}
             Some(_) => breaker.failed(self.engine.world.instant()),
@@ -178,8 +172,8 @@ impl Executor {
         Times { ends, answer_by, least }
     }
 
-    /// Writes or decides until there is an outcome: first as if there were no record, then against the current one.
-    async fn meet(
+    /// Writes or decides until there is an outcome: first as if there is no record, then for the current one.
+    async fn find(
         &self,
         request: &Request,
         times: Times,
@@ -211,11 +205,11 @@ impl Executor {
             },
             Ok(step) => step,
         };
-        // One try: the client may retry, and should not wait for a store in trouble. A transaction is waited for like the
-        // execution in flight that it belongs to (T9).
+        // One try: the client may retry, and should not wait for a store that fails. A transaction in progress counts as an
+        // execution in flight (T9).
         let retries = wait_until.map_or(Retries::None, Retries::Contended);
         let effort = Effort { until: times.answer_by, backoff: POLL_BACKOFF, retries };
-        // Inserts without a read first: most keys are fresh. A request that may not begin, or has no time to, inserts nothing.
+        // Inserts without a read, because most keys are fresh. A request that may not begin, or has no time to, inserts nothing.
         let start = if request.may_begin && !times.is_too_late(&**world) {
             Start::Absent
         } else {
@@ -223,7 +217,7 @@ impl Executor {
         };
         match self.engine.apply(start, effort, step).await {
             Ok(Applied::Written(found, record)) => Ok((found, Some(record))),
-            // Our own reservation: it was applied without our seeing the answer, and somebody has changed it since.
+            // Our own reservation was applied, but its answer was lost, and the record has been changed since.
             Ok(Applied::Stopped(found, Some(current)))
                 if current.attempt == attempt && !matches!(found, Found::Completed) =>
             {
@@ -234,13 +228,13 @@ impl Executor {
             Err(Unapplied { error, tried, .. }) => {
                 let kind = error.kind();
                 if let Some(tried) = tried.filter(|tried| tried.record.attempt == attempt) {
-                    // A store that throttles or refuses is asked only once more.
+                    // A store that throttles or refuses gets only one more request.
                     let once = matches!(kind, StoreErrorKind::Throttled | StoreErrorKind::Refused);
-                    self.take_back(tried, if once { TakeBack::Once } else { TakeBack::UntilItStands });
+                    self.take_back(tried, if once { TakeBack::Once } else { TakeBack::UntilApplied });
                 }
                 match kind {
-                    // A transaction holds the record, or many change it: an execution is in flight (T9). An earlier try of
-                    // our write may have been applied all the same, and is taken back.
+                    // A transaction holds the record, or many change it: an execution is in flight (T9). If an earlier try of
+                    // our write was applied, it is taken back.
                     StoreErrorKind::Contended => Ok((Found::InFlight, None)),
                     _ => Err(error),
                 }
@@ -248,7 +242,7 @@ impl Executor {
         }
     }
 
-    /// What the current record means for this request; as an error, the record of the execution that it may begin.
+    /// What the current record means for this request. As an error: the record of the execution that it may begin.
     pub(super) fn found(
         &self,
         request: &Request,
@@ -262,18 +256,17 @@ impl Executor {
             key: request.key.clone(),
             fingerprints: request.fingerprints.clone(),
             attempt,
-            lease_until: operation.lease_until(times.deadline(), now),
+            lease_until: operation.lease_until(times.ends.map(|ends| ends.wall), now),
             retention: operation.retain,
             may_begin: request.may_begin,
             transactional: operation.transactional,
             origin: request.origin.clone(),
         };
         let Some(current) = current else {
-            return if reservation.may_begin {
-                Err(Box::new(Record::reserve(&reservation, revision, now)))
-            } else {
-                Ok(Step::Stop(Found::MayNotBegin))
-            };
+            if !reservation.may_begin {
+                return Ok(Step::Stop(Found::MayNotBegin));
+            }
+            return Err(Box::new(Record::reserve(&reservation, revision, now)));
         };
         Ok(match decide(current, &reservation, revision, now, operation) {
             Decision::TakeOver(next) => return Err(Box::new(next)),
@@ -301,7 +294,7 @@ impl Executor {
             (Found::DeadWorker, Some(record)) => {
                 telemetry::lease_expired(&record, now);
                 match record.state {
-                    // Certainly: its transaction can commit no more.
+                    // Released by certainty: its transaction can no longer commit.
                     State::FailedRetryable { .. } => ReserveOutcome::MayNotBegin,
                     _ => ReserveOutcome::Unknown { wait: record.wait(now) },
                 }
@@ -333,22 +326,21 @@ impl Executor {
         })
     }
 
-    /// Checks the time once more: owning is not yet running. If the store's answer came late, because we waited or the process
-    /// was frozen, the lease may be over and others may run (T39). Nothing is awaited between this check and the handler.
+    /// Checks the time once more before the handler runs. If the store's answer came late, because we waited or the process was
+    /// frozen, the lease may have expired and others may run (T39). Nothing is awaited between this check and the handler.
     async fn own(&self, record: Box<Record>, times: Times, until: Term) -> ReserveOutcome {
         let world = &self.engine.world;
         if world.left(until) < times.least {
             tracing::warn!("the reservation came too late to run the handler: it is taken back");
             let taken_back = self.take_back(Tried { record, over: None }, TakeBack::Now);
-            // Waits a little, so that the client's retry finds the key free. The task goes on by itself.
+            // Waits a little, so that the client's retry finds the key free. The task continues in the background.
             tokio::select! {
                 _ = taken_back => {}
                 () = world.sleep(ANSWER_TIME) => {}
             }
             return ReserveOutcome::TooLate;
         }
-        let (deadline, ends_at) = (times.deadline(), times.ends_at());
-        let execution = Execution::new(&record, deadline, ends_at, until, &self.engine);
+        let execution = Execution::new(&record, times.ends, until, &self.engine);
         let record = Arc::new(Mutex::new(*record));
         let heartbeat = self.start_heartbeat(record.clone(), execution.clone());
         ReserveOutcome::Owned(Ownership { execution, record, heartbeat, status: None })

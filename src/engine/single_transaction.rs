@@ -1,11 +1,11 @@
 //! Operations without an effect outside of DynamoDB: answer and domain writes are computed, and commit with the record in one
 //! transaction.
 //!
-//! 1. Nothing is reserved. The handler runs first; its transaction inserts a completed record, if there is none.
-//! 2. Of several at once one commits; the others find its record, and get its answer.
+//! 1. Nothing is reserved. The handler runs first. Its transaction inserts a completed record, if there is none.
+//! 2. Of several concurrent requests one commits. The others find its record, and get its answer.
 //! 3. So the handler may run more than once for a key. Its writes commit once.
-//! 4. The outcome is never unknown to the record: it is completed, or nothing happened. A client that got no answer sends the
-//!    request again.
+//! 4. There is never a record with an unknown outcome: it is completed, or nothing happened. A client that got no answer sends
+//!    the request again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -50,7 +50,7 @@ impl SingleTransaction {
         self.0.key.tenant()
     }
 
-    /// The client's key, as it came.
+    /// The client's key, unchanged.
     pub fn idempotency_key(&self) -> &IdempotencyKey {
         self.0.key.idempotency_key()
     }
@@ -60,11 +60,11 @@ impl SingleTransaction {
         &self.0.key
     }
 
-    /// Writes to a table of yours, in the transaction that makes this run's answer the operation's. If the answer is none to
-    /// keep, nothing is written.
+    /// Writes to a table of yours, in the transaction that keeps this run's answer as the operation's. If the answer must not be
+    /// kept, nothing is written.
     ///
     /// # Errors
-    /// If DynamoDB would refuse it. Then none of this run's writes commits, whatever the handler answers.
+    /// If DynamoDB would refuse it. Then none of this run's writes commits, even if the handler returns an answer.
     pub fn write(&self, write: DomainWrite) -> Result<(), DomainWriteError> {
         self.pending().add(write)
     }
@@ -74,12 +74,12 @@ impl SingleTransaction {
     }
 }
 
-/// What a run of the handler came to. `T` is its own reply, for its own caller.
+/// The result of a run of the handler. `T` is its reply to the caller of this run.
 #[derive(Debug)]
 pub enum Computed<T> {
     /// This answer is the operation's, once its writes are committed.
     Answer(Answer, T),
-    /// It is none to keep: nothing is written.
+    /// An answer that must not be kept: nothing is written.
     Nothing(T),
 }
 
@@ -89,7 +89,7 @@ pub enum Computed<T> {
 pub enum SingleTransactionOutcome<T> {
     /// It is committed.
     Committed {
-        /// The handler's own reply.
+        /// The handler's reply.
         reply: T,
         /// Until when its answer is kept.
         expires_at: Option<Timestamp>,
@@ -101,15 +101,15 @@ pub enum SingleTransactionOutcome<T> {
         /// Until when it is kept.
         expires_at: Option<Timestamp>,
     },
-    /// The handler's answer is none to keep. Nothing is written, and there is no record.
+    /// The handler's answer must not be kept. Nothing is written, and there is no record.
     Nothing(T),
-    /// There is a record that says something else.
+    /// The key's record, or a fault, decides the answer.
     Found(ReserveOutcome),
-    /// It is not committed, as far as anybody can see; but a try of it may be on its way. A retry with the same key finds out.
+    /// It is not committed, as far as is known, but a try of it may be on its way. A retry with the same key finds out.
     Unconfirmed,
 }
 
-/// The outcome of one transaction.
+/// The outcome of one run's transaction.
 enum Sent {
     Committed(Box<Record>),
     Found(ReserveOutcome),
@@ -123,8 +123,8 @@ enum Sent {
 struct Served<'a> {
     request: &'a Request,
     times: Times,
-    /// Until when its transaction may be sent, by the wall clock. A client may send a request until its answer expires, and the
-    /// record counts as absent [`CLOCK_SKEW`] after that: whoever thaws later would do again what it says was done (T39).
+    /// Until when its transaction may be sent, by the wall clock. A client may retry until the answer expires, and the record
+    /// counts as absent [`CLOCK_SKEW`] after that: a process that resumes later would repeat a completed operation (T39).
     send_until: Timestamp,
 }
 
@@ -138,8 +138,8 @@ impl Executor {
         mut compute: impl FnMut(SingleTransaction) -> BoxFuture<'static, Computed<T>>,
     ) -> SingleTransactionOutcome<T> {
         let (times, now) = (self.times(request), self.engine.world.now());
-        // First, because it asks nobody: the breaker's one probe would be lost.
-        if times.is_too_late(&**self.in_world()) {
+        // Before the breaker, because its one probe must reach the store.
+        if times.is_too_late(&*self.engine.world) {
             return self.instead(ReserveOutcome::TooLate);
         }
         if !self.shared.breaker.admits(self.engine.world.instant()) {
@@ -147,44 +147,36 @@ impl Executor {
         }
         let served = Served { request, times, send_until: now.plus(CLOCK_SKEW) };
         if !request.may_begin {
-            return match self.look(request, times).await {
-                Ok(current) => self.instead(current.unwrap_or(ReserveOutcome::MayNotBegin)),
-                Err(error) => self.instead(self.failed(&error)),
-            };
+            return self.current_or(served, false, || self.instead(ReserveOutcome::MayNotBegin)).await;
         }
         for run in 0..MAX_COMMITS {
             let transaction = SingleTransaction::new(&request.key, self.engine.store.records_table());
             let (answer, reply) = match compute(transaction.clone()).await {
                 Computed::Answer(answer, reply) => (answer, reply),
-                // A duplicate gets what the first one got, whatever the handler says now.
+                // A duplicate gets the first one's answer, even if the handler returns no such answer now. If the store fails, the
+                // operation may be completed, and the caller must not get another answer (T43).
                 Computed::Nothing(reply) => {
-                    return match self.look(request, times).await {
-                        Ok(Some(current)) => self.instead(current),
-                        Ok(None) if run == 0 => SingleTransactionOutcome::Nothing(reply),
-                        // The transaction of the run before may still land.
-                        Ok(None) => SingleTransactionOutcome::Unconfirmed,
-                        // The operation may be done: nothing else must be said of it (T43).
-                        Err(error) if run == 0 => self.instead(self.failed(&error)),
-                        Err(error) => self.unsent(&error),
+                    // The transaction of an earlier run may still be applied.
+                    let none = || match run {
+                        0 => SingleTransactionOutcome::Nothing(reply),
+                        _ => SingleTransactionOutcome::Unconfirmed,
                     };
+                    return self.current_or(served, run > 0, none).await;
                 }
             };
             let writes = transaction.pending().finish();
             let writes = match writes {
                 Ok(writes) => writes,
-                // A duplicate gets what the first one got, also now.
+                // A duplicate gets the first one's answer here too.
                 Err(error) => {
-                    return match self.look(request, times).await {
-                        Ok(Some(current)) => self.instead(current),
-                        Ok(None) => {
-                            self.refused_early(&error);
-                            SingleTransactionOutcome::Unconfirmed
-                        }
-                        Err(error) => self.unsent(&error),
+                    let none = || {
+                        self.refused_early(&error);
+                        SingleTransactionOutcome::Unconfirmed
                     };
+                    return self.current_or(served, true, none).await;
                 }
             };
-            match self.transact(served, run, answer, &writes).await {
+            match self.transact(served, run, &answer, &writes).await {
                 Ok(Sent::Committed(record)) => {
                     let expires_at = self.committed(&record);
                     return SingleTransactionOutcome::Committed { reply, expires_at };
@@ -207,9 +199,9 @@ impl Executor {
         SingleTransactionOutcome::Unconfirmed
     }
 
-    /// A refusal is an answer like any other: inserted by itself, if there is still no record.
+    /// Inserts a refusal as the operation's answer, without domain writes, if there is still no record.
     async fn refuse<T>(&self, served: Served<'_>, answer: Answer) -> SingleTransactionOutcome<T> {
-        match self.transact(served, 1, answer.clone(), &[]).await {
+        match self.transact(served, 1, &answer, &[]).await {
             Ok(Sent::Committed(record)) => {
                 let expires_at = self.committed(&record);
                 SingleTransactionOutcome::Refused { answer, expires_at }
@@ -221,13 +213,13 @@ impl Executor {
         }
     }
 
-    /// Sends the transaction until it is answered: the same bytes under the same token. `run` is the number of runs before, whose
-    /// transactions may still land.
+    /// Sends the transaction until it is answered: the same bytes under the same token. `run` is the number of earlier runs. Their
+    /// transactions may still be applied.
     async fn transact(
         &self,
         Served { request, times, send_until }: Served<'_>,
         run: u32,
-        answer: Answer,
+        answer: &Answer,
         writes: &[DomainWrite],
     ) -> Result<Sent, StoreError> {
         let world = &self.engine.world;
@@ -240,7 +232,7 @@ impl Executor {
             return Ok(Sent::Found(ReserveOutcome::MayNotBegin));
         };
         let also = &self.operation().kept_headers;
-        if self.engine.place(&fresh, answer.clone(), also).is_outside()
+        if self.engine.place(&fresh, answer, also).is_outside()
             && let Some(current) = match self.look(request, times).await {
                 Ok(current) => current,
                 // Nothing was sent.
@@ -248,7 +240,7 @@ impl Executor {
                 Err(error) => return Err(error),
             }
         {
-            // A body beside the record costs as much as it is large: not for a duplicate (T38).
+            // A duplicate must not pay for a body item, which costs by its size (T38).
             return Ok(Sent::Found(current));
         }
         let kept = self.engine.keep(&fresh, answer, also, write).await;
@@ -262,7 +254,7 @@ impl Executor {
             };
             match begun.complete(Worker::of(&begun), moment.revision, kept.clone(), moment.now) {
                 Ok(next) => Step::Write(commit::completing(next, writes), None),
-                // Never: it has just begun.
+                // It never fails: the execution has just begun.
                 Err(_) => Step::Stop(Some(Found::InFlight)),
             }
         };
@@ -270,10 +262,10 @@ impl Executor {
         let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
         let applied = self.engine.apply(Start::Absent, effort, step).await;
         telemetry::took(COMPLETE_LATENCY, self.operation().name(), world.instant().since(started));
-        // A conflict, or a write that it refuses, is the answer of a store that is well.
+        // A conflict or a refused write is the answer of a healthy store.
         let is_answer = |kind| matches!(kind, StoreErrorKind::Contended | StoreErrorKind::Refused);
         let error = applied.as_ref().err().map(|unapplied| &unapplied.error);
-        // Too late: it was not asked.
+        // If it was too late, the store was not asked.
         if !matches!(applied, Ok(Applied::Stopped(None, _))) {
             self.observe_store(error.filter(|error| !is_answer(error.kind())));
         }
@@ -291,40 +283,54 @@ impl Executor {
         }
     }
 
-    /// What the key's record says, if there is one.
+    /// What the caller gets: the key's record decides, or `none` if there is no record. `sent` is whether a transaction of this
+    /// request may have been sent.
+    async fn current_or<T>(
+        &self,
+        served: Served<'_>,
+        sent: bool,
+        none: impl FnOnce() -> SingleTransactionOutcome<T>,
+    ) -> SingleTransactionOutcome<T> {
+        match self.look(served.request, served.times).await {
+            Ok(Some(current)) => self.instead(current),
+            Ok(None) => none(),
+            Err(error) if sent => self.unsent(&error),
+            Err(error) => self.instead(self.failed(&error)),
+        }
+    }
+
+    /// What the key's record means for this request, if there is one.
     async fn look(&self, request: &Request, times: Times) -> Result<Option<ReserveOutcome>, StoreError> {
         let attempt: AttemptId = self.engine.world.nonce().into();
         let step = |current: Option<&Record>, moment: Moment| {
-            match current.map(|current| self.found(request, attempt, times, Some(current), moment)) {
-                Some(Ok(Step::Stop(found))) => Step::Stop(Some(found)),
-                Some(Ok(Step::Write(change, found))) => Step::Write(change, Some(found)),
-                Some(Ok(Step::Wait(at_most))) => Step::Wait(at_most),
-                // A dead worker's transaction may still be on its way: nothing is said before it is fenced.
-                Some(Err(_)) if current.is_some_and(Record::is_undone_by_the_next_write) => {
-                    let fenced = current.and_then(|current| current.expire(moment.revision, moment.now));
+            let Some(current) = current else { return Step::Stop(None) };
+            match self.found(request, attempt, times, Some(current), moment) {
+                Ok(Step::Stop(found)) => Step::Stop(Some(found)),
+                Ok(Step::Write(change, found)) => Step::Write(change, Some(found)),
+                Ok(Step::Wait(at_most)) => Step::Wait(at_most),
+                // A dead worker's transaction may still be on its way: it is fenced before the caller gets an answer.
+                Err(_) if current.is_undone_by_the_next_write() => {
+                    let fenced = current.expire(moment.revision, moment.now);
                     fenced.map_or(Step::Stop(None), |fenced| Step::Write(fenced.into(), None))
                 }
-                // It may run again, as its operation says; but nothing is known of the worker before.
-                Some(Err(_))
-                    if current.is_some_and(|current| !current.expired(moment.now) && is_open(current)) =>
-                {
+                // The operation allows another run, but what the former worker did is not known.
+                Err(_) if !current.expired(moment.now) && is_open(current) => {
                     Step::Stop(Some(Found::Unknown))
                 }
-                // Nothing that hinders a later request.
-                Some(Err(_)) | None => Step::Stop(None),
+                // The record does not prevent a later request.
+                Err(_) => Step::Stop(None),
             }
         };
         let effort = Effort { until: times.answer_by, backoff: WRITE_BACKOFF, retries: Retries::None };
         let applied = self.engine.apply(Start::Unread(&request.key), effort, step).await;
         let error = applied.as_ref().err().map(|unapplied| &unapplied.error);
         self.observe_store(error.filter(|error| error.kind() != StoreErrorKind::Contended));
-        match applied.map_err(|unapplied| unapplied.error)? {
-            Applied::Written(Some(found), record) => {
-                Ok(Some(self.outcome(found, Some(record), times).await?))
-            }
-            Applied::Stopped(Some(found), current) => Ok(Some(self.outcome(found, current, times).await?)),
-            Applied::Written(None, _) | Applied::Stopped(None, _) => Ok(None),
-        }
+        let (found, record) = match applied.map_err(|unapplied| unapplied.error)? {
+            Applied::Written(found, record) => (found, Some(record)),
+            Applied::Stopped(found, current) => (found, current),
+        };
+        let Some(found) = found else { return Ok(None) };
+        self.outcome(found, record, times).await.map(Some)
     }
 
     fn committed(&self, record: &Record) -> Option<Timestamp> {
@@ -345,14 +351,14 @@ impl Executor {
         SingleTransactionOutcome::Unconfirmed
     }
 
-    /// The transaction was not answered, or not taken.
+    /// The transaction got no answer, or was not accepted.
     fn unsent<T>(&self, error: &StoreError) -> SingleTransactionOutcome<T> {
         let (operation, kind) = (self.operation().name(), error.kind());
         tracing::error!(?kind, cause = error.cause(), "a transaction is not confirmed");
         if kind == StoreErrorKind::Unreadable {
             return self.instead(ReserveOutcome::Unreadable);
         }
-        // Whatever the last try's answer was: one before it, or one inside the SDK, may have been applied.
+        // Even if the last try was refused, an earlier one, or one inside the SDK, may have been applied.
         Count::Unconfirmed.add(operation);
         if kind != StoreErrorKind::Contended {
             Count::StoreError.add(operation);

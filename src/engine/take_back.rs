@@ -1,4 +1,4 @@
-//! Takes back reservations that will run nothing, because their owner learned of them too late or not at all.
+//! Takes back reservations that will run nothing: the store's answer to their owner came too late, or not at all.
 
 use tokio::sync::oneshot;
 use tracing::Instrument;
@@ -12,22 +12,23 @@ pub(super) enum TakeBack {
     /// At once: it was applied.
     Now,
     /// After a wait, repeatedly: it may be applied later.
-    UntilItStands,
+    UntilApplied,
     /// After a wait, by one try: the store throttles or refuses us.
     Once,
 }
 
 impl Executor {
-    /// Releases a reservation that may have been applied and was certainly not executed, so that a passing fault of the
-    /// store leaves nothing to reconcile. Runs in the background, for up to the operation's completion timeout: the caller has its
-    /// answer. If the reservation is applied later still, its lease ends it as `unknown`. The receiver resolves when the task
-    /// is done.
+    /// Releases a reservation that may have been applied and was certainly not executed. So a passing fault of the store leaves
+    /// nothing to reconcile.
+    ///
+    /// It runs in the background, for up to the operation's completion timeout: the caller has its answer. If the reservation is
+    /// applied after that, it becomes `unknown` once its lease has expired. The receiver resolves when the task is done.
     pub(super) fn take_back(&self, tried: Tried, how: TakeBack) -> oneshot::Receiver<()> {
         let (done, is_done) = oneshot::channel();
         let executor = self.clone();
         let task = async move {
             executor.release_untouched(tried, how).await;
-            // The caller need not wait for it.
+            // The caller may have stopped waiting.
             let _ = done.send(());
         };
         self.engine.world.spawn(Box::pin(task.in_current_span()));
@@ -42,11 +43,11 @@ impl Executor {
         }
         let attempt = record.attempt;
         let perhaps_later = || match stop_at.since(world.instant()) {
-            left if left.is_zero() || how != TakeBack::UntilItStands => Step::Stop(()),
+            left if left.is_zero() || how != TakeBack::UntilApplied => Step::Stop(()),
             left => Step::Wait(left),
         };
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| match current {
-            // While the record that it was to replace is current, it can still be applied (T47).
+            // It can still be applied while the record that it replaces is current (T47).
             Some(current) if over == Some(current.revision) => perhaps_later(),
             None if over.is_none() => perhaps_later(),
             None => Step::Stop(()),

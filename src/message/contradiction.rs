@@ -1,11 +1,11 @@
-//! The report that a provider, or a worker, and the record contradict each other, for operators.
+//! A contradiction between the record and what a provider or a worker reports, for operators.
 
 use serde::{Deserialize, Serialize};
 
 use super::{DeferredReport, ReportedEffect};
 use crate::{key::RecordKey, record::Record};
 
-/// What a provider, or a worker, reports, and the record that contradicts it.
+/// What a provider or a worker reports, and the record that contradicts it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Contradiction {
     /// The record's partition key, if it is known.
@@ -22,7 +22,7 @@ pub(crate) struct Contradiction {
     /// What a worker would have written, if the worker reports the effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) report: Option<Box<DeferredReport>>,
-    /// The record's state; none if there is no record.
+    /// The record's state; `None` if there is no record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<String>,
 }

@@ -1,6 +1,6 @@
-//! A worker's report that could not be written: it waits in a queue, from which reconciliation applies it under the same fence.
+//! A worker's report that could not be written. It waits in a queue, from which reconciliation applies it under the same fence.
 //!
-//! It holds the record's own item, in the state that its worker wanted, with the item's own version: see [`Item`].
+//! It holds the record's item, in the state that its worker wanted. The item has a version: see [`Item`].
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// SQS accepts 1 MiB, and accepted 256 KiB until 2025; other queues accept less. A body that does not fit is left out.
-const MAX_REPORT: usize = 240 * 1024;
+const MAX_BYTES: usize = 240 * 1024;
 
 /// How an execution ended, as far as its worker knows.
 #[derive(Clone, Serialize, Deserialize)]
@@ -39,8 +39,8 @@ impl fmt::Debug for DeferredReport {
 }
 
 impl DeferredReport {
-    /// The report that wants this record; without the body if the message would be too long with it. Never without its domain
-    /// writes: the record would say that something was done which was not.
+    /// The report that wants this record. The body is left out if the message would be too long with it. The domain writes never
+    /// are: without them, the record would be wrong.
     ///
     /// # Errors
     /// If its domain writes are too large for a message.
@@ -52,10 +52,10 @@ impl DeferredReport {
             answer.body = KeptBody::Omitted { length: answer.body.length() };
             report = Self::whole(&wanted, writes)?;
         }
-        match report.is_too_long()? {
-            true => Err(serde_json::Error::custom("its domain writes are too large for a message")),
-            false => Ok(report),
+        if report.is_too_long()? {
+            return Err(serde_json::Error::custom("its domain writes are too large for a message"));
         }
+        Ok(report)
     }
 
     fn whole(wanted: &Record, writes: &[DomainWrite]) -> Result<Self, serde_json::Error> {
@@ -64,7 +64,7 @@ impl DeferredReport {
     }
 
     fn is_too_long(&self) -> Result<bool, serde_json::Error> {
-        Ok(serde_json::to_string(self)?.len() > MAX_REPORT)
+        Ok(serde_json::to_string(self)?.len() > MAX_BYTES)
     }
 
     /// The record that it ends, in the state that the worker wanted.
@@ -85,7 +85,7 @@ impl DeferredReport {
         &self.writes
     }
 
-    /// Whether an operator has been told that the record is this other execution's.
+    /// Whether it has been escalated that the record is this other execution's.
     pub(crate) fn was_escalated_with(&self, current: &Record) -> bool {
         self.escalated.as_ref().is_some_and(|attempt| *attempt == current.attempt.to_string())
     }
@@ -128,7 +128,7 @@ mod tests {
     // T16
     #[test]
     fn a_report_is_queued_without_a_body_too_large_for_it() {
-        let bytes = Bytes::from(vec![0; MAX_REPORT]);
+        let bytes = Bytes::from(vec![0; MAX_BYTES]);
         let body = KeptBody::Inline { length: bytes.len() as u64, bytes, encoding: Encoding::Identity };
         let reserved = reserved();
         let answer = KeptAnswer { body, ..answer() };
@@ -136,7 +136,7 @@ mod tests {
         let message = message(completed);
         assert!(message.len() < 2_000);
         let State::Completed { answer, .. } = read(&message).unwrap().state else { panic!("{message}") };
-        assert_eq!(answer.body, KeptBody::Omitted { length: MAX_REPORT as u64 });
+        assert_eq!(answer.body, KeptBody::Omitted { length: MAX_BYTES as u64 });
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The report that two workers executed one operation, for operators.
+//! A double execution, for operators.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -15,11 +15,11 @@ use crate::{
 pub(crate) struct DoubleExecution {
     /// The record's partition key.
     pub(crate) key: String,
-    /// The execution that could not write its report, because the record was another's.
+    /// The execution that could not write its report, because another one has the record.
     ours: Side,
     /// The execution that owns the record, or owned it last.
     theirs: Side,
-    /// What ours could not write: its answer, which names what it did, and which its client does not get.
+    /// The report of ours. Its answer names what it did, and its client does not get it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) report: Option<Box<DeferredReport>>,
 }
@@ -33,7 +33,7 @@ struct Side {
 }
 
 impl DoubleExecution {
-    /// A double execution by `ours`, with its answer, and by the owner of `there`.
+    /// A double execution by `ours`, with its answer, and by the owner of `current`.
     pub(crate) fn new(ours: AttemptId, answer: Option<&Answer>, current: &Record) -> Self {
         Self {
             key: current.key.partition_key(),
@@ -51,7 +51,7 @@ impl DoubleExecution {
         }
     }
 
-    /// Adds the other answer once it has been read: log and metric do not wait for it.
+    /// Adds the other answer once it has been read. Log and metric do not wait for it.
     pub(crate) fn theirs_answered(&mut self, answer: Option<&Answer>) {
         self.theirs.answer_sha256 = answer.map(digest);
     }

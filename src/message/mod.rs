@@ -1,8 +1,8 @@
 //! The messages that go through the queues: one enum, one sender, one reader.
 //!
 //! 1. A message is an envelope with a version and a kind: `{"version":1,"kind":"check",…}`. The kind decides what else it holds.
-//! 2. The reader accepts this version alone. A message of another version, or of an unknown kind, is malformed: it becomes a
-//!    dead letter whole, and is never applied in part.
+//! 2. The reader accepts this version alone. A message of another version, or of an unknown kind, is malformed: the whole message
+//!    becomes a dead letter, and no part of it is applied.
 //! 3. `check` and `sweep` are for the stale function; `ask`, `provider_report` and `deferred_report` for the reconcile function.
 //!    The others are dead letters from the start: they need an operator.
 //! 4. Each message fits into 256 KiB, which every queue takes.
@@ -27,7 +27,7 @@ pub(crate) use error::MalformedError;
 pub(crate) use poison::Poison;
 pub(crate) use provider_report::{QueuedReport, ReportedEffect};
 
-/// The version of the envelope and of all that is in it, but for a record's item, which has a version of its own.
+/// The version of the envelope and its content. A record's item in it has another version.
 const VERSION: u32 = 1;
 
 /// A message of this library.
@@ -41,7 +41,7 @@ pub(crate) enum Message {
         /// When, in milliseconds since 1970.
         look_at: u64,
     },
-    /// Continue the sweep under way. Its progress is in the store.
+    /// Continue the current sweep. Its checkpoint is in the store.
     Sweep,
     /// Ask about this record now, and restart its count of questions.
     Ask {
@@ -51,7 +51,7 @@ pub(crate) enum Message {
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Check what the provider reported by itself, while a worker had the record, against what became of it.
+    /// Compare what the provider reported unprompted, while a worker had the record, with the record's state now.
     ProviderReport {
         /// The record's partition key.
         key: String,
@@ -64,7 +64,7 @@ pub(crate) enum Message {
     Forgotten(Box<DeferredReport>),
     /// An operation was executed twice.
     DoubleExecution(Box<DoubleExecution>),
-    /// The record contradicts what a provider, or a worker, reports.
+    /// The record contradicts what a provider or a worker reports.
     Contradiction(Box<Contradiction>),
     /// A stream record cannot be read.
     Poison(Box<Poison>),
@@ -79,7 +79,7 @@ impl Message {
             #[serde(flatten)]
             message: &'a Message,
         }
-        // Strings, numbers, and JSON as it came: this cannot fail.
+        // Only strings, numbers, and JSON that was read before: this cannot fail.
         serde_json::to_string(&Envelope { version: VERSION, message: self }).unwrap_or_default()
     }
 
@@ -89,12 +89,11 @@ impl Message {
         struct Envelope {
             version: u32,
         }
-        // The version first: another one may have other members. Not the parser's own words: they may repeat what the message
-        // says.
+        // The version first: another one may have other members. The parser's error is dropped, because it may repeat the content of
+        // the message.
         match serde_json::from_str(body) {
-            Ok(Envelope { version: VERSION }) => {
-                serde_json::from_str(body).map_err(|_| MalformedError("it is not of a kind that is known"))
-            }
+            Ok(Envelope { version: VERSION }) => serde_json::from_str(body)
+                .map_err(|_| MalformedError("its kind is unknown, or a member is wrong")),
             Ok(_) => Err(MalformedError("it is of another version")),
             Err(_) => Err(MalformedError("it has no version")),
         }
@@ -127,7 +126,7 @@ impl Message {
 mod tests {
     use super::*;
 
-    // What is escalated must be readable by operators' tools, and by this function when they send it back.
+    // Operators' tools read what is escalated, and send it back to this function.
     #[test]
     fn a_message_that_is_read_can_be_sent_again() {
         let item = r#"{"version":1,"kind":"deferred_report","key":"t#pay#k","item":{"pk":{"S":"t#pay#k"},"schema":{"N":"1"}}}"#;
@@ -138,7 +137,7 @@ mod tests {
 
     // T36
     #[test]
-    fn another_version_is_malformed_whatever_else_the_message_holds() {
+    fn a_message_of_another_version_is_malformed() {
         let sweep = Message::Sweep.to_json();
         assert_eq!(sweep, r#"{"version":1,"kind":"sweep"}"#);
         assert!(matches!(Message::read(&sweep), Ok(Message::Sweep)));
@@ -147,6 +146,6 @@ mod tests {
             assert!(Message::read(&other).is_err(), "{other}");
         }
         assert_eq!(Message::read(r#"{"kind":"sweep"}"#).unwrap_err(), MalformedError("it has no version"));
-        assert!(Message::read(r#"{"version":1,"kind":"of_tomorrow"}"#).is_err());
+        assert!(Message::read(r#"{"version":1,"kind":"of_another_version"}"#).is_err());
     }
 }

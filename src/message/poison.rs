@@ -1,23 +1,24 @@
-//! The report that a stream record cannot be read, for operators.
+//! A stream record that cannot be read, for operators.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::store::stream::{self, Named};
 
-/// The longest stream record that goes into its message whole: SQS takes messages of 1 MiB; before August 2025, of 256 KiB.
-const MAX_RECORD: usize = 200_000;
+/// The length of the longest stream record that goes whole into its message. SQS takes messages of 1 MiB, and took 256 KiB until
+/// August 2025.
+const MAX_RECORD_BYTES: usize = 200_000;
 
-/// How much of a longer record goes into the message, in characters of at most six bytes each.
-const BEGINNING: usize = 10_000;
+/// How many characters of a longer record go into the message. Each takes at most six bytes there.
+const MAX_CUT_CHARS: usize = 10_000;
 
-/// Why a stream record cannot be read, which one it is (as far as it says), and the record or its beginning.
+/// Why a stream record cannot be read, its ids as far as they are readable, and the record or its beginning.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Poison {
     reason: String,
     #[serde(flatten)]
     named: Named,
-    /// The record as it came. It is never read again: an operator sees the message's own text.
+    /// The unchanged record. It is never parsed again: an operator reads the message's text.
     #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
     record: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,12 +36,13 @@ impl Poison {
     /// The report about this stream record.
     pub(crate) fn of(record: &RawValue, reason: &str) -> Self {
         let text = record.get();
-        let whole = text.len() <= MAX_RECORD;
+        let whole = text.len() <= MAX_RECORD_BYTES;
         Self {
             reason: reason.to_owned(),
             named: stream::named(text),
             record: whole.then(|| record.to_owned()),
-            cut: (!whole).then(|| Cut { bytes: text.len(), begins: text.chars().take(BEGINNING).collect() }),
+            cut: (!whole)
+                .then(|| Cut { bytes: text.len(), begins: text.chars().take(MAX_CUT_CHARS).collect() }),
         }
     }
 
@@ -86,7 +88,7 @@ mod tests {
     // T19
     #[test]
     fn a_dead_letter_has_the_whole_record_and_says_which_it_is() {
-        let change = change(json!({ "state": { "S": "a_state_of_tomorrow" } }));
+        let change = change(json!({ "state": { "S": "a_state_of_another_version" } }));
         let dead_letter = dead_letter(&change.to_string());
         assert_eq!(dead_letter["record"], change);
         assert_eq!((&dead_letter["key"], &dead_letter["sk"]), (&json!("acme#pay#order-1"), &json!("record")));

@@ -1,13 +1,13 @@
-//! What a provider reports by itself, as it waits in a queue while a worker has the record.
+//! What a provider reports unprompted. It waits in a queue while a worker has the record.
 
 use serde::{Deserialize, Serialize};
 
-/// What was reported, without the reconciler that has the answer.
+/// What was reported. The answer is not part of it: the reconciler has that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct QueuedReport {
     /// What became of the effect.
     pub(crate) effect: ReportedEffect,
-    /// The phase, and the downstream key that it passed on.
+    /// The phase, and the downstream key that it sent to the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) under: Option<(String, String)>,
     /// In milliseconds since 1970, by the provider's clock.

@@ -256,7 +256,7 @@ impl Operator {
     fn placed(&self, seen: &Record, correction: &Correction) -> Option<Placed> {
         match correction {
             Correction::Executed { answer, .. } => {
-                Some(self.engine.place(&kept_for(correction, seen), answer.clone(), &self.kept_headers))
+                Some(self.engine.place(&kept_for(correction, seen), answer, &self.kept_headers))
             }
             _ => None,
         }

@@ -428,7 +428,7 @@ impl Reconciliation {
             // With its writes taken out.
             Ok(Finding::Executed(answer) | Finding::ExecutedWith(answer, _)) => {
                 let also = &known.operation.kept_headers;
-                Learned::Executed(self.engine.keep(seen, answer, also, OFFLINE_WRITE_TIMEOUT).await)
+                Learned::Executed(self.engine.keep(seen, &answer, also, OFFLINE_WRITE_TIMEOUT).await)
             }
             Ok(Finding::NotExecuted) => Learned::NotExecuted,
             Ok(Finding::NotFound) => Learned::NotFound,

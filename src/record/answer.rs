@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::id::nonce;
+use super::{id::nonce, names::names};
 use crate::headers::is_kept;
 
 nonce! {
@@ -53,18 +53,14 @@ pub enum Head {
     },
     /// Nothing: the body is what a function returned.
     Payload,
-    /// There is no answer: the work was accepted, but nobody began it in time. The front that replays it says so in its own
-    /// words.
+    /// There is no answer: the work was accepted, but no worker began it in time. The front that replays it says so.
     Abandoned,
 }
 
 impl Head {
-    /// The status code, if the answer has one of its own.
+    /// The status code, if the answer is an HTTP response.
     pub const fn status(&self) -> Option<u16> {
-        match self {
-            Self::Http { status, .. } => Some(*status),
-            Self::Payload | Self::Abandoned => None,
-        }
+        if let Self::Http { status, .. } = self { Some(*status) } else { None }
     }
 
     /// Whether it reports an effect rather than a refusal.
@@ -78,28 +74,25 @@ impl Head {
 
     /// The headers; none if the answer is not an HTTP response.
     pub fn headers(&self) -> &[(String, String)] {
-        match self {
-            Self::Http { headers, .. } => headers,
-            Self::Payload | Self::Abandoned => &[],
-        }
+        if let Self::Http { headers, .. } = self { headers } else { &[] }
     }
 
     /// The same without its headers.
     #[must_use]
     pub(crate) fn without_headers(&self) -> Self {
-        match self {
-            Self::Http { status, .. } => Self::Http { status: *status, headers: Vec::new() },
-            other => other.clone(),
-        }
+        self.with_headers(|_| false)
     }
 
     /// The same, with only the headers that are kept.
     #[must_use]
-    pub(crate) fn kept(mut self, also: &[String]) -> Self {
-        if let Self::Http { headers, .. } = &mut self {
-            headers.retain(|(name, _)| is_kept(name, also));
-        }
-        self
+    pub(crate) fn kept(&self, also: &[String]) -> Self {
+        self.with_headers(|name| is_kept(name, also))
+    }
+
+    fn with_headers(&self, keeps: impl Fn(&str) -> bool) -> Self {
+        let Self::Http { status, headers } = self else { return self.clone() };
+        let headers = headers.iter().filter(|(name, _)| keeps(name)).cloned().collect();
+        Self::Http { status: *status, headers }
     }
 
     /// Whether it can head an answer: a status must be that of a final response (RFC 9110, section 15).
@@ -113,7 +106,7 @@ impl Head {
 }
 
 impl fmt::Debug for Head {
-    /// Without the headers: a location can name what nobody else should know.
+    /// Without the headers: a location can name a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http { status, headers } => write!(f, "{status}, {} headers", headers.len()),
@@ -137,7 +130,7 @@ impl KeptAnswer {
         self.body.length()
     }
 
-    /// Where the body is, by its name in items: `record`, `beside` (an item of its own), `s3`; `omitted` if it is nowhere.
+    /// Where the body is, by the name in items: `record`, `body_item`, `s3`; `omitted` if it is not kept.
     pub const fn body_place(&self) -> &'static str {
         match &self.body {
             KeptBody::Inline { .. } => KeptBody::IN_RECORD,
@@ -148,13 +141,10 @@ impl KeptAnswer {
 
     /// The id of a body outside the record.
     pub const fn body_id(&self) -> Option<BodyId> {
-        match &self.body {
-            KeptBody::Outside { id, .. } => Some(*id),
-            KeptBody::Inline { .. } | KeptBody::Omitted { .. } => None,
-        }
+        if let KeptBody::Outside { id, .. } = &self.body { Some(*id) } else { None }
     }
 
-    /// The answer of work that nobody began.
+    /// The answer of work that no worker began.
     pub(crate) const fn abandoned() -> Self {
         Self { head: Head::Abandoned, body: KeptBody::Omitted { length: 0 } }
     }
@@ -183,7 +173,7 @@ pub(crate) enum KeptBody {
         /// Its length before encoding.
         length: u64,
     },
-    /// Nowhere: it was too large for every place, or was removed. Replays return the head only.
+    /// Not kept: it was too large for every place, or was removed. Replays return the head only.
     Omitted {
         /// Its original length.
         length: u64,
@@ -220,50 +210,24 @@ impl fmt::Debug for KeptBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Place {
-    /// In an item beside the record.
+    /// In a body item.
     BodyItem,
     /// In S3.
     S3,
 }
 
-impl Place {
-    /// The place's name in items.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BodyItem => "body_item",
-            Self::S3 => "s3",
-        }
-    }
-
-    /// Reads a [`name`](Self::name).
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::BodyItem, Self::S3].into_iter().find(|place| place.name() == name)
-    }
-}
+names! { pub Place { BodyItem: "body_item", S3: "s3" } }
 
 /// How a kept body is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// As it is.
+    /// Not encoded.
     Identity,
     /// zlib (RFC 1950).
     Zlib,
 }
 
-impl Encoding {
-    /// The encoding's name in items.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Identity => "identity",
-            Self::Zlib => "zlib",
-        }
-    }
-
-    /// Reads a [`name`](Self::name).
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        [Self::Identity, Self::Zlib].into_iter().find(|encoding| encoding.name() == name)
-    }
-}
+names! { pub(crate) Encoding { Identity: "identity", Zlib: "zlib" } }
 
 #[cfg(test)]
 mod tests {
@@ -278,12 +242,12 @@ mod tests {
     // T36: records written today are read for as long as they can live.
     #[test]
     fn the_names_of_places_and_encodings_never_change() {
-        assert_eq!([Place::BodyItem, Place::S3].map(Place::name), ["body_item", "s3"]);
+        assert!(Place::EACH.iter().map(|place| place.name()).eq(["body_item", "s3"]));
         assert_eq!(
             ["body_item", "s3", "record"].map(Place::parse),
             [Some(Place::BodyItem), Some(Place::S3), None]
         );
-        assert_eq!([Encoding::Identity, Encoding::Zlib].map(Encoding::name), ["identity", "zlib"]);
+        assert!(Encoding::EACH.iter().map(|encoding| encoding.name()).eq(["identity", "zlib"]));
         let parsed = ["identity", "zlib", "br"].map(Encoding::parse);
         assert_eq!(parsed, [Some(Encoding::Identity), Some(Encoding::Zlib), None]);
     }
@@ -305,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_output_never_shows_what_an_answer_says() {
+    fn debug_output_never_shows_headers_or_body_of_an_answer() {
         let answer = Answer::http(201, vec![("location".into(), TEXT.into())], TEXT);
         let bytes = Bytes::from_static(TEXT.as_bytes());
         let body = KeptBody::Inline { length: 9, bytes, encoding: Encoding::Identity };
@@ -330,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_no_final_response_is_none() {
+    fn only_the_status_of_a_final_response_can_head_an_answer() {
         for (status, is_final) in
             [(0, false), (100, false), (199, false), (200, true), (599, true), (600, false)]
         {

@@ -1,4 +1,4 @@
-//! Decides what a caller may do whose key already has a record: one pure function.
+//! Decides what a caller may do if its key already has a record: one pure function.
 
 use super::{Record, ReservationRequest, Revision, State, UnknownCause};
 use crate::{operation::Operation, time::Timestamp};
@@ -14,13 +14,13 @@ pub(crate) enum Decision {
     Mismatch,
     /// The record's fingerprint was made by a rule that this deployment does not know.
     Incomparable,
-    /// It may have been executed; reconciliation finds out.
+    /// It may have been executed: reconciliation finds out.
     Unknown,
     /// Run it, but first replace the existing record with this one.
     TakeOver(Record),
-    /// An execution would have to begin, and may not.
+    /// An execution would have to begin, but may not.
     MayNotBegin,
-    /// The worker seems dead: replace the existing record with this one, which is unknown, or released by certainty.
+    /// The worker seems dead: replace the existing record with this one, which is unknown or released by certainty.
     Expire(Record),
 }
 
@@ -30,11 +30,11 @@ pub(crate) enum Decision {
 /// 1. A settled record that has expired counts as absent: the reservation request starts anew.
 /// 2. Another request under the same key is refused, in every state.
 /// 3. A completed operation is replayed; a released one is taken over.
-/// 4. A live lease is respected. An expired one is handled as the operation is configured, unless the provider has reported an
-///    effect; taken over, if all effects are in the transaction that can then commit no more.
-/// 5. A bid that may not begin an execution gets the record's answer, and takes nothing over (T43).
+/// 4. A live lease is respected. An expired one is handled as the operation is configured, unless an effect has been reported. If
+///    all effects are in the worker's transaction, the record is taken over, and that transaction can no longer commit.
+/// 5. A reservation request that may not begin an execution gets the record's answer, and takes nothing over (T43).
 ///
-/// `revision` goes into the record to write, if there is one.
+/// The record to write, if there is one, has this `revision`.
 pub(crate) fn decide(
     existing: &Record,
     reservation: &ReservationRequest,
@@ -54,33 +54,24 @@ pub(crate) fn decide(
         Some(false) => return Decision::Mismatch,
         None => return Decision::Incomparable,
     }
+    let take_over = || Decision::TakeOver(existing.again(reservation, revision, now));
     let may_run_again = operation.may_run_again() && reservation.may_begin && !existing.claimed;
     match &existing.state {
         State::Completed { .. } => Decision::Replay,
-        State::FailedRetryable { .. } if reservation.may_begin => {
-            Decision::TakeOver(existing.again(reservation, revision, now))
-        }
+        State::FailedRetryable { .. } if reservation.may_begin => take_over(),
         State::FailedRetryable { .. } => Decision::MayNotBegin,
-        // The stale function found the dead worker first: the operation's configuration applies all the same.
-        State::Unknown { cause: UnknownCause::LeaseExpired, .. } if may_run_again => {
-            Decision::TakeOver(existing.again(reservation, revision, now))
-        }
+        // The stale function found the dead worker first: the operation's configuration still applies.
+        State::Unknown { cause: UnknownCause::LeaseExpired, .. } if may_run_again => take_over(),
         State::Unknown { .. } => Decision::Unknown,
         State::Pending => Decision::InFlight,
         State::InProgress { lease_until } if now < *lease_until => Decision::InFlight,
-        State::InProgress { .. } if may_run_again => {
-            Decision::TakeOver(existing.again(reservation, revision, now))
-        }
-        // The take-over itself proves that the dead worker's transaction has not committed, and never will.
+        State::InProgress { .. } if may_run_again => take_over(),
+        // The take-over proves that the dead worker's transaction has not committed, and never will.
         State::InProgress { .. } if reservation.may_begin && existing.is_undone_by_the_next_write() => {
-            Decision::TakeOver(existing.again(reservation, revision, now))
-        }
-        // Nothing is said of it before that is written.
-        State::InProgress { .. } if existing.is_undone_by_the_next_write() => {
-            existing.expire(revision, now).map_or(Decision::InFlight, Decision::Expire)
+            take_over()
         }
         State::InProgress { .. } => {
-            Decision::Expire(existing.unknown(revision, UnknownCause::LeaseExpired, now))
+            existing.expire(revision, now).map_or(Decision::InFlight, Decision::Expire)
         }
     }
 }
@@ -226,7 +217,7 @@ mod tests {
 
     #[test]
     fn an_unknown_outcome_blocks_retries_unless_an_expired_lease_may_run_again() {
-        for cause in UnknownCause::EACH {
+        for cause in UnknownCause::EACH.iter().copied() {
             let unknown = Record::reserve(&reservation("k"), Revision::mint(), NOW).unknown(
                 Revision::mint(),
                 cause,
@@ -251,7 +242,8 @@ mod tests {
         let old = ReservationRequest { may_begin: false, ..reservation("k") };
         for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
             let operation = operation().on_lease_expiry(choice);
-            let said = |record: &Record, now| match decide(record, &old, Revision::mint(), now, &operation) {
+            let decided = |record: &Record, now| match decide(record, &old, Revision::mint(), now, &operation)
+            {
                 Decision::Replay => "replay",
                 Decision::InFlight => "in flight",
                 Decision::Unknown => "unknown",
@@ -264,7 +256,7 @@ mod tests {
                 UnknownCause::LeaseExpired,
                 NOW,
             );
-            assert_eq!(said(&lease_expired, LATER), "unknown", "{choice:?}");
+            assert_eq!(decided(&lease_expired, LATER), "unknown", "{choice:?}");
             for record in in_each_state() {
                 let (live, late) = match record.state {
                     State::Pending => ("in flight", "in flight"),
@@ -273,7 +265,7 @@ mod tests {
                     State::FailedRetryable { .. } => ("may not begin", "may not begin"),
                     State::Unknown { .. } => ("unknown", "unknown"),
                 };
-                assert_eq!((said(&record, NOW), said(&record, LATER)), (live, late), "{choice:?}");
+                assert_eq!((decided(&record, NOW), decided(&record, LATER)), (live, late), "{choice:?}");
             }
         }
         let other = ReservationRequest { may_begin: false, ..reservation_for("k", "other") };

@@ -36,13 +36,13 @@ macro_rules! nonce {
 pub(super) use nonce;
 
 nonce! {
-    /// The id of one write. It is the fence, the optimistic lock, and the proof that a write whose answer was lost
-    /// is one's own.
+    /// The id of one write. It is the fence and the optimistic lock. It also shows a writer that a write whose answer was lost
+    /// was applied.
     Revision
 }
 
 nonce! {
-    /// The id of one execution of a handler, from reservation to its last write. Never Lambda's request id, which
-    /// Lambda reuses when it retries.
+    /// The id of one execution of a handler, from reservation to its last write. It is never Lambda's request id: Lambda reuses
+    /// that when it retries.
     AttemptId
 }

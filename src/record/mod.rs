@@ -2,17 +2,18 @@
 //!
 //! 1. Each transition is a pure function from record to record: no await, no clock, no randomness. It is written only if the
 //!    revision that it started from is still current.
-//! 2. `decide` says what a caller may do whose key already has a record: replay, wait, take over, or be refused.
+//! 2. `decide` says what a caller may do if its key already has a record: replay, wait, take over, or be refused.
 //! 3. `own` has the transitions of the execution that owns a record, fenced by its attempt.
-//! 4. `settle` has those of everybody else: give up a dead worker, settle an unknown outcome, forget an answer.
+//! 4. `settle` has those of all others: end a dead worker's lease, settle an unknown outcome, forget an answer.
 //! 5. An [`Answer`] is a head and a body. The head of an HTTP response is a number and pairs of strings.
 //!
-//! It knows nothing of DynamoDB, Lambda or web frameworks, and writes nothing itself: see [`engine`](crate::engine). For the
-//! states and who may change them, see docs/states.md in the repository.
+//! It knows nothing of DynamoDB, Lambda or web frameworks. It writes nothing: see [`engine`](crate::engine). The states, and who
+//! may change them, are in docs/states.md in the repository.
 
 mod answer;
 mod decide;
 mod id;
+mod names;
 mod note;
 mod own;
 mod settle;
@@ -55,22 +56,22 @@ pub struct Record {
     pub created_at: Timestamp,
     /// When the execution that owns it, or owned it last, began.
     pub began_at: Timestamp,
-    /// How long it is kept once it is settled, as its guard configured: whatever settles it keeps it as long.
+    /// How long it is kept once it is settled, as its guard configured. It is the same for all that can settle it.
     pub retention: Duration,
-    /// Whether another execution reported, while this one was in progress, that it ran the operation, certainly or possibly.
-    /// Then this one's report that it did nothing does not allow a retry.
+    /// Whether another execution reported, while this one was in progress, that it certainly or possibly ran the operation. If
+    /// so, no retry runs, even if this execution reports that it did nothing.
     pub contested: bool,
-    /// Whether an effect was reported: by the provider, or by a worker whose domain writes were refused. Then only proof of it,
-    /// or an operator, ends the record: not a worker's refusal, nor an effect that is denied or not found.
+    /// Whether an effect was reported: by the provider, or by a worker whose domain writes were refused. If so, only proof of
+    /// the effect or an operator settles the record. A worker's refusal, a denial or "not found" does not.
     pub claimed: bool,
-    /// Whether all effects of its execution are in the transaction that completes it, as its operation said. Then another write
-    /// over the same revision proves that it did nothing, and never will.
+    /// Whether all effects of its execution are in the transaction that completes it. If so, another write over the same
+    /// revision proves that the execution did nothing, and never will.
     pub transactional: bool,
     /// Whether domain writes committed with its completion.
     pub with_writes: bool,
-    /// The method and route of the request, as the front reports them; shown to operators.
+    /// The method and route of the request, shown to operators.
     pub origin: Option<Note>,
-    /// Why this execution, or else the one before it, failed; shown to operators.
+    /// Why the last execution that failed did so, shown to operators.
     pub last_failure: Option<Note>,
     /// Who settled it, if not its worker, and why; shown to operators.
     pub settled_note: Option<Note>,
@@ -91,7 +92,7 @@ pub(crate) struct ReservationRequest {
     pub lease_until: Timestamp,
     /// How long the record is to be kept once it is settled.
     pub retention: Duration,
-    /// Whether an execution may begin. A key that is too old gets the current record's answer, and begins nothing.
+    /// Whether an execution may begin. A key that is too old only gets the current record's answer.
     pub may_begin: bool,
     /// Whether all effects of the execution are in the transaction that completes it.
     pub transactional: bool,
@@ -100,8 +101,10 @@ pub(crate) struct ReservationRequest {
 }
 
 impl Record {
-    /// How long a client should wait before it retries. In progress: as long again as the attempt has run, at most until its
-    /// lease has expired. Unknown: until reconciliation next asks. Zero if the record is settled.
+    /// How long a client should wait before it retries.
+    ///
+    /// In progress: as long as the attempt has run so far, at most until its lease has expired. Unknown: until reconciliation next
+    /// asks. Zero if the record is settled.
     pub(crate) fn wait(&self, now: Timestamp) -> Duration {
         match &self.state {
             State::Pending => now.since(self.created_at),
@@ -111,7 +114,7 @@ impl Record {
         }
     }
 
-    /// The same record, with a note on why its execution failed; unchanged unless it did.
+    /// Adds a note on why its execution failed, if it failed.
     pub(crate) fn failed(self, because: Option<Note>) -> Self {
         match self.state {
             State::Unknown { .. } | State::FailedRetryable { .. } if because.is_some() => {
@@ -121,15 +124,12 @@ impl Record {
         }
     }
 
-    /// The same record, with a note on who settled it, and why; unchanged unless it is settled.
+    /// Adds a note on who settled it and why, if it is settled.
     pub(crate) fn settled_because(self, note: Note) -> Self {
-        match self.state.settled_by() {
-            Some(_) => Self { settled_note: Some(note), ..self },
-            None => self,
-        }
+        if self.state.settled_by().is_some() { Self { settled_note: Some(note), ..self } } else { self }
     }
 
-    /// Whether its execution certainly did nothing, and never will, once another write has replaced this record.
+    /// Whether another write to this record proves that its execution did nothing, and never will.
     pub(crate) const fn is_undone_by_the_next_write(&self) -> bool {
         self.transactional && !self.contested && !self.claimed
     }

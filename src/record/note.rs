@@ -2,8 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
-/// The longest note, in bytes: a record with all its notes still has room for a body within one capacity unit.
-const MAX: usize = 120;
+/// The length of the longest note, in bytes: a record with all its notes still has capacity for a body within one write unit.
+const MAX_BYTES: usize = 120;
 
 /// One short line for operators: at most 120 bytes, without control characters and without characters that change the
 /// direction of text. Longer text is cut.
@@ -19,11 +19,11 @@ pub struct Note(Arc<str>);
 impl Note {
     /// Makes a line of `text`.
     pub fn new(text: &str) -> Self {
-        if text.len() <= MAX && !text.contains(is_hidden) {
+        if text.len() <= MAX_BYTES && !text.contains(is_hidden) {
             return Self(text.into());
         }
         let mut line: String = text.chars().filter(|char| !is_hidden(*char)).collect();
-        line.truncate(line.floor_char_boundary(MAX));
+        line.truncate(line.floor_char_boundary(MAX_BYTES));
         Self(line.into())
     }
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_one_short_line_whatever_its_text() {
+    fn a_note_is_one_short_line_for_any_text() {
         for (text, line) in [
             ("POST /payments", "POST /payments"),
             ("a\u{202e}b\u{2066}c\u{200f}", "abc"),
@@ -67,8 +67,8 @@ mod tests {
         ] {
             assert_eq!(Note::new(text).as_str(), line);
         }
-        let long = Note::new(&"ä".repeat(MAX));
-        assert_eq!(long.as_str(), "ä".repeat(MAX / 2));
-        assert_eq!(Note::new(&format!("x{}", "ä".repeat(MAX))).as_str().len(), MAX - 1);
+        let long = Note::new(&"ä".repeat(MAX_BYTES));
+        assert_eq!(long.as_str(), "ä".repeat(MAX_BYTES / 2));
+        assert_eq!(Note::new(&format!("x{}", "ä".repeat(MAX_BYTES))).as_str().len(), MAX_BYTES - 1);
     }
 }

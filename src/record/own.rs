@@ -1,9 +1,9 @@
 //! The transitions of the execution that owns a record.
 //!
-//! A transition takes the record that was seen and returns its replacement; the store writes it only if the revision seen is
+//! A transition takes the record that was seen and returns its replacement. The store writes it only if the revision seen is
 //! still current. An owner's transitions ([`complete`](Record::complete), [`release`](Record::release),
-//! [`doubt`](Record::doubt), [`extend`](Record::extend)) are fenced by the attempt. Only a worker that knows more may change
-//! a record it has lost: it completes or doubts one that others released or left unknown.
+//! [`mark_unknown`](Record::mark_unknown), [`extend`](Record::extend)) are fenced by the attempt. A worker may change a record
+//! that it has lost only if it knows more: it completes, or marks unknown, what others released or left unknown.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
 
-/// The cause that is noted for an execution that certainly did nothing.
+/// The note for an execution that certainly did nothing.
 pub(crate) const NOT_EXECUTED: &str = "not_executed";
 
 /// The worker that reports how an execution ended.
@@ -21,7 +21,7 @@ pub(crate) const NOT_EXECUTED: &str = "not_executed";
 pub(crate) struct Worker {
     /// Its execution.
     pub attempt: AttemptId,
-    /// When the key was first seen, in the worker's record: a key that has expired since has a new life.
+    /// When the key was first seen, in the worker's record. It identifies the generation.
     pub created_at: Timestamp,
     /// When its execution began.
     pub began_at: Timestamp,
@@ -50,7 +50,7 @@ pub(crate) enum FencedError {
     /// Another execution owns it.
     #[error("another execution owns the record")]
     OwnedByAnother,
-    /// It is settled: by reconciliation, or by an earlier write of this execution.
+    /// It is settled, by reconciliation or by an earlier write of this execution.
     #[error("the record is settled as {0}")]
     Settled(&'static str),
     /// It is not in progress.
@@ -87,7 +87,7 @@ impl Record {
         Self { attempts: 0, state: State::Pending, ..Self::reserve(reservation, revision, now) }
     }
 
-    /// One more execution of the same operation. [`decide`](super::decide) says which records allow it.
+    /// One more execution of the same operation. [`decide`](super::decide) has the records that allow it.
     pub(crate) fn again(&self, reservation: &ReservationRequest, revision: Revision, now: Timestamp) -> Self {
         Self {
             revision,
@@ -106,8 +106,7 @@ impl Record {
 
     /// Extends the lease while the handler runs: a heartbeat.
     ///
-    /// Also from `unknown`, if this execution was given up, by a clock that was ahead, and not settled since: unknown → in
-    /// progress.
+    /// Also unknown → in progress, if a clock that was ahead counted this execution as dead, and it is not settled since.
     pub(crate) fn extend(
         &self,
         attempt: AttemptId,
@@ -115,29 +114,25 @@ impl Record {
         lease_until: Timestamp,
     ) -> Result<Self, FencedError> {
         self.owned_by(attempt)?;
-        match &self.state {
-            State::InProgress { lease_until: before } => {
-                // A heartbeat never shortens a lease: one that follows Lambda's deadline may reach further.
-                let lease_until = lease_until.max(*before);
-                Ok(Self { revision, state: State::InProgress { lease_until }, ..self.clone() })
-            }
-            State::Unknown { cause: UnknownCause::LeaseExpired, .. } => {
-                Ok(Self { revision, state: State::InProgress { lease_until }, ..self.clone() })
-            }
-            other => Err(FencedError::NotInProgress(other.name())),
-        }
+        let lease_until = match &self.state {
+            // A heartbeat never shortens a lease: one that follows Lambda's deadline may reach further.
+            State::InProgress { lease_until: before } => lease_until.max(*before),
+            State::Unknown { cause: UnknownCause::LeaseExpired, .. } => lease_until,
+            other => return Err(FencedError::NotInProgress(other.name())),
+        };
+        Ok(Self { revision, state: State::InProgress { lease_until }, ..self.clone() })
     }
 
     /// Records the effect and its answer: in progress → completed.
     ///
-    /// Also from `unknown`, if this execution was given up for dead and was only late; and from every release, because the
-    /// next retry would repeat this worker's effect. Both also if they are another execution's: its doubt, or its having done
-    /// nothing, says nothing about this one. Never over another execution that is in progress, nor over a completed record.
+    /// Also from unknown, because this execution was only late; and from every release, because the next retry would repeat this
+    /// worker's effect. It does not matter whether another execution left the record so: that proves nothing about this one. Never
+    /// over another execution that is in progress, nor over a completed record.
     ///
-    /// A worker whose effects are all in the transaction completes only what is its own and in progress.
+    /// A worker whose effects are all in the transaction completes only the record that it owns, in progress.
     ///
-    /// A refusal is different if the provider has reported an effect: → unknown. One of the two is wrong, and until it is
-    /// known which, the client must not try another way.
+    /// A refusal over a reported effect: → unknown. One of the two is wrong. Until it is known which, the client must not try
+    /// another way.
     pub(crate) fn complete(
         &self,
         worker: Worker,
@@ -147,7 +142,7 @@ impl Record {
     ) -> Result<Self, FencedError> {
         let knows_less = matches!(self.state, State::FailedRetryable { .. } | State::Unknown { .. });
         if worker.transactional {
-            // Whoever has written since has been told, certainly, that it did nothing.
+            // Any later write proved that this worker did nothing.
             self.in_progress_of(worker.attempt)?;
         } else if !(knows_less && self.created_at == worker.created_at) {
             self.open_for(worker.attempt)?;
@@ -156,13 +151,13 @@ impl Record {
             let refused = Note::new("it was refused, but an effect was reported");
             return Ok(self.unknown(revision, UnknownCause::Contested, now).failed(Some(refused)));
         }
-        // As long as its body is kept: an operator may have chosen another retention for the release that is overturned here.
+        // The body is kept for the worker's retention. An operator may have chosen another one for the release overturned here.
         let completing = Self { attempt: worker.attempt, retention: worker.retention, ..self.clone() };
         Ok(completing.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now))
     }
 
-    /// Certainly not executed: in progress, or this execution's own unknown → failed, retryable; → unknown, if another
-    /// execution may have done it, or the provider has reported an effect.
+    /// Certainly not executed: in progress, or unknown and this execution's → failed, retryable. If another execution may have done
+    /// it, or an effect was reported: → unknown.
     pub(crate) fn release(
         &self,
         attempt: AttemptId,
@@ -179,11 +174,10 @@ impl Record {
         Ok(released.failed(Some(Note::new(NOT_EXECUTED))))
     }
 
-    /// Refused before anything was done: a [release](Self::release) that has expired at once for every clock, so that the key
-    /// is free for any request.
+    /// Refused before anything was done: a [release](Self::release) that has already expired for every clock, so that the key is
+    /// free for any request.
     ///
-    /// Only a first execution frees the key. If there was an earlier one, the key belongs to its request, and it may still turn
-    /// out to have done something.
+    /// Only a first execution frees the key. After an earlier one, the key belongs to its request: it may have done something.
     pub(crate) fn not_begun(
         &self,
         attempt: AttemptId,
@@ -194,7 +188,7 @@ impl Record {
         if let State::FailedRetryable { expires_at, .. } = &mut released.state
             && self.attempts == 1
         {
-            // Whole seconds, because a time to live has no others; and far enough back that a clock behind ours agrees.
+            // In whole seconds, as a time to live is; and so far back that a clock behind ours agrees.
             *expires_at = Timestamp::from_secs(now.minus(CLOCK_SKEW * 2).as_millis() / 1000);
         }
         Ok(released)
@@ -205,9 +199,8 @@ impl Record {
         matches!(self.state, State::FailedRetryable { failed_at, expires_at, .. } if expires_at < failed_at)
     }
 
-    /// Marks this execution, which is in progress, as contested: `worker`'s execution ran the same operation, certainly or
-    /// possibly. `None` if there is nothing to contest. Applies also if the key has begun a new life since the worker's record
-    /// was deleted.
+    /// Marks this execution, which is in progress, as contested: `worker`'s execution certainly or possibly ran the same operation.
+    /// `None` if there is nothing to contest. It may belong to a later generation of the key, if the worker's record was deleted.
     pub(crate) fn contest(&self, worker: Worker, revision: Revision) -> Option<Self> {
         let others = self.attempt != worker.attempt;
         let open = matches!(self.state, State::InProgress { .. });
@@ -221,11 +214,12 @@ impl Record {
         })
     }
 
-    /// Perhaps executed: in progress → unknown. If this execution was given up meanwhile, the worker's cause replaces the
-    /// guess, and the doubt begins anew: its last request may still be on its way.
+    /// Perhaps executed: in progress → unknown. If this execution already counts as dead, the worker's cause replaces the guess,
+    /// and its time as unknown starts again: its last request may still be on its way.
     ///
-    /// Also failed, retryable → unknown, if that was an assumption, or another worker's word about its own execution only. If
-    /// another execution is unknown, the record becomes this one's: the other's own word must not end this doubt.
+    /// Also failed, retryable → unknown, if the release was an assumption, or if another worker reported it: that report is about the
+    /// other execution only. If another execution is unknown, the record becomes this one's: a later report of the other worker must
+    /// not settle it.
     pub(crate) fn mark_unknown(
         &self,
         worker: Worker,
@@ -249,16 +243,13 @@ impl Record {
             return Ok(Self { attempt: worker.attempt, began_at, contested: false, ..unknown });
         }
         self.owned_by(worker.attempt)?;
-        match &self.state {
-            State::InProgress { .. } => Ok(self.unknown(revision, cause, now)),
-            State::Unknown { reconcile_at, asked, .. } => {
-                let (reconcile_at, asked) = (*reconcile_at, *asked);
-                let state = State::Unknown { cause, since: now, reconcile_at, asked };
-                let last_failure = Some(Note::new(cause.name()));
-                Ok(Self { revision, last_failure, state, ..self.clone() })
-            }
-            other => Err(FencedError::NotInProgress(other.name())),
-        }
+        let (reconcile_at, asked) = match self.state {
+            State::InProgress { .. } => (now, 0),
+            State::Unknown { reconcile_at, asked, .. } => (reconcile_at, asked),
+            _ => return Err(FencedError::NotInProgress(self.state.name())),
+        };
+        let state = State::Unknown { cause, since: now, reconcile_at, asked };
+        Ok(Self { state, ..self.unknown(revision, cause, now) })
     }
 
     pub(super) fn unknown(&self, revision: Revision, cause: UnknownCause, now: Timestamp) -> Self {
@@ -288,10 +279,8 @@ impl Record {
         self.owned_by(attempt)?;
         match &self.state {
             State::InProgress { .. } | State::Unknown { .. } => Ok(()),
-            State::Pending => Err(FencedError::NotInProgress(self.state.name())),
-            State::Completed { .. } | State::FailedRetryable { .. } => {
-                Err(FencedError::Settled(self.state.name()))
-            }
+            State::Pending => Err(FencedError::NotInProgress(State::PENDING)),
+            settled => Err(FencedError::Settled(settled.name())),
         }
     }
 }
@@ -403,7 +392,7 @@ mod tests {
         assert_eq!(late, Err(FencedError::OwnedByAnother));
     }
 
-    // T5: whoever released it, the next retry would do again what this worker did.
+    // T5: the next retry would repeat what this worker did.
     #[test]
     fn a_completion_overrides_every_release_and_no_completion() {
         for by in EACH {
@@ -415,7 +404,7 @@ mod tests {
         }
     }
 
-    // T5: that another execution did nothing says nothing about this one.
+    // T5: that another execution did nothing proves nothing about this one.
     #[test]
     fn a_completion_overrides_another_attempts_release_but_not_after_the_key_expired() {
         let record = reserved();
@@ -423,7 +412,7 @@ mod tests {
         let other = other.release(other.attempt, fresh(), LATER).unwrap();
         let completed = other.complete(Worker::of(&record), fresh(), answer(), LATER).unwrap();
         assert_eq!((completed.state.name(), completed.attempt), ("completed", record.attempt));
-        // The key has expired since, and has a new life.
+        // The key has expired since, and this is its next generation.
         let anew = Record::reserve(&reservation("k"), fresh(), LATER);
         let anew = anew.release(anew.attempt, fresh(), LATER).unwrap();
         let late = anew.complete(Worker::of(&record), fresh(), answer(), LATER);
@@ -432,7 +421,7 @@ mod tests {
 
     // T5
     #[test]
-    fn an_unknown_overrides_an_assumption_but_nobodys_report() {
+    fn an_unknown_overrides_an_assumption_but_no_report() {
         for by in EACH {
             let (released, revision) = (released(by), fresh());
             let unknown =
@@ -463,7 +452,7 @@ mod tests {
             let other = other.unknown(fresh(), UnknownCause::LeaseExpired, LATER);
             let other = other.settle(Verdict::NotExecuted, by, fresh(), LATER).unwrap();
             let unknown = other.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER);
-            // The provider and an operator spoke about the operation as a whole.
+            // The provider and an operator settle the operation as a whole.
             let taken = matches!(by, SettledBy::Worker | SettledBy::Assumption);
             assert_eq!(unknown.is_ok(), taken, "{by:?}");
             assert!(unknown.is_err() || unknown.unwrap().attempt == record.attempt);
@@ -490,7 +479,7 @@ mod tests {
         assert!(unknown.complete(Worker::of(&other), fresh(), answer(), later).is_ok());
     }
 
-    // T5: between the first worker's report and the second's release, nobody may run it.
+    // T5: between the first worker's report and the second's release, no retry runs.
     #[test]
     fn a_contested_execution_that_did_nothing_leaves_the_operation_unknown() {
         let (record, other) = (reserved(), again(&released(SettledBy::Assumption)));
@@ -566,7 +555,7 @@ mod tests {
         assert_eq!(early, Err(FencedError::NotInProgress("pending")));
     }
 
-    // Over a record in progress, the release itself proves that the transaction never commits.
+    // Over a record in progress, the release proves that the transaction never commits.
     #[test]
     fn a_transactional_release_is_certain_while_its_record_is_in_progress() {
         let transactional = Record { transactional: true, ..reserved() };
@@ -618,7 +607,7 @@ mod tests {
         assert!(!released.is_not_begun() && !record.is_not_begun());
     }
 
-    // T5: the earlier execution may turn out to have done something, for its own request.
+    // T5: the earlier execution may have done something for its request.
     #[test]
     fn a_later_execution_that_never_began_leaves_the_key_to_its_request() {
         let again = again(&released(SettledBy::Assumption));
@@ -652,8 +641,8 @@ mod tests {
         let state = State::InProgress { lease_until: until };
         let claimed = lease_expired.extend(record.attempt, revision, until).unwrap();
         assert_eq!(claimed, Record { revision, state, ..lease_expired });
-        let said = record.unknown(fresh(), UnknownCause::Panicked, NOW);
-        for (over, name) in [(said, "unknown"), (released(SettledBy::Assumption), "failed_retryable")] {
+        let reported = record.unknown(fresh(), UnknownCause::Panicked, NOW);
+        for (over, name) in [(reported, "unknown"), (released(SettledBy::Assumption), "failed_retryable")] {
             let beat = over.extend(over.attempt, fresh(), until);
             assert_eq!(beat, Err(FencedError::NotInProgress(name)));
         }
@@ -661,22 +650,25 @@ mod tests {
 
     #[test]
     fn failure_reason_and_origin_outlive_the_next_attempt() {
-        let said = |record: &Record| record.last_failure.as_ref().map(Note::to_string);
+        let failure = |record: &Record| record.last_failure.as_ref().map(Note::to_string);
         let first = reserved();
-        assert_eq!((said(&first), first.origin.as_ref().map(Note::as_str)), (None, Some("POST /payments")));
+        assert_eq!(
+            (failure(&first), first.origin.as_ref().map(Note::as_str)),
+            (None, Some("POST /payments"))
+        );
         let unknown =
             first.mark_unknown(Worker::of(&first), fresh(), UnknownCause::HandlerFailed, NOW).unwrap();
-        assert_eq!(said(&unknown).as_deref(), Some("handler_failed"));
+        assert_eq!(failure(&unknown).as_deref(), Some("handler_failed"));
         let unknown = unknown.failed(Some(Note::new("handler_failed, status 500")));
         let settled = unknown.settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), LATER).unwrap();
         let settled = settled.settled_because(Note::new("alex: asked the bank"));
         assert_eq!(settled.settled_note.as_ref().map(Note::as_str), Some("alex: asked the bank"));
         // A front that reports no origin does not erase it.
         let again = settled.again(&ReservationRequest { origin: None, ..reservation("k") }, fresh(), LATER);
-        assert_eq!(said(&again).as_deref(), Some("handler_failed, status 500"));
+        assert_eq!(failure(&again).as_deref(), Some("handler_failed, status 500"));
         assert_eq!((again.origin.as_ref(), again.settled_note.as_ref()), (first.origin.as_ref(), None));
-        // Only a settled record says who settled it, and only one that failed why it did.
-        assert_eq!(first.clone().settled_because(Note::new("nobody")), first);
+        // Only a settled record says who settled it, and only a failed one says why.
+        assert_eq!(first.clone().settled_because(Note::new("unsettled")), first);
         assert_eq!(first.clone().failed(Some(Note::new("nothing"))), first);
     }
 }

@@ -1,12 +1,12 @@
-//! The transitions of everybody but the owner: give up a worker, claim an effect, settle an unknown outcome, postpone the
-//! next question, forget an answer. None is fenced by an attempt; each is written only if the revision seen is still current.
+//! The transitions of all but the owner: end a dead worker's lease, claim an effect, settle an unknown outcome, postpone the next
+//! question, forget an answer. None is fenced by an attempt. Each is written only if the revision seen is still current.
 
 use std::time::Duration;
 
 use super::{KeptAnswer, KeptBody, Note, Record, Revision, SettledBy, State, UnknownCause};
 use crate::time::Timestamp;
 
-/// The outcome as the worker, the provider or an operator knows it.
+/// What the worker, the provider or an operator knows of the effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The effect happened, and this is its answer.
@@ -18,9 +18,9 @@ pub(crate) enum Verdict {
 /// Why a record cannot be settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettleError {
-    /// A worker has it, and its lease is not over.
+    /// A worker has it, and its lease has not expired.
     InFlight,
-    /// All its effects are in its transaction, and this write would be the one that makes sure that it never commits.
+    /// All its effects are in its transaction, which has not committed: the write that would settle it proves that.
     NothingCommitted,
     /// No worker has taken it yet.
     Pending,
@@ -29,10 +29,10 @@ pub(crate) enum SettleError {
 }
 
 impl Record {
-    /// Gives up a worker whose lease has expired: in progress → unknown. `None` if there is none.
+    /// Ends the lease of a dead worker, if it has expired: in progress → unknown. Otherwise `None`.
     ///
-    /// If all effects of the worker are in its completing transaction: → failed, retryable. Its transaction needs the revision
-    /// that this write replaces, so that it has not committed and never will.
+    /// If all effects of the worker are in its completing transaction: → failed, retryable. That transaction needs the revision
+    /// that this write replaces. So it has not committed, and never will.
     pub(crate) fn expire(&self, revision: Revision, now: Timestamp) -> Option<Self> {
         match &self.state {
             State::InProgress { lease_until } if *lease_until <= now => {
@@ -46,8 +46,8 @@ impl Record {
         }
     }
 
-    /// Ends accepted work that no worker has taken within `bound`: pending → completed, with an answer that says so.
-    /// `None` if there is no such work.
+    /// Ends accepted work that no worker has taken within `bound`: pending → completed, with an answer that says so. Otherwise
+    /// `None`.
     pub(crate) fn abandon(&self, revision: Revision, now: Timestamp, bound: Duration) -> Option<Self> {
         match &self.state {
             State::Pending if self.created_at.plus(bound) <= now => {
@@ -60,7 +60,7 @@ impl Record {
 
     /// Settles an unknown outcome: unknown → completed, or failed and retryable.
     ///
-    /// The same from in progress, once the lease has expired. Proof of an effect also overturns a release, unless it is certain:
+    /// The same from in progress, once the lease has expired. Proof of an effect also overturns a release that is not certain:
     /// failed, retryable → completed.
     pub(crate) fn settle(
         &self,
@@ -69,46 +69,38 @@ impl Record {
         revision: Revision,
         now: Timestamp,
     ) -> Result<Self, SettleError> {
-        match (&self.state, &verdict) {
-            (State::InProgress { lease_until }, Verdict::Executed(_))
-                if self.is_undone_by_the_next_write() =>
-            {
-                let live = *lease_until > now;
-                return Err(if live { SettleError::InFlight } else { SettleError::NothingCommitted });
-            }
-            (State::FailedRetryable { by: SettledBy::Certainty, .. }, _) => {
-                return Err(SettleError::Settled(self.state.name()));
-            }
-            (State::Unknown { .. }, _) | (State::FailedRetryable { .. }, Verdict::Executed(_)) => {}
-            (State::InProgress { lease_until }, _) if *lease_until <= now => {}
-            (State::InProgress { .. }, _) => return Err(SettleError::InFlight),
+        let by = match (&self.state, &verdict) {
             (State::Pending, _) => return Err(SettleError::Pending),
-            (State::Completed { .. } | State::FailedRetryable { .. }, _) => {
-                return Err(SettleError::Settled(self.state.name()));
+            (State::InProgress { lease_until }, _) if now < *lease_until => {
+                return Err(SettleError::InFlight);
             }
-        }
-        let is_certain = matches!(self.state, State::InProgress { .. })
-            && self.is_undone_by_the_next_write()
-            && verdict == Verdict::NotExecuted;
-        let by = if is_certain { SettledBy::Certainty } else { by };
+            (State::InProgress { .. }, verdict) if self.is_undone_by_the_next_write() => match verdict {
+                Verdict::Executed(_) => return Err(SettleError::NothingCommitted),
+                Verdict::NotExecuted => SettledBy::Certainty,
+            },
+            (State::InProgress { .. } | State::Unknown { .. }, _) => by,
+            (State::FailedRetryable { by: released, .. }, Verdict::Executed(_))
+                if *released != SettledBy::Certainty =>
+            {
+                by
+            }
+            (settled, _) => return Err(SettleError::Settled(settled.name())),
+        };
         Ok(self.settled(verdict, by, revision, now))
     }
 
-    /// Postpones the next question about an unknown outcome until `at`; `asked` is the number of questions so far. The end
-    /// of time means that nobody asks any more: an operator has to settle it. `None` if the outcome is not unknown.
+    /// Postpones the next question about an unknown outcome until `at`. `asked` is the number of questions so far. The end of time
+    /// escalates the record: no question follows, and an operator has to settle it. `None` if the outcome is not unknown.
     pub(crate) fn ask_again(&self, revision: Revision, asked: u32, at: Timestamp) -> Option<Self> {
-        match self.state {
-            State::Unknown { cause, since, .. } => {
-                let state = State::Unknown { cause, since, reconcile_at: at, asked };
-                Some(Self { revision, state, ..self.clone() })
-            }
-            _ => None,
-        }
+        let State::Unknown { cause, since, .. } = self.state else { return None };
+        let state = State::Unknown { cause, since, reconcile_at: at, asked };
+        Some(Self { revision, state, ..self.clone() })
     }
 
-    /// Claims the record for an effect that is reported, before its answer is known, or without its domain writes. An unknown or released record
-    /// becomes unknown, to be asked about at `at`, and the doubt begins anew. While a worker has it, it stays in progress.
-    /// `None` if it is completed, pending, or claimed already.
+    /// Claims the record for an effect that is reported before its answer is known, or without its domain writes.
+    ///
+    /// While a worker has it, it stays in progress. Otherwise it becomes unknown from now on, and the next question comes at `at`.
+    /// `None` if it is completed, pending, claimed already, or certainly not executed.
     pub(crate) fn claim(&self, revision: Revision, at: Timestamp, now: Timestamp) -> Option<Self> {
         if self.claimed {
             return None;
@@ -118,7 +110,7 @@ impl Record {
             State::InProgress { .. } => {
                 self.unknown(revision, UnknownCause::LeaseExpired, now).ask_again(revision, 0, at)?
             }
-            // Nothing was done, whoever says otherwise.
+            // Nothing was done: no report can be true.
             State::FailedRetryable { by: SettledBy::Certainty, .. } => return None,
             State::FailedRetryable { .. } => {
                 self.unknown(revision, UnknownCause::Contested, now).ask_again(revision, 0, at)?
@@ -135,16 +127,11 @@ impl Record {
     /// Drops the headers and the body of a completed record. It keeps its status and stays completed, so that nothing runs
     /// again. `None` if the record is not completed.
     pub(crate) fn forget_answer(&self, revision: Revision) -> Option<Self> {
-        match &self.state {
-            State::Completed { answer, completed_at, by, expires_at } => {
-                let body = KeptBody::Omitted { length: answer.body.length() };
-                let answer = KeptAnswer { head: answer.head.without_headers(), body };
-                let (completed_at, by, expires_at) = (*completed_at, *by, *expires_at);
-                let state = State::Completed { answer, completed_at, by, expires_at };
-                Some(Self { revision, state, ..self.clone() })
-            }
-            _ => None,
-        }
+        let mut forgotten = Self { revision, ..self.clone() };
+        let State::Completed { answer, .. } = &mut forgotten.state else { return None };
+        answer.body = KeptBody::Omitted { length: answer.body.length() };
+        answer.head = answer.head.without_headers();
+        Some(forgotten)
     }
 
     /// The only transition into the two settled states, for the worker, for reconciliation and for an operator.
@@ -155,7 +142,7 @@ impl Record {
         revision: Revision,
         now: Timestamp,
     ) -> Self {
-        // In whole seconds, because the store's time to live has no others: the record reads back as it was written.
+        // In whole seconds, as the store's time to live is: so the record reads back as it was written.
         let expires_at = now.plus(self.retention).rounded_up_to_second();
         let state = match verdict {
             Verdict::Executed(answer) => State::Completed { answer, completed_at: now, by, expires_at },
@@ -221,7 +208,7 @@ mod tests {
             let settled = record.settle(executed(), by, fresh(), lease_expired());
             assert_eq!(settled, Err(SettleError::NothingCommitted), "{by:?}");
             assert_eq!(record.settle(executed(), by, fresh(), NOW), Err(SettleError::InFlight), "{by:?}");
-            // Whoever says that nothing was done: this very write proves it.
+            // This write proves that nothing was done.
             let settled = record.settle(Verdict::NotExecuted, by, fresh(), lease_expired()).unwrap();
             assert_eq!(settled.state.settled_by(), Some(SettledBy::Certainty), "{by:?}");
         }
@@ -232,7 +219,7 @@ mod tests {
             assert_eq!(overturned, Err(SettleError::Settled("failed_retryable")), "{by:?}");
         }
         assert_eq!(released.claim(fresh(), Timestamp::MAX, lease_expired()), None);
-        // What somebody else did, or is said to have done, is not in its transaction.
+        // An effect of another execution, or a reported one, is not in its transaction.
         for marked in
             [Record { contested: true, ..record.clone() }, Record { claimed: true, ..record.clone() }]
         {

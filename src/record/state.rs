@@ -1,6 +1,6 @@
 //! The states of a record, each with its one name.
 
-use super::KeptAnswer;
+use super::{KeptAnswer, names::names};
 use crate::time::Timestamp;
 
 /// The state of an operation. Being expired is not a state: see [`Record::expired`](super::Record::expired).
@@ -11,7 +11,7 @@ pub enum State {
     Pending,
     /// A worker has it.
     InProgress {
-        /// From then on, others may give up the worker.
+        /// Once it has passed, others may count the worker as dead.
         lease_until: Timestamp,
     },
     /// The effect and the answer are known.
@@ -20,7 +20,7 @@ pub enum State {
         answer: KeptAnswer,
         /// When it was completed.
         completed_at: Timestamp,
-        /// By whose word.
+        /// Who settled it.
         by: SettledBy,
         /// Until when the record is kept. It counts as absent [`CLOCK_SKEW`](crate::time_budget::CLOCK_SKEW) later.
         expires_at: Timestamp,
@@ -29,18 +29,18 @@ pub enum State {
     FailedRetryable {
         /// When it failed.
         failed_at: Timestamp,
-        /// By whose word.
+        /// Who settled it.
         by: SettledBy,
         /// Until when the record is kept. It counts as absent [`CLOCK_SKEW`](crate::time_budget::CLOCK_SKEW) later.
         expires_at: Timestamp,
     },
-    /// Perhaps executed: nobody may run it until reconciliation has found out.
+    /// Perhaps executed: no retry runs until reconciliation has found out.
     Unknown {
         /// Why the outcome is unknown.
         cause: UnknownCause,
-        /// Since when: its worker was given up then, or last reported.
+        /// When its worker was found dead, or last reported.
         since: Timestamp,
-        /// When to ask next; the end of time if nobody asks any more, and an operator has to settle it.
+        /// When to ask next; the end of time if it is escalated, and an operator has to settle it.
         reconcile_at: Timestamp,
         /// How often reconciliation has asked.
         asked: u32,
@@ -70,11 +70,11 @@ impl State {
         }
     }
 
-    /// By whose word it is settled, if it is.
+    /// Who settled it; `None` unless it is settled.
     pub const fn settled_by(&self) -> Option<SettledBy> {
         match self {
             Self::Completed { by, .. } | Self::FailedRetryable { by, .. } => Some(*by),
-            Self::Pending | Self::InProgress { .. } | Self::Unknown { .. } => None,
+            _ => None,
         }
     }
 
@@ -84,45 +84,34 @@ impl State {
             Self::Completed { expires_at, .. } | Self::FailedRetryable { expires_at, .. } => {
                 Some(*expires_at)
             }
-            Self::Pending | Self::InProgress { .. } | Self::Unknown { .. } => None,
+            _ => None,
         }
     }
 }
 
-/// By whose word a record was settled. Who knows more wins: proof of the effect overturns every release but a certain one; a worker's doubt
-/// overturns an assumption, or another execution's own word, but never the provider's or an operator's.
+/// Who settled a record. Who knows more wins.
+///
+/// 1. Proof of the effect overturns every release but a certain one.
+/// 2. A worker that reports "perhaps executed" overturns an assumption, or another worker's report of another execution. It
+///    never overturns the provider or an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SettledBy {
-    /// The worker said so.
+    /// The worker, by its report.
     Worker,
-    /// The provider said so, when asked or unprompted.
+    /// The provider, when asked or unprompted.
     Provider,
-    /// An operator said so.
+    /// An operator.
     Operator,
-    /// Nobody had to say so: its transaction can commit no more.
+    /// A write that proves it: the worker's transaction can no longer commit.
     Certainty,
-    /// Nobody said so: the effect was not found in time, or nobody began the work.
+    /// An assumption: the effect was not found in time, or no worker began the work.
     Assumption,
 }
 
-impl SettledBy {
-    /// The name in items.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Worker => "worker",
-            Self::Provider => "provider",
-            Self::Operator => "operator",
-            Self::Certainty => "certainty",
-            Self::Assumption => "assumption",
-        }
-    }
-
-    /// Reads a [`name`](Self::name).
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Worker, Self::Provider, Self::Operator, Self::Certainty, Self::Assumption]
-            .into_iter()
-            .find(|by| by.name() == name)
+names! {
+    pub SettledBy {
+        Worker: "worker", Provider: "provider", Operator: "operator", Certainty: "certainty", Assumption: "assumption",
     }
 }
 
@@ -132,34 +121,23 @@ impl SettledBy {
 pub enum UnknownCause {
     /// The worker's lease had expired, and it had not reported.
     LeaseExpired,
-    /// The handler said so, or returned an answer that proves nothing (a 5xx, an error without a class).
+    /// The handler reported it, or its answer is inconclusive (a 5xx, an error without a class).
     HandlerFailed,
     /// The handler panicked.
     Panicked,
     /// The handler's response could not be read to its end.
     ResponseLost,
-    /// This execution did nothing, but another one, or the provider, says otherwise.
+    /// This execution did nothing, but another one or the provider contradicts it.
     Contested,
 }
 
-impl UnknownCause {
-    pub(super) const EACH: [Self; 5] =
-        [Self::LeaseExpired, Self::HandlerFailed, Self::Panicked, Self::ResponseLost, Self::Contested];
-
-    /// The cause's name in items and logs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::LeaseExpired => "lease_expired",
-            Self::HandlerFailed => "handler_failed",
-            Self::Panicked => "panicked",
-            Self::ResponseLost => "response_lost",
-            Self::Contested => "contested",
-        }
-    }
-
-    /// Reads a [`name`](Self::name).
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::EACH.into_iter().find(|cause| cause.name() == name)
+names! {
+    pub UnknownCause {
+        LeaseExpired: "lease_expired",
+        HandlerFailed: "handler_failed",
+        Panicked: "panicked",
+        ResponseLost: "response_lost",
+        Contested: "contested",
     }
 }
 
@@ -171,23 +149,11 @@ mod tests {
     #[test]
     fn the_names_in_items_never_change() {
         let causes = ["lease_expired", "handler_failed", "panicked", "response_lost", "contested"];
-        assert_eq!(UnknownCause::EACH.map(UnknownCause::name), causes);
-        assert!(
-            causes
-                .iter()
-                .zip(UnknownCause::EACH)
-                .all(|(name, cause)| UnknownCause::parse(name) == Some(cause))
-        );
-        let each = [
-            SettledBy::Worker,
-            SettledBy::Provider,
-            SettledBy::Operator,
-            SettledBy::Certainty,
-            SettledBy::Assumption,
-        ];
+        assert!(UnknownCause::EACH.iter().map(|cause| cause.name()).eq(causes));
+        assert!(causes.map(UnknownCause::parse).into_iter().flatten().eq(UnknownCause::EACH.iter().copied()));
         let names = ["worker", "provider", "operator", "certainty", "assumption"];
-        assert_eq!(each.map(SettledBy::name), names);
-        assert!(names.iter().zip(each).all(|(name, by)| SettledBy::parse(name) == Some(by)));
-        assert_eq!((UnknownCause::parse("nobody"), SettledBy::parse("nobody")), (None, None));
+        assert!(SettledBy::EACH.iter().map(|by| by.name()).eq(names));
+        assert!(names.map(SettledBy::parse).into_iter().flatten().eq(SettledBy::EACH.iter().copied()));
+        assert_eq!((UnknownCause::parse("other"), SettledBy::parse("other")), (None, None));
     }
 }

@@ -40,19 +40,19 @@ macro_rules! list {
 }
 
 list! {
-    /// Left of an invocation's time for the answer's correlation through the runtime.
+    /// Left of an invocation's time for sending the answer through the runtime.
     pub const ANSWER_TIME: Duration = millis(300);
 
-    /// Left for sending a report that cannot be written to a queue: one try (700 ms) and another. At most half of what is left.
+    /// Left for deferring a report that cannot be written: two tries of 700 ms. At most half of what is left.
     pub const DEFER_TIME: Duration = millis(1600);
 
-    /// Left for writing once a response's body was read or lost. At most half of what is left.
+    /// Left for writing once a response's body is read or lost. At most half of what is left.
     pub const WRITING_TIME: Duration = seconds(2);
 
-    /// A handler's response body may take this long: it might never end.
+    /// Reading a handler's response body may take this long: a body might never end.
     pub const BODY_TIMEOUT: Duration = seconds(30);
 
-    /// The least that storing a body gets of the time for writing: several times what a healthy store needs.
+    /// The least time for storing a body: several times what a healthy store needs.
     pub const MIN_BODY_TIME: Duration = millis(100);
 
     /// One step waits this long for the store, whatever time-outs its client has. The write may still be applied later; its
@@ -65,7 +65,7 @@ list! {
     /// A question to a reconciler may take this long.
     pub const ASK_TIMEOUT: Duration = seconds(10);
 
-    /// A question is begun only if this much time is left; else it waits for the next invocation.
+    /// A question is asked only if this much time is left. Otherwise it waits for the next invocation.
     pub const MIN_QUESTION_TIME: Duration = seconds(1);
 
     /// The time that one message of the reconcile function may take: a read, a claim, a question, its answer's body, and a write.
@@ -78,42 +78,42 @@ list! {
     /// The stale function checks a record once its lease has expired, but never sooner than this.
     pub(crate) const MIN_CHECK_DELAY: Duration = seconds(1);
 
-    /// A sweep that has not been continued for this long begins anew: what it has checked may have changed.
+    /// A sweep that was not continued for this long starts again: what it has checked may have changed.
     pub(crate) const MAX_SWEEP_PAUSE: Duration = hours(1);
 
-    /// The operation's lease if there is no deadline. API Gateway waits for 29 s: no retry finds the lease expired while the first
-    /// request is still connected.
+    /// The operation's lease if there is no deadline. API Gateway waits for 29 s: no retry finds the lease expired while the
+    /// first request is still connected.
     pub const DEFAULT_LEASE: Duration = seconds(60);
 
     /// A worker counts as alive for this long after its deadline: Lambda may enforce it late, a write may be in flight, clocks
-    /// may differ. If they differ by more, a detour through `unknown` is the price, or a second run if the operation runs again.
+    /// may differ. If they differ by more, the operation becomes `unknown`, or runs a second time if it may run again.
     pub const DEFAULT_GRACE: Duration = seconds(10);
 
     /// Heartbeats keep a record for this long at most, so that a handler that hangs is found.
     pub const DEFAULT_MAX_LEASE: Duration = hours(1);
 
-    /// An execution begins only if this much time is left, or a quarter of its invocation's time if that is less.
-    /// Otherwise it would be killed midway.
+    /// An execution begins only if this much time is left, or a quarter of its invocation's time if that is less. Otherwise it
+    /// would be killed midway.
     pub const MIN_TIME_TO_RUN: Duration = seconds(2);
 
-    /// Between two checks whether an execution has lost its record.
+    /// The time between two checks whether an execution has lost its record.
     pub(crate) const OWNERSHIP_CHECK_INTERVAL: Duration = seconds(1);
 
     /// A worker tries to write its report for this long. Then its caller gets the answer all the same.
     pub const DEFAULT_COMPLETION_TIMEOUT: Duration = seconds(10);
 
-    /// How often the domain writes of one operation are computed, if each time they come from a stale read.
+    /// The domain writes of one operation are computed at most this often, if each time they come from a stale read.
     pub const MAX_COMMITS: u32 = 5;
 
     /// A completed answer is kept for this long: the window that Stripe documents.
     pub const DEFAULT_RETENTION: Duration = hours(24);
 
-    /// A body outside its record is kept for this much longer: DynamoDB deletes in no order, and a replay must not find a
-    /// record whose body is gone.
+    /// A body outside its record is kept for this much longer: DynamoDB deletes in no order, and a replay must not find a record
+    /// whose body is gone.
     pub const BODY_OUTLIVES_RECORD: Duration = hours(24);
 
-    /// A report in a queue waits this long for a store that does not take its body; then it is written without. Less than
-    /// the grace after which it could count as not executed.
+    /// A report in a queue waits this long for a store that does not take its body. Then it is written without the body. This is
+    /// less than the grace after which the effect could count as not executed.
     pub(crate) const QUEUED_BODY_TIMEOUT: Duration = minutes(4);
 
     /// The shortest `Retry-After`: most operations are over by then.
@@ -125,71 +125,74 @@ list! {
     /// Accepted work may wait this long for a worker before it counts as abandoned: as long as SQS keeps a message by default.
     pub const DEFAULT_PENDING_BOUND: Duration = hours(4 * 24);
 
-    /// An operation that is not found counts as not executed after this: a request on its way (5 min), by clocks that are 5 min apart.
+    /// An operation that is not found counts as not executed after this: a request on its way (5 min), by clocks that are 5 min
+    /// apart.
     pub const DEFAULT_NOT_FOUND_GRACE: Duration = minutes(10);
 
-    /// "Not found" is proof for this long after an execution began. Stripe [removes keys](https://docs.stripe.com/api/idempotent_requests)
-    /// after 24 h, and finds nothing then; clocks differ.
+    /// "Not found" is proof for this long after an execution began. Stripe [removes
+    /// keys](https://docs.stripe.com/api/idempotent_requests) after 24 h, and finds nothing then; clocks differ.
     pub const DEFAULT_NOT_FOUND_WINDOW: Duration = hours(23);
 
-    /// Between the first two questions about an unknown outcome; each later wait is twice as long.
+    /// The wait between the first two questions about an unknown outcome. Each later wait is twice as long.
     pub const DEFAULT_FIRST_BACKOFF: Duration = seconds(10);
 
-    /// Between two questions about an unknown outcome, at most.
+    /// The longest wait between two questions about an unknown outcome.
     pub const DEFAULT_MAX_BACKOFF: Duration = hours(1);
 
     /// How many questions there are before an outcome is escalated: they take 13 to 15 hours, so a night has passed and an
     /// operator is at work.
     pub const DEFAULT_QUESTIONS: u32 = 24;
 
-    /// An unknown outcome is escalated after this, however few questions there were: perhaps none could be asked.
+    /// An unknown outcome is escalated after this time, even if no question could be asked.
     pub const DEFAULT_MAX_UNKNOWN_AGE: Duration = hours(24);
 
-    /// An effect that is older may have no record without an alarm: providers send an unacknowledged event again for days.
+    /// An older effect without a record raises no alarm: providers retry an unacknowledged event for days.
     pub(crate) const OLD_EFFECT: Duration = hours(14 * 24);
 
     /// A provider's signature may be this old, or this far ahead: Stripe's own default.
     pub const SIGNATURE_TOLERANCE: Duration = minutes(5);
 
-    /// A machine's clock may be this far ahead of another's, before it takes a kept answer for expired and runs the operation again.
+    /// Clocks may differ by this much. If one is further ahead, a kept answer counts as expired too early, and the operation runs
+    /// again.
     pub const CLOCK_SKEW: Duration = minutes(5);
 
     /// A deadline further away is ignored: twice the longest time-out that Lambda has (900 s).
     pub const MAX_DEADLINE: Duration = minutes(30);
 
-    /// A function stops taking up messages this long before its deadline, or at half of its time.
+    /// A function starts no message in this last part of its time, or in the second half if that is shorter.
     pub(crate) const NO_NEW_WORK: Duration = seconds(3);
 
-    /// A function without a known deadline takes up messages for this long.
+    /// A function without a known deadline starts messages for this long.
     pub(crate) const DEFAULT_WORKING_TIME: Duration = seconds(10);
 
-    /// The metrics of a running invocation are written this long before its deadline: a multiple of what that takes.
+    /// The metrics of a running invocation are written this long before its deadline. Writing them takes a fraction of that.
     pub(crate) const METRICS_BEFORE_DEADLINE: Duration = millis(200);
 
-    /// While the store seems down, one request in this time asks it; the others get 503 at once. Short, so that a store that
-    /// is back is used soon.
+    /// While the store seems down, one request in this time asks it, and the others get 503 at once. It is short, so that a store
+    /// that is back is used soon.
     pub(crate) const BREAKER_OPEN_FOR: Duration = seconds(2);
 
-    /// Between two tries of one write.
+    /// The waits between two tries of one write.
     pub(crate) const WRITE_BACKOFF: Backoff = Backoff { first: millis(25), factor: 2, max: seconds(1) };
 
-    /// Between two looks at an operation in flight.
+    /// The waits between two reads of an operation in flight.
     pub(crate) const POLL_BACKOFF: Backoff = Backoff { first: millis(50), factor: 2, max: seconds(1) };
 
-    /// Between two tries to take a reservation back: a store in trouble must not be asked more often.
+    /// The waits between two tries to take a reservation back. They grow fast, to spare a store that fails.
     pub(crate) const TAKE_BACK_BACKOFF: Backoff = Backoff { first: millis(50), factor: 4, max: seconds(10) };
 
-    /// The first wait between two tries of an AWS client. The SDK's own (1 s) is most of the time that a caller waits.
+    /// The first wait between two tries of an AWS client. The SDK's default (1 s) is most of the time that a caller waits.
     pub(crate) const CLIENT_BACKOFF: Duration = millis(25);
 
     /// A connection to DynamoDB takes milliseconds within a Region. The SDK's own limit (3.1 s) is most of a request's time.
     pub(crate) const STORE_CONNECT_TIMEOUT: Duration = seconds(1);
 
-    /// One try of a call of DynamoDB; its largest body takes some hundred milliseconds. A caller that waited for less has
-    /// learned nothing about the store.
+    /// One try of a call of DynamoDB; its largest body takes some hundred milliseconds. A caller that waits for less learns
+    /// nothing about the store.
     pub const STORE_TRY: Duration = millis(1500);
 
-    /// All tries of a call of DynamoDB together. The SDK has no limit, and a call without answer would hang until the function is killed.
+    /// All tries of a call of DynamoDB together. The SDK has no limit: a call without an answer hangs until the function is
+    /// killed.
     pub(crate) const STORE_CALL_TIMEOUT: Duration = seconds(4);
 
     /// One try of a call of SQS: a worker sends its report in the last seconds of its time.
@@ -198,7 +201,8 @@ list! {
     /// All tries of a call of SQS together.
     pub(crate) const QUEUE_CALL_TIMEOUT: Duration = millis(1500);
 
-    /// The longest delay of a message in SQS ([quotas](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html)).
+    /// The longest delay of a message in SQS
+    /// ([quotas](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html)).
     pub const MAX_DELAY: Duration = minutes(15);
 }
 

@@ -24,7 +24,7 @@ impl ManualWorld {
         Self { running: Arc::new(watch::Sender::new(Duration::ZERO)), now: Arc::new(Mutex::new(now)) }
     }
 
-    /// Advances both clocks, and wakes every sleeper whose time has come.
+    /// Advances both clocks, and wakes each sleeper whose time has come.
     pub fn advance(&self, span: Duration) {
         self.set(self.now().plus(span));
         self.running.send_modify(|running| *running = running.saturating_add(span));
@@ -54,7 +54,7 @@ impl World for ManualWorld {
         let mut running = self.running.subscribe();
         let until = running.borrow().saturating_add(span);
         Box::pin(async move {
-            // The sender lives as long as any clone of the world. Without one there is nobody left to wake us.
+            // An error means that all clones of the world are dropped: then no test can advance the clock.
             let _ = running.wait_for(|running| *running >= until).await;
         })
     }

@@ -1,12 +1,12 @@
 //! The library's access to the machine: clocks, randomness and background tasks.
 //!
-//! 1. Nothing in the library bypasses it to ask the operating system (a lint forbids that), so that a test or a simulator
-//!    controls everything.
+//! 1. The library asks the operating system only through it (a lint forbids other calls), so that a test or a simulator controls
+//!    everything.
 //! 2. Spans are measured, and waited for, by [`running`](World::running). Records hold times of [`now`](World::now).
 //! 3. A clock decides only *when to look* at a record; the record's revision decides who may change it. So a wrong clock
 //!    costs a detour through reconciliation, never a second effect.
 //!
-//! It does not cover the AWS SDK's clients: a store or a queue brings its own clock, for its own time-outs.
+//! It does not cover the AWS SDK's clients: they use the machine's clock for their time-outs.
 
 mod manual;
 mod system;
@@ -36,25 +36,24 @@ use crate::time::{Instant, Timestamp};
 /// # }
 /// ```
 pub trait World: fmt::Debug + Send + Sync + 'static {
-    /// The wall clock's time. It can be set, forward and backward.
+    /// The wall clock's time. That clock can be set, forward and backward.
     fn now(&self) -> Timestamp;
 
-    /// How long a clock that nobody sets has run, since a beginning of its own. It may stand still while the machine is
-    /// suspended.
+    /// How long a monotonic clock has run since it began. It may stand still while the machine is suspended.
     fn running(&self) -> Duration;
 
     /// Completes once [`running`](Self::running) has advanced by `span`.
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
 
-    /// Sixteen bytes that no other call returns, here or anywhere. Never from memory alone: SnapStart clones memory.
+    /// Sixteen bytes that no other call returns, in any process. They never come from memory alone: SnapStart clones memory.
     fn nonce(&self) -> [u8; 16];
 
-    /// Runs `task` to its end, whatever becomes of the caller.
+    /// Runs `task` to its end, even if the caller is dropped.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 }
 
-/// A future moment, by both clocks. It has come once either says so: one stands still while the machine is suspended, and the
-/// other can be set back.
+/// A future moment, by both clocks. It has come once either clock shows it: one stands still while the machine is suspended, and
+/// the other can be set back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
     pub(crate) wall: Timestamp,
@@ -62,7 +61,7 @@ pub(crate) struct Term {
 }
 
 impl dyn World {
-    /// The instant by the clock that nobody sets.
+    /// The instant by the monotonic clock.
     pub(crate) fn instant(&self) -> Instant {
         Instant::from_beginning(self.running())
     }
