@@ -114,12 +114,12 @@ fn log_failure(error: &Failure) {
 
 /// Names only the charge's id and the hash of its record's key; the report has the rest.
 fn log(day: Day, difference: &Difference<'_, Charged>) {
-    let (kind, said) = match difference {
+    let (kind, charged) = match difference {
         Difference::OnlyOurs { ours, .. } => ("only_ours", ours),
         Difference::OnlyTheirs { theirs, .. } => ("only_theirs", theirs),
         Difference::Differs { theirs, .. } => ("differs", theirs),
         Difference::Duplicate { value, .. } => ("duplicate", value),
     };
-    let (charge, key) = (difference.id(), said.names.record.as_deref());
+    let (charge, key) = (difference.id(), charged.names.record.as_deref());
     tracing::warn!(%day, difference = kind, charge, key, "the ledgers differ on a charge");
 }

@@ -1,5 +1,5 @@
-//! Compares two ledgers of a day: ours, and that of the party that really acts, such as a payment provider. It is the last
-//! safety net: what every retry, webhook and reconciliation missed is in one of them alone.
+//! Compares two ledgers of a day: ours, and that of the party that acts for us, such as a payment provider. It finds what every
+//! retry, webhook and reconciliation missed, because that is in one ledger only.
 //!
 //! 1. Both sides are streams in any order. Each is spilled into files by a hash of its ids, then the files are compared
 //!    pair by pair, so that memory holds one part in 128 of a day, however much differs.
@@ -117,7 +117,7 @@ async fn spill<V: Serialize, E>(
 }
 
 /// The values of an id on each side.
-struct QueuedReport<V> {
+struct Values<V> {
     ours: Option<V>,
     theirs: Option<V>,
 }
@@ -132,11 +132,11 @@ where
     V: DeserializeOwned + PartialEq,
 {
     // Sorted, so that the order of the differences does not depend on the order of the sides.
-    let mut ids: BTreeMap<String, QueuedReport<V>> = BTreeMap::new();
+    let mut ids: BTreeMap<String, Values<V>> = BTreeMap::new();
     for (side, bucket) in [(Side::Ours, ours), (Side::Theirs, theirs)] {
         let mut entries = bucket.entries().map_err(CompareError::Spill)?;
         while let Some(Entry { id, value }) = entries.next().map_err(CompareError::Spill)? {
-            let said = ids.entry(id.clone()).or_insert(QueuedReport { ours: None, theirs: None });
+            let said = ids.entry(id.clone()).or_insert(Values { ours: None, theirs: None });
             let said = match side {
                 Side::Ours => &mut said.ours,
                 Side::Theirs => &mut said.theirs,
