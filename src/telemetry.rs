@@ -174,14 +174,11 @@ pub(crate) fn replayed(attempts: u32) {
 /// Logs and counts a worker whose lease has expired: each stands for a crash.
 pub(crate) fn lease_expired(record: &Record, now: Timestamp) {
     let age_ms = age_ms(record, now);
-    if let State::Unknown { .. } = record.state {
-        tracing::warn!(age_ms, "a worker's lease has expired: the outcome is unknown");
-    } else {
-        tracing::warn!(
-            age_ms,
-            "a worker's lease has expired: its transaction can no longer commit, and a retry may run"
-        );
-    }
+    let now = match record.state {
+        State::Unknown { .. } => "the outcome is unknown",
+        _ => "its transaction can no longer commit, and a retry may run",
+    };
+    tracing::warn!(age_ms, "a worker's lease has expired: {now}");
     Count::ZombieKey.add(record.key.operation());
 }
 

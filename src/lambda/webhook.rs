@@ -84,11 +84,7 @@ impl Webhook {
         Self { reconciliation: Arc::new(reconciliation), events: Arc::new(events) }
     }
 
-    async fn answer<B>(&self, request: Request<B>) -> (StatusCode, &'static str)
-    where
-        B: Body,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    async fn answer(&self, request: Request<impl Body<Error: Into<Error>>>) -> (StatusCode, &'static str) {
         let (parts, body) = request.into_parts();
         if parts.method != Method::POST {
             return (StatusCode::METHOD_NOT_ALLOWED, "events are posted");
@@ -158,9 +154,7 @@ const ESCALATED: (StatusCode, &str) = (StatusCode::OK, "escalated");
 
 impl<B> tower_service::Service<Request<B>> for Webhook
 where
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B: Body<Data: Send, Error: Into<Error>> + Send + 'static,
 {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;

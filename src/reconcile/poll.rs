@@ -75,11 +75,8 @@ impl Reconciliation {
                     Ok(ReconcileOutcome::Resolved(_)) => polled.resolved += 1,
                     Ok(ReconcileOutcome::Scheduled(_)) => polled.scheduled += 1,
                     Ok(ReconcileOutcome::Escalated) => polled.escalated += 1,
-                    Ok(_) => {
-                        left.insert(key.clone());
-                    }
-                    Err(_) => {
-                        polled.failed += 1;
+                    other => {
+                        polled.failed += usize::from(other.is_err());
                         left.insert(key.clone());
                     }
                 }

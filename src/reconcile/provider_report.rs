@@ -98,23 +98,24 @@ impl QueuedReport {
         now: Timestamp,
     ) -> Meaning<'a> {
         let made_at = self.made_at.map(Timestamp::from_millis);
+        let mismatch = |reason| match self.effect.is_effect() {
+            true => Meaning::Contradicts(reason),
+            false => Meaning::Nothing,
+        };
         // A record that was refused before the handler began counts as absent.
         let Some(current) = current.filter(|current| !current.is_not_begun()) else {
             let kept = retention.max(OLD_EFFECT);
-            return match self.effect.is_effect() {
-                false => Meaning::Nothing,
-                // By the provider's clock.
-                true if made_at.is_some_and(|at| at.plus(kept).plus(CLOCK_SKEW) < now) => Meaning::TooLate,
-                true => Meaning::Contradicts("it reports an effect that has no record"),
+            // By the provider's clock.
+            let is_old = made_at.is_some_and(|at| at.plus(kept).plus(CLOCK_SKEW) < now);
+            return match self.effect.is_effect() && is_old {
+                true => Meaning::TooLate,
+                false => mismatch("it reports an effect that has no record"),
             };
         };
         if let Some((phase, key)) = &self.under
             && *key != (Question { record: current.clone() }).downstream_key(phase)
         {
-            return match self.effect.is_effect() {
-                false => Meaning::Nothing,
-                true => Meaning::Contradicts("it reports an effect under the key of another request"),
-            };
+            return mismatch("it reports an effect under the key of another request");
         }
         match self.effect.meaning_for(current, now) {
             Meaning::Settles(_) | Meaning::Later(..)

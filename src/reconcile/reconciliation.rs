@@ -183,30 +183,27 @@ impl Reconciliation {
         }
         let time = time.min(ASK_TIMEOUT);
         let message = Message::read(body)?;
-        let named = || message.record_key().ok_or(MalformedError("it names no record"));
-        match &message {
-            Message::DeferredReport(report) => {
-                let key = named()?;
-                self.apply(&key, report).instrument(telemetry::record_span(&key)).await
+        match (&message, message.record_key()) {
+            (Message::Check { .. } | Message::Sweep | Message::Poison(_), _) => {
+                Err(MalformedError("it asks for nothing that this function does").into())
             }
             // Counted and logged already.
-            Message::DoubleExecution(_) | Message::Forgotten(_) | Message::Contradiction(_) => {
+            (Message::DoubleExecution(_) | Message::Forgotten(_) | Message::Contradiction(_), _) => {
                 self.escalate(&message).await
             }
-            Message::ProviderReport { report, .. } => {
-                let key = named()?;
+            (_, None) => Err(MalformedError("it names no record").into()),
+            (Message::DeferredReport(report), Some(key)) => {
+                self.apply(&key, report).instrument(telemetry::record_span(&key)).await
+            }
+            (Message::ProviderReport { report, .. }, Some(key)) => {
                 self.reported_before(&key, report, time).instrument(telemetry::record_span(&key)).await
             }
-            Message::Ask { .. } => {
-                let key = named()?;
-                match self.ask_within(&key, Asks::Anew, time).instrument(telemetry::record_span(&key)).await?
-                {
+            (Message::Ask { .. }, Some(key)) => {
+                let asked = self.ask_within(&key, Asks::Anew, time).instrument(telemetry::record_span(&key));
+                match asked.await? {
                     ReconcileOutcome::Busy => Err(WorkError::Busy),
                     _ => Ok(()),
                 }
-            }
-            Message::Check { .. } | Message::Sweep | Message::Poison(_) => {
-                Err(MalformedError("it asks for nothing that this function does").into())
             }
         }
     }

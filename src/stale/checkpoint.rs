@@ -40,27 +40,24 @@ impl Stale {
     /// # Errors
     /// If the store or the queue fails.
     pub async fn sweep(&self, time: Duration) -> Result<(), WorkError> {
-        let current = self.load_checkpoint().await?;
-        let progress = self.running_sweep(current.as_ref()).unwrap_or_default();
-        self.run_sweep(current, progress, time).await
+        self.run_sweep(true, time).await
     }
 
     /// Continues the sweep under way, if there is one.
     pub(super) async fn continue_sweep(&self, time: Duration) -> Result<(), WorkError> {
-        let current = self.load_checkpoint().await?;
-        let Some(progress) = self.running_sweep(current.as_ref()) else {
-            tracing::info!("no sweep is under way: nothing to continue");
-            return Ok(());
-        };
-        self.run_sweep(current, progress, time).await
+        self.run_sweep(false, time).await
     }
 
-    async fn run_sweep(
-        &self,
-        current: Option<Checkpoint>,
-        mut progress: SweepProgress,
-        time: Duration,
-    ) -> Result<(), WorkError> {
+    async fn run_sweep(&self, begins: bool, time: Duration) -> Result<(), WorkError> {
+        let current = self.engine.bounded(None, self.records.load_checkpoint(SWEEP)).await?;
+        let mut progress = match self.running_sweep(current.as_ref()) {
+            Some(progress) => progress,
+            None if begins => SweepProgress::default(),
+            None => {
+                tracing::info!("no sweep is under way: nothing to continue");
+                return Ok(());
+            }
+        };
         let now = self.engine.world.now();
         if let Some(checkpoint) = &current
             && checkpoint.progress.is_some()
@@ -119,10 +116,6 @@ impl Stale {
         let progress = checkpoint.progress.as_deref()?;
         let is_recent = self.engine.world.now() <= checkpoint.lease_until.plus(MAX_SWEEP_PAUSE);
         Some(is_recent.then(|| serde_json::from_str(progress).ok()).flatten().unwrap_or_default())
-    }
-
-    async fn load_checkpoint(&self) -> Result<Option<Checkpoint>, StoreError> {
-        self.engine.bounded(None, self.records.load_checkpoint(SWEEP)).await
     }
 
     async fn write_checkpoint(

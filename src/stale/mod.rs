@@ -158,17 +158,15 @@ impl Stale {
                 };
                 return Step::Write(next.into(), outcome);
             }
-            let live = |lease_until| {
-                let look_at = due::look_at(lease_until, current.created_at, self.pending_bound);
-                Step::Stop(CheckOutcome::Live(look_at))
-            };
-            match &current.state {
-                State::InProgress { lease_until } => live(Some(*lease_until)),
-                State::Pending => live(None),
+            let lease_until = match &current.state {
+                State::InProgress { lease_until } => Some(*lease_until),
+                State::Pending => None,
                 State::Completed { .. } | State::FailedRetryable { .. } | State::Unknown { .. } => {
-                    Step::Stop(CheckOutcome::Settled)
+                    return Step::Stop(CheckOutcome::Settled);
                 }
-            }
+            };
+            let look_at = due::look_at(lease_until, current.created_at, self.pending_bound);
+            Step::Stop(CheckOutcome::Live(look_at))
         };
         let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
         match self.engine.apply(Start::Unread(key), effort, step).await {

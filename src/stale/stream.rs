@@ -12,7 +12,7 @@ use super::{
 use crate::{
     error_chain::error_chain,
     message::{self, Message},
-    telemetry::{self, DEAD_LETTER, STREAM_BATCH},
+    telemetry::{self, Count, DEAD_LETTER, STREAM_BATCH},
 };
 
 /// How many messages are sent at once.
@@ -42,7 +42,9 @@ impl Stale {
         let failed: Vec<_> = checks.chain(poison).filter_map(async |failed| failed).collect().await;
         if failed.is_empty() {
             // Otherwise the batch is delivered again, and counted then.
-            unmatched.count_pruned();
+            for (operation, number) in &unmatched.pruned {
+                Count::TtlPruned.add_many(operation, *number);
+            }
             telemetry::count(STREAM_BATCH);
         }
         let (open, poison) = (unmatched.open.len(), unmatched.poison.len());

@@ -7,7 +7,6 @@ use serde_json::value::RawValue;
 use crate::{
     key::OperationName,
     store::stream::{self, Change, Seen},
-    telemetry::Count,
     time::Timestamp,
 };
 
@@ -20,15 +19,6 @@ pub(super) struct Unmatched {
     pub(super) poison: Vec<Poison>,
     /// How many records time to live has deleted, by operation.
     pub(super) pruned: HashMap<OperationName, u64>,
-}
-
-impl Unmatched {
-    /// Counts what time to live has deleted.
-    pub(super) fn count_pruned(&self) {
-        for (operation, number) in &self.pruned {
-            Count::TtlPruned.add_many(operation, *number);
-        }
-    }
 }
 
 /// An execution, or accepted work, that a batch leaves open.

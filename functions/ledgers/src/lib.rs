@@ -136,20 +136,20 @@ where
     for (side, bucket) in [(Side::Ours, ours), (Side::Theirs, theirs)] {
         let mut entries = bucket.entries().map_err(CompareError::Spill)?;
         while let Some(Entry { id, value }) = entries.next().map_err(CompareError::Spill)? {
-            let said = ids.entry(id.clone()).or_insert(Values { ours: None, theirs: None });
-            let said = match side {
-                Side::Ours => &mut said.ours,
-                Side::Theirs => &mut said.theirs,
+            let values = ids.entry(id.clone()).or_insert(Values { ours: None, theirs: None });
+            let known = match side {
+                Side::Ours => &mut values.ours,
+                Side::Theirs => &mut values.theirs,
             };
-            match said {
-                None => *said = Some(value),
+            match known {
+                None => *known = Some(value),
                 Some(_) => found(Difference::Duplicate { id: &id, side, value: &value })?,
             }
         }
     }
     let mut equal = 0;
-    for (id, said) in &ids {
-        match (&said.ours, &said.theirs) {
+    for (id, values) in &ids {
+        match (&values.ours, &values.theirs) {
             (Some(ours), Some(theirs)) if ours == theirs => equal += 1,
             (Some(ours), Some(theirs)) => found(Difference::Differs { id, ours, theirs })?,
             (Some(ours), None) => found(Difference::OnlyOurs { id, ours })?,
