@@ -194,7 +194,7 @@ pub(crate) mod callers {
 
     use crate::key::Tenant;
 
-    /// At most two, because only a single one is named.
+    /// At most two: only one alone is named.
     static CALLERS: Mutex<Vec<Tenant>> = Mutex::new(Vec::new());
 
     fn callers() -> MutexGuard<'static, Vec<Tenant>> {

@@ -54,10 +54,9 @@ fn optional<T: FromStr>(
     match env::var(name) {
         Err(env::VarError::NotPresent) => Ok(None),
         Ok(value) if value.is_empty() => Ok(None),
-        Err(env::VarError::NotUnicode(_)) => Err(VariableError::Malformed(name, must_be)),
-        Ok(value) => match value.trim().parse().ok().filter(is_valid) {
-            Some(value) => Ok(Some(value)),
-            None => Err(VariableError::Malformed(name, must_be)),
-        },
+        value => {
+            let value = value.ok().and_then(|value| value.trim().parse().ok()).filter(is_valid);
+            value.map(Some).ok_or(VariableError::Malformed(name, must_be))
+        }
     }
 }

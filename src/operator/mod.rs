@@ -314,8 +314,8 @@ fn is_bare(answer: &KeptAnswer) -> bool {
 }
 
 /// The change with its audit line. A body item that `next` no longer names is deleted with it.
-fn with_line(seen: &Record, next: Record, words: [&str; 3], now: Timestamp) -> Change {
-    let mut with = vec![Companion::Audit(AuditLine::new(words, now, Some(seen), Some(&next)))];
+fn with_line(seen: &Record, next: Record, note: [&str; 3], now: Timestamp) -> Change {
+    let mut with = vec![Companion::Audit(AuditLine::new(note, now, Some(seen), Some(&next)))];
     with.extend(body_item(seen).filter(|_| body_item(&next) != body_item(seen)).map(Companion::DeleteBody));
     Change::with(next, with)
 }

@@ -345,7 +345,7 @@ mod tests {
     const NOT_FOUND: NotFound = NotFound { grace: GRACE, releases: true };
     const SCHEDULE: Schedule = Schedule {
         backoff: Backoff { first: Duration::from_secs(10), factor: 2, max: Duration::from_secs(100) },
-        most: 3,
+        max_questions: 3,
         max_unknown_age: Duration::from_secs(86_400),
     };
 

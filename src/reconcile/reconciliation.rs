@@ -298,7 +298,15 @@ impl Reconciliation {
         if outcome == ReconcileOutcome::Escalated
             && let Some(reason) = reason
         {
-            match (self.escalate_unknown(seen, queued, reason).await, why) {
+            tracing::error!(reason, "an unknown outcome is escalated");
+            let key = &seen.key;
+            let dead_letter = match queued {
+                Some(queued) => {
+                    Message::Contradiction(Box::new(queued.contradiction(key, Some(seen), reason)))
+                }
+                None => Message::Ask { key: key.partition_key(), reason: Some(reason.to_owned()) },
+            };
+            match (self.escalate(&dead_letter).await, why) {
                 // The record is escalated by now, and each poll reports it until it is settled.
                 (Err(error), Asks::IfDue) => {
                     let error = error_chain(&error);
@@ -308,22 +316,6 @@ impl Reconciliation {
             }
         }
         Ok(outcome)
-    }
-
-    /// Sends the dead letter about an outcome that an operator has to find out.
-    async fn escalate_unknown(
-        &self,
-        seen: &Record,
-        queued: Option<&QueuedReport>,
-        reason: &'static str,
-    ) -> Result<(), WorkError> {
-        let key = &seen.key;
-        tracing::error!(reason, "an unknown outcome is escalated");
-        let dead_letter = match queued {
-            Some(queued) => Message::Contradiction(Box::new(queued.contradiction(key, Some(seen), reason))),
-            None => Message::Ask { key: key.partition_key(), reason: Some(reason.to_owned()) },
-        };
-        self.escalate(&dead_letter).await
     }
 
     /// Writes what was learned. If the outcome is escalated, returns the reason too.
@@ -401,7 +393,7 @@ impl Reconciliation {
         };
         let writes = match Writes::of(writes, self.engine.store.records_table()) {
             Ok(writes) => writes.into_vec(),
-            // It was executed all the same. The reconciler may be repaired.
+            // It was executed nevertheless. The reconciler may be repaired.
             Err(error) => {
                 tracing::error!(%error, "the domain writes of a reconciler's finding can never be made");
                 let effect = answer.head.is_final() && answer.head.is_effect();

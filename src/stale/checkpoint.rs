@@ -106,7 +106,8 @@ impl Stale {
             name: SWEEP.to_owned(),
             revision: self.engine.world.nonce().into(),
             lease_until,
-            progress: progress.map(SweepProgress::to_json),
+            // Strings and numbers: this cannot fail.
+            progress: progress.map(|progress| serde_json::to_string(progress).unwrap_or_default()),
         }
     }
 

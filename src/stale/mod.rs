@@ -3,7 +3,7 @@
 //! ```text
 //! stream records ─▶ unmatched: executions that began, and did not end in the same batch
 //!                     └─▶ queue, with a delay until the lease expires ─▶ check: load, swap
-//! table ─▶ sweep: a slow scan, one at a time, for records that the stream missed ─┘
+//! table ─▶ sweep: a slow scan, one at a time ──────────────────────────────┘
 //! ```
 //!
 //! 1. A healthy operation costs nothing here: its insertion and its completion are in one batch.

@@ -52,11 +52,6 @@ impl SweepProgress {
         !self.segments.is_empty() && self.segments.iter().all(|segment| *segment == Segment::Done)
     }
 
-    pub(super) fn to_json(&self) -> String {
-        // Strings and numbers: this cannot fail.
-        serde_json::to_string(self).unwrap_or_default()
-    }
-
     pub(super) fn log(&self) {
         let Self { segments, scanned, units, lease_expired, abandoned, unreadable } = self;
         let done = segments.iter().filter(|segment| **segment == Segment::Done).count();

@@ -1,4 +1,4 @@
-//! Why there is no report, under names that alarms and retries can tell apart.
+//! Why there is no report, by names that alarms and retries can distinguish.
 
 use std::{error::Error, io};
 

@@ -2,9 +2,9 @@
 //! retry, webhook and reconciliation missed, because that is in one ledger only.
 //!
 //! 1. Both sides are streams in any order. Each is spilled into files by a hash of its ids, then the files are compared
-//!    pair by pair, so that memory holds one part in 128 of a day, however much differs.
+//!    pair by pair, so that memory holds one part in 128 of a day, even if all differs.
 //! 2. Differences are reported one by one, as they are found. The same two ledgers yield the same differences in the
-//!    same order, whatever the order of the sides.
+//!    same order, in any order of the sides.
 //! 3. If a side fails, the comparison fails before it reports any difference: half a ledger is never compared.
 //! 4. The files have no names, so they vanish with the comparison, even if its process is killed. They are in the folder
 //!    for temporary files (`TMPDIR`; `/tmp` in Lambda), which should be on a disk. One comparison opens at most 256;
