@@ -58,8 +58,8 @@ pub enum Reconciled {
 
 /// A reconciliation configured by the environment, without operations.
 ///
-/// Environment: `IDEMPOTENCY_TABLE`, `DEAD_LETTERS_QUEUE_URL`, `RECONCILE_QUEUE_URL`; `RECONCILE_FIRST_BACKOFF_MS`, `RECONCILE_MAX_BACKOFF_MS`,
-/// `RECONCILE_ASKS` and `MAX_UNKNOWN_AGE_MS` (how questions are repeated, and for how long), `NOT_FOUND_GRACE_MS` (how long
+/// Environment: `IDEMPOTENCY_TABLE`, `DEAD_LETTERS_QUEUE_URL`, `RECONCILE_QUEUE_URL`; `RECONCILE_FIRST_BACKOFF_MS`,
+/// `RECONCILE_MAX_BACKOFF_MS`, `RECONCILE_ASKS` and `MAX_UNKNOWN_AGE_MS` (how questions are repeated, and for how long), `NOT_FOUND_GRACE_MS` (how long
 /// to wait before "not found" counts), `NOT_FOUND_RELEASES` (`on`, or `off` while a provider has an incident).
 ///
 /// # Errors

@@ -1,9 +1,9 @@
 //! Runs one sweep at a time. A sweep takes several invocations, one after another.
 //!
 //! ```text
-//! schedule ─▶ take the checkpoint's lease ─▶ sweep until the time is up ─▶ write the progress, end the lease ─▶ queue of sweeps ─┐
-//!                  ▲                                                                                                              │
-//!                  └──────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+//! schedule ─▶ take the lease ─▶ sweep until the time is up ─▶ write the progress, end the lease ─▶ queue of sweeps ─┐
+//!                 ▲                                                                                                 │
+//!                 └─────────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! 1. The progress is in the [`Checkpoint`] in the store; a message only asks to continue. If an invocation dies, the next
