@@ -1,9 +1,9 @@
 //! Metrics and logs, through the facades of the crates `metrics` and `tracing`.
 //!
-//! 1. Install the recorder of your choice; a function that `lambda::run` runs has one, for CloudWatch.
+//! 1. Install the recorder of your choice. A function that `lambda::run` runs has one for CloudWatch.
 //! 2. An operation's metrics have the label `operation`. Tenants and keys are not labels: there are too many.
-//! 3. Log lines about a record are in a span `idempotency`, which has the operation, and the key as its hash. What `lambda::run`
-//!    writes has the tenant beside its metrics, as a property.
+//! 3. Log lines about a record are in a span `idempotency`, which has the operation and the hash of the key. `lambda::run` writes
+//!    the tenant as a property of the lines that carry metrics.
 use std::time::Duration;
 
 use tracing::{Span, field::Empty};
@@ -15,63 +15,73 @@ use crate::{
     time::Timestamp,
 };
 
-/// What is counted, by operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Count {
-    Created,
-    Replay,
-    InProgress,
-    KeyMisuse,
-    TooOld,
-    TooLate,
-    Unguarded,
-    SaysNothing,
-    Denied,
-    Transacted,
-    Unconfirmed,
-    FailedRetry,
-    Unknown,
-    StoreError,
-    ZombieKey,
-    TtlPruned,
-    Unwritten,
-    Deferred,
-    DoubleExecution,
-    ReconcileScheduled,
-    ReconcileResolved,
-    ReconcileFailed,
-    Contradicted,
+/// Declares the metrics that are counted by operation.
+macro_rules! counts {
+    ($($(#[$doc:meta])* $count:ident: $name:ident = $metric:literal;)*) => {
+        /// What is counted, by operation.
+        #[derive(Clone, Copy)]
+        pub(crate) enum Count { $($count),* }
+
+        impl Count {
+            const fn name(self) -> &'static str {
+                match self { $(Self::$count => $name),* }
+            }
+        }
+
+        $($(#[$doc])* pub const $name: &str = $metric;)*
+    };
+}
+
+counts! {
+    /// First executions.
+    Created: RESERVE_CREATED = "api.idempotency.reserve.created.count";
+    /// Duplicates that got the kept answer.
+    Replay: RESERVE_REPLAY = "api.idempotency.reserve.replay.count";
+    /// Duplicates of operations in flight.
+    InProgress: RESERVE_IN_PROGRESS = "api.idempotency.reserve.in_progress.count";
+    /// Keys that were reused for another request: a client's mistake, or an attack.
+    KeyMisuse: RESERVE_KEY_MISUSE = "api.idempotency.reserve.key_misuse.count";
+    /// Keys without a record that are too old to begin an execution, or do not say how old they are.
+    TooOld: RESERVE_TOO_OLD = "api.idempotency.reserve.too_old.count";
+    /// Reservations that were released, because too little time was left to run the handler.
+    TooLate: RESERVE_TOO_LATE = "api.idempotency.reserve.too_late.count";
+    /// Executions after one that certainly did nothing.
+    FailedRetry: RESERVE_FAILED_RETRY = "api.idempotency.reserve.failed_retry.count";
+    /// Duplicates of operations whose outcome is unknown.
+    Unknown: RESERVE_UNKNOWN = "api.idempotency.reserve.unknown.count";
+    /// Requests without a key that ran unguarded, because the profile makes keys optional.
+    Unguarded: UNGUARDED = "api.idempotency.unguarded.count";
+    /// Answers such as 403 or 429, which do not say whether the operation was executed. Each leaves an unknown outcome.
+    Inconclusive: COMPLETION_INCONCLUSIVE = "api.idempotency.completion.inconclusive.count";
+    /// Completions whose domain writes were refused, if no answer is set for the refusal.
+    Denied: COMPLETION_DENIED = "api.idempotency.completion.denied.count";
+    /// Reports that could neither be written in time nor be deferred. Their callers got their answers.
+    Unwritten: COMPLETION_UNWRITTEN = "api.idempotency.completion.unwritten.count";
+    /// Reports that could not be written in time, and were sent to the queue of the reconcile function.
+    Deferred: COMPLETION_DEFERRED = "api.idempotency.completion.deferred.count";
+    /// Operations that were committed in a single transaction.
+    Transacted: TRANSACTION_COMMITTED = "api.idempotency.transaction.committed.count";
+    /// Single transactions that the store did not confirm. A retry finds out whether they were committed.
+    Unconfirmed: TRANSACTION_UNCONFIRMED = "api.idempotency.transaction.unconfirmed.count";
+    /// Failed calls of the store.
+    StoreError: STORE_ERROR = "api.idempotency.store.error.count";
+    /// Workers whose lease has expired: each stands for a crash.
+    ZombieKey: ZOMBIE_KEY = "api.idempotency.zombie_key.count";
+    /// Records that time to live has deleted.
+    TtlPruned: TTL_PRUNED = "api.idempotency.ttl_pruned.count";
+    /// Operations that two workers executed, or may have executed. Each needs an operator.
+    DoubleExecution: DOUBLE_EXECUTION = "api.idempotency.double_execution.count";
+    /// Questions about unknown outcomes that are asked again later.
+    ReconcileScheduled: RECONCILE_SCHEDULED = "api.idempotency.reconcile.scheduled.count";
+    /// Unknown outcomes that were settled.
+    ReconcileResolved: RECONCILE_RESOLVED = "api.idempotency.reconcile.resolved.count";
+    /// Unknown outcomes that were escalated, because no question settled them.
+    ReconcileFailed: RECONCILE_FAILED = "api.idempotency.reconcile.failed.count";
+    /// Reports of a provider or a worker that contradict their record, or have none. Each needs an operator.
+    Contradicted: RECONCILE_CONTRADICTED = "api.idempotency.reconcile.contradicted.count";
 }
 
 impl Count {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Created => RESERVE_CREATED,
-            Self::Replay => RESERVE_REPLAY,
-            Self::InProgress => RESERVE_IN_PROGRESS,
-            Self::KeyMisuse => RESERVE_KEY_MISUSE,
-            Self::TooOld => RESERVE_TOO_OLD,
-            Self::TooLate => RESERVE_TOO_LATE,
-            Self::Unguarded => UNGUARDED,
-            Self::SaysNothing => COMPLETION_INCONCLUSIVE,
-            Self::Denied => COMPLETION_DENIED,
-            Self::Transacted => TRANSACTION_COMMITTED,
-            Self::Unconfirmed => TRANSACTION_UNCONFIRMED,
-            Self::FailedRetry => RESERVE_FAILED_RETRY,
-            Self::Unknown => RESERVE_UNKNOWN,
-            Self::StoreError => STORE_ERROR,
-            Self::ZombieKey => ZOMBIE_KEY,
-            Self::TtlPruned => TTL_PRUNED,
-            Self::Unwritten => COMPLETION_UNWRITTEN,
-            Self::Deferred => COMPLETION_DEFERRED,
-            Self::DoubleExecution => DOUBLE_EXECUTION,
-            Self::ReconcileScheduled => RECONCILE_SCHEDULED,
-            Self::ReconcileResolved => RECONCILE_RESOLVED,
-            Self::ReconcileFailed => RECONCILE_FAILED,
-            Self::Contradicted => RECONCILE_CONTRADICTED,
-        }
-    }
-
     pub(crate) fn add(self, operation: &OperationName) {
         self.add_many(operation, 1);
     }
@@ -86,26 +96,24 @@ pub(crate) fn count(name: &'static str) {
     metrics::counter!(name).increment(1);
 }
 
-/// Records how long something took.
+/// Records how long something took, in whole microseconds.
 pub(crate) fn took(name: &'static str, operation: &OperationName, span: Duration) {
-    // In whole microseconds: what is beyond them is noise.
     let millis = u32::try_from(span.as_micros()).map_or(f64::MAX, f64::from) / 1e3;
     metrics::histogram!(name, "operation" => operation.shared()).record(millis);
 }
 
-/// Records a survey of all unknown outcomes: how many there are, how long the oldest has been in doubt, and how many need
-/// an operator.
+/// Records a survey of all unknown outcomes: how many there are, how old the oldest is, and how many need an operator.
 ///
-/// As samples, not gauges: a gauge lasts until it is set anew, and a process that no longer polls would go on reporting
-/// outcomes that were settled long ago.
-pub(crate) fn surveyed(survey: &Survey, now: Timestamp) {
+/// They are samples, not gauges. A gauge keeps its value until it is set again, so a process that no longer polls would go on
+/// reporting outcomes that were settled long ago.
+pub(crate) fn record_survey(survey: &Survey, now: Timestamp) {
     let number = |number: u64| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
     let oldest = survey.oldest.map_or(Duration::ZERO, |since| now.since(since));
     metrics::histogram!(UNKNOWN_COUNT).record(number(survey.unknown));
     metrics::histogram!(UNKNOWN_OLDEST).record(oldest);
     metrics::histogram!(UNKNOWN_ESCALATED).record(number(survey.escalated));
     if survey.escalated > 0 {
-        // At each poll, until somebody has settled them: a dead letter is deleted in the end.
+        // At each poll until they are settled, because their dead letters are deleted in the end.
         let (escalated, oldest_s) = (survey.escalated, oldest.as_secs());
         tracing::warn!(
             escalated,
@@ -129,28 +137,28 @@ pub(crate) fn describe() {
     metrics::describe_histogram!(UNKNOWN_OLDEST, metrics::Unit::Seconds, "");
 }
 
-/// The span of one request, for the front that serves it.
+/// The span of one request.
 pub(crate) fn request_span(key: &RecordKey) -> Span {
     #[cfg(feature = "lambda")]
     callers::note(key.tenant());
     record_span(key)
 }
 
-/// The span of work on one record. Each log line about the record is written in it, and has the operation and the key's hash
-/// from there. So whatever begins such work enters it once, and a task that is spawned takes it along.
+/// The span of work on one record, from which its log lines get the operation and the hash of the key. Code that begins such
+/// work enters the span once. A task that is spawned must be given it.
 ///
-/// Its level is `error`, so that a filter which lets only errors through keeps it for them.
+/// Its level is `error`, so that a filter for errors alone does not remove it.
 pub(crate) fn record_span(key: &RecordKey) -> Span {
     let operation = key.operation();
     tracing::error_span!("idempotency", %operation, key = %key.hash(), outcome = Empty, attempts = Empty)
 }
 
-/// Notes in the request's span how it ended.
+/// Adds to the request's span how the request ended.
 pub(crate) fn ended(outcome: &'static str) {
     Span::current().record("outcome", outcome);
 }
 
-/// Logs that an execution ended, and notes it in the request's span.
+/// Logs that an execution ended, and adds it to the request's span.
 pub(crate) fn executed(attempts: u32, outcome: &'static str) {
     tracing::info!(attempts, outcome, "executed");
     Span::current().record("attempts", attempts);
@@ -163,17 +171,14 @@ pub(crate) fn replayed(attempts: u32) {
     Span::current().record("attempts", attempts);
 }
 
-/// Logs and counts a worker that was given up, whoever found it dead: each stands for a crash.
+/// Logs and counts a worker whose lease has expired: each stands for a crash.
 pub(crate) fn lease_expired(record: &Record, now: Timestamp) {
     let age_ms = age_ms(record, now);
-    if let State::Unknown { .. } = record.state {
-        tracing::warn!(age_ms, "a worker's lease has expired: the outcome is unknown");
-    } else {
-        tracing::warn!(
-            age_ms,
-            "a worker's lease has expired: its transaction can commit no more, and a retry may run"
-        );
-    }
+    let now = match record.state {
+        State::Unknown { .. } => "the outcome is unknown",
+        _ => "its transaction can no longer commit, and a retry may run",
+    };
+    tracing::warn!(age_ms, "a worker's lease has expired: {now}");
     Count::ZombieKey.add(record.key.operation());
 }
 
@@ -182,114 +187,41 @@ pub(crate) fn age_ms(record: &Record, now: Timestamp) -> u64 {
     u64::try_from(now.since(record.began_at).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whose requests an invocation serves: a function has one invocation at a time.
+/// The tenants whose requests the present invocation guards. A function has one invocation at a time.
 #[cfg(feature = "lambda")]
 pub(crate) mod callers {
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
     use crate::key::Tenant;
 
-    enum Callers {
-        Nobody,
-        One(Tenant),
-        Several,
-    }
+    /// At most two: only one alone is named.
+    static CALLERS: Mutex<Vec<Tenant>> = Mutex::new(Vec::new());
 
-    static CALLERS: Mutex<Callers> = Mutex::new(Callers::Nobody);
-
-    fn callers() -> MutexGuard<'static, Callers> {
+    fn callers() -> MutexGuard<'static, Vec<Tenant>> {
         // A panic cannot leave it half-written.
         CALLERS.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An invocation begins.
     pub(crate) fn forget() {
-        *callers() = Callers::Nobody;
+        callers().clear();
     }
 
     pub(super) fn note(tenant: &Tenant) {
         let mut callers = callers();
-        match &*callers {
-            Callers::One(one) if one == tenant => {}
-            Callers::Nobody => *callers = Callers::One(tenant.clone()),
-            Callers::One(_) | Callers::Several => *callers = Callers::Several,
+        if callers.len() < 2 && !callers.contains(tenant) {
+            callers.push(tenant.clone());
         }
     }
 
-    /// The tenant whose requests were guarded since then, if there is exactly one.
+    /// The tenant, if there is exactly one.
     pub(crate) fn one() -> Option<Tenant> {
-        match &*callers() {
-            Callers::One(tenant) => Some(tenant.clone()),
-            Callers::Nobody | Callers::Several => None,
+        match &**callers() {
+            [tenant] => Some(tenant.clone()),
+            _ => None,
         }
     }
 }
-
-/// First executions.
-pub const RESERVE_CREATED: &str = "api.idempotency.reserve.created.count";
-
-/// Duplicates that got the kept answer.
-pub const RESERVE_REPLAY: &str = "api.idempotency.reserve.replay.count";
-
-/// Duplicates of operations in flight.
-pub const RESERVE_IN_PROGRESS: &str = "api.idempotency.reserve.in_progress.count";
-
-/// Keys that were reused for another request: a client's mistake, or an attack.
-pub const RESERVE_KEY_MISUSE: &str = "api.idempotency.reserve.key_misuse.count";
-
-/// Keys that are too old to begin an execution, or do not say how old they are, and have no record.
-pub const RESERVE_TOO_OLD: &str = "api.idempotency.reserve.too_old.count";
-
-/// Reservations with too little time left to run anything, which were released.
-pub const RESERVE_TOO_LATE: &str = "api.idempotency.reserve.too_late.count";
-
-/// Requests without a key that ran unguarded, because the profile makes keys optional.
-pub const UNGUARDED: &str = "api.idempotency.unguarded.count";
-
-/// Answers with a status that does not say whether the operation was executed, such as 403 or 429: each leaves an unknown outcome.
-pub const COMPLETION_INCONCLUSIVE: &str = "api.idempotency.completion.inconclusive.count";
-/// Completions whose domain writes were refused, without a word of what that means.
-pub const COMPLETION_DENIED: &str = "api.idempotency.completion.denied.count";
-/// Operations that were committed in one transaction, without a reservation.
-pub const TRANSACTION_COMMITTED: &str = "api.idempotency.transaction.committed.count";
-/// Transactions without a reservation that the store did not confirm: a retry finds out.
-pub const TRANSACTION_UNCONFIRMED: &str = "api.idempotency.transaction.unconfirmed.count";
-
-/// Executions after one that certainly did nothing.
-pub const RESERVE_FAILED_RETRY: &str = "api.idempotency.reserve.failed_retry.count";
-
-/// Duplicates of operations whose outcome is not known.
-pub const RESERVE_UNKNOWN: &str = "api.idempotency.reserve.unknown.count";
-
-/// Calls of the store that failed.
-pub const STORE_ERROR: &str = "api.idempotency.store.error.count";
-
-/// Records whose worker was given up for dead: each stands for a crash.
-pub const ZOMBIE_KEY: &str = "api.idempotency.zombie_key.count";
-
-/// Records that time to live has deleted.
-pub const TTL_PRUNED: &str = "api.idempotency.ttl_pruned.count";
-
-/// Outcomes that could not be written in time, and went to the queue of the reconcile function.
-pub const COMPLETION_DEFERRED: &str = "api.idempotency.completion.deferred.count";
-
-/// Operations that were executed by two workers, as far as one of them knows. Each needs an operator.
-pub const DOUBLE_EXECUTION: &str = "api.idempotency.double_execution.count";
-
-/// Questions about unknown outcomes that were put off.
-pub const RECONCILE_SCHEDULED: &str = "api.idempotency.reconcile.scheduled.count";
-
-/// Unknown outcomes that were settled.
-pub const RECONCILE_RESOLVED: &str = "api.idempotency.reconcile.resolved.count";
-
-/// Unknown outcomes that nobody could settle: they are escalated.
-pub const RECONCILE_FAILED: &str = "api.idempotency.reconcile.failed.count";
-
-/// Words of a provider, or of a worker, that a record contradicts or that have no record. Each needs an operator.
-pub const RECONCILE_CONTRADICTED: &str = "api.idempotency.reconcile.contradicted.count";
-
-/// Outcomes that could not be written in time; their callers got their answer.
-pub const COMPLETION_UNWRITTEN: &str = "api.idempotency.completion.unwritten.count";
 
 /// How long reservations took, in milliseconds: until it was known whether the handler runs.
 pub const RESERVE_LATENCY: &str = "api.idempotency.reserve.latency";
@@ -297,10 +229,10 @@ pub const RESERVE_LATENCY: &str = "api.idempotency.reserve.latency";
 /// How long handlers took, in milliseconds.
 pub const HANDLER_LATENCY: &str = "api.idempotency.handler.latency";
 
-/// How long it took to write how executions ended, in milliseconds.
+/// How long it took to write reports, in milliseconds.
 pub const COMPLETE_LATENCY: &str = "api.idempotency.complete.latency";
 
-/// Completed polls. None for a while means that nobody asks about unknown outcomes. Without label.
+/// Completed polls. If there are none for a while, no question about unknown outcomes is asked. Without label.
 pub const RECONCILE_POLL: &str = "api.idempotency.reconcile.poll.count";
 
 /// Completed sweeps. Without label.
@@ -312,7 +244,7 @@ pub const STREAM_BATCH: &str = "api.idempotency.stream.batch.count";
 /// Dead letters that were sent. Without label: some name no operation.
 pub const DEAD_LETTER: &str = "api.idempotency.dead_letter.count";
 
-/// How long the oldest unknown outcome has been in doubt, in seconds. Without label.
+/// For how long the oldest unknown outcome has been unknown, in seconds. Without label.
 pub const UNKNOWN_OLDEST: &str = "api.idempotency.unknown.oldest.seconds";
 
 /// How many outcomes are unknown. Without label.

@@ -13,7 +13,7 @@ import software.amazon.event.ruler.Machine;
 class Filters {
     /** A change, and whether the stale function must see it. */
     record Change(boolean delivered, String what, String sk, String before, String after) {
-        /** The change as Lambda hands it to a filter, without {@code eventName}, which Lambda does not look at. */
+        /** The change as Lambda passes it to a filter, without {@code eventName}, which Lambda does not look at. */
         String json() {
             return """
                 {"eventSource": "aws:dynamodb", "dynamodb": {"SequenceNumber": "1", "StreamViewType": "NEW_AND_OLD_IMAGES",
@@ -55,8 +55,8 @@ class Filters {
         record(false, "an unknown outcome that was not executed", "unknown", "failed_retryable"),
         record(false, "a release that the provider contradicts", "failed_retryable", "completed"),
         record(false, "a response that is removed", "completed", "completed"),
-        record(false, "an operation that was one transaction", null, "completed"),
-        new Change(false, "a body beside its record", "body#1", null, ""),
+        record(false, "a single transaction", null, "completed"),
+        new Change(false, "a body item", "body#1", null, ""),
         new Change(false, "a body's deletion by time to live", "body#1", "", null),
         new Change(false, "an audit line", "audit#1", null, ""),
         new Change(false, "an audit line that has a state", "audit#1", null, "in_progress"),

@@ -143,7 +143,7 @@ impl Guard {
                     "this status does not say whether the operation was executed, so the outcome is unknown: move whatever \
                      returns it outside the guard (in axum: route_layer), or put an Outcome into its response"
                 );
-                Count::SaysNothing.add(execution.operation());
+                Count::Inconclusive.add(execution.operation());
                 Report::PerhapsExecuted(UnknownCause::HandlerFailed)
             }
         }

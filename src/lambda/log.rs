@@ -1,6 +1,6 @@
-//! The log of a function: JSON lines, in which no whole request appears.
+//! The log of a function: JSON lines that hold no whole request.
 
-use std::{env, fmt, io};
+use std::{fmt, io};
 
 use tracing_subscriber::{
     filter::{FilterExt, LevelFilter, Targets},
@@ -8,6 +8,8 @@ use tracing_subscriber::{
     layer::{Layer, SubscriberExt},
     util::SubscriberInitExt,
 };
+
+use super::variables;
 
 /// Crates whose logs below `info` contain whole requests: keys, bodies, card tokens.
 const QUIET: [&str; 7] = [
@@ -21,10 +23,9 @@ const QUIET: [&str; 7] = [
 ];
 
 /// Logs JSON lines to standard error, filtered by `RUST_LOG` (default: `info`; syntax: [`Targets`]), without the time,
-/// which CloudWatch adds. Crates that would log whole requests stay at `info`, whatever `RUST_LOG` says.
+/// which CloudWatch adds. Crates that would log whole requests stay at `info`, even if `RUST_LOG` asks for more.
 pub fn logs() {
-    let said = env::var("RUST_LOG").ok().filter(|said| !said.trim().is_empty());
-    let wanted = said.and_then(|said| said.parse::<Targets>().ok());
+    let wanted = variables::text("RUST_LOG").ok().and_then(|filter| filter.parse::<Targets>().ok());
     let wanted = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
     let quiet = Targets::new().with_targets(QUIET.map(|target| (target, LevelFilter::INFO)));
     let lines = layer()
@@ -37,7 +38,7 @@ pub fn logs() {
     tracing_subscriber::registry().with(lines).init();
 }
 
-/// Logs a start-up error in readable form: Lambda shows it as one long line of debug output.
+/// Logs a start-up error as readable text. Lambda itself shows only its debug output.
 pub fn report(error: &impl fmt::Display) {
     tracing::error!(%error, "the function cannot start");
 }

@@ -1,16 +1,15 @@
 //! Writes the metrics in CloudWatch's [embedded metric format], as log lines: no request is made for them.
 //!
-//! 1. Once per invocation, when it has ended, however it ended. What ends later counts towards the next one.
-//! 2. Once more shortly before its deadline: an invocation that still runs then may be killed.
+//! 1. They are written when an invocation ends, even if it fails. Work that ends later is counted in the next invocation.
+//! 2. They are also written shortly before the deadline, because an invocation that still runs then may be killed.
 //! 3. An invocation that counted nothing writes nothing.
-//! 4. An operation's metrics have the dimension `operation`, and a total over all operations, for alarms.
+//! 4. An operation's metrics have the dimension `operation`. A total over all operations is for alarms.
 //! 5. If the invocation guarded requests of one tenant only, the property `tenant` names it, for searches in the logs. It
 //!    is not a dimension: there would be too many.
 //!
 //! [embedded metric format]: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 
 use std::{
-    env,
     io::{self, Write},
     pin::Pin,
     task::{Context, Poll},
@@ -19,9 +18,10 @@ use std::{
 use futures_util::{FutureExt, future::BoxFuture};
 use lambda_runtime::LambdaInvocation;
 use metrics_cloudwatch_embedded::{Builder, Collector};
-use tower_layer::Layer;
+use tower_layer::{Layer, layer_fn};
 use tower_service::Service;
 
+use super::variables;
 use crate::{
     telemetry::{self, callers},
     time::Timestamp,
@@ -37,20 +37,22 @@ const DEFAULT_NAMESPACE: &str = "lambda-idempotency";
 /// The property that names the tenant whose requests were counted.
 const TENANT: &str = "tenant";
 
+/// Installs the recorder, and writes the metrics of a function's invocations. A recorder that is installed already stays, and
+/// gets the metrics.
+pub(super) fn metered<S>() -> impl Layer<S, Service = Metered<S>> {
+    let namespace = variables::text(NAMESPACE).unwrap_or_else(|_| DEFAULT_NAMESPACE.to_owned());
+    let installed = Builder::new().cloudwatch_namespace(namespace).init();
+    telemetry::describe();
+    let installed = installed.inspect_err(|_| tracing::info!("another metrics recorder is installed"));
+    let metrics = Metrics(installed.ok());
+    layer_fn(move |inner| Metered { metrics, inner })
+}
+
 /// The metrics of this process.
 #[derive(Clone, Copy)]
-pub(super) struct Metrics(Option<&'static Collector>);
+struct Metrics(Option<&'static Collector>);
 
 impl Metrics {
-    /// Installs the recorder, unless there is one already: its metrics are left to whoever installed it.
-    pub(super) fn install() -> Self {
-        let namespace = env::var(NAMESPACE).ok().filter(|namespace| !namespace.trim().is_empty());
-        let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
-        let installed = Builder::new().cloudwatch_namespace(namespace).init();
-        telemetry::describe();
-        Self(installed.inspect_err(|_| tracing::info!("another metrics recorder is installed")).ok())
-    }
-
     fn write(self) {
         let Some(collector) = self.0 else { return };
         match callers::one() {
@@ -59,7 +61,7 @@ impl Metrics {
         };
         let mut lines = Vec::new();
         let written = collector.flush(&mut lines).and_then(|()| {
-            // In one piece, so that no other line comes between.
+            // All at once, so that no other line comes between them.
             if lines.is_empty() { Ok(()) } else { io::stdout().lock().write_all(&with_totals(lines)) }
         });
         if let Err(error) = written {
@@ -68,22 +70,14 @@ impl Metrics {
     }
 }
 
-/// Adds a second, empty set of dimensions to documents whose first is `operation`. No value in a document can contain these
-/// quotes, which JSON escapes.
+/// Adds a second, empty set of dimensions to documents whose first is `operation`. No value in a document can look like that,
+/// because JSON escapes quotes.
 fn with_totals(documents: Vec<u8>) -> Vec<u8> {
     const BY_OPERATION: &str = r#""Dimensions":[["operation"]]"#;
     const AND_IN_TOTAL: &str = r#""Dimensions":[["operation"],[]]"#;
     match String::from_utf8(documents) {
         Ok(documents) => documents.replace(BY_OPERATION, AND_IN_TOTAL).into_bytes(),
         Err(other) => other.into_bytes(),
-    }
-}
-
-impl<S> Layer<S> for Metrics {
-    type Service = Metered<S>;
-
-    fn layer(&self, inner: S) -> Metered<S> {
-        Metered { metrics: *self, inner }
     }
 }
 
@@ -135,7 +129,7 @@ impl<F: Future> Future for Invocation<F> {
     }
 }
 
-/// Writes the metrics when the invocation is over: answered, panicked or dropped.
+/// Writes the metrics when the invocation has answered, panicked or been dropped.
 struct End(Metrics);
 
 impl Drop for End {

@@ -1,4 +1,4 @@
-//! The shell of Lambda functions: their triggers, log, metrics and environment variables.
+//! Lambda functions: their triggers, log, metrics and environment variables.
 //!
 //! | function | what you give | triggers |
 //! | --- | --- | --- |
@@ -7,12 +7,12 @@
 //! | [`reconcile`] | a [`reconciliation`] with a reconciler for each operation | the queue `reconcile`, a schedule |
 //! | [`webhook`] | the same, and a reader of your provider's [`Events`] | a URL that the provider calls |
 //!
-//! 1. Each function begins with [`logs`]. A wrong configuration ends it at its start, with an error in the log that names the
+//! 1. Each function begins with [`logs`]. If the configuration is wrong, the function does not start, and the log names the
 //!    environment variable.
-//! 2. Each message and each stream record of a batch is read by itself: one that cannot be read blocks no other.
-//! 3. Only what failed is reported, and delivered again.
-//! 4. A function begins no work that it may not finish before its deadline.
-//! 5. What an invocation counted is written when it ends, however it ends.
+//! 2. Each message and each stream record of a batch is read separately: one that cannot be read blocks no other.
+//! 3. Only the messages and stream records that failed are delivered again.
+//! 4. A function begins no work that may last beyond its deadline.
+//! 5. The metrics of an invocation are written when it ends, even if it fails.
 
 mod log;
 mod metrics;
@@ -28,6 +28,6 @@ pub use log::{logs, report};
 pub use reconcile::{Reconciled, reconcile, reconcile_event, reconciliation};
 pub use run::run;
 pub use stale::{stale, stale_event};
-pub use trigger::{BatchFailures, Event, Trigger, each_message, refuse, time};
+pub use trigger::{BatchFailures, Event};
 pub use variables::{VariableError, count, millis, switch, text};
 pub use webhook::{Events, Notice, Webhook, webhook};

@@ -1,4 +1,4 @@
-//! The function that settles unknown outcomes. It takes a reconciler for each operation; the library does the rest.
+//! The function that settles unknown outcomes. It needs a reconciler for each operation.
 //!
 //! ```no_run
 //! use lambda_idempotency::{async_trait, lambda, operation::Operation, reconcile::{Finding, Question, Reconciler}};
@@ -20,10 +20,10 @@
 //! }
 //! ```
 //!
-//! | trigger | what |
+//! | trigger | what it does |
 //! | --- | --- |
-//! | a schedule, `{"job":"poll"}` | asks about everything that is due |
-//! | its queue | writes reports that their workers could not write, and asks about single records at once |
+//! | a schedule, `{"job":"poll"}` | asks each question that is due |
+//! | its queue | writes deferred reports, and asks about single records at once |
 
 use aws_config::BehaviorVersion;
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
@@ -43,22 +43,23 @@ use crate::{
         DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE, DEFAULT_NOT_FOUND_GRACE,
         DEFAULT_QUESTIONS, MAX_QUESTION_TIME,
     },
+    world::SystemWorld,
 };
 
 /// What the reconcile function returns.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Reconciled {
-    /// To a queue.
+    /// If a queue triggered it.
     Failures(BatchFailures),
-    /// To a schedule.
+    /// If a schedule triggered it.
     Polled(Polled),
 }
 
-/// A reconciliation configured by the environment, still without operations.
+/// A reconciliation configured by the environment, without operations.
 ///
-/// `IDEMPOTENCY_TABLE`, `DEAD_LETTERS_QUEUE_URL`, `RECONCILE_QUEUE_URL`; `RECONCILE_FIRST_BACKOFF_MS`, `RECONCILE_MAX_BACKOFF_MS`,
-/// `RECONCILE_ASKS` and `MAX_UNKNOWN_AGE_MS` (how questions are repeated, and for how long), `NOT_FOUND_GRACE_MS` (how long
+/// Environment: `IDEMPOTENCY_TABLE`, `DEAD_LETTERS_QUEUE_URL`, `RECONCILE_QUEUE_URL`; `RECONCILE_FIRST_BACKOFF_MS`,
+/// `RECONCILE_MAX_BACKOFF_MS`, `RECONCILE_ASKS` and `MAX_UNKNOWN_AGE_MS` (how questions are repeated, and for how long), `NOT_FOUND_GRACE_MS` (how long
 /// to wait before "not found" counts), `NOT_FOUND_RELEASES` (`on`, or `off` while a provider has an incident).
 ///
 /// # Errors
@@ -70,18 +71,18 @@ pub async fn reconciliation() -> Result<Reconciliation, Error> {
 async fn configured() -> Result<Reconciliation, Error> {
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
     let first = variables::millis("RECONCILE_FIRST_BACKOFF_MS", DEFAULT_FIRST_BACKOFF)?;
-    let longest = variables::millis("RECONCILE_MAX_BACKOFF_MS", DEFAULT_MAX_BACKOFF)?;
-    let most = variables::count("RECONCILE_ASKS", DEFAULT_QUESTIONS)?;
-    let unknown = variables::millis("MAX_UNKNOWN_AGE_MS", DEFAULT_MAX_UNKNOWN_AGE)?;
+    let max = variables::millis("RECONCILE_MAX_BACKOFF_MS", DEFAULT_MAX_BACKOFF)?;
+    let questions = variables::count("RECONCILE_ASKS", DEFAULT_QUESTIONS)?;
+    let max_age = variables::millis("MAX_UNKNOWN_AGE_MS", DEFAULT_MAX_UNKNOWN_AGE)?;
     let grace = variables::millis("NOT_FOUND_GRACE_MS", DEFAULT_NOT_FOUND_GRACE)?;
     let releases = variables::switch("NOT_FOUND_RELEASES", true)?;
     let dead_letters = SqsQueue::from_env(&aws, "DEAD_LETTERS_QUEUE_URL")?;
-    let questions = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL")?;
+    let queue = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL")?;
     let store = DynamoDbStore::from_env().await?;
     Ok(Reconciliation::new(store, dead_letters)
-        .questions_to(questions)
-        .backoff(first, longest, most)
-        .max_unknown_age(unknown)
+        .questions_to(queue)
+        .backoff(first, max, questions)
+        .max_unknown_age(max_age)
         .not_found_grace(grace)
         .not_found_releases(releases))
 }
@@ -101,20 +102,20 @@ pub async fn reconcile(reconciliation: Reconciliation) -> Result<(), Error> {
 /// Handles one event.
 ///
 /// # Errors
-/// If the event is not for this function, or the table cannot say what is due.
+/// If the event is not for this function, or the due questions cannot be read.
 pub async fn reconcile_event(
     reconciliation: &Reconciliation,
     event: Event,
     context: &Context,
 ) -> Result<Reconciled, Error> {
-    let time = time(context);
-    match event.trigger()? {
-        Trigger::Job(job) if job == "poll" => Ok(Reconciled::Polled(reconciliation.poll(time).await?)),
-        Trigger::Job(_) => Err(refuse("there is no such job")),
+    let time = time(&SystemWorld, context);
+    match event.trigger("poll")? {
+        Trigger::Job => Ok(Reconciled::Polled(reconciliation.poll(time).await?)),
         Trigger::Stream(_) => Err(refuse("this function takes no stream records")),
         Trigger::Messages(messages) => {
-            let work = async |body: &str, left| Ok(reconciliation.receive_within(body, left).await?);
-            Ok(Reconciled::Failures(each_message(&messages, time, MAX_QUESTION_TIME, work).await))
+            let work = async |body: &str, left| reconciliation.receive_within(body, left).await;
+            let failures = each_message(&SystemWorld, &messages, time, MAX_QUESTION_TIME, work).await;
+            Ok(Reconciled::Failures(failures))
         }
     }
 }

@@ -8,11 +8,11 @@ use lambda_runtime::{Diagnostic, Error, IntoFunctionResponse, LambdaEvent, Runti
 use serde::{Serialize, de::DeserializeOwned};
 use tower_service::Service;
 
-use super::metrics::Metrics;
+use super::metrics::metered;
 
-/// Runs a function until Lambda ends it, as [`lambda_runtime::run`] does, and writes what each invocation counted as
-/// CloudWatch metrics, in the namespace that the environment variable `METRICS_NAMESPACE` names (default:
-/// `lambda-idempotency`). A recorder that was installed before stays, and its metrics are left to it.
+/// Runs a function until Lambda ends it, as [`lambda_runtime::run`] does, and writes the metrics of each invocation to
+/// CloudWatch. Their namespace is in the environment variable `METRICS_NAMESPACE` (default: `lambda-idempotency`). If a recorder
+/// is installed already, it gets the metrics instead.
 ///
 /// An HTTP function passes its router as `lambda_http::Adapter::from(router)`.
 ///
@@ -30,6 +30,6 @@ where
     D: Into<Bytes> + Send,
     E: Into<Error> + Send + Debug,
 {
-    // The metrics outermost: written once the answer is on its way, and after a panic was caught.
-    Runtime::new(handler).layer(TracingLayer::new()).layer(Metrics::install()).run().await
+    // The metrics are outermost, so that they are written after the answer was sent, and after a panic was caught.
+    Runtime::new(handler).layer(TracingLayer::new()).layer(metered()).run().await
 }

@@ -1,4 +1,4 @@
-//! The function that finds records whose worker died, even if no client retries.
+//! The function that finds records with dead workers, even if no client retries.
 //!
 //! ```no_run
 //! use lambda_idempotency::lambda;
@@ -10,14 +10,12 @@
 //! }
 //! ```
 //!
-//! | trigger | what |
+//! | trigger | what it does |
 //! | --- | --- |
 //! | the table's stream | queues a check for each execution that a batch leaves open |
-//! | the queue of checks | looks at records |
+//! | the queue of checks | checks records |
 //! | a schedule, `{"job":"sweep"}` | begins a sweep, or continues one that died |
 //! | the queue of sweeps | continues the sweep |
-
-use std::error::Error as _;
 
 use aws_config::BehaviorVersion;
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
@@ -25,23 +23,25 @@ use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
 use super::{
     log::report,
     run::run,
-    trigger::{BatchFailures, Event, Trigger, each_message, refuse, time},
+    trigger::{BatchFailures, Event, Trigger, each_message, time},
     variables,
 };
 use crate::{
+    error_chain::error_chain,
     queue::SqsQueue,
     stale::{DEFAULT_SWEEP_UNITS, Stale},
     store::dynamodb::DynamoDbStore,
     time_budget::{DEFAULT_PENDING_BOUND, MAX_CHECK_TIME},
+    world::SystemWorld,
 };
 
 /// Runs the function until Lambda ends it.
 ///
-/// `IDEMPOTENCY_TABLE`, `CHECKS_QUEUE_URL`, `SWEEP_QUEUE_URL`, `DEAD_LETTERS_QUEUE_URL`; `PENDING_BOUND_MS` (how long accepted
-/// work may wait for a worker), `SWEEP_UNITS_PER_SECOND` (how many read units a second a sweep takes).
+/// Environment: `IDEMPOTENCY_TABLE`, `CHECKS_QUEUE_URL`, `SWEEP_QUEUE_URL`, `DEAD_LETTERS_QUEUE_URL`; `PENDING_BOUND_MS` (how long
+/// accepted work may wait for a worker), `SWEEP_UNITS_PER_SECOND` (how many read units a second a sweep takes).
 ///
 /// # Errors
-/// If the configuration is wrong, and the error names what is wrong; or if the runtime fails.
+/// If the configuration is wrong (the error names what is wrong), or if the runtime fails.
 pub async fn stale() -> Result<(), Error> {
     let stale = &configured().await.inspect_err(report)?;
     let handle = async |event: LambdaEvent<Event>| stale_event(stale, event.payload, &event.context).await;
@@ -66,20 +66,17 @@ async fn configured() -> Result<Stale, Error> {
 /// # Errors
 /// If the event is not for this function, or a sweep fails. Either is logged.
 pub async fn stale_event(stale: &Stale, event: Event, context: &Context) -> Result<BatchFailures, Error> {
-    let time = time(context);
-    match event.trigger()? {
-        Trigger::Job(job) if job == "sweep" => {
-            stale.sweep(time).await.inspect_err(|error| {
-                let cause = error.source().map(ToString::to_string);
-                tracing::error!(%error, cause, "the sweep failed");
-            })?;
+    let time = time(&SystemWorld, context);
+    match event.trigger("sweep")? {
+        Trigger::Job => {
+            let swept = stale.sweep(time).await;
+            swept.inspect_err(|error| tracing::error!(error = error_chain(error), "the sweep failed"))?;
             Ok(BatchFailures::default())
         }
-        Trigger::Job(_) => Err(refuse("there is no such job")),
         Trigger::Stream(records) => Ok(stale.stream(&records, time).await.into_iter().collect()),
         Trigger::Messages(messages) => {
-            let work = async |body: &str, left| Ok(stale.receive(body, left).await?);
-            Ok(each_message(&messages, time, MAX_CHECK_TIME, work).await)
+            let work = async |body: &str, left| stale.receive(body, left).await;
+            Ok(each_message(&SystemWorld, &messages, time, MAX_CHECK_TIME, work).await)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The triggers of functions that no client calls: a stream, a queue, a schedule.
+//! The triggers of functions that clients do not call: a stream, a queue, a schedule.
 
 use std::{
     cell::Cell,
@@ -12,30 +12,31 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
+    error_chain::error_chain,
+    queue::WorkError,
     time::Timestamp,
     time_budget::{DEFAULT_WORKING_TIME, NO_NEW_WORK, plausible_deadline},
-    world::{SystemWorld, World},
+    world::World,
 };
 
 /// Lambda's names for the sources of events.
 const QUEUE: &str = "aws:sqs";
 const TABLE: &str = "aws:dynamodb";
 
-/// How many messages are worked on at once.
+/// How many messages are processed at once.
 const AT_ONCE: usize = 10;
 
-/// An event as Lambda hands it over, not yet parsed: an invalid one must leave a line in the log, and the runtime leaves
-/// none.
+/// An event as Lambda sends it. It is not parsed yet, because the runtime would log nothing about an invalid one.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct Event(Box<RawValue>);
 
-/// What triggered the function. Records are not parsed yet: each is read by itself, so that one that cannot be read blocks
+/// What triggered the function. Records are not parsed yet: each is read separately, so that one that cannot be read blocks
 /// no other.
 #[derive(Debug)]
-pub enum Trigger {
-    /// A schedule, with the name of its job.
-    Job(String),
+pub(super) enum Trigger {
+    /// A schedule, for the function's job.
+    Job,
     /// A batch of messages of a queue.
     Messages(Vec<Box<RawValue>>),
     /// A batch of records of a table's stream.
@@ -43,27 +44,29 @@ pub enum Trigger {
 }
 
 impl Event {
-    /// What triggered the function.
+    /// What triggered the function, whose schedule asks for this `job`.
     ///
     /// # Errors
-    /// If it is neither a job nor a batch of a queue or a stream. That is logged. Lambda retries the event, and finally
+    /// If it is neither that job nor a batch of a queue or a stream. The error is logged. Lambda retries the event, and finally
     /// sends it to the failure destination.
-    pub fn trigger(&self) -> Result<Trigger, Error> {
+    pub(super) fn trigger(&self, job: &str) -> Result<Trigger, Error> {
         #[derive(Deserialize)]
         struct Parts<'a> {
             #[serde(rename = "Records", borrow)]
             records: Option<&'a RawValue>,
             #[serde(borrow)]
-            job: Option<&'a RawValue>,
+            #[serde(rename = "job")]
+            wanted: Option<&'a RawValue>,
         }
         let parts: Parts<'_> = serde_json::from_str(self.0.get())
             .map_err(|_| refuse("it is not an object with Records or a job"))?;
-        match (parts.records, parts.job) {
+        match (parts.records, parts.wanted) {
             (None, None) => Err(refuse("it has neither Records nor a job")),
             (Some(_), Some(_)) => Err(refuse("it has both Records and a job")),
-            (None, Some(job)) => serde_json::from_str(job.get())
-                .map(Trigger::Job)
-                .map_err(|_| refuse("its job is not a string")),
+            (None, Some(wanted)) => match serde_json::from_str::<String>(wanted.get()) {
+                Ok(wanted) if wanted == job => Ok(Trigger::Job),
+                _ => Err(refuse("there is no such job")),
+            },
             (Some(records), None) => {
                 let records: Vec<Box<RawValue>> =
                     serde_json::from_str(records.get()).map_err(|_| refuse("its Records are not a list"))?;
@@ -78,13 +81,13 @@ impl Event {
     }
 }
 
-/// Logs an event that the function cannot handle, and returns its error.
-pub fn refuse(why: &str) -> Error {
-    tracing::error!(why, "an event is refused");
-    format!("the event is refused: {why}").into()
+/// Logs that the function cannot handle an event, and returns the error.
+pub(super) fn refuse(reason: &str) -> Error {
+    tracing::error!(reason, "an event is refused");
+    format!("the event is refused: {reason}").into()
 }
 
-/// A string member of a record, whatever its other members are.
+/// A string member of a record. The other members may have any shape.
 fn field(record: &RawValue, name: &str) -> Option<String> {
     let fields: HashMap<String, &RawValue> = serde_json::from_str(record.get()).ok()?;
     serde_json::from_str(fields.get(name)?.get()).ok()
@@ -106,7 +109,7 @@ struct Failure {
 }
 
 impl FromIterator<String> for BatchFailures {
-    /// Each record by its sequence number or message id; an empty one means the whole batch.
+    /// From the sequence numbers or message ids of the records. An empty one means the whole batch.
     fn from_iter<I: IntoIterator<Item = String>>(identifiers: I) -> Self {
         let identifiers: BTreeSet<_> = identifiers.into_iter().collect();
         let failure = |item_identifier| Failure { item_identifier };
@@ -121,54 +124,29 @@ impl BatchFailures {
     }
 }
 
-/// Runs `work` on the body of each message, with the time that is left. What fails is delivered again, and after some
-/// deliveries goes to the dead-letter queue.
+/// Runs `work` on the body of each message, with the time that is left. A message that fails is delivered again, and after
+/// some deliveries goes to the dead-letter queue.
 ///
-/// `time` is what the function has, and `longest` what one message may take. No message is begun with less than `longest`
-/// left, or half of `time` if that is less; it is delivered again instead.
-pub async fn each_message(
-    messages: &[Box<RawValue>],
-    time: Duration,
-    longest: Duration,
-    work: impl AsyncFn(&str, Duration) -> Result<(), Error>,
-) -> BatchFailures {
-    each_message_in(&SystemWorld, messages, time, longest, work).await
-}
-
-async fn each_message_in(
+/// `time` is what the function has, and `max` what one message may take. No message is begun with less than `max` left, or
+/// half of `time` if that is less; it is delivered again instead.
+pub(super) async fn each_message(
     world: &dyn World,
     messages: &[Box<RawValue>],
     time: Duration,
-    longest: Duration,
-    work: impl AsyncFn(&str, Duration) -> Result<(), Error>,
+    max: Duration,
+    work: impl AsyncFn(&str, Duration) -> Result<(), WorkError>,
 ) -> BatchFailures {
-    let (until, least) = (world.instant().plus(time), longest.min(time / 2));
-    let too_late = Cell::new(0);
+    let (until, min) = (world.instant().plus(time), max.min(time / 2));
+    let not_begun = Cell::new(0);
     let worked = stream::iter(messages.iter().enumerate()).map(async |(place, raw)| {
-        let left = until.since(world.instant());
-        let id = field(raw, "messageId");
-        let done = if left < least {
-            too_late.update(|number| number + 1);
-            false
+        let (id, left) = (field(raw, "messageId"), until.since(world.instant()));
+        if left < min {
+            not_begun.update(|number| number + 1);
         } else {
-            match body(raw) {
-                Ok(body) => match work(&body, left).await {
-                    Ok(()) => true,
-                    Err(error) => {
-                        let cause = error.source().map(ToString::to_string);
-                        tracing::error!(message_id = id, place, %error, cause, "a message failed: it is delivered again");
-                        false
-                    }
-                },
-                Err(why) => {
-                    let queue = field(raw, "eventSourceARN");
-                    tracing::error!(message_id = id, place, queue, why, "a message cannot be read: it is delivered again");
-                    false
-                }
-            }
-        };
-        if done {
-            return None;
+            let done = async { work(&body(raw)?, left).await };
+            let Err(error) = done.await else { return None };
+            let (queue, error) = (field(raw, "eventSourceARN"), error_chain(&error));
+            tracing::error!(message_id = id, place, queue, error, "a message failed: it is delivered again");
         }
         if id.is_none() {
             tracing::error!(place, "a message has no id: the whole batch is delivered again");
@@ -176,26 +154,22 @@ async fn each_message_in(
         Some(id.unwrap_or_default())
     });
     let failed: Vec<_> = worked.buffer_unordered(AT_ONCE).filter_map(async |failed| failed).collect().await;
-    if too_late.get() > 0 {
-        let number = too_late.get();
+    if not_begun.get() > 0 {
+        let number = not_begun.get();
         tracing::warn!(number, "too little time is left to begin these messages: they are delivered again");
     }
     failed.into_iter().collect()
 }
 
-fn body(message: &RawValue) -> Result<String, &'static str> {
+fn body(message: &RawValue) -> Result<String, WorkError> {
     match field(message, "eventSource").as_deref() {
-        Some(QUEUE) => field(message, "body").ok_or("it has no body"),
-        _ => Err("it is not a queue message"),
+        Some(QUEUE) => field(message, "body").ok_or(WorkError::Malformed("it has no body")),
+        _ => Err(WorkError::Malformed("it is not a queue message")),
     }
 }
 
-/// For how long a function takes up work: until shortly before its deadline.
-pub fn time(context: &Context) -> Duration {
-    time_in(&SystemWorld, context)
-}
-
-fn time_in(world: &dyn World, context: &Context) -> Duration {
+/// For how long the function begins work: until shortly before its deadline.
+pub(super) fn time(world: &dyn World, context: &Context) -> Duration {
     let now = world.now();
     let deadline = plausible_deadline(Timestamp::from_millis(context.deadline), now);
     let Some(left) = deadline.map(|deadline| deadline.since(now)) else { return DEFAULT_WORKING_TIME };
@@ -215,7 +189,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// How many messages of a batch are delivered again, and how many were begun, if each takes a second, ten at once.
-    fn batch(number: usize, time: Duration, longest: Duration) -> (usize, usize) {
+    fn batch(number: usize, time: Duration, max: Duration) -> (usize, usize) {
         let world = ManualWorld::at(Timestamp::from_secs(1_800_000_000));
         let record =
             |id: usize| json!({ "eventSource": "aws:sqs", "messageId": id.to_string(), "body": "{}" });
@@ -234,20 +208,20 @@ mod tests {
             }
             Ok(())
         };
-        let failures = each_message_in(&world, &messages, time, longest, work).now_or_never();
+        let failures = each_message(&world, &messages, time, max, work).now_or_never();
         let begun = *begun.lock().unwrap();
         (failures.expect("nothing to wait for").identifiers().len(), begun)
     }
 
     // T8, T50
     #[test]
-    fn a_function_stops_to_take_work_shortly_before_its_deadline() {
+    fn a_function_begins_no_work_shortly_before_its_deadline() {
         let now = Timestamp::from_secs(1_800_000_000);
         let world = ManualWorld::at(now);
         let time = |deadline: Timestamp| {
             let mut context = Context::default();
             context.deadline = deadline.as_millis();
-            time_in(&world, &context)
+            super::time(&world, &context)
         };
         for (left, expected) in
             [(100, 50), (1_000, 500), (6_000, 3_000), (60_000, 57_000), (900_000, 897_000)]
@@ -265,10 +239,10 @@ mod tests {
     #[test]
     fn no_message_is_begun_that_may_outlast_the_function() {
         assert_eq!(batch(100, 60 * SECOND, 12 * SECOND), (0, 100));
-        // After nine seconds too little is left of twenty, and the tenth ten were begun before.
+        // After nine seconds too little is left of twenty; nine tens were begun by then.
         assert_eq!(batch(200, 20 * SECOND, 12 * SECOND), (90, 110));
         assert_eq!(batch(200, 20 * SECOND, 8 * SECOND), (70, 130));
-        // A function that has less time than a message may take does some of its work all the same.
+        // A function that has less time than one message may take still does some of its work.
         assert_eq!(batch(100, 7 * SECOND, 24 * SECOND), (60, 40));
         assert_eq!(batch(20, SECOND, 24 * SECOND), (10, 10));
     }

@@ -1,4 +1,4 @@
-//! Reads and checks environment variables; errors name the variable.
+//! Reads and checks environment variables. Errors name the variable.
 
 use std::{env, fmt, str::FromStr, time::Duration};
 
@@ -21,7 +21,7 @@ impl fmt::Debug for VariableError {
     }
 }
 
-/// A required variable, which must not be empty.
+/// The value of a required variable, which must not be empty.
 pub fn text(name: &'static str) -> Result<String, VariableError> {
     match env::var(name) {
         Ok(value) if !value.trim().is_empty() => Ok(value),
@@ -29,7 +29,7 @@ pub fn text(name: &'static str) -> Result<String, VariableError> {
     }
 }
 
-/// A span in milliseconds, above 0; `default` if the variable is not set.
+/// A duration in milliseconds, above 0; `default` if the variable is not set.
 pub fn millis(name: &'static str, default: Duration) -> Result<Duration, VariableError> {
     let millis: Option<u64> = optional(name, "a number of milliseconds above 0", |millis| *millis > 0)?;
     Ok(millis.map_or(default, Duration::from_millis))
@@ -42,23 +42,21 @@ pub fn count(name: &'static str, default: u32) -> Result<u32, VariableError> {
 
 /// `on` or `off`; `default` if the variable is not set.
 pub fn switch(name: &'static str, default: bool) -> Result<bool, VariableError> {
-    let word: Option<String> =
-        optional(name, "`on` or `off`", |word: &String| word == "on" || word == "off")?;
-    Ok(word.map_or(default, |word| word == "on"))
+    let value = optional(name, "`on` or `off`", |value: &String| value == "on" || value == "off")?;
+    Ok(value.map_or(default, |value| value == "on"))
 }
 
 fn optional<T: FromStr>(
     name: &'static str,
     must_be: &'static str,
-    makes_sense: impl FnOnce(&T) -> bool,
+    is_valid: impl FnOnce(&T) -> bool,
 ) -> Result<Option<T>, VariableError> {
     match env::var(name) {
         Err(env::VarError::NotPresent) => Ok(None),
         Ok(value) if value.is_empty() => Ok(None),
-        Err(env::VarError::NotUnicode(_)) => Err(VariableError::Malformed(name, must_be)),
-        Ok(value) => match value.trim().parse().ok().filter(makes_sense) {
-            Some(value) => Ok(Some(value)),
-            None => Err(VariableError::Malformed(name, must_be)),
-        },
+        value => {
+            let value = value.ok().and_then(|value| value.trim().parse().ok()).filter(is_valid);
+            value.map(Some).ok_or(VariableError::Malformed(name, must_be))
+        }
     }
 }

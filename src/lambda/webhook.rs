@@ -1,19 +1,18 @@
-//! The function that a provider calls. It takes a reader of the provider's events; the library does the rest.
+//! The function that a provider calls. It needs a reader of the provider's events.
 //!
 //! | the event | answer |
 //! | --- | --- |
 //! | is not from the provider | 401, and nothing is done |
 //! | is from the provider, but cannot be read | 400 |
 //! | is not about an operation | 200 |
-//! | settles a record, agrees with it, or will be checked against it later | 200 |
+//! | settles a record, agrees with it, or is processed later | 200 |
 //! | contradicts a record, or has none | 200: it is escalated |
 //! | could not be processed | 503: the provider sends it again |
 //!
-//! An event that comes twice settles once: the second finds the record settled.
+//! An event that comes twice settles once: the second time, the record is settled.
 
 use std::{
     convert::Infallible,
-    error::Error as _,
     fmt,
     pin::Pin,
     sync::Arc,
@@ -29,6 +28,7 @@ use tracing::Instrument;
 
 use super::run::run;
 use crate::{
+    error_chain::error_chain,
     http::MAX_BODY,
     key::RecordKey,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
@@ -38,7 +38,7 @@ use crate::{
 
 /// Reads a provider's events. One for each webhook.
 pub trait Events: Send + Sync + 'static {
-    /// Checks that the provider sent this, and returns what it says. `now` is for checking a signature's age.
+    /// Checks that the provider sent this event, and returns what the event says. `now` is for the age of the signature.
     fn read(&self, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Notice;
 }
 
@@ -56,7 +56,7 @@ pub enum Notice {
     Again(&'static str),
     /// It reports an effect that leads to no record.
     Unclaimed {
-        /// The key under which the provider has it.
+        /// The key under which the provider has the effect.
         downstream_key: String,
         /// Why it leads to no record.
         reason: &'static str,
@@ -67,11 +67,9 @@ pub enum Notice {
 
 /// A provider's webhook, as a `tower` service. Clones share everything.
 #[derive(Clone)]
-pub struct Webhook(Arc<Parts>);
-
-struct Parts {
-    reconciliation: Reconciliation,
-    events: Box<dyn Events>,
+pub struct Webhook {
+    reconciliation: Arc<Reconciliation>,
+    events: Arc<dyn Events>,
 }
 
 impl fmt::Debug for Webhook {
@@ -83,14 +81,10 @@ impl fmt::Debug for Webhook {
 impl Webhook {
     /// Applies what `events` reads to the records of `reconciliation`.
     pub fn new(reconciliation: Reconciliation, events: impl Events) -> Self {
-        Self(Arc::new(Parts { reconciliation, events: Box::new(events) }))
+        Self { reconciliation: Arc::new(reconciliation), events: Arc::new(events) }
     }
 
-    async fn answer<B>(&self, request: Request<B>) -> (StatusCode, &'static str)
-    where
-        B: Body,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    async fn answer(&self, request: Request<impl Body<Error: Into<Error>>>) -> (StatusCode, &'static str) {
         let (parts, body) = request.into_parts();
         if parts.method != Method::POST {
             return (StatusCode::METHOD_NOT_ALLOWED, "events are posted");
@@ -98,12 +92,8 @@ impl Webhook {
         let Ok(body) = Limited::new(body, MAX_BODY).collect().await else {
             return (StatusCode::PAYLOAD_TOO_LARGE, "too large");
         };
-        self.receive(&parts.headers, &body.to_bytes()).await
-    }
-
-    async fn receive(&self, headers: &HeaderMap, body: &[u8]) -> (StatusCode, &'static str) {
-        let Parts { reconciliation, events } = &*self.0;
-        match events.read(headers, body, reconciliation.now()) {
+        let body = body.to_bytes();
+        match self.events.read(&parts.headers, &body, self.reconciliation.now()) {
             Notice::Refused(reason) => {
                 tracing::warn!(reason, "a webhook is refused");
                 (StatusCode::UNAUTHORIZED, "refused")
@@ -118,29 +108,29 @@ impl Webhook {
                 TRY_AGAIN
             }
             Notice::Unclaimed { downstream_key, reason } => {
-                match reconciliation.unclaimed(&downstream_key, reason).await {
+                match self.reconciliation.unclaimed(&downstream_key, reason).await {
                     Ok(()) => ESCALATED,
                     Err(error) => {
-                        tracing::error!(%error, cause = error.source(), "an effect could not be escalated");
+                        tracing::error!(error = error_chain(&error), "an effect could not be escalated");
                         TRY_AGAIN
                     }
                 }
             }
-            Notice::ProviderReport(key, reported) => {
-                self.reported(&key, &reported).instrument(telemetry::record_span(&key)).await
+            Notice::ProviderReport(key, report) => {
+                self.process(&key, &report).instrument(telemetry::record_span(&key)).await
             }
         }
     }
 
-    async fn reported(&self, key: &RecordKey, reported: &ProviderReport) -> (StatusCode, &'static str) {
-        match self.0.reconciliation.process(key, reported).await {
+    async fn process(&self, key: &RecordKey, report: &ProviderReport) -> (StatusCode, &'static str) {
+        match self.reconciliation.process(key, report).await {
             Ok(ReconcileOutcome::Resolved(state)) => {
                 tracing::info!(state, "the provider's report settles a record");
                 (StatusCode::OK, "settled")
             }
-            // Logged where it was found.
+            // Logged by the reconciliation.
             Ok(ReconcileOutcome::Escalated) => ESCALATED,
-            Ok(ReconcileOutcome::Scheduled(_)) => (StatusCode::OK, "taken up later"),
+            Ok(ReconcileOutcome::Scheduled(_)) => (StatusCode::OK, "processed later"),
             Ok(outcome @ (ReconcileOutcome::Settled | ReconcileOutcome::Gone)) => {
                 tracing::info!(?outcome, "the provider's report changes nothing");
                 (StatusCode::OK, "nothing to settle")
@@ -152,8 +142,7 @@ impl Webhook {
                 TRY_AGAIN
             }
             Err(error) => {
-                let cause = error.source();
-                tracing::error!(%error, cause, "the provider's report could not be processed");
+                tracing::error!(error = error_chain(&error), "the provider's report could not be processed");
                 TRY_AGAIN
             }
         }
@@ -165,9 +154,7 @@ const ESCALATED: (StatusCode, &str) = (StatusCode::OK, "escalated");
 
 impl<B> tower_service::Service<Request<B>> for Webhook
 where
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B: Body<Data: Send, Error: Into<Error>> + Send + 'static,
 {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;

@@ -1,4 +1,4 @@
-//! A queue message as operators see it: what it is about, and which queue's function can process it.
+//! A queue message, for operators: what it is about, and which queue's function can process it.
 
 use serde::{Deserialize, de::IgnoredAny};
 
@@ -10,8 +10,8 @@ const FAILED_RUN: &str = "failed_run";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MessageSummary {
-    /// The message's kind, such as `ask`; `failed_run` if it is Lambda's own record of a failed invocation. `None` if it
-    /// does not say.
+    /// The message's kind, such as `ask`; `failed_run` if it is Lambda's record of a failed invocation. `None` if it has no
+    /// kind.
     pub kind: Option<String>,
     /// The record that it is about.
     pub record: Option<RecordKey>,
@@ -21,7 +21,7 @@ pub struct MessageSummary {
 }
 
 impl MessageSummary {
-    /// Stands for the kind of a message that does not say its own.
+    /// Stands for the kind of a message that has none.
     pub const NO_KIND: &str = "(none)";
 
     /// Each kind of message that the functions send, or that Lambda sends for them.
@@ -70,9 +70,9 @@ impl MessageSummary {
 mod tests {
     use super::*;
 
-    // T50: Lambda's own record of a failed invocation has no kind.
+    // T50: Lambda's record of a failed invocation has no kind.
     #[test]
-    fn a_dead_letter_says_its_kind_or_that_a_run_failed() {
+    fn a_dead_letter_has_its_kind_or_is_a_failed_run() {
         for (body, kind) in [
             (
                 r#"{"version":"1.0","requestContext":{"condition":"RetryAttemptsExhausted"},"responseContext":{}}"#,

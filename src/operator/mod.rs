@@ -1,10 +1,10 @@
 //! Corrections of records by operators, through the command line.
 //!
-//! 1. A correction applies to the record that the operator has seen: if it was changed meanwhile, nothing is written.
+//! 1. A correction applies to the record that the operator has seen. If the record was changed meanwhile, nothing is written.
 //! 2. Each correction is written together with its audit line, or not at all.
-//! 3. A pending or settled record, or one whose worker may still live, cannot be settled; but "executed" overturns a release.
+//! 3. A pending or settled record, or one whose worker may be alive, cannot be settled. But "executed" overrides a release.
 //!
-//! It does not check who the operator is: the audit line names whoever the caller says.
+//! It does not check who the operator is: the audit line has the name that the caller gives.
 
 mod dead_letter;
 
@@ -33,7 +33,7 @@ pub use dead_letter::MessageSummary;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Correction {
-    /// It was executed: every retry gets this answer.
+    /// It was executed, and every retry gets this answer.
     Executed {
         /// The answer.
         answer: Answer,
@@ -47,12 +47,19 @@ pub enum Correction {
     },
     /// Drops the kept headers and body. The operation stays completed, and nothing runs again.
     ForgetAnswer,
-    /// Gives up a worker whose lease has expired, or accepted work that nobody took in time.
+    /// Ends an execution whose lease has expired, or accepted work that no worker took in time.
     ExpireLease,
 }
 
 impl Correction {
-    /// What audit lines call it.
+    const fn retain(&self) -> Option<Duration> {
+        match self {
+            Self::Executed { retain, .. } | Self::NotExecuted { retain } => *retain,
+            Self::ForgetAnswer | Self::ExpireLease => None,
+        }
+    }
+
+    /// Its name in audit lines.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Executed { .. } => "settle-completed",
@@ -63,11 +70,11 @@ impl Correction {
     }
 }
 
-/// Why a record was not corrected. Nothing was changed, unless the error says that this is not known.
+/// Why a record was not corrected. Nothing was changed, unless the error says otherwise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CorrectionError {
-    /// A worker has the record, and its lease is not over.
+    /// A worker has the record, and its lease has not expired.
     #[error("the record is in progress, and its lease is not over")]
     InFlight,
     /// All its effects are in its transaction, which has not committed.
@@ -85,25 +92,25 @@ pub enum CorrectionError {
     /// The record keeps no answer.
     #[error("the record is {0}: it keeps no response")]
     NoAnswer(&'static str),
-    /// The record keeps a status alone.
+    /// The record keeps only a status.
     #[error("the record keeps neither headers nor a body")]
     NothingKept,
-    /// There is nothing to give up.
+    /// The lease has not expired.
     #[error("the lease of the record's worker, or its time to wait for one, is not over")]
     NotDead,
-    /// Somebody has changed the record since it was seen.
+    /// The record was changed since it was seen.
     #[error("the record was changed meanwhile, and is {0} now")]
     Changed(&'static str),
-    /// Somebody has deleted the record since it was seen.
+    /// The record was deleted since it was seen.
     #[error("the record was deleted meanwhile")]
     Deleted,
-    /// It would be kept for less than its record says, or than clocks may be apart: its key would run again too early.
+    /// The retention is shorter than the record's, or than the difference of clocks: its key would run again too early.
     #[error("that is shorter than the operation keeps the record, or than 5 minutes")]
     ShortRetention,
     /// The answer's status is not that of a final response.
     #[error("the status is not that of a final response: 200 to 599")]
     NoStatus,
-    /// The body is too large for any place.
+    /// The body is too large to be kept.
     #[error("the body is too large to be kept")]
     BodyTooLarge,
     /// The body could not be kept.
@@ -125,10 +132,10 @@ impl From<SettleError> for CorrectionError {
     }
 }
 
-/// Corrects records by hand.
+/// Corrects records for an operator.
 pub struct Operator {
     engine: Engine,
-    /// Headers of answers that are kept besides the safe ones.
+    /// Further headers of answers that are kept.
     kept_headers: Vec<String>,
 }
 
@@ -146,8 +153,7 @@ impl Operator {
     }
 
     /// Keeps one more header of answers, as the operation's guard does: see
-    /// [`Operation::keep_header`](crate::operation::Operation::keep_header). A header that no guard may keep is left out
-    /// all the same.
+    /// [`Operation::keep_header`](crate::operation::Operation::keep_header). A header that may never be kept is left out.
     #[must_use]
     pub fn keep_header(mut self, name: &str) -> Self {
         self.kept_headers.extend(Some(name.to_ascii_lowercase()).filter(|name| may_be_kept(name)));
@@ -171,8 +177,8 @@ impl Operator {
         Ok(replay.filter(|replay| !replay.body_omitted).map(|replay| replay.answer))
     }
 
-    /// Writes an audit line about an action that leaves the record as it is, such as moving a message about it: `what`, in
-    /// one stable word, by whom, and why.
+    /// Writes an audit line about an action that does not change the record, such as moving a message about it. `what` is one
+    /// stable word.
     ///
     /// # Errors
     /// If the store fails.
@@ -183,7 +189,7 @@ impl Operator {
         self.engine.bounded(None, self.engine.store.audit(key, id, &line)).await
     }
 
-    /// What `seen` would become, for an operator to review. Writes nothing.
+    /// What `seen` would become. Writes nothing.
     ///
     /// # Errors
     /// If the record cannot be corrected so.
@@ -193,8 +199,7 @@ impl Operator {
         corrected(correction, placed.as_ref(), seen, seen.revision, self.engine.world.now())
     }
 
-    /// Writes the correction of `seen`, if the record is unchanged, with its audit line: by whom, and why. Returns the new
-    /// record.
+    /// Writes the correction of `seen` with its audit line, if the record is unchanged. Returns the new record.
     ///
     /// # Errors
     /// If the record cannot be corrected so, was changed meanwhile, or the store fails.
@@ -220,7 +225,7 @@ impl Operator {
             (Correction::Executed { .. }, Some(placed)) => {
                 // Checked before the body is kept.
                 corrected(correction, Some(&placed.answer), seen, seen.revision, self.engine.world.now())?;
-                // First, as everywhere: a record never names a body that is not there.
+                // First, because a record must not name a missing body.
                 let kept =
                     self.engine.keep_placed(&kept_for(correction, seen), placed, OFFLINE_WRITE_TIMEOUT).await;
                 Some(kept.map_err(CorrectionError::Body)?.ok_or(CorrectionError::BodyTooLarge)?)
@@ -245,7 +250,7 @@ impl Operator {
         match self.engine.apply(Start::Seen(Box::new(seen.clone())), effort, step).await {
             Ok(Applied::Written(_, record)) => Ok(*record),
             Ok(Applied::Stopped(error, _)) => Err(error.unwrap_or(CorrectionError::Deleted)),
-            // The write's answer was lost: a read may show that it was applied.
+            // The write's answer was lost. A read may show that it was applied.
             Err(Unapplied { tried: Some(tried), .. }) if self.engine.stands(&tried.record).await => {
                 Ok(*tried.record)
             }
@@ -271,12 +276,13 @@ fn corrected(
     revision: Revision,
     now: Timestamp,
 ) -> Result<Record, CorrectionError> {
-    let by = SettledBy::Operator;
     let settled = |verdict| {
         // Whether it can be settled at all comes first.
-        let settled = kept_for(correction, seen).settle(verdict, by, revision, now)?;
-        retained(correction, seen)?;
-        Ok(settled)
+        let settled = kept_for(correction, seen).settle(verdict, SettledBy::Operator, revision, now)?;
+        match correction.retain() {
+            Some(span) if span < seen.retention.max(CLOCK_SKEW) => Err(CorrectionError::ShortRetention),
+            _ => Ok(settled),
+        }
     };
     match (correction, answer) {
         (Correction::Executed { .. }, Some(answer)) if !answer.head.is_final() => {
@@ -295,25 +301,11 @@ fn corrected(
     }
 }
 
-/// Whether the record would be kept for long enough.
-fn retained(correction: &Correction, seen: &Record) -> Result<(), CorrectionError> {
-    let (Correction::Executed { retain, .. } | Correction::NotExecuted { retain }) = correction else {
-        return Ok(());
-    };
-    match retain {
-        Some(span) if *span < seen.retention.max(CLOCK_SKEW) => Err(CorrectionError::ShortRetention),
-        _ => Ok(()),
-    }
-}
-
-/// The record with the retention that the correction asks for; else with its own.
+/// The record with the retention that the correction asks for, if it asks for one.
 fn kept_for<'a>(correction: &Correction, seen: &'a Record) -> Cow<'a, Record> {
-    match correction {
-        Correction::Executed { retain: Some(retain), .. }
-        | Correction::NotExecuted { retain: Some(retain) } => {
-            Cow::Owned(Record { retention: *retain, ..seen.clone() })
-        }
-        _ => Cow::Borrowed(seen),
+    match correction.retain() {
+        Some(retention) => Cow::Owned(Record { retention, ..seen.clone() }),
+        None => Cow::Borrowed(seen),
     }
 }
 
@@ -321,20 +313,18 @@ fn is_bare(answer: &KeptAnswer) -> bool {
     answer.head.headers().is_empty() && matches!(answer.body, KeptBody::Omitted { .. })
 }
 
-/// The change with its audit line. A body beside the record that `next` does not name any more is deleted with it.
-fn with_line(seen: &Record, next: Record, words: [&str; 3], now: Timestamp) -> Change {
-    let mut with = vec![Companion::Audit(AuditLine::new(words, now, Some(seen), Some(&next)))];
+/// The change with its audit line. A body item that `next` no longer names is deleted with it.
+fn with_line(seen: &Record, next: Record, note: [&str; 3], now: Timestamp) -> Change {
+    let mut with = vec![Companion::Audit(AuditLine::new(note, now, Some(seen), Some(&next)))];
     with.extend(body_item(seen).filter(|_| body_item(&next) != body_item(seen)).map(Companion::DeleteBody));
     Change::with(next, with)
 }
 
-/// The body that is stored beside a record.
+/// The body item that a record names.
 fn body_item(record: &Record) -> Option<BodyId> {
-    match &record.state {
-        State::Completed { answer, .. } => match answer.body {
-            KeptBody::Outside { id, place: Place::BodyItem, .. } => Some(id),
-            _ => None,
-        },
+    let State::Completed { answer, .. } = &record.state else { return None };
+    match answer.body {
+        KeptBody::Outside { id, place: Place::BodyItem, .. } => Some(id),
         _ => None,
     }
 }

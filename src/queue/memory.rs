@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use super::{Queue, QueueError};
 
-/// Keeps what it is sent until a test takes it. Clones share one queue.
+/// Keeps the messages until a test takes them. Clones share one queue.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryQueue(Arc<Mutex<Vec<(String, Duration)>>>);
 

@@ -1,16 +1,16 @@
 //! Queues of short JSON messages, for work that is done later and for dead letters.
 //!
 //! 1. A message is delivered at least once, and in no order.
-//! 2. So a message says only *look at this record*, or carries an outcome that is applied under the record's own fence: one that
-//!    comes twice, or late, changes nothing.
+//! 2. A message asks for a look at a record, or carries a report that is fenced by the record. So one that comes twice, or
+//!    late, changes nothing.
 //! 3. A message whose work fails is delivered again, and finally becomes a dead letter.
 //!
-//! It does not receive: Lambda's triggers deliver the messages.
+//! This module only sends: Lambda's triggers deliver the messages.
 mod memory;
 #[cfg(feature = "sqs")]
 mod sqs;
 
-use std::{error::Error, fmt, time::Duration};
+use std::{error::Error, time::Duration};
 
 use async_trait::async_trait;
 
@@ -23,8 +23,8 @@ pub use sqs::SqsQueue;
 /// A queue to send to.
 ///
 /// # What it promises
-/// - What [`send`](Self::send) has accepted is delivered at least once, and not before `delay` is over. A delay beyond the
-///   queue's maximum is cut to that; the receiver then sends the message again.
+/// - What [`send`](Self::send) has accepted is delivered at least once, and not before `delay` is over. A delay longer than the
+///   queue's maximum is cut to the maximum; the receiver then sends the message again.
 /// - An error says nothing about whether the message will be delivered.
 #[async_trait]
 pub trait Queue: Send + Sync + 'static {
@@ -33,8 +33,9 @@ pub trait Queue: Send + Sync + 'static {
 }
 
 /// A message that was perhaps not accepted.
-#[derive(Debug)]
-pub struct QueueError(Box<dyn Error + Send + Sync>);
+#[derive(Debug, thiserror::Error)]
+#[error("the queue did not accept the message")]
+pub struct QueueError(#[source] Box<dyn Error + Send + Sync>);
 
 impl QueueError {
     /// An error with its source.
@@ -48,18 +49,6 @@ impl QueueError {
     }
 }
 
-impl fmt::Display for QueueError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the queue did not accept the message")
-    }
-}
-
-impl Error for QueueError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.0)
-    }
-}
-
 /// Why a message or a job failed. It is delivered again, and finally becomes a dead letter.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -70,7 +59,7 @@ pub enum WorkError {
     /// Sending to a queue failed.
     #[error("a queue failed")]
     Queue(#[from] QueueError),
-    /// The message cannot be understood; no retry helps.
+    /// The message is malformed. No retry helps.
     #[error("the message is malformed: {0}")]
     Malformed(&'static str),
     /// A report could not be written in time. A retry may help.
@@ -79,8 +68,8 @@ pub enum WorkError {
     /// Too little of the function's time is left to begin.
     #[error("too little time is left")]
     NoTime,
-    /// Others are changing the record at this moment.
-    #[error("others are changing the record at this moment")]
+    /// Others are changing the record.
+    #[error("others are changing the record")]
     Busy,
     /// No reconciler knows the operation.
     #[error("no reconciler knows the operation {0}")]

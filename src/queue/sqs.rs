@@ -66,12 +66,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_says_the_same_without_what_sqs_refuses() {
-        let said = "\\\u{FFFF}\"\u{FFFE}\u{1F600}\n";
-        let message = serde_json::to_string(said).unwrap();
+    fn characters_that_sqs_refuses_are_escaped() {
+        let text = "\\\u{FFFF}\"\u{FFFE}\u{1F600}\n";
+        let message = serde_json::to_string(text).unwrap();
         let sent = acceptable(&message);
         assert!(!sent.contains(['\u{FFFE}', '\u{FFFF}']), "{sent}");
-        assert_eq!(serde_json::from_str::<String>(&sent).unwrap(), said);
+        assert_eq!(serde_json::from_str::<String>(&sent).unwrap(), text);
         assert_eq!(acceptable("{\"kind\":\"sweep\"}"), "{\"kind\":\"sweep\"}");
     }
 }

@@ -1,4 +1,4 @@
-//! Asks a reconciler one question, within a bound of time.
+//! Asks a reconciler one question, within a time limit.
 
 use std::{error::Error, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{operation::Operation, record::Record, world::World};
 /// Why a question failed.
 pub(super) type AskError = Box<dyn Error + Send + Sync>;
 
-/// An operation, and who knows what became of it.
+/// An operation, and its reconciler.
 pub(super) struct Known {
     pub(super) operation: Operation,
     pub(super) reconciler: Arc<dyn Reconciler>,
@@ -26,7 +26,7 @@ pub(super) async fn ask(
     let question = Question { record: seen.clone() };
     tokio::select! {
         biased;
-        // A panicking reconciler must not abort other questions, or block later polls.
+        // A reconciler that panics must not abort other questions, or block later polls.
         finding = AssertUnwindSafe(source.ask(&question)).catch_unwind() => {
             finding.unwrap_or_else(|_| Err("the reconciler panicked".into()))
         }

@@ -16,31 +16,30 @@ use crate::{
 pub(super) enum Asks {
     /// Its question may be due.
     IfDue,
-    /// Somebody knows that there is an answer: the count of questions restarts.
+    /// An operator, or a refusal by the provider, asks for it: the count of questions restarts.
     Anew,
-    /// The provider has reported it by itself.
+    /// The provider has reported an effect.
     ProviderReported,
 }
 
-/// What was learned, with the answer's body already kept.
+/// What was learned. The body of an answer is kept already.
 pub(super) enum Learned {
     Executed(KeptAnswer),
     NotExecuted,
     NotFound,
-    /// Nothing yet: ask again after this span, or after the back-off.
+    /// Nothing yet: ask again after this time, or after the backoff.
     Later(Option<Duration>),
     /// No reconciler knows the operation.
-    Nobody,
-    /// It was executed, and the domain writes that belong to it were refused. Whether that was an effect.
+    NoReconciler,
+    /// It was executed, and its domain writes were refused. `true` if it had an effect.
     Denied(bool),
-    /// It was executed, and the store does not take the domain writes that belong to it: somebody may mend that. Whether that
-    /// was an effect.
+    /// It was executed, and the store cannot make its domain writes until that is repaired. `true` if it had an effect.
     Unwritable(bool),
 }
 
 impl Learned {
-    /// Whether it proves an effect, whatever became of the record that was asked about. A refusal proves none: it is how
-    /// that record's execution ended, and no other.
+    /// Whether it proves an effect, in whatever state the record is now. A refusal proves none: it says how one execution
+    /// ended, and no other.
     pub(super) fn is_proof(&self) -> bool {
         match self {
             Self::Executed(answer) => answer.head.is_effect(),
@@ -54,7 +53,7 @@ impl Learned {
         matches!(self, Self::Executed(_) | Self::NotExecuted | Self::NotFound) && !self.is_proof()
     }
 
-    /// What was learned of the record `seen`, in short, and why the present record contradicts it, if it does.
+    /// If the current record contradicts what was learned of the record `seen`: what was learned, and the reason.
     pub(super) fn contradicted_by(
         &self,
         seen: &Record,
@@ -62,7 +61,7 @@ impl Learned {
         now: Timestamp,
     ) -> Option<(ReportedEffect, &'static str)> {
         let effect = match self {
-            // A payload is an effect, with no status of its own.
+            // A payload is an effect, and has no status.
             Self::Executed(answer) => ReportedEffect::Executed(answer.head.status().unwrap_or(200)),
             Self::Denied(true) | Self::Unwritable(true) => ReportedEffect::Executed(200),
             Self::NotExecuted => ReportedEffect::NotExecuted,
@@ -71,7 +70,7 @@ impl Learned {
         if current.fingerprint != seen.fingerprint {
             return self
                 .is_proof()
-                .then_some((effect, "it tells of an effect whose key is another request's now"));
+                .then_some((effect, "it reports an effect whose key is another request's now"));
         }
         match effect.meaning_for(current, now) {
             Meaning::Contradicts(reason) => Some((effect, reason)),
@@ -82,18 +81,18 @@ impl Learned {
 
 /// What to do about an outcome that is not known yet.
 enum Then {
-    /// Ask again after this span at least.
+    /// Ask again, after this time at least.
     AskAgain(Option<Duration>),
-    /// Stop asking: an operator has to find out.
+    /// Stop asking: it needs an operator.
     Escalation,
 }
 
-/// A question, with everything that its answer is judged by.
+/// A question, with all that decides what its answer changes.
 pub(super) struct Asked<'a> {
     /// The record that it was about.
     pub(super) seen: &'a Record,
     pub(super) why: Asks,
-    /// When it was asked, not when it was answered: the answer may miss an effect in between.
+    /// When it was asked. An effect between question and answer may be missing in the answer.
     pub(super) at: Timestamp,
     pub(super) operation: Option<&'a Operation>,
     pub(super) not_found: NotFound,
@@ -103,13 +102,13 @@ pub(super) struct Asked<'a> {
 /// What to do about an operation that is not found.
 #[derive(Clone, Copy)]
 pub(super) struct NotFound {
-    /// How long to wait for it.
+    /// How long to wait until a late request must have arrived.
     pub(super) grace: Duration,
-    /// Whether it is released after that: not while its provider has an incident.
+    /// Whether it is released after that. It is not while its provider has an incident.
     pub(super) releases: bool,
 }
 
-/// The number of questions before this one, or why the record is not asked about now.
+/// The number of earlier questions, or why the record is not asked about now.
 pub(super) fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u32, ReconcileOutcome> {
     match &record.state {
         State::Unknown { reconcile_at, .. } if why == Asks::IfDue && *reconcile_at > now => {
@@ -120,7 +119,7 @@ pub(super) fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u3
         State::InProgress { lease_until } if *lease_until > now => {
             Err(ReconcileOutcome::InFlight(*lease_until))
         }
-        // Found dead here, before the stale function came.
+        // Its lease has expired, and the stale function has not seen it yet.
         State::InProgress { .. } => Ok(0),
         State::Pending | State::Completed { .. } | State::FailedRetryable { .. } => {
             Err(ReconcileOutcome::Settled)
@@ -129,11 +128,11 @@ pub(super) fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u3
 }
 
 impl Asked<'_> {
-    /// The record that replaces `there`, or why nothing is written.
+    /// The record that replaces `current`, or why nothing is written.
     ///
-    /// `there` may have changed since the question was asked. Proof of an effect holds for the same request, whatever
-    /// became of its record. A refusal, "not executed" and "not found" hold only for the record that was asked about: its
-    /// worker may have come back to life since. If the provider has reported an effect, they do not count at all.
+    /// `current` may have changed since the question was asked. Proof of an effect holds for every execution of the same
+    /// request. A refusal, "not executed" and "not found" hold only for the record that was asked about, because its worker may
+    /// have resumed since. They do not count at all if the provider has reported an effect.
     pub(super) fn next(
         &self,
         current: &Record,
@@ -144,18 +143,18 @@ impl Asked<'_> {
         let same = current.attempt == self.seen.attempt;
         let proof = learned.is_proof();
         if proof && current.fingerprint != self.seen.fingerprint {
-            // The key has expired meanwhile, and now belongs to another request.
+            // The record has expired, and the key belongs to another request now.
             return Err(ReconcileOutcome::Busy);
         }
-        // Released meanwhile, by somebody who asked before the effect was visible: proof of it is stronger.
+        // It was released after a question that came before the effect was visible. Proof of the effect is stronger.
         let one_generation = current.created_at == self.seen.created_at;
         let contradicted = proof && one_generation && matches!(current.state, State::FailedRetryable { .. });
         let asked = match questions(current, self.why, now) {
             Ok(asked) => asked,
             Err(ReconcileOutcome::Settled) if contradicted => 0,
-            // Somebody has postponed the next question meanwhile.
+            // Another poll has postponed the next question meanwhile.
             Err(ReconcileOutcome::NotDue) if proof => 0,
-            // Its worker has come back, or another execution has begun. The claim keeps either from releasing it.
+            // Its worker has resumed, or another execution has begun. The claim prevents both from releasing it.
             Err(ReconcileOutcome::InFlight(until)) if proof && one_generation => {
                 return current.claim(revision, until, now).ok_or(ReconcileOutcome::InFlight(until));
             }
@@ -164,14 +163,15 @@ impl Asked<'_> {
         if (learned.denies() && current.revision != self.seen.revision) || (!same && !proof) {
             return Err(ReconcileOutcome::Busy);
         }
-        // A proven effect is claimed, so that nothing but its proof ends the record: what it is worth is to be mended.
+        // A proven effect is claimed if its domain writes cannot be made: only proof of it, or an operator, then settles the
+        // record.
         let at = match learned {
             Learned::Denied(true) => Some(Timestamp::MAX),
             Learned::Unwritable(true) => {
-                let pause = self.schedule.after(asked.saturating_add(1), revision);
-                Some(pause.map_or(Timestamp::MAX, |pause| now.plus(pause)))
+                let wait = self.schedule.after(asked.saturating_add(1), revision);
+                Some(wait.map_or(Timestamp::MAX, |wait| now.plus(wait)))
             }
-            // Its own write would prove that the worker did nothing. One of the two is wrong.
+            // This write would make sure that the worker did nothing, which contradicts the proof.
             _ if proof && current.is_undone_by_the_next_write() => {
                 matches!(current.state, State::InProgress { .. }).then_some(now)
             }
@@ -191,7 +191,7 @@ impl Asked<'_> {
             Learned::NotExecuted if !current.claimed => {
                 return settled(Verdict::NotExecuted, SettledBy::Provider);
             }
-            // This answer and the provider's earlier report contradict each other.
+            // The answer contradicts the provider's earlier report.
             Learned::Executed(_) | Learned::NotExecuted => Then::Escalation,
             // The provider may have forgotten the key by now (T40).
             Learned::NotFound if !self.is_remembered(current) => Then::Escalation,
@@ -200,16 +200,16 @@ impl Asked<'_> {
                     Then::AskAgain(Some(self.not_found.grace - waited))
                 }
                 _ if !self.not_found.releases => Then::AskAgain(None),
-                // The provider, or an execution, knows better.
+                // The provider, or an execution, has reported an effect.
                 _ if current.claimed || current.contested => Then::Escalation,
                 _ => return settled(Verdict::NotExecuted, SettledBy::Assumption),
             },
             Learned::Later(after) => Then::AskAgain(*after),
             Learned::Unwritable(_) => Then::AskAgain(None),
-            Learned::Nobody | Learned::Denied(_) => Then::Escalation,
+            Learned::NoReconciler | Learned::Denied(_) => Then::Escalation,
         };
         if self.why == Asks::ProviderReported && escalates(current) {
-            // It is escalated already, and each poll reports it until an operator settles it.
+            // It is escalated already. Each poll reports it until an operator settles it.
             return Err(match then {
                 Then::AskAgain(_) => ReconcileOutcome::Scheduled(Timestamp::MAX),
                 Then::Escalation => ReconcileOutcome::Escalated,
@@ -220,19 +220,19 @@ impl Asked<'_> {
             Then::AskAgain(_) if self.is_old(current) => (asked.saturating_add(1), Timestamp::MAX),
             Then::AskAgain(later) => {
                 let asked = asked.saturating_add(1);
-                let pause = self.schedule.after(asked, revision);
+                let wait = self.schedule.after(asked, revision);
                 let at =
-                    |pause| now.plus(later.unwrap_or_default().max(pause)).min(self.oldest(current).max(now));
-                (asked, pause.map_or(Timestamp::MAX, at))
+                    |wait| now.plus(later.unwrap_or_default().max(wait)).min(self.oldest(current).max(now));
+                (asked, wait.map_or(Timestamp::MAX, at))
             }
         };
-        Ok(put_off(current, asked, at, revision, now))
+        Ok(postponed(current, asked, at, revision, now))
     }
 
     /// Why the record is escalated.
     pub(super) fn reason(&self, current: &Record, learned: &Learned) -> &'static str {
         match learned {
-            Learned::Nobody => "no reconciler knows the operation",
+            Learned::NoReconciler => "no reconciler knows the operation",
             Learned::Denied(_) => "it was executed, and the domain writes of its completion were refused",
             Learned::Unwritable(_) => {
                 "it was executed, and the store does not take the domain writes of its completion"
@@ -244,32 +244,32 @@ impl Asked<'_> {
                 "it is not found, and too late for that to be proof"
             }
             Learned::NotFound if current.contested => {
-                "it is not found, and another execution says that it did, or perhaps did, it"
+                "it is not found, and another execution reports that it executed it, or perhaps did"
             }
-            _ if self.is_old(current) => "it has been doubted for too long",
-            _ => "it was asked about often enough",
+            _ if self.is_old(current) => "it has been unknown for too long",
+            _ => "all questions were asked, and it is still unknown",
         }
     }
 
-    /// Whether it has been in doubt for so long that it is escalated however few questions there were: nobody may have
-    /// asked for a while (T50). Whoever asks anew knows that.
+    /// Whether it has been unknown for so long that it is escalated even after few questions, because polls may have failed
+    /// for a while (T50). An operator who asks anew knows that.
     fn is_old(&self, current: &Record) -> bool {
         self.why == Asks::IfDue && self.waited(current) > self.schedule.max_unknown_age
     }
 
-    /// The record's note: who settles it, and why.
+    /// The record's note: who settled it, and why.
     fn note(&self, learned: &Learned) -> Note {
         let asked = match self.why {
             Asks::IfDue => "reconcile: the provider was asked",
             Asks::Anew => "reconcile: the provider was asked anew",
-            Asks::ProviderReported => "told by the provider",
+            Asks::ProviderReported => "reported by the provider",
         };
         let answered = match learned {
             Learned::Executed(_) => "executed",
             Learned::NotExecuted => "not executed",
             Learned::NotFound => "not found, and waited for long enough",
             Learned::Denied(_) | Learned::Unwritable(_) => "executed, without its domain writes",
-            Learned::Later(_) | Learned::Nobody => "nothing",
+            Learned::Later(_) | Learned::NoReconciler => "nothing",
         };
         Note::new(&format!("{asked}: {answered}"))
     }
@@ -288,18 +288,18 @@ impl Asked<'_> {
         })
     }
 
-    /// Whether "not found" is still proof: the provider still remembered the key when it was asked.
+    /// Whether "not found" is proof: the provider still remembered the key when it was asked.
     fn is_remembered(&self, current: &Record) -> bool {
         let window = self.operation.map_or(DEFAULT_NOT_FOUND_WINDOW, |operation| operation.not_found_window);
         self.at.since(current.began_at) <= window
     }
 
-    /// How long the operation had been in doubt when the question was asked.
+    /// For how long the outcome had been unknown when the question was asked.
     fn waited(&self, current: &Record) -> Duration {
         self.at.since(self.unknown_since(current))
     }
 
-    /// When it will have been in doubt for too long; never if somebody asks anew, who knows that it is.
+    /// When it will have been unknown for too long. Never for a question that is asked anew.
     fn oldest(&self, current: &Record) -> Timestamp {
         match self.why {
             Asks::IfDue => {
@@ -318,7 +318,7 @@ impl Asked<'_> {
     }
 }
 
-fn put_off(current: &Record, asked: u32, at: Timestamp, revision: Revision, now: Timestamp) -> Record {
+fn postponed(current: &Record, asked: u32, at: Timestamp, revision: Revision, now: Timestamp) -> Record {
     let open = current.expire(revision, now).unwrap_or_else(|| current.clone());
     open.ask_again(revision, asked, at).unwrap_or(open)
 }
@@ -345,7 +345,7 @@ mod tests {
     const NOT_FOUND: NotFound = NotFound { grace: GRACE, releases: true };
     const SCHEDULE: Schedule = Schedule {
         backoff: Backoff { first: Duration::from_secs(10), factor: 2, max: Duration::from_secs(100) },
-        most: 3,
+        max_questions: 3,
         max_unknown_age: Duration::from_secs(86_400),
     };
 
@@ -362,7 +362,7 @@ mod tests {
         record.settle(Verdict::NotExecuted, SettledBy::Assumption, Revision::mint(), NOW).unwrap()
     }
 
-    /// The next execution of the same operation, in doubt as well.
+    /// The next execution of the same operation, with an unknown outcome as well.
     fn unknown_again(record: &Record) -> Record {
         let again = released(record).again(&reservation("k"), Revision::mint(), START);
         again.mark_unknown(Worker::of(&again), Revision::mint(), UnknownCause::HandlerFailed, START).unwrap()
@@ -397,13 +397,13 @@ mod tests {
             (Learned::NotExecuted, "failed_retryable"),
             (Learned::NotFound, "failed_retryable"),
             (Learned::Later(None), "unknown"),
-            (Learned::Nobody, "unknown"),
+            (Learned::NoReconciler, "unknown"),
         ] {
             assert_eq!(becomes(&seen, &seen, Asks::IfDue, &learned), state);
         }
     }
 
-    // T5, T41: its worker came back while the question was answered.
+    // T5, T41: its worker resumed while the question was answered.
     #[test]
     fn a_denial_holds_for_the_record_that_was_asked_about_alone() {
         let seen = unknown();
@@ -421,16 +421,16 @@ mod tests {
         let (seen, proof) = (unknown(), Learned::Executed(answer()));
         assert_eq!(becomes(&seen, &released(&seen), Asks::IfDue, &proof), "completed");
         assert_eq!(becomes(&seen, &unknown_again(&seen), Asks::IfDue, &proof), "completed");
-        // What another execution released says nothing of this one.
+        // The release of another execution does not count for this one.
         let another = released(&unknown_again(&seen));
         assert_eq!(becomes(&seen, &another, Asks::IfDue, &proof), "completed");
         let mut anew = another.clone();
         anew.created_at = NOW;
-        assert_eq!(becomes(&seen, &anew, Asks::IfDue, &proof), "settled", "another life of the key");
+        assert_eq!(becomes(&seen, &anew, Asks::IfDue, &proof), "settled", "another generation of the key");
         assert_eq!(becomes(&seen, &another, Asks::ProviderReported, &proof), "completed");
     }
 
-    // T5: the record's present worker perhaps did nothing, and says so.
+    // T5: the record's present worker may report that it did nothing.
     #[test]
     fn proof_keeps_a_live_execution_from_releasing_the_record() {
         let (seen, proof) = (unknown(), Learned::Executed(answer()));
@@ -454,7 +454,7 @@ mod tests {
             }
             let mut anew = another.clone();
             anew.created_at = NOW;
-            assert_eq!(becomes(&seen, &anew, why, &proof), "in flight", "another life of the key");
+            assert_eq!(becomes(&seen, &anew, why, &proof), "in flight", "another generation of the key");
         }
     }
 
@@ -505,7 +505,7 @@ mod tests {
         for why in [Asks::IfDue, Asks::Anew, Asks::ProviderReported] {
             assert_eq!(becomes(&seen, &other, why, &proof), "busy");
         }
-        // Its record will not report it to anybody.
+        // No record will ever report the effect.
         assert!(proof.contradicted_by(&seen, &other, NOW).is_some());
         assert!(Learned::Executed(refusal()).contradicted_by(&seen, &other, NOW).is_none());
     }
@@ -559,7 +559,7 @@ mod tests {
 
     // T5
     #[test]
-    fn a_settled_record_says_whose_report_settled_it() {
+    fn a_settled_record_says_who_settled_it() {
         let seen = unknown();
         let by = |learned| next(&seen, &seen, Asks::IfDue, &learned).unwrap().state.settled_by();
         assert_eq!(by(Learned::Executed(answer())), Some(SettledBy::Provider));
@@ -622,6 +622,6 @@ mod tests {
         let seen = unknown().ask_again(Revision::mint(), 2, START).unwrap();
         assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::Later(None)).unwrap()));
         assert!(!escalates(&next(&seen, &seen, Asks::Anew, &Learned::Later(None)).unwrap()));
-        assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::Nobody).unwrap()));
+        assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::NoReconciler).unwrap()));
     }
 }

@@ -1,4 +1,4 @@
-//! Processes what a provider reports by itself, at once or when no worker has the record any more.
+//! Processes provider reports: at once, or after a worker's lease has expired.
 
 use std::time::Duration;
 
@@ -6,70 +6,69 @@ use tracing::Instrument;
 
 use super::{
     ProviderReport, ReconcileOutcome, Reconciler, Reconciliation, ask::Known, learned::Asks,
-    provider_report::Meaning,
+    provider_report::Meaning, reconciliation::ends_lease,
 };
 use crate::{
     engine::{Applied, Effort, Moment, Retries, Start, Step},
     key::RecordKey,
     message::{Contradiction, Message, QueuedReport},
     queue::WorkError,
-    record::{Note, Record, State},
+    record::{Note, Record},
     store::StoreErrorKind,
     telemetry::{self, Count},
     time::Timestamp,
     time_budget::{ASK_TIMEOUT, STORE_TIMEOUT, WRITE_BACKOFF},
 };
 
-/// How often a report is checked against a record that changes at the same moment.
+/// How often a report is checked against a record that others are changing.
 const LOOKS: usize = 4;
 
 impl Reconciliation {
-    /// Settles a record by what a provider reports by itself, for example through its webhook; see [`ProviderReport`].
+    /// Settles a record by an unprompted report of its provider, for example through its webhook: see [`ProviderReport`].
     ///
-    /// The report is processed, and need not be reported again, unless this fails or returns
-    /// [`InFlight`](ReconcileOutcome::InFlight), [`Busy`](ReconcileOutcome::Busy) or [`NotDue`](ReconcileOutcome::NotDue).
+    /// The provider need not send the report again, unless this fails or returns [`InFlight`](ReconcileOutcome::InFlight),
+    /// [`Busy`](ReconcileOutcome::Busy) or [`NotDue`](ReconcileOutcome::NotDue).
     pub async fn reported(
         &self,
         key: &RecordKey,
-        reported: &ProviderReport,
+        report: &ProviderReport,
     ) -> Result<ReconcileOutcome, WorkError> {
-        self.process(key, reported).instrument(telemetry::record_span(key)).await
+        self.process(key, report).instrument(telemetry::record_span(key)).await
     }
 
-    /// The same, within the record's span.
+    /// Does the same, within the record's span.
     pub(crate) async fn process(
         &self,
         key: &RecordKey,
-        reported: &ProviderReport,
+        report: &ProviderReport,
     ) -> Result<ReconcileOutcome, WorkError> {
+        let ProviderReport { by, queued } = report;
         let Ok(known) = self.known(key) else {
             // The metadata that leads to a record can often be set by anybody: a repetition would not help.
-            if !reported.queued.effect.is_effect() {
+            if !queued.effect.is_effect() {
                 return Ok(ReconcileOutcome::Settled);
             }
             let reason = "it is about an operation that is not known here";
-            return self.contradicted(key, reported.queued.contradiction(key, None, reason)).await;
+            return self.contradicted(key, queued.contradiction(key, None, reason)).await;
         };
         for _ in 0..LOOKS {
-            let current = match self.current(key).await {
+            let current = match self.load(key).await {
                 // No retry helps.
-                Err(WorkError::Store(error)) if error.kind() == StoreErrorKind::Unreadable => {
-                    let dead_letter = reported.queued.contradiction(key, None, "its record cannot be read");
-                    return self.contradicted(key, dead_letter).await;
+                Err(error) if error.kind() == StoreErrorKind::Unreadable => {
+                    let contradiction = queued.contradiction(key, None, "its record cannot be read");
+                    return self.contradicted(key, contradiction).await;
                 }
                 current => current?,
             };
-            let by = reported.by.as_deref();
-            if let Some(outcome) =
-                self.apply_report(key, &reported.queued, current.as_ref(), known, by, ASK_TIMEOUT).await?
-            {
+            let applied = self.apply_report(key, queued, current.as_ref(), known, by.as_deref(), ASK_TIMEOUT);
+            if let Some(outcome) = applied.await? {
                 return Ok(outcome);
             }
         }
         Ok(ReconcileOutcome::Busy)
     }
 
-    /// Checks a report that came while a worker had the record against what became of the record.
+    /// Processes a report that came while a worker had the record.
     pub(super) async fn reported_before(
         &self,
         key: &RecordKey,
@@ -77,9 +76,9 @@ impl Reconciliation {
         time: Duration,
     ) -> Result<(), WorkError> {
         let known = self.known(key)?;
-        let current = self.current(key).await?;
+        let current = self.load(key).await?;
         match self.apply_report(key, queued, current.as_ref(), known, None, time).await? {
-            // Nothing was escalated, and nothing is scheduled: the message comes again.
+            // Neither settled, escalated nor scheduled: the message is delivered again.
             None
             | Some(ReconcileOutcome::Busy | ReconcileOutcome::NotDue | ReconcileOutcome::InFlight(_)) => {
                 Err(WorkError::Busy)
@@ -88,7 +87,7 @@ impl Reconciliation {
         }
     }
 
-    /// Applies a report to the current record. `by` is who reported it, if that can still be asked; else the provider is
+    /// Applies a report to the current record. `by` returns the answer that belongs to the report. Without it, the provider is
     /// asked. `None` if the record has changed since it was read: the caller reads it again.
     async fn apply_report(
         &self,
@@ -111,7 +110,13 @@ impl Reconciliation {
             }
             Meaning::Settles(current) => {
                 let Some(claimed) = self.claim(queued, current).await? else { return Ok(None) };
-                self.settle_by(queued, &claimed, known, by, time).await?
+                let provider = &*known.reconciler;
+                let (source, why, queued) = match queued.effect.is_effect() {
+                    true => (by.unwrap_or(provider), Asks::ProviderReported, Some(queued)),
+                    // A refusal may be about another attempt, so the provider is asked.
+                    false => (provider, Asks::Anew, None),
+                };
+                self.ask_about(&claimed, Some((known, source)), why, time, queued).await?
             }
         };
         Ok(match outcome {
@@ -119,7 +124,7 @@ impl Reconciliation {
             | ReconcileOutcome::Busy
             | ReconcileOutcome::Gone
             | ReconcileOutcome::InFlight(_) => None,
-            // Whoever reported it has the answer, which a question may not find.
+            // The source of the report has the answer, which a question may not find.
             ReconcileOutcome::Scheduled(_) if by.is_some() && queued.effect.is_effect() => {
                 Some(ReconcileOutcome::NotDue)
             }
@@ -127,33 +132,13 @@ impl Reconciliation {
         })
     }
 
-    /// Settles the record by a report. For an effect, `by` has the answer; after a refusal, which may be about another
-    /// attempt, the provider is asked.
-    async fn settle_by(
-        &self,
-        queued: &QueuedReport,
-        current: &Record,
-        known: &Known,
-        by: Option<&dyn Reconciler>,
-        time: Duration,
-    ) -> Result<ReconcileOutcome, WorkError> {
-        let provider = &*known.reconciler;
-        match queued.effect.is_effect() {
-            true => {
-                let source = Some((known, by.unwrap_or(provider)));
-                self.ask_about(current, source, Asks::ProviderReported, time, Some(queued)).await
-            }
-            false => self.ask_about(current, Some((known, provider)), Asks::Anew, time, None).await,
-        }
-    }
-
-    /// Escalates an effect that a provider reports and that leads to no record: the report may be its only sign.
+    /// Escalates an effect that a provider reports, and that leads to no record. The report may be its only trace.
     ///
     /// # Errors
-    /// If it could not be escalated: the provider must report it again.
+    /// If it could not be escalated: the provider must send the report again.
     pub async fn unclaimed(&self, downstream_key: &str, reason: &'static str) -> Result<(), WorkError> {
         let downstream_key = Note::new(downstream_key);
-        tracing::error!(%downstream_key, reason, "an effect that leads to no record: it is escalated");
+        tracing::error!(%downstream_key, reason, "a provider reports an effect that leads to no record: it is escalated");
         let dead_letter = Contradiction {
             reason: reason.to_owned(),
             downstream_key: Some(downstream_key.to_string()),
@@ -162,11 +147,7 @@ impl Reconciliation {
         self.escalate(&Message::Contradiction(Box::new(dead_letter))).await
     }
 
-    async fn current(&self, key: &RecordKey) -> Result<Option<Record>, WorkError> {
-        Ok(self.engine.bounded(None, self.engine.store.load(key)).await?)
-    }
-
-    /// Postpones the report, because a worker has the record. If the worker ends with something else, that must be escalated.
+    /// Queues the report, because a worker has the record. If the worker then reports something else, that is escalated.
     async fn ask_later(
         &self,
         queued: &QueuedReport,
@@ -180,8 +161,8 @@ impl Reconciliation {
         Ok(ReconcileOutcome::Scheduled(until))
     }
 
-    /// Claims the record at once if the provider reports an effect, before anything is asked or sent. `None` if the record
-    /// has changed by now.
+    /// Claims the record if the provider reports an effect, before any question or message is sent. `None` if the record has
+    /// changed.
     async fn claim(&self, queued: &QueuedReport, current: &Record) -> Result<Option<Record>, WorkError> {
         if current.claimed || !queued.effect.is_effect() {
             return Ok(Some(current.clone()));
@@ -195,16 +176,14 @@ impl Reconciliation {
             let Some(claimed) = current.claim(revision, now.plus(ASK_TIMEOUT), now) else {
                 return Step::Stop(Some(false));
             };
-            let found_dead =
-                matches!((&current.state, &claimed.state), (State::InProgress { .. }, State::Unknown { .. }));
-            Step::Write(claimed.into(), Some(found_dead))
+            let expired = ends_lease(current, &claimed);
+            Step::Write(claimed.into(), Some(expired))
         };
         let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));
         let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
         match self.engine.apply(Start::Seen(Box::new(current.clone())), effort, step).await {
-            Ok(Applied::Written(found_dead, claimed)) => {
-                if found_dead == Some(true) {
-                    // Found dead here, before the stale function came.
+            Ok(Applied::Written(expired, claimed)) => {
+                if expired == Some(true) {
                     telemetry::lease_expired(&claimed, self.now());
                 }
                 Ok(Some(*claimed))
@@ -215,32 +194,31 @@ impl Reconciliation {
         }
     }
 
+    /// Escalates a contradiction.
     pub(super) async fn contradicted(
         &self,
         key: &RecordKey,
-        dead_letter: Contradiction,
+        contradiction: Contradiction,
     ) -> Result<ReconcileOutcome, WorkError> {
-        let reason = &dead_letter.reason;
-        tracing::error!(reason, "a report is contradicted by its record: it is escalated");
-        self.escalate(&Message::Contradiction(Box::new(dead_letter))).await?;
+        tracing::error!(reason = contradiction.reason, "a report contradicts its record: it is escalated");
+        self.escalate(&Message::Contradiction(Box::new(contradiction))).await?;
         Count::Contradicted.add(key.operation());
         Ok(ReconcileOutcome::Escalated)
     }
 }
 
 impl QueuedReport {
-    /// The dead letter about it.
+    /// The contradiction between this report and the record; `None` if there is no record.
     pub(super) fn contradiction(
         &self,
         key: &RecordKey,
         current: Option<&Record>,
         reason: &'static str,
     ) -> Contradiction {
-        // Truncated: it may be anything.
-        let downstream_key = self.downstream_key().map(|key| Note::new(key).to_string());
         Contradiction {
             reported: Some(self.effect),
-            downstream_key,
+            // Truncated, because it may be any text.
+            downstream_key: self.under.as_ref().map(|(_, key)| Note::new(key).to_string()),
             ..Contradiction::about(key, current, reason)
         }
     }

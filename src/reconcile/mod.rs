@@ -1,16 +1,16 @@
 //! Finds out what became of operations whose outcome is unknown, and settles them.
 //!
-//! 1. Three sources, in this order of authority: the provider's report ([`provider_report`](Reconciliation::told), by webhook), the
-//!    provider's answer to a question ([`poll`](Reconciliation::poll), when `reconcile_at` is due), and, after a bounded
-//!    number of questions, an operator.
-//! 2. Whoever comes first settles the record by compare-and-set; a second one finds it settled.
-//! 3. What a provider reports by itself is checked against the record in any state ([`ProviderReport`]); a contradiction is
+//! 1. There are three sources, in this order of authority: the provider's report ([`reported`](Reconciliation::reported), by
+//!    webhook); the provider's answer to a question ([`poll`](Reconciliation::poll), when `reconcile_at` is due); and, after a
+//!    bounded number of questions, an operator.
+//! 2. The first source settles the record by compare-and-set. A later one finds it settled.
+//! 3. An unprompted report of a provider is checked against the record in any state ([`ProviderReport`]). A contradiction is
 //!    escalated.
 //! 4. Once the provider has reported an effect, only proof of that effect, or an operator, settles the record.
-//! 5. What nobody can settle is escalated: first in the record, which each poll reports until it is settled, then by a dead
-//!    dead letter.
+//! 5. An outcome that no question settles is escalated: first in the record, which each poll reports until it is settled, then
+//!    by a dead letter.
 //!
-//! It does not run anything: what was not executed runs when its client retries.
+//! It runs no operation: an operation that was not executed runs when its client retries.
 //!
 //! ```
 //! use lambda_idempotency::{async_trait, reconcile::{Finding, Question, Reconciler}, record::Answer};
@@ -55,13 +55,13 @@ pub use poll::Polled;
 pub use provider_report::ProviderReport;
 pub use reconciliation::Reconciliation;
 
-/// Asks the provider what became of an operation. One for each operation.
+/// Asks the provider what became of an operation. Each operation has its reconciler.
 #[async_trait]
 pub trait Reconciler: Send + Sync + 'static {
-    /// Asks about one operation. Must be idempotent: it is called any number of times, also concurrently.
+    /// Asks about one operation. It must be idempotent: it is called any number of times, also concurrently.
     ///
     /// # Errors
-    /// If the provider does not answer. The question is retried later, as after [`Finding::AskAgain`].
+    /// If the provider does not answer. The question is asked again later, as after [`Finding::AskAgain`].
     async fn ask(&self, question: &Question) -> Result<Finding, Box<dyn Error + Send + Sync>>;
 }
 
@@ -82,7 +82,7 @@ impl Question {
         &self.record.key
     }
 
-    /// The key that the handler passed to the downstream service that `phase` calls.
+    /// The key that the handler passed to the downstream service that it called in this `phase`.
     pub fn downstream_key(&self, phase: &str) -> String {
         self.record.key.downstream_key(&self.record.fingerprint, phase)
     }
@@ -97,17 +97,17 @@ impl Question {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Finding {
-    /// It was executed; its client gets this answer.
+    /// It was executed, and its client gets this answer.
     Executed(Answer),
-    /// The same, and these domain writes commit with its completion: those that its handler would have made. Put them without a
-    /// condition, because a worker may have made them; a refused one is escalated.
+    /// It was executed, and its client gets this answer. These domain writes commit with the completion: those that its handler
+    /// would have made. Write without a condition, because a worker may have made them. A refused write is escalated.
     ExecutedWith(Answer, Vec<DomainWrite>),
     /// It was not executed, and will not be: the next retry runs it.
     NotExecuted,
-    /// The provider does not know it. Counts as not executed once a request that was still on its way must have arrived
-    /// ([`Reconciliation::not_found_grace`]), and only as long as the provider remembers keys
-    /// ([`Operation::not_found_within`](crate::operation::Operation::not_found_within)); later it is escalated.
+    /// The provider does not know it. That counts as not executed once a late request must have arrived
+    /// ([`Reconciliation::not_found_grace`]), and only while the provider remembers keys
+    /// ([`Operation::not_found_within`](crate::operation::Operation::not_found_within)). After that it is escalated.
     NotFound,
-    /// It is not decided yet: ask again after this time, or after the back-off.
+    /// It is not decided yet. Ask again after this time, or after the backoff.
     AskAgain(Option<std::time::Duration>),
 }

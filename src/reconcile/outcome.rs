@@ -10,16 +10,16 @@ pub enum ReconcileOutcome {
     Resolved(&'static str),
     /// It was settled before.
     Settled,
-    /// A worker has it until then.
+    /// A worker owns it until then.
     InFlight(Timestamp),
-    /// It is not due yet.
+    /// Its question is not due yet.
     NotDue,
-    /// Nothing is known yet; it is asked about again then.
+    /// Nothing is known yet. The next question is due then.
     Scheduled(Timestamp),
-    /// Asking no longer helps: an operator has to settle it.
+    /// It needs an operator.
     Escalated,
     /// There is no such record.
     Gone,
-    /// Others are changing it at this moment.
+    /// Others are changing it.
     Busy,
 }

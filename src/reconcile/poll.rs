@@ -1,22 +1,24 @@
-//! Asks about everything that is due.
+//! Asks the questions that are due.
 
-use std::{collections::HashSet, error::Error, time::Duration};
+use std::{collections::HashSet, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use tracing::Instrument;
 
-use super::{ReconcileOutcome, Reconciliation};
+use super::{ReconcileOutcome, Reconciliation, learned::Asks};
 use crate::{
+    error_chain::error_chain,
     key::RecordKey,
     store::StoreError,
     telemetry::{self, RECONCILE_POLL},
     time_budget::{ASK_TIMEOUT, MIN_QUESTION_TIME},
 };
 
-/// How many questions of each partition of the index are due in one round, and how many are asked at once: a provider that
-/// was down must not be brought down again.
+/// How many due questions of each partition of the index are read in one round.
 const ROUND: usize = 25;
+
+/// How many questions are asked at once: not enough to overload a provider that was down.
 const AT_ONCE: usize = 8;
 
 /// The result of a poll.
@@ -27,25 +29,25 @@ pub struct Polled {
     pub due: usize,
     /// How many outcomes are settled now.
     pub resolved: usize,
-    /// How many are asked about again.
+    /// How many outcomes are asked about again.
     pub scheduled: usize,
-    /// How many were escalated to an operator.
+    /// How many outcomes were escalated to an operator.
     pub escalated: usize,
     /// How many questions failed before they were asked.
     pub failed: usize,
 }
 
 impl Reconciliation {
-    /// Asks about everything that is due, round after round, until nothing is or the `time` is up. Then counts what is
-    /// still unknown, and what an operator has to settle: each poll reports that until it is settled.
+    /// Asks the questions that are due, round after round, until there are no more or the `time` is up. Then counts the
+    /// outcomes that are still unknown, and those that need an operator: each poll reports them until they are settled.
     ///
     /// # Errors
-    /// If the store cannot say what is due, or what is left. The answers until then are written.
+    /// If the store cannot read what is due, or what is left. The answers until then are written.
     pub async fn poll(&self, time: Duration) -> Result<Polled, StoreError> {
         let world = &self.engine.world;
         let until = world.instant().plus(time);
         let mut polled = Polled::default();
-        // Keys that failed, or that the index still lists. They are left to the next poll, and must not block what comes
+        // Keys that failed, or that the index still lists. They are left to the next poll, and must not block the questions
         // after them in their partition.
         let mut left: HashSet<RecordKey> = HashSet::new();
         loop {
@@ -58,11 +60,10 @@ impl Reconciliation {
             let mut asked = stream::iter(due.iter().take_while(|_| time() >= MIN_QUESTION_TIME))
                 .map(|key| {
                     let question = async move {
-                        let answer = self.ask_if_due_within(key, time().min(ASK_TIMEOUT)).await;
-                        if let Err(error) = &answer {
-                            let error: &dyn Error = error;
-                            tracing::error!(error, cause = error.source(), "a question could not be asked");
-                        }
+                        let answer = self.ask_within(key, Asks::IfDue, time().min(ASK_TIMEOUT)).await;
+                        let answer = answer.inspect_err(|error| {
+                            tracing::error!(error = error_chain(error), "a question could not be asked");
+                        });
                         (key, answer)
                     };
                     question.instrument(telemetry::record_span(key))
@@ -74,11 +75,8 @@ impl Reconciliation {
                     Ok(ReconcileOutcome::Resolved(_)) => polled.resolved += 1,
                     Ok(ReconcileOutcome::Scheduled(_)) => polled.scheduled += 1,
                     Ok(ReconcileOutcome::Escalated) => polled.escalated += 1,
-                    Ok(_) => {
-                        left.insert(key.clone());
-                    }
-                    Err(_) => {
-                        polled.failed += 1;
+                    other => {
+                        polled.failed += usize::from(other.is_err());
                         left.insert(key.clone());
                     }
                 }
@@ -88,7 +86,7 @@ impl Reconciliation {
             let Polled { due, resolved, scheduled, escalated, failed } = polled;
             tracing::info!(due, resolved, scheduled, escalated, failed, "poll");
         }
-        telemetry::surveyed(&self.records.survey().await?, world.now());
+        telemetry::record_survey(&self.records.survey().await?, world.now());
         telemetry::count(RECONCILE_POLL);
         Ok(polled)
     }

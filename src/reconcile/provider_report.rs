@@ -1,17 +1,17 @@
-//! What a provider reports by itself, and what that means for the current record (T46): a pure function.
+//! What a provider reports unprompted, and what that means for the current record (T46): a pure function.
 //!
 //! | the record | what is done |
 //! | --- | --- |
 //! | unknown, or its lease has expired | an effect claims it and settles it; after a refusal, the provider is asked |
 //! | released | an effect claims it and settles it; a refusal agrees |
-//! | in progress | an effect claims it; the report is checked against what becomes of it, once that is over |
+//! | in progress | an effect claims it; the report is processed again once the execution is over |
 //! | completed, and the report says the same | nothing |
-//! | completed, and the report says otherwise | escalated: a completed record never changes |
-//! | younger than the effect, or another request's | escalated if the report reports an effect |
-//! | none | the same, unless the effect is older than two weeks and than the retention |
+//! | completed, and the report says the opposite | escalated: a completed record never changes |
+//! | younger than the effect, or another request's | an effect is escalated |
+//! | none | an effect is escalated, unless it is older than two weeks and than the retention |
 //!
-//! Only proof of the effect, or an operator, settles a claimed record: no retry runs, whatever its worker says, and
-//! whatever the provider does not find or denies.
+//! Only proof of the effect, or an operator, settles a claimed record. No retry runs, even if its worker reports that it did
+//! nothing, or if the provider does not find the effect or denies it.
 
 use std::{fmt, time::Duration};
 
@@ -23,9 +23,9 @@ use crate::{
     time_budget::{CLOCK_SKEW, OLD_EFFECT},
 };
 
-/// What a provider reports by itself about one operation, by a webhook for example.
+/// What a provider reports unprompted about one operation, by a webhook for example.
 pub struct ProviderReport {
-    /// Returns the answer, if the report reports an effect.
+    /// Returns the answer, if there is an effect.
     pub(super) by: Option<Box<dyn Reconciler>>,
     pub(super) queued: QueuedReport,
 }
@@ -33,15 +33,15 @@ pub struct ProviderReport {
 /// What a report means for the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Meaning<'a> {
-    /// It settles this record, as far as was seen.
+    /// It settles this record.
     Settles(&'a Record),
-    /// The record says the same, or knows better.
+    /// The record says the same, or more.
     Nothing,
     /// A worker has this record until then.
     Later(&'a Record, Timestamp),
-    /// It can no longer be matched: its record may have expired.
+    /// Its record may have expired.
     TooLate,
-    /// One of the two is wrong, for this reason.
+    /// Report and record contradict each other, for this reason.
     Contradicts(&'static str),
 }
 
@@ -52,30 +52,31 @@ impl fmt::Debug for ProviderReport {
 }
 
 impl ProviderReport {
-    /// It was executed; its client gets this status. `by` returns the whole answer if it is needed.
+    /// It was executed, and its client gets this status. `by` returns the whole answer if it is needed.
     ///
-    /// A status outside 200 to 399 makes it a refusal, as [`not_executed`](Self::not_executed) is, and `by` is not asked.
+    /// A status outside 200 to 399 is a refusal, like [`not_executed`](Self::not_executed), and `by` is not asked.
     pub fn executed(status: u16, by: impl Reconciler) -> Self {
         Self { by: Some(Box::new(by)), queued: QueuedReport::of(ReportedEffect::Executed(status)) }
     }
 
-    /// It was not executed, and will not be. The operation's own reconciler is asked before that counts: the report may be
-    /// late, and about an earlier attempt with the same downstream key.
+    /// It was not executed, and will not be. The operation's reconciler is asked before that counts, because the report may be
+    /// about an earlier attempt with the same downstream key.
     pub fn not_executed() -> Self {
         Self { by: None, queued: QueuedReport::of(ReportedEffect::NotExecuted) }
     }
 
-    /// Adds the [downstream key](crate::engine::Execution::downstream_key) of this phase under which the effect was
-    /// requested. The metadata that leads to a record can often be set by anybody; the key proves that the report is about
-    /// this very request.
+    /// Adds the [downstream key](crate::engine::Execution::downstream_key) of this phase, under which the effect was
+    /// requested. The metadata that leads to a record can often be set by anybody. The key proves that the report is about
+    /// this request.
     #[must_use]
     pub fn under(mut self, phase: &str, downstream_key: &str) -> Self {
         self.queued.under = Some((phase.to_owned(), downstream_key.to_owned()));
         self
     }
 
-    /// Adds when the effect was made, by the provider's clock. One that is older than its record belongs to an earlier life
-    /// of the key; one that is older than two weeks, and than its operation's retention, may have no record any more.
+    /// Adds when the effect was made, by the provider's clock. An effect that is older than its record belongs to an earlier
+    /// generation of the key. An effect that is older than two weeks, and than its operation's retention, may have no record any
+    /// more.
     #[must_use]
     pub fn made_at(mut self, at: Timestamp) -> Self {
         self.queued.made_at = Some(at.as_millis());
@@ -84,14 +85,9 @@ impl ProviderReport {
 }
 
 impl QueuedReport {
-    /// This report, and nothing that proves what it is about.
+    /// This report, without a key or a time that proves what it is about.
     pub(super) const fn of(effect: ReportedEffect) -> Self {
         Self { effect, under: None, made_at: None }
-    }
-
-    /// The downstream key, for operators.
-    pub(super) fn downstream_key(&self) -> Option<&str> {
-        self.under.as_ref().map(|(_, key)| &**key)
     }
 
     /// What this means for the current record.
@@ -102,30 +98,31 @@ impl QueuedReport {
         now: Timestamp,
     ) -> Meaning<'a> {
         let made_at = self.made_at.map(Timestamp::from_millis);
-        // The record of a refusal before anything began counts as absent.
+        let mismatch = |reason| match self.effect.is_effect() {
+            true => Meaning::Contradicts(reason),
+            false => Meaning::Nothing,
+        };
+        // A record that was refused before the handler began counts as absent.
         let Some(current) = current.filter(|current| !current.is_not_begun()) else {
             let kept = retention.max(OLD_EFFECT);
-            return match self.effect.is_effect() {
-                false => Meaning::Nothing,
-                // By the provider's clock.
-                true if made_at.is_some_and(|at| at.plus(kept).plus(CLOCK_SKEW) < now) => Meaning::TooLate,
-                true => Meaning::Contradicts("it tells of an effect that has no record"),
+            // By the provider's clock.
+            let is_old = made_at.is_some_and(|at| at.plus(kept).plus(CLOCK_SKEW) < now);
+            return match self.effect.is_effect() && is_old {
+                true => Meaning::TooLate,
+                false => mismatch("it reports an effect that has no record"),
             };
         };
         if let Some((phase, key)) = &self.under
             && *key != (Question { record: current.clone() }).downstream_key(phase)
         {
-            return match self.effect.is_effect() {
-                false => Meaning::Nothing,
-                true => Meaning::Contradicts("it tells of an effect under the key of another request"),
-            };
+            return mismatch("it reports an effect under the key of another request");
         }
         match self.effect.meaning_for(current, now) {
             Meaning::Settles(_) | Meaning::Later(..)
                 if self.effect.is_effect()
                     && made_at.is_some_and(|at| at.plus(CLOCK_SKEW) < current.created_at) =>
             {
-                Meaning::Contradicts("it tells of an effect that is older than the record")
+                Meaning::Contradicts("it reports an effect that is older than the record")
             }
             meaning => meaning,
         }
@@ -145,19 +142,19 @@ impl ReportedEffect {
                 Meaning::Later(current, *lease_until)
             }
             (State::Pending, Self::Executed(_)) => {
-                Meaning::Contradicts("it tells of an effect of work that nobody has begun")
+                Meaning::Contradicts("it reports an effect of work that no worker has begun")
             }
             (State::Pending, Self::NotExecuted) => Meaning::Nothing,
             (State::Completed { answer, .. }, _) => match (answer.head.is_effect(), self.is_effect()) {
                 (true, false) => Meaning::Contradicts("it denies an effect that the record says was made"),
                 (false, true) => {
-                    Meaning::Contradicts("it tells of an effect that the record says was refused")
+                    Meaning::Contradicts("it reports an effect that the record says was refused")
                 }
                 _ => Meaning::Nothing,
             },
             (State::FailedRetryable { by: SettledBy::Certainty, .. }, Self::Executed(200..=399)) => {
                 Meaning::Contradicts(
-                    "it tells of an effect, and the operation says that all its effects are in its transaction",
+                    "it reports an effect, and the operation says that all its effects are in its transaction",
                 )
             }
             // A retry gets its own answer.
@@ -192,7 +189,7 @@ mod tests {
         completed(KeptAnswer { head: Head::Http { status, headers: Vec::new() }, ..answer() })
     }
 
-    /// Asserts, in short, what a report that reports an effect means for the record, and what one that denies it means.
+    /// Asserts, in short, what the report of an effect means for the record, and what the report of a refusal means.
     #[track_caller]
     fn assert_means(current: &Record, at: Timestamp, reported: &str, denied: &str) {
         let short = |effect: ReportedEffect| match effect.meaning_for(current, at) {
@@ -212,7 +209,7 @@ mod tests {
 
     // T46
     #[test]
-    fn a_provider_report_means_one_thing_beside_each_state() {
+    fn a_provider_report_has_one_meaning_for_each_state() {
         let lease_until = reservation("k").lease_until;
         assert_means(&begun(), lease_until.minus(Duration::from_millis(1)), "later", "later");
         assert_means(&begun(), lease_until, "settles", "settles");
@@ -230,7 +227,7 @@ mod tests {
         }
     }
 
-    // T46, T37: the key had an earlier life, with the same downstream key.
+    // T46, T37: an earlier generation of the key had the same downstream key.
     #[test]
     fn an_effect_older_than_its_record_is_escalated() {
         let lease_until = reservation("k").lease_until;
@@ -251,7 +248,7 @@ mod tests {
                     "{queued:?}: {meaning:?}"
                 );
             }
-            // What is kept says the same.
+            // The kept answer says the same.
             assert_eq!(
                 queued.meaning_for(
                     Some(&with_status(if effect.is_effect() { 201 } else { 402 })),

@@ -1,6 +1,6 @@
-//! Asks, decides and settles.
+//! Asks about unknown outcomes, and settles them.
 
-use std::{collections::HashMap, error::Error, fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use tracing::Instrument;
 
@@ -14,12 +14,13 @@ use crate::{
     backoff::Backoff,
     domain::{DomainWrite, Writes},
     engine::{Applied, Delivered, Effort, Engine, Executor, Moment, Retries, Start, Step, completing},
+    error_chain::error_chain,
     key::{OperationName, RecordKey},
     message::{Contradiction, DeferredReport, MalformedError, Message, QueuedReport},
     operation::Operation,
     queue::{Queue, WorkError},
     record::{Record, State},
-    store::{StoreErrorKind, Unsettled},
+    store::{StoreError, StoreErrorKind, Unsettled},
     telemetry::{self, Count, DEAD_LETTER},
     time::Timestamp,
     time_budget::{
@@ -46,7 +47,7 @@ impl fmt::Debug for Reconciliation {
 }
 
 impl Reconciliation {
-    /// Settles records of `store`; what nobody can settle goes to `dead_letters`.
+    /// Settles records of `store`. Outcomes that need an operator go to `dead_letters`.
     pub fn new(store: impl Unsettled, dead_letters: impl Queue) -> Self {
         let records: Arc<dyn Unsettled> = Arc::new(store);
         Self {
@@ -67,22 +68,22 @@ impl Reconciliation {
         self
     }
 
-    /// How questions about one unknown outcome are repeated: after a `first` wait, which is doubled up to the `longest`,
-    /// with jitter so that what became unknown together is not asked about together. After `most` questions the outcome is
-    /// escalated. Default: [`DEFAULT_FIRST_BACKOFF`], [`DEFAULT_MAX_BACKOFF`] and [`DEFAULT_QUESTIONS`].
+    /// How questions about one unknown outcome are repeated. The `first` wait is doubled up to `max`, with jitter, so that
+    /// outcomes that became unknown at once are not asked about at once. After `max_questions` the outcome is escalated.
+    /// Default: [`DEFAULT_FIRST_BACKOFF`], [`DEFAULT_MAX_BACKOFF`] and [`DEFAULT_QUESTIONS`].
     ///
     /// [`DEFAULT_FIRST_BACKOFF`]: crate::time_budget::DEFAULT_FIRST_BACKOFF
     /// [`DEFAULT_MAX_BACKOFF`]: crate::time_budget::DEFAULT_MAX_BACKOFF
     /// [`DEFAULT_QUESTIONS`]: crate::time_budget::DEFAULT_QUESTIONS
     #[must_use]
-    pub fn backoff(mut self, first: Duration, longest: Duration, most: u32) -> Self {
-        self.schedule =
-            Schedule { backoff: Backoff { first, factor: 2, max: longest }, most, ..self.schedule };
+    pub fn backoff(mut self, first: Duration, max: Duration, max_questions: u32) -> Self {
+        let backoff = Backoff { first, factor: 2, max };
+        self.schedule = Schedule { backoff, max_questions, ..self.schedule };
         self
     }
 
-    /// How long an outcome may be in doubt before it is escalated, however few questions there were: nobody may have asked
-    /// for a while. It is asked about once more before that. Default:
+    /// For how long an outcome may be unknown before it is escalated, even after few questions: polls may have failed for a
+    /// while. It is asked about once more before that. Default:
     /// [`DEFAULT_MAX_UNKNOWN_AGE`](crate::time_budget::DEFAULT_MAX_UNKNOWN_AGE).
     #[must_use]
     pub fn max_unknown_age(mut self, span: Duration) -> Self {
@@ -90,33 +91,33 @@ impl Reconciliation {
         self
     }
 
-    /// Sends what a provider reports by itself while a worker has the record to this queue, whose messages come back to
-    /// [`receive`](Self::receive). Without it, the outcome is [`InFlight`](ReconcileOutcome::InFlight), and the provider
-    /// has to report it again.
+    /// Sends a provider report that comes while a worker has the record to this queue. [`receive`](Self::receive) processes its
+    /// messages. Without a queue, the outcome is [`InFlight`](ReconcileOutcome::InFlight), and the provider has to send the
+    /// report again.
     #[must_use]
     pub fn questions_to(mut self, queue: impl Queue) -> Self {
         self.questions = Some(Arc::new(queue));
         self
     }
 
-    /// How long after its outcome became unknown an operation that is not found counts as not executed: longer than any
-    /// request of its handler can be on its way, plus what clocks may be apart. Default: [`DEFAULT_NOT_FOUND_GRACE`].
+    /// How long after its outcome became unknown an operation that is not found counts as not executed. It is longer than a
+    /// request of its handler can take to arrive, plus the difference of clocks. Default: [`DEFAULT_NOT_FOUND_GRACE`].
     #[must_use]
     pub fn not_found_grace(mut self, grace: Duration) -> Self {
         self.not_found.grace = grace;
         self
     }
 
-    /// Whether "not found" counts as not executed at all. `false` while a provider has an incident and may have lost sight
-    /// of what it did: the question is then repeated, and finally escalated. Default: `true`.
+    /// Whether "not found" counts as not executed at all. Set it to `false` while a provider has an incident, and may not find
+    /// what it did: the question is then repeated, and finally escalated. Default: `true`.
     #[must_use]
     pub fn not_found_releases(mut self, releases: bool) -> Self {
         self.not_found.releases = releases;
         self
     }
 
-    /// Asks `reconciler` about this operation. Configure the operation as its guard does: what counts is which headers are
-    /// kept, how long "not found" is proof, and whether it may run again.
+    /// Asks `reconciler` about this operation. Configure the operation as its guard does. These settings count: which headers
+    /// are kept, how long "not found" is proof, and whether it may run again.
     #[must_use]
     pub fn operation(mut self, operation: Operation, reconciler: impl Reconciler) -> Self {
         let name = operation.name().clone();
@@ -131,135 +132,126 @@ impl Reconciliation {
 
     /// Asks about a record whose question is due.
     ///
-    /// If no reconciler knows its operation, it is escalated at once.
+    /// If its operation has no reconciler, it is escalated at once.
     pub async fn ask_if_due(&self, key: &RecordKey) -> Result<ReconcileOutcome, WorkError> {
-        self.ask_if_due_within(key, ASK_TIMEOUT).instrument(telemetry::record_span(key)).await
-    }
-
-    /// The same, with this time for the reconciler's answer.
-    pub(super) async fn ask_if_due_within(
-        &self,
-        key: &RecordKey,
-        time: Duration,
-    ) -> Result<ReconcileOutcome, WorkError> {
-        let source = self.known(key).ok().map(|known| (known, &*known.reconciler));
-        self.ask_about_what_is_there(key, source, Asks::IfDue, time).await
+        self.ask_within(key, Asks::IfDue, ASK_TIMEOUT).instrument(telemetry::record_span(key)).await
     }
 
     /// Asks about a record now, and restarts its count of questions: for an operator who knows that the provider can
     /// answer.
     pub async fn ask(&self, key: &RecordKey) -> Result<ReconcileOutcome, WorkError> {
-        self.ask_within(key, ASK_TIMEOUT).instrument(telemetry::record_span(key)).await
+        self.ask_within(key, Asks::Anew, ASK_TIMEOUT).instrument(telemetry::record_span(key)).await
     }
 
-    async fn ask_within(&self, key: &RecordKey, time: Duration) -> Result<ReconcileOutcome, WorkError> {
-        let known = self.known(key)?;
-        self.ask_about_what_is_there(key, Some((known, &*known.reconciler)), Asks::Anew, time).await
-    }
-
-    async fn ask_about_what_is_there(
+    /// Asks about a record, with this time for the reconciler's answer.
+    pub(super) async fn ask_within(
         &self,
         key: &RecordKey,
-        source: Option<(&Known, &dyn Reconciler)>,
         why: Asks,
         time: Duration,
     ) -> Result<ReconcileOutcome, WorkError> {
-        match self.engine.bounded(None, self.engine.store.load(key)).await? {
+        let source = match self.known(key) {
+            Ok(known) => Some((known, &*known.reconciler)),
+            Err(_) if why == Asks::IfDue => None,
+            Err(error) => return Err(error),
+        };
+        match self.load(key).await? {
             Some(seen) => self.ask_about(&seen, source, why, time, None).await,
             None => Ok(ReconcileOutcome::Gone),
         }
     }
 
-    /// Processes one message of the reconcile function's queue: asks about a record, or writes a report that its worker
-    /// could not write.
+    pub(super) async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
+        self.engine.bounded(None, self.engine.store.load(key)).await
+    }
+
+    /// Processes one message of the reconcile function's queue: asks about a record, or writes a deferred report.
     ///
     /// # Errors
-    /// If it failed: the message must be delivered again.
+    /// If it fails: the message must be delivered again.
     pub async fn receive(&self, body: &str) -> Result<(), WorkError> {
         self.receive_within(body, ASK_TIMEOUT).await
     }
 
-    /// The same, in a function that has about this much time left. Nothing is begun with less than a second.
+    /// Does the same in a function that has about this much time left. It begins nothing with less than a second.
     ///
     /// # Errors
-    /// The same.
+    /// If it fails: the message must be delivered again.
     pub async fn receive_within(&self, body: &str, time: Duration) -> Result<(), WorkError> {
         if time < MIN_QUESTION_TIME {
             return Err(WorkError::NoTime);
         }
         let time = time.min(ASK_TIMEOUT);
         let message = Message::read(body)?;
-        let named = || message.record_key().ok_or(MalformedError("it names no record"));
-        match &message {
-            Message::DeferredReport(report) => {
-                let key = named()?;
-                self.apply(&key, report).instrument(telemetry::record_span(&key)).await
+        match (&message, message.record_key()) {
+            (Message::Check { .. } | Message::Sweep | Message::Poison(_), _) => {
+                Err(MalformedError("it asks for nothing that this function does").into())
             }
-            // Counted and logged where it was found.
-            Message::DoubleExecution(_) | Message::Forgotten(_) | Message::Contradiction(_) => {
+            // Counted and logged already.
+            (Message::DoubleExecution(_) | Message::Forgotten(_) | Message::Contradiction(_), _) => {
                 self.escalate(&message).await
             }
-            Message::ProviderReport { report, .. } => {
-                let key = named()?;
+            (_, None) => Err(MalformedError("it names no record").into()),
+            (Message::DeferredReport(report), Some(key)) => {
+                self.apply(&key, report).instrument(telemetry::record_span(&key)).await
+            }
+            (Message::ProviderReport { report, .. }, Some(key)) => {
                 self.reported_before(&key, report, time).instrument(telemetry::record_span(&key)).await
             }
-            Message::Ask { .. } => {
-                let key = named()?;
-                match self.ask_within(&key, time).instrument(telemetry::record_span(&key)).await? {
+            (Message::Ask { .. }, Some(key)) => {
+                let asked = self.ask_within(&key, Asks::Anew, time).instrument(telemetry::record_span(&key));
+                match asked.await? {
                     ReconcileOutcome::Busy => Err(WorkError::Busy),
                     _ => Ok(()),
                 }
             }
-            Message::Check { .. } | Message::Sweep | Message::Poison(_) => {
-                Err(MalformedError("it asks for nothing that this function does").into())
-            }
         }
     }
 
-    /// Applies a report that its worker could not write, under the worker's fence. If both it and another execution say
-    /// that they executed something, that is escalated. So is a report whose record has been gone for so long that nobody
-    /// knows whether it was settled.
-    async fn apply(&self, key: &RecordKey, lost: &DeferredReport) -> Result<(), WorkError> {
+    /// Applies a deferred report, fenced by its worker's revision. It is escalated if both it and another execution report
+    /// that they executed something. It is also escalated if its record has been gone for so long that the record may have been
+    /// settled and deleted.
+    async fn apply(&self, key: &RecordKey, deferred: &DeferredReport) -> Result<(), WorkError> {
         let executor = Executor::on(self.engine.clone(), self.known(key)?.operation.clone());
-        let mut delivered = executor.apply(lost, false).await?;
+        let mut delivered = executor.apply(deferred, false).await?;
         if let Delivered::Double(double) = delivered {
-            // Escalated first: twice is better than never. Counted once that has worked.
+            // Escalated first: twice is better than never. Counted once that has succeeded.
             self.escalate(&Message::DoubleExecution(double.clone())).await?;
-            double.tell(&key);
-            delivered = executor.apply(lost, true).await?;
+            double.tell(key);
+            delivered = executor.apply(deferred, true).await?;
         }
-        match delivered {
-            Delivered::Written | Delivered::Overtaken | Delivered::Double(_) => Ok(()),
-            Delivered::Refused(current) => {
-                let reason = "the domain writes of its report are refused: nothing of it is written";
-                let mut dead_letter = Contradiction::about(&key, current.as_deref(), reason);
-                dead_letter.report = Some(Box::new(lost.clone()));
-                self.contradicted(&key, dead_letter).await.map(|_| ())
-            }
-            Delivered::Denied(current) => {
-                let reason = match &current.state {
-                    State::Completed { .. } if !lost.writes().is_empty() && !current.with_writes => {
-                        "the domain writes of its worker are not made: it was completed without them"
-                    }
-                    _ => "its worker tells of an effect that the record says was refused",
-                };
-                let mut dead_letter = Contradiction::about(&key, Some(&current), reason);
-                dead_letter.report = Some(Box::new(lost.clone()));
-                self.contradicted(&key, dead_letter).await.map(|_| ())
-            }
+        let (current, reason) = match delivered {
+            Delivered::Written | Delivered::Overtaken | Delivered::Double(_) => return Ok(()),
+            Delivered::Unwritten => return Err(WorkError::Unwritten),
             Delivered::Gone => {
                 tracing::error!(
-                    "a worker executed, or perhaps executed, what has no record any more, and may have been settled: it is escalated"
+                    "a worker executed, or perhaps executed, an operation whose record is gone, and may have been settled: \
+                     it is escalated"
                 );
                 Count::ReconcileFailed.add(key.operation());
-                self.escalate(&Message::Forgotten(Box::new(lost.clone()))).await
+                return self.escalate(&Message::Forgotten(Box::new(deferred.clone()))).await;
             }
-            Delivered::Unwritten => Err(WorkError::Unwritten),
-        }
+            Delivered::Refused(current) => {
+                (current, "the domain writes of its report are refused: no part of it is written")
+            }
+            Delivered::Denied(current) => {
+                let without_writes = matches!(current.state, State::Completed { .. })
+                    && !deferred.writes().is_empty()
+                    && !current.with_writes;
+                let reason = match without_writes {
+                    true => "the domain writes of its worker are not made: it was completed without them",
+                    false => "its worker reports an effect that the record says was refused",
+                };
+                (Some(current), reason)
+            }
+        };
+        let report = Some(Box::new(deferred.clone()));
+        let about = Contradiction::about(key, current.as_deref(), reason);
+        self.contradicted(key, Contradiction { report, ..about }).await.map(|_| ())
     }
 
     pub(super) async fn escalate(&self, message: &Message) -> Result<(), WorkError> {
-        self.dead_letters.send(&message.to_json(), Duration::ZERO).await.map_err(WorkError::Queue)?;
+        self.dead_letters.send(&message.to_json(), Duration::ZERO).await?;
         telemetry::count(DEAD_LETTER);
         Ok(())
     }
@@ -270,8 +262,8 @@ impl Reconciliation {
             .ok_or_else(|| WorkError::UnknownOperation(key.operation().clone()))
     }
 
-    /// Asks about the record as it was `seen`, for at most `time`, and writes what was learned. `queued` is what a provider
-    /// has reported by itself before, for the dead letter.
+    /// Asks about the record as it was `seen`, for at most `time`, and writes what was learned. `queued` is an earlier report of
+    /// the provider, for the dead letter.
     pub(super) async fn ask_about(
         &self,
         seen: &Record,
@@ -291,7 +283,7 @@ impl Reconciliation {
             }
             None => {
                 tracing::error!("no reconciler knows this operation");
-                (Learned::Nobody, Vec::new())
+                (Learned::NoReconciler, Vec::new())
             }
         };
         let asked = Asked {
@@ -306,37 +298,24 @@ impl Reconciliation {
         if outcome == ReconcileOutcome::Escalated
             && let Some(reason) = reason
         {
-            let reported = self.escalate_double(seen, queued, reason).await;
-            match (reported, why) {
+            tracing::error!(reason, "an unknown outcome is escalated");
+            let key = &seen.key;
+            let dead_letter = match queued {
+                Some(queued) => {
+                    Message::Contradiction(Box::new(queued.contradiction(key, Some(seen), reason)))
+                }
+                None => Message::Ask { key: key.partition_key(), reason: Some(reason.to_owned()) },
+            };
+            match (self.escalate(&dead_letter).await, why) {
                 // The record is escalated by now, and each poll reports it until it is settled.
                 (Err(error), Asks::IfDue) => {
-                    let error: &dyn Error = &error;
-                    tracing::error!(
-                        error,
-                        cause = error.source(),
-                        "the dead letter about an unknown outcome was not sent"
-                    );
+                    let error = error_chain(&error);
+                    tracing::error!(error, "the dead letter about an unknown outcome was not sent");
                 }
-                (reported, _) => reported?,
+                (sent, _) => sent?,
             }
         }
         Ok(outcome)
-    }
-
-    /// Sends the dead letter about an outcome that an operator has to find out.
-    async fn escalate_double(
-        &self,
-        seen: &Record,
-        queued: Option<&QueuedReport>,
-        reason: &'static str,
-    ) -> Result<(), WorkError> {
-        let key = &seen.key;
-        tracing::error!(reason, "an unknown outcome is escalated");
-        let dead_letter = match queued {
-            Some(queued) => Message::Contradiction(Box::new(queued.contradiction(key, Some(seen), reason))),
-            None => Message::Ask { key: key.partition_key(), reason: Some(reason.to_owned()) },
-        };
-        self.escalate(&dead_letter).await
     }
 
     /// Writes what was learned. If the outcome is escalated, returns the reason too.
@@ -350,10 +329,9 @@ impl Reconciliation {
             let Some(current) = current else { return Step::Stop(Err(ReconcileOutcome::Gone)) };
             match asked.next(current, learned, revision, now) {
                 Ok(next) => {
-                    let live = matches!(next.state, State::InProgress { .. });
-                    let found_dead = !live && matches!(current.state, State::InProgress { .. });
+                    let expired = ends_lease(current, &next);
                     let reason = escalates(&next).then(|| asked.reason(current, learned));
-                    Step::Write(completing(next, writes), Ok((found_dead, reason)))
+                    Step::Write(completing(next, writes), Ok((expired, reason)))
                 }
                 Err(outcome) => Step::Stop(Err(outcome)),
             }
@@ -361,19 +339,18 @@ impl Reconciliation {
         let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
         match self.engine.apply(Start::Seen(Box::new(asked.seen.clone())), effort, step).await {
             Ok(Applied::Written(step, record)) => {
-                let (found_dead, reason) = step.unwrap_or_default();
-                if found_dead {
-                    // Found dead here, before the stale function came.
+                let (expired, reason) = step.unwrap_or_default();
+                if expired {
                     telemetry::lease_expired(&record, self.now());
                 }
-                Ok((self.tell(&record), reason))
+                Ok((self.log_written(&record), reason))
             }
             Ok(Applied::Stopped(Err(_), Some(current)))
                 if let Some((effect, reason)) = learned.contradicted_by(asked.seen, &current, self.now()) =>
             {
-                let dead_letter =
+                let contradiction =
                     QueuedReport::of(effect).contradiction(&current.key, Some(&current), reason);
-                Ok((self.contradicted(&current.key, dead_letter).await?, None))
+                Ok((self.contradicted(&current.key, contradiction).await?, None))
             }
             Ok(Applied::Stopped(outcome, _)) => Ok((outcome.err().unwrap_or(ReconcileOutcome::Busy), None)),
             Err(unapplied) if unapplied.error.kind() == StoreErrorKind::Contended => {
@@ -385,7 +362,7 @@ impl Reconciliation {
                 Count::Denied.add(asked.seen.key.operation());
                 Box::pin(self.write(asked, &Learned::Denied(learned.is_proof()), &[])).await
             }
-            // A missing right, or an expression that is malformed: somebody may mend it, and the questions are bounded.
+            // A missing permission, or a malformed expression. It may be repaired, and the number of questions is bounded.
             Err(unapplied) if !writes.is_empty() && unapplied.error.kind() == StoreErrorKind::Refused => {
                 let cause = unapplied.error.cause();
                 tracing::error!(cause, "the store does not take the domain writes of a completion");
@@ -402,50 +379,45 @@ impl Reconciliation {
         known: &Known,
         finding: Result<Finding, AskError>,
     ) -> (Learned, Vec<DomainWrite>) {
-        let (finding, writes) = match finding {
-            Ok(Finding::ExecutedWith(answer, writes)) => {
-                match Writes::of(writes, self.engine.store.records_table()) {
-                    Ok(writes) => (Ok(Finding::Executed(answer)), writes.into_vec()),
-                    // Executed all the same. Somebody may mend the reconciler.
-                    Err(error) => {
-                        tracing::error!(%error, "the domain writes of a reconciler's finding can never be made");
-                        let effect = answer.head.is_final() && answer.head.is_effect();
-                        return (Learned::Unwritable(effect), Vec::new());
-                    }
-                }
-            }
-            finding => (finding, Vec::new()),
-        };
-        (self.learned_of(seen, known, finding).await, writes)
-    }
-
-    async fn learned_of(&self, seen: &Record, known: &Known, finding: Result<Finding, AskError>) -> Learned {
-        match finding {
-            Ok(Finding::Executed(answer) | Finding::ExecutedWith(answer, _)) if !answer.head.is_final() => {
-                tracing::error!("a reconciler's answer has no valid response status: it is not used");
-                Learned::Later(None)
-            }
-            // With its writes taken out.
-            Ok(Finding::Executed(answer) | Finding::ExecutedWith(answer, _)) => {
-                let also = &known.operation.kept_headers;
-                Learned::Executed(self.engine.keep(seen, &answer, also, OFFLINE_WRITE_TIMEOUT).await)
-            }
-            Ok(Finding::NotExecuted) => Learned::NotExecuted,
-            Ok(Finding::NotFound) => Learned::NotFound,
-            Ok(Finding::AskAgain(after)) => Learned::Later(after),
+        let (answer, writes) = match finding {
+            Ok(Finding::Executed(answer)) => (answer, Vec::new()),
+            Ok(Finding::ExecutedWith(answer, writes)) => (answer, writes),
+            Ok(Finding::NotExecuted) => return (Learned::NotExecuted, Vec::new()),
+            Ok(Finding::NotFound) => return (Learned::NotFound, Vec::new()),
+            Ok(Finding::AskAgain(after)) => return (Learned::Later(after), Vec::new()),
             Err(error) => {
-                let error: &dyn Error = &*error;
+                let error = error_chain(&*error);
                 tracing::warn!(error, "a question about an unknown outcome was not answered");
-                Learned::Later(None)
+                return (Learned::Later(None), Vec::new());
             }
+        };
+        let writes = match Writes::of(writes, self.engine.store.records_table()) {
+            Ok(writes) => writes.into_vec(),
+            // It was executed nevertheless. The reconciler may be repaired.
+            Err(error) => {
+                tracing::error!(%error, "the domain writes of a reconciler's finding can never be made");
+                let effect = answer.head.is_final() && answer.head.is_effect();
+                return (Learned::Unwritable(effect), Vec::new());
+            }
+        };
+        if !answer.head.is_final() {
+            tracing::error!("a reconciler's answer has no valid response status: it is not used");
+            return (Learned::Later(None), Vec::new());
         }
+        let kept_headers = &known.operation.kept_headers;
+        let answer = self.engine.keep(seen, &answer, kept_headers, OFFLINE_WRITE_TIMEOUT).await;
+        (Learned::Executed(answer), writes)
     }
 
-    fn tell(&self, record: &Record) -> ReconcileOutcome {
+    /// Logs and counts what was written.
+    fn log_written(&self, record: &Record) -> ReconcileOutcome {
         let operation = record.key.operation();
         match &record.state {
             State::Unknown { asked, .. } if escalates(record) => {
-                tracing::error!(asked, "nobody knows the outcome: it needs an operator");
+                tracing::error!(
+                    asked,
+                    "the questions have ended, and the outcome is unknown: it needs an operator"
+                );
                 Count::ReconcileFailed.add(operation);
                 ReconcileOutcome::Escalated
             }
@@ -466,4 +438,10 @@ impl Reconciliation {
             }
         }
     }
+}
+
+/// Whether this write is the first to see that the lease has expired. If so, the stale function will not count it.
+pub(super) fn ends_lease(current: &Record, next: &Record) -> bool {
+    let in_progress = |record: &Record| matches!(record.state, State::InProgress { .. });
+    in_progress(current) && !in_progress(next)
 }

@@ -8,14 +8,14 @@ use crate::{
     time_budget::{DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE, DEFAULT_QUESTIONS},
 };
 
-/// How questions about one unknown outcome are repeated: further and further apart, and a bounded number of times.
+/// How often questions about one unknown outcome are asked, and how far apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Schedule {
-    /// The waits between two questions.
+    /// The waits between questions.
     pub(super) backoff: Backoff,
-    /// How many questions there are before the outcome is escalated.
-    pub(super) most: u32,
-    /// How long an outcome may be in doubt before it is escalated, however few questions there were.
+    /// After how many questions the outcome is escalated.
+    pub(super) max_questions: u32,
+    /// For how long an outcome may be unknown before it is escalated, even after few questions.
     pub(super) max_unknown_age: Duration,
 }
 
@@ -23,7 +23,7 @@ impl Default for Schedule {
     fn default() -> Self {
         Self {
             backoff: Backoff { first: DEFAULT_FIRST_BACKOFF, factor: 2, max: DEFAULT_MAX_BACKOFF },
-            most: DEFAULT_QUESTIONS,
+            max_questions: DEFAULT_QUESTIONS,
             max_unknown_age: DEFAULT_MAX_UNKNOWN_AGE,
         }
     }
@@ -32,7 +32,7 @@ impl Default for Schedule {
 impl Schedule {
     /// The wait after the question of this number; `None` if it was the last. `nonce` is the source of its jitter.
     pub(super) fn after(&self, asked: u32, nonce: Revision) -> Option<Duration> {
-        (asked < self.most).then(|| self.backoff.after(asked, *nonce.as_bytes()))
+        (asked < self.max_questions).then(|| self.backoff.after(asked, *nonce.as_bytes()))
     }
 }
 
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn questions_are_repeated_with_jitter_and_then_end() {
-        let mut schedule = Schedule { most: 6, ..Schedule::default() };
+        let mut schedule = Schedule { max_questions: 6, ..Schedule::default() };
         schedule.backoff.max = Duration::from_secs(100);
         for (asked, full) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 100)] {
             let waits: Vec<_> = (0..100).map(|_| schedule.after(asked, Revision::mint()).unwrap()).collect();

@@ -1,19 +1,19 @@
-//! Runs one sweep at a time, in turns of one invocation each.
+//! Runs one sweep at a time. A sweep takes several invocations, one after another.
 //!
 //! ```text
-//! schedule ─▶ take the mark ─▶ sweep until the time is up ─▶ give it back, with the progress ─▶ queue of sweeps ─┐
-//!                  ▲                                                                                             │
-//!                  └─────────────────────────────────────────────────────────────────────────────────────────────┘
+//! schedule ─▶ take the lease ─▶ sweep until the time is up ─▶ write the progress, end the lease ─▶ queue of sweeps ─┐
+//!                 ▲                                                                                                 │
+//!                 └─────────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! 1. The [`Checkpoint`] in the store has the progress of the sweep; a message says only *go on*. So if a turn dies, whoever
-//!    comes next (the message again, or the next schedule) repeats it from where it began.
-//! 2. Whoever comes while a turn's lease lasts stops. A turn whose lease had expired finds another revision when it gives the
-//!    mark back, and stops too. Both may have checked the same records, which does no harm: each check writes by
+//! 1. The progress is in the [`Checkpoint`] in the store; a message only asks to continue. If an invocation dies, the next
+//!    message or the next schedule repeats its work.
+//! 2. An invocation that finds a lease stops. An invocation whose own lease has expired finds another revision when it writes
+//!    its progress, and stops too. Two of them may have checked the same records, which does no harm: each check writes by
 //!    compare-and-set.
-//! 3. A sweep that nobody has continued for an hour begins anew: what it has checked may have changed.
-//! 4. Between two turns nobody holds the lease, so a message that is lost or comes twice blocks nobody. Whoever stops
-//!    because of a lease sends a message for when it is over: its holder may be dead.
+//! 3. A sweep that was not continued for an hour begins anew, because the records that it has checked may have changed.
+//! 4. Between two invocations there is no lease, so a message that is lost or comes twice blocks no sweep. An invocation that
+//!    stops because of a lease sends a message for the time after it, because the owner of the lease may be dead.
 
 use std::time::Duration;
 
@@ -28,40 +28,36 @@ use crate::{
     time_budget::{DEFAULT_GRACE, MAX_SWEEP_PAUSE},
 };
 
-/// The name of the mark.
+/// The name of the checkpoint.
 const SWEEP: &str = "sweep";
 
 impl Stale {
     /// Begins a sweep, which checks every record of the store, or continues the one under way. If the `time` is up before
     /// it is done, a message to the queue of sweeps continues it.
     ///
-    /// What it finds is read again, consistently, before it is changed. While another invocation is sweeping, nothing is
-    /// done.
+    /// A record is read again, consistently, before it is changed. While another invocation is sweeping, nothing is done.
     ///
     /// # Errors
     /// If the store or the queue fails.
     pub async fn sweep(&self, time: Duration) -> Result<(), WorkError> {
-        let current = self.load_checkpoint().await?;
-        let progress = self.running_sweep(current.as_ref()).unwrap_or_default();
-        self.run_turn(current, progress, time).await
+        self.run_sweep(true, time).await
     }
 
     /// Continues the sweep under way, if there is one.
-    pub(super) async fn go_on(&self, time: Duration) -> Result<(), WorkError> {
-        let current = self.load_checkpoint().await?;
-        let Some(progress) = self.running_sweep(current.as_ref()) else {
-            tracing::info!("no sweep is under way: nothing to continue");
-            return Ok(());
-        };
-        self.run_turn(current, progress, time).await
+    pub(super) async fn continue_sweep(&self, time: Duration) -> Result<(), WorkError> {
+        self.run_sweep(false, time).await
     }
 
-    async fn run_turn(
-        &self,
-        current: Option<Checkpoint>,
-        mut progress: SweepProgress,
-        time: Duration,
-    ) -> Result<(), WorkError> {
+    async fn run_sweep(&self, begins: bool, time: Duration) -> Result<(), WorkError> {
+        let current = self.engine.bounded(None, self.records.load_checkpoint(SWEEP)).await?;
+        let mut progress = match self.running_sweep(current.as_ref()) {
+            Some(progress) => progress,
+            None if begins => SweepProgress::default(),
+            None => {
+                tracing::info!("no sweep is under way: nothing to continue");
+                return Ok(());
+            }
+        };
         let now = self.engine.world.now();
         if let Some(checkpoint) = &current
             && checkpoint.progress.is_some()
@@ -70,64 +66,57 @@ impl Stale {
             let left = checkpoint.lease_until.since(now);
             let for_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
             tracing::info!(for_ms, "another sweep is under way: this one stops");
-            // Its turn may be dead: this message continues the sweep once the lease has expired, or finds nothing to continue.
-            return self.send_go_on(left).await;
+            // Its owner may be dead: this message continues the sweep once the lease has expired, or finds nothing to continue.
+            return self.send_sweep(left).await;
         }
         let ours = self.checkpoint(Some(&progress), now.plus(time).plus(DEFAULT_GRACE));
-        if !self.write_checkpoint(seen(current.as_ref()), &ours).await? {
+        let seen = current.map(|checkpoint| checkpoint.revision);
+        if !self.write_checkpoint(seen, &ours).await? {
             tracing::info!("another sweep has just begun: this one stops");
             return Ok(());
         }
         let swept = self.steps(&mut progress, time).await;
         progress.log();
         if swept.as_ref().is_err_and(|error| error.kind() == StoreErrorKind::Refused) {
-            // The store may refuse the place to continue from: the next sweep begins at the beginning.
+            // The store may refuse the place to continue from, so the next sweep begins anew.
             progress = SweepProgress::default();
         }
         let done = progress.is_done();
         let checkpoint = self.checkpoint(Some(&progress).filter(|_| !done), self.engine.world.now());
-        let given_back = self.write_checkpoint(Some(ours.revision), &checkpoint).await;
-        // The first failure is returned. If the mark could not be given back, its lease runs out.
+        let written = self.write_checkpoint(Some(ours.revision), &checkpoint).await;
+        // The first failure is returned. If the checkpoint was not written, its lease expires.
         swept?;
-        if !given_back? {
-            tracing::warn!("a sweep's lease had expired before its turn ended: another continues it");
+        if !written? {
+            tracing::warn!("a sweep's lease has expired: another invocation continues it");
             return Ok(());
         }
         if done {
             telemetry::count(SWEEP_COMPLETED);
             return Ok(());
         }
-        self.send_go_on(Duration::ZERO).await
+        self.send_sweep(Duration::ZERO).await
     }
 
-    async fn send_go_on(&self, delay: Duration) -> Result<(), WorkError> {
+    async fn send_sweep(&self, delay: Duration) -> Result<(), WorkError> {
         Ok(self.sweeps.send(&Message::Sweep.to_json(), delay).await?)
     }
 
     fn checkpoint(&self, progress: Option<&SweepProgress>, lease_until: Timestamp) -> Checkpoint {
-        let revision = self.engine.world.nonce().into();
         Checkpoint {
             name: SWEEP.to_owned(),
-            revision,
+            revision: self.engine.world.nonce().into(),
             lease_until,
-            progress: progress.map(SweepProgress::to_json),
+            // Strings and numbers: this cannot fail.
+            progress: progress.map(|progress| serde_json::to_string(progress).unwrap_or_default()),
         }
     }
 
-    /// The progress of the sweep under way; `None` if there is none. One whose progress cannot be read begins anew.
+    /// The progress of the sweep under way; `None` if there is none. If its progress cannot be read, the sweep begins anew.
     fn running_sweep(&self, checkpoint: Option<&Checkpoint>) -> Option<SweepProgress> {
         let checkpoint = checkpoint?;
         let progress = checkpoint.progress.as_deref()?;
-        let forgotten = self.engine.world.now() > checkpoint.lease_until.plus(MAX_SWEEP_PAUSE);
-        Some(if forgotten {
-            SweepProgress::default()
-        } else {
-            serde_json::from_str(progress).unwrap_or_default()
-        })
-    }
-
-    async fn load_checkpoint(&self) -> Result<Option<Checkpoint>, StoreError> {
-        self.engine.bounded(None, self.records.load_checkpoint(SWEEP)).await
+        let is_recent = self.engine.world.now() <= checkpoint.lease_until.plus(MAX_SWEEP_PAUSE);
+        Some(is_recent.then(|| serde_json::from_str(progress).ok()).flatten().unwrap_or_default())
     }
 
     async fn write_checkpoint(
@@ -137,8 +126,4 @@ impl Stale {
     ) -> Result<bool, StoreError> {
         self.engine.bounded(None, self.records.write_checkpoint(seen, checkpoint)).await
     }
-}
-
-fn seen(current: Option<&Checkpoint>) -> Option<Revision> {
-    current.map(|checkpoint| checkpoint.revision)
 }

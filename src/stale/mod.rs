@@ -1,16 +1,17 @@
-//! Finds records whose worker died, without waiting for a client's retry.
+//! Finds records with dead workers, even if their clients do not retry.
 //!
 //! ```text
-//! stream records ─▶ net: insertions that no completion of the same batch cancels
-//!                     └─▶ queue, with the delay that the lease asks for ─▶ check: load, swap
-//! table ─▶ sweep: a slow scan, one at a time, for the day on which the stream was down ───┘
+//! stream records ─▶ unmatched: executions that began, and did not end in the same batch
+//!                     └─▶ queue, with a delay until the lease expires ─▶ check: load, swap
+//! table ─▶ sweep: a slow scan, one at a time ──────────────────────────────┘
 //! ```
 //!
 //! 1. A healthy operation costs nothing here: its insertion and its completion are in one batch.
-//! 2. What is left open is checked when its lease has expired: a dead worker's record becomes `unknown`; untaken work ends with 408.
-//! 3. The record's own lease decides, and a compare-and-set writes it: messages may come twice, late or in any order.
-//! 4. Unreadable stream records become dead letters, and block nothing.
-//! 5. A slow sweep finds what the stream did not show.
+//! 2. An execution that is left open is checked when its lease has expired. If its worker is dead, the record becomes `unknown`.
+//!    Accepted work that no worker has taken ends with 408.
+//! 3. The lease in the record decides, and the write is a compare-and-set. So messages may come twice, late or in any order.
+//! 4. Stream records that cannot be read become dead letters, and block no others.
+//! 5. A slow sweep finds records that the stream missed.
 //!
 //! It does not find out what the dead worker did: [`reconcile`](crate::reconcile) does.
 
@@ -36,6 +37,7 @@ use crate::{
     time_budget::{DEFAULT_PENDING_BOUND, WRITE_BACKOFF},
     world::{SystemWorld, World},
 };
+
 /// How many read units a second a sweep takes: a million records in about 12 minutes, for a fraction of a cent.
 pub(crate) const DEFAULT_SWEEP_UNITS: u32 = 50;
 
@@ -45,19 +47,19 @@ pub(crate) const DEFAULT_SWEEP_UNITS: u32 = 50;
 pub enum CheckOutcome {
     /// There is no record.
     Gone,
-    /// Nothing to give up: it is settled, or unknown already.
+    /// It is settled, or unknown already.
     Settled,
     /// Its lease, or its time to wait for a worker, lasts until then.
     Live(Timestamp),
-    /// Its worker was given up: it is `unknown` now, or released, if its transaction can commit no more.
+    /// Its lease had expired. It is `unknown` now, or released if its transaction can no longer commit.
     LeaseExpired,
-    /// Nobody took it: it ended without an answer.
+    /// No worker took it in time. It is completed with 408.
     Abandoned,
-    /// Others changed it on each try. Check again.
+    /// Others changed it at each try. Check it again.
     Busy,
 }
 
-/// Checks records, and gives up those whose worker's lease has expired.
+/// Checks records, and ends executions whose lease has expired.
 pub struct Stale {
     engine: Engine,
     records: Arc<dyn Unsettled>,
@@ -76,7 +78,7 @@ impl fmt::Debug for Stale {
 
 impl Stale {
     /// Checks the records of `store`. Later checks go to the queue `checks`. A sweep continues through `sweeps`, so that it
-    /// delays no check. The messages of both come back to [`receive`](Self::receive). What cannot be read goes to
+    /// delays no check. [`receive`](Self::receive) processes the messages of both. Stream records that cannot be read go to
     /// `dead_letters`.
     pub fn new(
         store: impl Unsettled,
@@ -123,7 +125,7 @@ impl Stale {
     /// If it failed: the message must be delivered again.
     pub async fn receive(&self, body: &str, time: Duration) -> Result<(), WorkError> {
         match Message::read(body)? {
-            Message::Sweep => self.go_on(time).await,
+            Message::Sweep => self.continue_sweep(time).await,
             Message::Check { key, look_at } => {
                 let record =
                     RecordKey::from_partition_key(&key).ok_or(MalformedError("it names no record"))?;
@@ -156,38 +158,31 @@ impl Stale {
                 };
                 return Step::Write(next.into(), outcome);
             }
-            let live = |lease_until| {
-                let look_at = due::look_at(lease_until, current.created_at, self.pending_bound);
-                Step::Stop(CheckOutcome::Live(look_at))
-            };
-            match &current.state {
-                State::InProgress { lease_until } => live(Some(*lease_until)),
-                State::Pending => live(None),
+            let lease_until = match &current.state {
+                State::InProgress { lease_until } => Some(*lease_until),
+                State::Pending => None,
                 State::Completed { .. } | State::FailedRetryable { .. } | State::Unknown { .. } => {
-                    Step::Stop(CheckOutcome::Settled)
+                    return Step::Stop(CheckOutcome::Settled);
                 }
-            }
+            };
+            let look_at = due::look_at(lease_until, current.created_at, self.pending_bound);
+            Step::Stop(CheckOutcome::Live(look_at))
         };
         let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
         match self.engine.apply(Start::Unread(key), effort, step).await {
             Ok(Applied::Written(outcome, record)) => {
-                self.tell(&record, &outcome);
+                let now = self.engine.world.now();
+                if outcome == CheckOutcome::Abandoned {
+                    let age_ms = telemetry::age_ms(&record, now);
+                    tracing::warn!(age_ms, "no worker took accepted work in time: it ends with 408");
+                } else {
+                    telemetry::lease_expired(&record, now);
+                }
                 Ok(outcome)
             }
             Ok(Applied::Stopped(outcome, _)) => Ok(outcome),
             Err(unapplied) if unapplied.error.kind() == StoreErrorKind::Contended => Ok(CheckOutcome::Busy),
             Err(unapplied) => Err(unapplied.error),
-        }
-    }
-
-    fn tell(&self, record: &Record, outcome: &CheckOutcome) {
-        let now = self.engine.world.now();
-        match outcome {
-            CheckOutcome::Abandoned => {
-                let age_ms = telemetry::age_ms(record, now);
-                tracing::warn!(age_ms, "no worker took accepted work in time: it ends with 408");
-            }
-            _ => telemetry::lease_expired(record, now),
         }
     }
 
@@ -202,8 +197,8 @@ impl Stale {
     }
 }
 
-/// The record with its dead worker given up, or with accepted work abandoned that nobody took within `pending_bound`;
-/// `None` if there is nothing to give up.
+/// The record after its lease has expired, or after no worker has taken accepted work within `pending_bound`. `None` if neither
+/// is the case.
 pub(crate) fn expire_lease(
     record: &Record,
     revision: Revision,

@@ -1,4 +1,4 @@
-//! A slow scan that finds what the stream did not show.
+//! A slow scan that finds records which the stream missed.
 
 use std::time::Duration;
 
@@ -21,18 +21,18 @@ const STEP: u32 = 250;
 /// How many records of a page are checked at once.
 const LOOKS: usize = 8;
 
-/// The progress of a sweep; enough to continue it elsewhere.
+/// The progress of a sweep, from which another invocation can continue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct SweepProgress {
-    /// Where each segment goes on; empty before the first step.
+    /// Where each segment continues; empty before the first step.
     segments: Vec<Segment>,
     /// How many items were read.
     scanned: u64,
     /// How many read units that took.
     units: f64,
-    /// How many records it gave up.
+    /// How many expired leases it found.
     lease_expired: u64,
-    /// How many pieces of accepted work it ended because nobody took them.
+    /// How much accepted work it ended, because no worker had taken it in time.
     abandoned: u64,
     /// How many records it could not read.
     unreadable: u64,
@@ -52,11 +52,6 @@ impl SweepProgress {
         !self.segments.is_empty() && self.segments.iter().all(|segment| *segment == Segment::Done)
     }
 
-    pub(super) fn to_json(&self) -> String {
-        // Strings and numbers: this cannot fail.
-        serde_json::to_string(self).unwrap_or_default()
-    }
-
     pub(super) fn log(&self) {
         let Self { segments, scanned, units, lease_expired, abandoned, unreadable } = self;
         let done = segments.iter().filter(|segment| **segment == Segment::Done).count();
@@ -66,7 +61,7 @@ impl SweepProgress {
 }
 
 impl Stale {
-    /// Checks page after page until the whole table is done or the `time` is up. No page is begun with too little time
+    /// Checks page after page, until the whole table is done or the `time` is up. No page is begun with too little time
     /// left.
     pub(super) async fn steps(&self, progress: &mut SweepProgress, time: Duration) -> Result<(), StoreError> {
         if progress.segments.is_empty() {
@@ -103,12 +98,12 @@ impl Stale {
         for (number, page) in pages {
             progress.units += page.units;
             if !self.look_at(&page, progress, until).await? {
-                // The page is repeated. What was given up in it is not found again, so the next turn gets further.
+                // The page is repeated. Its expired leases are settled by now, so the next invocation gets further.
                 continue;
             }
             progress.scanned += page.scanned;
             progress.unreadable += page.unreadable as u64;
-            // Only after its records were checked: whoever continues from here has missed none.
+            // Only after its records were checked, so that a sweep that continues from here misses none.
             progress.segments[number as usize] = page.next.map_or(Segment::Done, Segment::After);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Nets insertions against completions: what a batch of stream records leaves open.
+//! Finds the executions that a batch of stream records leaves open: those that began, and did not end in the batch.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,14 +7,13 @@ use serde_json::value::RawValue;
 use crate::{
     key::OperationName,
     store::stream::{self, Change, Seen},
-    telemetry::Count,
     time::Timestamp,
 };
 
-/// What netting a batch of stream records leaves.
+/// What is left of a batch of stream records once executions that ended are taken out.
 #[derive(Debug, Default)]
 pub(super) struct Unmatched {
-    /// Executions that began and did not end in the batch, and accepted work that nobody has taken yet.
+    /// Executions that began and did not end in the batch, and accepted work that no worker has taken yet.
     pub(super) open: Vec<Open>,
     /// Stream records that cannot be read.
     pub(super) poison: Vec<Poison>,
@@ -22,16 +21,7 @@ pub(super) struct Unmatched {
     pub(super) pruned: HashMap<OperationName, u64>,
 }
 
-impl Unmatched {
-    /// Counts what time to live has deleted.
-    pub(super) fn count_pruned(&self) {
-        for (operation, number) in &self.pruned {
-            Count::TtlPruned.add_many(operation, *number);
-        }
-    }
-}
-
-/// Something that a batch left open.
+/// An execution, or accepted work, that a batch leaves open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Open {
     /// The record's partition key.
@@ -40,7 +30,7 @@ pub(super) struct Open {
     pub(super) lease_until: Option<Timestamp>,
     /// When the key was first seen.
     pub(super) created_at: Timestamp,
-    /// The stream record that says so.
+    /// The stream record that shows it.
     pub(super) sequence_number: String,
 }
 
@@ -55,12 +45,12 @@ pub(super) struct Poison {
     pub(super) index: usize,
 }
 
-/// Nets the records of a batch.
+/// Takes the executions that ended out of a batch.
 ///
-/// Matches executions by their attempt and their sequence numbers, whatever the order of the batch. An execution that ended
-/// in the batch, and is not in progress after that, is left out, however often its records come. One that is in progress
-/// again, because a heartbeat has claimed it back, is open: an end cancels only what came before it (T41). One that is open
-/// here and ended in another batch costs one check of its record.
+/// Executions are matched by their attempt and their sequence numbers. The order of the batch does not count, nor does how often
+/// a record comes. An execution that ended in the batch is left out, unless it is in progress after that: a heartbeat may have
+/// claimed it back, so an end cancels only what came before it (T41). An execution that is open here and ended in another batch
+/// costs one check of its record.
 pub(super) fn unmatched_inserts(records: &[Box<RawValue>]) -> Unmatched {
     let mut unmatched = Unmatched::default();
     // Sorted, so that the same batch has the same result in the same order.
@@ -76,24 +66,16 @@ pub(super) fn unmatched_inserts(records: &[Box<RawValue>]) -> Unmatched {
                 waiting.insert(seen.key.clone(), Open::new(seen, None).1);
             }
             Ok(Change::Began(seen, lease_until)) => {
-                later(&mut taken, &seen.key, seen.created_at);
+                keep_later(&mut taken, &seen);
                 let (execution, open) = Open::new(seen, Some(lease_until));
-                let Some(before) = began.get_mut(&execution) else {
-                    began.insert(execution, open);
-                    continue;
-                };
-                // A heartbeat has extended it.
+                let before = began.entry(execution).or_insert_with(|| open.clone());
+                // A heartbeat may have extended it.
                 before.lease_until = open.lease_until.max(before.lease_until);
-                if order(&before.sequence_number) < order(&open.sequence_number) {
-                    before.sequence_number = open.sequence_number;
-                }
+                keep_last(&mut before.sequence_number, open.sequence_number);
             }
-            Ok(Change::Ended(Seen { key, attempt, created_at, sequence_number })) => {
-                later(&mut taken, &key, created_at);
-                let end = ended.entry((key, attempt)).or_default();
-                if order(end) < order(&sequence_number) {
-                    *end = sequence_number;
-                }
+            Ok(Change::Ended(seen)) => {
+                keep_later(&mut taken, &seen);
+                keep_last(ended.entry((seen.key, seen.attempt)).or_default(), seen.sequence_number);
             }
             Err(reason) => {
                 let sequence_number = stream::named(raw.get()).sequence_number;
@@ -104,10 +86,10 @@ pub(super) fn unmatched_inserts(records: &[Box<RawValue>]) -> Unmatched {
     began.retain(|execution, open| {
         ended.get(execution).is_none_or(|end| order(end) < order(&open.sequence_number))
     });
-    // Drops work that was taken, or that ended, since it was accepted.
+    // Work that was taken, or that ended, since it was accepted is not open.
     waiting.retain(|key, open| taken.get(key).is_none_or(|created_at| *created_at < open.created_at));
     unmatched.open = began.into_values().chain(waiting.into_values()).collect();
-    // In the order of the stream, so that only what there was no time for is delivered again, not the whole batch.
+    // In the order of the stream: if the time is too short, only the rest of the batch is delivered again.
     unmatched.open.sort_by(|one, other| order(&one.sequence_number).cmp(&order(&other.sequence_number)));
     unmatched
 }
@@ -118,13 +100,15 @@ fn order(sequence_number: &str) -> (usize, &str) {
     (digits.len(), digits)
 }
 
-fn later(taken: &mut HashMap<String, Timestamp>, key: &str, at: Timestamp) {
-    match taken.get_mut(key) {
-        Some(current) => *current = at.max(*current),
-        None => {
-            taken.insert(key.to_owned(), at);
-        }
+fn keep_last(last: &mut String, sequence_number: String) {
+    if order(last) < order(&sequence_number) {
+        *last = sequence_number;
     }
+}
+
+fn keep_later(taken: &mut HashMap<String, Timestamp>, seen: &Seen) {
+    let latest = taken.entry(seen.key.clone()).or_insert(seen.created_at);
+    *latest = seen.created_at.max(*latest);
 }
 
 impl Open {
@@ -238,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_moves_the_lease_and_never_back() {
+    fn a_heartbeat_moves_the_lease_forward_only() {
         let with_lease = |lease: &str| {
             let mut image = image("in_progress", "A", 0);
             image["lease_until"]["N"] = lease.into();
@@ -249,21 +233,21 @@ mod tests {
     }
 
     #[test]
-    fn accepted_work_is_open_until_somebody_takes_it() {
+    fn accepted_work_is_open_until_a_worker_takes_it() {
         let accepted = change(1, image("pending", "A", 10));
         assert_eq!(open(std::slice::from_ref(&accepted))[0].lease_until, None);
         for taken in [change(2, image("in_progress", "B", 10)), change(2, image("completed", "B", 10))] {
             let left = open(&[accepted.clone(), taken]);
             assert!(left.iter().all(|open| open.lease_until.is_some()), "{left:?}");
         }
-        // What the key did before it was accepted anew says nothing.
+        // The end belongs to an earlier generation of the key.
         let left = open(&[accepted, change(2, image("completed", "B", 9))]);
         assert_eq!(left.len(), 1);
     }
 
-    // T19: what says nothing of a record is no poison.
+    // T19
     #[test]
-    fn siblings_and_deletions_leave_nothing_open_and_are_no_poison() {
+    fn other_items_and_deletions_are_neither_open_nor_poison() {
         let mut sibling = change(1, json!({ "body": { "B": "AA==" } }));
         sibling["dynamodb"]["Keys"]["sk"]["S"] = "body#0".into();
         let mut deletion = change(2, Value::Null);

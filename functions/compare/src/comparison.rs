@@ -23,7 +23,7 @@ pub struct Comparison {
     pub ledger: Ledger,
     /// Theirs.
     pub provider: Provider,
-    /// Opens the way from a charge back to its record.
+    /// Opens the correlation from a charge to its record.
     pub sealing_keys: SealingKeys,
     /// Where reports go.
     pub reports: Reports,
@@ -53,7 +53,7 @@ impl Comparison {
     /// Compares the day that the input names, or else yesterday and the day before.
     ///
     /// # Errors
-    /// If the input is invalid, or the report of a day could not be completed. The other day is compared all the same.
+    /// If the input is invalid, or the report of a day could not be completed. The other day is compared nevertheless.
     pub async fn run(&self, input: Value) -> Result<Vec<Compared>, Failure> {
         let mut compared = Vec::new();
         for day in self.days(input).inspect_err(log_failure)? {
@@ -76,7 +76,7 @@ impl Comparison {
     }
 
     async fn compare(&self, day: Day) -> Result<Compared, Failure> {
-        // By the second comparison, reconciliation of the day is over: a difference will not settle by itself.
+        // By the second comparison, reconciliation of the day is over: a difference stays until an operator settles it.
         let again = day < Day::of(self.world.now()).before();
         let mut draft = self.reports.draft().map_err(Failure::report)?;
         let mut logged = 0;
@@ -114,12 +114,12 @@ fn log_failure(error: &Failure) {
 
 /// Names only the charge's id and the hash of its record's key; the report has the rest.
 fn log(day: Day, difference: &Difference<'_, Charged>) {
-    let (kind, said) = match difference {
+    let (kind, charged) = match difference {
         Difference::OnlyOurs { ours, .. } => ("only_ours", ours),
         Difference::OnlyTheirs { theirs, .. } => ("only_theirs", theirs),
         Difference::Differs { theirs, .. } => ("differs", theirs),
         Difference::Duplicate { value, .. } => ("duplicate", value),
     };
-    let (charge, key) = (difference.id(), said.names.record.as_deref());
+    let (charge, key) = (difference.id(), charged.names.record.as_deref());
     tracing::warn!(%day, difference = kind, charge, key, "the ledgers differ on a charge");
 }

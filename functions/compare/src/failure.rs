@@ -1,4 +1,4 @@
-//! Why there is no report, under names that alarms and retries can tell apart.
+//! Why there is no report, by names that alarms and retries can distinguish.
 
 use std::{error::Error, io};
 
@@ -24,7 +24,7 @@ pub enum Failure {
     /// The provider's next page begins where the last one did.
     #[error("the provider's charges never end: a page names itself as the next one")]
     Endless,
-    /// There is no room for the entries of the day.
+    /// There is no space for the entries of the day.
     #[error("the entries of the day could not be kept in temporary files")]
     Files(#[source] io::Error),
     /// The report cannot be written.

@@ -2,13 +2,13 @@
 //! reconciliation.
 //!
 //! A schedule invokes it with `{"job": "compare"}`, which compares yesterday (in UTC) and the day before; a `"day": "2026-11-20"`
-//! compares that day alone. So each day is compared twice: soon, and again when reconciliation of its charges is over. Both ledgers
-//! are read page by page and compared by the charge's id. Differences go to the report, the log and the metrics; the answer has the
-//! summary of each day. Another run replaces the day's report.
+//! compares that day alone. So each day is compared twice: on the next day, and again when reconciliation of its charges is over.
+//! Both ledgers are read page by page and compared by the charge's id. Differences go to the report, the log and the metrics; the
+//! answer has the summary of each day. Another run replaces the day's report.
 //!
 //! The report names the tenant and idempotency key of a charge if its ledger does; the log has the hash of its record's key.
 //!
-//! Environment: `PAYMENTS_TABLE`, `PROVIDER_URL`, `SEALING_KEYS` (which open the way from a charge back to its record), `REPORTS`.
+//! Environment: `PAYMENTS_TABLE`, `PROVIDER_URL`, `SEALING_KEYS` (which open the correlation from a charge to its record), `REPORTS`.
 
 mod comparison;
 mod failure;

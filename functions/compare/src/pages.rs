@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Failure;
 
-/// Attempts to fetch a page, in all. The waits between them bridge an outage of a second and a half; after that the invocation
+/// How often a page is fetched. The waits between them cover an outage of a second and a half. After that the invocation
 /// fails, and Lambda retries it.
 const TRIES: u32 = 5;
 
@@ -41,7 +41,7 @@ impl PartialEq for Charged {
     }
 }
 
-/// Whose a charge is, and which request made it, as far as its ledger knows.
+/// The tenant and the request of a charge, as far as its ledger has them.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Names {
     #[serde(skip_serializing_if = "Option::is_none")]

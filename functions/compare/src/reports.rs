@@ -56,7 +56,7 @@ impl Reports {
         }
     }
 
-    /// A report that nobody sees yet. Dropping it deletes it.
+    /// An unpublished report. Dropping it deletes it.
     pub(crate) fn draft(&self) -> io::Result<Draft> {
         let file = match self {
             // In the same folder, so that a rename puts it in place.

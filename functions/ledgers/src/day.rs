@@ -36,7 +36,7 @@ impl Day {
         Self(if day < LAST { day } else { LAST })
     }
 
-    /// The day before; 1970-01-01 is its own.
+    /// The day before; for 1970-01-01 the same day.
     pub const fn before(self) -> Self {
         Self(self.0.saturating_sub(1))
     }

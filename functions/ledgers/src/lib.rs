@@ -1,10 +1,10 @@
-//! Compares two ledgers of a day: ours, and that of the party that really acts, such as a payment provider. It is the last
-//! safety net: what every retry, webhook and reconciliation missed is in one of them alone.
+//! Compares two ledgers of a day: ours, and that of the party that acts for us, such as a payment provider. It finds what every
+//! retry, webhook and reconciliation missed, because that is in one ledger only.
 //!
 //! 1. Both sides are streams in any order. Each is spilled into files by a hash of its ids, then the files are compared
-//!    pair by pair, so that memory holds one part in 128 of a day, however much differs.
+//!    pair by pair, so that memory holds one part in 128 of a day, even if all differs.
 //! 2. Differences are reported one by one, as they are found. The same two ledgers yield the same differences in the
-//!    same order, whatever the order of the sides.
+//!    same order, in any order of the sides.
 //! 3. If a side fails, the comparison fails before it reports any difference: half a ledger is never compared.
 //! 4. The files have no names, so they vanish with the comparison, even if its process is killed. They are in the folder
 //!    for temporary files (`TMPDIR`; `/tmp` in Lambda), which should be on a disk. One comparison opens at most 256;
@@ -117,7 +117,7 @@ async fn spill<V: Serialize, E>(
 }
 
 /// The values of an id on each side.
-struct QueuedReport<V> {
+struct Values<V> {
     ours: Option<V>,
     theirs: Option<V>,
 }
@@ -132,24 +132,24 @@ where
     V: DeserializeOwned + PartialEq,
 {
     // Sorted, so that the order of the differences does not depend on the order of the sides.
-    let mut ids: BTreeMap<String, QueuedReport<V>> = BTreeMap::new();
+    let mut ids: BTreeMap<String, Values<V>> = BTreeMap::new();
     for (side, bucket) in [(Side::Ours, ours), (Side::Theirs, theirs)] {
         let mut entries = bucket.entries().map_err(CompareError::Spill)?;
         while let Some(Entry { id, value }) = entries.next().map_err(CompareError::Spill)? {
-            let said = ids.entry(id.clone()).or_insert(QueuedReport { ours: None, theirs: None });
-            let said = match side {
-                Side::Ours => &mut said.ours,
-                Side::Theirs => &mut said.theirs,
+            let values = ids.entry(id.clone()).or_insert(Values { ours: None, theirs: None });
+            let known = match side {
+                Side::Ours => &mut values.ours,
+                Side::Theirs => &mut values.theirs,
             };
-            match said {
-                None => *said = Some(value),
+            match known {
+                None => *known = Some(value),
                 Some(_) => found(Difference::Duplicate { id: &id, side, value: &value })?,
             }
         }
     }
     let mut equal = 0;
-    for (id, said) in &ids {
-        match (&said.ours, &said.theirs) {
+    for (id, values) in &ids {
+        match (&values.ours, &values.theirs) {
             (Some(ours), Some(theirs)) if ours == theirs => equal += 1,
             (Some(ours), Some(theirs)) => found(Difference::Differs { id, ours, theirs })?,
             (Some(ours), None) => found(Difference::OnlyOurs { id, ours })?,

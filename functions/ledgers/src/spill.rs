@@ -11,7 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::entry::Entry;
 
-/// The number of files of one side. Memory holds one part in this many; both sides together open twice as many files.
+/// The number of files of one side. Memory holds one of this many parts. Both sides together open twice as many files.
 const BUCKETS: u64 = 128;
 
 /// The size of a file's buffer. All buffers of both sides together take 4 MiB.

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::ledger;
 
-/// What is in an account at the beginning.
+/// The balance of a new account.
 pub const OPENING_CENTS: u64 = 100_000;
 
 /// How many accounts a tenant has: `a-0`, `a-1`, …
@@ -21,7 +21,7 @@ const ACCOUNTS: usize = 10;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An account and what is in it.
+/// An account with its balance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Account {
@@ -29,7 +29,7 @@ pub(crate) struct Account {
     balance_cents: u64,
 }
 
-/// The accounts of all tenants, each tenant's apart.
+/// The accounts of all tenants. Each tenant has its partition.
 #[derive(Clone, Debug)]
 pub struct Accounts {
     client: Client,
@@ -47,7 +47,7 @@ impl Accounts {
         Self { client, table: Table::new(table, "pk").sort_key("sk") }
     }
 
-    /// The writes that move money. The first is refused if there is too little.
+    /// The writes that move money. The first is refused if the balance is too low.
     pub(crate) fn moving(&self, tenant: &str, from: &str, to: &str, cents: u64) -> [DomainWrite; 2] {
         let change = |id: &str, sign: &str| {
             let expression =

@@ -1,5 +1,5 @@
-//! The 201 of a payment, built in one place, so that what reconciliation records later is byte for byte what the handler
-//! would have answered. The other final answer, [`declined`](crate::declined), is with the errors.
+//! The 201 of a payment. It is built in one place, so that reconciliation records the same bytes that the handler would have
+//! answered. The other final answer, [`declined`](crate::declined), is with the errors.
 
 use lambda_idempotency::record::Answer;
 

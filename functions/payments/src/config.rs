@@ -14,7 +14,7 @@ const DEFAULT_PROVIDER_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Config {
     /// `PAYMENTS_TABLE`: the table of payments.
     pub payments_table: String,
-    /// `PROVIDER_URL`: where the payment provider is.
+    /// `PROVIDER_URL`: the address of the payment provider.
     pub provider_url: Url,
     /// `PROVIDER_TIMEOUT_MS`: how long a charge may take; 5000 by default.
     pub provider_timeout: Duration,

@@ -4,7 +4,7 @@
 //! 2. A record has the same correlation in every attempt, because providers compare the requests under one idempotency key
 //!    and refuse a retry that differs. Hence AES-SIV (RFC 5297), which is safe without a nonce: it reveals only that two
 //!    charges belong to the same record.
-//! 3. It is an address and proves nothing. An event's signature proves that the provider sent it. Its idempotency key is
+//! 3. It is an address, and proves nothing. An event's signature proves that the provider sent it. Its idempotency key is
 //!    derived from the record, and proves that the event is about that record.
 
 use std::fmt;
@@ -111,7 +111,7 @@ mod tests {
 
     // Retries come after deployments too. The expected text is from another implementation of RFC 5297.
     #[test]
-    fn the_same_record_is_sealed_the_same_for_ever() {
+    fn a_record_always_has_the_same_correlation() {
         let sealed = keys(&[1]).seal(&order_1());
         assert_eq!(sealed, keys(&[1, 2]).seal(&order_1()));
         assert_eq!(sealed, "qfizcOBRE5x44LyvP1QsY-ifLvKOwIxeFJX5bULRoskMgl7FRiZUvs9yzQ");
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_sealed_so_does_not_open() {
+    fn a_changed_correlation_does_not_open() {
         let keys = keys(&[1]);
         let sealed = BASE64_URL_SAFE_NO_PAD.decode(keys.seal(&order_1())).unwrap();
         let opens = |bytes: &[u8]| keys.open(&BASE64_URL_SAFE_NO_PAD.encode(bytes)).is_some();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_back_in_clear_leads_nowhere() {
+    fn an_unsealed_correlation_does_not_open() {
         let clear = BASE64_URL_SAFE_NO_PAD.encode("acme#create-payment#order-1");
         assert_eq!(keys(&[1]).open(&clear), None);
     }
@@ -178,7 +178,7 @@ mod tests {
         let url_safe = whole.replace('+', "-").replace('/', "_");
         let unpadded = whole.trim_end_matches('=').to_owned();
         let (half, none) = (format!("{whole},{short}"), format!("{whole},"));
-        for text in ["", " ", ",", "checkpoint", &short, &long, &url_safe, &unpadded, &half, &none] {
+        for text in ["", " ", ",", "key", &short, &long, &url_safe, &unpadded, &half, &none] {
             let error = SealingKeys::parse(text).expect_err(text);
             let reported = "the environment variable SEALING_KEYS must be keys of 64 bytes each, in padded standard \
                         base64, separated by commas";

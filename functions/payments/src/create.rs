@@ -36,7 +36,7 @@ pub(crate) async fn create(
     }
     let payment = Payment::of(&charge, &execution.downstream_key(PAYMENT_PHASE))
         .ok_or_else(|| failure(NotCharged::Perhaps("the charge does not name its customer".to_owned())))?;
-    // It commits with the completion, or the payment is not said to be made.
+    // It commits together with the completion.
     let recording = services.ledger.recording(execution.tenant().as_str(), &payment, charge.created_at);
     if let Err(error) = execution.write(recording) {
         let cause = format!("charged, but the payment cannot be recorded: {error}");

@@ -11,7 +11,7 @@ use serde_json::json;
 /// Why there is no payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PaymentError {
-    /// The order is invalid, and nothing was done: a corrected one may come under the same key.
+    /// The order is invalid, and nothing was done. A corrected one may have the same key.
     Invalid(StatusCode, &'static str),
     /// The order is invalid now, but was accepted in an earlier attempt, which may have paid it.
     NoLongerValid(StatusCode, &'static str),
@@ -46,7 +46,8 @@ impl PaymentError {
         }
     }
 
-    fn words(self) -> (&'static str, &'static str, &'static str) {
+    /// Type, title and detail.
+    fn texts(self) -> (&'static str, &'static str, &'static str) {
         let same_key = "Send the same request with the same key again.";
         match self {
             Self::Invalid(_, detail) | Self::NoLongerValid(_, detail) => {
@@ -66,7 +67,7 @@ impl PaymentError {
     }
 
     pub(crate) fn answer(self) -> Answer {
-        let (kind, title, detail) = self.words();
+        let (kind, title, detail) = self.texts();
         let problem = json!({
             "type": format!("urn:payments:{kind}"),
             "title": title,
@@ -84,7 +85,7 @@ impl PaymentError {
     }
 }
 
-/// The refusal of an invalid transfer, before anything is done: a corrected one may come under the same key.
+/// The refusal of an invalid transfer, before anything is done. A corrected one may have the same key.
 pub(crate) fn invalid(detail: &'static str) -> Response {
     let problem = json!({
         "type": "urn:payments:invalid-transfer",

@@ -36,7 +36,7 @@ pub struct DayPage {
     pub next: Option<After>,
 }
 
-/// A client of tables of ours, with the account and Region of the environment.
+/// A client of our tables, with the account and Region of the environment.
 pub(crate) async fn client() -> Client {
     let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
     let timeouts = TimeoutConfig::builder()
@@ -48,7 +48,7 @@ pub(crate) async fn client() -> Client {
     Client::from_conf(config)
 }
 
-/// The payments of all tenants, each tenant's apart.
+/// The payments of all tenants. Each tenant has its partition.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     client: Client,
@@ -67,7 +67,7 @@ impl Ledger {
     }
 
     /// Records a payment whose charge the provider made at `charged_at`, in the transaction that completes its operation. Its id is
-    /// made of its operation, so a payment that is there already must be of this very charge: another one is refused.
+    /// made of its operation. So if there is such a payment, it must be of this charge: another one is refused.
     pub fn recording(&self, tenant: &str, payment: &Payment, charged_at: Timestamp) -> DomainWrite {
         #[derive(Serialize)]
         struct Row<'a> {

@@ -12,7 +12,7 @@ pub struct Payment {
     pub id: String,
     /// The provider's id of the charge.
     pub charge_id: String,
-    /// Whose payment it is.
+    /// The customer who pays.
     pub customer_id: String,
     /// How much, in the currency's minor unit.
     pub amount_cents: u64,
@@ -24,7 +24,7 @@ impl Payment {
     /// The payment of this charge; `None` if the charge's metadata does not name its customer. `key` is the operation's
     /// downstream key of the phase [`PAYMENT_PHASE`](crate::policy::PAYMENT_PHASE).
     ///
-    /// It is made of nothing else, so that whoever finds the charge later makes the very same payment.
+    /// It depends on nothing else, so that reconciliation makes the same payment from the charge.
     pub fn of(charge: &Charge, key: &str) -> Option<Self> {
         Some(Self {
             id: format!("pay_{key}"),

@@ -15,7 +15,7 @@ pub const CHARGE_PHASE: &str = "charge";
 /// The phase that records the payment: its downstream key is in the payment's id.
 pub const PAYMENT_PHASE: &str = "payment";
 
-/// Who the caller is: the subject of the token that API Gateway verified.
+/// The tenant: the subject of the token that API Gateway verified.
 pub(crate) const TENANT: JwtClaim = JwtClaim("sub");
 
 /// Stripe's window, and what clients of payment APIs expect.
@@ -43,6 +43,6 @@ pub struct Services {
     pub accounts: Accounts,
     /// Who charges cards.
     pub provider: Provider,
-    /// Seals the way from a charge back to its record.
+    /// Seals the correlation from a charge to its record.
     pub sealing_keys: SealingKeys,
 }

@@ -74,7 +74,7 @@ enum Decision {
     Declined,
 }
 
-/// Why the provider's report is not known. It quotes nothing of the provider's answer.
+/// Why the provider's decision is not known. It quotes nothing of the provider's answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the payment provider gave no reliable answer: {0}")]
 pub struct ProviderError(String);
@@ -123,7 +123,7 @@ struct Refusal {
     error: String,
 }
 
-/// Why there is no charge, by what is known of the card.
+/// Why there is no charge, and whether the card may have been charged.
 pub(crate) enum NotCharged {
     /// The bank declined. Final.
     Declined,
@@ -183,8 +183,8 @@ impl Provider {
         }
     }
 
-    /// Finds out what a rejected request means. It may repeat one that the provider accepted in an earlier attempt, and differ from
-    /// it, as its metadata does after a change of the sealing key. So the provider is asked what it knows under the key.
+    /// Finds out what a rejected request means. The provider may have accepted it in an earlier attempt, with other metadata: a
+    /// change of the sealing key changes the metadata. So the provider is asked what it knows under the key.
     async fn rejected(&self, key: &str) -> Result<Charge, NotCharged> {
         match self.find(key).await {
             Ok(Some(Found::Charged(charge))) => Ok(charge),

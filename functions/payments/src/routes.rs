@@ -26,8 +26,7 @@ pub struct Route {
     handler: MethodRouter,
 }
 
-/// All routes. The router is made of this list and nothing else, so the list is complete. Reports that cannot be written go to
-/// `deferred_reports`.
+/// All routes: the router has no others. Deferred reports go to `deferred_reports`.
 pub fn routes(
     store: impl Store + Clone,
     services: Services,

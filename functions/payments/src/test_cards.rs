@@ -1,5 +1,5 @@
 //! Test cards that make this function fail on purpose: for the local cloud, behind a feature that no deployment has.
-//! The cards that make the *provider* fail belong to the provider. A transfer has the member `test` for that.
+//! The test cards of the provider make the *provider* fail. A transfer has the member `test` for that.
 
 use axum::{
     Extension,
@@ -8,10 +8,10 @@ use axum::{
 };
 use reqwest::Url;
 
-/// `tok_refused`: sends the charge to a port where nobody listens, so that the connection is really refused.
+/// `tok_refused`: sends the charge to a closed port, so that the connection is really refused.
 pub(crate) fn provider_url(source: &str, mut url: Url) -> Url {
     if source == "tok_refused" {
-        // Port 1 of this machine (tcpmux): privileged, and served by nobody.
+        // Port 1 of this machine (tcpmux) is privileged, and has no server.
         let _ = url.set_host(Some("127.0.0.1"));
         let _ = url.set_port(Some(1));
     }
@@ -52,7 +52,7 @@ pub(crate) fn of_transfer(test: Option<&str>, response: Response) -> Response {
     }
 }
 
-/// Stands outside of the guard.
+/// A layer outside of the guard.
 pub(crate) async fn after_commit(response: Response) -> Response {
     if response.extensions().get::<CrashAfterCommit>().is_some() {
         std::process::abort();

@@ -13,25 +13,25 @@ use lambda_idempotency::{
 use payments::{Charge, Found, Ledger, SealingKeys, policy::CHARGE_PHASE};
 use serde::Deserialize;
 
-use crate::payment::QueuedReport;
+use crate::payment::ReportedCharge;
 
 /// The header with time stamp and signatures.
 const SIGNATURE: &str = "provider-signature";
 
-/// How long the provider is asked to resend an event whose correlation does not open, so that an operator can mend the keys. It is
-/// bounded because providers give up on an endpoint that keeps failing, and with it on the events that could be read. It is well
-/// below the three days after which many stop resending: a later delivery must still arrive, to be escalated.
+/// For how long the provider is asked to resend an event whose correlation does not open, so that an operator can repair the keys.
+/// It is bounded, because providers stop sending events to an endpoint that keeps failing. Many stop after three days, and a
+/// later delivery must still arrive, so that it can be escalated.
 const SENT_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The metadata that leads from an event back to the record.
 const RECORD: &str = "record";
 
-/// Understands the provider's events about charges.
+/// Reads the provider's events about charges.
 #[derive(Debug)]
 pub struct PaymentEvents {
     /// The provider's signing secrets; several during a rotation.
     pub secrets: Secrets,
-    /// Opens the way from a charge back to its record.
+    /// Opens the correlation from a charge to its record.
     pub sealing_keys: SealingKeys,
     /// Where payments are recorded.
     pub ledger: Ledger,
@@ -88,14 +88,14 @@ impl PaymentEvents {
         let Event { key, charge, metadata } = event;
         let unclaimed = |downstream_key, reason| match found {
             Found::Charged(_) => Notice::Unclaimed { downstream_key, reason },
-            // Nobody misses a charge that was not made.
+            // There is no charge to escalate.
             Found::Declined => Notice::Ignored,
         };
         let Some(correlation) = metadata.get(RECORD) else {
             return unclaimed(key, "the charge has no metadata that leads to a record");
         };
         let Some(record) = self.sealing_keys.open(correlation) else {
-            // It may be the only proof that a charge was made, so the provider is asked to resend it, but not for ever.
+            // It may be the only proof that a charge was made, so the provider is asked to resend it for a while.
             let made_at = charge.as_ref().map(|charge| charge.created_at);
             return match made_at.is_some_and(|made_at| now < made_at.plus(SENT_AGAIN)) {
                 true => Notice::Again(
@@ -108,8 +108,9 @@ impl PaymentEvents {
             Found::Charged(_) => 201,
             Found::Declined => 402,
         };
-        let reported = ProviderReport::executed(status, QueuedReport { found, ledger: self.ledger.clone() });
-        // The correlation to the record is metadata, which anybody may have set; the key is derived from the record.
+        let reported =
+            ProviderReport::executed(status, ReportedCharge { found, ledger: self.ledger.clone() });
+        // The correlation is metadata, which anybody may have set. The key is derived from the record, and proves the report.
         let reported = reported.under(CHARGE_PHASE, &key);
         Notice::ProviderReport(
             record,

@@ -1,9 +1,9 @@
-//! Finds out what became of payments whose outcome is unknown: the library's functions, with a reconciler for payments.
+//! Settles payments whose outcome is unknown: the library's functions, with a reconciler for payments.
 //!
-//! | function | trigger | what |
+//! | function | trigger | what it does |
 //! | --- | --- | --- |
 //! | `reconcile` | a schedule, and the queue of the same name | [`PaymentReconciler`] asks the provider |
-//! | `webhook` | `POST /webhooks/provider` | [`PaymentEvents`] understands the events that the provider sends |
+//! | `webhook` | `POST /webhooks/provider` | [`PaymentEvents`] reads the events that the provider sends |
 //!
 //! Environment: what [`lambda::reconciliation`] reads, `PAYMENTS_TABLE` and `PROVIDER_URL`; the webhook also `WEBHOOK_SECRETS`
 //! and `SEALING_KEYS`.
@@ -17,7 +17,7 @@ use lambda_idempotency::lambda::{self, Error};
 use payments::{Config, Ledger, Provider, policy::create_payment};
 
 pub use events::PaymentEvents;
-pub use payment::{PaymentReconciler, QueuedReport};
+pub use payment::{PaymentReconciler, ReportedCharge};
 
 /// Runs the function `reconcile` until Lambda ends it.
 ///

@@ -1,4 +1,4 @@
-//! What became of a payment: the provider knows whether it charged a card.
+//! Finds out what became of a payment: the provider knows whether it charged a card.
 
 use lambda_idempotency::{
     async_trait,
@@ -19,7 +19,7 @@ pub struct PaymentReconciler {
 }
 
 impl PaymentReconciler {
-    /// Asks `provider`, and records what it finds in `ledger` if the worker did not get that far.
+    /// Asks `provider`, and records charges in `ledger` if their workers did not.
     pub fn new(provider: Provider, ledger: Ledger) -> Self {
         Self { provider, ledger }
     }
@@ -40,9 +40,9 @@ impl Reconciler for PaymentReconciler {
     }
 }
 
-/// What the provider reported by webhook.
+/// What the provider reported about a charge by webhook: it answers the question without asking the provider.
 #[derive(Debug)]
-pub struct QueuedReport {
+pub struct ReportedCharge {
     /// What it decided.
     pub found: Found,
     /// Where payments are recorded.
@@ -50,7 +50,7 @@ pub struct QueuedReport {
 }
 
 #[async_trait]
-impl Reconciler for QueuedReport {
+impl Reconciler for ReportedCharge {
     async fn ask(&self, question: &Question) -> Result<Finding, AskError> {
         finding(&self.ledger, question, &self.found)
     }

@@ -1,5 +1,5 @@
-//! Finds records whose worker died: the library's function, as it is. [`lambda::stale`] says what triggers it, and which environment
-//! variables it reads.
+//! Finds records with dead workers: the library's function, unchanged. [`lambda::stale`] lists its triggers and environment
+//! variables.
 
 #![deny(missing_docs)]
 

@@ -191,7 +191,7 @@ async fn an_unanswered_question_backs_off_and_is_finally_escalated(endpoint: &st
         (dead_letters.len(), dead_letter),
         (
             1,
-            json!({ "version": 1, "kind": "ask", "key": request.key.partition_key(), "reason": "it was asked about often enough" })
+            json!({ "version": 1, "kind": "ask", "key": request.key.partition_key(), "reason": "all questions were asked, and it is still unknown" })
         )
     );
     // No more questions are asked, and the outcome still blocks every retry.
@@ -784,7 +784,7 @@ async fn an_outcome_unasked_for_a_day_is_escalated_after_one_question(endpoint: 
     reconciling.guarded.clock.set(at);
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Escalated);
     let [(dead_letter, _)] = &reconciling.dead_letters.take()[..] else { panic!("not one dead letter") };
-    assert!(dead_letter.contains("doubted for too long"), "{dead_letter}");
+    assert!(dead_letter.contains("unknown for too long"), "{dead_letter}");
     assert_eq!(reconciling.provider.asked(), 2);
     // An operator's question is still asked.
     let asked = reconciling.reconciliation.ask(&request.key).await.unwrap();

@@ -275,7 +275,7 @@ async fn a_charge_during_a_live_lease_is_deferred_or_redelivered() {
     event["metadata"]["record"] = sealing_keys().seal(&key).into();
     event["key"] = key.downstream_key(&live.fingerprint, CHARGE_PHASE).into();
 
-    assert_eq!(hook.send(&event).await, returned(200, "taken up later"));
+    assert_eq!(hook.send(&event).await, returned(200, "processed later"));
     let [(question, delay)] = &hook.questions.take()[..] else { panic!("not one question") };
     assert!(
         *delay <= Duration::from_secs(60) && question.contains("provider_report"),
