@@ -42,9 +42,9 @@ impl DynamoDbStore {
         Ok(match conditions::put(&self.client, &self.table, condition, to_item(checkpoint)?).await? {
             Applied::Yes => true,
             // It is ours if an earlier try was applied and its answer was lost.
-            Applied::No(current) => current
-                .and_then(from_item)
-                .is_some_and(|current| current.revision == checkpoint.revision),
+            Applied::No(current) => {
+                current.and_then(from_item).is_some_and(|current| current.revision == checkpoint.revision)
+            }
         })
     }
 }
