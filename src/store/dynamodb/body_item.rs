@@ -1,27 +1,22 @@
-//! Bodies in items of their own beside their record: a duplicate of a 20 KB response then costs one write unit and a
-//! read, not twenty write units.
+//! Body items. With them, a duplicate of a request with a 20 KB answer costs one write unit and a read, not twenty write units.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use bytes::Bytes;
 
 use super::{
     DynamoDbStore, StoreError, StoreErrorKind,
-    conditions::{self, Applied, Attributes, Condition},
+    conditions::{self, Condition},
+    named,
 };
-use crate::{
-    key::RecordKey,
-    record::BodyId,
-    store::item::{PK, SCHEMA, SCHEMA_ATTRIBUTE, SK},
-    time::Timestamp,
-};
+use crate::{key::RecordKey, record::BodyId, time::Timestamp};
 
 pub(super) fn sort_key(id: BodyId) -> String {
     format!("body#{id}")
 }
 
 impl DynamoDbStore {
-    /// Writes the body if there is none. Its id is unique to its writer, so an existing item is this very body, written by a
-    /// request whose answer was lost.
+    /// Writes the body if there is none. Its id is unique to its writer, so an existing item is the same body, written by a request
+    /// whose answer was lost.
     pub(super) async fn put_body_item(
         &self,
         key: &RecordKey,
@@ -30,16 +25,10 @@ impl DynamoDbStore {
         expires_at: Timestamp,
     ) -> Result<(), StoreError> {
         let expires_at = expires_at.as_secs_rounded_up();
-        let item = Attributes::from([
-            (PK.to_owned(), AttributeValue::S(key.partition_key())),
-            (SK.to_owned(), AttributeValue::S(sort_key(id))),
-            (SCHEMA_ATTRIBUTE.to_owned(), AttributeValue::N(SCHEMA.to_string())),
-            ("body".to_owned(), AttributeValue::B(Blob::new(body.as_ref()))),
-            ("expires_at".to_owned(), AttributeValue::N(expires_at.to_string())),
-        ]);
-        match conditions::put(&self.client, &self.table, Condition::Absent, item).await? {
-            Applied::Yes | Applied::No(_) => Ok(()),
-        }
+        let mut item = named(key, sort_key(id));
+        item.insert("body".to_owned(), AttributeValue::B(Blob::new(body.as_ref())));
+        item.insert("expires_at".to_owned(), AttributeValue::N(expires_at.to_string()));
+        conditions::put(&self.client, &self.table, Condition::Absent, item).await.map(|_| ())
     }
 
     pub(super) async fn load_body_item(
@@ -52,7 +41,7 @@ impl DynamoDbStore {
         };
         match item.remove("body") {
             Some(AttributeValue::B(body)) => Ok(Some(body.into_inner().into())),
-            _ => Err(StoreError::new(StoreErrorKind::Unreadable, "the item beside the record has no body")),
+            _ => Err(StoreError::new(StoreErrorKind::Unreadable, "the body item has no body")),
         }
     }
 }

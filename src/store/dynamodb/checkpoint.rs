@@ -8,6 +8,7 @@ use super::{
     DynamoDbStore, StoreError, StoreErrorKind,
     conditions::{self, Applied, Attributes, Condition},
     error::Read,
+    form,
 };
 use crate::{
     record::Revision,
@@ -50,15 +51,14 @@ impl DynamoDbStore {
 }
 
 fn to_item(checkpoint: &Checkpoint) -> Read<Attributes> {
-    let item = CheckpointItem {
+    form(&CheckpointItem {
         pk: checkpoint.name.clone(),
         sk: CHECKPOINT.to_owned(),
         schema: SCHEMA,
         revision: ByteArray::new(*checkpoint.revision.as_bytes()),
         lease_until: checkpoint.lease_until.as_millis(),
         progress: checkpoint.progress.clone(),
-    };
-    serde_dynamo::to_item(item).map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
+    })
 }
 
 fn from_item(item: Attributes) -> Option<Checkpoint> {

@@ -1,4 +1,4 @@
-//! The one conditional put, and its two conditions.
+//! The conditional put, alone and in a transaction, and its two conditions.
 
 use std::collections::HashMap;
 
@@ -15,12 +15,12 @@ use crate::record::Revision;
 /// An item's attributes.
 pub(super) type Attributes = HashMap<String, AttributeValue>;
 
-/// When a write may be applied.
+/// The condition of a write.
 #[derive(Clone, Copy)]
 pub(super) enum Condition {
-    /// If there is no item.
+    /// There is no item.
     Absent,
-    /// If the item still has this revision.
+    /// The item still has this revision.
     Revision(Revision),
 }
 
@@ -50,7 +50,7 @@ pub(super) enum Applied {
     No(Option<Attributes>),
 }
 
-/// Puts `item` if `condition` holds, or returns the current one: one round trip either way.
+/// Puts `item` if `condition` holds, and otherwise returns the current one. Both take one round trip.
 ///
 /// `ALL_OLD` on a failed condition costs no read capacity
 /// ([PutItem](https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_PutItem.html)).

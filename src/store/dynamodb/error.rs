@@ -1,4 +1,4 @@
-//! Maps the errors of DynamoDB and the SDK to the kinds that a request distinguishes.
+//! Maps the errors of DynamoDB and the SDK to the kinds of a store's errors.
 
 use std::{error::Error, fmt};
 
@@ -18,29 +18,29 @@ where
     E: ProvideErrorMetadata + Error + Send + Sync + 'static,
 {
     fn from(error: SdkError<E>) -> Self {
-        Self::new(kind(error.code()), QueuedReport(error))
+        Self::new(kind(error.code()), AnsweredError(error))
     }
 }
 
-/// An error of the SDK that says what the service answered; by itself it says only `service error`. It quotes nothing else: errors of
-/// the connection may contain whole requests.
+/// An error of the SDK with the service's answer, of which the SDK displays only `service error`. Nothing else is quoted: errors
+/// of the connection may contain whole requests.
 #[derive(Debug)]
-struct QueuedReport<E>(SdkError<E>);
+struct AnsweredError<E>(SdkError<E>);
 
-impl<E: ProvideErrorMetadata> fmt::Display for QueuedReport<E> {
+impl<E: ProvideErrorMetadata> fmt::Display for AnsweredError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let answer = self.0.as_service_error().map(ProvideErrorMetadata::meta);
         match answer.map(|answer| (answer.code(), answer.message())) {
             Some((Some(code), Some(message))) => write!(f, "{code}: {message}"),
-            Some((Some(said), None) | (None, Some(said))) => f.write_str(said),
+            Some((Some(only), None) | (None, Some(only))) => f.write_str(only),
             Some((None, None)) | None => self.0.fmt(f),
         }
     }
 }
 
-impl<E: ProvideErrorMetadata + Error + 'static> Error for QueuedReport<E> {
+impl<E: ProvideErrorMetadata + Error + 'static> Error for AnsweredError<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // A service's answer says it all.
+        // The text above already contains a service's answer.
         if self.0.as_service_error().is_some() { None } else { self.0.source() }
     }
 }
@@ -66,7 +66,7 @@ fn kind(code: Option<&str>) -> StoreErrorKind {
 }
 
 impl ConfigError {
-    /// The configuration error behind `error`; `None` if it may pass by itself.
+    /// The configuration error that causes `error`; `None` if the error may pass.
     pub(super) fn of(table: &str, error: &StoreError) -> Option<Self> {
         use aws_credential_types::provider::error::CredentialsError;
 

@@ -1,4 +1,4 @@
-//! The tables of the user's that domain writes go to.
+//! The user's tables, which domain writes change.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use crate::{
     store::Companion,
 };
 
-/// Items by their table and key.
+/// Items by table and key.
 #[derive(Default)]
 pub(super) struct DomainTables(BTreeMap<(String, String), Item>);
 
-/// Items to write in place of others; `None` deletes.
+/// The new items by table and key; `None` deletes the current one.
 pub(super) type Changes = Vec<((String, String), Option<Item>)>;
 
 impl DomainTables {
-    /// What these companions change, or the places of those that are denied.
+    /// The changes that these companions make, or the places of those that are denied.
     pub(super) fn changes(&self, with: &[Companion]) -> Result<Result<Changes, Vec<usize>>, Refused> {
         let (mut changes, mut denied) = (Vec::new(), Vec::new());
         for (place, companion) in with.iter().enumerate() {
@@ -55,7 +55,7 @@ impl DomainTables {
     }
 }
 
-/// A key as text, so that it has an order.
+/// A key as text: attribute values have no order.
 fn name(key: &[AttributeValue]) -> String {
     format!("{key:?}")
 }
