@@ -37,7 +37,7 @@ async fn a_created_table_is_one_that_functions_take(endpoint: &str) {
     // Again, and with readable output.
     assert_eq!(cli.json(&["create-table"]).await, json!({ "table": name, "created": false }));
     let again = cli.run(&["create-table"]).await;
-    assert!(again.code == Some(0) && again.stdout.contains("there already"), "{again:?}");
+    assert!(again.code == Some(0) && again.stdout.contains("already complete"), "{again:?}");
     cli.run(&["create-table", "--table", ""]).await.assert_refused(2, "which table?");
     cli.run(&["create-table", "--table", "no name"]).await.assert_refused(1, "");
 }
