@@ -305,21 +305,15 @@ impl Item {
             Head::Payload => self.head = Some(PAYLOAD.to_owned()),
             Head::Abandoned => self.head = Some(ABANDONED.to_owned()),
         }
-        let (place, length) = match &answer.body {
-            KeptBody::Inline { bytes, encoding, length } => {
-                self.body = Some(ByteBuf::from(bytes.to_vec()));
-                self.body_encoding = Some(encoding.name().to_owned());
-                (KeptBody::IN_RECORD, length)
-            }
-            KeptBody::Outside { id, place, encoding, length } => {
-                self.body_id = Some(ByteArray::new(*id.as_bytes()));
-                self.body_encoding = Some(encoding.name().to_owned());
-                (place.name(), length)
-            }
-            KeptBody::Omitted { length } => (KeptBody::OMITTED, length),
-        };
-        self.body_place = Some(place.to_owned());
-        self.body_length = Some(*length);
+        self.body_place = Some(answer.body_place().to_owned());
+        self.body_length = Some(answer.body_length());
+        self.body_id = answer.body_id().map(|id| ByteArray::new(*id.as_bytes()));
+        if let KeptBody::Inline { bytes, .. } = &answer.body {
+            self.body = Some(ByteBuf::from(bytes.to_vec()));
+        }
+        if let KeptBody::Inline { encoding, .. } | KeptBody::Outside { encoding, .. } = &answer.body {
+            self.body_encoding = Some(encoding.name().to_owned());
+        }
     }
 
     fn state(self) -> Result<State, UnreadableItemError> {

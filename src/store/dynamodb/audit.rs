@@ -2,19 +2,14 @@
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::{
-    DynamoDbStore, StoreError, StoreErrorKind,
-    conditions::{self, Attributes, Condition},
-    error::Read,
-    form, named,
-};
+use super::{DynamoDbStore, conditions::Attributes, error::Read, form, named, unreadable};
 use crate::{key::RecordKey, record::Revision, store::AuditLine};
 
 /// The prefix of the sort keys of audit lines.
 const AUDIT: &str = "audit#";
 
 /// The line as an item. `id` is unique to its writer: a revision, or a nonce.
-pub(super) fn to_item(key: &RecordKey, id: Revision, line: &AuditLine) -> Result<Attributes, StoreError> {
+pub(super) fn to_item(key: &RecordKey, id: Revision, line: &AuditLine) -> Read<Attributes> {
     let mut item = form(line)?;
     // The same number of digits until the year 2286, so that lines sort by time.
     item.extend(named(key, format!("{AUDIT}{:013}#{id}", line.at)));
@@ -22,12 +17,6 @@ pub(super) fn to_item(key: &RecordKey, id: Revision, line: &AuditLine) -> Result
 }
 
 impl DynamoDbStore {
-    pub(super) async fn put_line(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Read<()> {
-        let line = to_item(key, id, line)?;
-        // The sort key is unique to its writer, so an existing item is the same line.
-        conditions::put(&self.client, &self.table, Condition::Absent, line).await.map(|_| ())
-    }
-
     /// Needs `dynamodb:Query`.
     pub(super) async fn lines(&self, key: &RecordKey) -> Read<Vec<AuditLine>> {
         let mut pages = self
@@ -43,8 +32,7 @@ impl DynamoDbStore {
             .send();
         let mut lines = Vec::new();
         while let Some(item) = pages.next().await {
-            let line = serde_dynamo::from_item(item?);
-            lines.push(line.map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?);
+            lines.push(serde_dynamo::from_item(item?).map_err(unreadable)?);
         }
         Ok(lines)
     }

@@ -4,19 +4,18 @@
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteArray;
 
-use super::{
-    DynamoDbStore, StoreError, StoreErrorKind,
-    conditions::{self, Applied, Attributes, Condition},
-    error::Read,
-    form,
-};
+use super::{conditions::Attributes, error::Read, form, unreadable};
 use crate::{
     record::Revision,
-    store::{Checkpoint, item::SCHEMA},
+    store::{
+        Checkpoint,
+        item::{SCHEMA, UnreadableItemError},
+    },
     time::Timestamp,
 };
 
-const CHECKPOINT: &str = "checkpoint";
+/// The sort key of every checkpoint.
+pub(super) const CHECKPOINT: &str = "checkpoint";
 
 /// A checkpoint as an item.
 #[derive(Serialize, Deserialize)]
@@ -30,27 +29,7 @@ struct CheckpointItem {
     progress: Option<String>,
 }
 
-impl DynamoDbStore {
-    pub(super) async fn read_checkpoint(&self, name: &str) -> Read<Option<Checkpoint>> {
-        let Some(item) = self.item(name, CHECKPOINT).await? else { return Ok(None) };
-        let unreadable =
-            || StoreError::new(StoreErrorKind::Unreadable, "the item is not a checkpoint of this version");
-        from_item(item).ok_or_else(unreadable).map(Some)
-    }
-
-    pub(super) async fn put_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Read<bool> {
-        let condition = seen.map_or(Condition::Absent, Condition::Revision);
-        Ok(match conditions::put(&self.client, &self.table, condition, to_item(checkpoint)?).await? {
-            Applied::Yes => true,
-            // It is ours if an earlier try was applied and its answer was lost.
-            Applied::No(current) => {
-                current.and_then(from_item).is_some_and(|current| current.revision == checkpoint.revision)
-            }
-        })
-    }
-}
-
-fn to_item(checkpoint: &Checkpoint) -> Read<Attributes> {
+pub(super) fn to_item(checkpoint: &Checkpoint) -> Read<Attributes> {
     form(&CheckpointItem {
         pk: checkpoint.name.clone(),
         sk: CHECKPOINT.to_owned(),
@@ -61,9 +40,12 @@ fn to_item(checkpoint: &Checkpoint) -> Read<Attributes> {
     })
 }
 
-fn from_item(item: Attributes) -> Option<Checkpoint> {
-    let item: CheckpointItem = serde_dynamo::from_item(item).ok()?;
-    (item.schema == SCHEMA).then(|| Checkpoint {
+pub(super) fn from_item(item: Attributes) -> Read<Checkpoint> {
+    let item: CheckpointItem = serde_dynamo::from_item(item).map_err(unreadable)?;
+    if item.schema != SCHEMA {
+        return Err(unreadable(UnreadableItemError::Version(item.schema)));
+    }
+    Ok(Checkpoint {
         name: item.pk,
         revision: Revision::from(*item.revision),
         lease_until: Timestamp::from_millis(item.lease_until),

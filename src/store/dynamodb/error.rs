@@ -1,6 +1,6 @@
 //! Maps the errors of DynamoDB and the SDK to the kinds of a store's errors.
 
-use std::{error::Error, fmt};
+use std::error::Error;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
@@ -17,31 +17,16 @@ impl<E> From<SdkError<E>> for StoreError
 where
     E: ProvideErrorMetadata + Error + Send + Sync + 'static,
 {
+    /// Contains the service's answer, of which the SDK displays only `service error`. Errors of the connection are not quoted,
+    /// because they may contain whole requests.
     fn from(error: SdkError<E>) -> Self {
-        Self::new(kind(error.code()), AnsweredError(error))
-    }
-}
-
-/// An error of the SDK with the service's answer, of which the SDK displays only `service error`. Nothing else is quoted: errors
-/// of the connection may contain whole requests.
-#[derive(Debug)]
-struct AnsweredError<E>(SdkError<E>);
-
-impl<E: ProvideErrorMetadata> fmt::Display for AnsweredError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let answer = self.0.as_service_error().map(ProvideErrorMetadata::meta);
-        match answer.map(|answer| (answer.code(), answer.message())) {
-            Some((Some(code), Some(message))) => write!(f, "{code}: {message}"),
-            Some((Some(only), None) | (None, Some(only))) => f.write_str(only),
-            Some((None, None)) | None => self.0.fmt(f),
+        let kind = kind(error.code());
+        let answer = error.as_service_error().map(ProvideErrorMetadata::meta);
+        let answer = answer.map_or([None, None], |answer| [answer.code(), answer.message()]);
+        match answer.into_iter().flatten().collect::<Vec<_>>().join(": ") {
+            answer if answer.is_empty() => Self::new(kind, error),
+            answer => Self::new(kind, answer),
         }
-    }
-}
-
-impl<E: ProvideErrorMetadata + Error + 'static> Error for AnsweredError<E> {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // The text above already contains a service's answer.
-        if self.0.as_service_error().is_some() { None } else { self.0.source() }
     }
 }
 

@@ -11,7 +11,8 @@ use aws_sdk_dynamodb::{
 
 use super::{
     DynamoDbStore, StoreError, StoreErrorKind,
-    conditions::Attributes,
+    checkpoint::{self, CHECKPOINT},
+    conditions::{self, Applied, Attributes, Condition},
     error::Read,
     read,
     table::{INDEX, RECONCILE_AT, RECONCILE_SHARD},
@@ -71,8 +72,7 @@ impl Unsettled for DynamoDbStore {
             Some(last) => Some(cursor(&INDEX_KEY, last)?),
             None => SHARDS.get(place + 1).map(|shard| Cursor::new([(*shard).to_owned()])),
         };
-        let items = page.items.unwrap_or_default();
-        Ok(Page { next, scanned: u64::try_from(page.scanned_count).unwrap_or_default(), ..readable(items) })
+        Ok(page_of(page.items, page.scanned_count, next))
     }
 
     /// One query for each of the sixteen partitions. Costs eight read units while nothing is unknown, and one more for each
@@ -128,20 +128,27 @@ impl Unsettled for DynamoDbStore {
             .return_consumed_capacity(ReturnConsumedCapacity::Total)
             .send()
             .await?;
-        let scanned = u64::try_from(page.scanned_count).unwrap_or_default();
         let units = page.consumed_capacity.and_then(|consumed| consumed.capacity_units);
         let next = page.last_evaluated_key.map(|last| cursor(&TABLE_KEY, &last)).transpose()?;
         // If the store does not report units: half a unit for each 4 KB, which hold at most ten items.
-        let units = units.unwrap_or(scanned as f64 / 20.0);
-        Ok(Page { scanned, units, next, ..readable(page.items.unwrap_or_default()) })
+        let units = units.unwrap_or(f64::from(page.scanned_count) / 20.0);
+        Ok(Page { units, ..page_of(page.items, page.scanned_count, next) })
     }
 
     async fn load_checkpoint(&self, name: &str) -> Read<Option<Checkpoint>> {
-        self.read_checkpoint(name).await
+        self.item(name, CHECKPOINT).await?.map(checkpoint::from_item).transpose()
     }
 
     async fn write_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Read<bool> {
-        self.put_checkpoint(seen, checkpoint).await
+        let condition = seen.map_or(Condition::Absent, Condition::Revision);
+        let item = checkpoint::to_item(checkpoint)?;
+        Ok(match conditions::put(&self.client, &self.table, condition, item).await? {
+            Applied::Yes => true,
+            // It is ours if an earlier try was applied and its answer was lost.
+            Applied::No(current) => current
+                .and_then(|item| checkpoint::from_item(item).ok())
+                .is_some_and(|current| current.revision == checkpoint.revision),
+        })
     }
 }
 
@@ -213,8 +220,12 @@ fn foreign_cursor() -> StoreError {
     StoreError::new(StoreErrorKind::Refused, "the cursor was not made by this store")
 }
 
+fn pk(item: &Attributes) -> &str {
+    item.get(PK).and_then(|pk| pk.as_s().ok()).map_or("", String::as_str)
+}
+
 fn key_or_log(item: &Attributes) -> Option<RecordKey> {
-    let pk = item.get(PK).and_then(|pk| pk.as_s().ok()).map_or("", String::as_str);
+    let pk = pk(item);
     let key = RecordKey::from_partition_key(pk);
     if key.is_none() {
         tracing::error!(key = %KeyHash::of(pk), "a key in the index cannot be read");
@@ -222,21 +233,19 @@ fn key_or_log(item: &Attributes) -> Option<RecordKey> {
     key
 }
 
-/// The records among these items. One that cannot be read is counted, and does not hide the others.
-fn readable(items: Vec<Attributes>) -> Page {
-    let all = items.len();
+/// The page of these items. One that cannot be read is counted, and does not hide the others.
+fn page_of(items: Option<Vec<Attributes>>, scanned: i32, next: Option<Cursor>) -> Page {
+    let items = items.unwrap_or_default();
+    let (all, scanned) = (items.len(), u64::try_from(scanned).unwrap_or_default());
     let records: Vec<_> = items.into_iter().filter_map(read_or_log).collect();
-    Page { unreadable: all - records.len(), records, ..Page::default() }
+    Page { unreadable: all - records.len(), records, scanned, next, ..Page::default() }
 }
 
 fn read_or_log(item: Attributes) -> Option<Record> {
-    let pk = item.get(PK).and_then(|pk| pk.as_s().ok()).cloned().unwrap_or_default();
-    read(item)
-        .inspect_err(|error| {
-            let cause = std::error::Error::source(error).map(ToString::to_string);
-            tracing::error!(key = %KeyHash::of(&pk), cause, "a record cannot be read");
-        })
-        .ok()
+    let key = KeyHash::of(pk(&item));
+    let unreadable =
+        |error: &StoreError| tracing::error!(%key, cause = error.cause(), "a record cannot be read");
+    read(item).inspect_err(unreadable).ok()
 }
 
 #[cfg(test)]

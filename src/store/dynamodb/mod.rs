@@ -71,10 +71,8 @@ impl DynamoDbStore {
     /// If the variable is missing, there is no such table, it has other keys, or the credentials are missing or
     /// refused. It does not fail if the store is only slow or unavailable: requests fail closed until the store is back.
     pub async fn from_env() -> Result<Self, ConfigError> {
-        let table = match env::var(TABLE_VARIABLE) {
-            Ok(table) if !table.trim().is_empty() => table,
-            _ => return Err(ConfigError::NoTableNamed),
-        };
+        let table = env::var(TABLE_VARIABLE).ok().filter(|table| !table.trim().is_empty());
+        let table = table.ok_or(ConfigError::NoTableNamed)?;
         let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
         let store = Self::new(&config, table);
         store.check().await?;
@@ -138,6 +136,12 @@ impl DynamoDbStore {
         Ok(request.key(PK, key(pk)).key(SK, key(sk)).send().await?.item)
     }
 
+    /// Puts an item whose key is unique to its writer. So an existing item is the same one, written by a request whose answer was
+    /// lost.
+    async fn put_new(&self, item: Attributes) -> Result<(), StoreError> {
+        conditions::put(&self.client, &self.table, Condition::Absent, item).await.map(|_| ())
+    }
+
     async fn write(
         &self,
         condition: Condition,
@@ -178,7 +182,11 @@ fn named(key: &RecordKey, sk: String) -> Attributes {
 }
 
 fn read(item: Attributes) -> Result<Record, StoreError> {
-    item::from_attributes(item).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
+    item::from_attributes(item).map_err(unreadable)
+}
+
+fn unreadable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+    StoreError::new(StoreErrorKind::Unreadable, error)
 }
 
 #[async_trait]
@@ -216,7 +224,7 @@ impl Store for DynamoDbStore {
         expires_at: Timestamp,
     ) -> Result<Option<Place>, StoreError> {
         if body.len() <= capacity::MAX_BODY_BYTES {
-            self.put_body_item(key, id, &body, expires_at).await?;
+            self.put_new(body_item::to_item(key, id, &body, expires_at)).await?;
             return Ok(Some(Place::BodyItem));
         }
         #[cfg(feature = "s3")]
@@ -234,7 +242,8 @@ impl Store for DynamoDbStore {
         place: Place,
     ) -> Result<Option<Bytes>, StoreError> {
         if place == Place::BodyItem {
-            return self.load_body_item(key, id).await;
+            let item = self.item(&key.partition_key(), &body_item::sort_key(id)).await?;
+            return item.map(body_item::body).transpose();
         }
         #[cfg(feature = "s3")]
         if let Some(bodies) = &self.large_bodies {
@@ -244,7 +253,7 @@ impl Store for DynamoDbStore {
     }
 
     async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<(), StoreError> {
-        self.put_line(key, id, line).await
+        self.put_new(audit::to_item(key, id, line)?).await
     }
 
     async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>, StoreError> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_dynamo::{AttributeValue, Item};
+use serde_dynamo::Item;
 
 use super::expression::{self, Refused};
 use crate::{
@@ -23,8 +23,7 @@ impl DomainTables {
         let (mut changes, mut denied) = (Vec::new(), Vec::new());
         for (place, companion) in with.iter().enumerate() {
             let Companion::Domain(write) = companion else { continue };
-            let (table, key) = write.identity();
-            let at = (table.to_owned(), name(key));
+            let at = place_of(write);
             let current = self.0.get(&at);
             if !expression::holds(write, current)? {
                 denied.push(place);
@@ -50,12 +49,12 @@ impl DomainTables {
     }
 
     pub(super) fn item(&self, write: &DomainWrite) -> Option<&Item> {
-        let (table, key) = write.identity();
-        self.0.get(&(table.to_owned(), name(key)))
+        self.0.get(&place_of(write))
     }
 }
 
-/// A key as text: attribute values have no order.
-fn name(key: &[AttributeValue]) -> String {
-    format!("{key:?}")
+/// The table and the key of a write. The key is text, because attribute values have no order.
+fn place_of(write: &DomainWrite) -> (String, String) {
+    let (table, key) = write.identity();
+    (table.to_owned(), format!("{key:?}"))
 }

@@ -252,16 +252,15 @@ impl Unsettled for MemoryStore {
             return Ok(Page::default());
         }
         let scanned: Vec<_> = tables.after(from).take(limit as usize).collect();
-        let unsettled = |record: &Record| match record.state {
-            State::Pending => true,
+        // Not unknown outcomes: `due` finds those.
+        let is_unsettled = |record: &&Record| match record.state {
             State::InProgress { lease_until } => lease_until <= now,
-            // `due` finds every unknown outcome.
-            _ => false,
+            ref state => *state == State::Pending,
         };
         Ok(Page {
             scanned: scanned.len() as u64,
             next: scanned.last().filter(|_| scanned.len() == limit as usize).map(|last| cursor(last)),
-            records: scanned.into_iter().filter(|record| unsettled(record)).cloned().collect(),
+            records: scanned.into_iter().filter(is_unsettled).cloned().collect(),
             ..Page::default()
         })
     }
