@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::random::Random;
 
-/// The first is what a payment takes: it fits its record as it is.
+/// The first is the answer of a payment, which fits into its record uncompressed.
 const SIZES: [(&str, usize); 4] = [("200 B", 200), ("1 KB", 1_000), ("20 KB", 20_000), ("300 KB", 300_000)];
 
 /// An answer of the handler.

@@ -1,5 +1,5 @@
-//! The embedded DynamoDB, one for each row: it gets slower as it fills. Without a stream, which would make the raw
-//! calls slower and the guard look better.
+//! The embedded DynamoDB, one for each row, because it gets slower as it fills. It has no stream: a stream would make the raw
+//! calls slower, and the guard seem cheaper.
 
 use std::thread;
 
@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::{
 use dynoxide::Database;
 use tokio::{net::TcpListener, runtime, sync::oneshot};
 
-/// An embedded DynamoDB behind loopback HTTP, on a thread and runtime of its own, until it is dropped.
+/// An embedded DynamoDB behind loopback HTTP, on a separate thread and runtime, until it is dropped.
 pub struct Embedded {
     pub endpoint: String,
     _stop: oneshot::Sender<()>,
@@ -36,7 +36,7 @@ impl Embedded {
 
 /// Creates a table with the keys of an idempotency table, in place of one of that name.
 pub async fn create_table(client: &Client, name: &str) {
-    // Most often there is none.
+    // Usually there is no such table.
     drop(client.delete_table().table_name(name).send().await);
     let attribute = |name| {
         let attribute =

@@ -1,4 +1,4 @@
-//! One guarded operation, by each front: reserved, run, completed, or all of it in one transaction.
+//! One guarded operation by each front: reserved, run and completed, or all of it in a single transaction.
 
 use std::convert::Infallible;
 
@@ -27,7 +27,7 @@ use tower_layer::Layer;
 
 use crate::meter::{Spent, spent};
 
-/// The table of what an operation in a single transaction books.
+/// The table into which an operation in a single transaction books.
 pub const PAYMENTS: &str = "payments";
 
 const TENANT: &str = "8f14e45f-ceea-467f-a0e6-7f1f2d3c4b5a";
@@ -37,19 +37,19 @@ const JSON: &str = "application/json";
 const REQUEST: &str = r#"{"customerId":"c-20391","amountCents":1999,"currency":"EUR","source":"tok_ok",
     "items":[{"sku":"A-1001","quantity":2},{"sku":"B-2002","quantity":1}]}"#;
 
-/// A guarded operation. Each number is a key of its own, and its call the first with that key.
+/// A guarded operation. Each number is a fresh key.
 pub type Guarded = Box<dyn Fn(u64) -> LocalBoxFuture<'static, Spent>>;
 
-/// What the guard is put around.
+/// The layers of the guard that are measured.
 #[derive(Clone, Copy, Debug)]
 pub enum Front {
     /// The executor alone: the request is parsed already.
     Executor,
     /// The whole `tower` layer, around a handler for `lambda_http`.
     Http,
-    /// The executor, with one domain write in the one transaction.
+    /// The executor, with one domain write in a single transaction.
     SingleTransaction,
-    /// The layer, likewise.
+    /// The layer, with the same.
     HttpSingleTransaction,
 }
 
@@ -66,12 +66,12 @@ impl Front {
         }
     }
 
-    /// Whether all of it is one transaction.
+    /// Whether it is a single transaction.
     pub const fn is_single_transaction(self) -> bool {
         matches!(self, Self::SingleTransaction | Self::HttpSingleTransaction)
     }
 
-    /// An operation on `store` that answers with `body`. In single transaction it books a payment; else it does nothing.
+    /// An operation on `store` that answers with `body`. In a single transaction it books a payment; otherwise it does nothing.
     pub fn guard(self, store: impl Store, body: Bytes) -> Guarded {
         match self {
             Self::Executor => by_executor(store, body),

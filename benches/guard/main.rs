@@ -1,9 +1,9 @@
 //! What the guard costs: `cargo bench --features internal --bench guard`.
 //!
 //! Criterion tracks a guarded call on the store in memory, in CPU time of its thread, from run to run. The tables at the
-//! end compare the guard with the raw SDK calls that it makes, in one run, in turn; `ROUNDS` says how often, and
-//! `DYNAMODB_ENDPOINT` names another store than the embedded one, such as DynamoDB Local. Nothing else should run meanwhile; the
-//! noise is printed.
+//! end compare the guard with the raw SDK calls that it makes, in one run, in turn. `ROUNDS` is the number of rounds.
+//! `DYNAMODB_ENDPOINT` names another store than the embedded one, such as DynamoDB Local. Run nothing else meanwhile. The noise
+//! is printed.
 
 mod body;
 mod embedded;
@@ -39,7 +39,7 @@ const DEFAULT_ROUNDS: u64 = 500;
 const TABLE: &str = "idempotency";
 
 fn main() {
-    // All on one thread, so that its CPU time and its allocations are the call's.
+    // One thread does all the work, so its CPU time and allocations are those of the call.
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut criterion = Criterion::default().with_measurement(CpuTime).configure_from_args();
     watch(&mut criterion, &runtime);
@@ -107,7 +107,7 @@ async fn tabulate(rounds: u64) {
     }
 }
 
-/// The rows that were asked for by name, as with criterion: `cargo bench --features internal --bench guard -- "http/1 KB"`.
+/// The rows that were selected by name, as with criterion: `cargo bench --features internal --bench guard -- "http/1 KB"`.
 fn rows() -> impl Iterator<Item = (Front, Answer)> {
     let asked = env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     Front::ALL
@@ -116,7 +116,7 @@ fn rows() -> impl Iterator<Item = (Front, Answer)> {
         .filter(move |(front, answer)| format!("{}/{}", front.name(), answer.name).contains(&asked))
 }
 
-/// With time-outs, as in production: they cost time too, the guard's calls and the raw ones alike.
+/// The client has time-outs, as in production: they cost time too, for guarded and for raw calls.
 fn client(endpoint: &str) -> Client {
     let timeouts = TimeoutConfig::builder()
         .operation_attempt_timeout(Duration::from_secs(20))

@@ -1,4 +1,4 @@
-//! What a call uses of this thread. The embedded store works on a thread of its own, and is not counted.
+//! What a call uses of this thread. The embedded store works on another thread, and is not counted.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

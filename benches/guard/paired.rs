@@ -1,4 +1,4 @@
-//! Guard and raw calls in turn, so that whatever else the machine does hits both.
+//! Runs guarded and raw calls in turn, so that other work of the machine affects both.
 
 use aws_sdk_dynamodb::Client;
 use bytes::Bytes;
@@ -6,20 +6,20 @@ use lambda_idempotency::store::dynamodb::DynamoDbStore;
 
 use crate::{guarded::Front, meter::Spent, random::Random, raw::Calls};
 
-/// Rounds before anything counts: connections, caches, the allocator.
+/// Rounds before the measurement, which warm up connections, caches and the allocator.
 const WARM_UP: u64 = 50;
 
-/// What was measured, one of each a round.
+/// The measurements, one of each kind a round.
 #[derive(Debug, Default)]
 pub struct Rounds {
     /// How many calls a guarded operation makes.
     pub calls: usize,
     pub guarded: Vec<Spent>,
-    /// The very calls of the guarded one.
+    /// The same calls as the guarded operation.
     pub raw: Vec<Spent>,
     /// The same once more: the difference between these two is noise.
     pub raw_again: Vec<Spent>,
-    /// Two puts or one transaction, the body as it is in the record.
+    /// Two puts or one transaction, with the uncompressed body in the record.
     pub by_hand: Vec<Spent>,
 }
 
@@ -31,7 +31,7 @@ pub async fn measure(client: &Client, table: &str, front: Front, body: &Bytes, r
     let by_hand = calls.with_body_in_record(body);
     let (mut measured, mut random) = (Rounds { calls: calls.count(), ..Rounds::default() }, Random(3));
     for round in 0..WARM_UP + rounds {
-        // In another order each time: who comes after whom makes a difference.
+        // The order changes each time, because a call affects the next one.
         let mut order = [0, 1, 2, 3];
         (1..4).for_each(|last| order.swap(last, random.below(last + 1)));
         for which in order {

@@ -1,4 +1,4 @@
-//! What the guard is measured against: the SDK calls that it makes, and nothing around them.
+//! The SDK calls that the guard makes, alone: the guard is compared with them.
 
 use std::{
     collections::HashMap,
@@ -39,7 +39,7 @@ enum Call {
 type Item = HashMap<String, AttributeValue>;
 
 impl Calls {
-    /// Those that a guarded operation with this answer really makes: two, or one in a single transaction; more if the body is kept beside its record.
+    /// The calls that a guarded operation with this answer makes: two, or one in a single transaction; more if the body is kept outside its record.
     pub async fn recorded(client: &Client, table: &str, front: Front, body: &Bytes) -> Self {
         let recorder = Recorder::default();
         let config = client.config().to_builder().interceptor(recorder.clone()).build();
@@ -51,7 +51,7 @@ impl Calls {
         Self(calls)
     }
 
-    /// The calls with the body as it is in the record: what one would write by hand.
+    /// The calls with the uncompressed body in the record, as in code written by hand.
     pub fn with_body_in_record(&self, body: &Bytes) -> Self {
         let (first, mut last) = (self.0.first().unwrap(), self.0.last().unwrap().clone());
         let record = last.items().next().unwrap();
@@ -67,7 +67,7 @@ impl Calls {
         self.0.len()
     }
 
-    /// Makes them under a key of its own for each number. Copying the items and passing them to the SDK is part of a call;
+    /// Makes them under a fresh key for each number. Copying the items and passing them to the SDK is part of a call;
     /// filling them in is not.
     pub async fn send(&self, client: &Client, number: u64) -> Spent {
         let keyed: Vec<_> = self.0.iter().map(|call| call.clone().keyed(number)).collect();
@@ -103,7 +103,7 @@ impl Call {
             }
         }
         if let Self::Transaction(transaction) = &mut self {
-            // As long as the guard's own.
+            // As long as the keys of the guard.
             transaction.client_request_token = Some(format!("{number:036}"));
         }
         self

@@ -1,4 +1,4 @@
-//! The tables at the end.
+//! Prints the tables at the end.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::{meter::Spent, paired::Rounds, watched::Watched};
 /// What the guard may add to the raw calls that it makes (in per cent of their time).
 const GOAL: f64 = 3.0;
 
-/// The same for an operation in one transaction.
+/// The same for an operation in a single transaction.
 const SINGLE_TRANSACTION_GOAL: f64 = 5.0;
 
 /// What metrics, span and log lines may add to a request, in µs of CPU.

@@ -17,7 +17,7 @@ use crate::{body::Answer, guarded::Front, meter::Spent, meter::spent};
 /// Runs each pair once unwatched and once watched, in alternating order. A watched call is an invocation: its metrics are
 /// written when it ends. The output is discarded: a pipe would take time of its own.
 ///
-/// The recorder is the process's, so the unwatched calls count too. That part of the cost is in both, and is measured
+/// The recorder is global, so the unwatched calls count too. That part of the cost is in both, and is measured
 /// separately, against calls before the recorder was installed.
 pub async fn measure(answer: &Answer, rounds: u64) -> Watched {
     let guarded = Front::Http.guard(MemoryStore::new(), answer.body.clone());

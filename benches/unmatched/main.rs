@@ -45,7 +45,7 @@ fn main() {
     windows();
 }
 
-/// CPU time of one core for a full batch, from the event's bytes to what is open.
+/// CPU time of one core for a full batch, from the event's bytes to the open records.
 fn batch() {
     let mut random = Random(1);
     let changes = (0..LARGEST_BATCH as u64 / 2).flat_map(|id| {
@@ -95,7 +95,7 @@ fn open_after(rate: u64, window: u64) -> usize {
         changes.push((ends, key, id, "completed"));
     }
     changes.sort_unstable();
-    // A batch is handed over when its window is over, or when it is full; the next one begins with the next record.
+    // A batch ends when its window ends, or when it is full. The next one begins with the next record.
     let (mut open_now, mut batch, mut began_at) = (0, Vec::new(), None);
     let mut defer = |batch: &mut Vec<Box<RawValue>>| {
         open_now += open(batch);

@@ -29,10 +29,10 @@ Each line is a JSON object with an `id`, which must be a string. Everything else
 order, but 1 and 1.0 differ, and so do 1 and \"1\". Fractions, and whole numbers above 18446744073709551615, are compared
 to about 17 digits: write longer ones as strings.
 
-Lines may be in any order, and blank lines are skipped. An id that one ledger has twice is a difference. Differences are not
-sorted by id, but they come in the same order each time.
+Lines may be in any order, and blank lines are skipped. An id that a ledger has twice is a difference. Differences are not
+sorted by id, but their order is the same each time.
 
-It needs no table: of the common options, only --output and --debug do something here.
+It needs no table: of the common options, it uses only --output and --debug.
 
 Exit codes: 0, the ledgers are equal; 1, a line could not be read; 2, a file could not be opened; 3, they differ.";
 
@@ -46,7 +46,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// What every command takes.
+/// The options of every command.
 #[derive(Args)]
 #[command(next_help_heading = "Common options")]
 pub struct Global {
@@ -81,17 +81,17 @@ pub enum Output {
 pub enum Command {
     /// Show a record with its audit lines: named, or by its hash in logs or the first digits of that
     Show(Show),
-    /// List records that are not settled: those that wait for an operator first, then the oldest
+    /// List records that are not settled: escalated ones first, then the oldest
     List(List),
-    /// Show the records that are not settled, again and again, until Ctrl-C
+    /// Show the records that are not settled, and refresh them until Ctrl-C
     Watch(Watch),
-    /// Have the reconcile function ask the provider about a record now
+    /// Make the reconcile function ask the provider about a record now
     Ask(Ask),
-    /// Say what became of an operation whose outcome is unknown
+    /// Settle an operation whose outcome is unknown
     Settle(Settle),
-    /// Drop the headers and the body that a completed record keeps; it stays completed, and nothing runs again
+    /// Delete the headers and the body that a completed record keeps; it stays completed, and nothing runs again
     ForgetResponse(Forget),
-    /// Find records whose worker died, now, and make their outcome unknown
+    /// Find records of dead workers now, and mark their outcome unknown
     Sweep(Sweep),
     /// List dead letters, each with its reason and the state of its record
     DeadLetters(ListDeadLetters),
@@ -100,7 +100,7 @@ pub enum Command {
     /// Compare two ledgers, files of JSON lines with an `id` in each
     #[command(after_help = LEDGERS)]
     Compare(Compare),
-    /// Create the table, for development: a deployment's comes from the template
+    /// Create the table, for development: a deployment creates its table from the template
     CreateTable,
     /// Print a script that completes this command line in a shell
     Completions { shell: Shell },
@@ -123,13 +123,13 @@ pub struct RecordArgs {
 }
 
 impl RecordArgs {
-    /// What stands in place of a name, if it may be the hash of one, or its beginning.
+    /// The key in small letters, if it may be a hash, or the beginning of one.
     pub fn hash(&self) -> Option<String> {
         let is_hash = self.tenant.is_none() && self.has_digits(4..=16);
         is_hash.then(|| self.key.to_ascii_lowercase())
     }
 
-    /// Whether the key is nothing but so many hexadecimal digits.
+    /// Whether the key consists of so many hexadecimal digits.
     fn has_digits(&self, count: RangeInclusive<usize>) -> bool {
         count.contains(&self.key.len()) && self.key.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
@@ -162,13 +162,13 @@ impl RecordArgs {
     }
 }
 
-/// How a change is made.
+/// The options of every change.
 #[derive(Args)]
 pub struct ChangeArgs {
-    /// Why; kept in the audit line
+    /// Why the change is made, for the audit line
     #[arg(long, value_name = "TEXT", value_parser = words)]
     pub reason: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
     /// Who makes the change, for the audit line [default: $USER, or $LOGNAME, and the host]
@@ -181,7 +181,7 @@ pub struct ChangeArgs {
 pub struct Show {
     #[command(flatten)]
     pub record: RecordArgs,
-    /// Look for a hash in the whole table, not only among unknown outcomes
+    /// Look for the hash in the whole table, not only among unknown outcomes
     #[arg(long)]
     pub scan: bool,
     #[command(flatten)]
@@ -197,7 +197,7 @@ pub struct Show {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Listed {
-    /// Perhaps executed: reconciliation, or an operator, has to find out. Read from an index.
+    /// Perhaps executed: reconciliation, or an operator, must find out. Read from an index.
     Unknown,
     /// The worker's lease has expired, or no worker took the work in time. Found by a scan of the table, which ends at --limit.
     Stale,
@@ -205,23 +205,23 @@ pub enum Listed {
 
 #[derive(Args)]
 pub struct List {
-    /// Which
+    /// Which records to list
     #[arg(long, value_enum, default_value_t = Listed::Unknown)]
     pub state: Listed,
-    /// Of this tenant only
+    /// Only records of this tenant
     #[arg(short, long)]
     pub tenant: Option<String>,
-    /// Only outcomes that nobody asks about any more: they wait for an operator
+    /// Only escalated outcomes: they wait for an operator, and the provider is not asked any more
     #[arg(long)]
     pub escalated: bool,
-    /// How many at most; 1 or more
+    /// How many records to list at most; 1 or more
     #[arg(long, default_value_t = 1000, value_parser = count)]
     pub limit: usize,
 }
 
 #[derive(Args)]
 pub struct Watch {
-    /// Of this tenant only
+    /// Only records of this tenant
     #[arg(short, long)]
     pub tenant: Option<String>,
     /// How often to look for unknown outcomes: 5s, 1m30s
@@ -260,14 +260,14 @@ pub struct Ask {
 pub struct Settle {
     #[command(flatten)]
     pub record: RecordArgs,
-    /// It was executed: every retry gets the answer in --response
+    /// The operation was executed: every retry gets the answer in --response
     #[arg(long, visible_alias = "executed", requires = "response")]
     pub completed: bool,
-    /// It was not executed, and will not be: the next retry runs it
+    /// The operation was not executed, and will not be: the next retry runs it
     #[arg(long)]
     pub not_executed: bool,
-    /// The answer as JSON: {"status":201,"headers":{"location":"/payments/1"},"body":{"id":1}}, or "text" in place of "body": one of the two,
-    /// but with status 204 or 304
+    /// The answer as JSON: {"status":201,"headers":{"location":"/payments/1"},"body":{"id":1}}, or "text" in place of "body". One of
+    /// the two is needed, except with status 204 or 304
     #[arg(long, value_name = "FILE", conflicts_with = "not_executed")]
     pub response: Option<PathBuf>,
     /// One more header of the answer; may be repeated
@@ -337,13 +337,13 @@ pub struct ListDeadLetters {
 pub struct Redrive {
     #[command(flatten)]
     pub dead_letters: DeadLetters,
-    /// Where checks go
+    /// The queue that checks are moved to
     #[arg(long, value_name = "URL", value_parser = url, env = "CHECKS_QUEUE_URL")]
     pub to_checks: Option<String>,
-    /// Where questions and reports go
+    /// The queue that questions and reports are moved to
     #[arg(long, value_name = "URL", value_parser = url, env = "RECONCILE_QUEUE_URL")]
     pub to_reconcile: Option<String>,
-    /// Delete the messages for good instead of moving them, whatever they are; --id, --kind or --record must pick them
+    /// Delete messages of any kind for good instead of moving them; --id, --kind or --record must pick them
     #[arg(long)]
     pub drop: bool,
     #[command(flatten)]

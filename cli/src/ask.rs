@@ -1,4 +1,4 @@
-//! `ask`: makes the reconcile function ask the provider now. The command line knows no provider, so it sends a message.
+//! `ask`: makes the reconcile function ask the provider now. The command line has no provider to ask, so it sends a message.
 
 use aws_sdk_sqs::Client;
 use lambda_idempotency::{
@@ -31,8 +31,8 @@ pub async fn run(global: &Global, args: &Ask) -> Result<(), Failure> {
         // Standard output is for a program, but the operator must see the record before answering.
         eprintln!("{shown}");
     }
-    change::confirm(&args.change, &format!("Have the provider asked about {}?", change::name(&key)))?;
-    // The audit line first: no question without one.
+    change::confirm(&args.change, &format!("Ask the provider about {}?", change::name(&key)))?;
+    // The audit line is written first: there is no question without one.
     context.operator.note(&key, "ask", &change::who(&args.change)?, &args.change.reason).await?;
     queue::send(&client, queue_url, &MessageSummary::ask(&key)).await?;
     if context.screen.is_json() {
@@ -53,11 +53,11 @@ fn can_be_asked_about(context: &Context, seen: &Record) -> Result<(), Failure> {
         State::Unknown { .. } => Ok(()),
         State::InProgress { lease_until } if lease_until <= context.now() => Ok(()),
         State::InProgress { .. } => Err(Failure::NotAsExpected(
-            "nobody was asked: the record is in progress, and its lease is not over".into(),
+            "nothing was asked: the record is in progress, and its lease has not expired".into(),
         )),
         _ => {
             let state = seen.state.name();
-            Err(Failure::NotAsExpected(format!("nobody was asked: the record is {state}, and not unknown")))
+            Err(Failure::NotAsExpected(format!("nothing was asked: the record is {state}, and not unknown")))
         }
     }
 }

@@ -70,7 +70,7 @@ impl Change {
     }
 }
 
-/// Why the change cannot be made: the library does not know what the operator could say instead.
+/// Why the change cannot be made, with the option that would allow it: the library does not know the options.
 fn refused(error: CorrectionError, seen: &Record) -> Failure {
     match error {
         CorrectionError::ShortRetention => {
@@ -122,12 +122,12 @@ pub fn confirm(args: &ChangeArgs, question: &str) -> Result<(), Failure> {
     if is_yes(&answer) { Ok(()) } else { Err(Failure::Error("not confirmed: nothing was changed".into())) }
 }
 
-/// The whole word, as the question says: a slip of the hand must not confirm.
+/// Only the whole word confirms: a typing error must not.
 fn is_yes(answer: &str) -> bool {
     answer.trim() == "yes"
 }
 
-/// Checks, before anything is read, that somebody can be asked and that the audit line has a name.
+/// Checks, before anything is read, that an operator can confirm and that the audit line has a name.
 pub fn check(args: &ChangeArgs) -> Result<(), Failure> {
     who(args)?;
     if args.yes || io::stdin().is_terminal() {
@@ -136,15 +136,15 @@ pub fn check(args: &ChangeArgs) -> Result<(), Failure> {
     Err(Failure::Usage("there is no terminal for the question: give --yes to skip it".into()))
 }
 
-/// Who makes the change, by their own word; the account's own trail has whose credentials were used.
+/// Who makes the change, as they name themselves. CloudTrail records whose credentials were used.
 pub fn who(args: &ChangeArgs) -> Result<String, Failure> {
     if let Some(who) = &args.who {
         return Ok(who.clone());
     }
     let user = ["USER", "LOGNAME"].iter().find_map(|name| words(&env::var(name).ok()?).ok());
-    let nobody =
-        || Failure::Usage("who makes the change? Give --as: neither USER nor LOGNAME names anyone".into());
-    Ok(format!("{}@{}", user.ok_or_else(nobody)?, gethostname::gethostname().to_string_lossy()))
+    let unnamed =
+        || Failure::Usage("who makes the change? Give --as: neither USER nor LOGNAME is set".into());
+    Ok(format!("{}@{}", user.ok_or_else(unnamed)?, gethostname::gethostname().to_string_lossy()))
 }
 
 #[cfg(test)]
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_whole_report_confirms() {
+    fn only_the_whole_word_confirms() {
         assert!(is_yes("yes\n") && is_yes(" yes"));
         for no in ["", "\n", "y\n", "Y", "YES", "yes!", "no", "yes no"] {
             assert!(!is_yes(no), "{no:?}");

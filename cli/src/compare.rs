@@ -33,13 +33,13 @@ struct Line {
 }
 
 pub async fn run(screen: &Screen, args: &Compare) -> Result<(), Failure> {
-    // Names the counters, which nobody collects here.
+    // The name is for counters, which are not collected here.
     let name = OperationName::parse("ledger").map_err(|error| Failure::from_error(&error))?;
     let (ours, theirs) = (entries(&args.ours)?, entries(&args.theirs)?);
     let found = |difference: Difference<'_, Fields>| print(screen, &difference);
     let compared = compare(&name, stream::iter(ours), stream::iter(theirs), found).await;
     let summary = compared.map_err(|error| match error {
-        // The line says which file it is.
+        // The message names the file.
         CompareError::Side(_, error) => error,
         error => Failure::from_error(&error),
     })?;
@@ -62,7 +62,7 @@ fn entries(path: &Path) -> Result<impl Iterator<Item = Result<Entry<Fields>, Fai
 
 fn entry(line: &str) -> Result<Entry<Fields>, String> {
     let Line { id, fields } = object(line).map_err(|why| {
-        // The file has its own count of lines.
+        // The message already has the number of the line in the file.
         why.replace(" at line 1 column ", " at column ")
     })?;
     match id {
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_the_same_as_the_help_says() {
+    fn values_are_compared_as_the_help_says() {
         let same = |ours: &str, theirs: &str| {
             let line = |x: &str| entry(&format!(r#"{{"id":"a","x":{x},"y":1}}"#)).unwrap();
             line(ours) == line(theirs)
@@ -134,8 +134,8 @@ mod tests {
             (r#"{"x":1}"#, "missing field `id` at column 7"),
             (r#"{"id":"a""#, "at column 9"),
         ] {
-            let said = entry(wrong).unwrap_err();
-            assert!(said.contains(why) && !said.contains("Line") && !said.contains("line"), "{said}");
+            let message = entry(wrong).unwrap_err();
+            assert!(message.contains(why) && !message.to_lowercase().contains("line"), "{message}");
         }
     }
 }

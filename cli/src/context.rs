@@ -79,7 +79,7 @@ impl Context {
     }
 }
 
-/// Explains a refused table in the command line's terms: its name may have come from an option.
+/// Explains a refused table by the options that name it.
 fn refused(error: ConfigError) -> Failure {
     let line = match &error {
         ConfigError::Refused { table, reason } => {

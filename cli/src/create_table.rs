@@ -33,7 +33,7 @@ pub async fn run(global: &Global) -> Result<(), Failure> {
             let described = client.describe_table().table_name(&name).send().await;
             let described = described.map_err(|error| Failure::from_error(&error))?;
             if let Some(differs) = described.table().and_then(|current| difference(&wanted, current)) {
-                let message = format!("the table `{name}` is there, and {differs}; nothing was changed");
+                let message = format!("the table `{name}` exists, and {differs}; nothing was changed");
                 return Err(Failure::NotAsExpected(message));
             }
             false
@@ -42,13 +42,13 @@ pub async fn run(global: &Global) -> Result<(), Failure> {
     };
     let ready = client.wait_until_table_exists().table_name(&name).wait(READY_WITHIN).await;
     ready.map_err(|error| Failure::from_error(&error))?;
-    // Even if the table existed: whoever created it may have died before this step.
+    // Also if the table existed: the process that created it may have ended before this step.
     expire(&client, &name).await?;
     let screen = Screen::new(global.output);
     if screen.is_json() {
         return screen.print_json(&json!({ "table": name, "created": created }), false);
     }
-    let what = if created { "created" } else { "there already, as it should be" };
+    let what = if created { "created" } else { "unchanged, and already complete" };
     screen.print(&format!("The table `{name}` is {what}: keys, index `{INDEX}`, stream and time to live."))
 }
 
@@ -67,7 +67,7 @@ async fn expire(client: &Client, name: &str) -> Result<(), Failure> {
         return match current.attribute_name() == Some(attribute) {
             true => Ok(()),
             false => Err(Failure::NotAsExpected(format!(
-                "the table `{name}` is there, and its time to live is not on `{attribute}`; nothing was changed"
+                "the table `{name}` exists, and its time to live is not on `{attribute}`; nothing was changed"
             ))),
         };
     }

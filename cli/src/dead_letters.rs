@@ -1,4 +1,4 @@
-//! The queue of dead letters: receives dead letters, hides them from others meanwhile, and shows them.
+//! Receives dead letters from their queue, hides them from others meanwhile, and shows them.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -22,7 +22,7 @@ use crate::{
 /// How long received dead letters are hidden from others: as long as an operator may take to answer.
 const HIDDEN_SECS: i32 = 300;
 
-/// Empty answers after which a queue counts as empty. It answers from a part of its servers, so one empty answer is not enough.
+/// Empty answers after which a queue counts as empty. SQS asks only some of its servers each time, so one empty answer is not enough.
 const EMPTY_ANSWERS: u32 = 2;
 
 /// The queue of dead letters.
@@ -35,17 +35,17 @@ pub struct DeadLetterQueue<'a> {
 pub struct DeadLetter {
     message: Message,
     pub kind: String,
-    /// Why it was sent, if it says.
+    /// Why it was sent, if the message contains a reason.
     reason: Option<String>,
     /// Its record, if that can be read.
     pub record: Option<RecordKey>,
-    /// What its record is now, once that was looked up.
+    /// The state of its record, once that is read.
     state: Option<&'static str>,
     /// Its record and the queue that it goes to; `None` if it stays.
-    pub way: Option<(RecordKey, Queue)>,
+    pub destination: Option<(RecordKey, Queue)>,
 }
 
-/// The dead letters that were received. The queue has an order of its own, so a dead letter that was not received may be any one.
+/// The dead letters that were received. The queue is not ordered, so any other dead letter may have been left out.
 pub struct Looked {
     pub dead_letters: Vec<DeadLetter>,
     /// Whether the queue may hold more.
@@ -81,9 +81,9 @@ impl DeadLetter {
             Some("reconcile") => Some(Queue::Reconcile),
             _ => None,
         };
-        let way = record.clone().zip(queue);
+        let destination = record.clone().zip(queue);
         let kind = kind.unwrap_or_else(|| internal::MessageSummary::NO_KIND.to_owned());
-        Self { message, kind, reason, record, state: None, way }
+        Self { message, kind, reason, record, state: None, destination }
     }
 
     pub fn id(&self) -> String {
@@ -103,7 +103,7 @@ impl DeadLetter {
 
     pub fn json(&self, whole: bool) -> Value {
         let key = self.record.as_ref().map(RecordKey::partition_key);
-        let to = self.way.as_ref().map(|(_, queue)| queue.name());
+        let to = self.destination.as_ref().map(|(_, queue)| queue.name());
         let mut json = json!({
             "message_id": self.id(),
             "kind": self.kind,
@@ -129,12 +129,12 @@ impl<'a> DeadLetterQueue<'a> {
     pub async fn receive(&self, limit: usize) -> Result<Looked, Failure> {
         let (mut dead_letters, mut seen, mut empty) = (Vec::new(), HashSet::new(), 0);
         while dead_letters.len() < limit && empty < EMPTY_ANSWERS {
-            let most = (limit - dead_letters.len()).min(10);
+            let max = (limit - dead_letters.len()).min(10);
             let received = self
                 .client
                 .receive_message()
                 .queue_url(self.url)
-                .max_number_of_messages(most as i32)
+                .max_number_of_messages(max as i32)
                 .visibility_timeout(HIDDEN_SECS)
                 .wait_time_seconds(1)
                 .send()
@@ -152,7 +152,7 @@ impl<'a> DeadLetterQueue<'a> {
         Ok(Looked { dead_letters, more })
     }
 
-    /// Makes dead letters visible again. If that fails, they are visible when their time-out is over.
+    /// Makes dead letters visible again. If that fails, they become visible after their time-out.
     pub async fn release(&self, dead_letters: impl Iterator<Item = &DeadLetter>) {
         for dead_letter in dead_letters {
             let release = self.client.change_message_visibility().queue_url(self.url).visibility_timeout(0);
@@ -168,14 +168,14 @@ impl<'a> DeadLetterQueue<'a> {
 }
 
 impl Looked {
-    /// Looks up what each dead letter's record is now.
+    /// Reads the state of each dead letter's record.
     pub async fn look_up_states(&mut self, context: &Context) {
         for dead_letter in &mut self.dead_letters {
             let Some(key) = &dead_letter.record else { continue };
             dead_letter.state = Some(match context.store.load(key).await {
                 Ok(Some(record)) => record.state.name(),
                 Ok(None) => "absent",
-                // The dead letter is listed all the same; `show` says why.
+                // The dead letter is still listed; `show` prints the error.
                 Err(_) => "unreadable",
             });
         }
@@ -188,7 +188,7 @@ impl Looked {
         let looked_at = self.dead_letters.len();
         let hint = match self.more {
             true => "there may be more: raise --limit",
-            false => "it is gone, or somebody is looking at it",
+            false => "it is gone, or hidden while another operator looks at it",
         };
         Err(Failure::NotAsExpected(format!(
             "nothing was changed: none of the dead letters that were looked at ({looked_at}) has the id {missing}; {hint}"
@@ -219,21 +219,21 @@ impl Looked {
     }
 }
 
-/// The dead letters in a table, or in words if there is none to show.
+/// The dead letters as a table, or a sentence if there is none to show.
 pub fn table(context: &Context, looked: &Looked, args: &DeadLetters, drop: bool) -> String {
     let mut dead_letters = looked.chosen(args).peekable();
     if dead_letters.peek().is_none() {
         let kinds = looked.other_kinds(args).map(|kinds| format!(" Kinds: {kinds}.")).unwrap_or_default();
         return match looked.dead_letters.len() {
             // Receiving a dead letter hides it for a while.
-            0 => "No dead letters are visible: there are none, or somebody is looking at them.".to_owned(),
+            0 => "No dead letters are visible: there are none, or they are hidden while another operator looks at them.".to_owned(),
             1 => format!("The one dead letter that was looked at does not match.{kinds}"),
             count => format!("None of the {count} dead letters that were looked at matches.{kinds}"),
         };
     }
     let mut table = context.screen.table(["message", "kind", "to", "record", "state", "reason"]);
     for dead_letter in dead_letters {
-        let to = match &dead_letter.way {
+        let to = match &dead_letter.destination {
             _ if drop => "(drop)",
             Some((_, queue)) => queue.name(),
             None => "(stays)",

@@ -10,7 +10,7 @@ use lambda_idempotency::{
 /// A failed command.
 #[derive(Debug)]
 pub enum Failure {
-    /// Something went wrong; the line says whether anything was changed.
+    /// The command failed; the line says whether anything was changed.
     Error(String),
     /// The command is invalid. Nothing was asked or changed.
     Usage(String),
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_failed_change_says_whether_anything_was_changed() {
         let store = |kind| CorrectionError::Store(StoreError::new(kind, "no answer in time"));
-        for (error, expected, said) in [
+        for (error, expected, message) in [
             (CorrectionError::Changed("completed"), true, "nothing was changed: "),
             (CorrectionError::Deleted, true, "nothing was changed: "),
             (CorrectionError::NoAnswer("unknown"), true, "nothing was changed: "),
@@ -100,7 +100,7 @@ mod tests {
         ] {
             let failure = Failure::from(error);
             assert_eq!(matches!(failure, Failure::NotAsExpected(_)), expected, "{failure}");
-            assert!(failure.to_string().contains(said), "{failure}");
+            assert!(failure.to_string().contains(message), "{failure}");
         }
     }
 }

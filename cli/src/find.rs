@@ -30,7 +30,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether the search is over: only one record has the whole hash.
+    /// Whether the search has ended: only one record has the whole hash.
     fn is_over(&self) -> bool {
         self.hash.len() == DIGITS && !self.found.is_empty()
     }
@@ -75,10 +75,10 @@ async fn unknown(context: &Context, search: &mut Search<'_>) -> Result<(), Failu
     }
 }
 
-/// Searches the whole table, whatever the state: also what is left of a deleted record.
+/// Searches all items of the table: records in every state, and what is left of deleted ones.
 async fn scan(context: &Context, units_per_second: f64, search: &mut Search<'_>) -> Result<(), Failure> {
     let client = Client::new(&context.config);
-    // It shows on a terminal only.
+    // It is shown only on a terminal.
     let spinner = ProgressBar::new_spinner();
     let (mut from, mut scanned) = (None, 0_u64);
     loop {

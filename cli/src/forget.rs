@@ -1,4 +1,4 @@
-//! `forget-response`: drops a kept answer that must not be kept any longer.
+//! `forget-response`: deletes a kept answer that must not be kept any longer.
 
 use lambda_idempotency::{
     internal::Correction,
@@ -17,11 +17,11 @@ pub async fn run(global: &Global, args: &Forget) -> Result<(), Failure> {
     change::check(&args.change)?;
     let key = args.record.record_key()?;
     let context = Context::open(global).await?;
-    let question = format!("Drop what {} keeps of its response?", change::name(&key));
+    let question = format!("Delete the response that {} keeps?", change::name(&key));
     Change { key, question, correction: Correction::ForgetAnswer, remark }.make(&context, &args.change).await
 }
 
-/// The change deletes a body beside the record, but not an object in S3.
+/// The change deletes a body item, but not an object in S3.
 fn remark(seen: &Record, _: Timestamp) -> Option<String> {
     let State::Completed { answer, .. } = &seen.state else { return None };
     let id = answer.body_id().filter(|_| answer.body_place() == Place::S3.name())?;

@@ -1,6 +1,6 @@
 //! The operators' command line: looks up records, settles unknown outcomes, and writes an audit line for each change.
 //!
-//! A library, so that the tests build the program too, and never run an old one.
+//! It is a library so that the tests also build the program, and never run an old one.
 
 #![deny(clippy::disallowed_methods)]
 
@@ -47,7 +47,7 @@ use output::Screen;
 pub async fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        // It quotes the arguments, which may hold pasted control characters. Its usage line would demand what the environment has set.
+        // It quotes the arguments, which may contain control characters. Its usage line would demand what the environment has set.
         Err(mut error) if error.use_stderr() => {
             error.remove(ContextKind::Usage);
             eprint!("{}", harmless_text(&error.render().to_string()));

@@ -57,7 +57,7 @@ pub fn tenant(text: Option<&str>) -> Result<Option<Tenant>, Failure> {
     text.map(parse).transpose()
 }
 
-/// Unknown outcomes: those that need an operator first, then by age, oldest first. One more than `limit` if there are more.
+/// Unknown outcomes: escalated ones first, then by age, oldest first. One more than `limit` if there are more.
 ///
 /// The index is not ordered by age, so all of it is read, however small the limit.
 pub async fn unknown(
@@ -66,7 +66,7 @@ pub async fn unknown(
     escalated: bool,
     limit: usize,
 ) -> Result<Vec<Record>, Failure> {
-    // It shows on a terminal only.
+    // It is shown only on a terminal.
     let spinner = ProgressBar::new_spinner();
     let (mut records, mut from, mut scanned) = (Vec::new(), None, 0);
     loop {
@@ -112,13 +112,13 @@ pub async fn stale(
     Ok(records)
 }
 
-/// Whether its worker can be given up. A scan also finds unknown outcomes that are not in the index.
+/// Whether its lease can be declared expired. A scan also finds unknown outcomes that are not in the index.
 fn is_stale(context: &Context, record: &Record) -> bool {
     let is_unknown = matches!(record.state, State::Unknown { .. });
     !is_unknown && context.operator.preview(record, &Correction::ExpireLease).is_ok()
 }
 
-/// When a record got into the state that it is listed for.
+/// When a record entered the state for which it is listed.
 fn since(record: &Record) -> Timestamp {
     match record.state {
         State::Unknown { since, .. } => since,
@@ -127,7 +127,7 @@ fn since(record: &Record) -> Timestamp {
     }
 }
 
-/// A line for each record. The first column names it for every other command, the second in logs.
+/// A line for each record. The first column names the record for every other command, the second names it in logs.
 pub fn table(screen: &Screen, records: &[Record], now: Timestamp) -> Table {
     let mut table =
         screen.table(["record", "in logs", "state", "for", "cause", "attempts", "asked", "asks next"]);
@@ -136,7 +136,7 @@ pub fn table(screen: &Screen, records: &[Record], now: Timestamp) -> Table {
             State::Unknown { cause, asked, reconcile_at, .. } => {
                 (cause.name(), asked.to_string(), asks_next(reconcile_at, now))
             }
-            State::Pending => ("taken by nobody", String::new(), cell("")),
+            State::Pending => ("not taken", String::new(), cell("")),
             _ => ("lease expired", String::new(), cell("")),
         };
         table.add_row([

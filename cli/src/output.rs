@@ -67,7 +67,7 @@ impl Screen {
         self.print(&table.trim_fmt())
     }
 
-    /// Prints a line of JSON if it is one of many, else a document that operators can read too.
+    /// Prints a line of JSON if it is one of many, and otherwise an indented document, which operators can read too.
     pub fn print_json(&self, value: &impl Serialize, one_of_many: bool) -> Result<(), Failure> {
         let text = match one_of_many {
             true => serde_json::to_string(value),
@@ -90,7 +90,7 @@ impl Screen {
         }
     }
 
-    /// Clears the screen for the next picture.
+    /// Clears the screen before it is printed again.
     pub fn clear(&self) -> Result<(), Failure> {
         if self.terminal { self.write(b"\x1b[2J\x1b[H") } else { Ok(()) }
     }

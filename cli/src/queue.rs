@@ -21,7 +21,7 @@ pub async fn send(client: &Client, url: &str, body: &str) -> Result<(), Failure>
     sent.map(|_| ()).map_err(|error| failed(url, &error))
 }
 
-/// Which of several queues it is about.
+/// A failure that names the queue.
 pub fn failed(url: &str, error: &(dyn Error + 'static)) -> Failure {
     Failure::Error(format!("queue {url}: {}", Failure::from_error(error)))
 }

@@ -25,7 +25,7 @@ pub struct RecordJson {
     attempts: u32,
     created_at: Option<String>,
     began_at: Option<String>,
-    /// The method and route that it came by.
+    /// The method and route of its request.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     /// Why an execution last failed.
@@ -35,7 +35,7 @@ pub struct RecordJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     settled_note: Option<String>,
     retention_seconds: u64,
-    /// Whether another execution had, or perhaps had, the same effect.
+    /// Whether another execution had, or may have had, the same effect.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     contested: bool,
     /// Whether an effect was reported.
@@ -47,7 +47,7 @@ pub struct RecordJson {
     /// Whether domain writes committed with its completion.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     with_writes: bool,
-    /// Whether its request was refused before anything was done: it is as if there were no record.
+    /// Whether its request was refused before anything was done: the key is free.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     not_begun: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ struct UnknownJson {
     cause: &'static str,
     since: Option<String>,
     asked: u32,
-    /// Absent if nobody asks any more.
+    /// Absent if the outcome is escalated.
     reconcile_at: Option<String>,
     escalated: bool,
 }
@@ -156,7 +156,7 @@ pub fn fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
     fields.extend(record.key.scope().map(|scope| ("scope", cell(scope))));
     fields
         .extend([("key", cell(record.key.idempotency_key().as_str())), ("in logs", cell(record.key.hash()))]);
-    fields.extend(record.origin.iter().map(|origin| ("came as", cell(origin))));
+    fields.extend(record.origin.iter().map(|origin| ("origin", cell(origin))));
     fields.extend(state_fields(record, now));
     fields.push(("kept for", cell(span(record.retention))));
     if record.transactional {
@@ -179,7 +179,7 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
         fields.push(("began", at(record.began_at)));
     }
     if record.contested {
-        fields.push(("contested", cell("another execution did this, or perhaps did")));
+        fields.push(("contested", cell("another execution had the same effect, or may have had it")));
     }
     if record.claimed {
         fields.push(("claimed", cell("an effect was reported")));
@@ -218,7 +218,7 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
     fields
 }
 
-/// Whether reconciliation has given up on it: an operator has to settle it.
+/// Whether it is escalated: an operator must settle it.
 pub fn is_escalated(record: &Record) -> bool {
     matches!(record.state, State::Unknown { reconcile_at: Timestamp::MAX, .. })
 }
@@ -226,7 +226,7 @@ pub fn is_escalated(record: &Record) -> bool {
 /// When reconciliation asks next.
 pub fn asks_next(reconcile_at: Timestamp, now: Timestamp) -> Cell {
     match reconcile_at {
-        Timestamp::MAX => cell("never: it waits for an operator"),
+        Timestamp::MAX => cell("never: escalated, it waits for an operator"),
         at if at <= now => cell(format!("due since {}", span(now.since(at)))),
         at => cell(when(at, now)),
     }
@@ -237,7 +237,7 @@ fn answer_fields(answer: &KeptAnswer) -> Vec<(&'static str, Cell)> {
         answer.head.headers().iter().map(|(name, value)| format!("{name}: {value}")).collect();
     let place = match answer.body_place() {
         "record" => "in the record",
-        "body_item" => "beside it",
+        "body_item" => "in a body item",
         "s3" => "in S3",
         "omitted" => "left out",
         _ => "elsewhere",

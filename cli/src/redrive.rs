@@ -1,7 +1,7 @@
 //! `dead-letters` and `redrive`: list dead letters, move them back to the queues that they came from, or drop them.
 //!
 //! A message is received, sent on and then deleted. A crash in between duplicates it, which is harmless for all of these
-//! messages, and never loses it. A message that cannot be moved is reported, and the others are moved all the same.
+//! messages, and never loses it. If a message cannot be moved, that is reported, and the others are still moved.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ enum Act<'a> {
     Drop,
 }
 
-/// What became of each dead letter, by its id: `Ok` if it is gone from its queue.
+/// The outcome of each dead letter, by its id: `Ok` if it is no longer in its queue.
 type Outcomes = HashMap<String, Result<(), Failure>>;
 
 /// Shows the dead letters, and leaves them in the queue.
@@ -58,7 +58,7 @@ pub async fn run(global: &Global, args: &Redrive) -> Result<(), Failure> {
     let outcomes = redrive(&context, &queue, args, &looked).await;
     let gone =
         |dead_letter: &DeadLetter| outcomes.as_ref().is_ok_and(|outcomes| is_gone(outcomes, dead_letter));
-    // Dead letters that stay become visible now, not only when their time-out is over.
+    // Dead letters that stay become visible now, and not only after their time-out.
     queue.release(looked.dead_letters.iter().filter(|dead_letter| !gone(dead_letter))).await;
     let outcomes = outcomes?;
     print(&context, args, &looked, &outcomes)?;
@@ -88,7 +88,7 @@ async fn redrive(
     }
     let mut acts = Vec::new();
     for dead_letter in looked.chosen(&args.dead_letters) {
-        match &dead_letter.way {
+        match &dead_letter.destination {
             _ if args.drop => acts.push((dead_letter, Act::Drop)),
             Some((key, to)) => {
                 acts.push((dead_letter, Act::Move { key, to: *to, url: url(args, queue, *to)? }))
@@ -125,7 +125,7 @@ async fn perform(
     who: &str,
 ) -> Result<(), Failure> {
     let reason = &args.change.reason;
-    // The audit line first: no message is moved or dropped without one.
+    // The audit line is written first: no message is moved or dropped without one.
     match (act, &dead_letter.record) {
         (Act::Move { key, to, url }, _) => {
             tracing::debug!(key = %key.hash(), kind = dead_letter.kind, "moves a message");
@@ -137,7 +137,7 @@ async fn perform(
             tracing::debug!(key = %key.hash(), kind = dead_letter.kind, "drops a message");
             context.operator.note(key, &format!("drop-{}", dead_letter.kind), who, reason).await?;
         }
-        // There is no record to keep an audit line: only the printed body remains.
+        // Without a record there is no audit line: only the printed body remains.
         (Act::Drop, None) => {}
     }
     queue.delete(dead_letter).await
@@ -160,9 +160,9 @@ fn print(context: &Context, args: &Redrive, looked: &Looked, outcomes: &Outcomes
         let left: Vec<_> = left.collect();
         let gone: Vec<_> = gone.iter().map(|dead_letter| dead_letter.json(args.drop)).collect();
         let done = if args.drop { "dropped" } else { "moved" };
-        let said =
+        let report =
             json!({ done: gone, "left": left, "looked_at": looked.dead_letters.len(), "more": looked.more });
-        return context.screen.print_json(&said, false);
+        return context.screen.print_json(&report, false);
     }
     for dead_letter in gone.iter().filter(|dead_letter| args.drop && dead_letter.record.is_none()) {
         let (id, body) = (dead_letter.id(), dead_letter.body());
@@ -176,7 +176,7 @@ fn print(context: &Context, args: &Redrive, looked: &Looked, outcomes: &Outcomes
 }
 
 impl DeadLetters {
-    /// Whether the arguments pick dead letters, or mean all of them.
+    /// Whether the arguments pick some dead letters. Without them, all are meant.
     fn pick_some(&self) -> bool {
         !self.id.is_empty() || !self.kind.is_empty() || self.record.is_some()
     }
@@ -194,7 +194,7 @@ fn url<'a>(args: &'a Redrive, from: &DeadLetterQueue<'_>, to: Queue) -> Result<&
         Some(url) => Ok(url),
         None => {
             let name = to.name();
-            Err(Failure::Usage(format!("there are messages for the queue `{name}`: say {option} too")))
+            Err(Failure::Usage(format!("there are messages for the queue `{name}`: give {option} too")))
         }
     }
 }

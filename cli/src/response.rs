@@ -14,16 +14,16 @@ use serde_json::value::RawValue;
 
 use crate::{failure::Failure, values::object};
 
-/// The longest body that fits into an item beside the record.
+/// The longest body that fits into a body item.
 const MAX_BODY: usize = 400_000;
 
-/// The most bytes that all headers together may take.
+/// The length of all headers together.
 const MAX_HEADERS: usize = 16 * 1024;
 
-/// More than the largest answer, however it is laid out.
+/// More than the largest answer, with any white space.
 const MAX_FILE: u64 = 8 * 1024 * 1024;
 
-/// The file: `body` is a JSON value, `text` any other text. Each member is parsed on its own, so that an error can name it.
+/// The file: `body` is a JSON value, `text` any other text. Each member is parsed alone, so that an error can name it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written<'a> {
@@ -58,7 +58,7 @@ pub fn read(path: &Path, more: &[String], also: &[String]) -> Result<Answer, Fai
     parse(&text, more, &also).map_err(wrong)
 }
 
-/// The headers that were given as arguments. They are checked before the file is, so that it is not blamed for them.
+/// The headers that were given as arguments. They are checked before the file, so that errors do not name the file.
 fn arguments(more: &[String], also: &[String]) -> Result<Vec<(String, String)>, String> {
     let more = more.iter().map(|header| name_and_value(header)).collect::<Result<Vec<_>, _>>()?;
     headers(more.into_iter(), also, None)
@@ -85,7 +85,7 @@ fn parse(text: &str, more: Vec<(String, String)>, also: &[String]) -> Result<Ans
             (text, Some("text/plain; charset=utf-8"))
         }
         (None, None) if matches!(status, 204 | 304) => (String::new(), None),
-        // More often forgotten than intended, and every retry would get the empty answer.
+        // A missing body is more often a mistake than intended, and every retry would get the empty answer.
         (None, None) => {
             return Err(r#"give `body` or `text`; for an empty answer, give "text": """#.into());
         }
@@ -120,7 +120,7 @@ fn headers(
         if !SAFE_HEADERS.contains(&parsed.as_str()) && !also.iter().any(|kept| kept == parsed.as_str()) {
             let safe = SAFE_HEADERS.join(", ");
             let hint = match may_be_kept(parsed.as_str()) {
-                true => ", and those that its operation keeps: say --keep-header if it does",
+                true => ", and those that its operation keeps: give --keep-header if it does",
                 false => "",
             };
             return Err(format!("the header `{parsed}` is not replayed; these are: {safe}{hint}"));
@@ -142,8 +142,8 @@ fn headers(
     Ok(headers)
 }
 
-/// JSON without insignificant white space. Everything else stays as it was written, even numbers that no type of ours can
-/// hold.
+/// JSON without insignificant white space. Everything else stays as written, even numbers that no type of ours can
+/// represent.
 fn compact(json: &str) -> String {
     let (mut in_string, mut escaped) = (false, false);
     let keep = |c: &char| {
@@ -213,15 +213,15 @@ mod tests {
         for (wrong, why) in [
             ("location", "not `name: value`"),
             ("ETag: 2", "twice"),
-            ("x-request-id: 7", "say --keep-header"),
+            ("x-request-id: 7", "give --keep-header"),
             ("a b: c", "not a header's name"),
             ("link: a\u{7}", "no header can have"),
         ] {
-            let said = read(&[wrong], &[]).unwrap_err();
-            assert!(said.contains(why), "{said}");
+            let message = read(&[wrong], &[]).unwrap_err();
+            assert!(message.contains(why), "{message}");
         }
-        let said = read(&["Set-Cookie: a=b"], &[]).unwrap_err();
-        assert!(said.contains("is not replayed") && !said.contains("--keep-header"), "{said}");
+        let message = read(&["Set-Cookie: a=b"], &[]).unwrap_err();
+        assert!(message.contains("is not replayed") && !message.contains("--keep-header"), "{message}");
     }
 
     #[test]
@@ -252,12 +252,12 @@ mod tests {
             (r#"{"status":200,"text":"","headers":{"link":1}}"#, "`headers` is not an object"),
             (&long, "400001 bytes"),
         ] {
-            let said = parse(wrong).unwrap_err();
-            assert!(said.contains(why), "{said}");
-            // Names of our types mean nothing to an operator.
+            let message = parse(wrong).unwrap_err();
+            assert!(message.contains(why), "{message}");
+            // The names of our types mean nothing to an operator.
             assert!(
-                !["Written", "struct", "u16", "sequence"].iter().any(|name| said.contains(name)),
-                "{said}"
+                !["Written", "struct", "u16", "sequence"].iter().any(|name| message.contains(name)),
+                "{message}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! `settle`: settles an unknown outcome after somebody has found out what became of it.
+//! `settle`: settles an unknown outcome after an operator has found out whether the operation was executed.
 
 use lambda_idempotency::{
     internal::Correction,
@@ -35,12 +35,15 @@ pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
     Change { key, question, correction, remark }.make(&context, &args.change).await
 }
 
-/// Says what an operator's word does not do.
+/// What settling a record does not do.
 fn left_out(_: &Record, _: Timestamp) -> Option<String> {
-    Some("makes no domain writes: if the operation has any, write those rows yourself, but only once it is settled".to_owned())
+    Some(
+        "makes no domain writes: if the operation has any, write those rows yourself after it is settled"
+            .to_owned(),
+    )
 }
 
-/// Says what a release leads to, and whether it may be too early: a request of the worker can be in flight for as long as
+/// What follows from a release, and whether it may be too early: a request of the worker can be in flight for as long as
 /// reconciliation waits before "not found" is proof.
 fn late_effect(seen: &Record, now: Timestamp) -> Option<String> {
     let observe = match seen.state {
@@ -52,7 +55,7 @@ fn late_effect(seen: &Record, now: Timestamp) -> Option<String> {
     let runs = "the next retry with this key runs the operation";
     Some(match iso(over).filter(|_| over > now) {
         Some(over) => format!(
-            "too early? Until {over} what the worker has sent may still take effect; {runs}, and it could happen twice"
+            "too early? Until {over} a request of the worker may still take effect; {runs}, and the effect could happen twice"
         ),
         None => runs.to_owned(),
     })

@@ -28,7 +28,7 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
     let (answer, without) = match args.body {
         true => match answer(context, &record).await {
             Ok(answer) => (Some(answer), Ok(())),
-            // The record is shown all the same, and then why its body is missing.
+            // The record is still shown, and then why its body is missing.
             Err(failure) => (None, Err(failure)),
         },
         false => (None, Ok(())),
@@ -63,7 +63,7 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
     }
 }
 
-/// The kept answer as clients get it, if its body is there.
+/// The kept answer as clients get it, if its body can be read.
 async fn answer(context: &Context, record: &Record) -> Result<Answer, Failure> {
     let State::Completed { answer, .. } = &record.state else {
         let state = record.state.name();
@@ -72,7 +72,7 @@ async fn answer(context: &Context, record: &Record) -> Result<Answer, Failure> {
     if answer.body_place() == "omitted" {
         return Err(Failure::NotAsExpected("the record does not keep its body".into()));
     }
-    let gone = || Failure::Error(format!("the body is missing from its place, {}", answer.body_place()));
+    let gone = || Failure::Error(format!("the body is missing from its place (`{}`)", answer.body_place()));
     context.operator.answer(record).await?.ok_or_else(gone)
 }
 

@@ -1,4 +1,4 @@
-//! `sweep`: finds dead workers and gives them up, each with an audit line.
+//! `sweep`: finds records of dead workers and marks their leases expired, each with an audit line.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ struct Scanned {
     unreadable: usize,
 }
 
-/// The outcome for a record that somebody else changed after it was found.
+/// The outcome for a record that another writer changed after it was found.
 const BUSY: &str = "(changed meanwhile)";
 
 pub async fn run(global: &Global, args: &args::Sweep) -> Result<(), Failure> {
@@ -41,7 +41,7 @@ pub async fn run(global: &Global, args: &args::Sweep) -> Result<(), Failure> {
     let (found, scanned) = find(&context, args.pace.units_per_second).await?;
     if !found.is_empty() {
         show(&context, &args.change, &found)?;
-        change::confirm(&args.change, &format!("Give up {}?", found.len()))?;
+        change::confirm(&args.change, &format!("Mark {} expired?", found.len()))?;
     }
     let reason = &args.change.reason;
     let (mut done, mut failed) = (Vec::new(), None);
@@ -63,7 +63,7 @@ pub async fn run(global: &Global, args: &args::Sweep) -> Result<(), Failure> {
     failed.map_or(Ok(()), Err)
 }
 
-/// The records to give up, each with its next state.
+/// The records whose lease has expired, each with its next state.
 async fn find(
     context: &Context,
     units_per_second: f64,
@@ -79,7 +79,7 @@ async fn find(
         scanned.items += page.scanned;
         scanned.units += page.units;
         scanned.unreadable += page.unreadable;
-        // The table's own count may be hours old.
+        // The item count of the table may be hours old.
         if bar.length().is_some_and(|length| length < scanned.items) {
             bar.set_length(scanned.items);
         }
@@ -152,7 +152,7 @@ fn print(context: &Context, scanned: &Scanned, done: &[(Record, &'static str)]) 
         return screen.print_json(&done, false);
     }
     screen.print(&format!(
-        "{} items scanned for {:.1} read units: {lease_expired} given up, {} changed meanwhile, {} unreadable.",
+        "{} items scanned for {:.1} read units: {lease_expired} expired, {} changed meanwhile, {} unreadable.",
         scanned.items,
         scanned.units,
         done.len() - lease_expired,

@@ -16,7 +16,7 @@ pub fn words(text: &str) -> Result<String, String> {
     }
 }
 
-/// The shortest span and the longest, ten years.
+/// The shortest span, and the longest one of ten years.
 const SPANS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3650 * 24 * 60 * 60);
 
 /// A span of time: whole numbers, each with its unit, the largest first.

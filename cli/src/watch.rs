@@ -1,4 +1,4 @@
-//! `watch`: shows what is not settled, again and again, until Ctrl-C.
+//! `watch`: shows the records that are not settled, and refreshes them until Ctrl-C.
 
 use std::cell::RefCell;
 
@@ -14,7 +14,7 @@ use crate::{
     record::RecordJson,
 };
 
-/// The most records of each kind that a picture counts, and shows.
+/// How many records of each kind a picture counts and shows at most.
 const MAX_COUNTED: usize = 1000;
 const MAX_SHOWN: usize = 20;
 
@@ -67,7 +67,7 @@ fn print_line(
         let shown: Vec<_> = records[..counted].iter().map(RecordJson::from).collect();
         json!({ "at": iso(at), "count": counted, "more": records.len() > counted, "records": shown })
     };
-    // Null until the first scan is over.
+    // Null until the first scan has ended.
     let stale = stale.map(|(at, records)| kind(at, &records));
     context.screen.print_json(&json!({ "unknown": kind(now, unknown), "stale": stale }), true)
 }
@@ -91,7 +91,7 @@ fn print_picture(
     part(format!("{}  unknown", iso(now).unwrap_or_default()), unknown)?;
     match stale {
         Some((at, records)) => part(format!("stale, scanned {}", when(at, now)), &records),
-        None => screen.print("stale: the first scan is under way"),
+        None => screen.print("stale: the first scan is not finished"),
     }?;
     screen.print("")
 }

@@ -21,7 +21,7 @@ fn completions_come_for_every_shell_without_a_table() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn a_reader_that_closes_the_pipe_causes_no_failure() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let mut command = Command::new(env!("CARGO_BIN_EXE_idempotency"));
@@ -46,10 +46,10 @@ fn the_help_of_compare_says_what_is_the_same() {
 }
 
 #[test]
-fn a_ledger_that_is_not_there_is_wrong_usage() {
+fn a_missing_ledger_is_wrong_usage() {
     let output = idempotency(&["compare", "no-such-file", "no-such-file"]);
-    let said = String::from_utf8(output.stderr).expect("text");
-    assert!(output.status.code() == Some(2) && said.contains("no-such-file"), "{said}");
+    let message = String::from_utf8(output.stderr).expect("text");
+    assert!(output.status.code() == Some(2) && message.contains("no-such-file"), "{message}");
 }
 
 #[test]
@@ -61,26 +61,29 @@ fn a_missing_queue_is_asked_for_by_its_variable() {
         (&[&["ask", "a#b#c"][..], &why].concat()[..], "RECONCILE_QUEUE_URL"),
     ] {
         let output = idempotency(command);
-        let said = String::from_utf8(output.stderr).expect("text");
-        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-        assert!(said.contains("which queue?") && said.contains(variable), "{said}");
+        let message = String::from_utf8(output.stderr).expect("text");
+        assert_eq!((output.status.code(), message.lines().count()), (Some(2), 1), "{message}");
+        assert!(message.contains("which queue?") && message.contains(variable), "{message}");
     }
 }
 
 #[test]
-fn an_unknown_kind_of_letter_is_refused_with_the_kinds() {
+fn an_unknown_kind_of_dead_letter_is_refused_with_the_kinds() {
     let output = idempotency(&["dead-letters", "--queue", "http://127.0.0.1:9/q", "--kind", "nonsense"]);
-    let said = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("nonsense") && said.contains("failed_run") && said.contains("poison"), "{said}");
+    let message = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(
+        message.contains("nonsense") && message.contains("failed_run") && message.contains("poison"),
+        "{message}"
+    );
 }
 
 #[test]
 fn dead_letters_are_dropped_only_if_they_are_picked() {
     let drop = ["redrive", "--queue", "http://127.0.0.1:9/q", "--drop", "--reason", "because", "--yes"];
     let output = idempotency(&[&drop[..], &["--as", "kim"]].concat());
-    let said = String::from_utf8(output.stderr).expect("text");
-    assert!(output.status.code() == Some(2) && said.contains("--id, --kind or --record"), "{said}");
+    let message = String::from_utf8(output.stderr).expect("text");
+    assert!(output.status.code() == Some(2) && message.contains("--id, --kind or --record"), "{message}");
 }
 
 #[test]
@@ -104,12 +107,15 @@ fn a_change_without_a_reason_or_without_an_outcome_is_wrong_usage() {
 fn wrong_usage_demands_nothing_that_the_environment_has() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_idempotency"));
     let output = command.env("IDEMPOTENCY_TABLE", "t").args(["settle", "a#b#c"]).output();
-    let said = String::from_utf8(output.expect("the program can be run").stderr).expect("text");
-    assert!(said.contains("--reason") && said.contains("--help") && !said.contains("--table"), "{said}");
+    let message = String::from_utf8(output.expect("the program can be run").stderr).expect("text");
+    assert!(
+        message.contains("--reason") && message.contains("--help") && !message.contains("--table"),
+        "{message}"
+    );
 }
 
 #[test]
-fn an_address_that_is_no_url_is_wrong_usage() {
+fn an_address_must_be_a_url() {
     let show = ["show", "--table", "t", "--region", "eu-central-1", "acme#pay#key-in-clear"];
     let redrive = ["redrive", "--reason", "because", "--yes", "--table", "t"];
     for (command, option) in [
@@ -120,8 +126,8 @@ fn an_address_that_is_no_url_is_wrong_usage() {
         (&redrive[..], "--sqs-endpoint-url"),
     ] {
         let output = idempotency(&[command, &[option, "foo"]].concat());
-        let said = String::from_utf8(output.stderr).expect("text");
-        assert!(output.status.code() == Some(2) && said.contains("give a URL"), "{option}: {said}");
+        let message = String::from_utf8(output.stderr).expect("text");
+        assert!(output.status.code() == Some(2) && message.contains("give a URL"), "{option}: {message}");
     }
 }
 
@@ -133,19 +139,22 @@ fn an_address_in_the_environment_that_is_no_url_shows_no_key() {
         .envs([("AWS_ACCESS_KEY_ID", "t"), ("AWS_SECRET_ACCESS_KEY", "t")]);
     command.args(["show", "--table", "t", "--region", "eu-central-1", "acme#pay#key-in-clear"]);
     let output = command.output().expect("the program can be run");
-    let said = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("`foo`") && !said.contains("key-in-clear") && !said.contains("acme"), "{said}");
+    let message = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("`foo`") && !message.contains("key-in-clear") && !message.contains("acme"),
+        "{message}"
+    );
 }
 
 #[test]
-fn a_change_that_nobody_makes_is_wrong_usage() {
+fn a_change_without_an_author_is_wrong_usage() {
     let change = |more: &[&str], user: Option<(&str, &str)>| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_idempotency"));
         command.env_remove("USER").env_remove("LOGNAME").envs(user);
         command.env("AWS_EC2_METADATA_DISABLED", "true").args(more);
         command.args(["--table", "t", "--region", "eu-central-1", "--reason", "because", "--yes"]);
-        // Nobody listens there, so what gets as far as the table fails.
+        // Nothing listens at this address, so a command that reaches the table fails.
         command.args(["--endpoint-url", "http://127.0.0.1:9"]);
         let output = command.output().expect("the program can be run");
         (output.status.code(), String::from_utf8(output.stderr).expect("text"))
@@ -155,12 +164,12 @@ fn a_change_that_nobody_makes_is_wrong_usage() {
     let redrive = ["redrive", "--queue", "http://127.0.0.1:9/q"];
     for command in [&settle[..], &forget, &redrive] {
         for user in [None, Some(("USER", "")), Some(("LOGNAME", " "))] {
-            let (code, said) = change(command, user);
-            assert!(code == Some(2) && said.contains("--as"), "{command:?} {user:?}: {said}");
+            let (code, message) = change(command, user);
+            assert!(code == Some(2) && message.contains("--as"), "{command:?} {user:?}: {message}");
         }
         for (more, user) in [(&["--as", "kim"][..], None), (&[], Some(("LOGNAME", "kim")))] {
-            let (_, said) = change(&[command, more].concat(), user);
-            assert!(!said.contains("--as"), "{said}");
+            let (_, message) = change(&[command, more].concat(), user);
+            assert!(!message.contains("--as"), "{message}");
         }
     }
 }

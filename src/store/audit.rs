@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{record::Record, time::Timestamp};
 
-/// One audit line of a record. It has no time to live, and outlives its record.
+/// One audit line of a record. It has no time to live, so it outlives its record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AuditLine {
@@ -31,19 +31,10 @@ impl AuditLine {
         after: Option<&Record>,
     ) -> Self {
         let (who, what, reason) = (who.to_owned(), what.to_owned(), reason.to_owned());
-        let at = at.as_millis();
-        Self {
-            who,
-            at,
-            what,
-            reason,
-            before: before.map(AuditedState::from),
-            after: after.map(AuditedState::from),
-        }
+        let [before, after] = [before, after].map(|record| record.map(AuditedState::from));
+        Self { who, at: at.as_millis(), what, reason, before, after }
     }
-}
 
-impl AuditLine {
     /// The record's state before the change; `None` if there was no record.
     pub fn before(&self) -> Option<&str> {
         self.before.as_ref().map(|before| before.state.as_str())
@@ -55,7 +46,7 @@ impl AuditLine {
     }
 }
 
-/// A record as an audit line names it.
+/// What an audit line says about a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct AuditedState {
     /// The state's name.

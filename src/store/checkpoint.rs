@@ -6,15 +6,15 @@ use crate::{record::Revision, time::Timestamp};
 
 /// The lease and progress of a job over the whole store that only one invocation may run at a time, such as the sweep.
 ///
-/// It is kept beside the records, under a key that no record can have, and written by compare-and-set as they are: whoever
-/// loses the race, or the lease, has lost the job.
+/// It is kept in the table of records, under a key that no record can have. As records are, it is written by compare-and-set: an
+/// invocation that loses the race, or the lease, stops.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Checkpoint {
     /// The job's name. It has no `#`, so that no record has its key.
     pub name: String,
     /// The id of the last write.
     pub revision: Revision,
-    /// Until when somebody runs the job.
+    /// Until when an invocation runs the job.
     pub lease_until: Timestamp,
     /// The job's progress, in its own form; `None` if it is done.
     pub progress: Option<String>,
@@ -24,7 +24,7 @@ impl fmt::Debug for Checkpoint {
     /// Without the progress, which may name keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, revision, lease_until, progress } = self;
-        f.debug_struct("Mark")
+        f.debug_struct("Checkpoint")
             .field("name", name)
             .field("revision", revision)
             .field("lease_until", lease_until)

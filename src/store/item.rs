@@ -1,4 +1,4 @@
-//! A record's stored form, in a table, in a table's stream and in a queue. Attributes have the same names everywhere.
+//! The stored form of a record in a table, in a table's stream and in a queue. Its attributes have the same names everywhere.
 //!
 //! | attribute | in state | what |
 //! | --- | --- | --- |
@@ -8,17 +8,17 @@
 //! | `revision`, `attempt`, `attempts` | all | ids of the last write and of the execution, and the number of executions |
 //! | `fingerprint`, `fingerprint_rule` | all | the request's fingerprint, and the rule that made it |
 //! | `created_at`, `began_at` | all | milliseconds since 1970: when the key was first seen, and when this execution began |
-//! | `retention` | all | milliseconds that it is kept once it is settled |
+//! | `retention` | all | for how many milliseconds it is kept once it is settled |
 //! | `lease_until` | `in_progress` | milliseconds since 1970 |
-//! | `contested` | `in_progress`, `unknown` | that another execution ran the operation, certainly or possibly |
-//! | `claimed` | `in_progress`, `unknown` | that the provider has reported its effect |
-//! | `transactional` | all | that all effects of its execution are in the completing transaction |
-//! | `with_writes` | `completed` | that domain writes committed with its completion |
+//! | `contested` | `in_progress`, `unknown` | whether another execution ran the operation, certainly or possibly |
+//! | `claimed` | `in_progress`, `unknown` | whether the provider has reported the effect |
+//! | `transactional` | all | whether the completing transaction contains all effects of the execution |
+//! | `with_writes` | `completed` | whether domain writes committed with its completion |
 //! | `origin` | all | for operators: the request's method and route |
 //! | `last_failure` | all | for operators: why an execution last failed |
 //! | `settled_note` | `completed`, `failed_retryable` | for operators: who settled it, if not its worker, and why |
 //! | `completed_at`, `failed_at`, `since` | `completed`, `failed_retryable`, `unknown` | milliseconds since 1970 |
-//! | `settled_by` | `completed`, `failed_retryable` | `worker`, `provider`, `person`, `certainty`, `assumption` |
+//! | `settled_by` | `completed`, `failed_retryable` | `worker`, `provider`, `operator`, `certainty`, `assumption` |
 //! | `expires_at` | `completed`, `failed_retryable` | **seconds** since 1970: the time-to-live attribute |
 //! | `head` | `completed` | `payload` or `abandoned`, if the answer is not an HTTP response |
 //! | `status`, `headers` | `completed` | those of an HTTP response |
@@ -26,11 +26,11 @@
 //! | `cause`, `reconcile_at`, `asked` | `unknown` | why, when to ask next, and how often that was done |
 //! | `reconcile_shard` | `unknown` | its partition in the index `reconcile` |
 //!
-//! `contested`, `claimed`, `transactional` and `with_writes` are absent if they are false; `origin`, `last_failure` and
-//! `settled_note` if there is nothing to say. An item that lacks another attribute of its state is unreadable.
+//! `contested`, `claimed`, `transactional` and `with_writes` are absent if they are false. `origin`, `last_failure` and
+//! `settled_note` are optional. An item that lacks any other attribute of its state is unreadable.
 //!
-//! A reader leaves alone what another version has written. An attribute that may be ignored needs no new version; one that must
-//! not be ignored does.
+//! A reader does not read or change what another version has written. A new attribute needs a new version only if readers must not
+//! ignore it.
 
 use std::{fmt, ops::Not, time::Duration};
 
@@ -48,7 +48,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// The version of this layout. A reader leaves all others alone.
+/// The version of this layout. A reader does not touch items of other versions.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// The sort key of a record in its item collection.
@@ -81,15 +81,15 @@ pub(crate) enum UnreadableItemError {
     Attribute(&'static str),
 }
 
-/// How many partitions of each kind the index of unknown outcomes has. One takes 1,000 writes a second. While a provider is
-/// down everything becomes unknown, and an index that cannot keep up would throttle the table.
+/// How many partitions of each kind the index of unknown outcomes has. A partition takes 1,000 writes a second. While a provider
+/// is down, every operation becomes unknown, and an index that cannot keep up would throttle the table.
 const SHARDS: usize = 8;
 
 /// The partitions of outcomes that reconciliation asks about.
 pub(super) const ASKED_SHARDS: [&str; SHARDS] = ["0", "1", "2", "3", "4", "5", "6", "7"];
 
-/// The partitions of outcomes that nobody asks about any more: an operator finds them without reading the others, and they
-/// delay no question.
+/// The partitions of escalated outcomes. They are separate so that an operator finds them without reading the others, and so that
+/// they delay no question.
 pub(super) const ESCALATED_SHARDS: [&str; SHARDS] = [
     "escalated-0",
     "escalated-1",
@@ -107,7 +107,7 @@ fn shard(key: &RecordKey, reconcile_at: Timestamp) -> &'static str {
     shards[usize::from(key.short_hash().first_byte()) % SHARDS]
 }
 
-/// A record in its stored form; serde converts it to the store's own format.
+/// A record in its stored form. serde converts it to the format of a store.
 ///
 /// ```
 /// use lambda_idempotency::{record::Record, store::Item};
@@ -144,47 +144,47 @@ pub struct Item {
     transactional: bool,
     #[serde(default, skip_serializing_if = "Not::not")]
     with_writes: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     last_failure: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     settled_note: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     lease_until: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     completed_at: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     failed_at: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     settled_by: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     reconcile_at: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     reconcile_shard: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     asked: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     head: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     headers: Option<Vec<(String, String)>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<ByteBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     body_id: Option<ByteArray<16>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     body_place: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     body_encoding: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     body_length: Option<u64>,
 }
 
@@ -251,6 +251,23 @@ impl TryFrom<Item> for Record {
     }
 }
 
+/// Reads a record from its attributes, as DynamoDB, its streams and queued messages contain them.
+pub(crate) fn from_attributes(
+    attributes: impl Into<serde_dynamo::Item>,
+) -> Result<Record, UnreadableItemError> {
+    let attributes = attributes.into();
+    // The version is read first, because another layout may have other attributes.
+    let version = match attributes.get(SCHEMA_ATTRIBUTE) {
+        Some(serde_dynamo::AttributeValue::N(digits)) => digits.parse().ok(),
+        _ => None,
+    };
+    match version {
+        Some(SCHEMA) => serde_dynamo::from_item::<_, Item>(attributes)?.record(),
+        Some(other) => Err(UnreadableItemError::Version(other)),
+        None => Err(UnreadableItemError::Attribute(SCHEMA_ATTRIBUTE)),
+    }
+}
+
 impl Item {
     fn record(self) -> Result<Record, UnreadableItemError> {
         let item = self;
@@ -279,26 +296,7 @@ impl Item {
             state: item.state()?,
         })
     }
-}
 
-/// Reads a record from its attributes, as DynamoDB, its streams and our messages hold them.
-pub(crate) fn from_attributes(
-    attributes: impl Into<serde_dynamo::Item>,
-) -> Result<Record, UnreadableItemError> {
-    let attributes = attributes.into();
-    // The version first: another layout may have other attributes.
-    match attributes.get(SCHEMA_ATTRIBUTE) {
-        Some(serde_dynamo::AttributeValue::N(digits)) => match digits.parse() {
-            Ok(SCHEMA) => {}
-            Ok(other) => return Err(UnreadableItemError::Version(other)),
-            Err(_) => return Err(UnreadableItemError::Attribute(SCHEMA_ATTRIBUTE)),
-        },
-        _ => return Err(UnreadableItemError::Attribute(SCHEMA_ATTRIBUTE)),
-    }
-    serde_dynamo::from_item::<_, Item>(attributes)?.record()
-}
-
-impl Item {
     fn keep(&mut self, answer: &KeptAnswer) {
         match &answer.head {
             Head::Http { status, headers } => {
@@ -307,31 +305,22 @@ impl Item {
             Head::Payload => self.head = Some(PAYLOAD.to_owned()),
             Head::Abandoned => self.head = Some(ABANDONED.to_owned()),
         }
-        let (place, length) = match &answer.body {
-            KeptBody::Inline { bytes, encoding, length } => {
-                self.body = Some(ByteBuf::from(bytes.to_vec()));
-                self.body_encoding = Some(encoding.name().to_owned());
-                (KeptBody::IN_RECORD, length)
-            }
-            KeptBody::Outside { id, place, encoding, length } => {
-                self.body_id = Some(ByteArray::new(*id.as_bytes()));
-                self.body_encoding = Some(encoding.name().to_owned());
-                (place.name(), length)
-            }
-            KeptBody::Omitted { length } => (KeptBody::OMITTED, length),
-        };
-        self.body_place = Some(place.to_owned());
-        self.body_length = Some(*length);
+        self.body_place = Some(answer.body_place().to_owned());
+        self.body_length = Some(answer.body_length());
+        self.body_id = answer.body_id().map(|id| ByteArray::new(*id.as_bytes()));
+        if let KeptBody::Inline { bytes, .. } = &answer.body {
+            self.body = Some(ByteBuf::from(bytes.to_vec()));
+        }
+        if let KeptBody::Inline { encoding, .. } | KeptBody::Outside { encoding, .. } = &answer.body {
+            self.body_encoding = Some(encoding.name().to_owned());
+        }
     }
 
     fn state(self) -> Result<State, UnreadableItemError> {
-        let millis = |value: Option<u64>, name| {
-            value.map(Timestamp::from_millis).ok_or(UnreadableItemError::Attribute(name))
-        };
-        let expires_at =
-            self.expires_at.map(Timestamp::from_secs).ok_or(UnreadableItemError::Attribute("expires_at"));
-        let by = (self.settled_by.as_deref().and_then(SettledBy::parse))
-            .ok_or(UnreadableItemError::Attribute("settled_by"));
+        let missing = UnreadableItemError::Attribute;
+        let millis = |value: Option<u64>, name| value.map(Timestamp::from_millis).ok_or(missing(name));
+        let expires_at = self.expires_at.map(Timestamp::from_secs).ok_or(missing("expires_at"));
+        let by = self.settled_by.as_deref().and_then(SettledBy::parse).ok_or(missing("settled_by"));
         Ok(match self.state.as_str() {
             State::PENDING => State::Pending,
             State::IN_PROGRESS => State::InProgress { lease_until: millis(self.lease_until, "lease_until")? },
@@ -346,18 +335,15 @@ impl Item {
                 by: by?,
                 expires_at: expires_at?,
             },
-            // Otherwise it would not be in the index, and nothing would ask about it.
-            State::UNKNOWN if self.reconcile_shard.is_none() => {
-                return Err(UnreadableItemError::Attribute("reconcile_shard"));
-            }
+            // Without this attribute it is not in the index, and nothing would ask about it.
+            State::UNKNOWN if self.reconcile_shard.is_none() => return Err(missing("reconcile_shard")),
             State::UNKNOWN => State::Unknown {
-                cause: (self.cause.as_deref().and_then(UnknownCause::parse))
-                    .ok_or(UnreadableItemError::Attribute("cause"))?,
+                cause: self.cause.as_deref().and_then(UnknownCause::parse).ok_or(missing("cause"))?,
                 since: millis(self.since, "since")?,
                 reconcile_at: millis(self.reconcile_at, "reconcile_at")?,
-                asked: self.asked.ok_or(UnreadableItemError::Attribute("asked"))?,
+                asked: self.asked.ok_or(missing("asked"))?,
             },
-            _ => return Err(UnreadableItemError::Attribute("state")),
+            _ => return Err(missing("state")),
         })
     }
 
@@ -365,7 +351,7 @@ impl Item {
         let missing = UnreadableItemError::Attribute;
         let length = self.body_length.ok_or(missing("body_length"))?;
         let encoding =
-            (self.body_encoding.as_deref().and_then(Encoding::parse)).ok_or(missing("body_encoding"));
+            self.body_encoding.as_deref().and_then(Encoding::parse).ok_or(missing("body_encoding"));
         let body = match self.body_place.as_deref().ok_or(missing("body_place"))? {
             KeptBody::OMITTED => KeptBody::Omitted { length },
             KeptBody::IN_RECORD => KeptBody::Inline {
@@ -431,7 +417,7 @@ mod tests {
 
     // T36
     #[test]
-    fn an_item_of_another_schema_is_left_alone() {
+    fn an_item_of_another_version_is_unreadable() {
         for schema in [SCHEMA - 1, SCHEMA + 1] {
             let mut item = attributes(&completed(answer()));
             item.insert("schema".into(), AttributeValue::N(schema.to_string()));
@@ -440,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_no_response_has_no_status() {
+    fn only_http_answers_have_a_status() {
         for head in [Head::Payload, Head::Abandoned] {
             let record = completed(KeptAnswer { head, ..answer() });
             let item = attributes(&record);
@@ -450,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn the_marks_of_a_contested_or_claimed_record_are_kept() {
+    fn the_flags_of_a_contested_or_claimed_record_are_kept() {
         let other = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reserved = Record { attempt: crate::record::AttemptId::mint(), ..other.clone() };
         let contested = reserved.contest(Worker::of(&other), Revision::mint()).unwrap();

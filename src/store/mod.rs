@@ -1,15 +1,15 @@
-//! Where records live: two conditional writes and a read.
+//! Stores keep records: two conditional writes and a read.
 //!
 //! 1. A [`Store`] inserts a record if there is none, swaps it if its revision is still the one seen, and loads it. A write
 //!    that is refused returns the current record.
 //! 2. It also keeps bodies that are too large for their record, and audit lines.
 //! 3. A write may have [companions](Companion), which are written in the same transaction or not at all.
-//! 4. [`Unsettled`] finds the records that somebody has to look at, and keeps the [`Checkpoint`] of a job that goes through them all.
-//! 5. A record is stored as an [`Item`], in every store and in every queue: one form, with one version number.
+//! 4. [`Unsettled`] finds the records that are not settled, and keeps the [`Checkpoint`] of a job that reads all records.
+//! 5. A record is stored as an [`Item`] in every store and in every queue: one form, with one version number.
 //!
-//! It does not decide what may be written, nor retry: see [`record`](crate::record) and [`engine`](crate::engine). Stores are
-//! trait objects, like queues, worlds and reconcilers: next to a network call the indirection cannot be measured, and the code
-//! above them needs no type parameters.
+//! It does not decide what may be written, and it does not retry: see [`record`](crate::record) and [`engine`](crate::engine).
+//! Stores are trait objects, like queues, worlds and reconcilers. The indirection costs nothing next to a network call, and the
+//! code above needs no type parameters.
 
 mod audit;
 mod checkpoint;
@@ -42,15 +42,15 @@ pub use item::Item;
 pub(crate) use item::from_attributes;
 pub use unsettled::{Cursor, Page, Survey, Unsettled};
 
-/// What became of a conditional write.
+/// The outcome of a conditional write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// It was applied.
     Written,
     /// Its condition did not hold; this is the current record (`None` if a swap found none).
     Refused(Option<Box<Record>>),
-    /// The conditions of these domain writes did not hold; the numbers are their places among the companions. It says nothing
-    /// about the record's own condition: an earlier try may have been applied.
+    /// The conditions of these domain writes did not hold; the numbers are their places among the companions. The record's
+    /// condition is not known to hold: an earlier try may have been applied.
     Denied(Vec<usize>),
 }
 
@@ -58,27 +58,27 @@ pub enum WriteOutcome {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Companion {
-    /// Adds an audit line beside the record: who changed it by hand, and why.
+    /// Adds an audit line to the record: who changed it by hand, and why.
     Audit(AuditLine),
-    /// Deletes a body beside the record that the record no longer names.
+    /// Deletes a body item that the record no longer names.
     DeleteBody(BodyId),
     /// Writes an item of a table of the user's, under its own condition.
     Domain(DomainWrite),
 }
 
-/// A place that keeps records.
+/// Keeps records.
 ///
-/// # What it promises
+/// # Promises
 /// - [`insert`](Self::insert) writes if there is no record, or returns the current one, in one atomic step.
 /// - [`swap`](Self::swap) writes if the revision is still the one seen, or returns the current record, in one atomic step.
-/// - Companions are applied with their record, and never without it. If an earlier try of the same write was applied and its
-///   answer was lost, they were applied too.
-/// - [`load`](Self::load) returns what the last applied write wrote.
+/// - Companions are applied with their record, and never without it. That also holds for an earlier try of the same write whose
+///   answer was lost.
+/// - [`load`](Self::load) returns the record of the last applied write.
 /// - An error does not prove that a write was not applied, or will not be later; [`StoreError::kind`] says more.
 /// - A body that is kept under an id never changes, and is kept for at least as long as requested.
 ///
-/// The suite in `conformance` checks these for stores of your own (feature `conformance`). Guard, stale function and
-/// reconciliation each take a store: make it cheap to clone.
+/// The suite in `conformance` checks these promises for stores of your own (feature `conformance`). Guard, stale function and
+/// reconciliation each take a store, so make it cheap to clone.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Writes `record` if there is none.
@@ -92,7 +92,7 @@ pub trait Store: Send + Sync + 'static {
         with: &[Companion],
     ) -> Result<WriteOutcome, StoreError>;
 
-    /// The name of the table that the records are in, which domain writes must not touch; `None` if they are in no table.
+    /// The table of records, which domain writes must not touch; `None` if the store has no table.
     fn records_table(&self) -> Option<&str>;
 
     /// Reads a record, strongly consistent.

@@ -1,7 +1,7 @@
 //! Keeps bodies that are too large for a DynamoDB item in S3.
 //!
-//! 1. Each body is an object of its own, under a fresh id, and is written only if there is none.
-//! 2. A missing object is read as a body that is gone; its replay omits the body.
+//! 1. Each body is an object under a fresh id, and is written only if there is no such object.
+//! 2. If an object is missing, the replay omits the body.
 //! 3. [`S3Bodies::check`] finds a missing bucket or permission at start-up.
 //!
 //! It does not delete objects: give the prefix a lifecycle rule.
@@ -27,9 +27,9 @@ const ACCESS_DENIED: &str = "AccessDenied";
 ///
 /// Needs `s3:PutObject` and `s3:GetObject` below the prefix, and `s3:ListBucket` on the bucket. Without the last, S3 answers
 /// 403 for a missing object
-/// ([GetObject](https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html)), and a body that is gone would look like
-/// a missing permission. [`check`](Self::check) finds that out at start-up. The library does not delete objects: give the
-/// prefix a lifecycle rule that expires them a day or more after the longest retention.
+/// ([GetObject](https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html)), and a missing body would look like a missing
+/// permission. [`check`](Self::check) finds that out at start-up. The library does not delete objects: give the prefix a lifecycle
+/// rule that expires them a day or more after the longest retention.
 #[derive(Clone, Debug)]
 pub struct S3Bodies {
     client: Client,
@@ -43,11 +43,11 @@ impl S3Bodies {
         Self { client, bucket: bucket.into(), prefix: prefix.into() }
     }
 
-    /// Reads an object that does not exist, to find out at start-up what would fail later.
+    /// Reads an object that does not exist, to find mistakes at start-up that would fail requests later.
     ///
     /// # Errors
-    /// If there is no such bucket, or `s3:GetObject` or `s3:ListBucket` is missing. A bucket that is only slow or unavailable is
-    /// no error here. A missing `s3:PutObject` shows only with the first large body, which is then left out.
+    /// If there is no such bucket, or `s3:GetObject` or `s3:ListBucket` is missing. It does not fail if the bucket is only slow or
+    /// unavailable. A missing `s3:PutObject` shows only with the first large body, which is then left out.
     pub async fn check(&self) -> Result<(), ConfigError> {
         let object = format!("{}start-up check", self.prefix);
         let refused = |reason: &str| {
@@ -74,7 +74,7 @@ impl S3Bodies {
         format!("{}{}/{id}", self.prefix, hex::encode(digest))
     }
 
-    /// Writes the body if there is none. As beside the record, an existing object is this very body.
+    /// Writes the body if there is none. An existing object is the same body, as for body items.
     pub(super) async fn keep(&self, key: &RecordKey, id: BodyId, body: Bytes) -> Result<(), StoreError> {
         let put = self.client.put_object().bucket(&*self.bucket).key(self.object(key, id));
         match put.if_none_match("*").body(ByteStream::from(body)).send().await {

@@ -1,4 +1,4 @@
-//! Reads the table's stream, as Lambda delivers it: what one change of an item says about an execution.
+//! Reads the table's stream, as Lambda delivers it, and finds what each change of an item means for an execution.
 
 use std::collections::HashMap;
 
@@ -13,9 +13,9 @@ use crate::{
     time::Timestamp,
 };
 
-/// What one stream record says.
+/// What one stream record means.
 pub(crate) enum Change {
-    /// Work waits for a worker.
+    /// The operation waits for a worker.
     Accepted(Seen),
     /// A worker owns the record, until the end of this lease.
     Began(Seen, Timestamp),
@@ -23,7 +23,7 @@ pub(crate) enum Change {
     Ended(Seen),
     /// Time to live has deleted a record of this operation.
     Pruned(OperationName),
-    /// Nothing about an execution: an item beside a record, or another deletion.
+    /// Nothing that concerns an execution: an item that is not a record, or another deletion.
     Nothing,
 }
 
@@ -53,7 +53,7 @@ struct StreamRecord<'a> {
 #[serde(rename_all = "PascalCase")]
 struct Images<'a> {
     keys: Keys,
-    /// Parsed only once it is known to be a record's: bodies beside records are large.
+    /// Parsed only if the item is a record: body items are large.
     #[serde(borrow)]
     new_image: Option<&'a RawValue>,
     sequence_number: String,
@@ -61,7 +61,7 @@ struct Images<'a> {
 
 #[derive(Deserialize)]
 struct Identity {
-    /// The embedded store writes its name in lower case on the wire, and capitals elsewhere.
+    /// The embedded store writes the name with a small letter on the wire, and with a capital elsewhere.
     #[serde(rename = "principalId", alias = "PrincipalId")]
     principal_id: Option<String>,
 }
@@ -72,7 +72,7 @@ struct Keys {
     sk: AttributeValue,
 }
 
-/// The attributes of a record's image that matter here. Not all, so that a record damaged elsewhere is still watched over.
+/// The attributes of a record's image that matter here. Others are not read, so that damage to them hides no execution.
 #[derive(Deserialize)]
 struct Image {
     state: AttributeValue,
@@ -81,7 +81,7 @@ struct Image {
     lease_until: Option<AttributeValue>,
 }
 
-/// Reads one stream record, or says what is wrong with it.
+/// Reads one stream record. An error says what is wrong with it.
 pub(crate) fn read(record: &str) -> Result<Change, &'static str> {
     let StreamRecord { dynamodb: images, user_identity } =
         serde_json::from_str(record).map_err(|_| "it is not a change of this table")?;
@@ -91,8 +91,7 @@ pub(crate) fn read(record: &str) -> Result<Change, &'static str> {
     if sk != RECORD {
         return Ok(Change::Nothing);
     }
-    // Decides by the new image, not by the event's name: DynamoDB Local calls a deletion by time to live
-    // `UNKNOWN_TO_SDK_VERSION`.
+    // The new image decides, not the event's name: DynamoDB Local calls a deletion by time to live `UNKNOWN_TO_SDK_VERSION`.
     let Some(image) = images.new_image else {
         let by = user_identity.and_then(|identity| identity.principal_id);
         let pruned = by.is_some_and(|by| by == "dynamodb.amazonaws.com");
@@ -123,7 +122,7 @@ fn millis(attribute: &AttributeValue) -> Option<Timestamp> {
     }
 }
 
-/// The longest identifier of a stream record: that of a partition key, in bytes.
+/// The length in bytes of the longest identifier of a stream record, a partition key.
 const MAX_NAME: usize = 2_048;
 
 /// The identifiers of a stream record, as far as they can be read.
@@ -146,7 +145,7 @@ pub(crate) struct Named {
     pub(crate) stream: Option<String>,
 }
 
-/// The identifiers of a stream record that cannot be read, each parsed by itself.
+/// The identifiers of a stream record that cannot be read. Each is parsed alone, so that one cannot hide the others.
 pub(crate) fn named(record: &str) -> Named {
     let record = parts_of(Some(record));
     let change = parts_of(record.get("dynamodb").map(|change| change.get()));

@@ -1,4 +1,4 @@
-//! Finds the records that somebody has to look at.
+//! Finds the records that need reconciliation, the stale function or an operator.
 
 use std::fmt;
 
@@ -17,15 +17,15 @@ use crate::{
 /// The records that it returns may be slightly stale: read a record again before you change it.
 #[async_trait]
 pub trait Unsettled: Store {
-    /// The keys of unknown outcomes that reconciliation is to ask about by `now`: up to `limit` from each partition of the
-    /// index, the longest overdue first. So at least `limit` in all, if that many are due. A key that cannot be read is
+    /// The keys of unknown outcomes that reconciliation must ask about by `now`: up to `limit` from each partition of the
+    /// index, the longest overdue first. That makes at least `limit` in all, if that many are due. A key that cannot be read is
     /// logged, and does not count toward the limit.
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>, StoreError>;
 
     /// Unknown outcomes, of one tenant or of all, page by page, not ordered by age.
     async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page, StoreError>;
 
-    /// How many outcomes are unknown, and since when, for monitoring. Reads at most one page of each partition of the index.
+    /// How many outcomes are unknown, and since when, for monitoring. It reads at most one page of each partition of the index.
     async fn survey(&self) -> Result<Survey, StoreError>;
 
     /// Looks at up to `limit` items of part `segment.0` of `segment.1` of the whole store, and returns the records among
@@ -38,11 +38,12 @@ pub trait Unsettled: Store {
         limit: u32,
     ) -> Result<Page, StoreError>;
 
-    /// Reads the mark of the job of this name, strongly consistent.
+    /// Reads the checkpoint of the job of this name, strongly consistent.
     async fn load_checkpoint(&self, name: &str) -> Result<Option<Checkpoint>, StoreError>;
 
-    /// Writes `mark` if the current mark's revision is still `seen`, or if there is no mark and `seen` is `None`, in one
-    /// atomic step. Returns whether `mark` is the current one, also if an earlier try wrote it and its answer was lost.
+    /// Writes `checkpoint` if the current one's revision is still `seen`, or if there is none and `seen` is `None`, in one
+    /// atomic step. Returns whether `checkpoint` is now the current one. That is also so if an earlier try wrote it and its answer
+    /// was lost.
     async fn write_checkpoint(
         &self,
         seen: Option<Revision>,
@@ -60,7 +61,7 @@ pub struct Page {
     pub unreadable: usize,
     /// How many items were looked at.
     pub scanned: u64,
-    /// How many read units that took.
+    /// How many read units the page took.
     pub units: f64,
     /// Where the next page begins; `None` after the last.
     pub next: Option<Cursor>,
@@ -72,11 +73,11 @@ pub struct Page {
 pub struct Survey {
     /// How many outcomes are unknown.
     pub unknown: u64,
-    /// How many of them nobody asks about any more: they wait for an operator.
+    /// How many of them are escalated: they wait for an operator.
     pub escalated: u64,
-    /// Since when the oldest is unknown; `None` if there is none.
+    /// Since when the oldest of them is unknown; `None` if there is none.
     pub oldest: Option<Timestamp>,
-    /// Whether everything was read and understood. If not, there may be more, and older ones.
+    /// Whether the whole index was read and understood. If not, there may be more outcomes, and older ones.
     pub whole: bool,
 }
 
@@ -92,7 +93,7 @@ impl Survey {
     }
 }
 
-/// Where a page begins. Opaque to all but the store that made it.
+/// Where a page begins. Only the store that made it can read it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor(Vec<String>);
 
@@ -104,7 +105,7 @@ impl fmt::Debug for Cursor {
 }
 
 impl Cursor {
-    /// The position that these parts name.
+    /// A cursor of these parts.
     pub fn new(parts: impl IntoIterator<Item = String>) -> Self {
         Self(parts.into_iter().collect())
     }

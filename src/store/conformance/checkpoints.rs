@@ -1,14 +1,14 @@
-//! Checks what a store promises about the marks of jobs.
+//! Checks what a store promises about the checkpoints of jobs.
 
 use futures_util::future::join_all;
 
-use super::{NOW, RACERS, RETAIN, fresh, unique};
+use super::{HOUR, NOW, RACERS, fresh, unique};
 use crate::{
     record::Revision,
     store::{Checkpoint, Unsettled},
 };
 
-/// Every check of marks.
+/// Runs every check of checkpoints.
 pub(super) async fn all(store: &dyn Unsettled) {
     a_checkpoint_replaces_only_the_one_that_was_seen(store).await;
     of_a_hundred_racing_checkpoints_one_is_applied(store).await;
@@ -18,17 +18,17 @@ async fn a_checkpoint_replaces_only_the_one_that_was_seen(store: &dyn Unsettled)
     let name = unique();
     let [first, second, late] = [Some("1/4"), None, Some("2/4")].map(|progress| checkpoint(&name, progress));
     assert_eq!(load(store, &name).await, None);
-    assert!(!write(store, Some(first.revision), &second).await, "there is none to write over");
+    assert!(!write(store, Some(first.revision), &second).await, "there is no checkpoint to replace");
     assert_eq!(load(store, &name).await, None);
     assert!(write(store, None, &first).await);
-    assert!(!write(store, None, &late).await, "there is one");
+    assert!(!write(store, None, &late).await, "there is a checkpoint");
     assert_eq!(load(store, &name).await, Some(first.clone()));
     assert!(write(store, Some(first.revision), &second).await);
-    assert!(!write(store, Some(first.revision), &late).await, "another stands there");
-    // A write that is sent again finds its own mark. This makes a lost answer harmless.
+    assert!(!write(store, Some(first.revision), &late).await, "another checkpoint is current");
+    // A write that is sent again finds its own checkpoint. This makes a lost answer harmless.
     assert!(write(store, Some(first.revision), &second).await);
     assert_eq!(load(store, &name).await, Some(second));
-    assert_eq!(load(store, &unique()).await, None, "another job has its own");
+    assert_eq!(load(store, &unique()).await, None, "each job has a checkpoint of its own");
 }
 
 async fn of_a_hundred_racing_checkpoints_one_is_applied(store: &dyn Unsettled) {
@@ -42,17 +42,12 @@ async fn of_a_hundred_racing_checkpoints_one_is_applied(store: &dyn Unsettled) {
     let mut winners =
         checkpoints.iter().zip(written).filter(|(_, written)| *written).map(|(checkpoint, _)| checkpoint);
     assert_eq!(load(store, &name).await.as_ref(), winners.next());
-    assert_eq!(winners.next(), None, "one");
+    assert_eq!(winners.next(), None, "only one is applied");
 }
 
 fn checkpoint(name: &str, progress: Option<&str>) -> Checkpoint {
-    let lease_until = NOW.plus(RETAIN);
-    Checkpoint {
-        name: name.to_owned(),
-        revision: fresh(),
-        lease_until,
-        progress: progress.map(str::to_owned),
-    }
+    let (name, progress) = (name.to_owned(), progress.map(str::to_owned));
+    Checkpoint { name, revision: fresh(), lease_until: NOW.plus(HOUR), progress }
 }
 
 async fn load(store: &dyn Unsettled, name: &str) -> Option<Checkpoint> {

@@ -1,4 +1,4 @@
-//! Domain writes commit with their record, or not at all.
+//! Checks that domain writes commit with their record, or not at all.
 
 use serde_json::json;
 
@@ -9,8 +9,8 @@ use crate::{
     store::{Companion, Store, WriteOutcome},
 };
 
-/// Every check of domain writes, one after the other. `table` has a string as its partition key, no sort key, and is in reach of
-/// the store.
+/// Runs every check of domain writes, one after the other. The store must be able to write to `table`, which has a string as
+/// its partition key, and no sort key.
 pub async fn domain_writes(store: &dyn Store, table: &Table) {
     let account = Account { store, table, id: unique() };
     account.writes_commit_with_their_record().await;
@@ -60,7 +60,7 @@ impl Account<'_> {
     /// Fails unless the account has this much.
     async fn assert_has(&self, cents: u64) {
         let outcome = self.insert(&reserved("check"), [self.has(cents)]).await;
-        assert_eq!(outcome, WriteOutcome::Written, "the account has not {cents}");
+        assert_eq!(outcome, WriteOutcome::Written, "the account does not have {cents}");
     }
 
     async fn writes_commit_with_their_record(&self) {
@@ -102,7 +102,7 @@ impl Account<'_> {
         self.assert_has(111).await;
     }
 
-    /// As if its answer were lost. A store may know the transaction, or meet its own record.
+    /// As if its answer were lost. A store may recognise the transaction, or find its own record.
     async fn a_transaction_sent_twice_is_applied_once(&self) {
         let record = reserved("key");
         assert_eq!(self.insert(&record, [self.add(1)]).await, WriteOutcome::Written);

@@ -1,4 +1,4 @@
-//! Records in each of their states, for tests of stores and of code around the library.
+//! Makes records in each of their states, for tests of stores and of code that uses the library.
 //!
 //! 1. [`pending`] and [`in_progress`] make a record of a key and fingerprints.
 //! 2. [`completed`], [`released`] and [`unknown`] put a record in that state, under a fresh revision.
@@ -20,12 +20,12 @@ use crate::{
     time_budget::DEFAULT_RETENTION,
 };
 
-/// Work that was accepted at this time and not taken by a worker.
+/// A record that was accepted at this time, and that no worker has taken.
 pub fn pending(key: RecordKey, fingerprints: Fingerprints, at: Timestamp) -> Record {
     Record::accept(&reservation(key, fingerprints, at), fresh(), at)
 }
 
-/// An execution that began at this time, with a lease until `lease_until`.
+/// A record whose execution began at this time, with a lease until `lease_until`.
 pub fn in_progress(
     key: RecordKey,
     fingerprints: Fingerprints,
@@ -54,7 +54,7 @@ pub fn unknown(record: &Record, cause: UnknownCause, at: Timestamp) -> Record {
     Record { revision: fresh(), state, ..record.clone() }
 }
 
-/// An audit line: by whom, what and why.
+/// An audit line: who made the change, what it was, and why.
 pub fn audit_line(
     words: [&str; 3],
     at: Timestamp,
@@ -64,19 +64,20 @@ pub fn audit_line(
     AuditLine::new(words, at, before, after)
 }
 
-fn reservation(key: RecordKey, fingerprints: Fingerprints, lease_until: Timestamp) -> ReservationRequest {
-    let origin = Some(Note::new("POST /payments"));
-    let (attempt, retention) = (fresh(), DEFAULT_RETENTION);
-    let (may_begin, transactional) = (true, false);
+pub(super) fn reservation(
+    key: RecordKey,
+    fingerprints: Fingerprints,
+    lease_until: Timestamp,
+) -> ReservationRequest {
     ReservationRequest {
         key,
         fingerprints,
-        attempt,
+        attempt: fresh(),
         lease_until,
-        retention,
-        may_begin,
-        transactional,
-        origin,
+        retention: DEFAULT_RETENTION,
+        may_begin: true,
+        transactional: false,
+        origin: Some(Note::new("POST /payments")),
     }
 }
 

@@ -1,11 +1,13 @@
-//! Checks what a store promises that finds its unsettled records.
+//! Checks what a store promises if it finds its unsettled records.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
-use super::{NOW, RETAIN, Worker, answered, fresh, insert, load, record_key, reservation, swap, unique};
+use super::{
+    HOUR, NOW, answered, fresh, insert, load, marked_unknown, record_key, reservation_of, swap, unique,
+};
 use crate::{
     key::Tenant,
-    record::{Head, KeptAnswer, KeptBody, Record, ReservationRequest, UnknownCause},
+    record::{Head, KeptBody, Record, UnknownCause},
     store::{Cursor, Page, Unsettled},
     time::Timestamp,
 };
@@ -13,15 +15,15 @@ use crate::{
 /// How many records of each kind to write: more than one page of any store that tests use.
 const MANY: usize = 130;
 
-/// Every check of [`Unsettled`], one after the other. They fail on an index that lags, as DynamoDB's own may.
+/// Runs every check of [`Unsettled`], one after the other. They fail if the store's index lags, as DynamoDB's may.
 pub async fn unsettled(store: &dyn Unsettled) {
     unknown_outcomes_are_due_once_their_time_has_come(store).await;
     a_swap_brings_a_record_into_the_index_and_out_of_it(store).await;
     a_limit_leaves_out_those_that_became_due_last(store).await;
     escalated_outcomes_are_listed_and_never_due(store).await;
-    a_survey_counts_what_is_unknown_and_knows_the_oldest(store).await;
+    a_survey_counts_unknown_outcomes_and_finds_the_oldest(store).await;
     unknown_outcomes_are_listed_page_by_page(store).await;
-    a_scan_finds_what_waits_and_what_is_dead(store).await;
+    a_scan_finds_pending_records_and_those_of_dead_workers(store).await;
     a_limit_holds_for_each_page_and_hides_nothing(store).await;
     super::checkpoints::all(store).await;
 }
@@ -30,31 +32,29 @@ pub async fn unsettled(store: &dyn Unsettled) {
 pub async fn unknown_outcomes_are_due_once_their_time_has_come(store: &dyn Unsettled) {
     let tenant = unique();
     let record = unknown(&tenant, "due");
-    let later = record.ask_again(fresh(), 1, NOW.plus(RETAIN)).expect("unknown");
+    let later = record.ask_again(fresh(), 1, NOW.plus(HOUR)).expect("unknown");
     for record in [&record, &unknown_of(&later, "later"), &in_progress(&tenant, "in progress", NOW)] {
         insert(store, record).await;
     }
     let due = async |now| due_of(store, &tenant, now).await;
-    assert_eq!(due(NOW.minus(RETAIN)).await, [] as [&str; 0]);
+    assert_eq!(due(NOW.minus(HOUR)).await, [] as [&str; 0]);
     assert_eq!(due(NOW).await, ["due"]);
-    assert_eq!(due(NOW.plus(RETAIN)).await, ["due", "later"]);
+    assert_eq!(due(NOW.plus(HOUR)).await, ["due", "later"]);
     let settled = record.release(record.attempt, fresh(), NOW).expect("unknown");
     swap(store, record.revision, &settled).await;
-    assert_eq!(due(NOW.plus(RETAIN)).await, ["later"]);
+    assert_eq!(due(NOW.plus(HOUR)).await, ["later"]);
 }
 
 /// As in production, a record is in progress first, and a swap makes it unknown.
 pub async fn a_swap_brings_a_record_into_the_index_and_out_of_it(store: &dyn Unsettled) {
     let tenant = unique();
     let due = async |now| due_of(store, &tenant, now).await;
-    let (later, end) = (NOW.plus(RETAIN), NOW.plus(2 * RETAIN));
+    let (later, end) = (NOW.plus(HOUR), NOW.plus(2 * HOUR));
     let record = in_progress(&tenant, "due", NOW);
     insert(store, &record).await;
     assert_eq!(due(end).await, [] as [&str; 0]);
 
-    let unknown = record
-        .mark_unknown(Worker::of(&record), fresh(), UnknownCause::LeaseExpired, NOW)
-        .expect("in progress");
+    let unknown = marked_unknown(&record, UnknownCause::LeaseExpired, NOW);
     swap(store, record.revision, &unknown).await;
     assert_eq!(due(NOW).await, ["due"]);
 
@@ -90,13 +90,10 @@ pub async fn a_limit_leaves_out_those_that_became_due_last(store: &dyn Unsettled
         let longest = due.iter().filter(|key| key.tenant().as_str() == tenant);
         assert!(longest.into_iter().any(|key| key.idempotency_key().as_str() == "0"), "{due:?}");
     }
-    for record in &records {
-        let settled = record.release(record.attempt, fresh(), NOW).expect("unknown");
-        swap(store, record.revision, &settled).await;
-    }
+    release_all(store, &records).await;
 }
 
-/// An outcome that nobody asks about any more is listed, and not due; one that is asked about again is due again.
+/// An escalated outcome is listed, and not due. Once it is asked about again, it is due again.
 pub async fn escalated_outcomes_are_listed_and_never_due(store: &dyn Unsettled) {
     let name = unique();
     let tenant = Tenant::parse(&name).expect("a tenant");
@@ -104,7 +101,7 @@ pub async fn escalated_outcomes_are_listed_and_never_due(store: &dyn Unsettled) 
     let escalated = record.ask_again(fresh(), 7, Timestamp::MAX).expect("unknown");
     insert(store, &record).await;
     swap(store, record.revision, &escalated).await;
-    assert_eq!(due_of(store, &name, NOW.plus(RETAIN)).await, [] as [&str; 0]);
+    assert_eq!(due_of(store, &name, NOW.plus(HOUR)).await, [] as [&str; 0]);
     let again = escalated.ask_again(fresh(), 0, NOW).expect("unknown");
     let seen = escalated.revision;
     assert_eq!(unknown_of_tenant(store, &tenant).await, [escalated]);
@@ -115,14 +112,14 @@ pub async fn escalated_outcomes_are_listed_and_never_due(store: &dyn Unsettled) 
 }
 
 /// [`Unsettled::survey`] counts at least these: the store may hold others.
-pub async fn a_survey_counts_what_is_unknown_and_knows_the_oldest(store: &dyn Unsettled) {
+pub async fn a_survey_counts_unknown_outcomes_and_finds_the_oldest(store: &dyn Unsettled) {
     const ESCALATED: u64 = 20;
     let tenant = unique();
     let long_ago = Timestamp::from_millis(7);
     let escalated = |number: u64| {
         let record = in_progress(&tenant, &number.to_string(), NOW);
-        let unknown = record.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, long_ago);
-        unknown.expect("in progress").ask_again(fresh(), 7, Timestamp::MAX).expect("unknown")
+        let unknown = marked_unknown(&record, UnknownCause::Panicked, long_ago);
+        unknown.ask_again(fresh(), 7, Timestamp::MAX).expect("unknown")
     };
     let records: Vec<_> = (0..ESCALATED).map(escalated).chain([unknown(&tenant, "asked about")]).collect();
     for record in &records {
@@ -131,7 +128,12 @@ pub async fn a_survey_counts_what_is_unknown_and_knows_the_oldest(store: &dyn Un
     let survey = store.survey().await.expect("an answer");
     assert!(survey.escalated >= ESCALATED && survey.unknown > survey.escalated, "{survey:?}");
     assert!(survey.oldest.is_some_and(|oldest| oldest <= long_ago), "{survey:?}");
-    for record in &records {
+    release_all(store, &records).await;
+}
+
+/// Settles these records, so that other checks do not find them.
+async fn release_all(store: &dyn Unsettled, records: &[Record]) {
+    for record in records {
         let settled = record.release(record.attempt, fresh(), NOW).expect("unknown");
         swap(store, record.revision, &settled).await;
     }
@@ -156,8 +158,8 @@ pub async fn unknown_outcomes_are_listed_page_by_page(store: &dyn Unsettled) {
     insert(store, &in_progress(&name, "in progress", NOW)).await;
     let tenant = Tenant::parse(&name).expect("a tenant");
     let found = unknown_of_tenant(store, &tenant).await;
-    assert_eq!(distinct(&found), MANY);
-    assert_eq!(found.len(), MANY, "each once");
+    let distinct: HashSet<_> = found.iter().map(|record| record.key.partition_key()).collect();
+    assert_eq!((found.len(), distinct.len()), (MANY, MANY), "each once");
     for record in found {
         assert_eq!(record.key.tenant(), &tenant);
         assert_eq!(load(store, &record.key).await, Some(record));
@@ -177,15 +179,13 @@ async fn unknown_of_tenant(store: &dyn Unsettled, tenant: &Tenant) -> Vec<Record
 }
 
 /// [`Unsettled::scan`] finds each waiting or dead record once over all its segments, and no other.
-pub async fn a_scan_finds_what_waits_and_what_is_dead(store: &dyn Unsettled) {
+pub async fn a_scan_finds_pending_records_and_those_of_dead_workers(store: &dyn Unsettled) {
     let tenant = unique();
-    let dead = in_progress(&tenant, "dead", NOW.minus(RETAIN));
-    let pending = Record::accept(&own_reservation(&tenant, "pending", NOW), fresh(), NOW);
-    let completed = {
-        let record = in_progress(&tenant, "completed", NOW.minus(RETAIN));
-        answered(&record, KeptAnswer { head: Head::Payload, body: KeptBody::Omitted { length: 0 } })
-    };
-    let live = in_progress(&tenant, "live", NOW.plus(RETAIN));
+    let dead = in_progress(&tenant, "dead", NOW.minus(HOUR));
+    let pending = Record::accept(&reservation_of(&tenant, "pending", NOW), fresh(), NOW);
+    let completed = in_progress(&tenant, "completed", NOW.minus(HOUR));
+    let completed = answered(&completed, Head::Payload, KeptBody::Omitted { length: 0 });
+    let live = in_progress(&tenant, "live", NOW.plus(HOUR));
     let unknown = unknown(&tenant, "unknown");
     for record in [&dead, &pending, &completed, &live, &unknown] {
         insert(store, record).await;
@@ -206,7 +206,7 @@ pub async fn a_scan_finds_what_waits_and_what_is_dead(store: &dyn Unsettled) {
 pub async fn a_limit_holds_for_each_page_and_hides_nothing(store: &dyn Unsettled) {
     let tenant = unique();
     for number in 0..MANY {
-        insert(store, &in_progress(&tenant, &format!("{number}"), NOW.minus(RETAIN))).await;
+        insert(store, &in_progress(&tenant, &format!("{number}"), NOW.minus(HOUR))).await;
     }
     let (found, pages) = scan(store, (0, 1), 50).await;
     assert_eq!(found.iter().filter(|record| own(record, &tenant)).count(), MANY);
@@ -231,21 +231,12 @@ fn own(record: &Record, tenant: &str) -> bool {
     record.key.tenant().as_str() == tenant
 }
 
-fn distinct(records: &[Record]) -> usize {
-    records.iter().map(|record| record.key.partition_key()).collect::<std::collections::HashSet<_>>().len()
-}
-
-fn own_reservation(tenant: &str, key: &str, lease_until: Timestamp) -> ReservationRequest {
-    ReservationRequest { key: record_key(tenant, "conformance", key), lease_until, ..reservation(key) }
-}
-
 fn in_progress(tenant: &str, key: &str, lease_until: Timestamp) -> Record {
-    Record::reserve(&own_reservation(tenant, key, lease_until), fresh(), NOW)
+    Record::reserve(&reservation_of(tenant, key, lease_until), fresh(), NOW)
 }
 
 fn unknown(tenant: &str, key: &str) -> Record {
-    let record = in_progress(tenant, key, NOW);
-    record.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, NOW).expect("in progress")
+    marked_unknown(&in_progress(tenant, key, NOW), UnknownCause::Panicked, NOW)
 }
 
 /// The same under another key.

@@ -1,58 +1,29 @@
-//! Bodies in items of their own beside their record: a duplicate of a 20 KB response then costs one write unit and a
-//! read, not twenty write units.
+//! Body items. With them, a duplicate of a request with a 20 KB answer costs one write unit and a read, not twenty write units.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use bytes::Bytes;
 
-use super::{
-    DynamoDbStore, StoreError, StoreErrorKind,
-    conditions::{self, Applied, Attributes, Condition},
-};
-use crate::{
-    key::RecordKey,
-    record::BodyId,
-    store::item::{PK, SCHEMA, SCHEMA_ATTRIBUTE, SK},
-    time::Timestamp,
-};
+use super::{conditions::Attributes, error::Read, named, unreadable};
+use crate::{key::RecordKey, record::BodyId, time::Timestamp};
+
+const BODY: &str = "body";
 
 pub(super) fn sort_key(id: BodyId) -> String {
     format!("body#{id}")
 }
 
-impl DynamoDbStore {
-    /// Writes the body if there is none. Its id is unique to its writer, so an existing item is this very body, written by a
-    /// request whose answer was lost.
-    pub(super) async fn put_body_item(
-        &self,
-        key: &RecordKey,
-        id: BodyId,
-        body: &Bytes,
-        expires_at: Timestamp,
-    ) -> Result<(), StoreError> {
-        let expires_at = expires_at.as_secs_rounded_up();
-        let item = Attributes::from([
-            (PK.to_owned(), AttributeValue::S(key.partition_key())),
-            (SK.to_owned(), AttributeValue::S(sort_key(id))),
-            (SCHEMA_ATTRIBUTE.to_owned(), AttributeValue::N(SCHEMA.to_string())),
-            ("body".to_owned(), AttributeValue::B(Blob::new(body.as_ref()))),
-            ("expires_at".to_owned(), AttributeValue::N(expires_at.to_string())),
-        ]);
-        match conditions::put(&self.client, &self.table, Condition::Absent, item).await? {
-            Applied::Yes | Applied::No(_) => Ok(()),
-        }
-    }
+pub(super) fn to_item(key: &RecordKey, id: BodyId, body: &Bytes, expires_at: Timestamp) -> Attributes {
+    let expires_at = expires_at.as_secs_rounded_up();
+    let mut item = named(key, sort_key(id));
+    item.insert(BODY.to_owned(), AttributeValue::B(Blob::new(body.as_ref())));
+    item.insert("expires_at".to_owned(), AttributeValue::N(expires_at.to_string()));
+    item
+}
 
-    pub(super) async fn load_body_item(
-        &self,
-        key: &RecordKey,
-        id: BodyId,
-    ) -> Result<Option<Bytes>, StoreError> {
-        let Some(mut item) = self.item(&key.partition_key(), &sort_key(id)).await? else {
-            return Ok(None);
-        };
-        match item.remove("body") {
-            Some(AttributeValue::B(body)) => Ok(Some(body.into_inner().into())),
-            _ => Err(StoreError::new(StoreErrorKind::Unreadable, "the item beside the record has no body")),
-        }
+/// The body in its item.
+pub(super) fn body(mut item: Attributes) -> Read<Bytes> {
+    match item.remove(BODY) {
+        Some(AttributeValue::B(body)) => Ok(body.into_inner().into()),
+        _ => Err(unreadable("the body item has no body")),
     }
 }

@@ -1,18 +1,15 @@
-//! Requests that are the same bytes each time they are made.
+//! Makes a request the same bytes each time it is sent.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use aws_sdk_dynamodb::config::http::HttpRequest;
-use serde::{
-    Deserialize,
-    de::{Deserializer, MapAccess, Visitor},
-};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 const CONTENT_LENGTH: &str = "content-length";
 
-/// Sorts the members of the request's objects before it is signed. The SDK writes them in a different order each time, and
-/// DynamoDB refuses a token that is reused with other parameters (T10).
+/// Sorts the members of the request's objects before the request is signed. The SDK writes them in a different order each time,
+/// and DynamoDB refuses a token that is reused with other parameters (T10).
 pub(super) fn canonical_order(request: &mut HttpRequest) {
     if let Some(sorted) = request.body().bytes().and_then(sorted) {
         request.headers_mut().insert(CONTENT_LENGTH, sorted.len().to_string());
@@ -27,64 +24,35 @@ fn sorted(document: &[u8]) -> Option<Vec<u8>> {
     Some(sorted)
 }
 
-/// Copies what has no members as it is: a tree of values would take most of a transaction's processor time.
+/// Strings and numbers are copied unparsed: a tree of values would take most of a transaction's processor time.
 fn write_sorted(value: &RawValue, to: &mut Vec<u8>) -> serde_json::Result<()> {
     let text = value.get();
     if text.starts_with('{') {
-        let Members(mut members) = serde_json::from_str(text)?;
-        members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        let mut before = b'{';
-        for (name, member) in &members {
-            to.push(before);
+        let members: BTreeMap<Name<'_>, &RawValue> = serde_json::from_str(text)?;
+        to.push(b'{');
+        for (place, (Name(name), member)) in members.iter().enumerate() {
+            to.extend((place > 0).then_some(b','));
             serde_json::to_writer(&mut *to, name)?;
             to.push(b':');
             write_sorted(member, to)?;
-            before = b',';
         }
-        to.extend_from_slice(if members.is_empty() { b"{}" } else { b"}" });
+        to.push(b'}');
     } else if text.starts_with('[') {
         let elements: Vec<&RawValue> = serde_json::from_str(text)?;
-        let mut before = b'[';
-        for element in &elements {
-            to.push(before);
+        to.push(b'[');
+        for (place, element) in elements.iter().enumerate() {
+            to.extend((place > 0).then_some(b','));
             write_sorted(element, to)?;
-            before = b',';
         }
-        to.extend_from_slice(if elements.is_empty() { b"[]" } else { b"]" });
+        to.push(b']');
     } else {
         to.extend_from_slice(text.as_bytes());
     }
     Ok(())
 }
 
-/// The members of an object, as they come.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Each;
-
-        impl<'de> Visitor<'de> for Each {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some((Name(name), member)) = map.next_entry()? {
-                    members.push((name, member));
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(Each)
-    }
-}
-
-#[derive(Deserialize)]
+/// The name of a member, borrowed unless it contains escapes.
+#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use crate::record::{Note, Record, State};
 
-/// A completed record's item without partition key, headers and body, in bytes as DynamoDB counts them: names and
-/// values, with the mark of domain writes, which not every record has. Measured by a test below.
+/// The size of a completed record's item without partition key, headers and body, in bytes as DynamoDB counts them: names and
+/// values, including `with_writes`, which not every record has. A test below measures it.
 const FIXED_SIZE: usize = 398;
 
 /// The bytes that one write capacity unit covers.

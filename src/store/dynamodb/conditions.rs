@@ -1,4 +1,4 @@
-//! The one conditional put, and its two conditions.
+//! The conditional put, alone and in a transaction, and its two conditions.
 
 use std::collections::HashMap;
 
@@ -15,29 +15,23 @@ use crate::record::Revision;
 /// An item's attributes.
 pub(super) type Attributes = HashMap<String, AttributeValue>;
 
-/// When a write may be applied.
+/// The condition of a write.
 #[derive(Clone, Copy)]
 pub(super) enum Condition {
-    /// If there is no item.
+    /// There is no item.
     Absent,
-    /// If the item still has this revision.
+    /// The item still has this revision.
     Revision(Revision),
 }
 
 impl Condition {
-    const fn expression(self) -> &'static str {
+    /// The expression, and the values of its placeholders.
+    fn expression(self) -> (&'static str, Option<Attributes>) {
         match self {
-            Self::Absent => "attribute_not_exists(pk)",
-            Self::Revision(_) => "revision = :seen",
-        }
-    }
-
-    fn values(self) -> Option<Attributes> {
-        match self {
-            Self::Absent => None,
+            Self::Absent => ("attribute_not_exists(pk)", None),
             Self::Revision(seen) => {
                 let seen = AttributeValue::B(Blob::new(*seen.as_bytes()));
-                Some(Attributes::from([(":seen".to_owned(), seen)]))
+                ("revision = :seen", Some(Attributes::from([(":seen".to_owned(), seen)])))
             }
         }
     }
@@ -50,7 +44,7 @@ pub(super) enum Applied {
     No(Option<Attributes>),
 }
 
-/// Puts `item` if `condition` holds, or returns the current one: one round trip either way.
+/// Puts `item` if `condition` holds, and otherwise returns the current one. Both take one round trip.
 ///
 /// `ALL_OLD` on a failed condition costs no read capacity
 /// ([PutItem](https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_PutItem.html)).
@@ -60,12 +54,13 @@ pub(super) async fn put(
     condition: Condition,
     item: Attributes,
 ) -> Result<Applied, StoreError> {
+    let (expression, values) = condition.expression();
     let request = client
         .put_item()
         .table_name(table)
         .set_item(Some(item))
-        .condition_expression(condition.expression())
-        .set_expression_attribute_values(condition.values())
+        .condition_expression(expression)
+        .set_expression_attribute_values(values)
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
     match request.send().await {
         Ok(_) => Ok(Applied::Yes),
@@ -84,11 +79,12 @@ pub(super) fn put_in_transaction(
     condition: Condition,
     item: Attributes,
 ) -> Result<Put, StoreError> {
+    let (expression, values) = condition.expression();
     Put::builder()
         .table_name(table)
         .set_item(Some(item))
-        .condition_expression(condition.expression())
-        .set_expression_attribute_values(condition.values())
+        .condition_expression(expression)
+        .set_expression_attribute_values(values)
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
         .build()
         .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))

@@ -16,52 +16,29 @@ pub(super) fn action(write: &DomainWrite) -> Result<TransactWriteItem, StoreErro
 }
 
 fn build(write: &DomainWrite) -> Result<TransactWriteItem, BuildError> {
-    let (table, condition) = (&write.table, write.condition.clone());
-    let item = || Attributes::from(write.item.clone());
-    let names = Some(&write.names).filter(|names| !names.is_empty());
-    let names = names.map(|names| names.clone().into_iter().collect::<HashMap<_, _>>());
-    let values = Some(&write.values).filter(|values| !values.is_empty());
-    let values: Option<Attributes> =
-        values.map(|values| values.clone().into_iter().map(|(name, value)| (name, value.into())).collect());
-    let action = TransactWriteItem::builder();
-    Ok(match &write.action {
-        Action::Put => action.put(
-            Put::builder()
-                .table_name(table)
-                .set_item(Some(item()))
-                .set_condition_expression(condition)
-                .set_expression_attribute_names(names)
-                .set_expression_attribute_values(values)
-                .build()?,
-        ),
-        Action::Update(expression) => action.update(
-            Update::builder()
-                .table_name(table)
-                .set_key(Some(item()))
-                .update_expression(expression)
-                .set_condition_expression(condition)
-                .set_expression_attribute_names(names)
-                .set_expression_attribute_values(values)
-                .build()?,
-        ),
-        Action::Delete => action.delete(
-            Delete::builder()
-                .table_name(table)
-                .set_key(Some(item()))
-                .set_condition_expression(condition)
-                .set_expression_attribute_names(names)
-                .set_expression_attribute_values(values)
-                .build()?,
-        ),
-        Action::Check => action.condition_check(
-            ConditionCheck::builder()
-                .table_name(table)
-                .set_key(Some(item()))
-                .set_condition_expression(condition)
-                .set_expression_attribute_names(names)
-                .set_expression_attribute_values(values)
-                .build()?,
-        ),
+    let item = Some(Attributes::from(write.item.clone()));
+    let names: HashMap<_, _> = write.names.clone().into_iter().collect();
+    let values = write.values.clone().into_iter().map(|(name, value)| (name, value.into()));
+    let values: Attributes = values.collect();
+    // The four builders have no trait in common. DynamoDB refuses empty maps.
+    macro_rules! build {
+        ($builder:expr) => {
+            $builder
+                .table_name(&write.table)
+                .set_condition_expression(write.condition.clone())
+                .set_expression_attribute_names(Some(names).filter(|names| !names.is_empty()))
+                .set_expression_attribute_values(Some(values).filter(|values| !values.is_empty()))
+                .build()?
+        };
     }
-    .build())
+    let action = TransactWriteItem::builder();
+    let action = match &write.action {
+        Action::Put => action.put(build!(Put::builder().set_item(item))),
+        Action::Update(expression) => {
+            action.update(build!(Update::builder().set_key(item).update_expression(expression)))
+        }
+        Action::Delete => action.delete(build!(Delete::builder().set_key(item))),
+        Action::Check => action.condition_check(build!(ConditionCheck::builder().set_key(item))),
+    };
+    Ok(action.build())
 }

@@ -1,6 +1,6 @@
-//! Maps the errors of DynamoDB and the SDK to the kinds that a request distinguishes.
+//! Maps the errors of DynamoDB and the SDK to the kinds of a store's errors.
 
-use std::{error::Error, fmt};
+use std::error::Error;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
@@ -17,31 +17,16 @@ impl<E> From<SdkError<E>> for StoreError
 where
     E: ProvideErrorMetadata + Error + Send + Sync + 'static,
 {
+    /// Contains the service's answer, of which the SDK displays only `service error`. Errors of the connection are not quoted,
+    /// because they may contain whole requests.
     fn from(error: SdkError<E>) -> Self {
-        Self::new(kind(error.code()), QueuedReport(error))
-    }
-}
-
-/// An error of the SDK that says what the service answered; by itself it says only `service error`. It quotes nothing else: errors of
-/// the connection may contain whole requests.
-#[derive(Debug)]
-struct QueuedReport<E>(SdkError<E>);
-
-impl<E: ProvideErrorMetadata> fmt::Display for QueuedReport<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let answer = self.0.as_service_error().map(ProvideErrorMetadata::meta);
-        match answer.map(|answer| (answer.code(), answer.message())) {
-            Some((Some(code), Some(message))) => write!(f, "{code}: {message}"),
-            Some((Some(said), None) | (None, Some(said))) => f.write_str(said),
-            Some((None, None)) | None => self.0.fmt(f),
+        let kind = kind(error.code());
+        let answer = error.as_service_error().map(ProvideErrorMetadata::meta);
+        let answer = answer.map_or([None, None], |answer| [answer.code(), answer.message()]);
+        match answer.into_iter().flatten().collect::<Vec<_>>().join(": ") {
+            answer if answer.is_empty() => Self::new(kind, error),
+            answer => Self::new(kind, answer),
         }
-    }
-}
-
-impl<E: ProvideErrorMetadata + Error + 'static> Error for QueuedReport<E> {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // A service's answer says it all.
-        if self.0.as_service_error().is_some() { None } else { self.0.source() }
     }
 }
 
@@ -66,7 +51,7 @@ fn kind(code: Option<&str>) -> StoreErrorKind {
 }
 
 impl ConfigError {
-    /// The configuration error behind `error`; `None` if it may pass by itself.
+    /// The configuration error that causes `error`; `None` if the error may pass.
     pub(super) fn of(table: &str, error: &StoreError) -> Option<Self> {
         use aws_credential_types::provider::error::CredentialsError;
 

@@ -1,9 +1,7 @@
 //! Finds unsettled records: unknown outcomes by the sparse index, everything else by a scan.
 //!
 //! The index has two kinds of partitions: `0` to `7` for outcomes that reconciliation asks about, by the time of the next
-//! question, and `people-0` to `people-7` for those that nobody asks about any more.
-
-use std::collections::HashMap;
+//! question, and `escalated-0` to `escalated-7` for those that wait for an operator.
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::{
@@ -13,7 +11,8 @@ use aws_sdk_dynamodb::{
 
 use super::{
     DynamoDbStore, StoreError, StoreErrorKind,
-    conditions::Attributes,
+    checkpoint::{self, CHECKPOINT},
+    conditions::{self, Applied, Attributes, Condition},
     error::Read,
     read,
     table::{INDEX, RECONCILE_AT, RECONCILE_SHARD},
@@ -31,18 +30,16 @@ use crate::{
 /// How many unknown outcomes one page lists.
 const PAGE: i32 = 100;
 
-/// Every partition of the index, those for operators first.
-const SHARDS: [&str; ASKED_SHARDS.len() + ESCALATED_SHARDS.len()] = {
-    let mut all = [""; ASKED_SHARDS.len() + ESCALATED_SHARDS.len()];
-    let (escalated, asked) = all.split_at_mut(ESCALATED_SHARDS.len());
-    escalated.copy_from_slice(&ESCALATED_SHARDS);
-    asked.copy_from_slice(&ASKED_SHARDS);
-    all
-};
+/// Every partition of the index, those of escalated outcomes first.
+const SHARDS: &[&str] = [ESCALATED_SHARDS, ASKED_SHARDS].as_flattened();
+
+/// The key attributes of the table and of the index. A cursor holds their values after the last item of a page.
+const TABLE_KEY: [&str; 2] = [PK, SK];
+const INDEX_KEY: [&str; 4] = [RECONCILE_SHARD, PK, SK, RECONCILE_AT];
 
 const IN_SHARD: &str = "reconcile_shard = :shard";
 
-/// The attribute that says since when an outcome is unknown.
+/// The attribute with the time since when an outcome is unknown.
 const SINCE: &str = "since";
 
 #[async_trait]
@@ -53,9 +50,15 @@ impl Unsettled for DynamoDbStore {
         Ok(in_turn(futures_util::future::try_join_all(shards).await?))
     }
 
-    /// Lists one partition of the index after another, those for operators first. Needs `dynamodb:Query` on the index.
+    /// Lists one partition of the index after another, those of escalated outcomes first. Needs `dynamodb:Query` on the index.
     async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Read<Page> {
-        let (place, after) = from.map_or(Ok((0, None)), place_in_index)?;
+        let place = |shard: &str| SHARDS.iter().position(|known| *known == shard).ok_or_else(foreign_cursor);
+        let (place, after) = match from.map(Cursor::parts) {
+            None => (0, None),
+            Some([shard]) => (place(shard)?, None),
+            Some([shard, ..]) => (place(shard)?, start(&INDEX_KEY, from)?),
+            Some([]) => return Err(foreign_cursor()),
+        };
         let query = self.in_shard(SHARDS[place]).set_exclusive_start_key(after).limit(PAGE);
         let mut query = query.key_condition_expression(IN_SHARD);
         if let Some(tenant) = tenant {
@@ -66,17 +69,16 @@ impl Unsettled for DynamoDbStore {
         }
         let page = query.send().await?;
         let next = match &page.last_evaluated_key {
-            Some(last) => Some(cursor(SHARDS[place], last)?),
+            Some(last) => Some(cursor(&INDEX_KEY, last)?),
             None => SHARDS.get(place + 1).map(|shard| Cursor::new([(*shard).to_owned()])),
         };
-        let items = page.items.unwrap_or_default();
-        Ok(Page { next, scanned: u64::try_from(page.scanned_count).unwrap_or_default(), ..readable(items) })
+        Ok(page_of(page.items, page.scanned_count, next))
     }
 
     /// One query for each of the sixteen partitions. Costs eight read units while nothing is unknown, and one more for each
     /// 8 KB of unknown records, up to 2,048. Needs `dynamodb:Query` on the index.
     async fn survey(&self) -> Read<Survey> {
-        let shards = SHARDS.map(|shard| async move {
+        let shards = SHARDS.iter().map(|shard| async move {
             let query = self.in_shard(shard).key_condition_expression(IN_SHARD);
             let query = query.projection_expression("#since, reconcile_at");
             let page = query.expression_attribute_names("#since", SINCE).send().await?;
@@ -96,7 +98,7 @@ impl Unsettled for DynamoDbStore {
         Ok(survey)
     }
 
-    /// Not consistent, at half the price: records that a scan finds are read again before they are changed. Needs
+    /// Reads without consistency, at half the price: a record that a scan finds is read again before it is changed. Needs
     /// `dynamodb:Scan`.
     async fn scan(
         &self,
@@ -107,11 +109,6 @@ impl Unsettled for DynamoDbStore {
     ) -> Read<Page> {
         let signed = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
         let text = |text: &str| AttributeValue::S(text.to_owned());
-        let start = match from.map(Cursor::parts) {
-            None => None,
-            Some([pk, sk]) => Some(HashMap::from([(PK.to_owned(), text(pk)), (SK.to_owned(), text(sk))])),
-            Some(_) => return Err(no_cursor()),
-        };
         let page = self
             .client
             .scan()
@@ -119,7 +116,7 @@ impl Unsettled for DynamoDbStore {
             .segment(signed(segment))
             .total_segments(signed(segments))
             .limit(signed(limit))
-            .set_exclusive_start_key(start)
+            .set_exclusive_start_key(start(&TABLE_KEY, from)?)
             .filter_expression(
                 "sk = :record AND (#state = :pending OR (#state = :in_progress AND NOT lease_until > :now))",
             )
@@ -131,22 +128,27 @@ impl Unsettled for DynamoDbStore {
             .return_consumed_capacity(ReturnConsumedCapacity::Total)
             .send()
             .await?;
-        let scanned = u64::try_from(page.scanned_count).unwrap_or_default();
         let units = page.consumed_capacity.and_then(|consumed| consumed.capacity_units);
-        let mut last = page.last_evaluated_key;
-        let mut part = |name| last.as_mut()?.remove(name)?.as_s().ok().cloned();
-        let next = part(PK).zip(part(SK)).map(|(pk, sk)| Cursor::new([pk, sk]));
-        // If the store does not say: half a unit for each 4 KB, which hold at most ten items.
-        let units = units.unwrap_or(scanned as f64 / 20.0);
-        Ok(Page { scanned, units, next, ..readable(page.items.unwrap_or_default()) })
+        let next = page.last_evaluated_key.map(|last| cursor(&TABLE_KEY, &last)).transpose()?;
+        // If the store does not report units: half a unit for each 4 KB, which hold at most ten items.
+        let units = units.unwrap_or(f64::from(page.scanned_count) / 20.0);
+        Ok(Page { units, ..page_of(page.items, page.scanned_count, next) })
     }
 
     async fn load_checkpoint(&self, name: &str) -> Read<Option<Checkpoint>> {
-        self.read_checkpoint(name).await
+        self.item(name, CHECKPOINT).await?.map(checkpoint::from_item).transpose()
     }
 
     async fn write_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Read<bool> {
-        self.put_checkpoint(seen, checkpoint).await
+        let condition = seen.map_or(Condition::Absent, Condition::Revision);
+        let item = checkpoint::to_item(checkpoint)?;
+        Ok(match conditions::put(&self.client, &self.table, condition, item).await? {
+            Applied::Yes => true,
+            // It is ours if an earlier try was applied and its answer was lost.
+            Applied::No(current) => current
+                .and_then(|item| checkpoint::from_item(item).ok())
+                .is_some_and(|current| current.revision == checkpoint.revision),
+        })
     }
 }
 
@@ -156,7 +158,7 @@ impl DynamoDbStore {
         query.expression_attribute_values(":shard", AttributeValue::S(shard.to_owned()))
     }
 
-    /// Reads on after keys that cannot be read: they stay due for ever, and would block the others.
+    /// Reads more keys in place of those that cannot be read. Those stay due for ever, and would block the others.
     async fn due_in_shard(&self, shard: &str, now: Timestamp, limit: usize) -> Read<Vec<RecordKey>> {
         let mut keys = Vec::new();
         let (mut page_size, mut after) = (i32::try_from(limit).unwrap_or(i32::MAX), None);
@@ -179,7 +181,7 @@ impl DynamoDbStore {
     }
 }
 
-/// Takes one of each partition in turn, so that a caller with time for only some of them skips no partition.
+/// Takes one of each partition in turn, so that a caller that has time for only some of them skips no partition.
 fn in_turn<T>(partitions: Vec<Vec<T>>) -> Vec<T> {
     let mut partitions: Vec<_> = partitions.into_iter().map(Vec::into_iter).collect();
     let mut all = Vec::new();
@@ -192,39 +194,38 @@ fn in_turn<T>(partitions: Vec<Vec<T>>) -> Vec<T> {
     }
 }
 
-/// Where a page of the index begins: in which partition, and after which item.
-fn place_in_index(from: &Cursor) -> Read<(usize, Option<Attributes>)> {
-    let place = |text: &str| SHARDS.iter().position(|shard| *shard == text).ok_or_else(no_cursor);
-    match from.parts() {
-        [first] => Ok((place(first)?, None)),
-        [first, pk, sk, reconcile_at] => {
-            let text = |text: &str| AttributeValue::S(text.to_owned());
-            let after = [
-                (RECONCILE_SHARD, text(first)),
-                (PK, text(pk)),
-                (SK, text(sk)),
-                (RECONCILE_AT, AttributeValue::N(reconcile_at.clone())),
-            ];
-            let after = after.into_iter().map(|(name, value)| (name.to_owned(), value));
-            Ok((place(first)?, Some(after.collect())))
-        }
-        _ => Err(no_cursor()),
+/// The key after which a page begins; `None` for the first page.
+fn start(key: &[&str], from: Option<&Cursor>) -> Read<Option<Attributes>> {
+    let Some(values) = from.map(Cursor::parts) else { return Ok(None) };
+    if values.len() != key.len() {
+        return Err(foreign_cursor());
     }
+    let attribute = |(name, value): (&&str, &String)| match *name {
+        RECONCILE_AT => (RECONCILE_AT.to_owned(), AttributeValue::N(value.clone())),
+        name => (name.to_owned(), AttributeValue::S(value.clone())),
+    };
+    Ok(Some(key.iter().zip(values).map(attribute).collect()))
 }
 
-fn cursor(shard: &str, last: &Attributes) -> Read<Cursor> {
-    let text = |name| last.get(name).and_then(|value: &AttributeValue| value.as_s().ok()).cloned();
-    let reconcile_at = last.get(RECONCILE_AT).and_then(|value| value.as_n().ok()).cloned();
-    let parts = [Some(shard.to_owned()), text(PK), text(SK), reconcile_at];
-    parts.into_iter().collect::<Option<Vec<_>>>().map(Cursor::new).ok_or_else(no_cursor)
+fn cursor(key: &[&str], last: &Attributes) -> Read<Cursor> {
+    let value = |name: &&str| match last.get(*name)? {
+        AttributeValue::S(value) | AttributeValue::N(value) => Some(value.clone()),
+        _ => None,
+    };
+    let values: Option<Vec<_>> = key.iter().map(value).collect();
+    values.map(Cursor::new).ok_or_else(foreign_cursor)
 }
 
-fn no_cursor() -> StoreError {
-    StoreError::new(StoreErrorKind::Refused, "the cursor is not this store's")
+fn foreign_cursor() -> StoreError {
+    StoreError::new(StoreErrorKind::Refused, "the cursor was not made by this store")
+}
+
+fn pk(item: &Attributes) -> &str {
+    item.get(PK).and_then(|pk| pk.as_s().ok()).map_or("", String::as_str)
 }
 
 fn key_or_log(item: &Attributes) -> Option<RecordKey> {
-    let pk = item.get(PK).and_then(|pk| pk.as_s().ok()).map_or("", String::as_str);
+    let pk = pk(item);
     let key = RecordKey::from_partition_key(pk);
     if key.is_none() {
         tracing::error!(key = %KeyHash::of(pk), "a key in the index cannot be read");
@@ -232,21 +233,19 @@ fn key_or_log(item: &Attributes) -> Option<RecordKey> {
     key
 }
 
-/// The records among these items. One that cannot be read is counted, and does not hide the others.
-fn readable(items: Vec<Attributes>) -> Page {
-    let all = items.len();
+/// The page of these items. One that cannot be read is counted, and does not hide the others.
+fn page_of(items: Option<Vec<Attributes>>, scanned: i32, next: Option<Cursor>) -> Page {
+    let items = items.unwrap_or_default();
+    let (all, scanned) = (items.len(), u64::try_from(scanned).unwrap_or_default());
     let records: Vec<_> = items.into_iter().filter_map(read_or_log).collect();
-    Page { unreadable: all - records.len(), records, ..Page::default() }
+    Page { unreadable: all - records.len(), records, scanned, next, ..Page::default() }
 }
 
 fn read_or_log(item: Attributes) -> Option<Record> {
-    let pk = item.get(PK).and_then(|pk| pk.as_s().ok()).cloned().unwrap_or_default();
-    read(item)
-        .inspect_err(|error| {
-            let cause = std::error::Error::source(error).map(ToString::to_string);
-            tracing::error!(key = %KeyHash::of(&pk), cause, "a record cannot be read");
-        })
-        .ok()
+    let key = KeyHash::of(pk(&item));
+    let unreadable =
+        |error: &StoreError| tracing::error!(%key, cause = error.cause(), "a record cannot be read");
+    read(item).inspect_err(unreadable).ok()
 }
 
 #[cfg(test)]
@@ -254,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_partition_stands_behind_the_others() {
+    fn partitions_take_turns() {
         assert_eq!(in_turn(vec![vec![1, 4, 6], vec![], vec![2], vec![3, 5]]), [1, 2, 3, 4, 5, 6]);
     }
 }

@@ -3,9 +3,9 @@
 //! 1. Each change of a record is one conditional `PutItem`: if there is no record, or if its revision is still the one seen. A
 //!    failed condition returns the current record.
 //! 2. A write with [companions](super::Companion) is one `TransactWriteItems`, with the revision as its request token.
-//! 3. A record is read strongly consistent. The index and scans are not, and their records are read again before a change.
-//! 4. A body goes into its record, else into an item beside it, else into S3 if a bucket is set, else it is left out.
-//! 5. A sparse index finds unknown outcomes. Time to live deletes settled records, and bodies beside them.
+//! 3. A record is read strongly consistent. The index and scans are not, so their records are read again before a change.
+//! 4. A body goes into its record, else into a body item, else into S3 if a bucket is set, else it is left out.
+//! 5. A sparse index finds unknown outcomes. Time to live deletes settled records and body items.
 //!
 //! It does not work across Regions: two Regions of an asynchronous global table can both reserve a key (T30).
 
@@ -31,10 +31,11 @@ use aws_sdk_dynamodb::{
     types::AttributeValue,
 };
 use bytes::Bytes;
+use serde::Serialize;
 
 use super::{
     AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome,
-    item::{self, Item, PK, RECORD, SK},
+    item::{self, Item, PK, RECORD, SCHEMA, SCHEMA_ATTRIBUTE, SK},
 };
 use crate::{
     config::{ConfigError, TABLE_VARIABLE},
@@ -43,12 +44,12 @@ use crate::{
     time::Timestamp,
     time_budget::{CLIENT_BACKOFF, STORE_CALL_TIMEOUT, STORE_CONNECT_TIMEOUT, STORE_TRY},
 };
-use conditions::{Attributes, Condition};
+use conditions::{Applied, Attributes, Condition};
 
-/// A store in a DynamoDB table with partition key `pk` and sort key `sk`, both strings, and time to live on
+/// Keeps records in a DynamoDB table with partition key `pk` and sort key `sk`, both strings, and time to live on
 /// `expires_at`.
 ///
-/// One Region: in a global table with asynchronous replication the last writer wins, and two Regions can both reserve a key
+/// It works in one Region: in a global table with asynchronous replication the last writer wins, and two Regions can both reserve a key
 /// (T30). Pin each key to one Region.
 ///
 /// A guard needs `dynamodb:PutItem` and `dynamodb:GetItem` on the table, nothing else. Functions that find unsettled records
@@ -68,20 +69,18 @@ impl DynamoDbStore {
     ///
     /// # Errors
     /// If the variable is missing, there is no such table, it has other keys, or the credentials are missing or
-    /// refused. A store that is only slow or unavailable is no error here: requests fail closed until it is back.
+    /// refused. It does not fail if the store is only slow or unavailable: requests fail closed until the store is back.
     pub async fn from_env() -> Result<Self, ConfigError> {
-        let table = match env::var(TABLE_VARIABLE) {
-            Ok(table) if !table.trim().is_empty() => table,
-            _ => return Err(ConfigError::NoTableNamed),
-        };
+        let table = env::var(TABLE_VARIABLE).ok().filter(|table| !table.trim().is_empty());
+        let table = table.ok_or(ConfigError::NoTableNamed)?;
         let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
         let store = Self::new(&config, table);
         store.check().await?;
         Ok(store)
     }
 
-    /// Opens the table `table`, with time-outs and back-off that suit a request path, and with retries that no other client
-    /// of this process can use up.
+    /// Opens the table `table`, with time-outs and a backoff that suit requests, and with a budget of retries that no other client
+    /// of this process shares.
     pub fn new(config: &SdkConfig, table: impl Into<Arc<str>>) -> Self {
         let timeouts = TimeoutConfig::builder()
             .connect_timeout(STORE_CONNECT_TIMEOUT)
@@ -96,8 +95,8 @@ impl DynamoDbStore {
         Self::from_client(Client::from_conf(config), table)
     }
 
-    /// Opens the table `table` through a client of your own. Give it time-outs: the SDK has none by default, and an
-    /// unanswered request would wait as long as the function lives.
+    /// Opens the table `table` through a client of your own. Give it time-outs: the SDK sets none by default, and an unanswered
+    /// request would wait until the function ends.
     pub fn from_client(client: Client, table: impl Into<Arc<str>>) -> Self {
         Self {
             client,
@@ -107,8 +106,8 @@ impl DynamoDbStore {
         }
     }
 
-    /// Keeps bodies that are too large for an item in S3. Without it they are left out, and replays of such a response
-    /// return its status and headers only.
+    /// Keeps bodies that are too large for an item in S3. Without it they are left out, and replays of such an answer return its
+    /// status and headers only.
     #[cfg(feature = "s3")]
     #[must_use]
     pub fn with_large_bodies(mut self, bodies: super::s3::S3Bodies) -> Self {
@@ -116,30 +115,31 @@ impl DynamoDbStore {
         self
     }
 
-    /// Reads one item that does not exist, to find out at start-up what would fail later. This also opens the connection
-    /// that the first request will use.
+    /// Reads one item that does not exist, to find mistakes at start-up that would fail requests later. This also opens the
+    /// connection that the first request uses.
     ///
     /// # Errors
     /// As [`from_env`](Self::from_env).
     pub async fn check(&self) -> Result<(), ConfigError> {
-        let probe = self.item("start-up check", RECORD).await;
-        match probe {
-            Ok(_) => Ok(()),
-            Err(error) => match ConfigError::of(&self.table, &error) {
-                Some(config_error) => Err(config_error),
-                None => {
-                    let error: &dyn std::error::Error = &error;
-                    tracing::warn!(table = %self.table, error, "the table did not answer at start-up");
-                    Ok(())
-                }
-            },
+        let Err(error) = self.item("start-up check", RECORD).await else { return Ok(()) };
+        if let Some(error) = ConfigError::of(&self.table, &error) {
+            return Err(error);
         }
+        let error: &dyn std::error::Error = &error;
+        tracing::warn!(table = %self.table, error, "the table did not answer at start-up");
+        Ok(())
     }
 
     async fn item(&self, pk: &str, sk: &str) -> error::Read<Option<Attributes>> {
         let key = |text: &str| AttributeValue::S(text.to_owned());
         let request = self.client.get_item().table_name(&*self.table).consistent_read(true);
         Ok(request.key(PK, key(pk)).key(SK, key(sk)).send().await?.item)
+    }
+
+    /// Puts an item whose key is unique to its writer. So an existing item is the same one, written by a request whose answer was
+    /// lost.
+    async fn put_new(&self, item: Attributes) -> Result<(), StoreError> {
+        conditions::put(&self.client, &self.table, Condition::Absent, item).await.map(|_| ())
     }
 
     async fn write(
@@ -152,19 +152,41 @@ impl DynamoDbStore {
             return self.transact(condition, record, with).await;
         }
         match conditions::put(&self.client, &self.table, condition, to_item(record)?).await? {
-            conditions::Applied::Yes => Ok(WriteOutcome::Written),
-            conditions::Applied::No(None) => Ok(WriteOutcome::Refused(None)),
-            conditions::Applied::No(Some(item)) => Ok(WriteOutcome::Refused(Some(Box::new(read(item)?)))),
+            Applied::Yes => Ok(WriteOutcome::Written),
+            Applied::No(current) => refused(current),
         }
     }
 }
 
+/// The outcome of a refused write, with the current item if there is one.
+fn refused(current: Option<Attributes>) -> Result<WriteOutcome, StoreError> {
+    Ok(WriteOutcome::Refused(current.map(read).transpose()?.map(Box::new)))
+}
+
 fn to_item(record: &Record) -> Result<Attributes, StoreError> {
-    serde_dynamo::to_item(Item::from(record)).map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
+    form(&Item::from(record))
+}
+
+/// The attributes of something that is stored as an item.
+fn form(stored: &impl Serialize) -> Result<Attributes, StoreError> {
+    serde_dynamo::to_item(stored).map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
+}
+
+/// The attributes that name an item of this record, and its version.
+fn named(key: &RecordKey, sk: String) -> Attributes {
+    Attributes::from([
+        (PK.to_owned(), AttributeValue::S(key.partition_key())),
+        (SK.to_owned(), AttributeValue::S(sk)),
+        (SCHEMA_ATTRIBUTE.to_owned(), AttributeValue::N(SCHEMA.to_string())),
+    ])
 }
 
 fn read(item: Attributes) -> Result<Record, StoreError> {
-    item::from_attributes(item).map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
+    item::from_attributes(item).map_err(unreadable)
+}
+
+fn unreadable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+    StoreError::new(StoreErrorKind::Unreadable, error)
 }
 
 #[async_trait]
@@ -202,7 +224,7 @@ impl Store for DynamoDbStore {
         expires_at: Timestamp,
     ) -> Result<Option<Place>, StoreError> {
         if body.len() <= capacity::MAX_BODY_BYTES {
-            self.put_body_item(key, id, &body, expires_at).await?;
+            self.put_new(body_item::to_item(key, id, &body, expires_at)).await?;
             return Ok(Some(Place::BodyItem));
         }
         #[cfg(feature = "s3")]
@@ -219,24 +241,19 @@ impl Store for DynamoDbStore {
         id: BodyId,
         place: Place,
     ) -> Result<Option<Bytes>, StoreError> {
-        match place {
-            Place::BodyItem => self.load_body_item(key, id).await,
-            #[cfg(feature = "s3")]
-            Place::S3 => match &self.large_bodies {
-                Some(bodies) => bodies.load(key, id).await,
-                None => {
-                    Err(StoreError::new(StoreErrorKind::Refused, "the body is in S3, and no bucket is set"))
-                }
-            },
-            #[cfg(not(feature = "s3"))]
-            Place::S3 => {
-                Err(StoreError::new(StoreErrorKind::Refused, "the body is in S3: build with feature `s3`"))
-            }
+        if place == Place::BodyItem {
+            let item = self.item(&key.partition_key(), &body_item::sort_key(id)).await?;
+            return item.map(body_item::body).transpose();
         }
+        #[cfg(feature = "s3")]
+        if let Some(bodies) = &self.large_bodies {
+            return bodies.load(key, id).await;
+        }
+        Err(StoreError::new(StoreErrorKind::Refused, "the body is in S3: set a bucket (feature `s3`)"))
     }
 
     async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<(), StoreError> {
-        self.put_line(key, id, line).await
+        self.put_new(audit::to_item(key, id, line)?).await
     }
 
     async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>, StoreError> {

@@ -1,9 +1,9 @@
-//! The table's definition, for development and tests. The template is checked against it.
+//! Defines the table, for development and tests. A test compares the template with it.
 //!
 //! 1. [`create`] makes the table: keys `pk` and `sk`, the index [`INDEX`], and a stream with both images, paid by request.
-//! 2. [`time_to_live`] then has settled records deleted once they have expired.
+//! 2. [`time_to_live`] makes DynamoDB delete settled records once they have expired.
 //!
-//! It is not for production: deploy the template (see docs/deploy.md in the repository).
+//! It is not for production: deploy the template instead (see docs/deploy.md in the repository).
 
 use aws_sdk_dynamodb::{
     Client,
@@ -16,7 +16,7 @@ use aws_sdk_dynamodb::{
 
 use crate::store::item::{PK, SK};
 
-/// The sparse index that holds unknown outcomes only: by partition, then by when to ask next.
+/// The sparse index, which contains only unknown outcomes: by partition, then by the time of the next question.
 pub const INDEX: &str = "reconcile";
 
 /// The keys of that index.
@@ -53,7 +53,7 @@ pub fn create(client: &Client, table: &str) -> CreateTableFluentBuilder {
     };
     let key =
         |name: &str, kind| built(KeySchemaElement::builder().attribute_name(name).key_type(kind).build());
-    // All attributes. Unknown records have no body, so this costs little.
+    // Unknown records have no body, so all attributes cost little.
     let projection = Projection::builder().projection_type(ProjectionType::All).build();
     let index = GlobalSecondaryIndex::builder()
         .index_name(INDEX)

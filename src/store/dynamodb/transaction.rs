@@ -1,4 +1,4 @@
-//! A record's write together with its companions, in one `TransactWriteItems`.
+//! Writes a record together with its companions, in one `TransactWriteItems`.
 
 use aws_sdk_dynamodb::{
     operation::transact_write_items::TransactWriteItemsError,
@@ -9,10 +9,9 @@ use super::{
     DynamoDbStore, StoreError, StoreErrorKind, audit, body_item,
     canonical_order::canonical_order,
     conditions::{self, Condition},
-    domain, read,
+    domain, refused,
 };
 use crate::{
-    key::RecordKey,
     record::Record,
     store::{
         Companion, WriteOutcome,
@@ -43,7 +42,12 @@ impl DynamoDbStore {
                 }
                 Companion::Domain(write) => domain::action(write)?,
                 Companion::DeleteBody(id) => {
-                    let delete = self.delete(&record.key, &body_item::sort_key(*id))?;
+                    let delete = Delete::builder()
+                        .table_name(&*self.table)
+                        .key(PK, AttributeValue::S(record.key.partition_key()))
+                        .key(SK, AttributeValue::S(body_item::sort_key(*id)))
+                        .build();
+                    let delete = delete.map_err(|error| StoreError::new(StoreErrorKind::Refused, error))?;
                     TransactWriteItem::builder().delete(delete).build()
                 }
             });
@@ -51,7 +55,7 @@ impl DynamoDbStore {
         let transaction = self
             .client
             .transact_write_items()
-            // The same on each try, so that a try that was applied unseen is not applied again.
+            // The same on each try, so that a try whose answer was lost is not applied again.
             .client_request_token(record.revision.to_string())
             .set_transact_items(Some(parts));
         match transaction.customize().mutate_request(canonical_order).send().await {
@@ -64,38 +68,26 @@ impl DynamoDbStore {
             },
         }
     }
-
-    fn delete(&self, key: &RecordKey, sk: &str) -> Result<Delete, StoreError> {
-        Delete::builder()
-            .table_name(&*self.table)
-            .key(PK, AttributeValue::S(key.partition_key()))
-            .key(SK, AttributeValue::S(sk.to_owned()))
-            .build()
-            .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
-    }
 }
 
-/// The outcome of a cancelled transaction, by the reasons for its parts: first the record, then its companions. The code is
-/// `None` for a part that would have been applied, or was not looked at.
+/// The outcome of a cancelled transaction, by the reasons for its parts: first the record, then its companions. The code of a
+/// part is `None` if it would have been applied, or was not checked.
 fn cancelled_by(reasons: &[CancellationReason], with: &[Companion]) -> Result<WriteOutcome, StoreError> {
     let failed = |reason: &&CancellationReason| reason.code() == Some(FAILED);
-    let body_item = || reasons.iter().skip(1).zip(with).enumerate().filter(|(_, (reason, _))| failed(reason));
-    // An earlier try was applied and its answer was lost, even if others have changed the record since: nobody else
-    // writes these companions.
-    if body_item().any(|(_, (_, companion))| matches!(companion, Companion::Audit(_))) {
+    let failures = || reasons.iter().skip(1).zip(with).enumerate().filter(|(_, (reason, _))| failed(reason));
+    // Only this writer writes its audit line. So an earlier try was applied and its answer was lost, even if others have changed
+    // the record since.
+    if failures().any(|(_, (_, companion))| matches!(companion, Companion::Audit(_))) {
         return Ok(WriteOutcome::Written);
     }
     if let Some(reason) = reasons.first().filter(failed) {
-        let current = reason.item().cloned().map(read).transpose()?;
-        return Ok(WriteOutcome::Refused(current.map(Box::new)));
+        return refused(reason.item().cloned());
     }
-    let denied: Vec<_> = body_item().map(|(place, _)| place).collect();
+    let denied: Vec<_> = failures().map(|(place, _)| place).collect();
     if !denied.is_empty() {
         return Ok(WriteOutcome::Denied(denied));
     }
-    let telling: Vec<_> =
-        reasons.iter().filter(|reason| !matches!(reason.code(), None | Some("None"))).collect();
-    let any = |codes: &[&str]| telling.iter().any(|reason| reason.code().is_some_and(|c| codes.contains(&c)));
+    let any = |codes: &[&str]| reasons.iter().any(|reason| reason.code().is_some_and(|c| codes.contains(&c)));
     let kind = if any(&["ValidationError", "ItemCollectionSizeLimitExceeded"]) {
         StoreErrorKind::Refused
     } else if any(&["ProvisionedThroughputExceeded", "ThrottlingError"]) {
@@ -105,12 +97,12 @@ fn cancelled_by(reasons: &[CancellationReason], with: &[Companion]) -> Result<Wr
     } else {
         StoreErrorKind::Unavailable
     };
-    let said = telling.iter().map(|reason| {
-        let code = reason.code().unwrap_or_default();
-        reason.message().map_or_else(|| code.to_owned(), |message| format!("{code}: {message}"))
+    let causes = reasons.iter().filter_map(|reason| {
+        let code = reason.code().filter(|code| *code != "None")?;
+        Some(reason.message().map_or_else(|| code.to_owned(), |message| format!("{code}: {message}")))
     });
-    let said = said.collect::<Vec<_>>().join("; ");
-    Err(StoreError::new(kind, format!("the transaction was cancelled ({said})")))
+    let causes = causes.collect::<Vec<_>>().join("; ");
+    Err(StoreError::new(kind, format!("the transaction was cancelled ({causes})")))
 }
 
 #[cfg(test)]
@@ -135,8 +127,12 @@ mod tests {
     }
 
     fn line(record: &Record) -> Companion {
-        let words = ["who", "what", "why"];
-        Companion::Audit(AuditLine::new(words, Timestamp::from_secs(1_000), Some(record), None))
+        Companion::Audit(AuditLine::new(
+            ["who", "what", "why"],
+            Timestamp::from_secs(1_000),
+            Some(record),
+            None,
+        ))
     }
 
     fn write() -> Companion {
@@ -145,7 +141,7 @@ mod tests {
 
     // T2, T10
     #[test]
-    fn a_cancelled_transaction_that_meets_its_own_line_was_applied() {
+    fn a_cancelled_transaction_that_finds_its_own_line_was_applied() {
         let record = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));
         let with = [line(&record), write()];
         let found = reasons(&[FAILED, "None", "None"], Some(&record));
@@ -153,14 +149,14 @@ mod tests {
             cancelled_by(&found, &with).unwrap(),
             WriteOutcome::Refused(Some(Box::new(record.clone())))
         );
-        // Somebody has changed the record since.
+        // Another writer has changed the record since.
         let found = reasons(&[FAILED, FAILED, "None"], Some(&record));
         assert_eq!(cancelled_by(&found, &with).unwrap(), WriteOutcome::Written);
     }
 
-    // T10: a domain write that is refused says nothing about the record, and the record's own reason comes first.
+    // T10: a denied domain write proves nothing about the record, and the record's reason comes first.
     #[test]
-    fn a_refused_domain_write_is_reported_unless_the_record_is_refused_too() {
+    fn a_denied_domain_write_is_reported_unless_the_record_is_refused() {
         let record = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));
         let with = [write(), write(), write()];
         for other in ["None", "TransactionConflict", "ThrottlingError"] {

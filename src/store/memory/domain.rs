@@ -1,8 +1,8 @@
-//! The tables of the user's that domain writes go to.
+//! The user's tables, which domain writes change.
 
 use std::collections::BTreeMap;
 
-use serde_dynamo::{AttributeValue, Item};
+use serde_dynamo::Item;
 
 use super::expression::{self, Refused};
 use crate::{
@@ -10,21 +10,20 @@ use crate::{
     store::Companion,
 };
 
-/// Items by their table and key.
+/// Items by table and key.
 #[derive(Default)]
 pub(super) struct DomainTables(BTreeMap<(String, String), Item>);
 
-/// Items to write in place of others; `None` deletes.
+/// The new items by table and key; `None` deletes the current one.
 pub(super) type Changes = Vec<((String, String), Option<Item>)>;
 
 impl DomainTables {
-    /// What these companions change, or the places of those that are denied.
+    /// The changes that these companions make, or the places of those that are denied.
     pub(super) fn changes(&self, with: &[Companion]) -> Result<Result<Changes, Vec<usize>>, Refused> {
         let (mut changes, mut denied) = (Vec::new(), Vec::new());
         for (place, companion) in with.iter().enumerate() {
             let Companion::Domain(write) = companion else { continue };
-            let (table, key) = write.identity();
-            let at = (table.to_owned(), name(key));
+            let at = place_of(write);
             let current = self.0.get(&at);
             if !expression::holds(write, current)? {
                 denied.push(place);
@@ -50,12 +49,12 @@ impl DomainTables {
     }
 
     pub(super) fn item(&self, write: &DomainWrite) -> Option<&Item> {
-        let (table, key) = write.identity();
-        self.0.get(&(table.to_owned(), name(key)))
+        self.0.get(&place_of(write))
     }
 }
 
-/// A key as text, so that it has an order.
-fn name(key: &[AttributeValue]) -> String {
-    format!("{key:?}")
+/// The table and the key of a write. The key is text, because attribute values have no order.
+fn place_of(write: &DomainWrite) -> (String, String) {
+    let (table, key) = write.identity();
+    (table.to_owned(), format!("{key:?}"))
 }

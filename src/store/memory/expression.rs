@@ -4,7 +4,12 @@
 //! Updates: `SET` with `+`, `-` and `if_not_exists`, `REMOVE`, and `ADD` of a number. Paths are attributes, not parts of
 //! documents. Everything else is refused, never guessed.
 
-use std::{cmp::Ordering, collections::HashSet, iter::Peekable, vec};
+use std::{
+    cmp::Ordering::{self, Equal},
+    collections::HashSet,
+    iter::Peekable,
+    vec,
+};
 
 use serde_dynamo::{AttributeValue, Item};
 
@@ -13,87 +18,77 @@ use crate::domain::DomainWrite;
 /// Why an expression is refused: it is malformed, or not one of those above.
 pub(super) type Refused = String;
 
-/// Whether `item` meets the write's condition. A write without one always applies.
+/// Whether `item` meets the write's condition. A write without a condition always applies.
 pub(super) fn holds(write: &DomainWrite, item: Option<&Item>) -> Result<bool, Refused> {
     let Some(condition) = &write.condition else { return Ok(true) };
     let mut parser = Parser::new(write, item, condition);
     let holds = parser.any_of()?;
-    parser.end()?;
-    Ok(holds)
+    match parser.tokens.next() {
+        None => Ok(holds),
+        Some(rest) => Err(format!("{rest:?} is not expected")),
+    }
 }
 
-/// `item` as this update expression changes it; the write's key alone if there is none.
+/// `item` as this update expression changes it. If there is no item, the update begins with the write's key.
 pub(super) fn updated(write: &DomainWrite, expression: &str, item: Option<&Item>) -> Result<Item, Refused> {
-    let mut next = item.unwrap_or(&write.item).clone();
     let mut parser = Parser::new(write, item, expression);
-    let mut clauses = HashSet::new();
-    while let Some(clause) = parser.next() {
+    let mut next = item.unwrap_or(&write.item).clone();
+    let (mut clauses, mut changed) = (HashSet::new(), HashSet::new());
+    while let Some(clause) = parser.tokens.next() {
         let clause = clause.to_ascii_uppercase();
-        if !clauses.insert(clause.clone()) {
-            return Err(format!("{clause} is there twice"));
-        }
         loop {
-            parser.change(&clause, &mut next)?;
+            let token = parser.next();
+            let name = parser.attribute(token)?;
+            if write.is_key(name) {
+                return Err(format!("{name:?} is part of the key"));
+            }
+            if !changed.insert(name) {
+                return Err(format!("{name:?} is changed twice"));
+            }
+            match parser.change(&clause, name)? {
+                Some(value) => next.inner_mut().insert(name.to_owned(), value),
+                None => next.inner_mut().remove(name),
+            };
             if !parser.takes(",") {
                 break;
             }
+        }
+        if !clauses.insert(clause) {
+            return Err("an update has two clauses of one kind".to_owned());
         }
     }
     Ok(next)
 }
 
+/// Reads an expression from left to right, and evaluates it.
 struct Parser<'a> {
-    tokens: Peekable<vec::IntoIter<String>>,
+    tokens: Peekable<vec::IntoIter<&'a str>>,
     write: &'a DomainWrite,
     item: Option<&'a Item>,
-    /// The attributes that the update has changed so far.
-    changed: HashSet<String>,
 }
 
+/// An attribute of the item, or the value of a placeholder; `None` if the item has no such attribute.
+type Operand<'a> = Option<&'a AttributeValue>;
+
 impl<'a> Parser<'a> {
-    fn new(write: &'a DomainWrite, item: Option<&'a Item>, text: &str) -> Self {
-        Self { tokens: tokens(text).into_iter().peekable(), write, item, changed: HashSet::new() }
+    fn new(write: &'a DomainWrite, item: Option<&'a Item>, text: &'a str) -> Self {
+        Self { tokens: tokens(text).into_iter().peekable(), write, item }
     }
 
-    fn next(&mut self) -> Option<String> {
-        self.tokens.next()
+    /// The next token; empty at the end.
+    fn next(&mut self) -> &'a str {
+        self.tokens.next().unwrap_or_default()
     }
 
     fn takes(&mut self, token: &str) -> bool {
         self.tokens.next_if(|next| next.eq_ignore_ascii_case(token)).is_some()
     }
 
-    /// Unlike keywords, functions are written in one way only.
-    fn takes_function(&mut self, name: &str) -> bool {
-        self.tokens.next_if(|next| next == name).is_some()
-    }
-
-    /// Whether, after an opening parenthesis, there is nothing but another pair up to its end.
-    fn group_follows_alone(&self) -> bool {
-        let (mut tokens, mut depth) = (self.tokens.clone(), 0_u32);
-        while let Some(token) = tokens.next() {
-            match &*token {
-                "(" => depth += 1,
-                ")" => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            if depth == 0 {
-                return token == ")" && tokens.next().as_deref() == Some(")");
-            }
-        }
-        false
-    }
-
     fn needs(&mut self, token: &str) -> Result<(), Refused> {
         if self.takes(token) {
-            Ok(())
-        } else {
-            Err(format!("{token:?} is missing before {:?}", self.tokens.peek()))
+            return Ok(());
         }
-    }
-
-    fn end(&mut self) -> Result<(), Refused> {
-        self.next().map_or(Ok(()), |rest| Err(format!("{rest:?} is not expected")))
+        Err(format!("{token:?} is missing before {:?}", self.tokens.peek()))
     }
 
     fn any_of(&mut self) -> Result<bool, Refused> {
@@ -113,171 +108,148 @@ impl<'a> Parser<'a> {
     }
 
     fn one(&mut self) -> Result<bool, Refused> {
-        if self.takes("NOT") {
-            return Ok(!self.one()?);
-        }
-        if self.takes("(") {
-            if self.group_follows_alone() {
-                return Err("a pair of parentheses is redundant".to_owned());
-            }
-            let holds = self.any_of()?;
-            self.needs(")")?;
-            return Ok(holds);
-        }
-        for function in ["attribute_exists", "attribute_not_exists"] {
-            if self.takes_function(function) {
-                self.needs("(")?;
-                let current = self.operand()?.is_some();
+        // Keywords may be in lower case, functions may not.
+        match self.next() {
+            not if not.eq_ignore_ascii_case("NOT") => Ok(!self.one()?),
+            "(" if self.only_a_group_follows() => Err("a pair of parentheses is redundant".to_owned()),
+            "(" => {
+                let holds = self.any_of()?;
                 self.needs(")")?;
-                return Ok(current == (function == "attribute_exists"));
+                Ok(holds)
+            }
+            "attribute_exists" => self.arguments().map(|[attribute]| attribute.is_some()),
+            "attribute_not_exists" => self.arguments().map(|[attribute]| attribute.is_none()),
+            "begins_with" => match self.arguments()? {
+                [Some(AttributeValue::S(text)), Some(AttributeValue::S(beginning))] => {
+                    Ok(text.starts_with(beginning))
+                }
+                [None, Some(AttributeValue::S(_))] => Ok(false),
+                _ => Err("the store in memory knows begins_with for strings only".to_owned()),
+            },
+            left => {
+                let left = self.named(left)?;
+                let operator = self.next().to_ascii_uppercase();
+                let right = self.operand()?;
+                if operator != "BETWEEN" {
+                    return compares(&operator, left, right);
+                }
+                self.needs("AND")?;
+                let upper = self.operand()?;
+                Ok(compares(">=", left, right)? && compares("<=", left, upper)?)
             }
         }
-        if self.takes_function("begins_with") {
-            self.needs("(")?;
-            let text = self.operand()?;
-            self.needs(",")?;
-            let beginning = self.operand()?;
-            self.needs(")")?;
-            return match (text, beginning) {
-                (Some(AttributeValue::S(text)), Some(AttributeValue::S(beginning))) => {
-                    Ok(text.starts_with(&beginning))
-                }
-                (None, Some(AttributeValue::S(_))) => Ok(false),
-                _ => Err("the store in memory knows begins_with for strings only".to_owned()),
-            };
-        }
-        let left = self.operand()?;
-        let operator = self.next().unwrap_or_default().to_ascii_uppercase();
-        let right = self.operand()?;
-        if operator == "BETWEEN" {
-            self.needs("AND")?;
-            let upper = self.operand()?;
-            return Ok(compares(">=", left.as_ref(), right.as_ref())?
-                && compares("<=", left.as_ref(), upper.as_ref())?);
-        }
-        compares(&operator, left.as_ref(), right.as_ref())
     }
 
-    /// An attribute of the item, or a value; `None` if the item has no such attribute.
-    fn operand(&mut self) -> Result<Option<AttributeValue>, Refused> {
-        let token = self.next().unwrap_or_default();
+    /// Whether the parenthesis just opened contains only another pair of parentheses.
+    fn only_a_group_follows(&self) -> bool {
+        let (mut tokens, mut depth) = (self.tokens.clone(), 0);
+        let end = tokens.find(|token| {
+            depth += i32::from(*token == "(") - i32::from(*token == ")");
+            depth == 0
+        });
+        end == Some(")") && tokens.next() == Some(")")
+    }
+
+    /// The arguments of a function.
+    fn arguments<const N: usize>(&mut self) -> Result<[Operand<'a>; N], Refused> {
+        let mut arguments = [None; N];
+        for (place, argument) in arguments.iter_mut().enumerate() {
+            self.needs(if place == 0 { "(" } else { "," })?;
+            *argument = self.operand()?;
+        }
+        self.needs(")")?;
+        Ok(arguments)
+    }
+
+    fn operand(&mut self) -> Result<Operand<'a>, Refused> {
+        let token = self.next();
+        self.named(token)
+    }
+
+    /// The operand that this token names.
+    fn named(&self, token: &'a str) -> Result<Operand<'a>, Refused> {
         if token.starts_with(':') {
-            let value = self.write.values.get(&token).cloned();
-            return value.map(Some).ok_or_else(|| format!("{token} has no value"));
+            return self.write.values.get(token).map(Some).ok_or_else(|| format!("{token} has no value"));
         }
-        let name = self.named(&token)?;
-        Ok(self.item.and_then(|item| item.get(&name)).cloned())
+        let name = self.attribute(token)?;
+        Ok(self.item.and_then(|item| item.get(name)))
     }
 
-    fn name(&mut self) -> Result<String, Refused> {
-        let token = self.next().unwrap_or_default();
-        self.named(&token)
-    }
-
-    /// The attribute that this token names.
-    fn named(&self, token: &str) -> Result<String, Refused> {
+    /// The name of the attribute that this token names.
+    fn attribute(&self, token: &'a str) -> Result<&'a str, Refused> {
         if token.starts_with('#') {
-            return self.write.names.get(token).cloned().ok_or_else(|| format!("{token} has no name"));
+            let name = self.write.names.get(token).map(String::as_str);
+            return name.ok_or_else(|| format!("{token} has no name"));
         }
         let plain = token.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        if plain && !token.is_empty() {
-            Ok(token.to_owned())
-        } else {
-            Err(format!("{token:?} is not an attribute"))
-        }
+        let name = Some(token).filter(|_| plain && !token.is_empty());
+        name.ok_or_else(|| format!("{token:?} is not an attribute"))
     }
 
-    /// One change of an update expression's clause.
-    fn change(&mut self, clause: &str, next: &mut Item) -> Result<(), Refused> {
-        let name = self.name()?;
-        if self.write.is_key(&name) {
-            return Err(format!("{name:?} is part of the key"));
-        }
-        if !self.changed.insert(name.clone()) {
-            return Err(format!("{name:?} is changed twice"));
-        }
-        let value = match clause {
+    /// The new value of this attribute; `None` if it is removed.
+    fn change(&mut self, clause: &str, name: &str) -> Result<Option<AttributeValue>, Refused> {
+        match clause {
             "SET" => {
                 self.needs("=")?;
-                let mut value = self.term()?;
-                // At most one: DynamoDB takes no longer sums.
+                let first = self.term()?;
+                // One operator at most, as in DynamoDB.
                 for operator in ["+", "-"] {
                     if self.takes(operator) {
-                        let other = self.term()?;
-                        value = sum(&value, &other, operator == "-")?;
-                        break;
+                        return sum(first, self.term()?, operator == "-").map(Some);
                     }
                 }
-                value
+                Ok(Some(first.clone()))
             }
-            "ADD" => {
-                let current = self.item.and_then(|item| item.get(&name)).cloned();
-                if !self.tokens.peek().is_some_and(|token| token.starts_with(':')) {
-                    return Err("ADD needs a value".to_owned());
-                }
-                let added = self.term()?;
-                sum(&current.unwrap_or_else(|| AttributeValue::N("0".to_owned())), &added, false)?
+            "ADD" if self.tokens.peek().is_some_and(|token| token.starts_with(':')) => {
+                let (zero, added) = (AttributeValue::N("0".to_owned()), self.term()?);
+                let current = self.item.and_then(|item| item.get(name));
+                sum(current.unwrap_or(&zero), added, false).map(Some)
             }
-            "REMOVE" => {
-                next.inner_mut().remove(&name);
-                return Ok(());
-            }
-            other => return Err(format!("the store in memory does not know {other:?}")),
+            "ADD" => Err("ADD needs a value".to_owned()),
+            "REMOVE" => Ok(None),
+            other => Err(format!("the store in memory does not know {other:?}")),
+        }
+    }
+
+    /// An operand that must exist.
+    fn term(&mut self) -> Result<&'a AttributeValue, Refused> {
+        let operand = match self.next() {
+            "if_not_exists" => self.arguments().map(|[current, other]| current.or(other))?,
+            token => self.named(token)?,
         };
-        next.inner_mut().insert(name, value);
-        Ok(())
-    }
-
-    /// A value that must be there.
-    fn term(&mut self) -> Result<AttributeValue, Refused> {
-        if self.takes_function("if_not_exists") {
-            self.needs("(")?;
-            let current = self.operand()?;
-            self.needs(",")?;
-            let other = self.operand()?;
-            self.needs(")")?;
-            return current.or(other).ok_or_else(missing);
-        }
-        self.operand()?.ok_or_else(missing)
+        operand.ok_or_else(|| "the item does not have an attribute of the expression".to_owned())
     }
 }
 
-fn missing() -> Refused {
-    "the item does not have an attribute of the expression".to_owned()
-}
-
-fn tokens(text: &str) -> Vec<String> {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || "_#:.".contains(c);
-    let mut tokens: Vec<String> = Vec::new();
-    let mut joins = false;
-    for c in text.chars() {
-        let pairs =
-            matches!((tokens.last().map(String::as_str), c), (Some("<"), '=' | '>') | (Some(">"), '='));
-        match tokens.last_mut() {
-            Some(last) if joins && (pairs || is_word(c) && last.chars().all(is_word)) => last.push(c),
-            _ if c.is_whitespace() => {}
-            _ => tokens.push(c.to_string()),
-        }
-        joins = !c.is_whitespace();
+/// Words, comparison operators and single characters.
+fn tokens(text: &str) -> Vec<&str> {
+    let ends_word = |c: char| !(c.is_ascii_alphanumeric() || "_#:.".contains(c));
+    let (mut tokens, mut rest) = (Vec::new(), text.trim_start());
+    while let Some(first) = rest.chars().next() {
+        let length = match rest.find(ends_word) {
+            Some(0) if ["<=", ">=", "<>"].iter().any(|operator| rest.starts_with(operator)) => 2,
+            Some(0) => first.len_utf8(),
+            length => length.unwrap_or(rest.len()),
+        };
+        let (token, after) = rest.split_at(length);
+        tokens.push(token);
+        rest = after.trim_start();
     }
     tokens
 }
 
-fn compares(
-    operator: &str,
-    left: Option<&AttributeValue>,
-    right: Option<&AttributeValue>,
-) -> Result<bool, Refused> {
+fn compares(operator: &str, left: Operand<'_>, right: Operand<'_>) -> Result<bool, Refused> {
     let ordering = left.zip(right).and_then(|(left, right)| order(left, right));
-    Ok(match operator {
-        "=" => ordering == Some(Ordering::Equal) || (left.is_some() && left == right),
-        "<>" => ordering != Some(Ordering::Equal) && left != right,
-        "<" => ordering == Some(Ordering::Less),
-        "<=" => matches!(ordering, Some(Ordering::Less | Ordering::Equal)),
-        ">" => ordering == Some(Ordering::Greater),
-        ">=" => matches!(ordering, Some(Ordering::Greater | Ordering::Equal)),
-        other => return Err(format!("the store in memory does not know {other:?}")),
-    })
+    let same = ordering == Some(Equal) || left == right;
+    match operator {
+        "=" => Ok(same && left.is_some()),
+        "<>" => Ok(!same),
+        "<" => Ok(ordering.is_some_and(Ordering::is_lt)),
+        "<=" => Ok(ordering.is_some_and(Ordering::is_le)),
+        ">" => Ok(ordering.is_some_and(Ordering::is_gt)),
+        ">=" => Ok(ordering.is_some_and(Ordering::is_ge)),
+        other => Err(format!("the store in memory does not know {other:?}")),
+    }
 }
 
 fn order(left: &AttributeValue, right: &AttributeValue) -> Option<Ordering> {
@@ -292,7 +264,7 @@ fn order(left: &AttributeValue, right: &AttributeValue) -> Option<Ordering> {
     }
 }
 
-/// In whole numbers: fractions would be rounded as DynamoDB does not.
+/// The sum of whole numbers. Fractions would be rounded, unlike in DynamoDB.
 fn sum(left: &AttributeValue, right: &AttributeValue, minus: bool) -> Result<AttributeValue, Refused> {
     let number = |value: &AttributeValue| match value {
         AttributeValue::N(digits) => digits.parse::<i128>().ok(),
@@ -325,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_hold_as_dynamodb_says() {
+    fn conditions_hold_as_in_dynamodb() {
         for (condition, expected) in [
             ("cents >= :cents", true),
             ("cents>:cents", false),
@@ -347,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_know_is_refused_and_never_guessed() {
+    fn an_unsupported_expression_is_refused() {
         for condition in [
             "size(name) > :one",
             "cents",
@@ -378,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_change_what_they_name_and_nothing_else() {
+    fn an_update_changes_only_the_attributes_that_it_names() {
         let updated =
             |text| serde_dynamo::from_item(updated(&write(), text, Some(&item())).unwrap()).unwrap();
         let changed: serde_json::Value = updated(

@@ -1,12 +1,12 @@
 //! A store in memory: the reference for other stores, and a store for unit tests.
 //!
 //! 1. Every write is atomic under one lock. Clones of a [`MemoryStore`] are one store.
-//! 2. Bodies up to 512 bytes fit in the record and larger ones go beside it, up to 406,000 bytes, much as in DynamoDB.
-//! 3. Tables of the user's are there once something is written to them. It knows the common part of DynamoDB's expressions, and
+//! 2. Bodies up to 512 bytes fit in the record. Larger ones are kept in body items, up to 406,000 bytes, much as in DynamoDB.
+//! 3. A table of yours exists once something is written to it. The store knows the common part of DynamoDB's expressions, and
 //!    refuses the rest.
 //! 4. There is no time to live: expired records and bodies stay until the process ends.
 //!
-//! It does not guard anything across processes: not for production.
+//! It guards nothing across processes: it is not for production.
 
 mod domain;
 mod expression;
@@ -14,6 +14,7 @@ mod expression;
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -34,16 +35,16 @@ use crate::{
 
 use domain::DomainTables;
 
-/// About as much as the DynamoDB store has left in a record of 1 KB, so that tests take the same paths as there.
+/// About as much as the DynamoDB store has left in a record of 1 KB, so that tests take the same paths as with that store.
 const BODY_CAPACITY: usize = 512;
 
-/// The largest body that an item beside a record can hold in DynamoDB.
+/// The largest body that a body item can hold in DynamoDB.
 const MAX_BODY_BYTES: usize = 406_000;
 
 /// How many unknown outcomes one page lists.
 const PAGE: usize = 100;
 
-/// Records in this process's memory. Clones are one store. It guards nothing across processes: not for production.
+/// Keeps records in this process's memory. Clones are one store. It guards nothing across processes: it is not for production.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
@@ -51,7 +52,7 @@ pub struct MemoryStore {
 
 #[derive(Default)]
 struct Tables {
-    /// By partition key, in order, so that a scan can continue where it stopped.
+    /// By partition key, in order, so that a scan can continue after a cursor.
     records: BTreeMap<String, Record>,
     bodies: HashMap<(RecordKey, BodyId), Bytes>,
     lines: HashMap<RecordKey, Vec<AuditLine>>,
@@ -65,19 +66,24 @@ impl Tables {
             match companion {
                 Companion::Audit(line) => self.lines.entry(key.clone()).or_default().push(line.clone()),
                 Companion::DeleteBody(id) => drop(self.bodies.remove(&(key.clone(), *id))),
-                // Written first, because it can be denied.
+                // `write` applies these first, because they can be denied.
                 Companion::Domain(_) => {}
             }
         }
     }
 
-    /// Writes a record whose own condition holds, and its companions, or nothing.
+    /// Writes a record and its companions if its current revision is `seen`, or nothing.
     fn write(
         &mut self,
-        key: String,
+        seen: Option<Revision>,
         record: &Record,
         with: &[Companion],
     ) -> Result<WriteOutcome, StoreError> {
+        let key = record.key.partition_key();
+        let current = self.records.get(&key);
+        if current.map(|current| current.revision) != seen {
+            return Ok(WriteOutcome::Refused(current.cloned().map(Box::new)));
+        }
         let changes = self.domain.changes(with);
         match changes.map_err(|refused| StoreError::new(StoreErrorKind::Refused, refused))? {
             Ok(changes) => self.domain.apply(changes),
@@ -86,6 +92,12 @@ impl Tables {
         self.records.insert(key, record.clone());
         self.accompany(&record.key, with);
         Ok(WriteOutcome::Written)
+    }
+
+    /// The records after this cursor.
+    fn after(&self, from: Option<&Cursor>) -> impl Iterator<Item = &Record> {
+        let from = from.and_then(|from| from.parts().first()).map_or(Bound::Unbounded, Bound::Excluded);
+        self.records.range::<String, _>((from, Bound::Unbounded)).map(|(_, record)| record)
     }
 
     /// Each unknown outcome: the record, since when, and when to ask.
@@ -110,13 +122,13 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// The item with this key in a table of the user's, as [domain writes](crate::domain) left it: for tests.
+    /// The item with this key in a table of yours, as [domain writes](crate::domain) left it: for tests.
     ///
     /// # Errors
-    /// If there is one, and it is not a `T`.
+    /// If the item is not a `T`.
     ///
     /// # Panics
-    /// If this is not a key of the table.
+    /// If `key` is not a key of the table.
     pub fn item<T: DeserializeOwned>(
         &self,
         table: &Table,
@@ -125,10 +137,10 @@ impl MemoryStore {
         self.tables().domain.item(&valid(table.delete(key))).cloned().map(serde_dynamo::from_item).transpose()
     }
 
-    /// Puts an item into a table of the user's, as something outside of the guard would: for tests.
+    /// Puts an item into a table of yours, as another program would: for tests.
     ///
     /// # Panics
-    /// If DynamoDB would refuse it.
+    /// If DynamoDB would refuse the item.
     pub fn put_item(&self, table: &Table, item: impl Serialize) {
         let mut tables = self.tables();
         let with = [Companion::Domain(valid(table.put(item)))];
@@ -146,11 +158,7 @@ impl MemoryStore {
 #[async_trait]
 impl Store for MemoryStore {
     async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
-        let (mut tables, key) = (self.tables(), record.key.partition_key());
-        match tables.records.get(&key) {
-            Some(current) => Ok(WriteOutcome::Refused(Some(Box::new(current.clone())))),
-            None => tables.write(key, record, with),
-        }
+        self.tables().write(None, record, with)
     }
 
     async fn swap(
@@ -159,11 +167,7 @@ impl Store for MemoryStore {
         record: &Record,
         with: &[Companion],
     ) -> Result<WriteOutcome, StoreError> {
-        let (mut tables, key) = (self.tables(), record.key.partition_key());
-        match tables.records.get(&key) {
-            Some(current) if current.revision == seen => tables.write(key, record, with),
-            current => Ok(WriteOutcome::Refused(current.cloned().map(Box::new))),
-        }
+        self.tables().write(Some(seen), record, with)
     }
 
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
@@ -220,13 +224,11 @@ impl Unsettled for MemoryStore {
 
     async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page, StoreError> {
         let tables = self.tables();
-        let after = |record: &Record| {
-            from.and_then(|from| from.parts().first()).is_none_or(|last| record.key.partition_key() > *last)
+        let is_listed = |record: &&Record| {
+            matches!(record.state, State::Unknown { .. })
+                && tenant.is_none_or(|tenant| record.key.tenant() == tenant)
         };
-        let ours = |record: &Record| tenant.is_none_or(|tenant| record.key.tenant() == tenant);
-        let unknown =
-            tables.unknown().map(|(record, ..)| record).filter(|record| ours(record) && after(record));
-        let records: Vec<_> = unknown.take(PAGE).cloned().collect();
+        let records: Vec<_> = tables.after(from).filter(is_listed).take(PAGE).cloned().collect();
         let next = records.last().filter(|_| records.len() == PAGE).map(cursor);
         Ok(Page { scanned: records.len() as u64, records, next, ..Page::default() })
     }
@@ -249,21 +251,16 @@ impl Unsettled for MemoryStore {
             // Everything is in the first segment.
             return Ok(Page::default());
         }
-        let after = |record: &Record| {
-            from.and_then(|from| from.parts().first()).is_none_or(|last| record.key.partition_key() > *last)
-        };
-        let looked_at: Vec<_> =
-            tables.records.values().filter(|record| after(record)).take(limit as usize).collect();
-        let unsettled = |record: &Record| match record.state {
-            State::Pending => true,
+        let scanned: Vec<_> = tables.after(from).take(limit as usize).collect();
+        // Not unknown outcomes: `due` finds those.
+        let is_unsettled = |record: &&Record| match record.state {
             State::InProgress { lease_until } => lease_until <= now,
-            // `due` finds every unknown outcome.
-            _ => false,
+            ref state => *state == State::Pending,
         };
         Ok(Page {
-            scanned: looked_at.len() as u64,
-            next: looked_at.last().filter(|_| looked_at.len() == limit as usize).map(|last| cursor(last)),
-            records: looked_at.into_iter().filter(|record| unsettled(record)).cloned().collect(),
+            scanned: scanned.len() as u64,
+            next: scanned.last().filter(|_| scanned.len() == limit as usize).map(|last| cursor(last)),
+            records: scanned.into_iter().filter(is_unsettled).cloned().collect(),
             ..Page::default()
         })
     }

@@ -37,7 +37,7 @@ async fn functions_accept_a_created_table(endpoint: &str) {
     // The second time, with readable output.
     assert_eq!(cli.json(&["create-table"]).await, json!({ "table": name, "created": false }));
     let again = cli.run(&["create-table"]).await;
-    assert!(again.code == Some(0) && again.stdout.contains("there already"), "{again:?}");
+    assert!(again.code == Some(0) && again.stdout.contains("already complete"), "{again:?}");
     cli.run(&["create-table", "--table", ""]).await.assert_refused(2, "which table?");
     cli.run(&["create-table", "--table", "no name"]).await.assert_refused(1, "");
 }

@@ -41,7 +41,7 @@ async fn escalated_outcomes_are_listed_first_and_then_the_oldest() {
     let shown = table.cli.run(&["list", "--limit", "1"]).await.stdout;
     let line = shown.lines().nth(1).unwrap_or_default();
     assert!(line.contains(&old.key.hash().to_string()) && line.contains("3h 0m"), "{shown}");
-    assert!(line.contains("never: it waits for an operator"), "{shown}");
+    assert!(line.contains("never: escalated, it waits for an operator"), "{shown}");
     table.cli.run(&["list", "--escalated", "--state", "stale"]).await.assert_refused(2, "--escalated");
 }
 

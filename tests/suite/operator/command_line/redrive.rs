@@ -357,7 +357,9 @@ async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
     assert_eq!(ran.stdout.trim_end(), "None of the 4 dead letters that were looked at matches.");
     assert_eq!(ran.stderr, "");
     let missing = ["--id", "message-4", "--id", "message-9"];
-    listed(&missing).await.assert_refused(3, "message-9; it is gone, or somebody is looking at it");
+    listed(&missing)
+        .await
+        .assert_refused(3, "message-9; it is gone, or hidden while another operator looks at it");
     listed(&["--limit", "3", "--id", "message-4"]).await.assert_refused(3, "message-4; there may be more");
     let ran = listed(&[&doubles[..], &["--limit", "5"]].concat()).await;
     assert!(ran.stdout.contains("message-4") && ran.stderr.is_empty(), "{ran:?}");
@@ -386,7 +388,10 @@ async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
     let ran = table.cli.run(&dead_letters).await;
     assert_eq!(
         (&*ran.stdout, &*ran.stderr),
-        ("No dead letters are visible: there are none, or somebody is looking at them.\n", "")
+        (
+            "No dead letters are visible: there are none, or they are hidden while another operator looks at them.\n",
+            ""
+        )
     );
     let printed = table.cli.json(&dead_letters).await;
     assert_eq!(printed, json!({ "dead_letters": [], "looked_at": 0, "more": false }));
