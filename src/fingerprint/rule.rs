@@ -194,7 +194,7 @@ impl FingerprintRule {
                 }
             }
         }
-        Fingerprint { rule: self.id, digest: hash.finalize().into() }
+        Fingerprint::new(self.id, hash.finalize().into())
     }
 }
 

@@ -47,6 +47,7 @@ use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, 
 /// Without a tenant resolver it is not a layer: that is a compile error.
 ///
 /// Clones share one circuit breaker.
+#[derive(Clone)]
 pub struct Idempotency<T = ()> {
     /// Behind an `Arc`, because axum asks a layer for a new service for each request.
     settings: Arc<Settings>,
@@ -67,7 +68,7 @@ impl Idempotency {
             profile: Profile::default(),
             also: Vec::new(),
             status_path: "/operations".to_owned(),
-            reported: Arc::default(),
+            logged: Arc::default(),
         };
         Self { settings: Arc::new(settings), tenant: () }
     }
@@ -136,12 +137,6 @@ impl<T> Idempotency<T> {
     }
 }
 
-impl<T: Clone> Clone for Idempotency<T> {
-    fn clone(&self) -> Self {
-        Self { settings: self.settings.clone(), tenant: self.tenant.clone() }
-    }
-}
-
 impl<T> fmt::Debug for Idempotency<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Idempotency").field("executor", &self.settings.executor).finish_non_exhaustive()
@@ -171,7 +166,6 @@ impl<I, T: KnowsTenants> Layer<I> for Idempotency<T> {
 
     fn layer(&self, inner: I) -> Self::Service {
         self.settings.check();
-        let guard = Guard { settings: self.settings.clone(), tenant: self.tenant.resolver() };
-        Service::new(guard, inner)
+        Service { guard: Guard { settings: self.settings.clone(), tenant: self.tenant.resolver() }, inner }
     }
 }

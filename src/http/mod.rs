@@ -35,7 +35,6 @@ mod tenant;
 mod extract;
 #[cfg(feature = "axum")]
 mod not_begun;
-mod outcome;
 
 // An API's words: a problem's type, its shape and status in each profile, and the status of an operation.
 mod problem;
@@ -43,15 +42,14 @@ mod problem_type;
 mod profile;
 mod shape;
 mod status;
-mod values;
 
 pub use crate::record::SAFE_HEADERS;
 use body::GuardedBody;
+pub use classify::Outcome;
 pub use key_header::KeySyntax;
 pub use layer::Idempotency;
 #[cfg(feature = "axum")]
 pub use not_begun::{NotBegun, OrNotBegun};
-pub use outcome::Outcome;
 pub use problem::Problem;
 pub use problem_type::ProblemType;
 pub use profile::Profile;

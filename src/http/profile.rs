@@ -39,9 +39,9 @@ pub struct Profile {
     pub(super) server_errors: ServerErrors,
     pub(super) key_syntax: KeySyntax,
     pub(super) documentation: Option<Cow<'static, str>>,
-    shape: Shape,
-    key_optional: bool,
-    keys_by_path: bool,
+    pub(super) shape: Shape,
+    pub(super) key_optional: bool,
+    pub(super) keys_by_path: bool,
 }
 
 impl Profile {
@@ -125,18 +125,6 @@ impl Profile {
     /// Whether the contract asks for documentation and none is set.
     pub(super) fn wants_documentation(&self) -> bool {
         self.shape == Shape::Problem && self.documentation.is_none()
-    }
-
-    pub(super) fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    pub(super) fn key_is_optional(&self) -> bool {
-        self.key_optional
-    }
-
-    pub(super) fn scopes_by_path(&self) -> bool {
-        self.keys_by_path
     }
 
     /// The key as the client wrote it, if the contract echoes it in responses, as ACP does.

@@ -1,12 +1,14 @@
 //! Which headers are kept, and how a kept answer becomes a response again.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, response};
 use http_body_util::Full;
 
 use super::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, Outcome, Problem, ProblemType,
-    Profile, settings::Guard, values::http_date,
+    Profile, settings::Guard,
 };
 use crate::{
     engine::Replay,
@@ -39,7 +41,7 @@ fn kept_headers(headers: &HeaderMap, also: &[String]) -> Vec<(String, String)> {
 pub(super) fn first(answer: Answer, expires_at: Option<Timestamp>) -> Response<Full<Bytes>> {
     let mut response = of_answer(answer);
     if let Some(expires_at) = expires_at {
-        tell_expiry(response.headers_mut(), expires_at);
+        add_expiry(response.headers_mut(), expires_at);
     }
     response
 }
@@ -62,7 +64,7 @@ pub(super) fn response(replay: Replay, profile: &Profile) -> Response<Full<Bytes
     response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     // For a guard around this one: whatever its status, it is the operation's answer.
     response.extensions_mut().insert(Outcome::Completed);
-    tell_expiry(response.headers_mut(), expires_at);
+    add_expiry(response.headers_mut(), expires_at);
     response
 }
 
@@ -82,8 +84,14 @@ pub(super) fn of_answer(Answer { head, body }: Answer) -> Response<Full<Bytes>> 
     response
 }
 
+/// The instant as an HTTP date (RFC 9110, section 5.6.7), which ends with the year 9999.
+pub(super) fn http_date(at: Timestamp) -> String {
+    const LAST: u64 = 253_402_300_799_000;
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(at.as_millis().min(LAST)))
+}
+
 /// Adds the time until which the answer is replayed.
-pub(super) fn tell_expiry(headers: &mut HeaderMap, expires_at: Timestamp) {
+pub(super) fn add_expiry(headers: &mut HeaderMap, expires_at: Timestamp) {
     if let Ok(date) = HeaderValue::try_from(http_date(expires_at)) {
         headers.insert(IDEMPOTENCY_EXPIRES, date);
     }

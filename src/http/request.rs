@@ -99,7 +99,7 @@ async fn understand<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Re
     let (fingerprints, body) = body.inspect(MAX_BODY, look).await.map_err(Problem::new)?;
     let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
     let key = RecordKey::new(tenant, operation.name().clone(), key);
-    let key = if guard.settings.profile.scopes_by_path() { key.within(Scope::of(&target.path)) } else { key };
+    let key = if guard.settings.profile.keys_by_path { key.within(Scope::of(&target.path)) } else { key };
     let may_begin = refusal.is_none();
     let origin = Some(origin::of(parts));
     let request = Request { key, fingerprints, may_begin, deadline, origin };

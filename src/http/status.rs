@@ -9,10 +9,7 @@ use http::{
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::{
-    Problem, ProblemType, Profile, target,
-    values::{http_date, seconds},
-};
+use super::{Problem, ProblemType, Profile, problem::seconds, replay::http_date, target};
 use crate::{
     key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant},
     record::{Head, State},

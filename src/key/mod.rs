@@ -55,6 +55,22 @@ pub enum KeyError {
     Character,
 }
 
+/// The text, if it has 1 to `limit` units and allowed characters only.
+fn checked(
+    text: &str,
+    length: usize,
+    limit: usize,
+    unit: &'static str,
+    is_allowed: impl Fn(char) -> bool,
+) -> Result<Arc<str>, KeyError> {
+    match length {
+        0 => Err(KeyError::Empty),
+        _ if length > limit => Err(KeyError::TooLong { limit, unit }),
+        _ if !text.chars().all(is_allowed) => Err(KeyError::Character),
+        _ => Ok(text.into()),
+    }
+}
+
 macro_rules! shown_as_hash {
     ($type:ty) => {
         /// Shows a hash: keys and tenants do not belong in logs.
@@ -75,16 +91,9 @@ shown_as_hash!(IdempotencyKey);
 impl IdempotencyKey {
     /// Takes 1 to 255 characters without control characters.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
-        if text.is_empty() {
-            return Err(KeyError::Empty);
-        }
-        if text.len() > MAX_KEY_CHARS && text.chars().count() > MAX_KEY_CHARS {
-            return Err(KeyError::TooLong { limit: MAX_KEY_CHARS, unit: "characters" });
-        }
-        if text.chars().any(char::is_control) {
-            return Err(KeyError::Character);
-        }
-        Ok(Self(text.into()))
+        // Characters are counted only if there may be too many.
+        let length = if text.len() > MAX_KEY_CHARS { text.chars().count() } else { text.len() };
+        checked(text, length, MAX_KEY_CHARS, "characters", |c| !c.is_control()).map(Self)
     }
 
     /// The key as the client sent it. Not for logs: see [`RecordKey::hash`].
@@ -102,16 +111,7 @@ shown_as_hash!(Tenant);
 impl Tenant {
     /// Takes 1 to 255 bytes without control characters.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
-        if text.is_empty() {
-            return Err(KeyError::Empty);
-        }
-        if text.len() > MAX_TENANT_BYTES {
-            return Err(KeyError::TooLong { limit: MAX_TENANT_BYTES, unit: "bytes" });
-        }
-        if text.chars().any(char::is_control) {
-            return Err(KeyError::Character);
-        }
-        Ok(Self(text.into()))
+        checked(text, text.len(), MAX_TENANT_BYTES, "bytes", |c| !c.is_control()).map(Self)
     }
 
     /// The tenant as the caller's credentials name it.
@@ -127,16 +127,8 @@ pub struct OperationName(Arc<str>);
 impl OperationName {
     /// Takes 1 to 128 letters, digits, `-`, `_` and `.`: metrics and URLs show it unescaped.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
-        if text.is_empty() {
-            return Err(KeyError::Empty);
-        }
-        if text.len() > MAX_OPERATION_BYTES {
-            return Err(KeyError::TooLong { limit: MAX_OPERATION_BYTES, unit: "bytes" });
-        }
-        if !text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')) {
-            return Err(KeyError::Character);
-        }
-        Ok(Self(text.into()))
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        checked(text, text.len(), MAX_OPERATION_BYTES, "bytes", is_plain).map(Self)
     }
 
     /// The name.
@@ -258,7 +250,7 @@ impl RecordKey {
     pub(crate) fn short_hash(&self) -> KeyHash {
         let mut hash = Hashed(Sha256::new());
         self.write_partition_key(&mut hash);
-        KeyHash::from(hash.0)
+        KeyHash(shortened(hash.0))
     }
 
     /// The idempotency key for the downstream service that `phase` calls.
@@ -272,10 +264,7 @@ impl RecordKey {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        let digest = hash.finalize();
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&digest[..16]);
-        Uuid::new_v8(bytes).to_string()
+        Uuid::new_v8(shortened(hash)).to_string()
     }
 }
 
@@ -297,6 +286,12 @@ impl fmt::Display for Prefix<'_> {
     }
 }
 
+/// The first bytes of a digest.
+fn shortened<const N: usize>(hash: Sha256) -> [u8; N] {
+    let digest: [u8; 32] = hash.finalize().into();
+    std::array::from_fn(|at| digest[at])
+}
+
 /// Hashes what is written to it.
 struct Hashed(Sha256);
 
@@ -314,20 +309,12 @@ pub(crate) struct KeyHash([u8; 8]);
 impl KeyHash {
     /// The hash of a partition key, or of a text in its place.
     pub(crate) fn of(text: &str) -> Self {
-        Sha256::new_with_prefix(text).into()
+        Self(shortened(Sha256::new_with_prefix(text)))
     }
 
     /// A byte that spreads keys evenly.
     pub(crate) const fn first_byte(self) -> u8 {
         self.0[0]
-    }
-}
-
-impl From<Sha256> for KeyHash {
-    fn from(hash: Sha256) -> Self {
-        let mut short = [0; 8];
-        short.copy_from_slice(&hash.finalize()[..8]);
-        Self(short)
     }
 }
 
