@@ -91,6 +91,7 @@ mod documents {
 mod backoff;
 #[cfg(any(feature = "dynamodb", feature = "sqs"))]
 pub mod config;
+mod decimal;
 pub mod domain;
 pub mod engine;
 #[cfg(feature = "dynamodb")]

@@ -171,9 +171,9 @@ impl FingerprintRule {
                     part(&mut hash, value.unwrap_or_default().as_bytes());
                 }
                 let form = body.form(left_out);
-                part(&mut hash, body.media_type().as_bytes());
+                part(&mut hash, body.media_type.as_bytes());
                 pairs(&mut hash, body.parameters(&form));
-                part(&mut hash, body.coding().as_bytes());
+                part(&mut hash, body.coding.as_bytes());
                 match form {
                     Form::Json(canonical) => {
                         hash.update(b"j");

@@ -122,11 +122,6 @@ impl Profile {
         self
     }
 
-    /// Whether the contract asks for documentation and none is set.
-    pub(super) fn wants_documentation(&self) -> bool {
-        self.shape == Shape::Problem && self.documentation.is_none()
-    }
-
     /// The key as the client wrote it, if the contract echoes it in responses, as ACP does.
     pub(super) fn echo(&self, request: &HeaderMap) -> Option<HeaderValue> {
         let mut lines = request.get_all(IDEMPOTENCY_KEY).iter().filter(|_| self.shape == Shape::Acp);

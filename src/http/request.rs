@@ -7,9 +7,7 @@ use http::{HeaderMap, HeaderValue, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
-    GuardedBody, MAX_BODY, Outcome, Problem, ProblemType,
-    key_header::{self, KeyHeaderError},
-    origin,
+    GuardedBody, MAX_BODY, Outcome, Problem, ProblemType, key_header, origin,
     respond::HttpAnswer,
     settings::Guard,
     target::{self, Target},
@@ -17,10 +15,7 @@ use super::{
 use crate::{
     engine::{Execution, Request, SingleTransaction},
     fingerprint::{Content, Fingerprints},
-    key::{
-        RecordKey, Scope,
-        age::{KeyAgeError, OldestKey},
-    },
+    key::{RecordKey, Scope, age::OldestKey, refusal::KeyRefusal},
     time::Timestamp,
 };
 
@@ -43,7 +38,7 @@ impl Guard {
         request: http::Request<B>,
     ) -> Result<(Parts, Understood<B>), HttpAnswer> {
         let (parts, body) = request.into_parts();
-        // A user's own rule or resolver may panic. Nothing is reserved yet.
+        // A custom rule or resolver may panic. Nothing is reserved yet.
         let understood = AssertUnwindSafe(understand(self, &parts, body)).catch_unwind().await;
         let understood = match understood {
             Ok(Ok(understood)) => understood,
@@ -76,14 +71,14 @@ async fn understand<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Re
         }
         Problem::new(ProblemType::TenantMissing)
     })?;
-    let key = guard.settings.profile.key_syntax.key(&parts.headers).map_err(|error| of_header(&error))?;
+    let key = guard.settings.profile.key_syntax.key(&parts.headers).map_err(refused)?;
     let admit = |oldest: &OldestKey| {
         oldest.admit(&key, key_header::timestamp(&parts.headers), guard.world().now()).err()
     };
-    let refusal = match key_header::too_short(&key, operation.min_key_length) {
-        Some(error) => Some(of_header(&error).advice_of(ProblemType::KeyTooOld)),
-        None => operation.oldest_key.as_ref().and_then(admit).map(|error| of_age(&error)),
-    };
+    let too_short = key_header::too_short(&key, operation.min_key_length);
+    let refusal = too_short
+        .or_else(|| operation.oldest_key.as_ref().and_then(admit))
+        .map(|refusal| refused(refusal).advice_of(ProblemType::KeyTooOld));
     let target = Target::of(parts);
     let look = |body: &[u8]| {
         let header = |name: &str| header(&parts.headers, name);
@@ -106,20 +101,13 @@ async fn understand<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Re
     Ok(Understood { request, body, refusal, mount: target::mount(parts).to_owned() })
 }
 
-fn of_header(error: &KeyHeaderError) -> Problem {
-    let problem = match error {
-        KeyHeaderError::Missing => ProblemType::KeyMissing,
+fn refused(KeyRefusal { reason, detail }: KeyRefusal) -> Problem {
+    let problem = match reason {
+        "missing" => ProblemType::KeyMissing,
+        "too-old" => ProblemType::KeyTooOld,
         _ => ProblemType::KeyMalformed,
     };
-    Problem::new(problem).detail(error.to_string()).reason(error.reason())
-}
-
-fn of_age(error: &KeyAgeError) -> Problem {
-    let problem = match error {
-        KeyAgeError::TooOld => ProblemType::KeyTooOld,
-        _ => ProblemType::KeyMalformed,
-    };
-    Problem::new(problem).detail(error.to_string()).reason(error.reason()).advice_of(ProblemType::KeyTooOld)
+    Problem::new(problem).detail(detail.into_owned()).reason(reason)
 }
 
 /// A header's lines, joined as gateways join them.

@@ -19,7 +19,7 @@ use crate::{
     time_budget::{DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER},
 };
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {
     operation: &'a str,
@@ -139,14 +139,7 @@ pub async fn operation_status(
 
 /// The status document that a duplicate of an operation in flight gets.
 pub(super) fn in_progress(operation: &OperationName) -> Response<Full<Bytes>> {
-    json(&Status {
-        operation: operation.as_str(),
-        state: State::IN_PROGRESS,
-        created_at: None,
-        attempts: None,
-        response_status: None,
-        expires_at: None,
-    })
+    json(&Status { operation: operation.as_str(), state: State::IN_PROGRESS, ..Status::default() })
 }
 
 /// The URL of an operation's status. The key is in the query, which every front hands over as it was sent, or decoded once.

@@ -58,26 +58,19 @@ pub(super) fn mount(parts: &Parts) -> &str {
 /// The decoded path and the stage that may precede it, from a front that decodes paths: an HTTP API in both payload
 /// formats, and function URLs, which have it beside `rawPath`.
 fn decoded(parts: &Parts) -> Option<(&str, Stage<'_>)> {
-    match parts.request_context_ref()? {
+    let (path, name, route, domain) = match parts.request_context_ref()? {
         RequestContext::ApiGatewayV2(context) => {
-            let stage = Stage {
-                name: context.stage.as_deref().unwrap_or_default(),
-                route: context.route_key.as_deref(),
-                domain: context.domain_name.as_deref(),
-            };
-            Some((context.http.path.as_deref()?, stage))
+            (context.http.path.as_deref()?, &context.stage, &context.route_key, &context.domain_name)
         }
         // A REST API's request has a resource.
         RequestContext::ApiGatewayV1(context) if context.resource_id.is_none() => {
-            let stage = Stage {
-                name: context.stage.as_deref().unwrap_or_default(),
-                route: context.resource_path.as_deref(),
-                domain: context.domain_name.as_deref(),
-            };
-            Some((Some(parts.raw_http_path()).filter(|path| !path.is_empty())?, stage))
+            let path = Some(parts.raw_http_path()).filter(|path| !path.is_empty())?;
+            (path, &context.stage, &context.resource_path, &context.domain_name)
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    let name = name.as_deref().unwrap_or_default();
+    Some((path, Stage { name, route: route.as_deref(), domain: domain.as_deref() }))
 }
 
 /// The path as the front hands it over.

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use uuid::{Uuid, Variant};
 
-use super::{IdempotencyKey, OperationName, signature::Secrets};
+use super::{IdempotencyKey, OperationName, refusal::KeyRefusal, signature::Secrets};
 use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
 
 /// Where to read the time at which a key was made.
@@ -46,43 +46,6 @@ pub enum KeyTime {
     /// Sign once, together with making the key, and send that with every retry: a new signature makes an old key young.
     /// Whoever has the secret can do so, so give it only to those who make keys.
     Signed(Secrets),
-}
-
-/// Why a key may not begin an execution, in words for the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum KeyAgeError {
-    /// It is not a UUID of version 7.
-    #[error("The Idempotency-Key must be a UUID of version 7")]
-    NotAUuidV7,
-    /// It is not a ULID.
-    #[error("The Idempotency-Key must be a ULID")]
-    NotAUlid,
-    /// The header with its time is missing.
-    #[error("The request has no Idempotency-Timestamp header")]
-    TimestampMissing,
-    /// The header with its time is not a signature of this key by one of the secrets.
-    #[error("The Idempotency-Timestamp is not a valid signature of the Idempotency-Key")]
-    TimestampInvalid,
-    /// It is dated ahead of our clock by more than the skew.
-    #[error("The time of the Idempotency-Key is in the future")]
-    Future,
-    /// It was made too long ago.
-    #[error("The Idempotency-Key is older than this operation accepts")]
-    TooOld,
-}
-
-impl KeyAgeError {
-    /// The reason in one stable word, for the problem document.
-    pub(crate) const fn reason(&self) -> &'static str {
-        match self {
-            Self::NotAUuidV7 => "not-a-uuid-v7",
-            Self::NotAUlid => "not-a-ulid",
-            Self::TimestampMissing => "timestamp-missing",
-            Self::TimestampInvalid => "timestamp-invalid",
-            Self::Future => "future",
-            Self::TooOld => "too-old",
-        }
-    }
 }
 
 /// How old a key may be.
@@ -110,21 +73,21 @@ impl OldestKey {
         key: &IdempotencyKey,
         timestamp: Option<&str>,
         now: Timestamp,
-    ) -> Result<(), KeyAgeError> {
+    ) -> Result<(), KeyRefusal> {
         let made_at = match &self.time {
-            KeyTime::UuidV7 => uuid_v7(key.as_str()).ok_or(KeyAgeError::NotAUuidV7)?,
-            KeyTime::Ulid => ulid(key.as_str()).ok_or(KeyAgeError::NotAUlid)?,
+            KeyTime::UuidV7 => uuid_v7(key.as_str()).ok_or(KeyRefusal::NOT_A_UUID_V7)?,
+            KeyTime::Ulid => ulid(key.as_str()).ok_or(KeyRefusal::NOT_A_ULID)?,
             KeyTime::Signed(secrets) => {
-                let timestamp = timestamp.ok_or(KeyAgeError::TimestampMissing)?;
+                let timestamp = timestamp.ok_or(KeyRefusal::TIMESTAMP_MISSING)?;
                 let signed = secrets.authenticate(timestamp, key.as_str().as_bytes());
-                signed.map_err(|_| KeyAgeError::TimestampInvalid)?
+                signed.map_err(|_| KeyRefusal::TIMESTAMP_INVALID)?
             }
         };
         if now.plus(CLOCK_SKEW) < made_at {
-            return Err(KeyAgeError::Future);
+            return Err(KeyRefusal::FUTURE);
         }
         if made_at.plus(self.bound) < now {
-            return Err(KeyAgeError::TooOld);
+            return Err(KeyRefusal::TOO_OLD);
         }
         Ok(())
     }
@@ -216,7 +179,7 @@ mod tests {
     const BOUND: Duration = Duration::from_secs(3600);
     const MILLISECOND: Duration = Duration::from_millis(1);
 
-    fn admit(made_at: Timestamp) -> Result<(), KeyAgeError> {
+    fn admit(made_at: Timestamp) -> Result<(), KeyRefusal> {
         let key = uuid::Builder::from_unix_timestamp_millis(made_at.as_millis(), &[7; 10]).into_uuid();
         let key = IdempotencyKey::parse(&key.to_string()).unwrap();
         OldestKey { bound: BOUND, time: KeyTime::UuidV7 }.admit(&key, None, NOW)
@@ -226,28 +189,28 @@ mod tests {
     fn a_key_is_accepted_within_its_age_limit_and_clock_skew() {
         assert_eq!(admit(NOW), Ok(()));
         assert_eq!(admit(NOW.minus(BOUND)), Ok(()));
-        assert_eq!(admit(NOW.minus(BOUND + MILLISECOND)), Err(KeyAgeError::TooOld));
+        assert_eq!(admit(NOW.minus(BOUND + MILLISECOND)), Err(KeyRefusal::TOO_OLD));
         assert_eq!(admit(NOW.plus(CLOCK_SKEW)), Ok(()));
-        assert_eq!(admit(NOW.plus(CLOCK_SKEW + MILLISECOND)), Err(KeyAgeError::Future));
+        assert_eq!(admit(NOW.plus(CLOCK_SKEW + MILLISECOND)), Err(KeyRefusal::FUTURE));
     }
 
     #[test]
     fn each_way_of_telling_the_time_is_read_by_its_own_rule() {
         let oldest = |time| OldestKey { bound: BOUND, time };
         let key = IdempotencyKey::parse("order-1").unwrap();
-        let said = |time: &KeyTime, timestamp: Option<&str>| {
-            oldest(time.clone()).admit(&key, timestamp, NOW).map_err(|error| error.reason())
+        let result = |time: &KeyTime, timestamp: Option<&str>| {
+            oldest(time.clone()).admit(&key, timestamp, NOW).map_err(|error| error.reason)
         };
-        assert_eq!(said(&KeyTime::UuidV7, None), Err("not-a-uuid-v7"));
-        assert_eq!(said(&KeyTime::Ulid, None), Err("not-a-ulid"));
-        let secrets = Secrets::parse("a-secret-that-both-share-and-nobody-else").unwrap();
+        assert_eq!(result(&KeyTime::UuidV7, None), Err("not-a-uuid-v7"));
+        assert_eq!(result(&KeyTime::Ulid, None), Err("not-a-ulid"));
+        let secrets = Secrets::parse("a-secret-that-both-sides-share-and-keep").unwrap();
         let signed = |at: Timestamp| secrets.sign(at, b"order-1");
         let time = KeyTime::Signed(secrets.clone());
-        assert_eq!(said(&time, None), Err("timestamp-missing"));
-        assert_eq!(said(&time, Some("t=1,v1=00")), Err("timestamp-invalid"));
-        assert_eq!(said(&time, Some(&signed(NOW))), Ok(()));
-        assert_eq!(said(&time, Some(&signed(NOW.minus(2 * BOUND)))), Err("too-old"));
-        assert_eq!(said(&time, Some(&signed(NOW.plus(2 * BOUND)))), Err("future"));
+        assert_eq!(result(&time, None), Err("timestamp-missing"));
+        assert_eq!(result(&time, Some("t=1,v1=00")), Err("timestamp-invalid"));
+        assert_eq!(result(&time, Some(&signed(NOW))), Ok(()));
+        assert_eq!(result(&time, Some(&signed(NOW.minus(2 * BOUND)))), Err("too-old"));
+        assert_eq!(result(&time, Some(&signed(NOW.plus(2 * BOUND)))), Err("future"));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! It does not verify a tenant: the front takes it from something that did.
 
 pub mod age;
+pub(crate) mod refusal;
 pub(crate) mod scope;
 pub mod signature;
 

@@ -210,17 +210,17 @@ impl Operation {
     /// If `name` is one that must not be replayed, or not a valid header name.
     #[must_use]
     pub fn keep_header(mut self, name: &str) -> Self {
-        let header = name.to_ascii_lowercase();
-        let operation = self.name.as_str();
-        let wrong = match () {
-            () if !is_header_name(&header) => "this is not a header name",
-            () if !may_be_kept(&header) => "this header must never be replayed",
-            () => {
-                self.kept_headers.push(header);
-                return self;
-            }
-        };
-        panic!("operation {operation:?}: keep_header({name:?}): {wrong}")
+        let (header, operation) = (name.to_ascii_lowercase(), self.name.as_str());
+        assert!(
+            is_header_name(&header),
+            "operation {operation:?}: keep_header({name:?}): this is not a header name"
+        );
+        assert!(
+            may_be_kept(&header),
+            "operation {operation:?}: keep_header({name:?}): this header must never be replayed"
+        );
+        self.kept_headers.push(header);
+        self
     }
 
     /// How long a worker keeps trying to write its completion while the store is unavailable.
