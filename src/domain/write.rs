@@ -1,4 +1,4 @@
-//! One write to a table of yours.
+//! One write to a user's table.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,14 +22,14 @@ const MAX_PARTITION_KEY: usize = 2048;
 const MAX_SORT_KEY: usize = 1024;
 
 /// How deep lists and maps may be nested.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// The longest expression, and the largest set of expressions with their names and values that one write may have.
 const MAX_EXPRESSION: usize = 4 * 1024;
 
-/// A write to a table of yours. See [`Table`].
+/// A write to one of your tables. See [`Table`].
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-#[must_use = "hand it to Execution::write"]
+#[must_use = "pass it to Execution::write"]
 pub struct DomainWrite {
     pub(crate) table: String,
     /// The key alone, unless it is a put.
@@ -46,7 +46,7 @@ pub struct DomainWrite {
     pub(crate) values: BTreeMap<String, AttributeValue>,
     #[serde(default)]
     pub(crate) if_refused: IfRefused,
-    /// Why it can never be sent. Reported once it is handed over, so that a write is made in one chain.
+    /// Why it can never be sent. Reported when the write is added, so that a write is made in one chain of calls.
     #[serde(skip)]
     error: Option<DomainWriteError>,
 }
@@ -66,12 +66,12 @@ pub(crate) enum Action {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum IfRefused {
-    /// Nothing that the handler foresaw.
+    /// No answer is set for it.
     #[default]
     Fail,
     /// The operation is refused, with this answer.
     Answer(#[serde(with = "super::answer")] Answer),
-    /// It was computed from what is no longer so: compute it again.
+    /// It was computed from a stale read: compute it again.
     Recompute,
 }
 
@@ -83,7 +83,7 @@ impl fmt::Debug for DomainWrite {
 }
 
 impl Table {
-    /// Puts `item`, whatever is there, unless the write gets a [condition](DomainWrite::condition).
+    /// Puts `item`, and replaces the current item, unless the write gets a [condition](DomainWrite::condition).
     pub fn put(&self, item: impl Serialize) -> DomainWrite {
         DomainWrite::of(self, &item, Action::Put)
     }
@@ -245,13 +245,13 @@ impl DomainWrite {
                 .sum::<usize>()
     }
 
-    /// Whether it could ever be sent, as far as it can be known here.
+    /// Refuses a write that DynamoDB would certainly refuse.
     pub(crate) fn check(&self) -> Result<(), DomainWriteError> {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
         let table = || self.table.clone();
-        // It may have come through a queue.
+        // The write may have come through a queue.
         let key = self.key_names.iter().map(|name| self.item.get(name));
         if self.key_names.is_empty() || !key.eq(self.key.iter().map(Some)) {
             return Err(DomainWriteError::Key { table: table(), attribute: self.key_names.join(", ") });
@@ -281,8 +281,8 @@ impl DomainWrite {
             let placeholder = (*placeholder).to_owned();
             return Err(DomainWriteError::Placeholder { table: table(), placeholder });
         }
-        let longest = [MAX_PARTITION_KEY, MAX_SORT_KEY];
-        if self.key.iter().zip(longest).any(|(key, longest)| size::of_value(key) > longest) {
+        let limits = [MAX_PARTITION_KEY, MAX_SORT_KEY];
+        if self.key.iter().zip(limits).any(|(key, limit)| size::of_value(key) > limit) {
             return Err(DomainWriteError::TooLarge(table()));
         }
         if !self.item.values().chain(self.values.values()).all(|value| is_storable(value, 0)) {
@@ -311,7 +311,7 @@ fn set_once<T: Clone + PartialEq>(given: &mut BTreeMap<String, T>, placeholder: 
 pub(super) fn is_same_table(table: &str, other: &str) -> bool {
     let name = |table: &str| table.rsplit_once(":table/").map(|(_, name)| name.to_owned());
     match (name(table), name(other)) {
-        // In different accounts, perhaps.
+        // Two ARNs may be in different accounts.
         (Some(_), Some(_)) | (None, None) => table == other,
         (Some(name), None) => name == other,
         (None, Some(name)) => name == table,
@@ -337,8 +337,8 @@ fn grouped(expression: &str) -> String {
 
 /// The placeholders of an expression.
 fn placeholders(expression: &str) -> impl Iterator<Item = &str> {
-    let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || "_#:".contains(c)));
-    words.filter(|word| word.starts_with(['#', ':']))
+    let tokens = expression.split(|c: char| !(c.is_ascii_alphanumeric() || "_#:".contains(c)));
+    tokens.filter(|token| token.starts_with(['#', ':']))
 }
 
 /// Whether DynamoDB can store this value at this depth
@@ -353,10 +353,10 @@ fn is_storable(value: &AttributeValue, depth: usize) -> bool {
         AttributeValue::Ss(texts) => is_set(texts.iter()),
         AttributeValue::Bs(values) => is_set(values.iter()),
         AttributeValue::L(elements) => {
-            depth < DEEPEST && elements.iter().all(|element| is_storable(element, depth + 1))
+            depth < MAX_DEPTH && elements.iter().all(|element| is_storable(element, depth + 1))
         }
         AttributeValue::M(members) => {
-            depth < DEEPEST && members.values().all(|member| is_storable(member, depth + 1))
+            depth < MAX_DEPTH && members.values().all(|member| is_storable(member, depth + 1))
         }
         _ => true,
     }

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use super::media_type::essence;
 
 /// The parts of a request that its fingerprint can cover, and the argument of a
-/// [rule of your own](super::FingerprintRule::custom).
+/// [custom rule](super::FingerprintRule::custom).
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Content<'a> {
@@ -22,7 +22,7 @@ pub struct Content<'a> {
 }
 
 impl fmt::Debug for Content<'_> {
-    /// Without what the caller sent.
+    /// Without data of the caller.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Content").field("method", &self.method).finish_non_exhaustive()
     }

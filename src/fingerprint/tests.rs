@@ -58,7 +58,7 @@ fn the_media_type_counts_with_its_parameters() {
     ] {
         assert_ne!(json(JSON), json(other), "{other}");
     }
-    // What is no JSON has no canonical form, and a text no charset of its own.
+    // A body that is not JSON has no canonical form. A text has no default charset.
     assert_ne!(print(JSON, "{"), print("application/json; charset=utf-8", "{"));
     assert_ne!(print("text/plain", "a"), print("text/plain; charset=utf-8", "a"));
     // A boundary counts unless the body is split at it.

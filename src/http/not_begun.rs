@@ -1,4 +1,4 @@
-//! Refusals before anything was done: marked by whoever refuses, never derived from a status.
+//! Refusals before anything was done. The code that refuses marks them; a status alone never does.
 
 use ::axum::{
     extract::{FromRequest, FromRequestParts, Request},
@@ -64,7 +64,7 @@ impl<R: IntoResponse> IntoResponse for NotBegun<R> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct OrNotBegun<E>(
-    /// What was extracted.
+    /// The extracted value.
     pub E,
 );
 

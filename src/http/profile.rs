@@ -1,4 +1,4 @@
-//! Contract profiles: an API's statuses, codes and headers.
+//! Contract profiles: the statuses, codes and headers of an API.
 
 use std::borrow::Cow;
 
@@ -66,7 +66,7 @@ impl Profile {
     }
 
     /// The [Agentic Commerce Protocol](https://github.com/agentic-commerce-protocol/agentic-commerce-protocol): 422 and 409
-    /// with codes of its own, an echo of the key, keys scoped to one path each, and a 5xx is never kept as an answer.
+    /// with ACP's codes, an echo of the key, keys scoped to one path each, and a 5xx is never kept as an answer.
     pub fn acp() -> Self {
         Self { shape: Shape::Acp, keys_by_path: true, ..Self::ietf_draft() }
     }
@@ -92,8 +92,8 @@ impl Profile {
         self
     }
 
-    /// Sets another status for this problem. For [`ProblemType::OutcomeUnknown`] it applies to retries; a handler that
-    /// breaks is answered with 500.
+    /// Sets another status for this problem. For [`ProblemType::OutcomeUnknown`] it applies to retries only: the client of a
+    /// handler that breaks gets 500.
     #[must_use]
     pub fn status(mut self, problem: ProblemType, status: StatusCode) -> Self {
         self.statuses.push((problem, status));

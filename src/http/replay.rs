@@ -37,7 +37,7 @@ fn kept_headers(headers: &HeaderMap, also: &[String]) -> Vec<(String, String)> {
     kept.filter_map(|(name, value)| text(name, value)).collect()
 }
 
-/// An answer that is not the handler's, to the request that made it the operation's.
+/// The answer of a refused domain write, to the request whose write was refused.
 pub(super) fn first(answer: Answer, expires_at: Option<Timestamp>) -> Response<Full<Bytes>> {
     let mut response = of_answer(answer);
     if let Some(expires_at) = expires_at {

@@ -1,4 +1,4 @@
-//! A request as the guard understands it: parsed once, before anything is done.
+//! Parses a request once, before anything is done.
 
 use std::{borrow::Cow, panic::AssertUnwindSafe};
 
@@ -23,9 +23,9 @@ use crate::{
 pub(super) struct Understood<B> {
     pub(super) request: Request,
     pub(super) body: B,
-    /// Why its key may not begin an execution, if so. The client gets what the record says. Without a record it gets this
-    /// problem, which sends no client to a new key while the old one may have done something (T43): settings change,
-    /// proxies drop headers, records expire.
+    /// Why its key may not begin an execution, if so. If there is a record, the client gets the answer that the record implies.
+    /// Otherwise it gets this problem. The problem advises no new key, because the old one may have done something (T43):
+    /// settings change, proxies drop headers, records expire.
     pub(super) refusal: Option<Problem>,
     /// The prefix of the API's paths in URLs that its clients can use: the stage, at the API's own domain.
     pub(super) mount: String,
@@ -42,11 +42,11 @@ impl Guard {
         let understood = AssertUnwindSafe(understand(self, &parts, body)).catch_unwind().await;
         let understood = match understood {
             Ok(Ok(understood)) => understood,
-            Ok(Err(problem)) => return Err(self.say(problem, Outcome::NotExecuted)),
+            Ok(Err(problem)) => return Err(self.problem(problem, Outcome::NotExecuted)),
             Err(_) => {
                 let operation = self.operation().name();
                 tracing::error!(%operation, "the tenant resolver or the fingerprint rule panicked: nothing was done");
-                return Err(self.say(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
+                return Err(self.problem(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
             }
         };
         let key = &understood.request.key;
@@ -56,7 +56,7 @@ impl Guard {
         {
             let operation = self.operation().name();
             tracing::error!(%operation, "two guards of the same operation are nested: remove one");
-            return Err(self.say(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
+            return Err(self.problem(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
         }
         Ok((parts, understood))
     }
@@ -114,7 +114,7 @@ fn refused(KeyRefusal { reason, detail }: KeyRefusal) -> Problem {
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
     let text = |line: &'a HeaderValue| match std::str::from_utf8(line.as_bytes().trim_ascii()) {
         Ok(text) => Cow::Borrowed(text),
-        // Never in an event. Each such value maps to a text of its own.
+        // Never in an event. Different values map to different texts.
         Err(_) => line
             .as_bytes()
             .iter()

@@ -40,7 +40,7 @@ where
     let Understood { request, body, refusal, mount } = understood;
     let body = match body.copies().await {
         Ok(body) => body,
-        Err(problem) => return guard.say(Problem::new(problem), Outcome::NotExecuted),
+        Err(problem) => return guard.problem(Problem::new(problem), Outcome::NotExecuted),
     };
     let now = guard.world().now();
     let deadline = request.deadline.and_then(|deadline| plausible_deadline(deadline, now));
@@ -66,7 +66,7 @@ where
     };
     let span = telemetry::request_span(&request.key);
     let outcome = guard.settings.executor.run_single_transaction(&request, compute).instrument(span).await;
-    guard.tell(outcome, &request.key, &mount, refusal)
+    guard.respond(outcome, &request.key, &mount, refusal)
 }
 
 impl Guard {
@@ -84,7 +84,7 @@ impl Guard {
         }
     }
 
-    fn tell(
+    fn respond(
         &self,
         outcome: SingleTransactionOutcome<Reply>,
         key: &RecordKey,

@@ -9,9 +9,9 @@
 //! 4. A key that begins nothing still gets its record's answer. Refusing it while its operation may have been executed would
 //!    lead an honest client to a new key, and so to a second effect. It is refused only if there is no answer.
 //!
-//! The time is the client's. So a key is accepted for at most its bound plus twice the skew (the client's clock ahead of the
-//! worker that completed, the next worker's behind the one that deletes), and its answer must be kept at least that long:
-//! [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
+//! The time comes from the client. The client's clock may be ahead of the worker that completed, and the next worker's clock
+//! behind the one that deletes. So a key is accepted for at most its bound plus twice the skew, and its answer must be kept at
+//! least that long. Otherwise [`Idempotency::new`](crate::http::Idempotency::new) panics.
 //!
 //! ```
 //! use std::time::Duration;
@@ -31,20 +31,20 @@ use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
 
 /// Where to read the time at which a key was made.
 ///
-/// Otherwise the key stays opaque: another spelling of the same UUID or ULID is another key.
+/// Apart from its time, the key is opaque: another spelling of the same UUID or ULID is another key.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum KeyTime {
     /// In the key, a UUID of version 7 ([RFC 9562](https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-7)), with its
     /// hyphens.
     UuidV7,
-    /// In the key, a [ULID](https://github.com/ulid/spec), in dead letters of either case.
+    /// In the key, a [ULID](https://github.com/ulid/spec), in letters of either case.
     Ulid,
     /// In the header [`Idempotency-Timestamp`](crate::http::IDEMPOTENCY_TIMESTAMP): `t=<unix seconds>,v1=<hex>`, which
     /// [`Secrets::sign`] makes from the key without the quotes that its header may have.
     ///
     /// Sign once, together with making the key, and send that with every retry: a new signature makes an old key young.
-    /// Whoever has the secret can do so, so give it only to those who make keys.
+    /// Every holder of the secret can do so. Give it only to those who make keys.
     Signed(Secrets),
 }
 
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_uuid_of_version_7_has_no_time() {
+    fn other_texts_than_uuids_of_version_7_have_no_time() {
         for text in [
             "",
             "order-1",
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ulid_has_no_time() {
+    fn other_texts_than_ulids_have_no_time() {
         for text in [
             "",
             "01ARZ3NDEKTSV4RRFFQ69G5FA",
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_of_telling_the_time_is_read_by_its_own_rule() {
+    fn each_kind_of_key_time_is_read_by_its_rule() {
         let oldest = |time| OldestKey { bound: BOUND, time };
         let key = IdempotencyKey::parse("order-1").unwrap();
         let result = |time: &KeyTime, timestamp: Option<&str>| {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_kept_longer_than_their_keys_are_taken() {
+    fn answers_must_be_kept_longer_than_their_keys_are_accepted() {
         let operation = OperationName::parse("pay").unwrap();
         let kept = |kept| {
             let oldest = OldestKey { bound: BOUND, time: KeyTime::Ulid };

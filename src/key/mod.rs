@@ -4,11 +4,11 @@
 //! 2. A scope, if the contract asks for one, also tells keys apart by the path that was called.
 //! 3. No two record keys share a [partition key](RecordKey::partition_key), whatever characters the parts hold. It begins
 //!    with the tenant.
-//! 4. A [downstream key](RecordKey::downstream_key) is the same in every attempt, and different for every phase and for
-//!    another request under the same key.
+//! 4. A [downstream key](RecordKey::downstream_key) is the same in every attempt. It differs for each phase, and for another
+//!    request under the same key.
 //! 5. Logs and metrics show a [hash](RecordKey::hash), never the key or the tenant.
 //!
-//! It does not verify a tenant: the front takes it from something that did.
+//! It does not verify a tenant: a front passes on a verified one.
 
 pub mod age;
 pub(crate) mod refusal;
@@ -121,7 +121,7 @@ impl Tenant {
     }
 }
 
-/// The name of an operation. Keys of different operations never meet.
+/// The name of an operation. The same key of two operations names two records.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OperationName(Arc<str>);
 
@@ -137,7 +137,7 @@ impl OperationName {
         &self.0
     }
 
-    /// The name, shared: a metric's label without a copy.
+    /// The shared name, for a metric's label without a copy.
     pub(crate) fn shared(&self) -> Arc<str> {
         self.0.clone()
     }
@@ -170,7 +170,7 @@ impl RecordKey {
         Self { tenant, operation, scope: None, key }
     }
 
-    /// The same key within a scope. Keys of different scopes never meet.
+    /// The same key within a scope. The same key in two scopes names two records.
     #[must_use]
     pub fn within(self, scope: Scope) -> Self {
         Self { scope: Some(scope), ..self }
@@ -238,7 +238,7 @@ impl RecordKey {
             scope,
             key: IdempotencyKey::parse(key).ok()?,
         };
-        // A text that does not survive the round trip (`%2`, `%41`) was not written by us.
+        // `partition_key` never writes some texts, such as `%2` and `%41`.
         (parsed.partition_key() == text).then_some(parsed)
     }
 
@@ -247,7 +247,7 @@ impl RecordKey {
         self.short_hash()
     }
 
-    /// The same hash, with the bytes to spread keys by.
+    /// The same hash, for code that spreads keys by its first byte.
     pub(crate) fn short_hash(&self) -> KeyHash {
         let mut hash = Hashed(Sha256::new());
         self.write_partition_key(&mut hash);
@@ -355,7 +355,7 @@ mod tests {
                     let triple = record_key(tenant, operation, key);
                     assert_eq!(RecordKey::from_partition_key(&triple.partition_key()), Some(triple.clone()));
                     if let Some(other) = seen.insert(triple.partition_key(), triple.clone()) {
-                        panic!("{other:?} and {triple:?} meet");
+                        panic!("{other:?} and {triple:?} share a partition key");
                     }
                 }
             }
@@ -373,17 +373,17 @@ mod tests {
         let (shown, charge) = (Scope::of(b"/1").to_string(), |key: &RecordKey| {
             key.downstream_key(&Fingerprint::new(0, [0; 32]), "charge")
         });
-        assert_ne!(charge(&one), charge(&other), "each path's effect is its own");
+        assert_ne!(charge(&one), charge(&other), "two paths have two effects");
         assert_eq!(Scope::parse(&shown), one.scope());
         let upper = shown.to_uppercase();
-        for none in ["", "0", &shown[1..], &format!("{shown}0"), "zz", &upper] {
-            assert_eq!(Scope::parse(none), None, "{none}");
-            assert_eq!(RecordKey::from_partition_key(&format!("t#pay@{none}#k")), None);
+        for invalid in ["", "0", &shown[1..], &format!("{shown}0"), "zz", &upper] {
+            assert_eq!(Scope::parse(invalid), None, "{invalid}");
+            assert_eq!(RecordKey::from_partition_key(&format!("t#pay@{invalid}#k")), None);
         }
     }
 
     #[test]
-    fn a_partition_key_that_was_not_written_by_us_is_not_read() {
+    fn a_malformed_partition_key_is_not_read() {
         for text in ["", "a", "a#b", "a#b#", "#b#c", "a%41#b#c", "a%2#b#c", "a#b c#d"] {
             assert_eq!(RecordKey::from_partition_key(text), None, "{text}");
         }
@@ -423,7 +423,7 @@ mod tests {
 
     // T15
     #[test]
-    fn a_tenants_keys_begin_with_its_prefix_and_nobody_elses_do() {
+    fn only_a_tenants_own_keys_begin_with_its_prefix() {
         let tenants = ["a", "a#b", "a%23b", "ab", "%", "#"];
         for owner in tenants {
             let prefix = RecordKey::partition_key_prefix(&Tenant::parse(owner).unwrap());
