@@ -66,12 +66,10 @@ impl Default for FingerprintRule {
 impl fmt::Debug for FingerprintRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::Request { left_out, headers } => f
-                .debug_struct("FingerprintRule")
-                .field("left_out", left_out)
-                .field("headers", headers)
-                .finish(),
-            Kind::Custom { id, .. } => f.debug_tuple("FingerprintRule::custom").field(id).finish(),
+            Kind::Request { left_out, headers } => {
+                write!(f, "FingerprintRule({left_out:?}, {headers:?})")
+            }
+            Kind::Custom { id, .. } => write!(f, "FingerprintRule::custom({id})"),
         }
     }
 }

@@ -33,8 +33,6 @@ mod tenant;
 // For handlers: arguments and responses.
 #[cfg(feature = "axum")]
 mod extract;
-#[cfg(feature = "axum")]
-mod not_begun;
 
 // For clients: a problem's type, its shape and status in each profile, and the status of an operation.
 mod problem;
@@ -46,10 +44,10 @@ mod status;
 pub use crate::record::SAFE_HEADERS;
 use body::GuardedBody;
 pub use classify::Outcome;
+#[cfg(feature = "axum")]
+pub use extract::{NotBegun, OrNotBegun};
 pub use key_header::KeySyntax;
 pub use layer::Idempotency;
-#[cfg(feature = "axum")]
-pub use not_begun::{NotBegun, OrNotBegun};
 pub use problem::Problem;
 pub use problem_type::ProblemType;
 pub use profile::Profile;

@@ -18,23 +18,20 @@ use crate::{
 };
 
 impl Guard {
-    /// The answer that is kept of a handler's response.
+    /// The answer that is kept of a handler's response: its safe headers, and those that the operation keeps too. A header whose
+    /// value is not UTF-8 is left out and logged.
     pub(super) fn kept(&self, parts: &response::Parts, body: &Bytes) -> Answer {
-        let headers = kept_headers(&parts.headers, &self.operation().kept_headers);
+        let text = |name: &HeaderName, value: &HeaderValue| {
+            let text = std::str::from_utf8(value.as_bytes()).inspect_err(|_| {
+                tracing::warn!(header = %name, "this header is not UTF-8: replays omit it");
+            });
+            text.ok().map(|text| (name.as_str().to_owned(), text.to_owned()))
+        };
+        let also = &self.operation().kept_headers;
+        let kept = parts.headers.iter().filter(|(name, _)| is_kept(name.as_str(), also));
+        let headers = kept.filter_map(|(name, value)| text(name, value)).collect();
         Answer::http(parts.status.as_u16(), headers, body.clone())
     }
-}
-
-/// The response headers to keep: the safe ones and `also`. One whose value is not UTF-8 is left out and logged.
-fn kept_headers(headers: &HeaderMap, also: &[String]) -> Vec<(String, String)> {
-    let text = |name: &HeaderName, value: &HeaderValue| {
-        let text = std::str::from_utf8(value.as_bytes()).inspect_err(|_| {
-            tracing::warn!(header = %name, "this header is not UTF-8: replays omit it");
-        });
-        text.ok().map(|text| (name.as_str().to_owned(), text.to_owned()))
-    };
-    let kept = headers.iter().filter(|(name, _)| is_kept(name.as_str(), also));
-    kept.filter_map(|(name, value)| text(name, value)).collect()
 }
 
 /// The answer of a refused domain write, to the request whose write was refused.

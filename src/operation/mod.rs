@@ -215,14 +215,12 @@ impl Operation {
     #[must_use]
     pub fn keep_header(mut self, name: &str) -> Self {
         let (header, operation) = (name.to_ascii_lowercase(), self.name.as_str());
-        assert!(
-            is_header_name(&header),
-            "operation {operation:?}: keep_header({name:?}): this is not a header name"
-        );
-        assert!(
-            may_be_kept(&header),
-            "operation {operation:?}: keep_header({name:?}): this header must never be replayed"
-        );
+        for (is_valid, wrong) in [
+            (is_header_name(&header), "this is not a header name"),
+            (may_be_kept(&header), "this header must never be replayed"),
+        ] {
+            assert!(is_valid, "operation {operation:?}: keep_header({name:?}): {wrong}");
+        }
         self.kept_headers.push(header);
         self
     }
