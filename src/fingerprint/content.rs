@@ -29,15 +29,9 @@ impl fmt::Debug for Content<'_> {
 }
 
 impl<'a> Content<'a> {
-    /// A request with this method, path and body, and without query or headers.
+    /// A request with this method, path and body, and without query or headers, which are fields to set.
     pub fn new(method: &'a str, path: &'a str, body: &'a [u8]) -> Self {
         Self { method, path: path.as_bytes(), query: &[], header: &|_| None, body }
-    }
-
-    /// The same, with these parameters of the query.
-    #[must_use]
-    pub fn query(self, query: &'a [(Cow<'a, str>, Cow<'a, str>)]) -> Self {
-        Self { query, ..self }
     }
 
     /// The same, with these headers.
