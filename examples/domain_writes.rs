@@ -1,7 +1,7 @@
-//! A slow handler whose only effects are rows of its own: `cargo run --example domain_writes`.
+//! A slow handler that only writes rows: `cargo run --example domain_writes`.
 //!
-//! `effects_in_transaction` says so. Then an execution that does not commit did nothing: whatever went wrong, the outcome is
-//! never unknown, and the next retry runs.
+//! `effects_in_transaction` declares that. An execution that does not commit did nothing, so the outcome is never unknown, and the
+//! next retry runs.
 
 use axum::{Router, body::Body, extract::Request, http::StatusCode, routing::post};
 use lambda_idempotency::{Execution, Idempotency, MemoryStore, Operation, SingleTenant, domain::Table};

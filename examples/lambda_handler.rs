@@ -1,6 +1,6 @@
 //! A plain `lambda_http` handler behind the guard: `cargo run --example lambda_handler`.
 //!
-//! The tenant is a claim of the token that API Gateway has verified; the event is as API Gateway sends it.
+//! The tenant is a claim of the token that API Gateway has verified. The event has API Gateway's form.
 
 use lambda_http::{Body, Error, Request, Response, request, service_fn, tower::ServiceExt};
 use lambda_idempotency::{Execution, Idempotency, JwtClaim, MemoryStore, Operation};

@@ -1,7 +1,7 @@
 //! A custom store, and the suite that it must pass: `cargo run --example own_store --features conformance`.
 //!
-//! This one keeps records in memory and prints each write. A real one must keep what `Store` promises: each write is applied only
-//! if nothing is there (`insert`), or if the revision is still the one that was seen (`swap`).
+//! This one keeps records in memory and prints each write. A real one must keep the promises of `Store`: `insert` writes only if
+//! there is no record, `swap` only if the record still has the revision that was seen.
 
 use bytes::Bytes;
 use lambda_idempotency::{

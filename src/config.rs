@@ -1,13 +1,13 @@
 //! Errors in the configuration, found at start-up.
 //!
 //! 1. Each error names what is wrong: the environment variable, the table or the bucket.
-//! 2. `Debug` prints the same text as `Display`, because a `main` that returns an error prints it by `Debug`.
+//! 2. `Debug` prints the same text as `Display`: if `main` returns an error, Rust prints it by `Debug`.
 use std::fmt;
 
 /// The environment variable that names the table.
 pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
 
-/// What is wrong with the configuration.
+/// A mistake in the configuration.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -19,7 +19,7 @@ pub enum ConfigError {
     Refused {
         /// The table.
         table: String,
-        /// What DynamoDB says.
+        /// DynamoDB's message.
         reason: String,
     },
     /// The bucket for large bodies refuses a call that a replay needs.
@@ -38,13 +38,12 @@ pub enum ConfigError {
     NoCredentials {
         /// The table.
         table: String,
-        /// What the credentials' provider says.
+        /// The message of the credentials' provider.
         reason: String,
     },
 }
 
 impl fmt::Debug for ConfigError {
-    /// The same as `Display`: a `main` that returns an error prints it by `Debug`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

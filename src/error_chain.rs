@@ -4,7 +4,7 @@ use std::{error::Error, iter};
 
 use aws_sdk_dynamodb::error::ErrorMetadata;
 
-/// The error with its causes, without what they quote of a request, because requests hold keys.
+/// The error with its causes. Quoted parts of requests are left out, because requests hold keys.
 pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     let mut texts: Vec<_> = causes(error).map(text).filter(|text| !text.is_empty()).collect();
     // Many errors already include their cause.
@@ -19,7 +19,7 @@ pub(crate) fn causes<'a>(
     iter::successors(Some(error), |cause: &&'a (dyn Error + 'static)| (*cause).source())
 }
 
-/// The error's own text. For a service's answer it is the message, because `Display` prints the whole struct.
+/// The error's text without its causes. For a service's answer it is the message, because `Display` prints the whole struct.
 fn text(error: &(dyn Error + 'static)) -> String {
     match error.downcast_ref::<ErrorMetadata>() {
         Some(answer) => without_dumps(answer.message().unwrap_or_default()),
@@ -27,8 +27,8 @@ fn text(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// The text without the part in braces, in which the SDK prints its own structs, whole requests among them. The cut goes to the
-/// last brace, because a key may contain braces too.
+/// The text without the part in braces, in which the SDK prints its structs and whole requests. The cut ends at the last brace,
+/// because a key may contain braces too.
 fn without_dumps(text: &str) -> String {
     let Some((before, rest)) = text.split_once('{') else { return text.to_owned() };
     let after = rest.rsplit_once('}').map_or("", |(_, after)| after);
@@ -54,7 +54,7 @@ mod tests {
     struct Outer(#[source] Including);
 
     #[test]
-    fn what_an_error_quotes_of_a_request_is_left_out() {
+    fn quoted_parts_of_a_request_are_left_out_of_errors() {
         assert_eq!(error_chain(&Dump), "no endpoint for `Request {…}`: no scheme");
         let answer = ErrorMetadata::builder().code("AccessDenied").message("no leave to read").build();
         assert_eq!(error_chain(&answer), "no leave to read");

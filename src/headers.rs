@@ -1,4 +1,4 @@
-//! The headers of a replay: those of the answer that are kept, and those that the guard adds.
+//! The headers of a replay: the kept headers of the answer, and the headers that the guard adds.
 
 use crate::fingerprint::is_header_name;
 
@@ -41,7 +41,7 @@ pub const SAFE_HEADERS: [&str; 16] = [
     "x-content-type-options",
 ];
 
-/// Headers that no configuration can keep.
+/// Headers that are never kept, whatever the configuration.
 const NEVER_KEPT: [&str; 20] = [
     "age",
     "authorization",
@@ -82,7 +82,7 @@ mod tests {
 
     // T26
     #[test]
-    fn headers_of_one_connection_or_one_caller_are_kept_by_nobody() {
+    fn headers_of_one_connection_or_one_caller_are_never_kept() {
         for name in [
             "age",
             "authorization",
@@ -128,8 +128,8 @@ mod tests {
         ] {
             assert!(may_be_kept(&name.to_ascii_lowercase()) && is_kept(name, &[]), "{name}");
         }
-        for none in ["", "two words", "colon:", "l\u{f6}we"] {
-            assert!(!may_be_kept(none), "{none:?}");
+        for invalid in ["", "two words", "colon:", "l\u{f6}we"] {
+            assert!(!may_be_kept(invalid), "{invalid:?}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Retry-safe AWS Lambda functions in Rust, on DynamoDB.
 //!
 //! A client, a gateway or a queue may send the same request twice: at once, after a crash, after a time-out. The effect
-//! happens once, and everybody gets the same answer. If nobody can know what happened, the record says `unknown`, and
-//! reconciliation finds out.
+//! happens once, and each retry gets the same answer. If the outcome cannot be known, the record becomes `unknown`, and
+//! reconciliation finds it out.
 //!
 //! ```
 //! use axum::{Router, body::Body, http::Request, routing::post};
@@ -41,20 +41,20 @@
 //! | --- | --- |
 //! | [`http`] | the guard for HTTP: a `tower` layer, profiles, tenants, problem documents |
 //! | [`operation`] | per-operation settings |
-//! | [`domain`] | writes to tables of yours, in the transaction that completes an operation |
-//! | [`engine`] | reserve, execute, finish: what all fronts have in common |
-//! | [`record`] | the record, its states, and every way from one to the next, as pure functions |
+//! | [`domain`] | writes to your own tables, in the transaction that completes an operation |
+//! | [`engine`] | reserve, execute, finish: the same for all fronts |
+//! | [`record`] | the record, its states, and the transitions between them, as pure functions |
 //! | [`store`] | where records live: DynamoDB, memory, S3 for large bodies; and the conformance suite |
 //! | [`reconcile`] | finds out what is unknown, and settles it |
 //! | [`lambda`] | the shell of Lambda functions: triggers, log, metrics, variables; the functions `stale`, `reconcile` and `webhook` |
 //! | [`config`] | configuration errors |
 //! | [`queue`] | queues for work that is done later: SQS, memory |
-//! | [`key`], [`fingerprint`] | who asks for what; how old a key may be; signatures |
+//! | [`key`], [`fingerprint`] | the identity of a record; how old a key may be; signatures; whether two requests are the same |
 //! | [`time`], [`time_budget`] | instants and spans; how an invocation's time is divided, in one drawing |
-//! | [`world`] | clocks, randomness and tasks, handed in |
+//! | [`world`] | clocks, randomness and tasks, which tests replace |
 //! | [`telemetry`] | metrics |
 //!
-//! `docs/architecture.md` says where to change what.
+//! `docs/architecture.md` says which file does what.
 //!
 //! # Features
 //!
@@ -63,17 +63,17 @@
 //! - `axum` (default): guards axum routes too, and gives handlers their [`Execution`] as an argument.
 //! - `lambda`: triggers, log, metrics and environment variables of functions, and the functions `stale`, `reconcile` and
 //!   `webhook`.
-//! - `s3`: keeps response bodies beyond 400 KB in S3.
+//! - `s3`: keeps response bodies over 400 KB in S3.
 //! - `sqs`: queues in SQS.
-//! - `conformance`: the suite that every store must pass, for stores of your own.
+//! - `conformance`: the suite that every store must pass, for a custom store.
 //!
-//! The feature `internal` is for the packages of this repository. What it opens may change in any version.
+//! The feature `internal` is for the packages of this repository. Its contents may change in any version.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 // On docs.rs each item says which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Only a front reads some of the settings; only this repository's own packages use some of the types.
+// Without a front, much of the engine has no caller. Without `internal`, what only the packages of this repository use has none.
 #![cfg_attr(not(all(feature = "http", feature = "internal")), allow(dead_code, unused_imports))]
 // Clocks, randomness and tasks come from the world: see `clippy.toml`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -91,6 +91,7 @@ mod documents {
 mod backoff;
 #[cfg(any(feature = "dynamodb", feature = "sqs"))]
 pub mod config;
+mod decimal;
 pub mod domain;
 pub mod engine;
 #[cfg(feature = "dynamodb")]
@@ -107,10 +108,12 @@ pub mod key;
 pub mod lambda;
 mod message;
 pub mod operation;
+#[cfg(feature = "internal")]
 mod operator;
 pub mod queue;
 pub mod reconcile;
 pub mod record;
+#[cfg(any(feature = "lambda", feature = "internal"))]
 mod stale;
 pub mod store;
 pub mod telemetry;
@@ -118,7 +121,7 @@ pub mod time;
 pub mod time_budget;
 pub mod world;
 
-// What nearly every user types.
+// The names that most users need.
 pub use engine::Execution;
 #[cfg(feature = "axum")]
 pub use http::NotBegun;

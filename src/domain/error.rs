@@ -11,7 +11,7 @@ pub enum DomainWriteError {
     Shape {
         /// The table.
         table: String,
-        /// What serde_dynamo says.
+        /// The message of serde_dynamo.
         reason: String,
     },
     /// A key attribute is missing, empty, or not a string, number or binary; or a key has other attributes too.
@@ -36,7 +36,7 @@ pub enum DomainWriteError {
     /// The item has more than 400 KB, or the expressions of the write more than 4 KB.
     #[error("table {0}: the item, or an expression, is too large")]
     TooLarge(String),
-    /// A placeholder that an expression uses and nobody gave, that no expression uses, or that was given twice.
+    /// A placeholder that is used but not given, given but not used, or given twice.
     #[error("table {table}: the placeholder {placeholder:?} must be given once, and used")]
     Placeholder {
         /// The table.
@@ -44,13 +44,13 @@ pub enum DomainWriteError {
         /// The placeholder.
         placeholder: String,
     },
-    /// An expression says nothing.
+    /// An expression is empty.
     #[error("table {0}: an expression is empty")]
     EmptyExpression(String),
     /// The answer of [`or_answer`](super::DomainWrite::or_answer) has no status that a response can have.
     #[error("table {0}: the answer for a refused write needs a status from 200 to 599")]
     Answer(String),
-    /// The handler has answered: what it writes now would not commit.
+    /// The handler has answered: a write that it adds now would not commit.
     #[error("the handler has answered: nothing can be added to its transaction")]
     Ended,
     /// More than [`DomainWrite::MAX`](super::DomainWrite::MAX) writes, or more than 4 MB.

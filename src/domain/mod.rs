@@ -1,13 +1,13 @@
-//! Writes to tables of yours, in the transaction that completes an operation.
+//! Writes to your own tables, in the transaction that completes an operation.
 //!
 //! 1. A [`Table`] names the table and its key attributes, and makes [`DomainWrite`]s: put, update, delete, check.
 //! 2. Conditions and updates are DynamoDB's own expressions, with placeholders for names (`#n`) and values (`:v`).
 //! 3. All writes of an operation commit with its record's completion, or none does.
-//! 4. A write says what its failed condition means: a refusal with an answer, or a stale read. Without a word it is neither: the
-//!    operation fails, and nothing of it is written.
-//! 5. What DynamoDB would refuse is refused before anything is sent, as far as it can be known: see [`DomainWriteError`].
+//! 4. A write can say what its failed condition means: a refusal with an answer, or a stale read. If it does not, the operation
+//!    fails, and nothing of it is written.
+//! 5. Most writes that DynamoDB would refuse are refused before anything is sent: see [`DomainWriteError`].
 //!
-//! It does not read: read with a client of your own, strongly consistent, and guard what you have read with a condition.
+//! It does not read. Read with your own client, strongly consistent, and put what you have read into a condition.
 //!
 //! ```
 //! use lambda_idempotency::{Answer, domain::Table};

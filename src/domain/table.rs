@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// A table of yours: its name, and the names of its key attributes.
+/// One of your tables: its name, and the names of its key attributes.
 ///
 /// Not the table of records: writes into that are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]

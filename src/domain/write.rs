@@ -1,4 +1,4 @@
-//! One write to a table of yours.
+//! One write to a user's table.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_dynamo::{AttributeValue, Item};
 
 use super::{DomainWriteError, Table, size};
-use crate::record::Answer;
+use crate::{decimal::Decimal, record::Answer};
 
 /// The largest item.
 const MAX_ITEM: usize = 400 * 1024;
@@ -22,14 +22,14 @@ const MAX_PARTITION_KEY: usize = 2048;
 const MAX_SORT_KEY: usize = 1024;
 
 /// How deep lists and maps may be nested.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// The longest expression, and the largest set of expressions with their names and values that one write may have.
 const MAX_EXPRESSION: usize = 4 * 1024;
 
-/// A write to a table of yours. See [`Table`].
+/// A write to one of your tables. See [`Table`].
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-#[must_use = "hand it to Execution::write"]
+#[must_use = "pass it to Execution::write"]
 pub struct DomainWrite {
     pub(crate) table: String,
     /// The key alone, unless it is a put.
@@ -46,7 +46,7 @@ pub struct DomainWrite {
     pub(crate) values: BTreeMap<String, AttributeValue>,
     #[serde(default)]
     pub(crate) if_refused: IfRefused,
-    /// Why it can never be sent. Reported once it is handed over, so that a write is made in one chain.
+    /// Why it can never be sent. Reported when the write is added, so that a write is made in one chain of calls.
     #[serde(skip)]
     error: Option<DomainWriteError>,
 }
@@ -66,12 +66,12 @@ pub(crate) enum Action {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum IfRefused {
-    /// Nothing that the handler foresaw.
+    /// No answer is set for it.
     #[default]
     Fail,
     /// The operation is refused, with this answer.
     Answer(#[serde(with = "super::answer")] Answer),
-    /// It was computed from what is no longer so: compute it again.
+    /// It was computed from a stale read: compute it again.
     Recompute,
 }
 
@@ -83,7 +83,7 @@ impl fmt::Debug for DomainWrite {
 }
 
 impl Table {
-    /// Puts `item`, whatever is there, unless the write gets a [condition](DomainWrite::condition).
+    /// Puts `item`, and replaces the current item, unless the write gets a [condition](DomainWrite::condition).
     pub fn put(&self, item: impl Serialize) -> DomainWrite {
         DomainWrite::of(self, &item, Action::Put)
     }
@@ -113,32 +113,25 @@ impl DomainWrite {
 
     pub(super) fn of(table: &Table, item: &impl Serialize, action: Action) -> Self {
         let name = table.name().to_owned();
-        let (item, mut error) = match serde_dynamo::to_item(item) {
+        let (item, unfit) = match serde_dynamo::to_item(item) {
             Ok(item) => (item, None),
-            Err(error) => {
-                let reason = error.to_string();
-                (Item::default(), Some(DomainWriteError::Shape { table: name.clone(), reason }))
-            }
+            Err(error) => (Item::default(), Some(shape(name.clone(), &error))),
         };
-        let key: Vec<_> = table.key_names().filter_map(|name| item.get(name)).cloned().collect();
-        let bad = |name: &&str| !item.get(*name).is_some_and(is_key);
-        let others = (action != Action::Put)
-            .then(|| item.keys().find(|name| !table.key_names().any(|key| key == *name)));
-        if let Some(attribute) = table.key_names().find(bad).or(others.flatten().map(String::as_str)) {
-            let attribute = attribute.to_owned();
-            error.get_or_insert(DomainWriteError::Key { table: name.clone(), attribute });
-        }
+        let key_names: Vec<_> = table.key_names().map(str::to_owned).collect();
+        let is_bad = |name: &&String| !item.get(name.as_str()).is_some_and(is_key);
+        let is_other = |name: &&String| action != Action::Put && !key_names.contains(name);
+        let wrong = key_names.iter().find(is_bad).or_else(|| item.keys().find(is_other)).cloned();
         Self {
+            error: unfit.or(wrong.map(|attribute| DomainWriteError::Key { table: name.clone(), attribute })),
             table: name,
-            key,
-            key_names: table.key_names().map(str::to_owned).collect(),
+            key: key_names.iter().filter_map(|name| item.get(name)).cloned().collect(),
+            key_names,
             item,
             action,
             condition: None,
             names: BTreeMap::new(),
             values: BTreeMap::new(),
             if_refused: IfRefused::Fail,
-            error,
         }
     }
 
@@ -175,34 +168,33 @@ impl DomainWrite {
 
     /// Gives a placeholder (`#status`) in an expression the name of an attribute.
     pub fn name(mut self, placeholder: &str, attribute: &str) -> Self {
-        let before = self.names.insert(placeholder.to_owned(), attribute.to_owned());
-        if before.is_some_and(|before| before != attribute) {
-            self.fail(DomainWriteError::Placeholder {
-                table: self.table.clone(),
-                placeholder: placeholder.to_owned(),
-            });
-        }
-        self
+        let is_new = set_once(&mut self.names, placeholder, attribute.to_owned());
+        self.placeholder(placeholder, is_new)
     }
 
     /// Gives a placeholder (`:cents`) in an expression its value.
     pub fn value(mut self, placeholder: &str, value: impl Serialize) -> Self {
-        match serde_dynamo::to_attribute_value::<_, AttributeValue>(value) {
+        match serde_dynamo::to_attribute_value(value) {
             Ok(value) => {
-                let before = self.values.insert(placeholder.to_owned(), value.clone());
-                if before.is_some_and(|before| before != value) {
-                    let (table, placeholder) = (self.table.clone(), placeholder.to_owned());
-                    self.fail(DomainWriteError::Placeholder { table, placeholder });
-                }
+                let is_new = set_once(&mut self.values, placeholder, value);
+                self.placeholder(placeholder, is_new)
             }
             Err(error) => {
-                let (table, reason) = (self.table.clone(), error.to_string());
-                self.fail(DomainWriteError::Shape { table, reason });
+                self.fail(shape(self.table.clone(), &error));
+                self
             }
+        }
+    }
+
+    fn placeholder(mut self, placeholder: &str, is_valid: bool) -> Self {
+        if !is_valid {
+            let (table, placeholder) = (self.table.clone(), placeholder.to_owned());
+            self.fail(DomainWriteError::Placeholder { table, placeholder });
         }
         self
     }
 
+    /// Keeps the first error. It is reported when the write is added to its operation.
     fn fail(&mut self, error: DomainWriteError) {
         self.error.get_or_insert(error);
     }
@@ -253,13 +245,13 @@ impl DomainWrite {
                 .sum::<usize>()
     }
 
-    /// Whether it could ever be sent, as far as it can be known here.
+    /// Refuses a write that DynamoDB would certainly refuse.
     pub(crate) fn check(&self) -> Result<(), DomainWriteError> {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
         let table = || self.table.clone();
-        // It may have come through a queue.
+        // The write may have come through a queue.
         let key = self.key_names.iter().map(|name| self.item.get(name));
         if self.key_names.is_empty() || !key.eq(self.key.iter().map(Some)) {
             return Err(DomainWriteError::Key { table: table(), attribute: self.key_names.join(", ") });
@@ -289,8 +281,8 @@ impl DomainWrite {
             let placeholder = (*placeholder).to_owned();
             return Err(DomainWriteError::Placeholder { table: table(), placeholder });
         }
-        let longest = [MAX_PARTITION_KEY, MAX_SORT_KEY];
-        if self.key.iter().zip(longest).any(|(key, longest)| size::of_value(key) > longest) {
+        let limits = [MAX_PARTITION_KEY, MAX_SORT_KEY];
+        if self.key.iter().zip(limits).any(|(key, limit)| size::of_value(key) > limit) {
             return Err(DomainWriteError::TooLarge(table()));
         }
         if !self.item.values().chain(self.values.values()).all(|value| is_storable(value, 0)) {
@@ -306,11 +298,20 @@ impl DomainWrite {
     }
 }
 
+fn shape(table: String, error: &serde_dynamo::Error) -> DomainWriteError {
+    DomainWriteError::Shape { table, reason: error.to_string() }
+}
+
+/// Sets a placeholder; false if it has another value already.
+fn set_once<T: Clone + PartialEq>(given: &mut BTreeMap<String, T>, placeholder: &str, value: T) -> bool {
+    *given.entry(placeholder.to_owned()).or_insert_with(|| value.clone()) == value
+}
+
 /// Whether two tables are the same: either may be an ARN.
 pub(super) fn is_same_table(table: &str, other: &str) -> bool {
     let name = |table: &str| table.rsplit_once(":table/").map(|(_, name)| name.to_owned());
     match (name(table), name(other)) {
-        // In different accounts, perhaps.
+        // Two ARNs may be in different accounts.
         (Some(_), Some(_)) | (None, None) => table == other,
         (Some(name), None) => name == other,
         (None, Some(name)) => name == table,
@@ -336,26 +337,26 @@ fn grouped(expression: &str) -> String {
 
 /// The placeholders of an expression.
 fn placeholders(expression: &str) -> impl Iterator<Item = &str> {
-    let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || "_#:".contains(c)));
-    words.filter(|word| word.starts_with(['#', ':']))
+    let tokens = expression.split(|c: char| !(c.is_ascii_alphanumeric() || "_#:".contains(c)));
+    tokens.filter(|token| token.starts_with(['#', ':']))
 }
 
 /// Whether DynamoDB can store this value at this depth
 /// ([limits](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html)).
 fn is_storable(value: &AttributeValue, depth: usize) -> bool {
     match value {
-        AttributeValue::N(text) => Number::parse(text).is_some_and(|number| number.is_storable()),
+        AttributeValue::N(text) => number(text).is_some(),
         AttributeValue::Ns(texts) => {
-            let numbers: Option<Vec<_>> = texts.iter().map(|text| Number::parse(text)).collect();
-            numbers.is_some_and(|numbers| numbers.iter().all(Number::is_storable) && is_set(numbers.iter()))
+            let numbers: Option<Vec<_>> = texts.iter().map(|text| number(text)).collect();
+            numbers.is_some_and(|numbers| is_set(numbers.iter()))
         }
         AttributeValue::Ss(texts) => is_set(texts.iter()),
         AttributeValue::Bs(values) => is_set(values.iter()),
         AttributeValue::L(elements) => {
-            depth < DEEPEST && elements.iter().all(|element| is_storable(element, depth + 1))
+            depth < MAX_DEPTH && elements.iter().all(|element| is_storable(element, depth + 1))
         }
         AttributeValue::M(members) => {
-            depth < DEEPEST && members.values().all(|member| is_storable(member, depth + 1))
+            depth < MAX_DEPTH && members.values().all(|member| is_storable(member, depth + 1))
         }
         _ => true,
     }
@@ -367,39 +368,19 @@ fn is_set<T: Ord>(elements: impl Iterator<Item = T>) -> bool {
     elements.map(|element| seen.insert(element)).reduce(|a, b| a && b) == Some(true)
 }
 
-/// A decimal number, so that equal ones are equal.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Number {
-    is_negative: bool,
-    /// Its digits, without the zeros at both ends: none if it is zero.
-    digits: String,
-    /// The power of ten of the first one.
-    place: i64,
-}
-
-impl Number {
-    fn parse(text: &str) -> Option<Self> {
-        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-        let unsigned = mantissa.trim_start_matches(['-', '+']);
-        let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
-        let all = format!("{whole}{fraction}");
-        if all.is_empty() || !all.bytes().all(|b| b.is_ascii_digit()) {
-            return None;
-        }
-        let leading = all.len() - all.trim_start_matches('0').len();
-        let first = i64::try_from(whole.len()).ok()? - i64::try_from(leading).ok()? - 1;
-        let place = first.checked_add(exponent.parse().ok()?)?;
-        let digits = all.trim_matches('0').to_owned();
-        Some(match digits.is_empty() {
-            true => Self { is_negative: false, digits, place: 0 },
-            false => Self { is_negative: mantissa.starts_with('-'), digits, place },
-        })
-    }
-
-    /// Whether it has at most 38 digits, and is zero or between 1E-130 and 9.99E+125.
-    fn is_storable(&self) -> bool {
-        self.digits.len() <= 38 && (-130..=125).contains(&self.place)
-    }
+/// The only form of a number; `None` if DynamoDB cannot store it. It stores up to 38 digits, and zero or a value between 1E-130
+/// and 9.99E+125.
+fn number(text: &str) -> Option<Vec<u8>> {
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let mantissa = text.split(['e', 'E']).next()?;
+    let number = Decimal::parse(text).filter(|_| mantissa.bytes().any(|byte| byte.is_ascii_digit()))?;
+    let length = i64::try_from(number.digits().count()).ok()?;
+    let is_storable = length <= 38
+        && number.digits().all(|digit| digit.is_ascii_digit())
+        && (length == 0 || (-130..=125).contains(&number.exponent.checked_add(length - 1)?));
+    let mut form = Vec::new();
+    number.write(&mut form);
+    is_storable.then_some(form)
 }
 
 fn is_key(value: &AttributeValue) -> bool {

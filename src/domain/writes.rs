@@ -2,7 +2,7 @@
 
 use super::{DomainWrite, DomainWriteError, write::is_same_table};
 
-/// The most that a transaction may hold, less what the record needs.
+/// The largest transaction, less the space of the record.
 const MAX_TRANSACTION: usize = (4 * 1024 - 400) * 1024;
 
 /// The writes of one operation, each checked against the others.
@@ -30,7 +30,7 @@ impl Writes {
         Ok(())
     }
 
-    /// All of these.
+    /// Adds all of these.
     ///
     /// # Errors
     /// As [`add`](Self::add).

@@ -18,11 +18,12 @@ const MAX_UNPACKED: u64 = 6 * 1024 * 1024;
 
 /// A body without its gzip packing, whose header holds the time at which it was made.
 pub(super) struct Unpacked<'a> {
-    media_type: Cow<'a, str>,
+    /// Without its parameters.
+    pub(super) media_type: Cow<'a, str>,
     /// The media type's parameters.
     parameters: Vec<Parameter>,
     /// The content coding that is left; empty if there is none.
-    coding: String,
+    pub(super) coding: String,
     body: Cow<'a, [u8]>,
 }
 
@@ -47,11 +48,6 @@ impl<'a> Unpacked<'a> {
         Self { media_type, parameters: media_type::parameters(&content_type), coding, body }
     }
 
-    /// The media type, without its parameters.
-    pub(super) fn media_type(&self) -> &str {
-        &self.media_type
-    }
-
     /// The media type's parameters, except for those that the form makes redundant.
     pub(super) fn parameters(&self, form: &Form<'_>) -> impl Iterator<Item = &Parameter> + Clone {
         let redundant = match form {
@@ -60,11 +56,6 @@ impl<'a> Unpacked<'a> {
             Form::Fields(_) | Form::Bytes(_) => None,
         };
         self.parameters.iter().filter(move |(name, _)| Some(&**name) != redundant)
-    }
-
-    /// The content coding that the body still has.
-    pub(super) fn coding(&self) -> &str {
-        &self.coding
     }
 
     /// The boundary of a multipart body. None if there are several: parsers do not agree on which counts.

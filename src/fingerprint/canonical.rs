@@ -11,7 +11,7 @@
 //!    in an escape, two members of one name in one object (compared after unescaping), more than [`MAX_DEPTH`] nested arrays
 //!    and objects; and a number, other than zero, whose exponent, as written or in the exact form, does not fit 64 bits.
 //! 4. A value at a [`JsonPointer`] to be left out is removed with its member name or its place in the array. All pointers
-//!    refer to the body as it came: leaving out `/a/0` and `/a/1` removes the first two elements. A pointer that leads
+//!    refer to the body as sent: leaving out `/a/0` and `/a/1` removes the first two elements. A pointer that leads
 //!    nowhere is ignored. Rule 3 applies to values that are left out, too.
 //!
 //! Caveat: I-JSON also forbids noncharacters such as U+FFFF. They are kept, since nothing about them is ambiguous.

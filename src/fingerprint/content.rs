@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use super::media_type::essence;
 
 /// The parts of a request that its fingerprint can cover, and the argument of a
-/// [rule of your own](super::FingerprintRule::custom).
+/// [custom rule](super::FingerprintRule::custom).
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Content<'a> {
@@ -22,22 +22,16 @@ pub struct Content<'a> {
 }
 
 impl fmt::Debug for Content<'_> {
-    /// Without what the caller sent.
+    /// Without data of the caller.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Content").field("method", &self.method).finish_non_exhaustive()
     }
 }
 
 impl<'a> Content<'a> {
-    /// A request with this method, path and body, and without query or headers.
+    /// A request with this method, path and body, and without query or headers, which are fields to set.
     pub fn new(method: &'a str, path: &'a str, body: &'a [u8]) -> Self {
         Self { method, path: path.as_bytes(), query: &[], header: &|_| None, body }
-    }
-
-    /// The same, with these parameters of the query.
-    #[must_use]
-    pub fn query(self, query: &'a [(Cow<'a, str>, Cow<'a, str>)]) -> Self {
-        Self { query, ..self }
     }
 
     /// The same, with these headers.

@@ -15,7 +15,7 @@
 mod body;
 mod canonical;
 mod content;
-mod digest;
+pub(crate) mod digest;
 mod form;
 mod media_type;
 mod multipart;
@@ -23,47 +23,8 @@ mod rule;
 
 pub use content::Content;
 pub(crate) use content::is_header_name;
-#[doc(hidden)]
-pub use digest::Fingerprint;
+pub(crate) use digest::{Fingerprint, Fingerprints};
 pub use rule::FingerprintRule;
-
-use body::Unpacked;
-
-/// A request's fingerprint by the current rule, and by the rules that older records may have.
-#[doc(hidden)]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fingerprints {
-    current: Fingerprint,
-    former: Vec<Fingerprint>,
-}
-
-impl Fingerprints {
-    /// Takes the fingerprints of `content` by `rule` and by each of the `former` rules (T36).
-    pub fn of(
-        operation: &str,
-        content: &Content<'_>,
-        rule: &FingerprintRule,
-        former: &[FingerprintRule],
-    ) -> Self {
-        let body = Unpacked::of(content);
-        let by = |rule: &FingerprintRule| rule.fingerprint(operation, content, &body);
-        Self { current: by(rule), former: former.iter().map(by).collect() }
-    }
-
-    /// The fingerprint for a new record.
-    pub fn current(&self) -> Fingerprint {
-        self.current
-    }
-
-    /// Whether this request is the one of `kept`, compared by the rule that made `kept`. `None` if that rule is not known
-    /// here, for example while a deployment with a new rule rolls out.
-    pub fn matches(&self, kept: &Fingerprint) -> Option<bool> {
-        std::iter::once(&self.current)
-            .chain(&self.former)
-            .find(|print| print.rule == kept.rule)
-            .map(|print| print == kept)
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -12,11 +12,11 @@ use super::{
 };
 
 /// The version of the hashed form. It is part of each rule's number, so fingerprints of another form cannot be compared. Once a
-/// version is published, a change to what is hashed needs a new number here, and the old form beside the new one for as long as
-/// its records can live.
+/// version is published, a change to what is hashed needs a new number here. The old form then stays for as long as its records
+/// can live.
 const FORM: u8 = 1;
 
-/// The headers that count by default: a request with another condition, or for another range, is another request.
+/// The headers that count by default. A request with another condition or another range is another request.
 const CONDITIONAL: [&str; 6] =
     ["content-range", "if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since"];
 
@@ -66,12 +66,10 @@ impl Default for FingerprintRule {
 impl fmt::Debug for FingerprintRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::Request { left_out, headers } => f
-                .debug_struct("FingerprintRule")
-                .field("left_out", left_out)
-                .field("headers", headers)
-                .finish(),
-            Kind::Custom { id, .. } => f.debug_tuple("FingerprintRule::custom").field(id).finish(),
+            Kind::Request { left_out, headers } => {
+                write!(f, "FingerprintRule({left_out:?}, {headers:?})")
+            }
+            Kind::Custom { id, .. } => write!(f, "FingerprintRule::custom({id})"),
         }
     }
 }
@@ -82,8 +80,8 @@ impl FingerprintRule {
         Kind::Request { left_out: Vec::new(), headers: Vec::new() }.into()
     }
 
-    /// A rule of your own: two requests to the operation are the same if `intent` returns the same for both; nothing else
-    /// counts. For bodies that only your code can read, such as one that is encrypted anew for each try.
+    /// A custom rule: two requests to the operation are the same if `intent` returns the same for both. Nothing else counts.
+    /// For bodies that only your code can read, such as a body that is encrypted anew for each try.
     ///
     /// `id` is the rule's number, kept in each record. Another function needs another number: under the same number the two
     /// are compared with each other. Keep the old one as a [former rule](crate::operation::Operation::formerly) for as long
@@ -105,7 +103,7 @@ impl FingerprintRule {
     /// Leaves the value at `pointer`, an RFC 6901 JSON Pointer, out of JSON bodies.
     ///
     /// # Panics
-    /// If `pointer` is invalid, or the rule is [your own](Self::custom): a mistake in the program, found at start-up.
+    /// If `pointer` is invalid, or the rule is [custom](Self::custom): a mistake in the program, found at start-up.
     #[must_use]
     pub fn leave_out(mut self, pointer: &str) -> Self {
         match (JsonPointer::parse(pointer), &mut self.kind) {
@@ -114,7 +112,7 @@ impl FingerprintRule {
                 left_out.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
             }
             (Ok(_), Kind::Custom { .. }) => {
-                panic!("leave_out({pointer:?}): the rule is a function of your own")
+                panic!("leave_out({pointer:?}): the rule is custom")
             }
             (Err(error), _) => panic!("leave_out({pointer:?}): {error}"),
         }
@@ -125,7 +123,7 @@ impl FingerprintRule {
     /// from try to try. If a header was sent in several lines, a REST API passes on the last one only.
     ///
     /// # Panics
-    /// If `name` is not a valid header name, or the rule is [your own](Self::custom): a mistake in the program, found at start-up.
+    /// If `name` is not a valid header name, or the rule is [custom](Self::custom): a mistake in the program, found at start-up.
     #[must_use]
     pub fn header(mut self, name: &str) -> Self {
         match &mut self.kind {
@@ -134,13 +132,13 @@ impl FingerprintRule {
                 headers.sort_unstable();
             }
             Kind::Request { .. } => panic!("header({name:?}): this is not a valid header name"),
-            Kind::Custom { .. } => panic!("header({name:?}): the rule is a function of your own"),
+            Kind::Custom { .. } => panic!("header({name:?}): the rule is custom"),
         }
         self.kind.into()
     }
 
     /// The rule's number, kept in each record. It is derived from the rule's settings, so that it changes with the rule; for a
-    /// rule of your own, from its number alone.
+    /// custom rule, from its number alone.
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -171,9 +169,9 @@ impl FingerprintRule {
                     part(&mut hash, value.unwrap_or_default().as_bytes());
                 }
                 let form = body.form(left_out);
-                part(&mut hash, body.media_type().as_bytes());
+                part(&mut hash, body.media_type.as_bytes());
                 pairs(&mut hash, body.parameters(&form));
-                part(&mut hash, body.coding().as_bytes());
+                part(&mut hash, body.coding.as_bytes());
                 match form {
                     Form::Json(canonical) => {
                         hash.update(b"j");
@@ -194,7 +192,7 @@ impl FingerprintRule {
                 }
             }
         }
-        Fingerprint { rule: self.id, digest: hash.finalize().into() }
+        Fingerprint::new(self.id, hash.finalize().into())
     }
 }
 

@@ -58,7 +58,7 @@ fn the_media_type_counts_with_its_parameters() {
     ] {
         assert_ne!(json(JSON), json(other), "{other}");
     }
-    // What is no JSON has no canonical form, and a text no charset of its own.
+    // A body that is not JSON has no canonical form. A text has no default charset.
     assert_ne!(print(JSON, "{"), print("application/json; charset=utf-8", "{"));
     assert_ne!(print("text/plain", "a"), print("text/plain; charset=utf-8", "a"));
     // A boundary counts unless the body is split at it.
@@ -142,8 +142,8 @@ fn operation_method_path_and_query_count_and_never_run_together() {
         current(&of("POST", "/payments", b"")),
         current(&of("PATCH", "/payments", b"")),
         current(&of("POST", "/payments/1", b"")),
-        current(&of("POST", "/payments", b"").query(&ab)),
-        current(&of("POST", "/payments", b"").query(&abc)),
+        current(&Content { query: &ab, ..of("POST", "/payments", b"") }),
+        current(&Content { query: &abc, ..of("POST", "/payments", b"") }),
         current(&of("POST", "/payments?a=b", b"")),
         current(&of("POST", "/pay", b"ments")),
         Fingerprints::of("refund", &of("POST", "/payments", b""), &FingerprintRule::new(), &[]).current(),
@@ -312,7 +312,8 @@ fn the_form_of_today_never_changes() {
         "prefer" => Some(Cow::Borrowed("wait=1")),
         _ => None,
     };
-    let content = Content::new("POST", "/payments", br#"{"b":1,"a":2,"t":3}"#).query(&query).headers(&header);
+    let content = Content::new("POST", "/payments", br#"{"b":1,"a":2,"t":3}"#).headers(&header);
+    let content = Content { query: &query, ..content };
     let rule = FingerprintRule::new().leave_out("/t").header("prefer").header("absent");
     let absent = |headers: usize| [vec![0], parts(&[b""])].concat().repeat(headers);
     let expected = by_hand(

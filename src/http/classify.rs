@@ -3,42 +3,62 @@
 use bytes::Bytes;
 use http::{StatusCode, response};
 
-use super::Outcome;
 use crate::operation::ServerErrors;
 
-/// What a response means. What a guard does about it depends on how it keeps records.
+/// What a response says about the operation's effect. Put it into the response's extensions. If two guards are nested, the
+/// outer one reads it too, so code between them that has an effect must set it. Without it, the status counts:
+///
+/// | status | counts as |
+/// | --- | --- |
+/// | 401, 403, 407, 408, 421, 425, 429, and 404 or 405 without a body | [`PerhapsExecuted`](Self::PerhapsExecuted): it is about the caller, the moment or the route, and no status frees a key |
+/// | 5xx | as [`Operation::server_errors`](crate::operation::Operation::server_errors) or the profile says |
+/// | any other | [`Completed`](Self::Completed) |
+///
+/// ```
+/// use axum::{Extension, http::StatusCode, response::IntoResponse};
+/// use lambda_idempotency::http::Outcome;
+///
+/// /// The connection was refused: the charge certainly did not happen.
+/// fn provider_is_away() -> impl IntoResponse {
+///     (StatusCode::SERVICE_UNAVAILABLE, Extension(Outcome::NotExecuted), "try again")
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
-    /// The operation's answer.
-    Answer,
-    /// Certainly nothing was done.
+#[non_exhaustive]
+pub enum Outcome {
+    /// The response is the operation's answer, whatever its status.
+    Completed,
+    /// Certainly nothing was done: the key is released, and the same request may be retried.
     NotExecuted,
-    /// The request was refused before anything was done.
+    /// The request was refused before anything was done, such as invalid input. The key is free at once for any request, so
+    /// a corrected one may use it. Set this only before the first effect, and never because of a status alone. In a later
+    /// attempt it counts as `NotExecuted`: the key belongs to the first attempt's request.
+    ///
+    /// Nothing remembers the refusal, so a late duplicate of the request is decided anew. Use this for refusals that follow
+    /// from the request alone, such as a missing field, not for those that may differ in a minute, such as a low balance.
     NotBegun,
-    /// Perhaps something was done.
+    /// Perhaps something was done: `unknown` until it is reconciled.
     PerhapsExecuted,
-    /// The status is about the caller, the moment or the route: it says nothing about the operation (T44).
-    Inconclusive,
 }
 
-/// The handler's own word counts first, then the status. `server_errors` is what a 5xx means.
-pub(super) fn classify(parts: &response::Parts, body: &Bytes, server_errors: ServerErrors) -> Meaning {
+/// What a response means: the handler's own [`Outcome`] counts first, then the status. `server_errors` is what a 5xx means.
+/// `None` if the status is inconclusive: it is about the caller, the moment or the route (T44).
+pub(super) fn classify(
+    parts: &response::Parts,
+    body: &Bytes,
+    server_errors: ServerErrors,
+) -> Option<Outcome> {
     if let Some(outcome) = parts.extensions.get::<Outcome>() {
-        return match outcome {
-            Outcome::Completed => Meaning::Answer,
-            Outcome::NotExecuted => Meaning::NotExecuted,
-            Outcome::NotBegun => Meaning::NotBegun,
-            Outcome::PerhapsExecuted => Meaning::PerhapsExecuted,
-        };
+        return Some(*outcome);
     }
     if parts.status.is_server_error() {
-        return match server_errors {
-            ServerErrors::Reconcile => Meaning::PerhapsExecuted,
-            ServerErrors::Keep => Meaning::Answer,
-            ServerErrors::RetryFresh => Meaning::NotExecuted,
-        };
+        return Some(match server_errors {
+            ServerErrors::Reconcile => Outcome::PerhapsExecuted,
+            ServerErrors::Keep => Outcome::Completed,
+            ServerErrors::RetryFresh => Outcome::NotExecuted,
+        });
     }
-    if is_inconclusive(parts.status, body) { Meaning::Inconclusive } else { Meaning::Answer }
+    (!is_inconclusive(parts.status, body)).then_some(Outcome::Completed)
 }
 
 /// A time-out layer that answers 408 has dropped the handler midway.
@@ -63,7 +83,12 @@ mod tests {
 
     use super::*;
 
-    fn meaning(status: u16, outcome: Option<Outcome>, body: &'static str, errors: ServerErrors) -> Meaning {
+    fn meaning(
+        status: u16,
+        outcome: Option<Outcome>,
+        body: &'static str,
+        errors: ServerErrors,
+    ) -> Option<Outcome> {
         let mut response = Response::builder().status(status);
         if let Some(outcome) = outcome {
             response = response.extension(outcome);
@@ -78,32 +103,34 @@ mod tests {
         for status in
             (200..500).filter(|status| ![401, 403, 404, 405, 407, 408, 421, 425, 429].contains(status))
         {
-            assert_eq!(of(status), Meaning::Answer, "{status}");
+            assert_eq!(of(status), Some(Outcome::Completed), "{status}");
         }
         for status in [401, 403, 404, 405, 407, 408, 421, 425, 429] {
-            assert_eq!(of(status), Meaning::Inconclusive, "{status}");
+            assert_eq!(of(status), None, "{status}");
         }
         for status in [404, 405] {
-            assert_eq!(meaning(status, None, "no such order", ServerErrors::Reconcile), Meaning::Answer);
+            assert_eq!(
+                meaning(status, None, "no such order", ServerErrors::Reconcile),
+                Some(Outcome::Completed)
+            );
         }
     }
 
     #[test]
     fn the_settings_say_what_a_server_error_means() {
         let of = |errors| [500, 503, 599].map(|status| meaning(status, None, "", errors));
-        assert_eq!(of(ServerErrors::Reconcile), [Meaning::PerhapsExecuted; 3]);
-        assert_eq!(of(ServerErrors::Keep), [Meaning::Answer; 3]);
-        assert_eq!(of(ServerErrors::RetryFresh), [Meaning::NotExecuted; 3]);
+        assert_eq!(of(ServerErrors::Reconcile), [Some(Outcome::PerhapsExecuted); 3]);
+        assert_eq!(of(ServerErrors::Keep), [Some(Outcome::Completed); 3]);
+        assert_eq!(of(ServerErrors::RetryFresh), [Some(Outcome::NotExecuted); 3]);
     }
 
     #[test]
     fn the_handlers_own_outcome_counts_before_any_status() {
         for status in [200, 401, 404, 500] {
-            let of = |outcome| meaning(status, Some(outcome), "", ServerErrors::Keep);
-            assert_eq!(of(Outcome::Completed), Meaning::Answer);
-            assert_eq!(of(Outcome::NotExecuted), Meaning::NotExecuted);
-            assert_eq!(of(Outcome::NotBegun), Meaning::NotBegun);
-            assert_eq!(of(Outcome::PerhapsExecuted), Meaning::PerhapsExecuted);
+            use Outcome::{Completed, NotBegun, NotExecuted, PerhapsExecuted};
+            for outcome in [Completed, NotExecuted, NotBegun, PerhapsExecuted] {
+                assert_eq!(meaning(status, Some(outcome), "", ServerErrors::Keep), Some(outcome));
+            }
         }
     }
 }

@@ -5,18 +5,17 @@ use std::fmt;
 use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{Request, Response, response};
-use http_body::Body;
 use http_body_util::Full;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use super::{
     GuardedBody, Outcome, Problem, ProblemType,
-    classify::{Meaning, classify},
+    classify::classify,
     replay,
     request::Understood,
     respond::HttpAnswer,
-    run::Handled,
+    run::{Handled, ResponseBody},
     settings::Guard,
 };
 use crate::{
@@ -25,8 +24,7 @@ use crate::{
     telemetry::{self, Count},
 };
 
-/// Answers one request, in a task of its own, so that the execution runs to its end even if the returned future is dropped
-/// (T35).
+/// Answers one request in a separate task. So the execution runs to its end even if the returned future is dropped (T35).
 pub(super) fn answer<I, B, R>(
     guard: Guard,
     mut inner: I,
@@ -37,8 +35,7 @@ where
     I: tower_service::Service<Request<B>, Response = Response<R>> + Send + 'static,
     I::Future: Send,
     I::Error: fmt::Display + Send,
-    R: Body<Data = Bytes> + Send,
-    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    R: ResponseBody,
 {
     let handler = {
         let guard = guard.clone();
@@ -57,7 +54,7 @@ where
     world.spawn(Box::pin(execution.in_current_span()));
     async move {
         answer.await.unwrap_or_else(|_| {
-            tracing::error!("the guard's own task ended early");
+            tracing::error!("the guard's task ended early");
             guard.broken()
         })
     }
@@ -124,7 +121,7 @@ impl Guard {
             return self.broken();
         };
         if let Some(expires_at) = expires_at {
-            replay::tell_expiry(&mut parts.headers, expires_at);
+            replay::add_expiry(&mut parts.headers, expires_at);
         }
         Response::from_parts(parts, Full::new(body))
     }
@@ -132,16 +129,16 @@ impl Guard {
     /// What the handler's response means for its record.
     fn report(&self, execution: &Execution, parts: &response::Parts, body: &Bytes) -> Report {
         match classify(parts, body, self.server_errors()) {
-            Meaning::Answer => Report::Completed(self.kept(parts, body)),
-            Meaning::NotExecuted => Report::NotExecuted,
-            Meaning::NotBegun => Report::NotBegun,
-            Meaning::PerhapsExecuted => Report::PerhapsExecuted(UnknownCause::HandlerFailed),
-            Meaning::Inconclusive => {
+            Some(Outcome::Completed) => Report::Completed(self.kept(parts, body)),
+            Some(Outcome::NotExecuted) => Report::NotExecuted,
+            Some(Outcome::NotBegun) => Report::NotBegun,
+            Some(Outcome::PerhapsExecuted) => Report::PerhapsExecuted(UnknownCause::HandlerFailed),
+            None => {
                 let status = parts.status.as_u16();
                 tracing::warn!(
                     status,
-                    "this status does not say whether the operation was executed, so the outcome is unknown: move whatever \
-                     returns it outside the guard (in axum: route_layer), or put an Outcome into its response"
+                    "this status does not say whether the operation was executed, so the outcome is unknown: move the \
+                     layer that returns it outside the guard (in axum: route_layer), or put an Outcome into its response"
                 );
                 Count::Inconclusive.add(execution.operation());
                 Report::PerhapsExecuted(UnknownCause::HandlerFailed)

@@ -14,18 +14,17 @@ use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, 
 /// Guards what it wraps: the effect of each idempotency key happens once.
 ///
 /// The decision, in order:
-/// 1. GET, HEAD, OPTIONS, TRACE, PUT and DELETE pass untouched: they are idempotent by themselves. Every other method is
-///    guarded; a request without a key passes if the profile makes keys optional ([`Profile::key_optional`]).
+/// 1. GET, HEAD, OPTIONS, TRACE, PUT and DELETE pass untouched, because they are idempotent. Every other method is guarded. A
+///    request without a key passes if the profile makes keys optional ([`Profile::key_optional`]).
 /// 2. No verified tenant: 401. No key: 400. A malformed key: 400.
-/// 3. The key is reserved. If it cannot be, the client gets the reason: a replay, a mismatch, in flight, unknown, the store
-///    unavailable. A key that is too old or too short reserves nothing: without a record, it gets 400.
+/// 3. The key is reserved. If that fails, the client gets a replay, or the reason: a mismatch, in flight, unknown, the store
+///    unavailable. A key that is too old or too short reserves nothing. If it has no record, the client gets 400.
 /// 4. The handler runs with an [`Execution`](crate::engine::Execution) in the request's extensions, to its end even if the
 ///    client has gone.
-/// 5. Its answer is kept, or its failure is recorded for what it is. An answer that says nothing about the operation is not
-///    kept: see [`Outcome`](super::Outcome).
+/// 5. Its answer is kept, or its failure is recorded. An inconclusive answer is not kept: see [`Outcome`](super::Outcome).
 ///
-/// Put whatever answers for other reasons than the operation outside of the guard: authentication, rate limits, CORS, and a
-/// router's own 404 and 405 (in axum: `route_layer`, not `layer`).
+/// Put layers that answer for other reasons than the operation outside the guard: authentication, rate limits, CORS, and the
+/// router's 404 and 405 (in axum: `route_layer`, not `layer`).
 ///
 /// ```
 /// use axum::{Router, routing::post};
@@ -47,6 +46,7 @@ use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, 
 /// Without a tenant resolver it is not a layer: that is a compile error.
 ///
 /// Clones share one circuit breaker.
+#[derive(Clone)]
 pub struct Idempotency<T = ()> {
     /// Behind an `Arc`, because axum asks a layer for a new service for each request.
     settings: Arc<Settings>,
@@ -54,7 +54,7 @@ pub struct Idempotency<T = ()> {
 }
 
 impl Idempotency {
-    /// A guard of `operation`, with its records in `store`. Call [`tenant`](Self::tenant) next.
+    /// A guard of `operation` that keeps its records in `store`. Call [`tenant`](Self::tenant) next.
     ///
     /// # Panics
     /// If the operation's settings contradict each other, such as a retention shorter than [`Operation::refuse_older_than`]
@@ -67,7 +67,7 @@ impl Idempotency {
             profile: Profile::default(),
             also: Vec::new(),
             status_path: "/operations".to_owned(),
-            reported: Arc::default(),
+            logged: Arc::default(),
         };
         Self { settings: Arc::new(settings), tenant: () }
     }
@@ -87,7 +87,7 @@ impl<T> Idempotency<T> {
         self
     }
 
-    /// Guards this method too, although it is idempotent by itself.
+    /// Guards this method too, although it is idempotent.
     #[must_use]
     pub fn guard_also(mut self, method: Method) -> Self {
         Arc::make_mut(&mut self.settings).also.push(method);
@@ -117,9 +117,9 @@ impl<T> Idempotency<T> {
     ///
     /// 1. The handler runs first, with a [`SingleTransaction`](crate::engine::Computation) in place of an
     ///    [`Execution`](crate::engine::Execution). It **may run more than once** for a key: at once, again after a stale read,
-    ///    and again for a duplicate. It must have no effect of its own.
-    /// 2. Its answer is kept if it is the operation's; else nothing is written.
-    /// 3. Of several at once one commits. The others get its answer, as every retry does.
+    ///    and again for a duplicate. It must have no other effect than its domain writes.
+    /// 2. Its answer is kept if it is conclusive. Otherwise nothing is written.
+    /// 3. Of several requests at once, one commits. The others get its answer, as every retry does.
     /// 4. If the store does not answer, the client gets 503 and may send the same request again; the record is never unknown.
     #[must_use]
     pub fn single_transaction(mut self) -> Self {
@@ -133,12 +133,6 @@ impl<T> Idempotency<T> {
         let settings = Arc::make_mut(&mut self.settings);
         settings.executor = settings.executor.clone().world(world);
         self
-    }
-}
-
-impl<T: Clone> Clone for Idempotency<T> {
-    fn clone(&self) -> Self {
-        Self { settings: self.settings.clone(), tenant: self.tenant.clone() }
     }
 }
 
@@ -171,7 +165,6 @@ impl<I, T: KnowsTenants> Layer<I> for Idempotency<T> {
 
     fn layer(&self, inner: I) -> Self::Service {
         self.settings.check();
-        let guard = Guard { settings: self.settings.clone(), tenant: self.tenant.resolver() };
-        Service::new(guard, inner)
+        Service { guard: Guard { settings: self.settings.clone(), tenant: self.tenant.resolver() }, inner }
     }
 }

@@ -1,16 +1,16 @@
 //! The guard for HTTP: a `tower` layer for `lambda_http` services and `axum` routes.
 //!
 //! Each request is decided in this order:
-//! 1. A method that is idempotent by itself passes unguarded; so does a request without a key, if the profile makes keys optional.
+//! 1. GET, HEAD, OPTIONS, TRACE, PUT and DELETE pass unguarded. So does a request without a key, if the profile makes keys optional.
 //! 2. Without a verified tenant: 401. Without a key, or with a malformed one: 400.
 //! 3. The key is reserved. A duplicate gets the replay, or a problem document: a mismatch, in flight, unknown, store unavailable.
 //! 4. The handler runs to its end, even if the client has gone.
 //! 5. Its response is kept and replayed, or its failure is recorded for what it is, as [`Outcome`] says.
 //!
-//! It does not authenticate anybody: the tenant comes from what verified the caller, never from what a client can set.
+//! It does not authenticate callers: the tenant comes from what verified the caller, never from what a client can set.
 
-// A request's way: `layer` → `service` (`unguarded`: passes through) → `request` → `guard` or `single_transaction`, which `run`
-// the handler, `classify` its response and `replay` kept answers. `respond` has the answers that are not the handler's.
+// The path of a request: `layer` → `service` (`unguarded`: passes through) → `request` → `guard` or `single_transaction`, which `run`
+// the handler, `classify` its response and `replay` kept answers. `respond` makes all other answers.
 mod classify;
 mod guard;
 mod layer;
@@ -23,35 +23,31 @@ mod settings;
 mod single_transaction;
 mod unguarded;
 
-// What is read of a request.
+// Reading a request.
 mod body;
 mod key_header;
 mod origin;
 mod target;
 mod tenant;
 
-// What handlers say, and get.
+// For handlers: arguments and responses.
 #[cfg(feature = "axum")]
 mod extract;
-#[cfg(feature = "axum")]
-mod not_begun;
-mod outcome;
 
-// An API's words: a problem's type, its shape and status in each profile, and the status of an operation.
+// For clients: a problem's type, its shape and status in each profile, and the status of an operation.
 mod problem;
 mod problem_type;
 mod profile;
 mod shape;
 mod status;
-mod values;
 
 pub use crate::record::SAFE_HEADERS;
 use body::GuardedBody;
+pub use classify::Outcome;
+#[cfg(feature = "axum")]
+pub use extract::{NotBegun, OrNotBegun};
 pub use key_header::KeySyntax;
 pub use layer::Idempotency;
-#[cfg(feature = "axum")]
-pub use not_begun::{NotBegun, OrNotBegun};
-pub use outcome::Outcome;
 pub use problem::Problem;
 pub use problem_type::ProblemType;
 pub use profile::Profile;
@@ -61,7 +57,8 @@ pub use tenant::{
     JwtClaim, LambdaAuthorizer, SingleTenant, TenantResolver, context_tenant, iam_account, iam_caller,
 };
 
-/// What a [`TenantResolver`] of your own takes and returns.
+/// The argument and the result of a [`TenantResolver`].
+#[doc(no_inline)]
 pub use {crate::key::Tenant, http::request::Parts};
 
 /// The `lambda_http` whose requests the guard understands. In requests of another major version it would not find the
@@ -72,7 +69,7 @@ use http::HeaderName;
 
 use crate::headers;
 
-/// The longest request or response body that is read: what a Lambda invocation can carry (6 MiB).
+/// The longest request or response body that is read: the most that a Lambda invocation can carry (6 MiB).
 pub(crate) const MAX_BODY: usize = 6 * 1024 * 1024;
 
 /// The request header with the client's key, which ACP's answers echo

@@ -9,10 +9,10 @@ use http::{
 };
 use http_body_util::Full;
 
-use super::{ProblemType, Profile, shape::Document, values::seconds};
+use super::{ProblemType, Profile};
 use crate::time_budget::DEFAULT_RETRY_AFTER;
 
-/// A problem on its way to a client.
+/// A problem, as one request gets it.
 #[derive(Clone, Debug)]
 pub struct Problem {
     problem: ProblemType,
@@ -50,7 +50,7 @@ impl Problem {
         self
     }
 
-    /// Gives another problem type's advice instead.
+    /// Replaces the advice by another problem type's.
     #[must_use]
     pub(super) fn advice_of(mut self, problem: ProblemType) -> Self {
         self.advice = Some(problem);
@@ -71,7 +71,7 @@ impl Problem {
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, profile.shape().content_type());
+        headers.insert(CONTENT_TYPE, profile.shape.content_type());
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if status == StatusCode::UNAUTHORIZED {
             // Required by RFC 9110, section 15.5.2. Callers are verified in front of the function, not by it.
@@ -94,16 +94,16 @@ impl Problem {
     pub(crate) fn document(&self, profile: &Profile) -> (StatusCode, Bytes) {
         let advice = self.advice.unwrap_or(self.problem).entry().advice;
         let status = self.status.unwrap_or_else(|| profile.status_of(self.problem));
-        let document = Document {
-            problem: self.problem,
-            status,
-            detail: match &self.detail {
-                Some(detail) => format!("{detail}. {advice}"),
-                None => advice.to_owned(),
-            },
-            reason: self.reason,
-            documentation: profile.documentation.as_deref(),
+        let detail = match &self.detail {
+            Some(detail) => &format!("{detail}. {advice}"),
+            None => advice,
         };
-        (status, profile.shape().write(&document))
+        let documentation = profile.documentation.as_deref();
+        (status, profile.shape.write(self.problem, status, detail, self.reason, documentation))
     }
+}
+
+/// A span in whole seconds, rounded up, at least one.
+pub(super) fn seconds(span: Duration) -> HeaderValue {
+    HeaderValue::from(u64::try_from(span.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1))
 }

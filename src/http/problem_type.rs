@@ -15,7 +15,7 @@ pub enum ProblemType {
     KeyMalformed,
     /// The key is older than the operation accepts; this request did nothing.
     KeyTooOld,
-    /// Nobody verified who the caller is.
+    /// The caller is not verified.
     TenantMissing,
     /// The body is too long to be read.
     BodyTooLong,
@@ -27,12 +27,12 @@ pub enum ProblemType {
     InFlight,
     /// Perhaps the operation was executed; it is being reconciled.
     OutcomeUnknown,
-    /// Another execution of the operation owns its record, or has settled it with an answer that cannot be read now: this one's
-    /// answer does not count.
+    /// Another execution owns the operation's record, or has settled it with an answer that cannot be read now. The answer of
+    /// this execution does not count.
     AnsweredElsewhere,
     /// The store of records does not answer, or too little time is left to begin; this request did nothing.
     StoreUnavailable,
-    /// There is a record that cannot be read; this request did nothing.
+    /// The record cannot be read; this request did nothing.
     RecordUnreadable,
     /// No operation of this key is known.
     OperationNotFound,
@@ -44,7 +44,7 @@ pub enum ProblemType {
     NotGuarded,
 }
 
-/// What the table says about a problem.
+/// A row of the table.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) name: &'static str,
@@ -58,7 +58,7 @@ pub(super) struct Entry {
     pub(super) acp: Words,
 }
 
-/// What a contract says differently.
+/// What differs in a contract.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Words {
     pub(super) status: Option<StatusCode>,
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_contract_lists_each_problem_as_the_table_has_it() {
-        // Both have a status of their own, whatever the profile says.
+        // These statuses do not depend on the profile.
         let overridden = [500, 503].map(|status| (ProblemType::OutcomeUnknown, status));
         let rows: Vec<Vec<&str>> = CONTRACT
             .lines()
@@ -301,7 +301,7 @@ mod tests {
                     let (status, code) = cell(row, column + 1, at);
                     assert_eq!(
                         code.unwrap_or_else(|| problem.name().to_owned()),
-                        profile.shape().code(problem),
+                        profile.shape.code(problem),
                         "{row:?}"
                     );
                     if !overridden.contains(&(problem, status)) {

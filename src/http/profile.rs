@@ -1,4 +1,4 @@
-//! Contract profiles: an API's statuses, codes and headers.
+//! Contract profiles: the statuses, codes and headers of an API.
 
 use std::borrow::Cow;
 
@@ -39,9 +39,9 @@ pub struct Profile {
     pub(super) server_errors: ServerErrors,
     pub(super) key_syntax: KeySyntax,
     pub(super) documentation: Option<Cow<'static, str>>,
-    shape: Shape,
-    key_optional: bool,
-    keys_by_path: bool,
+    pub(super) shape: Shape,
+    pub(super) key_optional: bool,
+    pub(super) keys_by_path: bool,
 }
 
 impl Profile {
@@ -66,7 +66,7 @@ impl Profile {
     }
 
     /// The [Agentic Commerce Protocol](https://github.com/agentic-commerce-protocol/agentic-commerce-protocol): 422 and 409
-    /// with codes of its own, an echo of the key, keys scoped to one path each, and a 5xx is never kept as an answer.
+    /// with ACP's codes, an echo of the key, keys scoped to one path each, and a 5xx is never kept as an answer.
     pub fn acp() -> Self {
         Self { shape: Shape::Acp, keys_by_path: true, ..Self::ietf_draft() }
     }
@@ -92,8 +92,8 @@ impl Profile {
         self
     }
 
-    /// Sets another status for this problem. For [`ProblemType::OutcomeUnknown`] it applies to retries; a handler that
-    /// breaks is answered with 500.
+    /// Sets another status for this problem. For [`ProblemType::OutcomeUnknown`] it applies to retries only: the client of a
+    /// handler that breaks gets 500.
     #[must_use]
     pub fn status(mut self, problem: ProblemType, status: StatusCode) -> Self {
         self.statuses.push((problem, status));
@@ -120,23 +120,6 @@ impl Profile {
         assert!(fits, "documentation({url:?}) is not a valid URL for a Link header");
         self.documentation = Some(url);
         self
-    }
-
-    /// Whether the contract asks for documentation and none is set.
-    pub(super) fn wants_documentation(&self) -> bool {
-        self.shape == Shape::Problem && self.documentation.is_none()
-    }
-
-    pub(super) fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    pub(super) fn key_is_optional(&self) -> bool {
-        self.key_optional
-    }
-
-    pub(super) fn scopes_by_path(&self) -> bool {
-        self.keys_by_path
     }
 
     /// The key as the client wrote it, if the contract echoes it in responses, as ACP does.

@@ -1,12 +1,14 @@
 //! Which headers are kept, and how a kept answer becomes a response again.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, response};
 use http_body_util::Full;
 
 use super::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, Outcome, Problem, ProblemType,
-    Profile, settings::Guard, values::http_date,
+    Profile, settings::Guard,
 };
 use crate::{
     engine::Replay,
@@ -16,30 +18,27 @@ use crate::{
 };
 
 impl Guard {
-    /// The answer that is kept of a handler's response.
+    /// The answer that is kept of a handler's response: its safe headers, and those that the operation keeps too. A header whose
+    /// value is not UTF-8 is left out and logged.
     pub(super) fn kept(&self, parts: &response::Parts, body: &Bytes) -> Answer {
-        let headers = kept_headers(&parts.headers, &self.operation().kept_headers);
+        let text = |name: &HeaderName, value: &HeaderValue| {
+            let text = std::str::from_utf8(value.as_bytes()).inspect_err(|_| {
+                tracing::warn!(header = %name, "this header is not UTF-8: replays omit it");
+            });
+            text.ok().map(|text| (name.as_str().to_owned(), text.to_owned()))
+        };
+        let also = &self.operation().kept_headers;
+        let kept = parts.headers.iter().filter(|(name, _)| is_kept(name.as_str(), also));
+        let headers = kept.filter_map(|(name, value)| text(name, value)).collect();
         Answer::http(parts.status.as_u16(), headers, body.clone())
     }
 }
 
-/// The response headers to keep: the safe ones and `also`. One whose value is not UTF-8 is left out and logged.
-fn kept_headers(headers: &HeaderMap, also: &[String]) -> Vec<(String, String)> {
-    let text = |name: &HeaderName, value: &HeaderValue| {
-        let text = std::str::from_utf8(value.as_bytes()).inspect_err(|_| {
-            tracing::warn!(header = %name, "this header is not UTF-8: replays omit it");
-        });
-        text.ok().map(|text| (name.as_str().to_owned(), text.to_owned()))
-    };
-    let kept = headers.iter().filter(|(name, _)| is_kept(name.as_str(), also));
-    kept.filter_map(|(name, value)| text(name, value)).collect()
-}
-
-/// An answer that is not the handler's, to the request that made it the operation's.
+/// The answer of a refused domain write, to the request whose write was refused.
 pub(super) fn first(answer: Answer, expires_at: Option<Timestamp>) -> Response<Full<Bytes>> {
     let mut response = of_answer(answer);
     if let Some(expires_at) = expires_at {
-        tell_expiry(response.headers_mut(), expires_at);
+        add_expiry(response.headers_mut(), expires_at);
     }
     response
 }
@@ -62,7 +61,7 @@ pub(super) fn response(replay: Replay, profile: &Profile) -> Response<Full<Bytes
     response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     // For a guard around this one: whatever its status, it is the operation's answer.
     response.extensions_mut().insert(Outcome::Completed);
-    tell_expiry(response.headers_mut(), expires_at);
+    add_expiry(response.headers_mut(), expires_at);
     response
 }
 
@@ -82,8 +81,14 @@ pub(super) fn of_answer(Answer { head, body }: Answer) -> Response<Full<Bytes>> 
     response
 }
 
+/// The instant as an HTTP date (RFC 9110, section 5.6.7), which ends with the year 9999.
+pub(super) fn http_date(at: Timestamp) -> String {
+    const LAST: u64 = 253_402_300_799_000;
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(at.as_millis().min(LAST)))
+}
+
 /// Adds the time until which the answer is replayed.
-pub(super) fn tell_expiry(headers: &mut HeaderMap, expires_at: Timestamp) {
+pub(super) fn add_expiry(headers: &mut HeaderMap, expires_at: Timestamp) {
     if let Ok(date) = HeaderValue::try_from(http_date(expires_at)) {
         headers.insert(IDEMPOTENCY_EXPIRES, date);
     }

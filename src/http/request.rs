@@ -1,4 +1,4 @@
-//! A request as the guard understands it: parsed once, before anything is done.
+//! Parses a request once, before anything is done.
 
 use std::{borrow::Cow, panic::AssertUnwindSafe};
 
@@ -7,9 +7,7 @@ use http::{HeaderMap, HeaderValue, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
-    GuardedBody, MAX_BODY, Outcome, Problem, ProblemType,
-    key_header::{self, KeyHeaderError},
-    origin,
+    GuardedBody, MAX_BODY, Outcome, Problem, ProblemType, key_header, origin,
     respond::HttpAnswer,
     settings::Guard,
     target::{self, Target},
@@ -17,10 +15,7 @@ use super::{
 use crate::{
     engine::{Execution, Request, SingleTransaction},
     fingerprint::{Content, Fingerprints},
-    key::{
-        RecordKey, Scope,
-        age::{KeyAgeError, OldestKey},
-    },
+    key::{RecordKey, Scope, age::OldestKey, refusal::KeyRefusal},
     time::Timestamp,
 };
 
@@ -28,9 +23,9 @@ use crate::{
 pub(super) struct Understood<B> {
     pub(super) request: Request,
     pub(super) body: B,
-    /// Why its key may not begin an execution, if so. The client gets what the record says. Without a record it gets this
-    /// problem, which sends no client to a new key while the old one may have done something (T43): settings change,
-    /// proxies drop headers, records expire.
+    /// Why its key may not begin an execution, if so. If there is a record, the client gets the answer that the record implies.
+    /// Otherwise it gets this problem. The problem advises no new key, because the old one may have done something (T43):
+    /// settings change, proxies drop headers, records expire.
     pub(super) refusal: Option<Problem>,
     /// The prefix of the API's paths in URLs that its clients can use: the stage, at the API's own domain.
     pub(super) mount: String,
@@ -43,15 +38,15 @@ impl Guard {
         request: http::Request<B>,
     ) -> Result<(Parts, Understood<B>), HttpAnswer> {
         let (parts, body) = request.into_parts();
-        // A user's own rule or resolver may panic. Nothing is reserved yet.
+        // A custom rule or resolver may panic. Nothing is reserved yet.
         let understood = AssertUnwindSafe(understand(self, &parts, body)).catch_unwind().await;
         let understood = match understood {
             Ok(Ok(understood)) => understood,
-            Ok(Err(problem)) => return Err(self.say(problem, Outcome::NotExecuted)),
+            Ok(Err(problem)) => return Err(self.problem(problem, Outcome::NotExecuted)),
             Err(_) => {
                 let operation = self.operation().name();
                 tracing::error!(%operation, "the tenant resolver or the fingerprint rule panicked: nothing was done");
-                return Err(self.say(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
+                return Err(self.problem(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
             }
         };
         let key = &understood.request.key;
@@ -61,7 +56,7 @@ impl Guard {
         {
             let operation = self.operation().name();
             tracing::error!(%operation, "two guards of the same operation are nested: remove one");
-            return Err(self.say(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
+            return Err(self.problem(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
         }
         Ok((parts, understood))
     }
@@ -76,14 +71,14 @@ async fn understand<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Re
         }
         Problem::new(ProblemType::TenantMissing)
     })?;
-    let key = guard.settings.profile.key_syntax.key(&parts.headers).map_err(|error| of_header(&error))?;
+    let key = guard.settings.profile.key_syntax.key(&parts.headers).map_err(refused)?;
     let admit = |oldest: &OldestKey| {
         oldest.admit(&key, key_header::timestamp(&parts.headers), guard.world().now()).err()
     };
-    let refusal = match key_header::too_short(&key, operation.min_key_length) {
-        Some(error) => Some(of_header(&error).advice_of(ProblemType::KeyTooOld)),
-        None => operation.oldest_key.as_ref().and_then(admit).map(|error| of_age(&error)),
-    };
+    let too_short = key_header::too_short(&key, operation.min_key_length);
+    let refusal = too_short
+        .or_else(|| operation.oldest_key.as_ref().and_then(admit))
+        .map(|refusal| refused(refusal).advice_of(ProblemType::KeyTooOld));
     let target = Target::of(parts);
     let look = |body: &[u8]| {
         let header = |name: &str| header(&parts.headers, name);
@@ -99,34 +94,27 @@ async fn understand<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Re
     let (fingerprints, body) = body.inspect(MAX_BODY, look).await.map_err(Problem::new)?;
     let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
     let key = RecordKey::new(tenant, operation.name().clone(), key);
-    let key = if guard.settings.profile.scopes_by_path() { key.within(Scope::of(&target.path)) } else { key };
+    let key = if guard.settings.profile.keys_by_path { key.within(Scope::of(&target.path)) } else { key };
     let may_begin = refusal.is_none();
     let origin = Some(origin::of(parts));
     let request = Request { key, fingerprints, may_begin, deadline, origin };
     Ok(Understood { request, body, refusal, mount: target::mount(parts).to_owned() })
 }
 
-fn of_header(error: &KeyHeaderError) -> Problem {
-    let problem = match error {
-        KeyHeaderError::Missing => ProblemType::KeyMissing,
+fn refused(KeyRefusal { reason, detail }: KeyRefusal) -> Problem {
+    let problem = match reason {
+        "missing" => ProblemType::KeyMissing,
+        "too-old" => ProblemType::KeyTooOld,
         _ => ProblemType::KeyMalformed,
     };
-    Problem::new(problem).detail(error.to_string()).reason(error.reason())
-}
-
-fn of_age(error: &KeyAgeError) -> Problem {
-    let problem = match error {
-        KeyAgeError::TooOld => ProblemType::KeyTooOld,
-        _ => ProblemType::KeyMalformed,
-    };
-    Problem::new(problem).detail(error.to_string()).reason(error.reason()).advice_of(ProblemType::KeyTooOld)
+    Problem::new(problem).detail(detail.into_owned()).reason(reason)
 }
 
 /// A header's lines, joined as gateways join them.
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
     let text = |line: &'a HeaderValue| match std::str::from_utf8(line.as_bytes().trim_ascii()) {
         Ok(text) => Cow::Borrowed(text),
-        // Never in an event. Each such value maps to a text of its own.
+        // Never in an event. Different values map to different texts.
         Err(_) => line
             .as_bytes()
             .iter()

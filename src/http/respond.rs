@@ -1,4 +1,4 @@
-//! Responses that are not the handler's: to a request that may not run, or whose outcome is not known.
+//! The guard's responses: to a request that may not run, or whose outcome is not known.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use http::{
 };
 use http_body_util::Full;
 
-use super::{Outcome, Problem, ProblemType, replay, settings::Guard, status, values::seconds};
+use super::{Outcome, Problem, ProblemType, problem::seconds, replay, settings::Guard, status};
 use crate::{engine::ReserveOutcome, key::RecordKey, operation::WhileInFlight};
 
 pub(super) type HttpAnswer = Response<Full<Bytes>>;
@@ -26,13 +26,15 @@ impl Guard {
         match found {
             ReserveOutcome::Replay(replay) => replay::response(replay, &self.settings.profile),
             ReserveOutcome::InFlight { wait } => self.in_flight(key, mount, wait),
-            ReserveOutcome::Mismatch => self.say(Problem::new(ProblemType::KeyReused), Outcome::Completed),
+            ReserveOutcome::Mismatch => {
+                self.problem(Problem::new(ProblemType::KeyReused), Outcome::Completed)
+            }
             ReserveOutcome::Unknown { wait } => {
-                self.come_again(Problem::new(ProblemType::OutcomeUnknown), wait, Outcome::PerhapsExecuted)
+                self.retry_later(Problem::new(ProblemType::OutcomeUnknown), wait, Outcome::PerhapsExecuted)
             }
             ReserveOutcome::MayNotBegin => {
                 let refusal = refusal.unwrap_or_else(|| Problem::new(ProblemType::KeyTooOld));
-                self.say(refusal, Outcome::NotExecuted)
+                self.problem(refusal, Outcome::NotExecuted)
             }
             // Owned is answered before.
             ReserveOutcome::TooLate | ReserveOutcome::Unavailable | ReserveOutcome::Owned(_) => {
@@ -43,25 +45,25 @@ impl Guard {
     }
 
     /// A problem, marked with its outcome for a guard around this one, which must not keep this refusal as its answer.
-    pub(super) fn say(&self, problem: Problem, outcome: Outcome) -> HttpAnswer {
+    pub(super) fn problem(&self, problem: Problem, outcome: Outcome) -> HttpAnswer {
         let mut response = problem.into_response(&self.settings.profile);
         response.extensions_mut().insert(outcome);
         response
     }
 
     /// The same, with a `Retry-After`.
-    pub(super) fn come_again(&self, problem: Problem, wait: Duration, outcome: Outcome) -> HttpAnswer {
-        self.say(problem.retry_after(self.operation().retry_after_of(wait)), outcome)
+    pub(super) fn retry_later(&self, problem: Problem, wait: Duration, outcome: Outcome) -> HttpAnswer {
+        self.problem(problem.retry_after(self.operation().retry_after_of(wait)), outcome)
     }
 
     /// A problem of the moment: this request did nothing.
     pub(super) fn unavailable(&self, problem: ProblemType) -> HttpAnswer {
-        self.come_again(Problem::new(problem), Duration::ZERO, Outcome::NotExecuted)
+        self.retry_later(Problem::new(problem), Duration::ZERO, Outcome::NotExecuted)
     }
 
     /// An execution's own answer does not count, or is not known.
     pub(super) fn not_known(&self, problem: Problem) -> HttpAnswer {
-        self.come_again(problem, Duration::ZERO, Outcome::PerhapsExecuted)
+        self.retry_later(problem, Duration::ZERO, Outcome::PerhapsExecuted)
     }
 
     /// The answer if the handler broke.
@@ -71,7 +73,7 @@ impl Guard {
 
     fn in_flight(&self, key: &RecordKey, mount: &str, wait: Duration) -> HttpAnswer {
         if self.operation().while_in_flight != WhileInFlight::Accept {
-            return self.come_again(Problem::new(ProblemType::InFlight), wait, Outcome::NotExecuted);
+            return self.retry_later(Problem::new(ProblemType::InFlight), wait, Outcome::NotExecuted);
         }
         let mut accepted = status::in_progress(self.operation().name());
         *accepted.status_mut() = StatusCode::ACCEPTED;

@@ -1,6 +1,6 @@
 //! Runs a handler once, and collects its whole response.
 
-use std::{fmt, panic::AssertUnwindSafe};
+use std::{error::Error, fmt, panic::AssertUnwindSafe};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -14,61 +14,47 @@ use crate::{record::UnknownCause, time::Instant, time_budget::TimeBudget};
 /// A handler's response and body, or why its outcome is unknown.
 pub(super) type Handled = Result<(response::Parts, Bytes), UnknownCause>;
 
+/// A handler's response body.
+pub trait ResponseBody: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send {}
+
+impl<R: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send> ResponseBody for R {}
+
 impl Guard {
     /// The handler's response, its body within bounds of time and size. A panic is caught.
-    pub(super) async fn run<R, E>(
+    pub(super) async fn run<R: ResponseBody, E: fmt::Display>(
         &self,
         ends_at: Option<Instant>,
         response: impl Future<Output = Result<Response<R>, E>>,
-    ) -> Handled
-    where
-        E: fmt::Display,
-        R: Body<Data = Bytes>,
-        R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let whole = AssertUnwindSafe(self.whole(ends_at, response));
-        whole.catch_unwind().await.unwrap_or_else(|_| {
+    ) -> Handled {
+        let whole = async {
+            let response = response.await.map_err(|error| {
+                tracing::error!(%error, "the handler failed: perhaps executed");
+                UnknownCause::HandlerFailed
+            })?;
+            let (parts, body) = response.into_parts();
+            let world = self.world();
+            let time = TimeBudget::at(world.instant(), ends_at).read();
+            let body = tokio::select! {
+                biased;
+                body = Limited::new(body, MAX_BODY).collect() => body.map_err(|error| error.to_string()),
+                // Lazy: a body that is already complete needs no timer.
+                () = async { world.sleep(time).await } => Err("it did not end in time".to_owned()),
+            };
+            let body = body.map_err(|error| {
+                tracing::error!(error, "the handler's response body was lost: perhaps executed");
+                UnknownCause::ResponseLost
+            })?;
+            Ok((parts, body.to_bytes()))
+        };
+        let (mut parts, body) = AssertUnwindSafe(whole).catch_unwind().await.unwrap_or_else(|_| {
             // The panic hook has printed the panic's message; the client does not get it.
             tracing::error!("the handler panicked");
             Err(UnknownCause::Panicked)
-        })
-    }
-
-    async fn whole<R, E>(
-        &self,
-        ends_at: Option<Instant>,
-        response: impl Future<Output = Result<Response<R>, E>>,
-    ) -> Handled
-    where
-        E: fmt::Display,
-        R: Body<Data = Bytes>,
-        R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let response = response.await.map_err(|error| {
-            tracing::error!(%error, "the handler failed: perhaps executed");
-            UnknownCause::HandlerFailed
         })?;
-        let (mut parts, body) = response.into_parts();
-        let world = self.world();
-        let time = TimeBudget::at(world.instant(), ends_at).read();
-        let body = tokio::select! {
-            biased;
-            body = Limited::new(body, MAX_BODY).collect() => body.map_err(|error| error.to_string()),
-            // Lazy: a body that is already complete needs no timer.
-            () = async { world.sleep(time).await } => Err("it did not end in time".to_owned()),
-        };
-        match body {
-            Ok(body) => {
-                for name in [IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, IDEMPOTENCY_EXPIRES] {
-                    // Set by an inner service, about its own answer.
-                    parts.headers.remove(name);
-                }
-                Ok((parts, body.to_bytes()))
-            }
-            Err(error) => {
-                tracing::error!(error, "the handler's response body was lost: perhaps executed");
-                Err(UnknownCause::ResponseLost)
-            }
+        for name in [IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, IDEMPOTENCY_EXPIRES] {
+            // Set by an inner service, about the inner service's answer.
+            parts.headers.remove(name);
         }
+        Ok((parts, body))
     }
 }

@@ -1,6 +1,7 @@
 //! The guarded service: requests that need no guard pass through, the guard answers the rest.
 
 use std::{
+    error::Error,
     fmt, mem,
     pin::Pin,
     task::{Context, Poll},
@@ -19,21 +20,10 @@ use super::{
 };
 
 /// A guarded service, made by the layer [`Idempotency`](super::Idempotency).
+#[derive(Clone)]
 pub struct Service<I> {
-    guard: Guard,
-    inner: I,
-}
-
-impl<I> Service<I> {
-    pub(super) fn new(guard: Guard, inner: I) -> Self {
-        Self { guard, inner }
-    }
-}
-
-impl<I: Clone> Clone for Service<I> {
-    fn clone(&self) -> Self {
-        Self { guard: self.guard.clone(), inner: self.inner.clone() }
-    }
+    pub(super) guard: Guard,
+    pub(super) inner: I,
 }
 
 impl<I> fmt::Debug for Service<I> {
@@ -48,8 +38,7 @@ where
     I: tower_service::Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     I::Future: Send + 'static,
     I::Error: fmt::Display + Send + 'static,
-    R: Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    R: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
 {
     type Response = Response<Either<Full<Bytes>, R>>;
     type Error = I::Error;

@@ -4,22 +4,22 @@ use std::sync::{Arc, OnceLock};
 
 use http::Method;
 
-use super::{Profile, TenantResolver};
+use super::{Profile, TenantResolver, shape::Shape};
 use crate::{
     engine::Executor,
     operation::{Operation, ServerErrors},
     world::World,
 };
 
-/// The methods that are idempotent by themselves ([RFC 9110, section
-/// 9.2.2](https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2)), the safe ones included. Every other one is guarded, even
-/// an unknown one.
+/// The idempotent methods ([RFC 9110, section
+/// 9.2.2](https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2)), the safe ones included. Every other method is
+/// guarded, unknown ones too.
 pub(super) const IDEMPOTENT: [Method; 6] =
     [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::PUT, Method::DELETE];
 
-/// What is logged once, not with every request.
+/// What was logged already: these lines come once, not with every request.
 #[derive(Debug, Default)]
-pub(super) struct ProviderReport {
+pub(super) struct Logged {
     no_documentation: OnceLock<()>,
     pub(super) passing: [OnceLock<()>; IDEMPOTENT.len()],
     no_context: OnceLock<()>,
@@ -28,7 +28,7 @@ pub(super) struct ProviderReport {
 /// The major version of `lambda_http` whose requests are understood.
 const LAMBDA_HTTP: &str = "1.x";
 
-/// How the handler and its record come together.
+/// When the handler runs.
 #[derive(Clone, Copy)]
 pub(super) enum Mode {
     /// The key is reserved, then the handler runs.
@@ -43,17 +43,17 @@ pub(super) struct Settings {
     pub(super) executor: Executor,
     pub(super) mode: Mode,
     pub(super) profile: Profile,
-    /// Methods to guard although they are idempotent by themselves.
+    /// Idempotent methods that are guarded too.
     pub(super) also: Vec<Method>,
     pub(super) status_path: String,
-    pub(super) reported: Arc<ProviderReport>,
+    pub(super) logged: Arc<Logged>,
 }
 
 impl Settings {
     /// Warns at start-up about what is missing.
     pub(super) fn check(&self) {
-        if self.profile.wants_documentation() {
-            self.reported.no_documentation.get_or_init(|| {
+        if self.profile.shape == Shape::Problem && self.profile.documentation.is_none() {
+            self.logged.no_documentation.get_or_init(|| {
                 let operation = self.executor.operation().name();
                 tracing::warn!(
                     %operation,
@@ -74,7 +74,7 @@ pub(super) struct Guard {
 impl Guard {
     /// Logs why every request is refused, if none has a request context.
     pub(super) fn no_context(&self) {
-        self.settings.reported.no_context.get_or_init(|| {
+        self.settings.logged.no_context.get_or_init(|| {
             let operation = self.operation().name();
             tracing::error!(
                 %operation,

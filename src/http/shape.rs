@@ -1,4 +1,4 @@
-//! How a problem is serialized: each contract has a shape of its own.
+//! How a problem is serialized: each contract has another shape.
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
@@ -15,15 +15,6 @@ pub(super) enum Shape {
     Stripe,
     /// [ACP's flat error](https://github.com/agentic-commerce-protocol/agentic-commerce-protocol/blob/main/rfcs/rfc.agentic_checkout.md).
     Acp,
-}
-
-/// A problem, before it has a shape.
-pub(super) struct Document<'a> {
-    pub(super) problem: ProblemType,
-    pub(super) status: StatusCode,
-    pub(super) detail: String,
-    pub(super) reason: Option<&'a str>,
-    pub(super) documentation: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -87,11 +78,18 @@ impl Shape {
         self.words(problem).kind.unwrap_or(by_status)
     }
 
-    pub(super) fn write(self, document: &Document<'_>) -> Bytes {
-        let Document { problem, status, detail, reason, documentation } = document;
-        let (title, code) = (problem.entry().title, self.code(*problem));
+    /// The document of a problem. `detail` is text to read, `reason` a stable word.
+    pub(super) fn write(
+        self,
+        problem: ProblemType,
+        status: StatusCode,
+        detail: &str,
+        reason: Option<&str>,
+        documentation: Option<&str>,
+    ) -> Bytes {
+        let (title, code) = (problem.entry().title, self.code(problem));
         let error = |doc_url| Error {
-            r#type: self.kind(*problem, *status),
+            r#type: self.kind(problem, status),
             code,
             message: format!("{title}. {detail}"),
             doc_url,
@@ -103,9 +101,9 @@ impl Shape {
                 status: status.as_u16(),
                 detail,
                 code,
-                reason: *reason,
+                reason,
             }),
-            Self::Stripe => serde_json::to_vec(&Envelope { error: error(*documentation) }),
+            Self::Stripe => serde_json::to_vec(&Envelope { error: error(documentation) }),
             Self::Acp => serde_json::to_vec(&error(None)),
         };
         // Strings and a number: this cannot fail. An empty body with the right status would still be correct.

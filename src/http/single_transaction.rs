@@ -5,17 +5,12 @@ use std::{fmt, future::poll_fn};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Request, Response, StatusCode, response};
-use http_body::Body;
 use http_body_util::Full;
 use tracing::Instrument;
 
 use super::{
-    GuardedBody, Outcome, Problem, ProblemType,
-    classify::{Meaning, classify},
-    replay,
-    request::Understood,
-    respond::HttpAnswer,
-    settings::Guard,
+    GuardedBody, Outcome, Problem, ProblemType, classify::classify, replay, request::Understood,
+    respond::HttpAnswer, run::ResponseBody, settings::Guard,
 };
 use crate::{
     engine::{Computed, ReserveOutcome, SingleTransaction, SingleTransactionOutcome},
@@ -36,8 +31,7 @@ where
     I: tower_service::Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     I::Future: Send,
     I::Error: fmt::Display + Send,
-    R: Body<Data = Bytes> + Send,
-    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    R: ResponseBody,
 {
     let (parts, understood) = match guard.understand(request).await {
         Ok(understood) => understood,
@@ -46,7 +40,7 @@ where
     let Understood { request, body, refusal, mount } = understood;
     let body = match body.copies().await {
         Ok(body) => body,
-        Err(problem) => return guard.say(Problem::new(problem), Outcome::NotExecuted),
+        Err(problem) => return guard.problem(Problem::new(problem), Outcome::NotExecuted),
     };
     let now = guard.world().now();
     let deadline = request.deadline.and_then(|deadline| plausible_deadline(deadline, now));
@@ -72,32 +66,25 @@ where
     };
     let span = telemetry::request_span(&request.key);
     let outcome = guard.settings.executor.run_single_transaction(&request, compute).instrument(span).await;
-    guard.tell(outcome, &request.key, &mount, refusal)
+    guard.respond(outcome, &request.key, &mount, refusal)
 }
 
 impl Guard {
     /// Runs the handler once.
-    async fn computed<R, E>(
+    async fn computed<R: ResponseBody, E: fmt::Display>(
         &self,
         ends_at: Option<Instant>,
         handled: impl Future<Output = Result<Response<R>, E>>,
-    ) -> Computed<Reply>
-    where
-        E: fmt::Display,
-        R: Body<Data = Bytes>,
-        R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    ) -> Computed<Reply> {
         let Ok((parts, body)) = self.run(ends_at, handled).await else { return Computed::Nothing(None) };
-        // Nothing else has happened: whatever is not the operation's answer leaves no doubt.
+        // Nothing else has happened, so any other response certainly did nothing.
         match classify(&parts, &body, self.server_errors()) {
-            Meaning::Answer => Computed::Answer(self.kept(&parts, &body), Some((parts, body))),
-            Meaning::NotExecuted | Meaning::NotBegun | Meaning::PerhapsExecuted | Meaning::Inconclusive => {
-                Computed::Nothing(Some((parts, body)))
-            }
+            Some(Outcome::Completed) => Computed::Answer(self.kept(&parts, &body), Some((parts, body))),
+            _ => Computed::Nothing(Some((parts, body))),
         }
     }
 
-    fn tell(
+    fn respond(
         &self,
         outcome: SingleTransactionOutcome<Reply>,
         key: &RecordKey,
@@ -107,7 +94,7 @@ impl Guard {
         match outcome {
             SingleTransactionOutcome::Committed { reply: Some((mut parts, body)), expires_at } => {
                 if let Some(expires_at) = expires_at {
-                    replay::tell_expiry(&mut parts.headers, expires_at);
+                    replay::add_expiry(&mut parts.headers, expires_at);
                 }
                 Response::from_parts(parts, Full::new(body))
             }

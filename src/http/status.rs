@@ -9,10 +9,7 @@ use http::{
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::{
-    Problem, ProblemType, Profile, target,
-    values::{http_date, seconds},
-};
+use super::{Problem, ProblemType, Profile, problem::seconds, replay::http_date, target};
 use crate::{
     key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant},
     record::{Head, State},
@@ -22,7 +19,7 @@ use crate::{
     time_budget::{DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER},
 };
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {
     operation: &'a str,
@@ -43,8 +40,8 @@ struct Status<'a> {
 ///
 /// `path` is where your API serves statuses, as in [`Idempotency::status_path`](super::Idempotency::status_path). The key
 /// is taken from the event, so that no client gets another key's status: HTTP APIs decode `%23` and `%2F`, and a router
-/// then sees the path end at the `#`. They are reported to cut it at an encoded `?`. So the guard hands out the first form,
-/// and hand-made URLs should use it too.
+/// then sees the path end at the `#`. They are reported to cut it at an encoded `?`. So the guard's URLs have the first form,
+/// and yours should too.
 ///
 /// ```
 /// use http::Request;
@@ -142,17 +139,10 @@ pub async fn operation_status(
 
 /// The status document that a duplicate of an operation in flight gets.
 pub(super) fn in_progress(operation: &OperationName) -> Response<Full<Bytes>> {
-    json(&Status {
-        operation: operation.as_str(),
-        state: State::IN_PROGRESS,
-        created_at: None,
-        attempts: None,
-        response_status: None,
-        expires_at: None,
-    })
+    json(&Status { operation: operation.as_str(), state: State::IN_PROGRESS, ..Status::default() })
 }
 
-/// The URL of an operation's status. The key is in the query, which every front hands over as it was sent, or decoded once.
+/// The URL of an operation's status. The key is in the query, which every front passes on as it was sent, or decoded once.
 pub(super) fn url(path: &str, key: &RecordKey) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.append_pair("key", key.idempotency_key().as_str());
@@ -167,7 +157,7 @@ fn json(status: &Status<'_>) -> Response<Full<Bytes>> {
     let body = serde_json::to_vec(status).unwrap_or_default();
     let mut response = Response::new(Full::new(Bytes::from(body)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    // The status changes by itself.
+    // The status may change at any time.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

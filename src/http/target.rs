@@ -1,11 +1,11 @@
 //! What a request addresses, the same through every front (T45).
 //!
 //! 1. The path comes from the event, not from the URI, which ends at a `#` that an HTTP API has decoded.
-//! 2. HTTP APIs hand paths over decoded, the other fronts as the client wrote them. So each path is decoded exactly once,
+//! 2. HTTP APIs pass paths on decoded, the other fronts as the client wrote them. So each path is decoded exactly once,
 //!    and an encoded slash counts as a slash. HTTP APIs are reported to cut a path at an encoded `?`; nothing behind them
 //!    sees the rest.
 //! 3. HTTP APIs put a named stage before the path at their own domain, but not at a custom one. The stage does not count.
-//! 4. Query parameters count decoded and sorted by name, because REST APIs and load balancers hand them over in no order.
+//! 4. Query parameters count decoded and sorted by name, because REST APIs and load balancers pass them on in no order.
 //!    Parameters of one name keep their order.
 //!
 //! Observed in events captured from live services
@@ -56,31 +56,24 @@ pub(super) fn mount(parts: &Parts) -> &str {
 }
 
 /// The decoded path and the stage that may precede it, from a front that decodes paths: an HTTP API in both payload
-/// formats, and function URLs, which have it beside `rawPath`.
+/// formats, and function URLs.
 fn decoded(parts: &Parts) -> Option<(&str, Stage<'_>)> {
-    match parts.request_context_ref()? {
+    let (path, name, route, domain) = match parts.request_context_ref()? {
         RequestContext::ApiGatewayV2(context) => {
-            let stage = Stage {
-                name: context.stage.as_deref().unwrap_or_default(),
-                route: context.route_key.as_deref(),
-                domain: context.domain_name.as_deref(),
-            };
-            Some((context.http.path.as_deref()?, stage))
+            (context.http.path.as_deref()?, &context.stage, &context.route_key, &context.domain_name)
         }
         // A REST API's request has a resource.
         RequestContext::ApiGatewayV1(context) if context.resource_id.is_none() => {
-            let stage = Stage {
-                name: context.stage.as_deref().unwrap_or_default(),
-                route: context.resource_path.as_deref(),
-                domain: context.domain_name.as_deref(),
-            };
-            Some((Some(parts.raw_http_path()).filter(|path| !path.is_empty())?, stage))
+            let path = Some(parts.raw_http_path()).filter(|path| !path.is_empty())?;
+            (path, &context.stage, &context.resource_path, &context.domain_name)
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    let name = name.as_deref().unwrap_or_default();
+    Some((path, Stage { name, route: route.as_deref(), domain: domain.as_deref() }))
 }
 
-/// The path as the front hands it over.
+/// The path as the front passes it on.
 fn encoded(parts: &Parts) -> &str {
     Some(parts.raw_http_path()).filter(|path| !path.is_empty()).unwrap_or_else(|| original_uri(parts).path())
 }
@@ -94,7 +87,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// The path without the stage, which is there at the API's own domain and not at a custom one.
+    /// The path without the stage. The API's own domain has a stage in the path, a custom domain does not.
     fn strip<'p>(&self, path: &'p str) -> &'p str {
         let rest = path.strip_prefix('/').and_then(|path| path.strip_prefix(self.name));
         let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));

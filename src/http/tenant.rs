@@ -11,8 +11,7 @@ use crate::key::Tenant;
 
 /// Finds the verified caller of a request. If there is none, the request is refused with 401.
 ///
-/// Functions `Fn(&Parts) -> Option<Tenant>` are resolvers too, for what this module does not cover. A tenant must not come
-/// from what a client can set.
+/// A function `Fn(&Parts) -> Option<Tenant>` is a resolver too. A tenant must not come from what a client can set.
 pub trait TenantResolver: Send + Sync + 'static {
     /// The caller's tenant.
     fn tenant(&self, request: &Parts) -> Option<Tenant>;
@@ -115,7 +114,7 @@ pub fn iam_account(request: &Parts) -> Option<Tenant> {
 ///
 /// The session name of an assumed role is left out: a client that retries with new credentials is the same client. So all
 /// callers with one role are one tenant, and can replay each other's answers. If a role is shared, as with a Cognito
-/// identity pool or single sign-on, use a resolver of your own.
+/// identity pool or single sign-on, use a custom resolver.
 pub fn iam_caller(request: &Parts) -> Option<Tenant> {
     let arn = match request.request_context_ref()? {
         RequestContext::ApiGatewayV2(context) => {
@@ -141,8 +140,8 @@ pub fn context_tenant(request: &Parts) -> Option<Tenant> {
 /// One explicit tenant: all callers of this API share one space of keys. Right if there is one caller.
 ///
 /// With several, a caller that sends another's key and request gets the other's answer, and two callers that choose the
-/// same key, such as `order-1`, collide. Behind a load balancer or a function URL without IAM, nobody has verified the
-/// caller: verify a token yourself before the guard, and take the tenant from it by a resolver of your own.
+/// same key, such as `order-1`, collide. Behind a load balancer or a function URL without IAM, the caller is not
+/// verified: verify a token in a layer outside the guard, and take the tenant from it by a custom resolver.
 #[derive(Clone, Debug)]
 pub struct SingleTenant(Tenant);
 

@@ -16,7 +16,7 @@ impl Guard {
         match idempotent.filter(|_| !self.settings.also.contains(method)) {
             Some(number) => {
                 if keyed {
-                    self.settings.reported.passing[number].get_or_init(|| {
+                    self.settings.logged.passing[number].get_or_init(|| {
                         let operation = self.operation().name();
                         tracing::warn!(
                             %method, %operation,
@@ -26,7 +26,7 @@ impl Guard {
                 }
                 true
             }
-            None if !keyed && self.settings.profile.key_is_optional() => {
+            None if !keyed && self.settings.profile.key_optional => {
                 Count::Unguarded.add(self.operation().name());
                 true
             }

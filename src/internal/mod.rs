@@ -1,4 +1,4 @@
-//! What only the packages of this repository use: the command line, the functions, the local cloud, tests and benchmarks.
+//! For the packages of this repository only: the command line, the functions, the local cloud, tests and benchmarks.
 //! Everything here may change in any version.
 
 pub mod terminal;
@@ -12,7 +12,7 @@ pub use crate::{
         single_transaction::{Computed, SingleTransactionOutcome},
     },
     error_chain::error_chain,
-    fingerprint::{Fingerprint, Fingerprints},
+    fingerprint::digest::{Fingerprint, Fingerprints},
     key::scope::Scope,
     operator::{Correction, CorrectionError, MessageSummary, Operator},
     stale::{CheckOutcome, Stale},

@@ -1,7 +1,7 @@
 //! Escapes untrusted text for a terminal.
 //!
-//! Characters that would steer a terminal, or hide what they are, are escaped: control characters, line ends, changes of direction,
-//! invisible characters.
+//! Escaped are the characters that would control a terminal, or that mislead a reader: control characters, line ends, changes of
+//! direction, invisible characters.
 
 /// Text in one line, escaped as in Rust: `\u{202e}`.
 pub fn harmless(text: &str) -> String {
@@ -33,11 +33,11 @@ fn escaped(text: &str, keeps: impl Fn(char) -> bool, escape: impl Fn(char) -> St
     shown
 }
 
-/// Whether a character shows as what it is. Rust's own tables decide, but a mark is judged on the dead letter before it.
+/// Whether a character is shown as itself. Rust's tables decide. A combining mark is tested after a letter, to which it belongs.
 fn is_shown(c: char) -> bool {
     let mut text = *b"a....";
-    let after_a_dead_letter = c.encode_utf8(&mut text[1..]).len() + 1;
-    let text = std::str::from_utf8(&text[..after_a_dead_letter]).unwrap_or_default();
+    let length = c.encode_utf8(&mut text[1..]).len() + 1;
+    let text = std::str::from_utf8(&text[..length]).unwrap_or_default();
     // Rust escapes quotes and backslashes too.
     matches!(c, ' '..='~') || text.escape_debug().count() == 2
 }
@@ -46,9 +46,9 @@ fn is_shown(c: char) -> bool {
 mod tests {
     use super::*;
 
-    // A key or a header of a client must not write on an operator's screen.
+    // A client's key or header must not control an operator's screen.
     #[test]
-    fn what_would_steer_a_terminal_is_shown_as_what_it_is() {
+    fn characters_that_would_control_a_terminal_are_escaped() {
         assert_eq!(harmless("a\u{1b}[31m\n\t\u{fc}"), "a\\u{1b}[31m\\u{a}\\u{9}\u{fc}");
         assert_eq!(harmless_text("a\u{1b}\r\n\t\u{fc}"), "a\\u{1b}\\u{d}\n\t\u{fc}");
         let plain = "plain \"text\" 'with' \\ \u{fc} e\u{301} \u{65e5} \u{1F600} # % ~";

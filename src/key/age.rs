@@ -9,9 +9,9 @@
 //! 4. A key that begins nothing still gets its record's answer. Refusing it while its operation may have been executed would
 //!    lead an honest client to a new key, and so to a second effect. It is refused only if there is no answer.
 //!
-//! The time is the client's. So a key is accepted for at most its bound plus twice the skew (the client's clock ahead of the
-//! worker that completed, the next worker's behind the one that deletes), and its answer must be kept at least that long:
-//! [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
+//! The time comes from the client. The client's clock may be ahead of the worker that completed, and the next worker's clock
+//! behind the one that deletes. So a key is accepted for at most its bound plus twice the skew, and its answer must be kept at
+//! least that long. Otherwise [`Idempotency::new`](crate::http::Idempotency::new) panics.
 //!
 //! ```
 //! use std::time::Duration;
@@ -26,63 +26,26 @@ use std::time::Duration;
 
 use uuid::{Uuid, Variant};
 
-use super::{IdempotencyKey, OperationName, signature::Secrets};
+use super::{IdempotencyKey, OperationName, refusal::KeyRefusal, signature::Secrets};
 use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
 
 /// Where to read the time at which a key was made.
 ///
-/// Otherwise the key stays opaque: another spelling of the same UUID or ULID is another key.
+/// Apart from its time, the key is opaque: another spelling of the same UUID or ULID is another key.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum KeyTime {
     /// In the key, a UUID of version 7 ([RFC 9562](https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-7)), with its
     /// hyphens.
     UuidV7,
-    /// In the key, a [ULID](https://github.com/ulid/spec), in dead letters of either case.
+    /// In the key, a [ULID](https://github.com/ulid/spec), in letters of either case.
     Ulid,
     /// In the header [`Idempotency-Timestamp`](crate::http::IDEMPOTENCY_TIMESTAMP): `t=<unix seconds>,v1=<hex>`, which
     /// [`Secrets::sign`] makes from the key without the quotes that its header may have.
     ///
     /// Sign once, together with making the key, and send that with every retry: a new signature makes an old key young.
-    /// Whoever has the secret can do so, so give it only to those who make keys.
+    /// Every holder of the secret can do so. Give it only to those who make keys.
     Signed(Secrets),
-}
-
-/// Why a key may not begin an execution, in words for the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum KeyAgeError {
-    /// It is not a UUID of version 7.
-    #[error("The Idempotency-Key must be a UUID of version 7")]
-    NotAUuidV7,
-    /// It is not a ULID.
-    #[error("The Idempotency-Key must be a ULID")]
-    NotAUlid,
-    /// The header with its time is missing.
-    #[error("The request has no Idempotency-Timestamp header")]
-    TimestampMissing,
-    /// The header with its time is not a signature of this key by one of the secrets.
-    #[error("The Idempotency-Timestamp is not a valid signature of the Idempotency-Key")]
-    TimestampInvalid,
-    /// It is dated ahead of our clock by more than the skew.
-    #[error("The time of the Idempotency-Key is in the future")]
-    Future,
-    /// It was made too long ago.
-    #[error("The Idempotency-Key is older than this operation accepts")]
-    TooOld,
-}
-
-impl KeyAgeError {
-    /// The reason in one stable word, for the problem document.
-    pub(crate) const fn reason(&self) -> &'static str {
-        match self {
-            Self::NotAUuidV7 => "not-a-uuid-v7",
-            Self::NotAUlid => "not-a-ulid",
-            Self::TimestampMissing => "timestamp-missing",
-            Self::TimestampInvalid => "timestamp-invalid",
-            Self::Future => "future",
-            Self::TooOld => "too-old",
-        }
-    }
 }
 
 /// How old a key may be.
@@ -110,21 +73,21 @@ impl OldestKey {
         key: &IdempotencyKey,
         timestamp: Option<&str>,
         now: Timestamp,
-    ) -> Result<(), KeyAgeError> {
+    ) -> Result<(), KeyRefusal> {
         let made_at = match &self.time {
-            KeyTime::UuidV7 => uuid_v7(key.as_str()).ok_or(KeyAgeError::NotAUuidV7)?,
-            KeyTime::Ulid => ulid(key.as_str()).ok_or(KeyAgeError::NotAUlid)?,
+            KeyTime::UuidV7 => uuid_v7(key.as_str()).ok_or(KeyRefusal::NOT_A_UUID_V7)?,
+            KeyTime::Ulid => ulid(key.as_str()).ok_or(KeyRefusal::NOT_A_ULID)?,
             KeyTime::Signed(secrets) => {
-                let timestamp = timestamp.ok_or(KeyAgeError::TimestampMissing)?;
+                let timestamp = timestamp.ok_or(KeyRefusal::TIMESTAMP_MISSING)?;
                 let signed = secrets.authenticate(timestamp, key.as_str().as_bytes());
-                signed.map_err(|_| KeyAgeError::TimestampInvalid)?
+                signed.map_err(|_| KeyRefusal::TIMESTAMP_INVALID)?
             }
         };
         if now.plus(CLOCK_SKEW) < made_at {
-            return Err(KeyAgeError::Future);
+            return Err(KeyRefusal::FUTURE);
         }
         if made_at.plus(self.bound) < now {
-            return Err(KeyAgeError::TooOld);
+            return Err(KeyRefusal::TOO_OLD);
         }
         Ok(())
     }
@@ -169,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_uuid_of_version_7_has_no_time() {
+    fn other_texts_than_uuids_of_version_7_have_no_time() {
         for text in [
             "",
             "order-1",
@@ -197,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ulid_has_no_time() {
+    fn other_texts_than_ulids_have_no_time() {
         for text in [
             "",
             "01ARZ3NDEKTSV4RRFFQ69G5FA",
@@ -216,7 +179,7 @@ mod tests {
     const BOUND: Duration = Duration::from_secs(3600);
     const MILLISECOND: Duration = Duration::from_millis(1);
 
-    fn admit(made_at: Timestamp) -> Result<(), KeyAgeError> {
+    fn admit(made_at: Timestamp) -> Result<(), KeyRefusal> {
         let key = uuid::Builder::from_unix_timestamp_millis(made_at.as_millis(), &[7; 10]).into_uuid();
         let key = IdempotencyKey::parse(&key.to_string()).unwrap();
         OldestKey { bound: BOUND, time: KeyTime::UuidV7 }.admit(&key, None, NOW)
@@ -226,32 +189,32 @@ mod tests {
     fn a_key_is_accepted_within_its_age_limit_and_clock_skew() {
         assert_eq!(admit(NOW), Ok(()));
         assert_eq!(admit(NOW.minus(BOUND)), Ok(()));
-        assert_eq!(admit(NOW.minus(BOUND + MILLISECOND)), Err(KeyAgeError::TooOld));
+        assert_eq!(admit(NOW.minus(BOUND + MILLISECOND)), Err(KeyRefusal::TOO_OLD));
         assert_eq!(admit(NOW.plus(CLOCK_SKEW)), Ok(()));
-        assert_eq!(admit(NOW.plus(CLOCK_SKEW + MILLISECOND)), Err(KeyAgeError::Future));
+        assert_eq!(admit(NOW.plus(CLOCK_SKEW + MILLISECOND)), Err(KeyRefusal::FUTURE));
     }
 
     #[test]
-    fn each_way_of_telling_the_time_is_read_by_its_own_rule() {
+    fn each_kind_of_key_time_is_read_by_its_rule() {
         let oldest = |time| OldestKey { bound: BOUND, time };
         let key = IdempotencyKey::parse("order-1").unwrap();
-        let said = |time: &KeyTime, timestamp: Option<&str>| {
-            oldest(time.clone()).admit(&key, timestamp, NOW).map_err(|error| error.reason())
+        let result = |time: &KeyTime, timestamp: Option<&str>| {
+            oldest(time.clone()).admit(&key, timestamp, NOW).map_err(|error| error.reason)
         };
-        assert_eq!(said(&KeyTime::UuidV7, None), Err("not-a-uuid-v7"));
-        assert_eq!(said(&KeyTime::Ulid, None), Err("not-a-ulid"));
-        let secrets = Secrets::parse("a-secret-that-both-share-and-nobody-else").unwrap();
+        assert_eq!(result(&KeyTime::UuidV7, None), Err("not-a-uuid-v7"));
+        assert_eq!(result(&KeyTime::Ulid, None), Err("not-a-ulid"));
+        let secrets = Secrets::parse("a-secret-that-both-sides-share-and-keep").unwrap();
         let signed = |at: Timestamp| secrets.sign(at, b"order-1");
         let time = KeyTime::Signed(secrets.clone());
-        assert_eq!(said(&time, None), Err("timestamp-missing"));
-        assert_eq!(said(&time, Some("t=1,v1=00")), Err("timestamp-invalid"));
-        assert_eq!(said(&time, Some(&signed(NOW))), Ok(()));
-        assert_eq!(said(&time, Some(&signed(NOW.minus(2 * BOUND)))), Err("too-old"));
-        assert_eq!(said(&time, Some(&signed(NOW.plus(2 * BOUND)))), Err("future"));
+        assert_eq!(result(&time, None), Err("timestamp-missing"));
+        assert_eq!(result(&time, Some("t=1,v1=00")), Err("timestamp-invalid"));
+        assert_eq!(result(&time, Some(&signed(NOW))), Ok(()));
+        assert_eq!(result(&time, Some(&signed(NOW.minus(2 * BOUND)))), Err("too-old"));
+        assert_eq!(result(&time, Some(&signed(NOW.plus(2 * BOUND)))), Err("future"));
     }
 
     #[test]
-    fn answers_are_kept_longer_than_their_keys_are_taken() {
+    fn answers_must_be_kept_longer_than_their_keys_are_accepted() {
         let operation = OperationName::parse("pay").unwrap();
         let kept = |kept| {
             let oldest = OldestKey { bound: BOUND, time: KeyTime::Ulid };

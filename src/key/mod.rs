@@ -4,13 +4,14 @@
 //! 2. A scope, if the contract asks for one, also tells keys apart by the path that was called.
 //! 3. No two record keys share a [partition key](RecordKey::partition_key), whatever characters the parts hold. It begins
 //!    with the tenant.
-//! 4. A [downstream key](RecordKey::downstream_key) is the same in every attempt, and different for every phase and for
-//!    another request under the same key.
+//! 4. A [downstream key](RecordKey::downstream_key) is the same in every attempt. It differs for each phase, and for another
+//!    request under the same key.
 //! 5. Logs and metrics show a [hash](RecordKey::hash), never the key or the tenant.
 //!
-//! It does not verify a tenant: the front takes it from something that did.
+//! It does not verify a tenant: a front passes on a verified one.
 
 pub mod age;
+pub(crate) mod refusal;
 pub(crate) mod scope;
 pub mod signature;
 
@@ -55,6 +56,22 @@ pub enum KeyError {
     Character,
 }
 
+/// The text, if it has 1 to `limit` units and allowed characters only.
+fn checked(
+    text: &str,
+    length: usize,
+    limit: usize,
+    unit: &'static str,
+    is_allowed: impl Fn(char) -> bool,
+) -> Result<Arc<str>, KeyError> {
+    match length {
+        0 => Err(KeyError::Empty),
+        _ if length > limit => Err(KeyError::TooLong { limit, unit }),
+        _ if !text.chars().all(is_allowed) => Err(KeyError::Character),
+        _ => Ok(text.into()),
+    }
+}
+
 macro_rules! shown_as_hash {
     ($type:ty) => {
         /// Shows a hash: keys and tenants do not belong in logs.
@@ -75,16 +92,9 @@ shown_as_hash!(IdempotencyKey);
 impl IdempotencyKey {
     /// Takes 1 to 255 characters without control characters.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
-        if text.is_empty() {
-            return Err(KeyError::Empty);
-        }
-        if text.len() > MAX_KEY_CHARS && text.chars().count() > MAX_KEY_CHARS {
-            return Err(KeyError::TooLong { limit: MAX_KEY_CHARS, unit: "characters" });
-        }
-        if text.chars().any(char::is_control) {
-            return Err(KeyError::Character);
-        }
-        Ok(Self(text.into()))
+        // Characters are counted only if there may be too many.
+        let length = if text.len() > MAX_KEY_CHARS { text.chars().count() } else { text.len() };
+        checked(text, length, MAX_KEY_CHARS, "characters", |c| !c.is_control()).map(Self)
     }
 
     /// The key as the client sent it. Not for logs: see [`RecordKey::hash`].
@@ -102,16 +112,7 @@ shown_as_hash!(Tenant);
 impl Tenant {
     /// Takes 1 to 255 bytes without control characters.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
-        if text.is_empty() {
-            return Err(KeyError::Empty);
-        }
-        if text.len() > MAX_TENANT_BYTES {
-            return Err(KeyError::TooLong { limit: MAX_TENANT_BYTES, unit: "bytes" });
-        }
-        if text.chars().any(char::is_control) {
-            return Err(KeyError::Character);
-        }
-        Ok(Self(text.into()))
+        checked(text, text.len(), MAX_TENANT_BYTES, "bytes", |c| !c.is_control()).map(Self)
     }
 
     /// The tenant as the caller's credentials name it.
@@ -120,23 +121,15 @@ impl Tenant {
     }
 }
 
-/// The name of an operation. Keys of different operations never meet.
+/// The name of an operation. The same key of two operations names two records.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OperationName(Arc<str>);
 
 impl OperationName {
     /// Takes 1 to 128 letters, digits, `-`, `_` and `.`: metrics and URLs show it unescaped.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
-        if text.is_empty() {
-            return Err(KeyError::Empty);
-        }
-        if text.len() > MAX_OPERATION_BYTES {
-            return Err(KeyError::TooLong { limit: MAX_OPERATION_BYTES, unit: "bytes" });
-        }
-        if !text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')) {
-            return Err(KeyError::Character);
-        }
-        Ok(Self(text.into()))
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        checked(text, text.len(), MAX_OPERATION_BYTES, "bytes", is_plain).map(Self)
     }
 
     /// The name.
@@ -144,7 +137,7 @@ impl OperationName {
         &self.0
     }
 
-    /// The name, shared: a metric's label without a copy.
+    /// The shared name, for a metric's label without a copy.
     pub(crate) fn shared(&self) -> Arc<str> {
         self.0.clone()
     }
@@ -177,7 +170,7 @@ impl RecordKey {
         Self { tenant, operation, scope: None, key }
     }
 
-    /// The same key within a scope. Keys of different scopes never meet.
+    /// The same key within a scope. The same key in two scopes names two records.
     #[must_use]
     pub fn within(self, scope: Scope) -> Self {
         Self { scope: Some(scope), ..self }
@@ -245,7 +238,7 @@ impl RecordKey {
             scope,
             key: IdempotencyKey::parse(key).ok()?,
         };
-        // A text that does not survive the round trip (`%2`, `%41`) was not written by us.
+        // `partition_key` never writes some texts, such as `%2` and `%41`.
         (parsed.partition_key() == text).then_some(parsed)
     }
 
@@ -254,11 +247,11 @@ impl RecordKey {
         self.short_hash()
     }
 
-    /// The same hash, with the bytes to spread keys by.
+    /// The same hash, for code that spreads keys by its first byte.
     pub(crate) fn short_hash(&self) -> KeyHash {
         let mut hash = Hashed(Sha256::new());
         self.write_partition_key(&mut hash);
-        KeyHash::from(hash.0)
+        KeyHash(shortened(hash.0))
     }
 
     /// The idempotency key for the downstream service that `phase` calls.
@@ -272,10 +265,7 @@ impl RecordKey {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        let digest = hash.finalize();
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&digest[..16]);
-        Uuid::new_v8(bytes).to_string()
+        Uuid::new_v8(shortened(hash)).to_string()
     }
 }
 
@@ -297,6 +287,12 @@ impl fmt::Display for Prefix<'_> {
     }
 }
 
+/// The first bytes of a digest.
+fn shortened<const N: usize>(hash: Sha256) -> [u8; N] {
+    let digest: [u8; 32] = hash.finalize().into();
+    std::array::from_fn(|at| digest[at])
+}
+
 /// Hashes what is written to it.
 struct Hashed(Sha256);
 
@@ -314,20 +310,12 @@ pub(crate) struct KeyHash([u8; 8]);
 impl KeyHash {
     /// The hash of a partition key, or of a text in its place.
     pub(crate) fn of(text: &str) -> Self {
-        Sha256::new_with_prefix(text).into()
+        Self(shortened(Sha256::new_with_prefix(text)))
     }
 
     /// A byte that spreads keys evenly.
     pub(crate) const fn first_byte(self) -> u8 {
         self.0[0]
-    }
-}
-
-impl From<Sha256> for KeyHash {
-    fn from(hash: Sha256) -> Self {
-        let mut short = [0; 8];
-        short.copy_from_slice(&hash.finalize()[..8]);
-        Self(short)
     }
 }
 
@@ -367,7 +355,7 @@ mod tests {
                     let triple = record_key(tenant, operation, key);
                     assert_eq!(RecordKey::from_partition_key(&triple.partition_key()), Some(triple.clone()));
                     if let Some(other) = seen.insert(triple.partition_key(), triple.clone()) {
-                        panic!("{other:?} and {triple:?} meet");
+                        panic!("{other:?} and {triple:?} share a partition key");
                     }
                 }
             }
@@ -385,17 +373,17 @@ mod tests {
         let (shown, charge) = (Scope::of(b"/1").to_string(), |key: &RecordKey| {
             key.downstream_key(&Fingerprint::new(0, [0; 32]), "charge")
         });
-        assert_ne!(charge(&one), charge(&other), "each path's effect is its own");
+        assert_ne!(charge(&one), charge(&other), "two paths have two effects");
         assert_eq!(Scope::parse(&shown), one.scope());
         let upper = shown.to_uppercase();
-        for none in ["", "0", &shown[1..], &format!("{shown}0"), "zz", &upper] {
-            assert_eq!(Scope::parse(none), None, "{none}");
-            assert_eq!(RecordKey::from_partition_key(&format!("t#pay@{none}#k")), None);
+        for invalid in ["", "0", &shown[1..], &format!("{shown}0"), "zz", &upper] {
+            assert_eq!(Scope::parse(invalid), None, "{invalid}");
+            assert_eq!(RecordKey::from_partition_key(&format!("t#pay@{invalid}#k")), None);
         }
     }
 
     #[test]
-    fn a_partition_key_that_was_not_written_by_us_is_not_read() {
+    fn a_malformed_partition_key_is_not_read() {
         for text in ["", "a", "a#b", "a#b#", "#b#c", "a%41#b#c", "a%2#b#c", "a#b c#d"] {
             assert_eq!(RecordKey::from_partition_key(text), None, "{text}");
         }
@@ -435,7 +423,7 @@ mod tests {
 
     // T15
     #[test]
-    fn a_tenants_keys_begin_with_its_prefix_and_nobody_elses_do() {
+    fn only_a_tenants_own_keys_begin_with_its_prefix() {
         let tenants = ["a", "a#b", "a%23b", "ab", "%", "#"];
         for owner in tenants {
             let prefix = RecordKey::partition_key_prefix(&Tenant::parse(owner).unwrap());

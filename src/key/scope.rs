@@ -4,18 +4,17 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-/// The path that was called, as part of a key's identity beside tenant and operation, if the contract says so: a hash in 32
-/// hex digits.
+use super::shortened;
+
+/// The path that was called, as a hash of 32 hex digits. It is part of a record's identity if the contract counts keys by
+/// path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scope([u8; 16]);
 
 impl Scope {
     /// The scope of requests to `path`, without API Gateway's stage and percent-decoded.
     pub fn of(path: &[u8]) -> Self {
-        let digest = Sha256::digest(path);
-        let mut scope = [0; 16];
-        scope.copy_from_slice(&digest[..16]);
-        Self(scope)
+        Self(shortened(Sha256::new_with_prefix(path)))
     }
 
     /// Reads a scope in its displayed form.

@@ -131,7 +131,7 @@ impl Secrets {
         if !signed {
             return Err(SignatureError::Unsigned);
         }
-        // Hashes the payload once per secret, not once per digest: anybody can send a large body with many digests.
+        // Hashes the payload once per secret, not once per digest: any sender can combine a large body with many digests.
         let matches = |keyed: &Hmac<Sha256>| {
             let keyed = keyed.clone().chain_update(format!("{seconds}.")).chain_update(payload);
             digests.iter().any(|digest| keyed.clone().verify_slice(digest).is_ok())
@@ -211,9 +211,9 @@ mod tests {
         assert_eq!(verified(OLD, "t=1,v1=zz", b"", NOW), Err(SignatureError::Mismatch));
     }
 
-    // Anybody can send this: 10 KB of headers have room for 2,400 digests.
+    // Any sender can do this: 10 KB of headers hold 2,400 digests.
     #[test]
-    fn more_digests_than_anybody_needs_are_malformed() {
+    fn a_signature_with_too_many_digests_is_malformed() {
         let with =
             |digests: usize| format!("t=1800000000{}", format!(",v1={}", "0".repeat(64)).repeat(digests));
         assert_eq!(verified(OLD, &with(MAX_DIGESTS), b"", NOW), Err(SignatureError::Mismatch));

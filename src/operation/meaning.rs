@@ -1,4 +1,4 @@
-//! What the settings mean together: spans within their bounds, and contradictions.
+//! Values that follow from several settings, and contradictions between settings.
 
 use std::time::Duration;
 
@@ -35,9 +35,8 @@ impl Operation {
         matches!(self.lease_expired, OnLeaseExpiry::RunAgain | OnLeaseExpiry::Resume)
     }
 
-    /// Panics if settings contradict each other: if an answer can be gone while its key is still accepted, a lease has expired
-    /// between two heartbeats, or no execution can begin. Called once all settings are made, so that their order does not
-    /// matter.
+    /// Panics if settings contradict each other: an answer could expire while its key is still accepted, a lease could expire
+    /// between two heartbeats, or no execution could begin. Called when all settings are made, so that their order does not matter.
     pub(crate) fn assert_consistent(&self) {
         let (name, lease, longest) = (self.name.as_str(), self.lease, self.max_lease);
         if let Some(least) = self.min_time {

@@ -52,7 +52,7 @@ pub enum WhileInFlight {
     Wait(Duration),
 }
 
-/// What a handler's 5xx says about its effect, if the handler itself says nothing.
+/// What a handler's 5xx means for its effect, if the response has no `Outcome`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerErrors {
@@ -128,8 +128,8 @@ impl Operation {
         }
     }
 
-    /// How long an answer is replayed, counted from completion. The record carries it, so that whoever settles the
-    /// operation keeps its answer for as long.
+    /// How long an answer is replayed, counted from completion. The record has this time too, so that reconciliation and
+    /// operators keep answers as long.
     ///
     /// # Panics
     /// If `retain` is shorter than [`CLOCK_SKEW`]: by a clock that far ahead, nothing would be a duplicate.
@@ -147,7 +147,7 @@ impl Operation {
     /// How long a worker owns the record if there is no Lambda deadline.
     ///
     /// # Panics
-    /// If `lease` is zero: nobody would own anything.
+    /// If `lease` is zero: no worker would own a record.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         assert!(!lease.is_zero(), "operation {:?}: lease(0) would guard nothing", self.name.as_str());
@@ -163,14 +163,18 @@ impl Operation {
     }
 
     /// Extends the lease this often while the handler runs, up to the [`max_lease`](Self::max_lease): for work
-    /// without a Lambda deadline, of unknown length. Must be shorter than the lease, which would else be over between two
-    /// heartbeats: [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
+    /// without a Lambda deadline, of unknown length. Must be shorter than the lease, which would otherwise expire between
+    /// two heartbeats: [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
     ///
     /// # Panics
     /// If `every` is zero.
     #[must_use]
     pub fn heartbeat(mut self, every: Duration) -> Self {
-        assert!(!every.is_zero(), "operation {:?}: heartbeat(0) would never rest", self.name.as_str());
+        assert!(
+            !every.is_zero(),
+            "operation {:?}: heartbeat(0) would write without a pause",
+            self.name.as_str()
+        );
         self.heartbeat = Some(every);
         self
     }
@@ -204,23 +208,21 @@ impl Operation {
     }
 
     /// Keeps one more header of answers besides [`SAFE_HEADERS`](crate::record::SAFE_HEADERS), whether they come from the
-    /// handler, a reconciler, or a report that was handed over.
+    /// handler, a reconciler or a deferred report.
     ///
     /// # Panics
     /// If `name` is one that must not be replayed, or not a valid header name.
     #[must_use]
     pub fn keep_header(mut self, name: &str) -> Self {
-        let header = name.to_ascii_lowercase();
-        let operation = self.name.as_str();
-        let wrong = match () {
-            () if !is_header_name(&header) => "this is not a header name",
-            () if !may_be_kept(&header) => "this header must never be replayed",
-            () => {
-                self.kept_headers.push(header);
-                return self;
-            }
-        };
-        panic!("operation {operation:?}: keep_header({name:?}): {wrong}")
+        let (header, operation) = (name.to_ascii_lowercase(), self.name.as_str());
+        for (is_valid, wrong) in [
+            (is_header_name(&header), "this is not a header name"),
+            (may_be_kept(&header), "this header must never be replayed"),
+        ] {
+            assert!(is_valid, "operation {operation:?}: keep_header({name:?}): {wrong}");
+        }
+        self.kept_headers.push(header);
+        self
     }
 
     /// How long a worker keeps trying to write its completion while the store is unavailable.
@@ -239,11 +241,11 @@ impl Operation {
         self
     }
 
-    /// Declares that all effects of the operation are domain writes ([`Execution::write`](crate::Execution::write)): nothing is
-    /// sent anywhere else. Then its outcome is never unknown. An execution that does not commit did nothing: whatever its
-    /// handler answers, a retry runs; and when its lease has expired, the next write proves that it never will.
+    /// Declares that all effects of the operation are domain writes ([`Execution::write`](crate::Execution::write)). Then its
+    /// outcome is never unknown: an execution that does not commit did nothing, and a retry runs. Once its lease has expired, the
+    /// next write of the record makes sure that it can never commit.
     ///
-    /// Not for a handler that calls another service, however idempotent that is.
+    /// Not for a handler that calls another service, even an idempotent one.
     #[must_use]
     pub fn effects_in_transaction(mut self) -> Self {
         self.transactional = true;
@@ -278,11 +280,11 @@ impl Operation {
         self
     }
 
-    /// Begins nothing for keys older than `bound`: a retry that comes when its answer is no longer kept, or to a table that
-    /// has lost it, does not run again. If there still is a record, the retry gets what it says, as usual; that costs such
-    /// a request one read, and a fresh key none.
+    /// Begins nothing for keys older than `bound`. So a retry does not run again after its answer has expired, or after the table
+    /// has lost it. If there still is a record, the retry gets that record's answer, as usual. This costs a request with an old key
+    /// one read, and a request with a fresh key none.
     ///
-    /// Keys without a time begin nothing either, so choose this once all clients send keys that have one.
+    /// A key without a time begins nothing either. So set this only when all clients send keys that have a time.
     ///
     /// Answers must be kept for at least `bound` plus twice [`CLOCK_SKEW`] ([`key::age`](crate::key::age) says why);
     /// [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
@@ -307,8 +309,8 @@ impl Operation {
         self
     }
 
-    /// A rule that older records may have used, so that a deployment can change it while retries are on their way. Needed
-    /// for as long as records are retained.
+    /// A former rule, for records that it made. So a deployment can change the rule while clients retry. Keep it for as long
+    /// as those records are retained.
     #[must_use]
     pub fn formerly(mut self, rule: FingerprintRule) -> Self {
         self.former_rules.push(rule);

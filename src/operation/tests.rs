@@ -11,11 +11,11 @@ fn pay() -> Operation {
     Operation::new("pay")
 }
 
-/// Fails unless `choose` is refused, with the operation's name and `setting` in the words.
+/// Fails unless `choose` panics with a message that holds the operation's name and `setting`.
 fn refused(setting: &str, choose: impl FnOnce() -> Operation) {
     let panic = catch_unwind(AssertUnwindSafe(choose)).expect_err(setting);
-    let words = panic.downcast_ref::<String>().expect("words");
-    assert!(words.contains("\"pay\"") && words.contains(setting), "{words}");
+    let message = panic.downcast_ref::<String>().expect("a message");
+    assert!(message.contains("\"pay\"") && message.contains(setting), "{message}");
 }
 
 fn consistent(operation: Operation) -> Operation {
@@ -45,7 +45,7 @@ fn a_lease_ending_before_the_next_heartbeat_is_refused_at_start_up() {
     consistent(pay().min_time_to_run(60 * SECOND));
     refused("refuse_older_than(0)", || pay().refuse_older_than(Duration::ZERO, KeyTime::Ulid));
     refused("retain(86400s)", || consistent(pay().refuse_older_than(24 * 3600 * SECOND, KeyTime::Ulid)));
-    // Whoever has no heartbeats has no longest lease.
+    // Without heartbeats the longest lease does not count.
     consistent(pay().max_lease(SECOND));
 }
 

@@ -1,6 +1,8 @@
-//! Numbers as exact decimals.
+//! Numbers in canonical form.
 
-use std::{io::Write, str};
+use std::str;
+
+use crate::decimal::Decimal;
 
 /// Writes a number by rule 2; `None` if the exponent is out of bounds.
 ///
@@ -20,8 +22,8 @@ pub(super) fn write_number(out: &mut Vec<u8>, literal: &str) -> Option<()> {
     let start = out.len();
     decimal.write(out);
 
-    // Parsed from the exact form, since std gives up on long runs of zeros that the exponent compensates for. Even if std
-    // were wrong elsewhere, the comparison would reject a text with another value.
+    // std parses the exact form, because it gives up on long runs of zeros that the exponent compensates for. If std were wrong
+    // elsewhere, the comparison would reject a text with another value.
     let double: f64 = str::from_utf8(&out[start..]).ok()?.parse().ok()?;
     if double.is_finite() {
         let mut buffer = ryu_js::Buffer::new();
@@ -32,57 +34,4 @@ pub(super) fn write_number(out: &mut Vec<u8>, literal: &str) -> Option<()> {
         }
     }
     Some(())
-}
-
-/// A decimal number: an integer of the digits of both parts, times ten to the exponent. The integer has no zeros at either
-/// end, so that it and the exponent are unique. Zero has no digits.
-struct Decimal<'a> {
-    negative: bool,
-    whole: &'a str,
-    fraction: &'a str,
-    exponent: i64,
-}
-
-impl<'a> Decimal<'a> {
-    /// Reads a JSON number; `None` if the exponent does not fit.
-    fn parse(literal: &'a str) -> Option<Self> {
-        let (mantissa, exponent) = literal.split_once(['e', 'E']).unwrap_or((literal, "0"));
-        let (negative, mantissa) = mantissa.strip_prefix('-').map_or((false, mantissa), |rest| (true, rest));
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-
-        let mut whole = whole.trim_start_matches('0');
-        let mut fraction = fraction.trim_end_matches('0');
-        let mut shift = -i64::try_from(fraction.len()).ok()?;
-        if fraction.is_empty() {
-            let trimmed = whole.trim_end_matches('0');
-            shift = i64::try_from(whole.len() - trimmed.len()).ok()?;
-            whole = trimmed;
-        }
-        if whole.is_empty() {
-            fraction = fraction.trim_start_matches('0');
-        }
-        if whole.is_empty() && fraction.is_empty() {
-            return Some(Self { negative: false, whole, fraction, exponent: 0 });
-        }
-        let exponent = exponent.parse::<i64>().ok()?.checked_add(shift)?;
-        Some(Self { negative, whole, fraction, exponent })
-    }
-
-    fn is_zero(&self) -> bool {
-        self.whole.is_empty() && self.fraction.is_empty()
-    }
-
-    fn equals(&self, other: &Decimal<'_>) -> bool {
-        self.negative == other.negative && self.exponent == other.exponent && self.digits().eq(other.digits())
-    }
-
-    fn digits(&self) -> impl Iterator<Item = u8> {
-        self.whole.bytes().chain(self.fraction.bytes())
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        let sign = if self.negative { "-" } else { "" };
-        write!(out, "{sign}{}{}e{}", self.whole, self.fraction, self.exponent)
-            .expect("writing to a Vec cannot fail");
-    }
 }

@@ -14,31 +14,17 @@ pub(super) struct Step {
     pub(super) index: Option<usize>,
 }
 
-/// Why a text is not a pointer to a part of a JSON document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum JsonPointerError {
-    /// The empty pointer: nothing would be left to tell one request from another.
-    #[error("the empty JSON pointer refers to the whole document")]
-    WholeDocument,
-    /// It does not begin with a slash.
-    #[error("a JSON pointer must begin with `/`")]
-    NoSlash,
-    /// A tilde that escapes nothing.
-    #[error("in a JSON pointer, `~` must be followed by `0` (for `~`) or `1` (for `/`)")]
-    Escape,
-}
-
 impl JsonPointer {
     /// Reads a pointer such as `/order/clientTime` or `/items/0`; `~0` means `~` and `~1` means `/`.
     ///
     /// # Errors
-    ///
-    /// If the text is not an RFC 6901 pointer, or is the empty one.
-    pub fn parse(text: &str) -> Result<Self, JsonPointerError> {
+    /// The reason, if the text is not an RFC 6901 pointer, or is the empty one: nothing would be left to tell one request from
+    /// another.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text.is_empty() {
-            return Err(JsonPointerError::WholeDocument);
+            return Err("the empty JSON pointer refers to the whole document");
         }
-        let steps = text.strip_prefix('/').ok_or(JsonPointerError::NoSlash)?;
+        let steps = text.strip_prefix('/').ok_or("a JSON pointer must begin with `/`")?;
         let steps = steps.split('/').map(Step::parse).collect::<Result<_, _>>()?;
         Ok(Self { text: text.into(), steps })
     }
@@ -51,9 +37,9 @@ impl JsonPointer {
 }
 
 impl Step {
-    fn parse(escaped: &str) -> Result<Self, JsonPointerError> {
+    fn parse(escaped: &str) -> Result<Self, &'static str> {
         if escaped.split('~').skip(1).any(|rest| !rest.starts_with(['0', '1'])) {
-            return Err(JsonPointerError::Escape);
+            return Err("in a JSON pointer, `~` must be followed by `0` (for `~`) or `1` (for `/`)");
         }
         let name = escaped.replace("~1", "/").replace("~0", "~");
         // An index has one spelling: `01` and `+1` are names of members only.

@@ -1,6 +1,6 @@
 use proptest::{collection, prelude::*};
 
-use super::{pointer::JsonPointerError, *};
+use super::*;
 
 fn canonical(body: impl AsRef<[u8]>) -> Option<String> {
     let form = canonical_json(body.as_ref(), &[])?;
@@ -375,11 +375,16 @@ fn what_is_left_out_must_be_i_json_too() {
 
 #[test]
 fn an_invalid_pointer_is_refused_with_the_reason() {
-    assert_eq!(JsonPointer::parse(""), Err(JsonPointerError::WholeDocument));
-    assert_eq!(JsonPointer::parse("a/b"), Err(JsonPointerError::NoSlash));
-    assert_eq!(JsonPointer::parse("#/a"), Err(JsonPointerError::NoSlash));
-    for text in ["/a~", "/~", "/a~2", "/~0~/b", "/a/~~0"] {
-        assert_eq!(JsonPointer::parse(text), Err(JsonPointerError::Escape), "{text}");
+    let cases: [(&[&str], &str); 3] = [
+        (&[""], "whole document"),
+        (&["a/b", "#/a"], "must begin with `/`"),
+        (&["/a~", "/~", "/a~2", "/~0~/b", "/a/~~0"], "`~` must be followed by"),
+    ];
+    for (pointers, reason) in cases {
+        for pointer in pointers {
+            let error = JsonPointer::parse(pointer).expect_err(pointer);
+            assert!(error.contains(reason), "{pointer}: {error}");
+        }
     }
     assert_eq!(JsonPointer::parse("/a~1b/0").unwrap().as_str(), "/a~1b/0");
 }

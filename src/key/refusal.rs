@@ -1,0 +1,57 @@
+//! Why a key begins nothing.
+
+use std::borrow::Cow;
+
+/// Why the key of a request may not begin an execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyRefusal {
+    /// One stable word, for the problem document.
+    pub(crate) reason: &'static str,
+    /// A sentence for the client.
+    pub(crate) detail: Cow<'static, str>,
+}
+
+const fn refusal(reason: &'static str, detail: &'static str) -> KeyRefusal {
+    KeyRefusal { reason, detail: Cow::Borrowed(detail) }
+}
+
+impl KeyRefusal {
+    pub(crate) const MISSING: Self = refusal("missing", "The request has no Idempotency-Key header");
+    pub(crate) const REPEATED: Self =
+        refusal("repeated", "The request has more than one Idempotency-Key header");
+    /// It may also be several lines that a gateway joined.
+    pub(crate) const LIST: Self = refusal("list", "The Idempotency-Key is a list");
+    pub(crate) const PARAMETERS: Self = refusal("parameters", "The Idempotency-Key has parameters");
+    pub(crate) const NOT_A_STRING: Self =
+        refusal("not-a-string", "The Idempotency-Key must be a string in double quotes");
+    pub(crate) const MALFORMED: Self = refusal(
+        "malformed",
+        "The Idempotency-Key begins with a double quote and is not a well-formed string",
+    );
+    pub(crate) const CHARACTER: Self =
+        refusal("character", "The Idempotency-Key contains a byte outside visible ASCII");
+    pub(crate) const EMPTY: Self = refusal("empty", "The Idempotency-Key is empty");
+    pub(crate) const NOT_A_UUID_V7: Self =
+        refusal("not-a-uuid-v7", "The Idempotency-Key must be a UUID of version 7");
+    pub(crate) const NOT_A_ULID: Self = refusal("not-a-ulid", "The Idempotency-Key must be a ULID");
+    pub(crate) const TIMESTAMP_MISSING: Self =
+        refusal("timestamp-missing", "The request has no Idempotency-Timestamp header");
+    pub(crate) const TIMESTAMP_INVALID: Self = refusal(
+        "timestamp-invalid",
+        "The Idempotency-Timestamp is not a valid signature of the Idempotency-Key",
+    );
+    /// It is dated ahead of our clock by more than the skew.
+    pub(crate) const FUTURE: Self = refusal("future", "The time of the Idempotency-Key is in the future");
+    pub(crate) const TOO_OLD: Self =
+        refusal("too-old", "The Idempotency-Key is older than this operation accepts");
+
+    pub(crate) fn too_long(limit: usize) -> Self {
+        let detail = format!("The Idempotency-Key is longer than {limit} characters").into();
+        Self { reason: "too-long", detail }
+    }
+
+    pub(crate) fn too_short(limit: usize) -> Self {
+        let detail = format!("The Idempotency-Key is shorter than {limit} characters").into();
+        Self { reason: "too-short", detail }
+    }
+}
