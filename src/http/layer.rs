@@ -115,7 +115,7 @@ impl<T> Idempotency<T> {
     /// reserved before. For an operation whose effects are all domain writes; a handler that calls another service needs the
     /// reservation.
     ///
-    /// 1. The handler runs first, with a [`SingleTransaction`](crate::engine::Computation) in place of an
+    /// 1. The handler runs first, with a [`SingleTransaction`](crate::engine::SingleTransaction) in place of an
     ///    [`Execution`](crate::engine::Execution). It **may run more than once** for a key: at once, again after a stale read,
     ///    and again for a duplicate. It must have no other effect than its domain writes.
     /// 2. Its answer is kept if it is conclusive. Otherwise nothing is written.
