@@ -2,8 +2,6 @@
 
 use std::{error::Error, iter};
 
-use aws_sdk_dynamodb::error::ErrorMetadata;
-
 /// The error with its causes. Quoted parts of requests are left out, because requests hold keys.
 pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     let mut texts: Vec<_> = causes(error).map(text).filter(|text| !text.is_empty()).collect();
@@ -21,10 +19,11 @@ pub(crate) fn causes<'a>(
 
 /// The error's text without its causes. For a service's answer it is the message, because `Display` prints the whole struct.
 fn text(error: &(dyn Error + 'static)) -> String {
-    match error.downcast_ref::<ErrorMetadata>() {
-        Some(answer) => without_dumps(answer.message().unwrap_or_default()),
-        None => without_dumps(&error.to_string()),
+    #[cfg(feature = "dynamodb")]
+    if let Some(answer) = error.downcast_ref::<aws_sdk_dynamodb::error::ErrorMetadata>() {
+        return without_dumps(answer.message().unwrap_or_default());
     }
+    without_dumps(&error.to_string())
 }
 
 /// The text without the part in braces, in which the SDK prints its structs and whole requests. The cut ends at the last brace,
@@ -37,6 +36,9 @@ fn without_dumps(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(feature = "dynamodb")]
+    use aws_sdk_dynamodb::error::ErrorMetadata;
+
     use super::*;
 
     /// The SDK's error for an invalid endpoint.
@@ -56,7 +58,9 @@ mod tests {
     #[test]
     fn quoted_parts_of_a_request_are_left_out_of_errors() {
         assert_eq!(error_chain(&Dump), "no endpoint for `Request {…}`: no scheme");
+        #[cfg(feature = "dynamodb")]
         let answer = ErrorMetadata::builder().code("AccessDenied").message("no leave to read").build();
+        #[cfg(feature = "dynamodb")]
         assert_eq!(error_chain(&answer), "no leave to read");
         assert_eq!(without_dumps("cut off { acme"), "cut off {…}");
         assert_eq!(without_dumps("nothing to hide }"), "nothing to hide }");

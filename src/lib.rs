@@ -94,7 +94,6 @@ pub mod config;
 mod decimal;
 pub mod domain;
 pub mod engine;
-#[cfg(feature = "dynamodb")]
 mod error_chain;
 pub mod fingerprint;
 mod headers;
@@ -113,8 +112,7 @@ mod operator;
 pub mod queue;
 pub mod reconcile;
 pub mod record;
-#[cfg(any(feature = "lambda", feature = "internal"))]
-mod stale;
+pub mod stale;
 pub mod store;
 pub mod telemetry;
 pub mod time;

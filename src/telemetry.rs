@@ -137,6 +137,9 @@ pub(crate) fn describe() {
     metrics::describe_histogram!(UNKNOWN_OLDEST, metrics::Unit::Seconds, "");
 }
 
+/// The target of spans, for filters: a filter that disables it takes key and operation from the log lines.
+pub(crate) const SPAN: &str = "lambda_idempotency::span";
+
 /// The span of one request.
 pub(crate) fn request_span(key: &RecordKey) -> Span {
     #[cfg(feature = "lambda")]
@@ -150,7 +153,7 @@ pub(crate) fn request_span(key: &RecordKey) -> Span {
 /// Its level is `error`, so that a filter for errors alone does not remove it.
 pub(crate) fn record_span(key: &RecordKey) -> Span {
     let operation = key.operation();
-    tracing::error_span!("idempotency", %operation, key = %key.hash(), outcome = Empty, attempts = Empty)
+    tracing::error_span!(target: SPAN, "idempotency", %operation, key = %key.hash(), outcome = Empty, attempts = Empty)
 }
 
 /// Adds to the request's span how the request ended.

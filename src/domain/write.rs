@@ -372,7 +372,9 @@ fn is_set<T: Ord>(elements: impl Iterator<Item = T>) -> bool {
 /// and 9.99E+125.
 fn number(text: &str) -> Option<Vec<u8>> {
     let text = text.strip_prefix('+').unwrap_or(text);
-    let mantissa = text.split(['e', 'E']).next()?;
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    // A zero takes any exponent there, but it has to be one.
+    exponent.parse::<i64>().ok()?;
     let number = Decimal::parse(text).filter(|_| mantissa.bytes().any(|byte| byte.is_ascii_digit()))?;
     let length = i64::try_from(number.digits().count()).ok()?;
     let is_storable = length <= 38

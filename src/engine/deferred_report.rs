@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     message::{DeferredReport, DoubleExecution, Message},
+    queue::Queue,
     record::{Answer, AttemptId, KeptAnswer, KeptBody, Record, Worker},
     telemetry::Count,
     time_budget::TimeBudget,
@@ -63,7 +64,10 @@ impl Executor {
         report: &Report,
         kept: &Kept,
     ) -> bool {
-        double.report = self.deferred(seen, report, kept).ok().map(Box::new);
+        // Without a queue, time for a message that nothing sends would be lost for the answer.
+        if self.deferred_reports.is_some() {
+            double.report = self.deferred(seen, report, kept).ok().map(Box::new);
+        }
         let sent = self.send(execution, Message::DoubleExecution(Box::new(double))).await;
         sent.inspect_err(|cause| tracing::error!(cause, "a double execution could not be escalated")).is_ok()
     }
@@ -76,13 +80,19 @@ impl Executor {
         kept: &Kept,
         escalated: Option<AttemptId>,
     ) -> Result<(), String> {
+        // First, because the message takes time, which the answer needs if nothing can be sent.
+        self.queue()?;
         let mut report = self.deferred(seen, report, kept)?;
         report.escalated = escalated.map(|attempt| attempt.to_string());
         self.send(execution, Message::DeferredReport(Box::new(report))).await
     }
 
+    fn queue(&self) -> Result<&Arc<dyn Queue>, String> {
+        self.deferred_reports.as_ref().ok_or_else(|| "there is no queue for deferred reports".to_owned())
+    }
+
     async fn send(&self, execution: &Execution, message: Message) -> Result<(), String> {
-        let queue = self.deferred_reports.as_ref().ok_or("there is no queue for deferred reports")?;
+        let queue = self.queue()?;
         let (world, message) = (&self.engine.world, message.to_json());
         let time = TimeBudget::at(world.instant(), execution.ends_at()).defer();
         tokio::select! {

@@ -12,6 +12,7 @@ use tracing::Instrument;
 use super::{Applied, Effort, Execution, Executor, Moment, Retries, Start, Step};
 use crate::{
     record::{Record, State},
+    telemetry,
     time_budget::WRITE_BACKOFF,
 };
 
@@ -32,9 +33,11 @@ impl Executor {
         execution: Execution,
     ) -> Option<Heartbeat> {
         let every = self.operation().heartbeat?;
+        // Of its own: it may outlive the request.
+        let span = telemetry::record_span(execution.record_key());
         let (beating, handle) = abortable(self.clone().beat(record, execution, every));
         // Ended or aborted: it makes no difference.
-        let task = beating.map(drop).in_current_span();
+        let task = beating.map(drop).instrument(span);
         self.engine.world.spawn(Box::pin(task));
         Some(Heartbeat(handle))
     }

@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use super::{Effort, Executor, Moment, Retries, Start, Step, Tried};
-use crate::{record::Record, time_budget::TAKE_BACK_BACKOFF};
+use crate::{record::Record, telemetry, time_budget::TAKE_BACK_BACKOFF};
 
 /// How a reservation is taken back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,8 @@ impl Executor {
     /// It runs in the background, for up to the operation's completion timeout: the caller has its answer. If the reservation is
     /// applied after that, it becomes `unknown` once its lease has expired. The receiver resolves when the task is done.
     pub(super) fn take_back(&self, tried: Tried, how: TakeBack) -> oneshot::Receiver<()> {
+        // Of its own: it may outlive the request.
+        let span = telemetry::record_span(&tried.record.key);
         let (done, is_done) = oneshot::channel();
         let executor = self.clone();
         let task = async move {
@@ -31,7 +33,7 @@ impl Executor {
             // The caller may have stopped waiting.
             let _ = done.send(());
         };
-        self.engine.world.spawn(Box::pin(task.in_current_span()));
+        self.engine.world.spawn(Box::pin(task.instrument(span)));
         is_done
     }
 

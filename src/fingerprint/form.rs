@@ -28,6 +28,10 @@ pub(super) fn fields(body: &[u8]) -> Option<Vec<Field<'_>>> {
         return None;
     }
     let mut fields: Vec<Field<'_>> = form_urlencoded::parse(body).collect();
+    // Some parsers read `a[][x]` and `a[][y]` as one list, in the order of all fields.
+    if fields.iter().any(|(name, _)| name.contains('[')) {
+        return None;
+    }
     // Different bytes that are not UTF-8 decode to the same U+FFFD.
     if fields.iter().any(|(name, value)| name.contains('\u{FFFD}') || value.contains('\u{FFFD}')) {
         return None;

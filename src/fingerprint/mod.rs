@@ -16,6 +16,7 @@ mod body;
 mod canonical;
 mod content;
 pub(crate) mod digest;
+pub(crate) mod fingerprints;
 mod form;
 mod media_type;
 mod multipart;
@@ -23,7 +24,8 @@ mod rule;
 
 pub use content::Content;
 pub(crate) use content::is_header_name;
-pub(crate) use digest::{Fingerprint, Fingerprints};
+pub(crate) use digest::Fingerprint;
+pub(crate) use fingerprints::Fingerprints;
 pub use rule::FingerprintRule;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub use crate::{
         single_transaction::{Computed, SingleTransactionOutcome},
     },
     error_chain::error_chain,
-    fingerprint::digest::{Fingerprint, Fingerprints},
+    fingerprint::{digest::Fingerprint, fingerprints::Fingerprints},
     key::scope::Scope,
     operator::{Correction, CorrectionError, MessageSummary, Operator},
     stale::{CheckOutcome, Stale},

@@ -11,6 +11,7 @@
 //! It does not verify a tenant: a front passes on a verified one.
 
 pub mod age;
+mod digest;
 pub(crate) mod refusal;
 pub(crate) mod scope;
 pub mod signature;
@@ -26,6 +27,7 @@ use uuid::Uuid;
 pub(crate) use scope::Scope;
 
 use crate::fingerprint::Fingerprint;
+use digest::shortened;
 
 /// The longest idempotency key, in characters (the limit that Stripe's API documents).
 pub const MAX_KEY_CHARS: usize = 255;
@@ -285,12 +287,6 @@ impl fmt::Display for Prefix<'_> {
         }
         f.write_str("#")
     }
-}
-
-/// The first bytes of a digest.
-fn shortened<const N: usize>(hash: Sha256) -> [u8; N] {
-    let digest: [u8; 32] = hash.finalize().into();
-    std::array::from_fn(|at| digest[at])
 }
 
 /// Hashes what is written to it.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-use super::shortened;
+use super::digest::shortened;
 
 /// The path that was called, as a hash of 32 hex digits. It is part of a record's identity if the contract counts keys by
 /// path.

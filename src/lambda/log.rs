@@ -10,6 +10,7 @@ use tracing_subscriber::{
 };
 
 use super::variables;
+use crate::telemetry::SPAN;
 
 /// Crates whose logs below `info` contain whole requests: keys, bodies, card tokens.
 const QUIET: [&str; 7] = [
@@ -27,6 +28,8 @@ const QUIET: [&str; 7] = [
 pub fn logs() {
     let wanted = variables::text("RUST_LOG").ok().and_then(|filter| filter.parse::<Targets>().ok());
     let wanted = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    // Without its span, a line does not say which record it is about.
+    let wanted = wanted.with_target(SPAN, LevelFilter::ERROR);
     let quiet = Targets::new().with_targets(QUIET.map(|target| (target, LevelFilter::INFO)));
     let lines = layer()
         .json()

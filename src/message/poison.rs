@@ -1,5 +1,7 @@
 //! A stream record that cannot be read, for operators.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -13,7 +15,7 @@ const MAX_RECORD_BYTES: usize = 200_000;
 const MAX_CUT_CHARS: usize = 10_000;
 
 /// Why a stream record cannot be read, its ids as far as they are readable, and the record or its beginning.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Poison {
     reason: String,
     #[serde(flatten)]
@@ -26,10 +28,17 @@ pub(crate) struct Poison {
 }
 
 /// What is left of a record that is too long for a message.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Cut {
     bytes: usize,
     begins: String,
+}
+
+impl fmt::Debug for Poison {
+    /// Without the record.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Poison").field("reason", &self.reason).finish_non_exhaustive()
+    }
 }
 
 impl Poison {

@@ -75,7 +75,7 @@ impl Correction {
 #[non_exhaustive]
 pub enum CorrectionError {
     /// A worker has the record, and its lease has not expired.
-    #[error("the record is in progress, and its lease is not over")]
+    #[error("the record is in progress, and its lease has not expired")]
     InFlight,
     /// All its effects are in its transaction, which has not committed.
     #[error(
@@ -96,7 +96,7 @@ pub enum CorrectionError {
     #[error("the record keeps neither headers nor a body")]
     NothingKept,
     /// The lease has not expired.
-    #[error("the lease of the record's worker, or its time to wait for one, is not over")]
+    #[error("the lease of the record's worker, or its time to wait for one, has not expired")]
     NotDead,
     /// The record was changed since it was seen.
     #[error("the record was changed meanwhile, and is {0} now")]

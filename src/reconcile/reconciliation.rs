@@ -386,8 +386,8 @@ impl Reconciliation {
             Ok(Finding::NotFound) => return (Learned::NotFound, Vec::new()),
             Ok(Finding::AskAgain(after)) => return (Learned::Later(after), Vec::new()),
             Err(error) => {
-                let error = error_chain(&*error);
-                tracing::warn!(error, "a question about an unknown outcome was not answered");
+                // Without its causes: they are not ours, and may hold a caller's data.
+                tracing::warn!(%error, "a question about an unknown outcome was not answered");
                 return (Learned::Later(None), Vec::new());
             }
         };

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 
-use super::{HOUR, NOW, RACERS, fresh, unique};
+use super::{HOUR, NOW, RACERS, samples::fresh, unique};
 use crate::{
     record::Revision,
     store::{Checkpoint, Unsettled},

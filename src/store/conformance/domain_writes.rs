@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{fresh, insert, load, refused, released, reserved, unique};
+use super::{insert, load, refused, released, reserved, samples::fresh, unique};
 use crate::{
     domain::{DomainWrite, Table},
     record::{Record, Revision},

@@ -35,10 +35,10 @@ use crate::{
         UnknownCause, Worker,
     },
     time::Timestamp,
-    world::{SystemWorld, World},
 };
 use bytes::Bytes;
 use futures_util::future::join_all;
+use samples::fresh;
 
 pub use domain_writes::domain_writes;
 pub use unsettled::unsettled;
@@ -312,11 +312,6 @@ fn outside(place: Place, encoding: Encoding) -> KeptBody {
 
 fn marked_unknown(record: &Record, cause: UnknownCause, at: Timestamp) -> Record {
     record.mark_unknown(Worker::of(record), fresh(), cause, at).expect("in progress")
-}
-
-/// A fresh id.
-fn fresh<T: From<[u8; 16]>>() -> T {
-    SystemWorld.nonce().into()
 }
 
 fn unique() -> String {

@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use super::fresh;
 use crate::{
     fingerprint::Fingerprints,
     key::RecordKey,
@@ -18,6 +17,7 @@ use crate::{
     store::AuditLine,
     time::Timestamp,
     time_budget::DEFAULT_RETENTION,
+    world::{SystemWorld, World},
 };
 
 /// A record that was accepted at this time, and that no worker has taken.
@@ -84,4 +84,9 @@ pub(super) fn reservation(
 fn settled(record: &Record, verdict: Verdict, at: Timestamp, retain: Duration) -> Record {
     let record = Record { retention: retain, ..record.clone() };
     record.settled(verdict, SettledBy::Provider, fresh(), at)
+}
+
+/// A fresh id.
+pub(super) fn fresh<T: From<[u8; 16]>>() -> T {
+    SystemWorld.nonce().into()
 }

@@ -3,7 +3,8 @@
 use std::{collections::HashSet, time::Duration};
 
 use super::{
-    HOUR, NOW, answered, fresh, insert, load, marked_unknown, record_key, reservation_of, swap, unique,
+    HOUR, NOW, answered, insert, load, marked_unknown, record_key, reservation_of, samples::fresh, swap,
+    unique,
 };
 use crate::{
     key::Tenant,

@@ -2,7 +2,12 @@
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::{DynamoDbStore, conditions::Attributes, error::Read, form, named, unreadable};
+use super::{
+    DynamoDbStore,
+    attributes::{form, named, unreadable},
+    conditions::Attributes,
+    error::Read,
+};
 use crate::{key::RecordKey, record::Revision, store::AuditLine};
 
 /// The prefix of the sort keys of audit lines.

@@ -3,7 +3,11 @@
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use bytes::Bytes;
 
-use super::{conditions::Attributes, error::Read, named, unreadable};
+use super::{
+    attributes::{named, unreadable},
+    conditions::Attributes,
+    error::Read,
+};
 use crate::{key::RecordKey, record::BodyId, time::Timestamp};
 
 const BODY: &str = "body";

@@ -4,7 +4,11 @@
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteArray;
 
-use super::{conditions::Attributes, error::Read, form, unreadable};
+use super::{
+    attributes::{form, unreadable},
+    conditions::Attributes,
+    error::Read,
+};
 use crate::{
     record::Revision,
     store::{

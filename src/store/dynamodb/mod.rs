@@ -9,6 +9,7 @@
 //!
 //! It does not work across Regions: two Regions of an asynchronous global table can both reserve a key (T30).
 
+mod attributes;
 mod audit;
 mod body_item;
 mod canonical_order;
@@ -31,11 +32,10 @@ use aws_sdk_dynamodb::{
     types::AttributeValue,
 };
 use bytes::Bytes;
-use serde::Serialize;
 
 use super::{
     AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome,
-    item::{self, Item, PK, RECORD, SCHEMA, SCHEMA_ATTRIBUTE, SK},
+    item::{self, Item, PK, RECORD, SK},
 };
 use crate::{
     config::{ConfigError, TABLE_VARIABLE},
@@ -44,6 +44,7 @@ use crate::{
     time::Timestamp,
     time_budget::{CLIENT_BACKOFF, STORE_CALL_TIMEOUT, STORE_CONNECT_TIMEOUT, STORE_TRY},
 };
+use attributes::{form, unreadable};
 use conditions::{Applied, Attributes, Condition};
 
 /// Keeps records in a DynamoDB table with partition key `pk` and sort key `sk`, both strings, and time to live on
@@ -167,26 +168,8 @@ fn to_item(record: &Record) -> Result<Attributes, StoreError> {
     form(&Item::from(record))
 }
 
-/// The attributes of something that is stored as an item.
-fn form(stored: &impl Serialize) -> Result<Attributes, StoreError> {
-    serde_dynamo::to_item(stored).map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
-}
-
-/// The attributes that name an item of this record, and its version.
-fn named(key: &RecordKey, sk: String) -> Attributes {
-    Attributes::from([
-        (PK.to_owned(), AttributeValue::S(key.partition_key())),
-        (SK.to_owned(), AttributeValue::S(sk)),
-        (SCHEMA_ATTRIBUTE.to_owned(), AttributeValue::N(SCHEMA.to_string())),
-    ])
-}
-
 fn read(item: Attributes) -> Result<Record, StoreError> {
     item::from_attributes(item).map_err(unreadable)
-}
-
-fn unreadable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
-    StoreError::new(StoreErrorKind::Unreadable, error)
 }
 
 #[async_trait]

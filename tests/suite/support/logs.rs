@@ -1,7 +1,7 @@
 //! Everything that this process logs, so that a test can search it for text that must not be logged.
 //!
-//! All tests of the process run concurrently with one subscriber. Search for texts that only your test uses. Events of every level and
-//! target are kept, and spans when they open and close. Records of the `log` crate are not kept.
+//! All tests of the process run concurrently with one subscriber. Search for texts that only your test uses. Events of every level are
+//! kept, and spans when they open and close; from [`QUIET`] crates only those from `info` on. Records of the `log` crate are not kept.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,7 +10,27 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 
 use memchr::{memchr, memmem, memrchr};
-use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::{
+    Layer,
+    filter::{LevelFilter, Targets},
+    fmt::{format::FmtSpan, layer},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
+
+/// Crates whose lines below `info` hold whole requests, so that functions never print them. They would take half of the tests' time.
+const QUIET: [&str; 10] = [
+    "aws_config",
+    "aws_sdk_dynamodb",
+    "aws_sdk_s3",
+    "aws_sdk_sqs",
+    "aws_smithy_http_client",
+    "aws_smithy_runtime",
+    "aws_smithy_runtime_api",
+    "dynoxide",
+    "hyper_util",
+    "reqwest",
+];
 
 /// The log of this process, from the call of [`Logs::capture`] on.
 #[derive(Clone, Copy, Debug)]
@@ -28,13 +48,14 @@ impl Logs {
         static FILE: OnceLock<Arc<File>> = OnceLock::new();
         let file = FILE.get_or_init(|| {
             let file = Arc::new(tempfile::tempfile().expect("a file for the log"));
-            tracing_subscriber::fmt()
+            let quiet = QUIET.map(|target| (target, LevelFilter::INFO));
+            let lines = layer()
                 .json()
-                .with_max_level(tracing::Level::TRACE)
                 .with_span_events(FmtSpan::NEW | FmtSpan::CLOSE)
                 .with_writer(file.clone())
-                .try_init()
-                .expect("no other subscriber is installed in the test process");
+                .with_filter(Targets::new().with_default(LevelFilter::TRACE).with_targets(quiet));
+            let subscriber = tracing_subscriber::registry().with(lines);
+            subscriber.try_init().expect("no other subscriber is installed in the test process");
             file
         });
         Self { file, from: file.metadata().expect("the log has a length").len() }

@@ -47,7 +47,7 @@ async fn only_unknown_outcomes_are_asked_about() {
     let queues = Queues::default();
     let address = queues.serve().await;
     for (key, why) in
-        [("live", "its lease is not over"), ("done", "is completed"), ("k-9", "has no record of tenant")]
+        [("live", "its lease has not expired"), ("done", "is completed"), ("k-9", "has no record of tenant")]
     {
         let name = table.name(key);
         let ask = ["ask", &name, "--queue", RECONCILE, "--sqs-endpoint-url", &address];

@@ -1,0 +1,32 @@
+//! What the items of one record have in common.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde::Serialize;
+
+use super::conditions::Attributes;
+use crate::{
+    key::RecordKey,
+    store::{
+        StoreError, StoreErrorKind,
+        item::{PK, SCHEMA, SCHEMA_ATTRIBUTE, SK},
+    },
+};
+
+/// The attributes of something that is stored as an item.
+pub(super) fn form(stored: &impl Serialize) -> Result<Attributes, StoreError> {
+    serde_dynamo::to_item(stored).map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
+}
+
+/// The attributes that name an item of this record, and its version.
+pub(super) fn named(key: &RecordKey, sk: String) -> Attributes {
+    Attributes::from([
+        (PK.to_owned(), AttributeValue::S(key.partition_key())),
+        (SK.to_owned(), AttributeValue::S(sk)),
+        (SCHEMA_ATTRIBUTE.to_owned(), AttributeValue::N(SCHEMA.to_string())),
+    ])
+}
+
+/// The error for stored data that cannot be read.
+pub(super) fn unreadable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+    StoreError::new(StoreErrorKind::Unreadable, error)
+}
