@@ -38,7 +38,8 @@ pub(super) enum Refusal {
     NoAnswerSet,
 }
 
-/// What it means that the writes at these places were denied. A stale read comes first: what is computed from it means nothing.
+/// What it means that the writes at these places were denied. Recomputing comes first: the other refusals were computed from an
+/// outdated read.
 pub(super) fn refusal(writes: &[DomainWrite], denied: &[usize]) -> Refusal {
     let denied = || denied.iter().filter_map(|place| writes.get(*place)).map(|write| &write.if_refused);
     if denied().any(|meaning| *meaning == IfRefused::Recompute) {
@@ -76,7 +77,7 @@ pub(super) enum Instead {
 
 impl Instead {
     /// What the caller gets. If `uncertain`, the handler's answer is true only once its domain writes commit, and that is not
-    /// certain: the caller gets that the outcome is unknown.
+    /// certain: then the caller gets `outcome-unknown`.
     pub(super) fn of(self, ended: FinishOutcome, kept: &Kept, uncertain: bool) -> FinishOutcome {
         use FinishOutcome::{Deferred, Fenced, NotCommitted, Refused, Unknown, Unwritten, Written};
         match (self, ended) {
@@ -118,7 +119,7 @@ impl Executor {
             let finished = self.write(start, seen, &kept, stop_at, Escalation::Pending).await;
             let denied = match finished {
                 Ok(Finished::Denied(denied)) => denied,
-                // Released meanwhile, on less knowledge: a retry must not repeat the effect.
+                // Released meanwhile by one who did not know of the effect: claim it, so that no retry repeats it.
                 Ok(Finished::Refused(current, fenced))
                     if matches!(instead, Instead::UnknownEffect)
                         && !self.is_double(seen, &kept, &current) =>
@@ -247,6 +248,6 @@ fn without_answer(seen: &Record, report: &Report) -> (Report, Instead) {
 /// What became of a record that was to be claimed.
 pub(super) enum Claim {
     Claimed(Box<Record>),
-    /// It was claimed, completed or certainly released before; or it is gone, or another request's.
+    /// It was already claimed, completed or certainly released; or the record is gone, or belongs to another request.
     Unclaimed(Option<Box<Record>>),
 }

@@ -84,7 +84,7 @@ impl Execution {
         &self.0.key
     }
 
-    /// The idempotency key for the downstream service that `phase` calls. It is the same in every attempt, and different for
+    /// The idempotency key for the downstream service that `phase` calls. It is the same in every execution, and different for
     /// every phase. Give each external call of a handler another phase.
     pub fn downstream_key(&self, phase: &str) -> String {
         self.0.key.downstream_key(&self.0.fingerprint, phase)
@@ -156,7 +156,8 @@ impl Execution {
     /// before an effect that cannot be undone. The write of the report is fenced in any case.
     ///
     /// `false` promises nothing about the next moment. The check does not read the store; only heartbeats notice that the record
-    /// is lost. The lease counts without its grace. A handler that has sent nothing yet answers with `Outcome::NotExecuted`.
+    /// is lost. The lease counts without its grace. If the handler has sent nothing yet, it should
+    /// answer with `Outcome::NotExecuted`.
     pub fn is_lost(&self) -> bool {
         self.left().is_zero()
     }
@@ -184,7 +185,7 @@ impl Execution {
                 biased;
                 // The sender lives as long as this execution: there is no error.
                 _ = owned_until.changed() => {}
-                // In short sleeps: a machine that was suspended would sleep on, although the wall clock has moved on.
+                // Short sleeps: after a suspension, one long sleep would end too late by the wall clock.
                 () = self.0.world.sleep(left.min(OWNERSHIP_CHECK_INTERVAL)) => {}
             }
         }

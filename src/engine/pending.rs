@@ -16,8 +16,8 @@ pub(super) struct Pending {
     writes: Writes,
     compute: Option<Compute>,
     records: Option<Arc<str>>,
-    /// The first write that was refused when the handler added it. Then none commits: the others alone would be a part of what the
-    /// handler wants.
+    /// The first write that was refused when the handler added it. Then none commits, because the others are only a part of what
+    /// the handler wants.
     failed: Option<DomainWriteError>,
     /// The handler has answered.
     closed: bool,

@@ -94,10 +94,10 @@ impl FinishOutcome {
 pub(super) enum Kept {
     /// With the domain writes that commit with it.
     Completed(KeptAnswer, Arc<[DomainWrite]>),
-    /// With a note for the record, if more is known than that nothing was done.
+    /// A note for the record, if the reason is known.
     NotExecuted(Option<Note>),
     NotBegun,
-    /// With a note for the record, if more is known than the cause.
+    /// A note for the record, if more than the cause is known.
     PerhapsExecuted(UnknownCause, Option<Note>),
 }
 

@@ -68,7 +68,7 @@ impl fmt::Debug for Replay {
 
 /// What a reservation found, or what its write means.
 pub(super) enum Found {
-    /// Our own reservation, until then.
+    /// Our own reservation, with the end of its lease.
     Owned(Term),
     /// Too little time was left to reserve it.
     TooLate,
@@ -155,7 +155,7 @@ impl Executor {
             ReserveOutcome::Unreadable => (Count::StoreError, Some("unreadable")),
         };
         count.add(self.operation().name());
-        // An owned execution is counted when it ends.
+        // An execution that owns its record is counted when it ends.
         if let Some(outcome) = outcome {
             telemetry::ended(outcome);
         }

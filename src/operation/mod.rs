@@ -232,7 +232,7 @@ impl Operation {
         self
     }
 
-    /// The shortest `Retry-After`, rounded up to seconds. In flight, clients wait as long as the attempt has already run,
+    /// The shortest `Retry-After`, rounded up to seconds. In flight, clients wait as long as the execution has already run,
     /// and at most until its lease has expired; while the outcome is unknown, until the next question; never longer than
     /// [`MAX_RETRY_AFTER`](crate::time_budget::MAX_RETRY_AFTER). Default: [`DEFAULT_RETRY_AFTER`].
     #[must_use]
