@@ -209,7 +209,7 @@ impl Executor {
 
     /// The domain writes that the handler wants, computed now if it has a closure for that.
     async fn writes(&self, execution: &Execution, stop_at: Instant) -> Result<Vec<DomainWrite>, ()> {
-        let parts = execution.pending().parts();
+        let parts = execution.collected().parts();
         let (current, compute) = parts.map_err(|error| self.refused_early(&error))?;
         let computed = match compute {
             // This is the handler's code: it may panic, or never end.

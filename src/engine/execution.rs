@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{BoxError, Engine, pending::Pending};
+use super::{BoxError, Engine, collected::Collected};
 use crate::{
     domain::{DomainWrite, DomainWriteError},
     fingerprint::Fingerprint,
@@ -38,7 +38,7 @@ struct Facts {
     /// Until when it owns its record; `None` once the record is lost.
     owned_until: watch::Sender<Option<Term>>,
     /// What commits with the completion.
-    pending: Mutex<Pending>,
+    collected: Mutex<Collected>,
 }
 
 impl fmt::Debug for Execution {
@@ -60,7 +60,7 @@ impl Execution {
             ends,
             world: engine.world.clone(),
             owned_until: watch::Sender::new(Some(until)),
-            pending: Mutex::new(Pending::new(engine.store.records_table())),
+            collected: Mutex::new(Collected::new(engine.store.records_table())),
         }))
     }
 
@@ -130,7 +130,7 @@ impl Execution {
     /// }
     /// ```
     pub fn write(&self, write: DomainWrite) -> Result<(), DomainWriteError> {
-        self.pending().add(write)
+        self.collected().add(write)
     }
 
     /// Computes writes when the operation is about to commit. Computes them again if one was
@@ -142,14 +142,14 @@ impl Execution {
         F: Future<Output = Result<Vec<DomainWrite>, E>> + Send + 'static,
         E: Into<BoxError>,
     {
-        self.pending().compute(Arc::new(move || {
+        self.collected().compute(Arc::new(move || {
             let writes = compute();
             Box::pin(async move { writes.await.map_err(Into::into) })
         }));
     }
 
-    pub(super) fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn collected(&self) -> MutexGuard<'_, Collected> {
+        self.0.collected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether this execution has lost its record, or may have: its lease has expired, or another execution has the record. Check

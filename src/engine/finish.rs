@@ -32,7 +32,7 @@ impl Executor {
 
     async fn write_report(&self, owned: Ownership, report: Report) -> FinishOutcome {
         let Ownership { execution, record, heartbeat, status } = owned;
-        execution.pending().close();
+        execution.collected().close();
         // First, so that no heartbeat follows. One in flight may still be applied. Then our write is refused, finds our attempt in
         // the record, and continues from there.
         drop(heartbeat);
