@@ -116,7 +116,7 @@ impl Executor {
             });
             let kept = self.kept(seen, &report, writes, status, write).await;
             let start = Start::Seen(Box::new(seen.clone()));
-            let finished = self.write(start, seen, &kept, stop_at, Escalation::Pending).await;
+            let finished = self.write(start, seen, &kept, stop_at, Escalation::NotYet).await;
             let denied = match finished {
                 Ok(Finished::Denied(denied)) => denied,
                 // Released meanwhile by one who did not know of the effect: claim it, so that no retry repeats it.

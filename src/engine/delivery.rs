@@ -76,7 +76,7 @@ impl Executor {
         };
         // `base` has the revision that the worker saw. If that is still current, no read is needed.
         let mut start = Start::Seen(Box::new(base.clone()));
-        let mut escalated = if escalated { Escalation::Done } else { Escalation::Pending };
+        let mut escalated = if escalated { Escalation::Done } else { Escalation::NotYet };
         loop {
             let current = match self.write(start, &base, &kept, stop_at, escalated).await {
                 Ok(Finished::Written(_)) => return Ok(Delivered::Written),
@@ -117,10 +117,10 @@ impl Executor {
                 tracing::error!("another execution of this operation is in progress: this report is retried");
                 return Ok(Delivered::Unwritten);
             }
-            if double && escalated == Escalation::Pending && !report.was_escalated_with(&current) {
+            if double && escalated == Escalation::NotYet && !report.was_escalated_with(&current) {
                 return Ok(self.double(report, &base, &kept, &current).await);
             }
-            if double && escalated == Escalation::Pending && matches!(current.state, State::Unknown { .. }) {
+            if double && escalated == Escalation::NotYet && matches!(current.state, State::Unknown { .. }) {
                 (start, escalated) = (Start::Seen(current), Escalation::Done);
                 continue;
             }

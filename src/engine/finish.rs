@@ -223,7 +223,7 @@ impl Executor {
             if let Some(contested) = contested {
                 return Step::Write(contested.into(), Some(FencedError::OwnedByAnother));
             }
-            if double && escalated == Escalation::Pending {
+            if double && escalated == Escalation::NotYet {
                 return Step::Stop(Some(FencedError::OwnedByAnother));
             }
             match kept.of(seen, worker, revision, now) {

@@ -185,7 +185,7 @@ pub(super) enum Finished {
 pub(super) enum Escalation {
     Done,
     /// Nothing that the other execution left is overwritten: its trace would be lost.
-    Pending,
+    NotYet,
 }
 
 /// Whether two records may be of one request. Fingerprints by different rules cannot be compared.
