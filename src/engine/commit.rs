@@ -31,7 +31,7 @@ pub(crate) fn completing(record: Record, writes: &[DomainWrite]) -> Change {
 /// What the failed conditions of some writes mean together.
 pub(super) enum Refusal {
     /// Compute them again.
-    Stale,
+    Recompute,
     /// The operation is refused with this answer.
     Answer(Answer),
     /// No answer is set for this refusal.
@@ -43,7 +43,7 @@ pub(super) enum Refusal {
 pub(super) fn refusal(writes: &[DomainWrite], denied: &[usize]) -> Refusal {
     let denied = || denied.iter().filter_map(|place| writes.get(*place)).map(|write| &write.if_refused);
     if denied().any(|meaning| *meaning == IfRefused::Recompute) {
-        return Refusal::Stale;
+        return Refusal::Recompute;
     }
     match denied().next() {
         // If one of them has no answer, the answer of another is not the whole truth.
@@ -138,13 +138,13 @@ impl Executor {
             };
             commits += 1;
             match refusal(kept.writes(), &denied) {
-                Refusal::Stale if commits < MAX_COMMITS && self.engine.world.instant() < stop_at => {}
+                Refusal::Recompute if commits < MAX_COMMITS && self.engine.world.instant() < stop_at => {}
                 Refusal::Answer(answer) => {
                     let answer = self.as_replayed(answer);
                     instead = Instead::Answer(answer.clone());
                     report = Report::Completed(answer);
                 }
-                Refusal::Stale | Refusal::NoAnswerSet => {
+                Refusal::Recompute | Refusal::NoAnswerSet => {
                     self.no_answer_set(kept.writes(), &denied);
                     (report, instead) = without_answer(seen, &report);
                 }

@@ -183,11 +183,11 @@ impl Executor {
                 }
                 Ok(Sent::Found(current)) => return self.instead(current),
                 Ok(Sent::Denied(denied)) => match commit::refusal(&writes, &denied) {
-                    Refusal::Stale if run + 1 < MAX_COMMITS => {}
+                    Refusal::Recompute if run + 1 < MAX_COMMITS => {}
                     Refusal::Answer(answer) => {
                         return self.refuse(served, self.as_replayed(answer)).await;
                     }
-                    Refusal::Stale | Refusal::NoAnswerSet => {
+                    Refusal::Recompute | Refusal::NoAnswerSet => {
                         self.no_answer_set(&writes, &denied);
                         return SingleTransactionOutcome::Unconfirmed;
                     }
