@@ -14,7 +14,7 @@ use crate::{
     store::{Companion, StoreError},
     telemetry::{self, Count},
     time::Instant,
-    time_budget::{MAX_COMMITS, WRITE_BACKOFF},
+    time_budget::{MAX_COMPUTATIONS, WRITE_BACKOFF},
 };
 
 /// A record with the writes that commit with it, if it is completed by them.
@@ -104,7 +104,7 @@ impl Executor {
         write: Duration,
         stop_at: Instant,
     ) -> Committed {
-        let (mut instead, mut commits) = (Instead::Nothing, 0);
+        let (mut instead, mut computations) = (Instead::Nothing, 0);
         loop {
             let writes = match (&report, &instead) {
                 (Report::Completed(_), Instead::Nothing) => self.writes(execution, stop_at).await,
@@ -136,9 +136,10 @@ impl Executor {
                 }
                 finished => return Committed { report, kept, finished, instead },
             };
-            commits += 1;
+            computations += 1;
             match refusal(kept.writes(), &denied) {
-                Refusal::Recompute if commits < MAX_COMMITS && self.engine.world.instant() < stop_at => {}
+                Refusal::Recompute
+                    if computations < MAX_COMPUTATIONS && self.engine.world.instant() < stop_at => {}
                 Refusal::Answer(answer) => {
                     let answer = self.as_replayed(answer);
                     instead = Instead::Answer(answer.clone());

@@ -134,7 +134,7 @@ impl Execution {
     }
 
     /// Computes writes when the operation is about to commit. Computes them again if one was
-    /// [computed from a stale read](DomainWrite::or_recompute), at most [`MAX_COMMITS`](crate::time_budget::MAX_COMMITS) times.
+    /// [computed from a stale read](DomainWrite::or_recompute), at most [`MAX_COMPUTATIONS`](crate::time_budget::MAX_COMPUTATIONS) times.
     ///
     /// A second closure replaces the first. A closure that comes after the handler's answer is ignored.
     pub fn write_computed<F, E>(&self, compute: impl Fn() -> F + Send + Sync + 'static)

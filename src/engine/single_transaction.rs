@@ -24,7 +24,7 @@ use crate::{
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count},
     time::Timestamp,
-    time_budget::{CLOCK_SKEW, MAX_COMMITS, TimeBudget, WRITE_BACKOFF},
+    time_budget::{CLOCK_SKEW, MAX_COMPUTATIONS, TimeBudget, WRITE_BACKOFF},
 };
 
 /// One run of a handler whose effects are all [domain writes](crate::domain). Its answer and its writes commit in one
@@ -149,7 +149,7 @@ impl Executor {
         if !request.may_begin {
             return self.current_or(served, false, || self.instead(ReserveOutcome::MayNotBegin)).await;
         }
-        for run in 0..MAX_COMMITS {
+        for run in 0..MAX_COMPUTATIONS {
             let transaction = SingleTransaction::new(&request.key, self.engine.store.records_table());
             let (answer, reply) = match compute(transaction.clone()).await {
                 Computed::Answer(answer, reply) => (answer, reply),
@@ -183,7 +183,7 @@ impl Executor {
                 }
                 Ok(Sent::Found(current)) => return self.instead(current),
                 Ok(Sent::Denied(denied)) => match commit::refusal(&writes, &denied) {
-                    Refusal::Recompute if run + 1 < MAX_COMMITS => {}
+                    Refusal::Recompute if run + 1 < MAX_COMPUTATIONS => {}
                     Refusal::Answer(answer) => {
                         return self.refuse(served, self.as_replayed(answer)).await;
                     }
