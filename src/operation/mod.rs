@@ -182,8 +182,8 @@ impl Operation {
     /// How long heartbeats keep a record, from the beginning of its execution: a handler that hangs would otherwise never
     /// be found. Default: [`DEFAULT_MAX_LEASE`].
     #[must_use]
-    pub fn max_lease(mut self, longest: Duration) -> Self {
-        self.max_lease = longest;
+    pub fn max_lease(mut self, max: Duration) -> Self {
+        self.max_lease = max;
         self
     }
 
@@ -192,8 +192,8 @@ impl Operation {
     /// [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise. A function whose time-out is shorter begins
     /// nothing. Default: [`MIN_TIME_TO_RUN`](crate::time_budget::MIN_TIME_TO_RUN), or a quarter of the invocation's time if that is less.
     #[must_use]
-    pub fn min_time_to_run(mut self, least: Duration) -> Self {
-        self.min_time = Some(least);
+    pub fn min_time_to_run(mut self, min: Duration) -> Self {
+        self.min_time = Some(min);
         self
     }
 

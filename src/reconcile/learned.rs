@@ -221,8 +221,9 @@ impl Asked<'_> {
             Then::AskAgain(later) => {
                 let asked = asked.saturating_add(1);
                 let wait = self.schedule.after(asked, revision);
-                let at =
-                    |wait| now.plus(later.unwrap_or_default().max(wait)).min(self.oldest(current).max(now));
+                let at = |wait| {
+                    now.plus(later.unwrap_or_default().max(wait)).min(self.escalate_at(current).max(now))
+                };
                 (asked, wait.map_or(Timestamp::MAX, at))
             }
         };
@@ -300,7 +301,7 @@ impl Asked<'_> {
     }
 
     /// When it will have been unknown for too long. Never for a question that is asked anew.
-    fn oldest(&self, current: &Record) -> Timestamp {
+    fn escalate_at(&self, current: &Record) -> Timestamp {
         match self.why {
             Asks::IfDue => {
                 self.unknown_since(current).plus(self.schedule.max_unknown_age).plus(Duration::from_millis(1))
