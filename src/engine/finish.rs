@@ -164,7 +164,7 @@ impl Executor {
     ) -> FinishOutcome {
         let answer = if let Report::Completed(answer) = report { Some(answer) } else { None };
         let mut double = DoubleExecution::new(seen.attempt, answer, &current);
-        double.tell(&current.key);
+        double.log_and_count(&current.key);
         let replay = self.fenced(&current, FencedError::OwnedByAnother, stop_at).await;
         let whole = replay.as_ref().filter(|replay| !replay.body_omitted);
         double.theirs_answered(whole.map(|replay| &replay.answer));
