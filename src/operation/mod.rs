@@ -6,7 +6,7 @@
 //!
 //! It does not choose a client's statuses and codes: the contract profile does.
 
-mod meaning;
+mod derived;
 #[cfg(test)]
 mod tests;
 
