@@ -13,7 +13,7 @@
 mod answer;
 mod decide;
 mod id;
-mod names;
+mod named_enum;
 mod note;
 mod own;
 mod settle;

@@ -1,6 +1,6 @@
 //! The states of a record, each with its one name.
 
-use super::{KeptAnswer, names::names};
+use super::{KeptAnswer, named_enum::names};
 use crate::time::Timestamp;
 
 /// The state of an operation. Being expired is not a state: see [`Record::expired`](super::Record::expired).
