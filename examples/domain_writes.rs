@@ -17,7 +17,7 @@ async fn report(execution: Execution) -> StatusCode {
     if execution.write(reports().put(&row)).is_err() {
         return StatusCode::INTERNAL_SERVER_ERROR; // a mistake in the program: nothing is written
     }
-    // The first attempt breaks halfway.
+    // The first execution breaks halfway.
     if execution.attempts() == 1 { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::CREATED }
 }
 

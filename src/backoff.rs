@@ -53,7 +53,7 @@ impl<'a> Retry<'a> {
         true
     }
 
-    /// Waits for this span at most. The deadline does not count.
+    /// Waits for this duration at most. The deadline does not count.
     pub(crate) async fn wait(&mut self, at_most: Duration) {
         let wait = self.next().min(at_most);
         self.world.sleep(wait).await;

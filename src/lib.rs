@@ -50,7 +50,7 @@
 //! | [`config`] | configuration errors |
 //! | [`queue`] | queues for work that is done later: SQS, memory |
 //! | [`key`], [`fingerprint`] | the identity of a record; how old a key may be; signatures; whether two requests are the same |
-//! | [`time`], [`time_budget`] | instants and spans; how an invocation's time is divided, in one drawing |
+//! | [`time`], [`time_budget`] | instants and durations; how an invocation's time is divided, in one drawing |
 //! | [`world`] | clocks, randomness and tasks, which tests replace |
 //! | [`telemetry`] | metrics |
 //!

@@ -43,7 +43,7 @@ counts! {
     KeyMisuse: RESERVE_KEY_MISUSE = "api.idempotency.reserve.key_misuse.count";
     /// Keys without a record that are too old to begin an execution, or do not say how old they are.
     TooOld: RESERVE_TOO_OLD = "api.idempotency.reserve.too_old.count";
-    /// Reservations that were released, because too little time was left to run the handler.
+    /// Reservations that were taken back, because too little time was left to run the handler.
     TooLate: RESERVE_TOO_LATE = "api.idempotency.reserve.too_late.count";
     /// Executions after one that certainly did nothing.
     FailedRetry: RESERVE_FAILED_RETRY = "api.idempotency.reserve.failed_retry.count";

@@ -112,10 +112,9 @@ pub async fn stale(
     Ok(records)
 }
 
-/// Whether its lease can be declared expired. A scan also finds unknown outcomes that are not in the index.
+/// Whether its lease can be declared expired.
 fn is_stale(context: &Context, record: &Record) -> bool {
-    let is_unknown = matches!(record.state, State::Unknown { .. });
-    !is_unknown && context.operator.preview(record, &Correction::ExpireLease).is_ok()
+    context.operator.preview(record, &Correction::ExpireLease).is_ok()
 }
 
 /// When a record entered the state for which it is listed.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! 1. A step is a function from the current record to the next. It writes nothing. It is called again whenever the
-//!    record has changed, so it never decides on stale data.
+//!    record has changed, so it never decides on outdated data.
 //! 2. A write that got no answer is sent again unchanged, with the same revision. Each is bounded in time.
 //! 3. If the current record has the revision that we were writing, we won: an earlier try was applied, and its answer was lost.
 //!    The store's transaction has the same rule for the companions.
@@ -42,7 +42,7 @@ pub(crate) enum Step<T> {
     Write(Change, T),
     /// Write nothing.
     Stop(T),
-    /// Load the record again, after a wait of at most this span.
+    /// Load the record again, after a wait of at most this duration.
     Wait(Duration),
 }
 
@@ -110,7 +110,7 @@ pub(crate) enum Retries {
     Contended(Instant),
     /// Those whose fault may pass: no answer, throttled, contended.
     Unanswered,
-    /// All: the store, or a missing permission, may come back, and there is no later chance.
+    /// All. The store may recover, or the missing permission may be granted; there is no later chance.
     All,
     /// Those that got no answer or conflict with a transaction. For optional work: neither logged nor counted.
     Quietly,

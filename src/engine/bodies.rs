@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The most bytes of headers that a record keeps. No front of Lambda delivers more (API Gateway 10 KB, a load balancer 64 KB),
-/// and a record has no capacity for more than 400 KB.
+/// and a record cannot hold more than 400 KB.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 
 /// An answer with a place chosen for its body. A body outside the record is not written yet.
@@ -26,7 +26,7 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// Whether the record has no capacity for the body.
+    /// Whether the record cannot hold the body.
     pub(crate) const fn is_outside(&self) -> bool {
         self.outside.is_some()
     }
@@ -170,7 +170,7 @@ impl Engine {
             KeptBody::Outside { id, place, encoding, length } => {
                 let bytes = self.store.load_body(&record.key, *id, *place).await?;
                 if bytes.is_none() {
-                    tracing::error!("the stored body is gone: the replay omits it");
+                    tracing::error!("the kept body is gone: the replay omits it");
                 }
                 (bytes, *encoding, *length)
             }

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_body_of_the_wrong_length_is_an_error() {
+    fn a_kept_body_of_the_wrong_length_is_an_error() {
         let (packed, encoding) = encode(&Bytes::from("x".repeat(1000)));
         for length in [0, 999, 1001] {
             assert!(

@@ -14,7 +14,7 @@ use crate::{
     store::{Companion, StoreError},
     telemetry::{self, Count},
     time::Instant,
-    time_budget::{MAX_COMMITS, WRITE_BACKOFF},
+    time_budget::{MAX_COMPUTATIONS, WRITE_BACKOFF},
 };
 
 /// A record with the writes that commit with it, if it is completed by them.
@@ -31,18 +31,19 @@ pub(crate) fn completing(record: Record, writes: &[DomainWrite]) -> Change {
 /// What the failed conditions of some writes mean together.
 pub(super) enum Refusal {
     /// Compute them again.
-    Stale,
+    Recompute,
     /// The operation is refused with this answer.
     Answer(Answer),
     /// No answer is set for this refusal.
     NoAnswerSet,
 }
 
-/// What it means that the writes at these places were denied. A stale read comes first: what is computed from it means nothing.
+/// What it means that the writes at these places were denied. Recomputing comes first: the other refusals were computed from an
+/// outdated read.
 pub(super) fn refusal(writes: &[DomainWrite], denied: &[usize]) -> Refusal {
     let denied = || denied.iter().filter_map(|place| writes.get(*place)).map(|write| &write.if_refused);
     if denied().any(|meaning| *meaning == IfRefused::Recompute) {
-        return Refusal::Stale;
+        return Refusal::Recompute;
     }
     match denied().next() {
         // If one of them has no answer, the answer of another is not the whole truth.
@@ -76,7 +77,7 @@ pub(super) enum Instead {
 
 impl Instead {
     /// What the caller gets. If `uncertain`, the handler's answer is true only once its domain writes commit, and that is not
-    /// certain: the caller gets that the outcome is unknown.
+    /// certain: then the caller gets `outcome-unknown`.
     pub(super) fn of(self, ended: FinishOutcome, kept: &Kept, uncertain: bool) -> FinishOutcome {
         use FinishOutcome::{Deferred, Fenced, NotCommitted, Refused, Unknown, Unwritten, Written};
         match (self, ended) {
@@ -103,7 +104,7 @@ impl Executor {
         write: Duration,
         stop_at: Instant,
     ) -> Committed {
-        let (mut instead, mut commits) = (Instead::Nothing, 0);
+        let (mut instead, mut computations) = (Instead::Nothing, 0);
         loop {
             let writes = match (&report, &instead) {
                 (Report::Completed(_), Instead::Nothing) => self.writes(execution, stop_at).await,
@@ -115,10 +116,10 @@ impl Executor {
             });
             let kept = self.kept(seen, &report, writes, status, write).await;
             let start = Start::Seen(Box::new(seen.clone()));
-            let finished = self.write(start, seen, &kept, stop_at, Escalation::Pending).await;
+            let finished = self.write(start, seen, &kept, stop_at, Escalation::NotYet).await;
             let denied = match finished {
                 Ok(Finished::Denied(denied)) => denied,
-                // Released meanwhile, on less knowledge: a retry must not repeat the effect.
+                // Released meanwhile by one who did not know of the effect: claim it, so that no retry repeats it.
                 Ok(Finished::Refused(current, fenced))
                     if matches!(instead, Instead::UnknownEffect)
                         && !self.is_double(seen, &kept, &current) =>
@@ -135,15 +136,16 @@ impl Executor {
                 }
                 finished => return Committed { report, kept, finished, instead },
             };
-            commits += 1;
+            computations += 1;
             match refusal(kept.writes(), &denied) {
-                Refusal::Stale if commits < MAX_COMMITS && self.engine.world.instant() < stop_at => {}
+                Refusal::Recompute
+                    if computations < MAX_COMPUTATIONS && self.engine.world.instant() < stop_at => {}
                 Refusal::Answer(answer) => {
                     let answer = self.as_replayed(answer);
                     instead = Instead::Answer(answer.clone());
                     report = Report::Completed(answer);
                 }
-                Refusal::Stale | Refusal::NoAnswerSet => {
+                Refusal::Recompute | Refusal::NoAnswerSet => {
                     self.no_answer_set(kept.writes(), &denied);
                     (report, instead) = without_answer(seen, &report);
                 }
@@ -208,7 +210,7 @@ impl Executor {
 
     /// The domain writes that the handler wants, computed now if it has a closure for that.
     async fn writes(&self, execution: &Execution, stop_at: Instant) -> Result<Vec<DomainWrite>, ()> {
-        let parts = execution.pending().parts();
+        let parts = execution.collected().parts();
         let (current, compute) = parts.map_err(|error| self.refused_early(&error))?;
         let computed = match compute {
             // This is the handler's code: it may panic, or never end.
@@ -247,6 +249,6 @@ fn without_answer(seen: &Record, report: &Report) -> (Report, Instead) {
 /// What became of a record that was to be claimed.
 pub(super) enum Claim {
     Claimed(Box<Record>),
-    /// It was claimed, completed or certainly released before; or it is gone, or another request's.
+    /// It was already claimed, completed or certainly released; or the record is gone, or belongs to another request.
     Unclaimed(Option<Box<Record>>),
 }

@@ -55,7 +55,7 @@ impl Executor {
         let because = wanted.last_failure;
         let mut kept = match wanted.state {
             State::Completed { answer, completed_at, .. } => {
-                match self.stored_body(&base, answer, completed_at).await? {
+                match self.kept_body(&base, answer, completed_at).await? {
                     Some(answer) => {
                         // Checked again: every sender to the queue could have made them.
                         let records = self.engine.store.records_table();
@@ -67,7 +67,7 @@ impl Executor {
                 }
             }
             State::FailedRetryable { .. } if not_begun => Kept::NotBegun,
-            // Contested: its worker did nothing, but the record showed that another execution did.
+            // Contested: this report's worker did nothing, but another execution did, or perhaps did.
             State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. } => {
                 Kept::NotExecuted(because)
             }
@@ -76,7 +76,7 @@ impl Executor {
         };
         // `base` has the revision that the worker saw. If that is still current, no read is needed.
         let mut start = Start::Seen(Box::new(base.clone()));
-        let mut escalated = if escalated { Escalation::Done } else { Escalation::Pending };
+        let mut escalated = if escalated { Escalation::Done } else { Escalation::NotYet };
         loop {
             let current = match self.write(start, &base, &kept, stop_at, escalated).await {
                 Ok(Finished::Written(_)) => return Ok(Delivered::Written),
@@ -104,7 +104,7 @@ impl Executor {
                 }
                 Err(_) => return Ok(Delivered::Unwritten),
             };
-            // The key is another request's now, or of a later generation: that record never has this report's result.
+            // The key belongs to another request now, or to a later generation. Its record will never hold this report's result.
             let double = self.is_double(&base, &kept, &current);
             if !kept.did_nothing() && !is_same_request(&base, &current)
                 || !double && kept.belongs_to_earlier_generation(&base, &current)
@@ -114,13 +114,13 @@ impl Executor {
             let waits = double || !kept.writes().is_empty();
             if waits && matches!(current.state, State::InProgress { .. }) {
                 // This report may be the only proof that the operation was executed.
-                tracing::error!("another execution is running what this one did: its report is retried");
+                tracing::error!("another execution of this operation is in progress: this report is retried");
                 return Ok(Delivered::Unwritten);
             }
-            if double && escalated == Escalation::Pending && !report.was_escalated_with(&current) {
+            if double && escalated == Escalation::NotYet && !report.was_escalated_with(&current) {
                 return Ok(self.double(report, &base, &kept, &current).await);
             }
-            if double && escalated == Escalation::Pending && matches!(current.state, State::Unknown { .. }) {
+            if double && escalated == Escalation::NotYet && matches!(current.state, State::Unknown { .. }) {
                 (start, escalated) = (Start::Seen(current), Escalation::Done);
                 continue;
             }
@@ -167,7 +167,7 @@ impl Executor {
 
     /// Stores a body that came in the message. Stores a body outside the record again if it may be deleted soon. `None` if the
     /// store fails.
-    async fn stored_body(
+    async fn kept_body(
         &self,
         record: &Record,
         answer: KeptAnswer,

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{BoxError, Engine, pending::Pending};
+use super::{BoxError, Engine, collected::Collected};
 use crate::{
     domain::{DomainWrite, DomainWriteError},
     fingerprint::Fingerprint,
@@ -38,7 +38,7 @@ struct Facts {
     /// Until when it owns its record; `None` once the record is lost.
     owned_until: watch::Sender<Option<Term>>,
     /// What commits with the completion.
-    pending: Mutex<Pending>,
+    collected: Mutex<Collected>,
 }
 
 impl fmt::Debug for Execution {
@@ -60,7 +60,7 @@ impl Execution {
             ends,
             world: engine.world.clone(),
             owned_until: watch::Sender::new(Some(until)),
-            pending: Mutex::new(Pending::new(engine.store.records_table())),
+            collected: Mutex::new(Collected::new(engine.store.records_table())),
         }))
     }
 
@@ -84,7 +84,7 @@ impl Execution {
         &self.0.key
     }
 
-    /// The idempotency key for the downstream service that `phase` calls. It is the same in every attempt, and different for
+    /// The idempotency key for the downstream service that `phase` calls. It is the same in every execution, and different for
     /// every phase. Give each external call of a handler another phase.
     pub fn downstream_key(&self, phase: &str) -> String {
         self.0.key.downstream_key(&self.0.fingerprint, phase)
@@ -130,11 +130,11 @@ impl Execution {
     /// }
     /// ```
     pub fn write(&self, write: DomainWrite) -> Result<(), DomainWriteError> {
-        self.pending().add(write)
+        self.collected().add(write)
     }
 
     /// Computes writes when the operation is about to commit. Computes them again if one was
-    /// [computed from a stale read](DomainWrite::or_recompute), at most [`MAX_COMMITS`](crate::time_budget::MAX_COMMITS) times.
+    /// [computed from a stale read](DomainWrite::or_recompute), at most [`MAX_COMPUTATIONS`](crate::time_budget::MAX_COMPUTATIONS) times.
     ///
     /// A second closure replaces the first. A closure that comes after the handler's answer is ignored.
     pub fn write_computed<F, E>(&self, compute: impl Fn() -> F + Send + Sync + 'static)
@@ -142,21 +142,22 @@ impl Execution {
         F: Future<Output = Result<Vec<DomainWrite>, E>> + Send + 'static,
         E: Into<BoxError>,
     {
-        self.pending().compute(Arc::new(move || {
+        self.collected().compute(Arc::new(move || {
             let writes = compute();
             Box::pin(async move { writes.await.map_err(Into::into) })
         }));
     }
 
-    pub(super) fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn collected(&self) -> MutexGuard<'_, Collected> {
+        self.0.collected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether this execution has lost its record, or may have: its lease has expired, or another execution has the record. Check
     /// before an effect that cannot be undone. The write of the report is fenced in any case.
     ///
     /// `false` promises nothing about the next moment. The check does not read the store; only heartbeats notice that the record
-    /// is lost. The lease counts without its grace. A handler that has sent nothing yet answers with `Outcome::NotExecuted`.
+    /// is lost. The lease counts without its grace. If the handler has sent nothing yet, it should
+    /// answer with `Outcome::NotExecuted`.
     pub fn is_lost(&self) -> bool {
         self.left().is_zero()
     }
@@ -184,7 +185,7 @@ impl Execution {
                 biased;
                 // The sender lives as long as this execution: there is no error.
                 _ = owned_until.changed() => {}
-                // In short sleeps: a machine that was suspended would sleep on, although the wall clock has moved on.
+                // Short sleeps: after a suspension, one long sleep would end too late by the wall clock.
                 () = self.0.world.sleep(left.min(OWNERSHIP_CHECK_INTERVAL)) => {}
             }
         }

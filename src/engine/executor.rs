@@ -33,7 +33,7 @@ impl fmt::Debug for Executor {
     }
 }
 
-/// One request for an operation, as its front understood it.
+/// One request for an operation, as its front parsed it.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Tenant, operation and idempotency key.

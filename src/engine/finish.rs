@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Executor {
-    /// Writes how an execution ended. Tries until the invocation's time, or the operation's completion timeout, is up.
+    /// Writes how an execution ended. Tries until the invocation's time, or the operation's completion time-out, is up.
     pub async fn finish(&self, owned: Ownership, report: Report) -> FinishOutcome {
         let (world, operation) = (&self.engine.world, self.operation().name());
         let (execution, started) = (owned.execution.clone(), world.instant());
@@ -32,7 +32,7 @@ impl Executor {
 
     async fn write_report(&self, owned: Ownership, report: Report) -> FinishOutcome {
         let Ownership { execution, record, heartbeat, status } = owned;
-        execution.pending().close();
+        execution.collected().close();
         // First, so that no heartbeat follows. One in flight may still be applied. Then our write is refused, finds our attempt in
         // the record, and continues from there.
         drop(heartbeat);
@@ -105,7 +105,7 @@ impl Executor {
             }
             // An earlier try may have committed, and the record been deleted since.
             Ok(Finished::Gone) if seen.transactional => FinishOutcome::Unknown,
-            // Once its lease has expired, it is known whether it has committed.
+            // After the lease has expired, it is known whether the transaction has committed.
             Err(_) if seen.transactional && !kept.did_nothing() => {
                 Count::Unwritten.add(self.operation().name());
                 FinishOutcome::Unknown
@@ -146,7 +146,7 @@ impl Executor {
             }
             Err(_) => {
                 let deferred = self.defer(&execution, &seen, &report, kept).await;
-                // The caller gets the same as if it had been written.
+                // The caller gets the answer as if the report had been written.
                 if seen.claimed && !kept.reports_an_effect() { FinishOutcome::Unknown } else { deferred }
             }
         }
@@ -164,7 +164,7 @@ impl Executor {
     ) -> FinishOutcome {
         let answer = if let Report::Completed(answer) = report { Some(answer) } else { None };
         let mut double = DoubleExecution::new(seen.attempt, answer, &current);
-        double.tell(&current.key);
+        double.log_and_count(&current.key);
         let replay = self.fenced(&current, FencedError::OwnedByAnother, stop_at).await;
         let whole = replay.as_ref().filter(|replay| !replay.body_omitted);
         double.theirs_answered(whole.map(|replay| &replay.answer));
@@ -193,8 +193,8 @@ impl Executor {
     /// Writes the record that `kept` leads to.
     ///
     /// The record may be gone, because an operator deleted it or the table was restored to an earlier time. Then it is written anew
-    /// from `base`, because what is known is still true. It is not once the retention, counted from the execution's beginning, is
-    /// over: the record may have been settled since, and deleted by time to live.
+    /// from `base`, because what is known is still true. After the retention, counted from the execution's beginning, it is not
+    /// written anew: the record may have been settled, and then deleted by time to live.
     ///
     /// If another execution is in progress, marks it as contested and returns [`Finished::Refused`].
     pub(super) async fn write(
@@ -223,7 +223,7 @@ impl Executor {
             if let Some(contested) = contested {
                 return Step::Write(contested.into(), Some(FencedError::OwnedByAnother));
             }
-            if double && escalated == Escalation::Pending {
+            if double && escalated == Escalation::NotYet {
                 return Step::Stop(Some(FencedError::OwnedByAnother));
             }
             match kept.of(seen, worker, revision, now) {
@@ -241,7 +241,7 @@ impl Executor {
             }
             Ok(Applied::Stopped(None, _)) => Ok(Finished::Gone),
             Err(unapplied) if !unapplied.denied.is_empty() => Ok(Finished::Denied(unapplied.denied)),
-            // Other tries may have got no answer, but a refused one shows that none is accepted.
+            // Other tries may have got no answer. One refused for good shows that none is accepted.
             Err(unapplied) if unapplied.refused => {
                 Err(StoreError::new(StoreErrorKind::Refused, unapplied.error))
             }
@@ -267,13 +267,14 @@ impl Executor {
     /// After the retention, the record may be of a later generation of the key, which is no second execution. Before that, a later
     /// generation means that an operator deleted the record, or restored the table.
     pub(super) fn is_double(&self, base: &Record, kept: &Kept, current: &Record) -> bool {
-        // Its effects are those that it could not commit.
+        // All its effects were in its transaction, which was not committed.
         if base.transactional {
             return false;
         }
         let one_generation = current.created_at == base.created_at;
         let early = self.engine.world.now() <= base.began_at.plus(base.retention);
-        // If another execution did nothing, there is no contradiction; but in a later generation a retry would run.
+        // If the other execution did nothing, the two do not contradict each other. In a later generation they still do, because a
+        // retry would run.
         let did_nothing = matches!(
             current.state,
             State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. }

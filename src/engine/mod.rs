@@ -1,6 +1,6 @@
 //! Runs an operation once per key: reserves the key, lets the handler execute, records how it ended.
 //!
-//! 1. A front (HTTP, events) turns what it received into a [`Request`]. The [`Executor`] knows no front.
+//! 1. A front (today HTTP) turns what it received into a [`Request`]. The [`Executor`] knows no front.
 //! 2. [`Executor::reserve`] takes the key, or reports what holds it: an answer, an execution in flight, another request, an
 //!    unknown outcome.
 //! 3. A successful reservation returns an [`Ownership`], which is finished once. Dropping it writes nothing: the record stays in
@@ -9,13 +9,14 @@
 //!    completed record. A report that cannot be written goes to a queue, and is applied from there under the same fence.
 //! 5. Every change of a record goes through one loop, in `apply`. It turns a pure function on a record into a conditional write.
 //!
-//! Of all this, handlers see [`Execution`] alone. The engine does not settle unknown outcomes: see
+//! Of all this, handlers see [`Execution`] or [`SingleTransaction`] alone. The engine does not settle unknown outcomes: see
 //! [`reconcile`](crate::reconcile).
 
 pub(crate) mod apply;
 mod bodies;
 mod breaker;
 mod codec;
+mod collected;
 mod commit;
 mod deferred_report;
 mod delivery;
@@ -24,7 +25,6 @@ pub(crate) mod executor;
 mod finish;
 mod heartbeat;
 pub(crate) mod ownership;
-mod pending;
 pub(crate) mod report;
 pub(crate) mod reserve;
 pub(crate) mod single_transaction;

@@ -94,10 +94,10 @@ impl FinishOutcome {
 pub(super) enum Kept {
     /// With the domain writes that commit with it.
     Completed(KeptAnswer, Arc<[DomainWrite]>),
-    /// With a note for the record, if more is known than that nothing was done.
+    /// A note for the record, if the reason is known.
     NotExecuted(Option<Note>),
     NotBegun,
-    /// With a note for the record, if more is known than the cause.
+    /// A note for the record, if more than the cause is known.
     PerhapsExecuted(UnknownCause, Option<Note>),
 }
 
@@ -185,7 +185,7 @@ pub(super) enum Finished {
 pub(super) enum Escalation {
     Done,
     /// Nothing that the other execution left is overwritten: its trace would be lost.
-    Pending,
+    NotYet,
 }
 
 /// Whether two records may be of one request. Fingerprints by different rules cannot be compared.

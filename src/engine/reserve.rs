@@ -68,7 +68,7 @@ impl fmt::Debug for Replay {
 
 /// What a reservation found, or what its write means.
 pub(super) enum Found {
-    /// Our own reservation, until then.
+    /// Our own reservation, with the end of its lease.
     Owned(Term),
     /// Too little time was left to reserve it.
     TooLate,
@@ -89,7 +89,7 @@ pub(super) struct Times {
     ends: Option<Term>,
     pub(super) answer_by: Option<Instant>,
     /// How much time an execution needs to begin.
-    least: Duration,
+    min_time: Duration,
 }
 
 impl Times {
@@ -99,7 +99,7 @@ impl Times {
 
     /// Whether too little time is left to begin.
     pub(super) fn is_too_late(self, world: &dyn World) -> bool {
-        self.ends.is_some_and(|ends| world.left(ends) < self.least)
+        self.ends.is_some_and(|ends| world.left(ends) < self.min_time)
     }
 }
 
@@ -155,7 +155,7 @@ impl Executor {
             ReserveOutcome::Unreadable => (Count::StoreError, Some("unreadable")),
         };
         count.add(self.operation().name());
-        // An owned execution is counted when it ends.
+        // An execution that owns its record is counted when it ends.
         if let Some(outcome) = outcome {
             telemetry::ended(outcome);
         }
@@ -168,8 +168,8 @@ impl Executor {
         let ends = deadline.zip(whole).map(|(wall, whole)| Term { wall, running: started.plus(whole) });
         let ends_at = ends.map(|ends| ends.running);
         let answer_by = TimeBudget::at(started, ends_at).answer().map(|left| started.plus(left));
-        let least = self.operation().min_time_of(whole.unwrap_or(self.operation().lease));
-        Times { ends, answer_by, least }
+        let min_time = self.operation().min_time_of(whole.unwrap_or(self.operation().lease));
+        Times { ends, answer_by, min_time }
     }
 
     /// Writes or decides until there is an outcome: first as if there is no record, then for the current one.
@@ -191,7 +191,7 @@ impl Executor {
         let own = |record: Box<Record>| {
             let until = times.ends.unwrap_or_else(|| world.term(operation.lease));
             match world.left(until) {
-                left if left < times.least => Step::Stop(Found::TooLate),
+                left if left < times.min_time => Step::Stop(Found::TooLate),
                 _ => Step::Write(record.into(), Found::Owned(until)),
             }
         };
@@ -330,7 +330,7 @@ impl Executor {
     /// frozen, the lease may have expired and others may run (T39). Nothing is awaited between this check and the handler.
     async fn own(&self, record: Box<Record>, times: Times, until: Term) -> ReserveOutcome {
         let world = &self.engine.world;
-        if world.left(until) < times.least {
+        if world.left(until) < times.min_time {
             tracing::warn!("the reservation came too late to run the handler: it is taken back");
             let taken_back = self.take_back(Tried { record, over: None }, TakeBack::Now);
             // Waits a little, so that the client's retry finds the key free. The task continues in the background.

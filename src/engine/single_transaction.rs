@@ -13,8 +13,8 @@ use futures_util::future::BoxFuture;
 
 use super::{
     Applied, Effort, Executor, Moment, Request, ReserveOutcome, Retries, Start, Step,
+    collected::Collected,
     commit::{self, Refusal},
-    pending::Pending,
     reserve::{Found, Times},
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count},
     time::Timestamp,
-    time_budget::{CLOCK_SKEW, MAX_COMMITS, TimeBudget, WRITE_BACKOFF},
+    time_budget::{CLOCK_SKEW, MAX_COMPUTATIONS, TimeBudget, WRITE_BACKOFF},
 };
 
 /// One run of a handler whose effects are all [domain writes](crate::domain). Its answer and its writes commit in one
@@ -37,12 +37,12 @@ pub struct SingleTransaction(Arc<Run>);
 #[derive(Debug)]
 struct Run {
     key: RecordKey,
-    pending: Mutex<Pending>,
+    collected: Mutex<Collected>,
 }
 
 impl SingleTransaction {
     fn new(key: &RecordKey, records: Option<&str>) -> Self {
-        Self(Arc::new(Run { key: key.clone(), pending: Mutex::new(Pending::new(records)) }))
+        Self(Arc::new(Run { key: key.clone(), collected: Mutex::new(Collected::new(records)) }))
     }
 
     /// The verified caller.
@@ -66,11 +66,11 @@ impl SingleTransaction {
     /// # Errors
     /// If DynamoDB would refuse it. Then none of this run's writes commits, even if the handler returns an answer.
     pub fn write(&self, write: DomainWrite) -> Result<(), DomainWriteError> {
-        self.pending().add(write)
+        self.collected().add(write)
     }
 
-    fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    fn collected(&self) -> MutexGuard<'_, Collected> {
+        self.0.collected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -149,7 +149,7 @@ impl Executor {
         if !request.may_begin {
             return self.current_or(served, false, || self.instead(ReserveOutcome::MayNotBegin)).await;
         }
-        for run in 0..MAX_COMMITS {
+        for run in 0..MAX_COMPUTATIONS {
             let transaction = SingleTransaction::new(&request.key, self.engine.store.records_table());
             let (answer, reply) = match compute(transaction.clone()).await {
                 Computed::Answer(answer, reply) => (answer, reply),
@@ -164,7 +164,7 @@ impl Executor {
                     return self.current_or(served, run > 0, none).await;
                 }
             };
-            let writes = transaction.pending().finish();
+            let writes = transaction.collected().finish();
             let writes = match writes {
                 Ok(writes) => writes,
                 // A duplicate gets the first one's answer here too.
@@ -183,11 +183,11 @@ impl Executor {
                 }
                 Ok(Sent::Found(current)) => return self.instead(current),
                 Ok(Sent::Denied(denied)) => match commit::refusal(&writes, &denied) {
-                    Refusal::Stale if run + 1 < MAX_COMMITS => {}
+                    Refusal::Recompute if run + 1 < MAX_COMPUTATIONS => {}
                     Refusal::Answer(answer) => {
                         return self.refuse(served, self.as_replayed(answer)).await;
                     }
-                    Refusal::Stale | Refusal::NoAnswerSet => {
+                    Refusal::Recompute | Refusal::NoAnswerSet => {
                         self.no_answer_set(&writes, &denied);
                         return SingleTransactionOutcome::Unconfirmed;
                     }

@@ -21,7 +21,7 @@ impl Executor {
     /// Releases a reservation that may have been applied and was certainly not executed. So a passing fault of the store leaves
     /// nothing to reconcile.
     ///
-    /// It runs in the background, for up to the operation's completion timeout: the caller has its answer. If the reservation is
+    /// It runs in the background, for up to the operation's completion time-out: the caller has its answer. If the reservation is
     /// applied after that, it becomes `unknown` once its lease has expired. The receiver resolves when the task is done.
     pub(super) fn take_back(&self, tried: Tried, how: TakeBack) -> oneshot::Receiver<()> {
         // Of its own: it may outlive the request.

@@ -34,7 +34,7 @@ impl Fingerprints {
     pub fn matches(&self, kept: &Fingerprint) -> Option<bool> {
         iter::once(&self.current)
             .chain(&self.former)
-            .find(|print| print.rule == kept.rule)
+            .find(|print| print.rule() == kept.rule())
             .map(|print| print == kept)
     }
 }

@@ -83,9 +83,19 @@ mod tests {
 
     #[test]
     fn a_form_that_parsers_may_read_differently_has_no_fields() {
-        for form in
-            [&b"a=%"[..], b"a=%4", b"a=%zz", b"a=%%34", b"%=1", b"a=%ff", b"a=\xff", b"a=%EF%BF%BD", b"\xc3"]
-        {
+        for form in [
+            &b"a=%"[..],
+            b"a=%4",
+            b"a=%zz",
+            b"a=%%34",
+            b"%=1",
+            b"a=%ff",
+            b"a=\xff",
+            b"a=%EF%BF%BD",
+            b"\xc3",
+            b"a[]=1",
+            b"a%5B%5D=1",
+        ] {
             assert_eq!(fields(form), None, "{}", form.escape_ascii());
         }
         let many = |count: usize| vec!["a=1"; count].join("&");

@@ -32,7 +32,7 @@ pub enum Outcome {
     NotExecuted,
     /// The request was refused before anything was done, such as invalid input. The key is free at once for any request, so
     /// a corrected one may use it. Set this only before the first effect, and never because of a status alone. In a later
-    /// attempt it counts as `NotExecuted`: the key belongs to the first attempt's request.
+    /// execution it counts as `NotExecuted`: the key belongs to the first execution's request.
     ///
     /// Nothing remembers the refusal, so a late duplicate of the request is decided anew. Use this for refusals that follow
     /// from the request alone, such as a missing field, not for those that may differ in a minute, such as a low balance.

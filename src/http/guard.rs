@@ -13,7 +13,7 @@ use super::{
     GuardedBody, Outcome, Problem, ProblemType,
     classify::classify,
     replay,
-    request::Understood,
+    request::Parsed,
     respond::HttpAnswer,
     run::{Handled, ResponseBody},
     settings::Guard,
@@ -67,8 +67,8 @@ impl Guard {
         request: Request<B>,
         handler: impl FnOnce(Execution, Request<B>) -> BoxFuture<'static, Handled> + Send,
     ) -> HttpAnswer {
-        let (mut parts, Understood { request, body, refusal, mount }) = match self.understand(request).await {
-            Ok(understood) => understood,
+        let (mut parts, Parsed { request, body, refusal, mount }) = match self.parse(request).await {
+            Ok(parsed) => parsed,
             Err(problem) => return problem,
         };
         let span = telemetry::request_span(&request.key);

@@ -103,7 +103,7 @@ impl Problem {
     }
 }
 
-/// A span in whole seconds, rounded up, at least one.
+/// A duration in whole seconds, rounded up, at least one.
 pub(super) fn seconds(span: Duration) -> HeaderValue {
     HeaderValue::from(u64::try_from(span.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1))
 }

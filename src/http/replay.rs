@@ -1,4 +1,4 @@
-//! Which headers are kept, and how a kept answer becomes a response again.
+//! Applies `headers.rs`: makes the answer to keep from a response, and a response from a kept answer.
 
 use std::time::{Duration, UNIX_EPOCH};
 

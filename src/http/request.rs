@@ -19,8 +19,8 @@ use crate::{
     time::Timestamp,
 };
 
-/// A request, understood.
-pub(super) struct Understood<B> {
+/// A parsed request.
+pub(super) struct Parsed<B> {
     pub(super) request: Request,
     pub(super) body: B,
     /// Why its key may not begin an execution, if so. If there is a record, the client gets the answer that the record implies.
@@ -33,15 +33,15 @@ pub(super) struct Understood<B> {
 
 impl Guard {
     /// What the guard needs of a request; as an error, why it is refused.
-    pub(super) async fn understand<B: GuardedBody>(
+    pub(super) async fn parse<B: GuardedBody>(
         &self,
         request: http::Request<B>,
-    ) -> Result<(Parts, Understood<B>), HttpAnswer> {
+    ) -> Result<(Parts, Parsed<B>), HttpAnswer> {
         let (parts, body) = request.into_parts();
         // A custom rule or resolver may panic. Nothing is reserved yet.
-        let understood = AssertUnwindSafe(understand(self, &parts, body)).catch_unwind().await;
-        let understood = match understood {
-            Ok(Ok(understood)) => understood,
+        let parsed = AssertUnwindSafe(parse(self, &parts, body)).catch_unwind().await;
+        let parsed = match parsed {
+            Ok(Ok(parsed)) => parsed,
             Ok(Err(problem)) => return Err(self.problem(problem, Outcome::NotExecuted)),
             Err(_) => {
                 let operation = self.operation().name();
@@ -49,7 +49,7 @@ impl Guard {
                 return Err(self.problem(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
             }
         };
-        let key = &understood.request.key;
+        let key = &parsed.request.key;
         let of_this = |outer: &RecordKey| outer == key;
         if parts.extensions.get::<Execution>().is_some_and(|outer| of_this(outer.record_key()))
             || parts.extensions.get::<SingleTransaction>().is_some_and(|outer| of_this(outer.record_key()))
@@ -58,12 +58,12 @@ impl Guard {
             tracing::error!(%operation, "two guards of the same operation are nested: remove one");
             return Err(self.problem(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
         }
-        Ok((parts, understood))
+        Ok((parts, parsed))
     }
 }
 
 /// Parses what the guard needs from a request.
-async fn understand<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<Understood<B>, Problem> {
+async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<Parsed<B>, Problem> {
     let operation = guard.operation();
     let tenant = guard.tenant.tenant(parts).ok_or_else(|| {
         if parts.request_context_ref().is_none() {
@@ -98,7 +98,7 @@ async fn understand<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Re
     let may_begin = refusal.is_none();
     let origin = Some(origin::of(parts));
     let request = Request { key, fingerprints, may_begin, deadline, origin };
-    Ok(Understood { request, body, refusal, mount: target::mount(parts).to_owned() })
+    Ok(Parsed { request, body, refusal, mount: target::mount(parts).to_owned() })
 }
 
 fn refused(KeyRefusal { reason, detail }: KeyRefusal) -> Problem {

@@ -36,7 +36,7 @@ impl Guard {
                 let refusal = refusal.unwrap_or_else(|| Problem::new(ProblemType::KeyTooOld));
                 self.problem(refusal, Outcome::NotExecuted)
             }
-            // Owned is answered before.
+            // `Owned` never comes here.
             ReserveOutcome::TooLate | ReserveOutcome::Unavailable | ReserveOutcome::Owned(_) => {
                 self.unavailable(ProblemType::StoreUnavailable)
             }
@@ -61,12 +61,12 @@ impl Guard {
         self.retry_later(Problem::new(problem), Duration::ZERO, Outcome::NotExecuted)
     }
 
-    /// An execution's own answer does not count, or is not known.
+    /// The handler's answer does not count, or its outcome is not known.
     pub(super) fn not_known(&self, problem: Problem) -> HttpAnswer {
         self.retry_later(problem, Duration::ZERO, Outcome::PerhapsExecuted)
     }
 
-    /// The answer if the handler broke.
+    /// The answer if the handler panicked or failed.
     pub(super) fn broken(&self) -> HttpAnswer {
         self.not_known(Problem::new(ProblemType::OutcomeUnknown).status(StatusCode::INTERNAL_SERVER_ERROR))
     }

@@ -9,7 +9,7 @@ use http_body_util::Full;
 use tracing::Instrument;
 
 use super::{
-    GuardedBody, Outcome, Problem, ProblemType, classify::classify, replay, request::Understood,
+    GuardedBody, Outcome, Problem, ProblemType, classify::classify, replay, request::Parsed,
     respond::HttpAnswer, run::ResponseBody, settings::Guard,
 };
 use crate::{
@@ -33,11 +33,11 @@ where
     I::Error: fmt::Display + Send,
     R: ResponseBody,
 {
-    let (parts, understood) = match guard.understand(request).await {
-        Ok(understood) => understood,
+    let (parts, parsed) = match guard.parse(request).await {
+        Ok(parsed) => parsed,
         Err(problem) => return problem,
     };
-    let Understood { request, body, refusal, mount } = understood;
+    let Parsed { request, body, refusal, mount } = parsed;
     let body = match body.copies().await {
         Ok(body) => body,
         Err(problem) => return guard.problem(Problem::new(problem), Outcome::NotExecuted),

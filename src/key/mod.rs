@@ -4,8 +4,8 @@
 //! 2. A scope, if the contract asks for one, also tells keys apart by the path that was called.
 //! 3. No two record keys share a [partition key](RecordKey::partition_key), whatever characters the parts hold. It begins
 //!    with the tenant.
-//! 4. A [downstream key](RecordKey::downstream_key) is the same in every attempt. It differs for each phase, and for another
-//!    request under the same key.
+//! 4. A [downstream key](RecordKey::downstream_key) is the same in every execution. It differs for each phase, and for
+//!    another request under the same key.
 //! 5. Logs and metrics show a [hash](RecordKey::hash), never the key or the tenant.
 //!
 //! It does not verify a tenant: a front passes on a verified one.
@@ -258,7 +258,7 @@ impl RecordKey {
 
     /// The idempotency key for the downstream service that `phase` calls.
     ///
-    /// It is the same in every attempt, so that a provider that honours idempotency keys acts once, even after this record
+    /// It is the same in every execution, so that a provider that honours idempotency keys acts once, even after this record
     /// has expired or the table was restored to an earlier time. That holds as long as the operation's fingerprint rule, and
     /// this crate's form of it, stay the same. Another phase, or another request under the same key, gets a different one.
     pub fn downstream_key(&self, fingerprint: &Fingerprint, phase: &str) -> String {

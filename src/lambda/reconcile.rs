@@ -23,7 +23,7 @@
 //! | trigger | what it does |
 //! | --- | --- |
 //! | a schedule, `{"job":"poll"}` | asks each question that is due |
-//! | its queue | writes deferred reports, and asks about single records at once |
+//! | its queue | writes deferred reports, processes provider reports, and asks about single records at once |
 
 use aws_config::BehaviorVersion;
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
@@ -59,8 +59,9 @@ pub enum Reconciled {
 /// A reconciliation configured by the environment, without operations.
 ///
 /// Environment: `IDEMPOTENCY_TABLE`, `DEAD_LETTERS_QUEUE_URL`, `RECONCILE_QUEUE_URL`; `RECONCILE_FIRST_BACKOFF_MS`,
-/// `RECONCILE_MAX_BACKOFF_MS`, `RECONCILE_ASKS` and `MAX_UNKNOWN_AGE_MS` (how questions are repeated, and for how long), `NOT_FOUND_GRACE_MS` (how long
-/// to wait before "not found" counts), `NOT_FOUND_RELEASES` (`on`, or `off` while a provider has an incident).
+/// `RECONCILE_MAX_BACKOFF_MS`, `RECONCILE_ASKS` and `MAX_UNKNOWN_AGE_MS` (how questions are repeated, and for how long),
+/// `NOT_FOUND_GRACE_MS` (how long to wait before "not found" counts), `NOT_FOUND_RELEASES` (`on`, or `off` while a provider has
+/// an incident).
 ///
 /// # Errors
 /// If the configuration is wrong; the error names what is wrong.

@@ -57,7 +57,7 @@ impl DoubleExecution {
     }
 
     /// Logs and counts it under this record's key.
-    pub(crate) fn tell(&self, key: &RecordKey) {
+    pub(crate) fn log_and_count(&self, key: &RecordKey) {
         let (ours, theirs) = (&self.ours, &self.theirs);
         tracing::error!(
             attempt = ours.attempt,

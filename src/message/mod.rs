@@ -4,7 +4,7 @@
 //! 2. The reader accepts this version alone. A message of another version, or of an unknown kind, is malformed: the whole message
 //!    becomes a dead letter, and no part of it is applied.
 //! 3. `check` and `sweep` are for the stale function; `ask`, `provider_report` and `deferred_report` for the reconcile function.
-//!    The others are dead letters from the start: they need an operator.
+//!    The others need an operator. The reconcile function makes a `double_execution` that a worker sends a dead letter.
 //! 4. Each message fits into 256 KiB, which every queue takes.
 //!
 //! It does not process them: see [`stale`](crate::stale) and [`reconcile`](crate::reconcile).

@@ -6,7 +6,7 @@
 //!
 //! It does not choose a client's statuses and codes: the contract profile does.
 
-mod meaning;
+mod derived;
 #[cfg(test)]
 mod tests;
 
@@ -182,8 +182,8 @@ impl Operation {
     /// How long heartbeats keep a record, from the beginning of its execution: a handler that hangs would otherwise never
     /// be found. Default: [`DEFAULT_MAX_LEASE`].
     #[must_use]
-    pub fn max_lease(mut self, longest: Duration) -> Self {
-        self.max_lease = longest;
+    pub fn max_lease(mut self, max: Duration) -> Self {
+        self.max_lease = max;
         self
     }
 
@@ -192,8 +192,8 @@ impl Operation {
     /// [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise. A function whose time-out is shorter begins
     /// nothing. Default: [`MIN_TIME_TO_RUN`](crate::time_budget::MIN_TIME_TO_RUN), or a quarter of the invocation's time if that is less.
     #[must_use]
-    pub fn min_time_to_run(mut self, least: Duration) -> Self {
-        self.min_time = Some(least);
+    pub fn min_time_to_run(mut self, min: Duration) -> Self {
+        self.min_time = Some(min);
         self
     }
 
@@ -232,7 +232,7 @@ impl Operation {
         self
     }
 
-    /// The shortest `Retry-After`, rounded up to seconds. In flight, clients wait as long as the attempt has already run,
+    /// The shortest `Retry-After`, rounded up to seconds. In flight, clients wait as long as the execution has already run,
     /// and at most until its lease has expired; while the outcome is unknown, until the next question; never longer than
     /// [`MAX_RETRY_AFTER`](crate::time_budget::MAX_RETRY_AFTER). Default: [`DEFAULT_RETRY_AFTER`].
     #[must_use]

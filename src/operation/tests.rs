@@ -52,8 +52,8 @@ fn a_lease_ending_before_the_next_heartbeat_is_refused_at_start_up() {
 // T39
 #[test]
 fn least_time_to_run_defaults_to_two_seconds_or_a_quarter() {
-    let least = |whole| pay().min_time_of(whole);
-    assert_eq!((least(60 * SECOND), least(8 * SECOND), least(4 * SECOND)), (2 * SECOND, 2 * SECOND, SECOND));
+    let min = |whole| pay().min_time_of(whole);
+    assert_eq!((min(60 * SECOND), min(8 * SECOND), min(4 * SECOND)), (2 * SECOND, 2 * SECOND, SECOND));
     assert_eq!(pay().min_time_to_run(5 * SECOND).min_time_of(SECOND), 5 * SECOND);
 }
 

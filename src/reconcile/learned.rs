@@ -22,12 +22,12 @@ pub(super) enum Asks {
     ProviderReported,
 }
 
-/// What was learned. The body of an answer is kept already.
+/// What was learned. An answer's body is already kept.
 pub(super) enum Learned {
     Executed(KeptAnswer),
     NotExecuted,
     NotFound,
-    /// Nothing yet: ask again after this time, or after the backoff.
+    /// Nothing yet: ask again after this time or the backoff, whichever is longer.
     Later(Option<Duration>),
     /// No reconciler knows the operation.
     NoReconciler,
@@ -171,7 +171,7 @@ impl Asked<'_> {
                 let wait = self.schedule.after(asked.saturating_add(1), revision);
                 Some(wait.map_or(Timestamp::MAX, |wait| now.plus(wait)))
             }
-            // This write would make sure that the worker did nothing, which contradicts the proof.
+            // This write would prove that the worker's transaction did not commit, which contradicts the proof of its effect.
             _ if proof && current.is_undone_by_the_next_write() => {
                 matches!(current.state, State::InProgress { .. }).then_some(now)
             }
@@ -221,8 +221,9 @@ impl Asked<'_> {
             Then::AskAgain(later) => {
                 let asked = asked.saturating_add(1);
                 let wait = self.schedule.after(asked, revision);
-                let at =
-                    |wait| now.plus(later.unwrap_or_default().max(wait)).min(self.oldest(current).max(now));
+                let at = |wait| {
+                    now.plus(later.unwrap_or_default().max(wait)).min(self.escalate_at(current).max(now))
+                };
                 (asked, wait.map_or(Timestamp::MAX, at))
             }
         };
@@ -300,7 +301,7 @@ impl Asked<'_> {
     }
 
     /// When it will have been unknown for too long. Never for a question that is asked anew.
-    fn oldest(&self, current: &Record) -> Timestamp {
+    fn escalate_at(&self, current: &Record) -> Timestamp {
         match self.why {
             Asks::IfDue => {
                 self.unknown_since(current).plus(self.schedule.max_unknown_age).plus(Duration::from_millis(1))

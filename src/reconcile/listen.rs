@@ -113,7 +113,7 @@ impl Reconciliation {
                 let provider = &*known.reconciler;
                 let (source, why, queued) = match queued.effect.is_effect() {
                     true => (by.unwrap_or(provider), Asks::ProviderReported, Some(queued)),
-                    // A refusal may be about another attempt, so the provider is asked.
+                    // A refusal may be about another execution, so the provider is asked.
                     false => (provider, Asks::Anew, None),
                 };
                 self.ask_about(&claimed, Some((known, source)), why, time, queued).await?
@@ -124,7 +124,7 @@ impl Reconciliation {
             | ReconcileOutcome::Busy
             | ReconcileOutcome::Gone
             | ReconcileOutcome::InFlight(_) => None,
-            // The source of the report has the answer, which a question may not find.
+            // The reporter has the answer; a question may not find it.
             ReconcileOutcome::Scheduled(_) if by.is_some() && queued.effect.is_effect() => {
                 Some(ReconcileOutcome::NotDue)
             }

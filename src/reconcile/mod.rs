@@ -100,7 +100,8 @@ pub enum Finding {
     /// It was executed, and its client gets this answer.
     Executed(Answer),
     /// It was executed, and its client gets this answer. These domain writes commit with the completion: those that its handler
-    /// would have made. Write without a condition, because a worker may have made them. A refused write is escalated.
+    /// would have made. Write without a condition, or with one that the handler's own row meets, because the worker may have
+    /// written it. A refused write is escalated.
     ExecutedWith(Answer, Vec<DomainWrite>),
     /// It was not executed, and will not be: the next retry runs it.
     NotExecuted,
@@ -108,6 +109,6 @@ pub enum Finding {
     /// ([`Reconciliation::not_found_grace`]), and only while the provider remembers keys
     /// ([`Operation::not_found_within`](crate::operation::Operation::not_found_within)). After that it is escalated.
     NotFound,
-    /// It is not decided yet. Ask again after this time, or after the backoff.
+    /// It is not decided yet. Ask again after this time or the backoff, whichever is longer.
     AskAgain(Option<std::time::Duration>),
 }

@@ -2,7 +2,7 @@
 
 use crate::time::Timestamp;
 
-/// What became of an attempt to reconcile a record.
+/// What became of asking about a record, or of a report about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReconcileOutcome {

@@ -60,7 +60,7 @@ impl ProviderReport {
     }
 
     /// It was not executed, and will not be. The operation's reconciler is asked before that counts, because the report may be
-    /// about an earlier attempt with the same downstream key.
+    /// about an earlier execution with the same downstream key.
     pub fn not_executed() -> Self {
         Self { by: None, queued: QueuedReport::of(ReportedEffect::NotExecuted) }
     }

@@ -217,7 +217,7 @@ impl Reconciliation {
         if let Delivered::Double(double) = delivered {
             // Escalated first: twice is better than never. Counted once that has succeeded.
             self.escalate(&Message::DoubleExecution(double.clone())).await?;
-            double.tell(key);
+            double.log_and_count(key);
             delivered = executor.apply(deferred, true).await?;
         }
         let (current, reason) = match delivered {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::{id::nonce, names::names};
+use super::{id::nonce, named_enum::names};
 use crate::headers::is_kept;
 
 nonce! {

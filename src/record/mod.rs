@@ -13,7 +13,7 @@
 mod answer;
 mod decide;
 mod id;
-mod names;
+mod named_enum;
 mod note;
 mod own;
 mod settle;
@@ -103,7 +103,7 @@ pub(crate) struct ReservationRequest {
 impl Record {
     /// How long a client should wait before it retries.
     ///
-    /// In progress: as long as the attempt has run so far, at most until its lease has expired. Unknown: until reconciliation next
+    /// In progress: as long as the execution has run so far, at most until its lease has expired. Unknown: until reconciliation next
     /// asks. Zero if the record is settled.
     pub(crate) fn wait(&self, now: Timestamp) -> Duration {
         match &self.state {

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-/// The length of the longest note, in bytes: a record with all its notes still has capacity for a body within one write unit.
+/// The length of the longest note, in bytes: a record with all its notes can still hold a body within one write unit.
 const MAX_BYTES: usize = 120;
 
 /// One short line for operators: at most 120 bytes, without control characters and without characters that change the

@@ -106,7 +106,8 @@ impl Record {
 
     /// Extends the lease while the handler runs: a heartbeat.
     ///
-    /// Also unknown → in progress, if a clock that was ahead counted this execution as dead, and it is not settled since.
+    /// Also unknown → in progress, if a clock that was ahead counted this execution as dead, and the record has not been
+    /// settled since.
     pub(crate) fn extend(
         &self,
         attempt: AttemptId,
@@ -126,8 +127,8 @@ impl Record {
     /// Records the effect and its answer: in progress → completed.
     ///
     /// Also from unknown, because this execution was only late; and from every release, because the next retry would repeat this
-    /// worker's effect. It does not matter whether another execution left the record so: that proves nothing about this one. Never
-    /// over another execution that is in progress, nor over a completed record.
+    /// worker's effect. This holds even if another execution left the record so, because that says nothing about this one. It never
+    /// replaces another execution that is in progress, nor a completed record.
     ///
     /// A worker whose effects are all in the transaction completes only the record that it owns, in progress.
     ///
@@ -188,7 +189,7 @@ impl Record {
         if let State::FailedRetryable { expires_at, .. } = &mut released.state
             && self.attempts == 1
         {
-            // In whole seconds, as a time to live is; and so far back that a clock behind ours agrees.
+            // Whole seconds, because time to live has them. Far enough in the past that a slower clock also sees it as expired.
             *expires_at = Timestamp::from_secs(now.minus(CLOCK_SKEW * 2).as_millis() / 1000);
         }
         Ok(released)
@@ -200,11 +201,12 @@ impl Record {
     }
 
     /// Marks this execution, which is in progress, as contested: `worker`'s execution certainly or possibly ran the same operation.
-    /// `None` if there is nothing to contest. It may belong to a later generation of the key, if the worker's record was deleted.
+    /// `None` if there is nothing to contest. This record may belong to a later generation of the key, if the worker's record was
+    /// deleted.
     pub(crate) fn contest(&self, worker: Worker, revision: Revision) -> Option<Self> {
         let others = self.attempt != worker.attempt;
         let open = matches!(self.state, State::InProgress { .. });
-        // The provider has to remember the earlier of the two.
+        // `began_at` is the earlier one: "not found" is proof only while the provider remembers the keys of both.
         let began_at = self.began_at.min(worker.began_at);
         (others && open && !self.contested).then(|| Self {
             revision,
@@ -214,12 +216,12 @@ impl Record {
         })
     }
 
-    /// Perhaps executed: in progress → unknown. If this execution already counts as dead, the worker's cause replaces the guess,
-    /// and its time as unknown starts again: its last request may still be on its way.
+    /// Perhaps executed. In progress → unknown. If this execution counts as dead already, the worker's cause replaces
+    /// `lease_expired`, and `since` starts again, because its last request may still be on its way.
     ///
-    /// Also failed, retryable → unknown, if the release was an assumption, or if another worker reported it: that report is about the
-    /// other execution only. If another execution is unknown, the record becomes this one's: a later report of the other worker must
-    /// not settle it.
+    /// Failed, retryable → unknown too, if the release was an assumption, or another worker's report, which is only about that
+    /// worker's execution. If the record is unknown because of another execution, this one replaces it, so that a later report of
+    /// the other worker does not settle it.
     pub(crate) fn mark_unknown(
         &self,
         worker: Worker,
@@ -237,7 +239,7 @@ impl Record {
             _ => false,
         };
         if one_generation && takes {
-            // The provider has to remember the earlier of the two.
+            // `began_at` is the earlier one: "not found" is proof only while the provider remembers the keys of both.
             let began_at = self.began_at.min(worker.began_at);
             let unknown = self.unknown(revision, cause, now);
             return Ok(Self { attempt: worker.attempt, began_at, contested: false, ..unknown });

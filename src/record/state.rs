@@ -1,6 +1,6 @@
 //! The states of a record, each with its one name.
 
-use super::{KeptAnswer, names::names};
+use super::{KeptAnswer, named_enum::names};
 use crate::time::Timestamp;
 
 /// The state of an operation. Being expired is not a state: see [`Record::expired`](super::Record::expired).
@@ -121,7 +121,7 @@ names! {
 pub enum UnknownCause {
     /// The worker's lease had expired, and it had not reported.
     LeaseExpired,
-    /// The handler reported it, or its answer is inconclusive (a 5xx, an error without a class).
+    /// The handler reported it, it answered 5xx, or its answer is inconclusive.
     HandlerFailed,
     /// The handler panicked.
     Panicked,

@@ -11,7 +11,7 @@
 //! | `retention` | all | for how many milliseconds it is kept once it is settled |
 //! | `lease_until` | `in_progress` | milliseconds since 1970 |
 //! | `contested` | `in_progress`, `unknown` | whether another execution ran the operation, certainly or possibly |
-//! | `claimed` | `in_progress`, `unknown` | whether the provider has reported the effect |
+//! | `claimed` | `in_progress`, `unknown` | whether an effect was reported: by the provider, or by a worker whose domain writes were refused |
 //! | `transactional` | all | whether the completing transaction contains all effects of the execution |
 //! | `with_writes` | `completed` | whether domain writes committed with its completion |
 //! | `origin` | all | for operators: the request's method and route |

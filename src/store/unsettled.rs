@@ -14,7 +14,7 @@ use crate::{
 
 /// A store that finds its unsettled records.
 ///
-/// The records that it returns may be slightly stale: read a record again before you change it.
+/// The records that it returns may be out of date: read a record again before you change it.
 #[async_trait]
 pub trait Unsettled: Store {
     /// The keys of unknown outcomes that reconciliation must ask about by `now`: up to `limit` from each partition of the

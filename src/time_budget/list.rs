@@ -103,7 +103,7 @@ list! {
     pub const DEFAULT_COMPLETION_TIMEOUT: Duration = seconds(10);
 
     /// The domain writes of one operation are computed at most this often, if each time they come from a stale read.
-    pub const MAX_COMMITS: u32 = 5;
+    pub const MAX_COMPUTATIONS: u32 = 5;
 
     /// A completed answer is kept for this long: the window that Stripe documents.
     pub const DEFAULT_RETENTION: Duration = hours(24);

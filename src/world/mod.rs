@@ -2,7 +2,7 @@
 //!
 //! 1. The library asks the operating system only through it (a lint forbids other calls), so that a test or a simulator controls
 //!    everything.
-//! 2. Spans are measured, and waited for, by [`running`](World::running). Records hold times of [`now`](World::now).
+//! 2. Durations are measured, and waited for, by [`running`](World::running). Records hold times of [`now`](World::now).
 //! 3. A clock decides only *when to look* at a record; the record's revision decides who may change it. So a wrong clock
 //!    costs a detour through reconciliation, never a second effect.
 //!
@@ -66,7 +66,7 @@ impl dyn World {
         Instant::from_beginning(self.running())
     }
 
-    /// The moment after this span.
+    /// The moment after this duration.
     pub(crate) fn term(&self, span: Duration) -> Term {
         Term { wall: self.now().plus(span), running: self.instant().plus(span) }
     }

@@ -22,8 +22,8 @@ pub(super) fn write_number(out: &mut Vec<u8>, literal: &str) -> Option<()> {
     let start = out.len();
     decimal.write(out);
 
-    // std parses the exact form, because it gives up on long runs of zeros that the exponent compensates for. If std were wrong
-    // elsewhere, the comparison would reject a text with another value.
+    // std parses the exact form, not the literal: it gives up on literals with long runs of zeros that the exponent compensates
+    // for. If std parsed another value, the comparison below would reject it.
     let double: f64 = str::from_utf8(&out[start..]).ok()?.parse().ok()?;
     if double.is_finite() {
         let mut buffer = ryu_js::Buffer::new();

@@ -37,11 +37,11 @@ impl Condition {
     }
 }
 
-/// Whether a write was applied.
-pub(super) enum Applied {
-    Yes,
-    /// No; this is the current item.
-    No(Option<Attributes>),
+/// What became of a put.
+pub(super) enum PutOutcome {
+    Applied,
+    /// Its condition does not hold; this is the current item.
+    Refused(Option<Attributes>),
 }
 
 /// Puts `item` if `condition` holds, and otherwise returns the current one. Both take one round trip.
@@ -53,7 +53,7 @@ pub(super) async fn put(
     table: &str,
     condition: Condition,
     item: Attributes,
-) -> Result<Applied, StoreError> {
+) -> Result<PutOutcome, StoreError> {
     let (expression, values) = condition.expression();
     let request = client
         .put_item()
@@ -63,10 +63,10 @@ pub(super) async fn put(
         .set_expression_attribute_values(values)
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
     match request.send().await {
-        Ok(_) => Ok(Applied::Yes),
+        Ok(_) => Ok(PutOutcome::Applied),
         Err(error) => match error.as_service_error() {
             Some(PutItemError::ConditionalCheckFailedException(failed)) => {
-                Ok(Applied::No(failed.item().cloned()))
+                Ok(PutOutcome::Refused(failed.item().cloned()))
             }
             _ => Err(error.into()),
         },

@@ -12,7 +12,7 @@ use aws_sdk_dynamodb::{
 use super::{
     DynamoDbStore, StoreError, StoreErrorKind,
     checkpoint::{self, CHECKPOINT},
-    conditions::{self, Applied, Attributes, Condition},
+    conditions::{self, Attributes, Condition, PutOutcome},
     error::Read,
     read,
     table::{INDEX, RECONCILE_AT, RECONCILE_SHARD},
@@ -143,9 +143,9 @@ impl Unsettled for DynamoDbStore {
         let condition = seen.map_or(Condition::Absent, Condition::Revision);
         let item = checkpoint::to_item(checkpoint)?;
         Ok(match conditions::put(&self.client, &self.table, condition, item).await? {
-            Applied::Yes => true,
+            PutOutcome::Applied => true,
             // It is ours if an earlier try was applied and its answer was lost.
-            Applied::No(current) => current
+            PutOutcome::Refused(current) => current
                 .and_then(|item| checkpoint::from_item(item).ok())
                 .is_some_and(|current| current.revision == checkpoint.revision),
         })

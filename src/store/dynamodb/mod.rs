@@ -45,7 +45,7 @@ use crate::{
     time_budget::{CLIENT_BACKOFF, STORE_CALL_TIMEOUT, STORE_CONNECT_TIMEOUT, STORE_TRY},
 };
 use attributes::{form, unreadable};
-use conditions::{Applied, Attributes, Condition};
+use conditions::{Attributes, Condition, PutOutcome};
 
 /// Keeps records in a DynamoDB table with partition key `pk` and sort key `sk`, both strings, and time to live on
 /// `expires_at`.
@@ -153,8 +153,8 @@ impl DynamoDbStore {
             return self.transact(condition, record, with).await;
         }
         match conditions::put(&self.client, &self.table, condition, to_item(record)?).await? {
-            Applied::Yes => Ok(WriteOutcome::Written),
-            Applied::No(current) => refused(current),
+            PutOutcome::Applied => Ok(WriteOutcome::Written),
+            PutOutcome::Refused(current) => refused(current),
         }
     }
 }

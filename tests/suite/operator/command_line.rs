@@ -269,7 +269,7 @@ async fn a_long_body_that_compresses_stays_in_the_record() {
     let State::Completed { answer, .. } = &kept.state else { panic!("{kept:?}") };
     assert_eq!((answer.body_place(), answer.body_length()), ("record", long.len() as u64));
     assert!(table.sort_keys().await.iter().all(|sk| !sk.starts_with("body#")));
-    // Compressed: a record of one write unit has no capacity for the plain body.
+    // Compressed: a record of one write unit cannot hold the plain body.
     let items = table.items().await;
     let item = items.iter().find(|((sk, _), _)| sk == "record").map(|(_, item)| item).expect("a record");
     let longest = item.values().filter_map(|value| value.as_b().ok()).map(|bytes| bytes.as_ref().len()).max();

@@ -113,7 +113,7 @@ async fn an_abandoned_sweep_begins_anew(endpoint: &str) {
             found.resume(BOUND).await;
         }
         assert_eq!((found.resumes(), found.progress().await), (false, None));
-        // The item is its own checkpoint.
+        // The checkpoint is an item too, and is scanned.
         let swept = logs.lines_with(&format!("\"scanned\":{},", so_far + 1));
         assert_eq!(swept.len(), usize::from(counts_on), "{delay:?}");
     }

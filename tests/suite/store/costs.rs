@@ -25,7 +25,7 @@ fn cost(guarded: &Guarded) -> (u32, f64, f64) {
     (used.round_trips, used.billed_write_units(), used.read_units)
 }
 
-/// Runs a new operation to this report.
+/// Runs a new operation that ends with this report.
 async fn ended(guarded: &Guarded, report: Report) -> Request {
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);

@@ -104,7 +104,7 @@ async fn each_reservation_outcome_is_counted_by_operation(endpoint: &str) {
                     Outcome::Completed
                 }
                 ("retried", 1) => Outcome::NotExecuted,
-                ("doubted", _) => Outcome::PerhapsExecuted,
+                ("unsure", _) => Outcome::PerhapsExecuted,
                 _ => Outcome::Completed,
             };
             (StatusCode::ACCEPTED, Extension(outcome)).into_response()
@@ -139,9 +139,9 @@ async fn each_reservation_outcome_is_counted_by_operation(endpoint: &str) {
     send(&app, pay("retried")).await;
     assert_eq!(counts(&operation), count("failed_retry"));
 
-    send(&app, pay("doubted")).await;
+    send(&app, pay("unsure")).await;
     assert_eq!(counts(&operation), count("created"));
-    send(&app, pay("doubted")).await;
+    send(&app, pay("unsure")).await;
     assert_eq!(counts(&operation), count("unknown"));
 }
 

@@ -12,24 +12,24 @@ pub(super) type Compute =
     Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<DomainWrite>, BoxError>> + Send + Sync>;
 
 /// What a handler wants to commit.
-pub(super) struct Pending {
+pub(super) struct Collected {
     writes: Writes,
     compute: Option<Compute>,
     records: Option<Arc<str>>,
-    /// The first write that was refused when the handler added it. Then none commits: the others alone would be a part of what the
-    /// handler wants.
+    /// The first write that was refused when the handler added it. Then none commits, because the others are only a part of what
+    /// the handler wants.
     failed: Option<DomainWriteError>,
     /// The handler has answered.
     closed: bool,
 }
 
-impl fmt::Debug for Pending {
+impl fmt::Debug for Collected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Pending").field(&self.writes).finish()
+        f.debug_tuple("Collected").field(&self.writes).finish()
     }
 }
 
-impl Pending {
+impl Collected {
     /// Nothing yet. `records` is the table of records.
     pub(super) fn new(records: Option<&str>) -> Self {
         let records = records.map(Arc::from);

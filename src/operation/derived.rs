@@ -38,11 +38,11 @@ impl Operation {
     /// Panics if settings contradict each other: an answer could expire while its key is still accepted, a lease could expire
     /// between two heartbeats, or no execution could begin. Called when all settings are made, so that their order does not matter.
     pub(crate) fn assert_consistent(&self) {
-        let (name, lease, longest) = (self.name.as_str(), self.lease, self.max_lease);
-        if let Some(least) = self.min_time {
+        let (name, lease, max) = (self.name.as_str(), self.lease, self.max_lease);
+        if let Some(min) = self.min_time {
             assert!(
-                least <= lease,
-                "operation {name:?}: min_time_to_run({least:?}) is longer than lease({lease:?})"
+                min <= lease,
+                "operation {name:?}: min_time_to_run({min:?}) is longer than lease({lease:?})"
             );
         }
         if let Some(every) = self.heartbeat {
@@ -50,10 +50,7 @@ impl Operation {
                 every < lease,
                 "operation {name:?}: heartbeat({every:?}) needs a lease({lease:?}) that is longer"
             );
-            assert!(
-                lease <= longest,
-                "operation {name:?}: max_lease({longest:?}) is shorter than lease({lease:?})"
-            );
+            assert!(lease <= max, "operation {name:?}: max_lease({max:?}) is shorter than lease({lease:?})");
         }
         if let Some(oldest) = &self.oldest_key {
             oldest.assert_answers_kept(&self.name, self.retain);
