@@ -28,7 +28,7 @@ pub(crate) async fn create(
     let key = execution.downstream_key(CHARGE_PHASE);
     let (provider, record) = (&services.provider, execution.record_key());
     let charge = provider.charge(record, &services.sealing_keys, &order, &key).await;
-    let charge = charge.map_err(|not_charged| failure(not_charged))?;
+    let charge = charge.map_err(failure)?;
 
     #[cfg(feature = "test-cards")]
     if let Some(answer) = crate::test_cards::after_charge(&order.source) {
