@@ -32,7 +32,7 @@
 //! | for | names |
 //! | --- | --- |
 //! | a guarded route | [`DynamoDbStore`], [`Operation`], [`Idempotency`], [`JwtClaim`], [`Execution`], [`Outcome`], [`NotBegun`] |
-//! | a reconciler | [`Reconciler`], [`Question`], [`Finding`], [`Answer`], [`async_trait`] |
+//! | a reconciler | [`Reconciler`], [`Question`], [`Finding`], [`Answer`], `async_trait` |
 //! | a test | [`MemoryStore`], [`SingleTenant`] |
 //!
 //! # Layout

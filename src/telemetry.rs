@@ -156,6 +156,12 @@ pub(crate) fn record_span(key: &RecordKey) -> Span {
     tracing::error_span!(target: SPAN, "idempotency", %operation, key = %key.hash(), outcome = Empty, attempts = Empty)
 }
 
+/// The same for a task that may outlive the request which spawns it, and must not hold the request's span open.
+pub(crate) fn task_span(key: &RecordKey) -> Span {
+    let operation = key.operation();
+    tracing::error_span!(target: SPAN, parent: None, "idempotency", %operation, key = %key.hash())
+}
+
 /// Adds to the request's span how the request ended.
 pub(crate) fn ended(outcome: &'static str) {
     Span::current().record("outcome", outcome);

@@ -33,8 +33,7 @@ impl Executor {
         execution: Execution,
     ) -> Option<Heartbeat> {
         let every = self.operation().heartbeat?;
-        // Of its own: it may outlive the request.
-        let span = telemetry::record_span(execution.record_key());
+        let span = telemetry::task_span(execution.record_key());
         let (beating, handle) = abortable(self.clone().beat(record, execution, every));
         // Ended or aborted: it makes no difference.
         let task = beating.map(drop).instrument(span);

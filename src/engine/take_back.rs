@@ -24,8 +24,7 @@ impl Executor {
     /// It runs in the background, for up to the operation's completion time-out: the caller has its answer. If the reservation is
     /// applied after that, it becomes `unknown` once its lease has expired. The receiver resolves when the task is done.
     pub(super) fn take_back(&self, tried: Tried, how: TakeBack) -> oneshot::Receiver<()> {
-        // Of its own: it may outlive the request.
-        let span = telemetry::record_span(&tried.record.key);
+        let span = telemetry::task_span(&tried.record.key);
         let (done, is_done) = oneshot::channel();
         let executor = self.clone();
         let task = async move {

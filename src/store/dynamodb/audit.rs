@@ -1,9 +1,8 @@
 //! Audit lines: items `audit#<milliseconds>#<revision>` with the record's partition key, without a time to live.
 
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use super::{
-    DynamoDbStore,
     attributes::{form, named, unreadable},
     conditions::Attributes,
     error::Read,
@@ -21,24 +20,21 @@ pub(super) fn to_item(key: &RecordKey, id: Revision, line: &AuditLine) -> Read<A
     Ok(item)
 }
 
-impl DynamoDbStore {
-    /// Needs `dynamodb:Query`.
-    pub(super) async fn lines(&self, key: &RecordKey) -> Read<Vec<AuditLine>> {
-        let mut pages = self
-            .client
-            .query()
-            .table_name(&*self.table)
-            .consistent_read(true)
-            .key_condition_expression("pk = :pk AND begins_with(sk, :audit)")
-            .expression_attribute_values(":pk", AttributeValue::S(key.partition_key()))
-            .expression_attribute_values(":audit", AttributeValue::S(AUDIT.to_owned()))
-            .into_paginator()
-            .items()
-            .send();
-        let mut lines = Vec::new();
-        while let Some(item) = pages.next().await {
-            lines.push(serde_dynamo::from_item(item?).map_err(unreadable)?);
-        }
-        Ok(lines)
+/// The record's lines. Needs `dynamodb:Query`.
+pub(super) async fn lines(client: &Client, table: &str, key: &RecordKey) -> Read<Vec<AuditLine>> {
+    let mut pages = client
+        .query()
+        .table_name(table)
+        .consistent_read(true)
+        .key_condition_expression("pk = :pk AND begins_with(sk, :audit)")
+        .expression_attribute_values(":pk", AttributeValue::S(key.partition_key()))
+        .expression_attribute_values(":audit", AttributeValue::S(AUDIT.to_owned()))
+        .into_paginator()
+        .items()
+        .send();
+    let mut lines = Vec::new();
+    while let Some(item) = pages.next().await {
+        lines.push(serde_dynamo::from_item(item?).map_err(unreadable)?);
     }
+    Ok(lines)
 }

@@ -240,6 +240,6 @@ impl Store for DynamoDbStore {
     }
 
     async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>, StoreError> {
-        self.lines(key).await
+        audit::lines(&self.client, &self.table, key).await
     }
 }
