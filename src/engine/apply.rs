@@ -18,7 +18,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     backoff::{Backoff, Retry},
     key::RecordKey,
-    record::{Record, Revision},
+    record::{Record, Revision, Transition},
     store::{Companion, Store, StoreError, StoreErrorKind, WriteOutcome},
     telemetry::Count,
     time::{Instant, Timestamp},
@@ -46,28 +46,22 @@ pub(crate) enum Step<T> {
     Wait(Duration),
 }
 
-/// A record to write, with its companions.
+/// A transition to write, with its companions.
 pub(crate) struct Change {
     record: Box<Record>,
     with: Vec<Companion>,
 }
 
-impl From<Record> for Change {
-    fn from(record: Record) -> Self {
-        Self { record: Box::new(record), with: Vec::new() }
-    }
-}
-
-impl From<Box<Record>> for Change {
-    fn from(record: Box<Record>) -> Self {
-        Self { record, with: Vec::new() }
+impl From<Transition> for Change {
+    fn from(transition: Transition) -> Self {
+        Self::with(transition, Vec::new())
     }
 }
 
 impl Change {
-    /// This record, written together with these companions.
-    pub(crate) fn with(record: Record, with: Vec<Companion>) -> Self {
-        Self { record: Box::new(record), with }
+    /// This transition, written together with these companions.
+    pub(crate) fn with(transition: Transition, with: Vec<Companion>) -> Self {
+        Self { record: transition.into_record(), with }
     }
 }
 

@@ -6,26 +6,23 @@ use futures_util::FutureExt;
 
 use super::{
     Applied, Change, Effort, Execution, Executor, Moment, Retries, Start, Step,
-    report::{Escalation, FinishOutcome, Finished, Kept, Report, is_same_request},
+    report::{FinishOutcome, Finished, Kept, Report},
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused},
-    record::{Answer, Record, State, UnknownCause},
+    record::{Answer, Record, Reported, Transition, UnknownCause},
     store::{Companion, StoreError},
     telemetry::{self, Count},
     time::Instant,
     time_budget::{MAX_COMPUTATIONS, WRITE_BACKOFF},
 };
 
-/// A record with the writes that commit with it, if it is completed by them.
-pub(crate) fn completing(record: Record, writes: &[DomainWrite]) -> Change {
-    match record.state {
-        State::Completed { .. } if !writes.is_empty() => {
-            let record = Record { with_writes: true, ..record };
-            Change::with(record, writes.iter().cloned().map(Companion::Domain).collect())
-        }
-        _ => record.into(),
+/// A transition with the writes that commit with it, if it completes its operation.
+pub(crate) fn completing(mut next: Transition, writes: &[DomainWrite]) -> Change {
+    if writes.is_empty() || !next.commits() {
+        return next.into();
     }
+    Change::with(next, writes.iter().cloned().map(Companion::Domain).collect())
 }
 
 /// What the failed conditions of some writes mean together.
@@ -84,7 +81,7 @@ impl Instead {
             (Self::Answer(answer), Written { expires_at }) => Refused { answer, expires_at },
             (Self::NotCommitted, Written { .. } | Fenced) => NotCommitted,
             (Self::Nothing, Deferred) if uncertain => Unknown,
-            (Self::Nothing, Fenced | Unwritten) if !kept.writes().is_empty() => Unknown,
+            (Self::Nothing, Fenced | Unwritten) if !kept.writes.is_empty() => Unknown,
             (Self::Nothing, ended) => ended,
             (_, Written { .. } | Fenced | Deferred | Unwritten) => Unknown,
             (_, ended) => ended,
@@ -105,6 +102,7 @@ impl Executor {
         stop_at: Instant,
     ) -> Committed {
         let (mut instead, mut computations) = (Instead::Nothing, 0);
+        let now = || self.engine.world.now();
         loop {
             let writes = match (&report, &instead) {
                 (Report::Completed(_), Instead::Nothing) => self.writes(execution, stop_at).await,
@@ -116,17 +114,18 @@ impl Executor {
             });
             let kept = self.kept(seen, &report, writes, status, write).await;
             let start = Start::Seen(Box::new(seen.clone()));
-            let finished = self.write(start, seen, &kept, stop_at, Escalation::NotYet).await;
+            let finished = self.write(start, seen, &kept, stop_at, false).await;
             let denied = match finished {
                 Ok(Finished::Denied(denied)) => denied,
                 // Released meanwhile by one who did not know of the effect: claim it, so that no retry repeats it.
                 Ok(Finished::Refused(current, fenced))
                     if matches!(instead, Instead::UnknownEffect)
-                        && !self.is_double(seen, &kept, &current) =>
+                        && !self.reported(seen, &kept, false).is_double(&current, now()) =>
                 {
-                    let finished = Ok(match self.claim_effect(seen, stop_at).await {
+                    let reported = self.reported(seen, &kept, false);
+                    let finished = Ok(match self.claim_effect(reported, stop_at).await {
                         // Taken over in between.
-                        Ok(Claim::Claimed(record)) if self.is_double(seen, &kept, &record) => {
+                        Ok(Claim::Claimed(record)) if reported.is_double(&record, now()) => {
                             Finished::Refused(record, fenced)
                         }
                         Ok(Claim::Claimed(record)) => Finished::Written(record),
@@ -137,7 +136,7 @@ impl Executor {
                 finished => return Committed { report, kept, finished, instead },
             };
             computations += 1;
-            match refusal(kept.writes(), &denied) {
+            match refusal(&kept.writes, &denied) {
                 Refusal::Recompute
                     if computations < MAX_COMPUTATIONS && self.engine.world.instant() < stop_at => {}
                 Refusal::Answer(answer) => {
@@ -146,7 +145,7 @@ impl Executor {
                     report = Report::Completed(answer);
                 }
                 Refusal::Recompute | Refusal::NoAnswerSet => {
-                    self.no_answer_set(kept.writes(), &denied);
+                    self.no_answer_set(&kept.writes, &denied);
                     (report, instead) = without_answer(seen, &report);
                 }
             }
@@ -174,23 +173,21 @@ impl Executor {
         Count::Denied.add(self.operation().name());
     }
 
-    /// Claims the record of `base` for an effect whose domain writes are not committed. From then on it is not released for a
-    /// retry, and no earlier try of those writes can be applied. An operation that may run again is left alone: its next run
-    /// repairs it.
-    pub(super) async fn claim_effect(&self, base: &Record, stop_at: Instant) -> Result<Claim, StoreError> {
+    /// Claims the record for an effect whose domain writes are not committed: see [`Reported::claim`].
+    pub(super) async fn claim_effect(
+        &self,
+        reported: Reported<'_>,
+        stop_at: Instant,
+    ) -> Result<Claim, StoreError> {
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
-            let is_ours = |current: &&Record| {
-                let one_generation = current.created_at == base.created_at && is_same_request(base, current);
-                one_generation && !self.operation().may_run_again()
+            let Some((current, claimed)) = current.zip(reported.claim(current, revision, now)) else {
+                return Step::Stop(false);
             };
-            let Some(current) = current.filter(is_ours) else { return Step::Stop(false) };
-            let Some(claimed) = current.claim(revision, now, now) else { return Step::Stop(false) };
-            let was_live = matches!(current.state, State::InProgress { .. });
-            let found_dead = was_live && matches!(claimed.state, State::Unknown { .. });
+            let found_dead = current.ends_lease(&claimed);
             Step::Write(claimed.into(), found_dead)
         };
         let effort = Effort { until: Some(stop_at), backoff: WRITE_BACKOFF, retries: Retries::All };
-        match self.engine.apply(Start::Unread(&base.key), effort, step).await {
+        match self.engine.apply(Start::Unread(&reported.base.key), effort, step).await {
             Ok(Applied::Written(found_dead, record)) => {
                 if found_dead {
                     // Found before the stale function did.

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     message::{DeferredReport, DoubleExecution, Message},
     queue::Queue,
-    record::{Answer, AttemptId, KeptAnswer, KeptBody, Record, Worker},
+    record::{Answer, AttemptId, Ended, KeptAnswer, KeptBody, Record, Worker},
     telemetry::Count,
     time_budget::TimeBudget,
 };
@@ -104,23 +104,23 @@ impl Executor {
 
     /// The report, with the record as its worker wants it. The body is inline, unless it is stored already.
     fn deferred(&self, seen: &Record, report: &Report, kept: &Kept) -> Result<DeferredReport, String> {
-        let inline = match (report, kept) {
-            (_, Kept::Completed(KeptAnswer { body: KeptBody::Outside { .. }, .. }, _)) => None,
+        let inline = match (report, &kept.ended) {
+            (_, Ended::Completed(KeptAnswer { body: KeptBody::Outside { .. }, .. })) => None,
             (Report::Completed(Answer { head, body }), _) => {
                 let (bytes, encoding) = codec::encode(body);
                 let body = KeptBody::Inline { bytes, encoding, length: body.len() as u64 };
-                Some(Kept::Completed(KeptAnswer { head: head.clone(), body }, Arc::default()))
+                Some(Ended::Completed(KeptAnswer { head: head.clone(), body }))
             }
             _ => None,
         };
-        let wanted = inline.as_ref().unwrap_or(kept);
+        let wanted = inline.as_ref().unwrap_or(&kept.ended);
         // The claim goes along with its answer, although it makes a refusal unknown.
-        let claimed = seen.claimed && matches!(wanted, Kept::Completed(..));
+        let claimed = seen.claimed && matches!(wanted, Ended::Completed(_));
         let seen = Record { claimed: seen.claimed && !claimed, ..seen.clone() };
         let ended = wanted.of(&seen, Worker::of(&seen), seen.revision, self.engine.world.now());
-        let mut ended = ended.map_err(|fenced| fenced.to_string())?;
+        let mut ended = *ended.map_err(|fenced| fenced.to_string())?.into_record();
         ended.claimed |= claimed;
-        DeferredReport::of(ended, kept.writes()).map_err(|error| error.to_string())
+        DeferredReport::of(ended, &kept.writes).map_err(|error| error.to_string())
     }
 }
 
@@ -151,14 +151,14 @@ mod tests {
             },
         };
         for kept in [
-            Kept::Completed(answer(), Arc::default()),
-            Kept::Completed(zlib, Arc::default()),
-            Kept::NotExecuted(Some(Note::new("not_executed, status 503"))),
-            Kept::NotBegun,
-            Kept::PerhapsExecuted(UnknownCause::Panicked, None),
+            Ended::Completed(answer()),
+            Ended::Completed(zlib),
+            Ended::NotExecuted(Some(Note::new("not_executed, status 503"))),
+            Ended::NotBegun,
+            Ended::PerhapsExecuted(UnknownCause::Panicked, None),
         ] {
             let seen = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-            let ended = kept.of(&seen, Worker::of(&seen), seen.revision, NOW).unwrap();
+            let ended = *kept.of(&seen, Worker::of(&seen), seen.revision, NOW).unwrap().into_record();
             let report = DeferredReport::of(ended.clone(), &[]).unwrap();
             let message = Message::DeferredReport(Box::new(report)).to_json();
             let Message::DeferredReport(report) = Message::read(&message).unwrap() else {

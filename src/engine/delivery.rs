@@ -1,16 +1,14 @@
 //! Applies deferred reports under their workers' fence. Delivering one more than once is harmless.
 
-use std::sync::Arc;
-
 use super::{
     Executor, Start, codec,
     commit::{self, Claim, Refusal},
-    report::{Escalation, Finished, Kept, is_same_request},
+    report::{Finished, Kept},
 };
 use crate::{
     domain::Writes,
     message::{DeferredReport, DoubleExecution, MalformedError},
-    record::{Answer, KeptAnswer, KeptBody, Record, SettledBy, State, UnknownCause},
+    record::{Answer, Ended, KeptAnswer, KeptBody, Record, SettledBy, State, UnknownCause},
     time::Timestamp,
     time_budget::{OFFLINE_WRITE_TIMEOUT, QUEUED_BODY_TIMEOUT},
 };
@@ -61,36 +59,37 @@ impl Executor {
                         let records = self.engine.store.records_table();
                         let writes = Writes::of(report.writes().to_vec(), records);
                         let writes = writes.map_err(|_| MalformedError("writes"))?.into_vec();
-                        Kept::Completed(answer, writes.into())
+                        Kept { ended: Ended::Completed(answer), writes: writes.into() }
                     }
                     None => return Ok(Delivered::Unwritten),
                 }
             }
-            State::FailedRetryable { .. } if not_begun => Kept::NotBegun,
+            State::FailedRetryable { .. } if not_begun => Ended::NotBegun.into(),
             // Contested: this report's worker did nothing, but another execution did, or perhaps did.
             State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. } => {
-                Kept::NotExecuted(because)
+                Ended::NotExecuted(because).into()
             }
-            State::Unknown { cause, .. } => Kept::PerhapsExecuted(cause, because),
+            State::Unknown { cause, .. } => Ended::PerhapsExecuted(cause, because).into(),
             State::Pending | State::InProgress { .. } => return Err(MalformedError("state")),
         };
         // `base` has the revision that the worker saw. If that is still current, no read is needed.
         let mut start = Start::Seen(Box::new(base.clone()));
-        let mut escalated = if escalated { Escalation::Done } else { Escalation::NotYet };
+        let mut escalated = escalated;
         loop {
+            let reported = self.reported(&base, &kept, escalated);
             let current = match self.write(start, &base, &kept, stop_at, escalated).await {
                 Ok(Finished::Written(_)) => return Ok(Delivered::Written),
                 Ok(Finished::Refused(current, _)) => current,
                 // Nothing was done: a retry may run.
-                Ok(Finished::Gone) if kept.did_nothing() => return Ok(Delivered::Overtaken),
+                Ok(Finished::Gone) if kept.ended.did_nothing() => return Ok(Delivered::Overtaken),
                 Ok(Finished::Gone) => return Ok(Delivered::Gone),
                 Ok(Finished::Denied(denied)) => {
                     // Neither its caller nor the closure that computed its writes exists any more.
-                    let Refusal::Answer(answer) = commit::refusal(kept.writes(), &denied) else {
-                        if !kept.reports_an_effect() {
+                    let Refusal::Answer(answer) = commit::refusal(&kept.writes, &denied) else {
+                        if !kept.ended.reports_an_effect() {
                             return Ok(Delivered::Refused(None));
                         }
-                        return Ok(match self.claim_effect(&base, stop_at).await {
+                        return Ok(match self.claim_effect(reported, stop_at).await {
                             Ok(Claim::Claimed(current)) => Delivered::Refused(Some(current)),
                             Ok(Claim::Unclaimed(current)) => Delivered::Refused(current),
                             Err(_) => Delivered::Unwritten,
@@ -98,33 +97,33 @@ impl Executor {
                     };
                     let also = &self.operation().kept_headers;
                     let answer = self.engine.keep(&base, &answer, also, OFFLINE_WRITE_TIMEOUT).await;
-                    kept = Kept::Completed(answer, Arc::default());
+                    kept = Ended::Completed(answer).into();
                     start = Start::Unread(&base.key);
                     continue;
                 }
                 Err(_) => return Ok(Delivered::Unwritten),
             };
             // The key belongs to another request now, or to a later generation. Its record will never hold this report's result.
-            let double = self.is_double(&base, &kept, &current);
-            if !kept.did_nothing() && !is_same_request(&base, &current)
-                || !double && kept.belongs_to_earlier_generation(&base, &current)
+            let double = reported.is_double(&current, self.engine.world.now());
+            if !kept.ended.did_nothing() && !base.is_same_request(&current)
+                || !double && reported.belongs_to_earlier_generation(&current)
             {
                 return Ok(Delivered::Gone);
             }
-            let waits = double || !kept.writes().is_empty();
+            let waits = double || !kept.writes.is_empty();
             if waits && matches!(current.state, State::InProgress { .. }) {
                 // This report may be the only proof that the operation was executed.
                 tracing::error!("another execution of this operation is in progress: this report is retried");
                 return Ok(Delivered::Unwritten);
             }
-            if double && escalated == Escalation::NotYet && !report.was_escalated_with(&current) {
+            if double && !escalated && !report.was_escalated_with(&current) {
                 return Ok(self.double(report, &base, &kept, &current).await);
             }
-            if double && escalated == Escalation::NotYet && matches!(current.state, State::Unknown { .. }) {
-                (start, escalated) = (Start::Seen(current), Escalation::Done);
+            if double && !escalated && matches!(current.state, State::Unknown { .. }) {
+                (start, escalated) = (Start::Seen(current), true);
                 continue;
             }
-            if !double && kept.is_denied_by(&base, &current) {
+            if !double && reported.is_denied_by(&current) {
                 return Ok(Delivered::Denied(current));
             }
             let state = current.state.name();
@@ -143,7 +142,7 @@ impl Executor {
         current: &Record,
     ) -> Delivered {
         let mut ours = base.clone();
-        if let Kept::Completed(answer, _) = kept {
+        if let Ended::Completed(answer) = &kept.ended {
             let (now, by) = (self.engine.world.now(), SettledBy::Worker);
             ours.state = State::Completed { answer: answer.clone(), completed_at: now, by, expires_at: now };
         }

@@ -5,12 +5,12 @@ use std::{sync::Arc, time::Duration};
 use super::{
     Applied, Effort, Execution, Executor, Moment, Ownership, Replay, Retries, Start, Step,
     commit::{self, Committed},
-    report::{Escalation, FinishOutcome, Finished, Kept, Report, is_same_request},
+    report::{FinishOutcome, Finished, Kept, Report},
 };
 use crate::{
     domain::DomainWrite,
     message::DoubleExecution,
-    record::{FencedError, NOT_EXECUTED, Note, Record, State, UnknownCause, Worker},
+    record::{Ended, Fate, FencedError, NOT_EXECUTED, Note, Record, Reported, State},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count, HANDLER_LATENCY},
     time::Instant,
@@ -46,7 +46,7 @@ impl Executor {
         let uncertain = match &finished {
             // It is in the queue only because the store did not answer: nothing contradicts it.
             Err(error) if error.is_passing() => kept.can_be_refused(),
-            _ => !kept.writes().is_empty(),
+            _ => !kept.writes.is_empty(),
         };
         let ended = self.ended(execution, seen, report, &kept, finished, stop_at).await;
         instead.of(ended, &kept, uncertain)
@@ -61,23 +61,31 @@ impl Executor {
         status: Option<u16>,
         time: Duration,
     ) -> Kept {
-        match report {
+        let ended = match report {
             Report::Completed(answer) => {
                 let also = &self.operation().kept_headers;
-                Kept::Completed(
-                    self.engine.keep(seen, answer, also, time).await,
-                    if writes.is_empty() { Arc::default() } else { writes.into() },
-                )
+                let ended = Ended::Completed(self.engine.keep(seen, answer, also, time).await);
+                return Kept {
+                    ended,
+                    writes: if writes.is_empty() { Arc::default() } else { writes.into() },
+                };
             }
-            Report::NotExecuted => Kept::NotExecuted(because(NOT_EXECUTED, status)),
-            Report::NotBegun => Kept::NotBegun,
+            Report::NotExecuted => Ended::NotExecuted(because(NOT_EXECUTED, status)),
+            Report::NotBegun => Ended::NotBegun,
             // Nothing was sent anywhere, and nothing is committed.
             Report::PerhapsExecuted(cause) if seen.transactional => {
                 let because = because(cause.name(), status).unwrap_or_else(|| Note::new(cause.name()));
-                Kept::NotExecuted(Some(because))
+                Ended::NotExecuted(Some(because))
             }
-            Report::PerhapsExecuted(cause) => Kept::PerhapsExecuted(*cause, because(cause.name(), status)),
-        }
+            Report::PerhapsExecuted(cause) => Ended::PerhapsExecuted(*cause, because(cause.name(), status)),
+        };
+        ended.into()
+    }
+
+    /// The report of the worker that saw `base`, for the record.
+    pub(super) fn reported<'a>(&self, base: &'a Record, kept: &'a Kept, escalated: bool) -> Reported<'a> {
+        let (has_writes, may_run_again) = (!kept.writes.is_empty(), self.operation().may_run_again());
+        Reported { base, ended: &kept.ended, has_writes, may_run_again, escalated }
     }
 
     /// What a report's write means for its caller.
@@ -90,12 +98,14 @@ impl Executor {
         finished: Result<Finished, StoreError>,
         stop_at: Instant,
     ) -> FinishOutcome {
+        let reported = self.reported(&seen, kept, false);
+        let (ended, now) = (&kept.ended, self.engine.world.now());
         match finished {
             Ok(Finished::Written(record)) => ended_as(kept, &record),
             // Its transaction can no longer commit: nothing was done, and there is nothing to report.
-            Ok(Finished::Refused(current, fenced)) if seen.transactional && !kept.did_nothing() => {
+            Ok(Finished::Refused(current, fenced)) if seen.transactional && !ended.did_nothing() => {
                 match self.fenced(&current, fenced, stop_at).await {
-                    Some(replay) if is_same_request(&seen, &current) => FinishOutcome::Superseded(replay),
+                    Some(replay) if seen.is_same_request(&current) => FinishOutcome::Superseded(replay),
                     // Perhaps it is our own commit, which was changed since.
                     None if matches!(current.state, State::Completed { .. }) => {
                         FinishOutcome::AnsweredElsewhere
@@ -106,7 +116,7 @@ impl Executor {
             // An earlier try may have committed, and the record been deleted since.
             Ok(Finished::Gone) if seen.transactional => FinishOutcome::Unknown,
             // After the lease has expired, it is known whether the transaction has committed.
-            Err(_) if seen.transactional && !kept.did_nothing() => {
+            Err(_) if seen.transactional && !ended.did_nothing() => {
                 Count::Unwritten.add(self.operation().name());
                 FinishOutcome::Unknown
             }
@@ -115,21 +125,21 @@ impl Executor {
             Ok(Finished::Denied(_)) => FinishOutcome::Unknown,
             // The key is another request's now. That request's answer is not for this caller, so the caller gets the handler's
             // answer. What was done, certainly or possibly, is escalated as if there were no record.
-            Ok(Finished::Refused(current, fenced)) if !is_same_request(&seen, &current) => {
+            Ok(Finished::Refused(current, fenced)) if !seen.is_same_request(&current) => {
                 tracing::error!(%fenced, "the key belongs to another request now");
-                if kept.did_nothing() {
+                if ended.did_nothing() {
                     return FinishOutcome::Fenced;
                 }
                 self.defer(&execution, &seen, &report, kept).await
             }
-            Ok(Finished::Refused(current, _)) if self.is_double(&seen, kept, &current) => {
+            Ok(Finished::Refused(current, _)) if reported.is_double(&current, now) => {
                 self.finish_double(&execution, &seen, &report, kept, current, stop_at).await
             }
-            Ok(Finished::Refused(current, _)) if kept.belongs_to_earlier_generation(&seen, &current) => {
+            Ok(Finished::Refused(current, _)) if reported.belongs_to_earlier_generation(&current) => {
                 self.defer(&execution, &seen, &report, kept).await
             }
             Ok(Finished::Refused(current, fenced)) => {
-                if kept.is_denied_by(&seen, &current)
+                if reported.is_denied_by(&current)
                     && !self.defer_contested(&execution, &seen, &report, kept, None).await
                 {
                     // Every caller gets the record's answer, but the effect must not be forgotten.
@@ -147,7 +157,7 @@ impl Executor {
             Err(_) => {
                 let deferred = self.defer(&execution, &seen, &report, kept).await;
                 // The caller gets the answer as if the report had been written.
-                if seen.claimed && !kept.reports_an_effect() { FinishOutcome::Unknown } else { deferred }
+                if seen.claimed && !ended.reports_an_effect() { FinishOutcome::Unknown } else { deferred }
             }
         }
     }
@@ -173,7 +183,7 @@ impl Executor {
         match current.state {
             State::Unknown { .. } => {
                 let start = Start::Seen(current);
-                match self.write(start, seen, kept, stop_at, Escalation::Done).await {
+                match self.write(start, seen, kept, stop_at, true).await {
                     Ok(Finished::Written(record)) => return ended_as(kept, &record),
                     Ok(Finished::Refused(current, _)) if matches!(current.state, State::Completed { .. }) => {
                         return FinishOutcome::AnsweredElsewhere;
@@ -190,46 +200,24 @@ impl Executor {
         FinishOutcome::AnsweredElsewhere
     }
 
-    /// Writes the record that `kept` leads to.
-    ///
-    /// The record may be gone, because an operator deleted it or the table was restored to an earlier time. Then it is written anew
-    /// from `base`, because what is known is still true. After the retention, counted from the execution's beginning, it is not
-    /// written anew: the record may have been settled, and then deleted by time to live.
-    ///
-    /// If another execution is in progress, marks it as contested and returns [`Finished::Refused`].
+    /// Writes the record that `kept` leads to. If another execution is in progress, marks it as contested and returns
+    /// [`Finished::Refused`].
     pub(super) async fn write(
         &self,
         start: Start<'_>,
         base: &Record,
         kept: &Kept,
         stop_at: Instant,
-        escalated: Escalation,
+        escalated: bool,
     ) -> Result<Finished, StoreError> {
-        let worker = Worker::of(base);
-        let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
-            // Another request that did not begin counts as absent: it must not hide a certain or possible effect.
-            let current = current.filter(|current| {
-                !current.is_not_begun() || current.attempt == worker.attempt || kept.did_nothing()
-            });
-            let seen = current.unwrap_or(base);
-            let late = now > base.began_at.plus(seen.retention);
-            // The rows of a transaction may have been undone together with the record.
-            let by_transaction = !kept.writes().is_empty() || (base.transactional && !kept.did_nothing());
-            if current.is_none() && (late || by_transaction) {
-                return Step::Stop(None);
-            }
-            let double = self.is_double(base, kept, seen);
-            let contested = double.then(|| seen.contest(worker, revision)).flatten();
-            if let Some(contested) = contested {
-                return Step::Write(contested.into(), Some(FencedError::OwnedByAnother));
-            }
-            if double && escalated == Escalation::NotYet {
-                return Step::Stop(Some(FencedError::OwnedByAnother));
-            }
-            match kept.of(seen, worker, revision, now) {
-                Ok(next) => Step::Write(commit::completing(next, kept.writes()), None),
-                Err(fenced) => Step::Stop(Some(fenced)),
-            }
+        let reported = self.reported(base, kept, escalated);
+        let step = |current: Option<&Record>, Moment { revision, now }: Moment| match reported
+            .fate(current, revision, now)
+        {
+            Fate::Written(next) => Step::Write(commit::completing(next, &kept.writes), None),
+            Fate::Contested(next) => Step::Write(next.into(), Some(FencedError::OwnedByAnother)),
+            Fate::Fenced(fenced) => Step::Stop(Some(fenced)),
+            Fate::Gone => Step::Stop(None),
         };
         let effort = Effort { until: Some(stop_at), backoff: WRITE_BACKOFF, retries: Retries::All };
         match self.engine.apply(start, effort, step).await {
@@ -260,31 +248,6 @@ impl Executor {
             })
             .unwrap_or_default()
     }
-
-    /// Whether this record shows a second execution of an operation that must not run again, while this worker certainly or
-    /// possibly did something.
-    ///
-    /// After the retention, the record may be of a later generation of the key, which is no second execution. Before that, a later
-    /// generation means that an operator deleted the record, or restored the table.
-    pub(super) fn is_double(&self, base: &Record, kept: &Kept, current: &Record) -> bool {
-        // All its effects were in its transaction, which was not committed.
-        if base.transactional {
-            return false;
-        }
-        let one_generation = current.created_at == base.created_at;
-        let early = self.engine.world.now() <= base.began_at.plus(base.retention);
-        // If the other execution did nothing, the two do not contradict each other. In a later generation they still do, because a
-        // retry would run.
-        let did_nothing = matches!(
-            current.state,
-            State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. }
-        );
-        let theirs = !(did_nothing && one_generation);
-        let ours = !kept.did_nothing();
-        let same = is_same_request(base, current);
-        let others = current.attempt != base.attempt && same && (one_generation || early);
-        ours && theirs && others && !self.operation().may_run_again()
-    }
 }
 
 /// Why an execution failed, with the status of the handler's answer.
@@ -304,7 +267,7 @@ fn elsewhere(current: &Record, replay: Option<Replay>) -> FinishOutcome {
 /// The outcome of a report whose write led to this record.
 fn ended_as(kept: &Kept, record: &Record) -> FinishOutcome {
     match record.state {
-        State::Unknown { .. } if kept.is_certain() => FinishOutcome::Unknown,
+        State::Unknown { .. } if kept.ended.is_certain() => FinishOutcome::Unknown,
         State::Completed { expires_at, .. } => FinishOutcome::Written { expires_at: Some(expires_at) },
         _ => FinishOutcome::Written { expires_at: None },
     }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use super::reserve::Replay;
 use crate::{
     domain::DomainWrite,
-    record::{
-        Answer, FencedError, KeptAnswer, Note, Record, Revision, SettledBy, State, UnknownCause, Worker,
-    },
+    record::{Answer, Ended, FencedError, Record, UnknownCause},
     time::Timestamp,
 };
 
@@ -91,79 +89,22 @@ impl FinishOutcome {
 
 /// A report whose body has been stored.
 #[derive(Clone)]
-pub(super) enum Kept {
-    /// With the domain writes that commit with it.
-    Completed(KeptAnswer, Arc<[DomainWrite]>),
-    /// A note for the record, if the reason is known.
-    NotExecuted(Option<Note>),
-    NotBegun,
-    /// A note for the record, if more than the cause is known.
-    PerhapsExecuted(UnknownCause, Option<Note>),
+pub(super) struct Kept {
+    pub(super) ended: Ended,
+    /// The domain writes that commit with it, if it is completed.
+    pub(super) writes: Arc<[DomainWrite]>,
+}
+
+impl From<Ended> for Kept {
+    fn from(ended: Ended) -> Self {
+        Self { ended, writes: Arc::default() }
+    }
 }
 
 impl Kept {
-    /// Whether it reports that nothing was done.
-    pub(super) const fn did_nothing(&self) -> bool {
-        matches!(self, Self::NotExecuted(_) | Self::NotBegun)
-    }
-
-    /// Whether its worker knows what it did.
-    pub(super) const fn is_certain(&self) -> bool {
-        !matches!(self, Self::PerhapsExecuted(..))
-    }
-
-    pub(super) fn reports_an_effect(&self) -> bool {
-        matches!(self, Self::Completed(answer, _) if answer.head.is_effect())
-    }
-
-    /// The domain writes that commit with it.
-    pub(super) fn writes(&self) -> &[DomainWrite] {
-        match self {
-            Self::Completed(_, writes) => writes,
-            _ => &[],
-        }
-    }
-
     /// Whether its domain writes may still be refused: its answer is true only once they are committed.
     pub(super) fn can_be_refused(&self) -> bool {
-        self.writes().iter().any(DomainWrite::can_be_refused)
-    }
-
-    /// Whether its domain writes can never commit, because this record is of another generation of the key.
-    pub(super) fn belongs_to_earlier_generation(&self, base: &Record, current: &Record) -> bool {
-        !self.writes().is_empty() && current.created_at != base.created_at
-    }
-
-    /// Whether the record denies this report of `base`: it was completed without an effect that is reported, or without the
-    /// report's domain writes. A record that the same worker completed denies nothing: its writes were refused, and it has the
-    /// answer for that.
-    pub(super) fn is_denied_by(&self, base: &Record, current: &Record) -> bool {
-        let State::Completed { answer, by, .. } = &current.state else { return false };
-        if *by == SettledBy::Worker && current.attempt == base.attempt {
-            return false;
-        }
-        let without_its_writes = !self.writes().is_empty() && !current.with_writes;
-        without_its_writes || (self.reports_an_effect() && !answer.head.is_effect())
-    }
-
-    /// The record that this report turns `seen` into.
-    pub(super) fn of(
-        &self,
-        seen: &Record,
-        worker: Worker,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Result<Record, FencedError> {
-        match self {
-            Self::Completed(answer, _) => seen.complete(worker, revision, answer.clone(), now),
-            Self::NotExecuted(because) => {
-                Ok(seen.release(worker.attempt, revision, now)?.failed(because.clone()))
-            }
-            Self::NotBegun => seen.not_begun(worker.attempt, revision, now),
-            Self::PerhapsExecuted(cause, because) => {
-                Ok(seen.mark_unknown(worker, revision, *cause, now)?.failed(because.clone()))
-            }
-        }
+        self.writes.iter().any(DomainWrite::can_be_refused)
     }
 }
 
@@ -173,22 +114,8 @@ pub(super) enum Finished {
     Written(Box<Record>),
     /// This record has moved on without the execution.
     Refused(Box<Record>, FencedError),
-    /// The record has been gone for so long that it may have been settled and deleted since. Or the report has domain writes, which
-    /// an operator or a restore may have undone together with the record.
+    /// There is no record that could take it: see [`Fate::Gone`](crate::record::Fate::Gone).
     Gone,
     /// The conditions of the domain writes at these places failed. The record is as it was.
     Denied(Vec<usize>),
-}
-
-/// Whether it has been escalated that another execution certainly or possibly ran the operation too.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Escalation {
-    Done,
-    /// Nothing that the other execution left is overwritten: its trace would be lost.
-    NotYet,
-}
-
-/// Whether two records may be of one request. Fingerprints by different rules cannot be compared.
-pub(super) fn is_same_request(a: &Record, b: &Record) -> bool {
-    a.fingerprint == b.fingerprint || a.fingerprint.rule() != b.fingerprint.rule()
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     operation::WhileInFlight,
-    record::{Answer, AttemptId, Decision, Record, ReservationRequest, State, decide},
+    record::{Answer, AttemptId, Decision, Record, ReservationRequest, State, Transition, decide},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count, RESERVE_LATENCY},
     time::{Instant, Timestamp},
@@ -188,17 +188,17 @@ impl Executor {
             }
             _ => None,
         };
-        let own = |record: Box<Record>| {
+        let own = |next: Transition| {
             let until = times.ends.unwrap_or_else(|| world.term(operation.lease));
             match world.left(until) {
                 left if left < times.min_time => Step::Stop(Found::TooLate),
-                _ => Step::Write(record.into(), Found::Owned(until)),
+                _ => Step::Write(next.into(), Found::Owned(until)),
             }
         };
         let step = |current: Option<&Record>, moment: Moment| match self
             .found(request, attempt, times, current, moment)
         {
-            Err(record) => own(record),
+            Err(next) => own(next),
             Ok(Step::Stop(Found::InFlight)) => match wait_until.map(|until| until.since(world.instant())) {
                 Some(left) if !left.is_zero() => Step::Wait(left),
                 _ => Step::Stop(Found::InFlight),
@@ -242,7 +242,7 @@ impl Executor {
         }
     }
 
-    /// What the current record means for this request. As an error: the record of the execution that it may begin.
+    /// What the current record means for this request. As an error: how the execution that it may begin takes the record.
     pub(super) fn found(
         &self,
         request: &Request,
@@ -250,7 +250,7 @@ impl Executor {
         times: Times,
         current: Option<&Record>,
         Moment { revision, now }: Moment,
-    ) -> Result<Step<Found>, Box<Record>> {
+    ) -> Result<Step<Found>, Transition> {
         let operation = self.operation();
         let reservation = ReservationRequest {
             key: request.key.clone(),
@@ -262,14 +262,8 @@ impl Executor {
             transactional: operation.transactional,
             origin: request.origin.clone(),
         };
-        let Some(current) = current else {
-            if !reservation.may_begin {
-                return Ok(Step::Stop(Found::MayNotBegin));
-            }
-            return Err(Box::new(Record::reserve(&reservation, revision, now)));
-        };
         Ok(match decide(current, &reservation, revision, now, operation) {
-            Decision::TakeOver(next) => return Err(Box::new(next)),
+            Decision::TakeOver(next) => return Err(next),
             Decision::MayNotBegin => Step::Stop(Found::MayNotBegin),
             Decision::Expire(next) => Step::Write(next.into(), Found::DeadWorker),
             Decision::InFlight => Step::Stop(Found::InFlight),

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     domain::{DomainWrite, DomainWriteError},
     key::{IdempotencyKey, RecordKey, Tenant},
-    record::{Answer, AttemptId, Record, State, Worker},
+    record::{Answer, AttemptId, Record, State},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count},
     time::Timestamp,
@@ -250,13 +250,10 @@ impl Executor {
                 Ok(Step::Stop(found)) => return Step::Stop(Some(found)),
                 Ok(Step::Wait(at_most)) => return Step::Wait(at_most),
                 Err(_) if moment.now > send_until => return Step::Stop(None),
-                Err(begun) => Record { transactional: true, ..*begun },
+                Err(begun) => begun,
             };
-            match begun.complete(Worker::of(&begun), moment.revision, kept.clone(), moment.now) {
-                Ok(next) => Step::Write(commit::completing(next, writes), None),
-                // It never fails: the execution has just begun.
-                Err(_) => Step::Stop(Some(Found::InFlight)),
-            }
+            let next = begun.completed_at_once(kept.clone(), moment.revision, moment.now);
+            Step::Write(commit::completing(next, writes), None)
         };
         let until = Some(started.plus(write));
         let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };

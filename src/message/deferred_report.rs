@@ -113,7 +113,7 @@ mod tests {
 
     fn released() -> Record {
         let reserved = reserved();
-        reserved.release(reserved.attempt, reserved.revision, NOW).unwrap()
+        reserved.release(reserved.attempt, reserved.revision, NOW).unwrap().into()
     }
 
     fn message(wanted: Record) -> String {
@@ -133,7 +133,7 @@ mod tests {
         let reserved = reserved();
         let answer = KeptAnswer { body, ..answer() };
         let completed = reserved.complete(Worker::of(&reserved), Revision::mint(), answer, NOW).unwrap();
-        let message = message(completed);
+        let message = message(completed.into());
         assert!(message.len() < 2_000);
         let State::Completed { answer, .. } = read(&message).unwrap().state else { panic!("{message}") };
         assert_eq!(answer.body, KeptBody::Omitted { length: MAX_BYTES as u64 });

@@ -17,9 +17,8 @@ use crate::{
     key::RecordKey,
     record::{
         Answer, BodyId, KeptAnswer, KeptBody, Note, Place, Record, Revision, SettleError, SettledBy, State,
-        Verdict, may_be_kept,
+        Transition, Verdict, may_be_kept,
     },
-    stale::expire_lease,
     store::{AuditLine, Companion, Store, StoreError},
     telemetry,
     time::Timestamp,
@@ -196,7 +195,8 @@ impl Operator {
     pub fn preview(&self, seen: &Record, correction: &Correction) -> Result<Record, CorrectionError> {
         let placed = telemetry::record_span(&seen.key).in_scope(|| self.placed(seen, correction));
         let placed = placed.map(|placed| placed.answer);
-        corrected(correction, placed.as_ref(), seen, seen.revision, self.engine.world.now())
+        let next = corrected(correction, placed.as_ref(), seen, seen.revision, self.engine.world.now())?;
+        Ok(next.into())
     }
 
     /// Writes the correction of `seen` with its audit line, if the record is unchanged. Returns the new record.
@@ -275,7 +275,7 @@ fn corrected(
     seen: &Record,
     revision: Revision,
     now: Timestamp,
-) -> Result<Record, CorrectionError> {
+) -> Result<Transition, CorrectionError> {
     let settled = |verdict| {
         // Whether it can be settled at all comes first.
         let settled = kept_for(correction, seen).settle(verdict, SettledBy::Operator, revision, now)?;
@@ -296,7 +296,7 @@ fn corrected(
             state => seen.forget_answer(revision).ok_or(CorrectionError::NoAnswer(state.name())),
         },
         (Correction::ExpireLease, _) => {
-            expire_lease(seen, revision, now, DEFAULT_PENDING_BOUND).ok_or(CorrectionError::NotDead)
+            seen.expire_or_abandon(revision, now, DEFAULT_PENDING_BOUND).ok_or(CorrectionError::NotDead)
         }
     }
 }
@@ -314,7 +314,7 @@ fn is_bare(answer: &KeptAnswer) -> bool {
 }
 
 /// The change with its audit line. A body item that `next` no longer names is deleted with it.
-fn with_line(seen: &Record, next: Record, note: [&str; 3], now: Timestamp) -> Change {
+fn with_line(seen: &Record, next: Transition, note: [&str; 3], now: Timestamp) -> Change {
     let mut with = vec![Companion::Audit(AuditLine::new(note, now, Some(seen), Some(&next)))];
     with.extend(body_item(seen).filter(|_| body_item(&next) != body_item(seen)).map(Companion::DeleteBody));
     Change::with(next, with)

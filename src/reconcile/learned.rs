@@ -6,7 +6,7 @@ use super::{ReconcileOutcome, provider_report::Meaning, schedule::Schedule};
 use crate::{
     message::ReportedEffect,
     operation::Operation,
-    record::{KeptAnswer, Note, Record, Revision, SettleError, SettledBy, State, Verdict},
+    record::{KeptAnswer, Note, Record, Revision, SettleError, SettledBy, State, Transition, Verdict},
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_WINDOW,
 };
@@ -139,7 +139,7 @@ impl Asked<'_> {
         learned: &Learned,
         revision: Revision,
         now: Timestamp,
-    ) -> Result<Record, ReconcileOutcome> {
+    ) -> Result<Transition, ReconcileOutcome> {
         let same = current.attempt == self.seen.attempt;
         let proof = learned.is_proof();
         if proof && current.fingerprint != self.seen.fingerprint {
@@ -227,7 +227,7 @@ impl Asked<'_> {
                 (asked, wait.map_or(Timestamp::MAX, at))
             }
         };
-        Ok(postponed(current, asked, at, revision, now))
+        current.postpone(revision, asked, at, now).ok_or(ReconcileOutcome::Settled)
     }
 
     /// Why the record is escalated.
@@ -282,7 +282,7 @@ impl Asked<'_> {
         by: SettledBy,
         revision: Revision,
         now: Timestamp,
-    ) -> Result<Record, ReconcileOutcome> {
+    ) -> Result<Transition, ReconcileOutcome> {
         current.settle(verdict, by, revision, now).map_err(|error| match error {
             SettleError::InFlight | SettleError::NothingCommitted => ReconcileOutcome::InFlight(now),
             SettleError::Pending | SettleError::Settled(_) => ReconcileOutcome::Settled,
@@ -319,11 +319,6 @@ impl Asked<'_> {
     }
 }
 
-fn postponed(current: &Record, asked: u32, at: Timestamp, revision: Revision, now: Timestamp) -> Record {
-    let open = current.expire(revision, now).unwrap_or_else(|| current.clone());
-    open.ask_again(revision, asked, at).unwrap_or(open)
-}
-
 /// Whether an operator has to settle this record.
 pub(super) fn escalates(record: &Record) -> bool {
     matches!(record.state, State::Unknown { reconcile_at: Timestamp::MAX, .. })
@@ -352,7 +347,10 @@ mod tests {
 
     fn unknown() -> Record {
         let record = Record::reserve(&reservation("k"), Revision::mint(), START);
-        record.mark_unknown(Worker::of(&record), Revision::mint(), UnknownCause::LeaseExpired, START).unwrap()
+        record
+            .mark_unknown(Worker::of(&record), Revision::mint(), UnknownCause::LeaseExpired, START)
+            .unwrap()
+            .into()
     }
 
     fn refusal() -> KeptAnswer {
@@ -360,13 +358,16 @@ mod tests {
     }
 
     fn released(record: &Record) -> Record {
-        record.settle(Verdict::NotExecuted, SettledBy::Assumption, Revision::mint(), NOW).unwrap()
+        record.settle(Verdict::NotExecuted, SettledBy::Assumption, Revision::mint(), NOW).unwrap().into()
     }
 
     /// The next execution of the same operation, with an unknown outcome as well.
     fn unknown_again(record: &Record) -> Record {
         let again = released(record).again(&reservation("k"), Revision::mint(), START);
-        again.mark_unknown(Worker::of(&again), Revision::mint(), UnknownCause::HandlerFailed, START).unwrap()
+        again
+            .mark_unknown(Worker::of(&again), Revision::mint(), UnknownCause::HandlerFailed, START)
+            .unwrap()
+            .into()
     }
 
     fn next(
@@ -376,7 +377,8 @@ mod tests {
         learned: &Learned,
     ) -> Result<Record, ReconcileOutcome> {
         let (at, operation, not_found, schedule) = (NOW, None, NOT_FOUND, &SCHEDULE);
-        Asked { seen, why, at, operation, not_found, schedule }.next(current, learned, Revision::mint(), NOW)
+        let asked = Asked { seen, why, at, operation, not_found, schedule };
+        asked.next(current, learned, Revision::mint(), NOW).map(Record::from)
     }
 
     fn becomes(seen: &Record, current: &Record, why: Asks, learned: &Learned) -> &'static str {
@@ -515,7 +517,7 @@ mod tests {
     #[test]
     fn only_proof_settles_a_question_postponed_meanwhile() {
         let seen = unknown();
-        let later = seen.ask_again(Revision::mint(), 1, NOW.plus(GRACE)).unwrap();
+        let later = seen.postpone(Revision::mint(), 1, NOW.plus(GRACE), NOW).unwrap();
         assert_eq!(becomes(&seen, &later, Asks::IfDue, &Learned::Executed(answer())), "completed");
         for learned in [Learned::NotExecuted, Learned::NotFound, Learned::Later(None)] {
             assert_eq!(becomes(&seen, &later, Asks::IfDue, &learned), "not due");
@@ -620,7 +622,7 @@ mod tests {
 
     #[test]
     fn the_last_question_escalates_and_an_operators_question_counts_anew() {
-        let seen = unknown().ask_again(Revision::mint(), 2, START).unwrap();
+        let seen = unknown().postpone(Revision::mint(), 2, START, NOW).unwrap();
         assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::Later(None)).unwrap()));
         assert!(!escalates(&next(&seen, &seen, Asks::Anew, &Learned::Later(None)).unwrap()));
         assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::NoReconciler).unwrap()));

@@ -6,7 +6,7 @@ use tracing::Instrument;
 
 use super::{
     ProviderReport, ReconcileOutcome, Reconciler, Reconciliation, ask::Known, learned::Asks,
-    provider_report::Meaning, reconciliation::ends_lease,
+    provider_report::Meaning,
 };
 use crate::{
     engine::{Applied, Effort, Moment, Retries, Start, Step},
@@ -176,7 +176,7 @@ impl Reconciliation {
             let Some(claimed) = current.claim(revision, now.plus(ASK_TIMEOUT), now) else {
                 return Step::Stop(Some(false));
             };
-            let expired = ends_lease(current, &claimed);
+            let expired = current.ends_lease(&claimed);
             Step::Write(claimed.into(), Some(expired))
         };
         let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));

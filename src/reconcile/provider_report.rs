@@ -182,7 +182,7 @@ mod tests {
 
     fn completed(answer: KeptAnswer) -> Record {
         let begun = begun();
-        begun.complete(Worker::of(&begun), Revision::mint(), answer, START).expect("it is its own")
+        begun.complete(Worker::of(&begun), Revision::mint(), answer, START).expect("it is its own").into()
     }
 
     fn with_status(status: u16) -> Record {

@@ -329,7 +329,7 @@ impl Reconciliation {
             let Some(current) = current else { return Step::Stop(Err(ReconcileOutcome::Gone)) };
             match asked.next(current, learned, revision, now) {
                 Ok(next) => {
-                    let expired = ends_lease(current, &next);
+                    let expired = current.ends_lease(&next);
                     let reason = escalates(&next).then(|| asked.reason(current, learned));
                     Step::Write(completing(next, writes), Ok((expired, reason)))
                 }
@@ -438,10 +438,4 @@ impl Reconciliation {
             }
         }
     }
-}
-
-/// Whether this write is the first to see that the lease has expired. If so, the stale function will not count it.
-pub(super) fn ends_lease(current: &Record, next: &Record) -> bool {
-    let in_progress = |record: &Record| matches!(record.state, State::InProgress { .. });
-    in_progress(current) && !in_progress(next)
 }

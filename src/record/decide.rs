@@ -1,9 +1,9 @@
 //! Decides what a caller may do if its key already has a record: one pure function.
 
-use super::{Record, ReservationRequest, Revision, State, UnknownCause};
+use super::{Record, ReservationRequest, Revision, State, Transition, UnknownCause};
 use crate::{operation::Operation, time::Timestamp};
 
-/// What to do about an existing record.
+/// What to do about the current record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// The operation is completed: return its answer.
@@ -17,14 +17,14 @@ pub(crate) enum Decision {
     /// It may have been executed: reconciliation finds out.
     Unknown,
     /// Run it, but first replace the existing record with this one.
-    TakeOver(Record),
+    TakeOver(Transition),
     /// An execution would have to begin, but may not.
     MayNotBegin,
     /// The worker seems dead: replace the existing record with this one, which is unknown or released by certainty.
-    Expire(Record),
+    Expire(Transition),
 }
 
-/// Decides what `reservation` may do about `existing`.
+/// Decides what `reservation` may do about the record that its key has, if there is one.
 ///
 /// In this order, because each step protects the next:
 /// 1. A settled record that has expired counts as absent: the reservation request starts anew.
@@ -36,25 +36,25 @@ pub(crate) enum Decision {
 ///
 /// The record to write, if there is one, has this `revision`.
 pub(crate) fn decide(
-    existing: &Record,
+    existing: Option<&Record>,
     reservation: &ReservationRequest,
     revision: Revision,
     now: Timestamp,
     operation: &Operation,
 ) -> Decision {
-    if existing.expired(now) {
+    let Some(existing) = existing.filter(|existing| !existing.expired(now)) else {
         return if reservation.may_begin {
-            Decision::TakeOver(Record::reserve(reservation, revision, now))
+            Decision::TakeOver(Transition::to(Record::reserve(reservation, revision, now)))
         } else {
             Decision::MayNotBegin
         };
-    }
+    };
     match reservation.fingerprints.matches(&existing.fingerprint) {
         Some(true) => {}
         Some(false) => return Decision::Mismatch,
         None => return Decision::Incomparable,
     }
-    let take_over = || Decision::TakeOver(existing.again(reservation, revision, now));
+    let take_over = || Decision::TakeOver(Transition::to(existing.again(reservation, revision, now)));
     let may_run_again = operation.may_run_again() && reservation.may_begin && !existing.claimed;
     match &existing.state {
         State::Completed { .. } => Decision::Replay,
@@ -100,11 +100,11 @@ mod tests {
         let owner = reserved.attempt;
         vec![
             Record::accept(&reservation("k"), Revision::mint(), NOW),
-            reserved.complete(Worker::of(&reserved), Revision::mint(), answer(), NOW).unwrap(),
-            reserved.release(owner, Revision::mint(), NOW).unwrap(),
+            reserved.complete(Worker::of(&reserved), Revision::mint(), answer(), NOW).unwrap().into(),
+            reserved.release(owner, Revision::mint(), NOW).unwrap().into(),
             reserved
                 .mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW)
-                .unwrap(),
+                .unwrap().into(),
             reserved,
         ]
     }
@@ -114,13 +114,13 @@ mod tests {
     fn another_request_under_the_same_key_is_a_mismatch_in_every_state() {
         for record in in_each_state() {
             let decision =
-                decide(&record, &reservation_for("k", "other"), Revision::mint(), NOW, &operation());
+                decide(Some(&record), &reservation_for("k", "other"), Revision::mint(), NOW, &operation());
             assert_eq!(decision, Decision::Mismatch, "{}", record.state.name());
         }
         // Also once the lease has expired.
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let decision =
-            decide(&reserved, &reservation_for("k", "other"), Revision::mint(), LATER, &operation());
+            decide(Some(&reserved), &reservation_for("k", "other"), Revision::mint(), LATER, &operation());
         assert_eq!(decision, Decision::Mismatch);
     }
 
@@ -130,7 +130,7 @@ mod tests {
         for record in in_each_state().into_iter().filter(|record| record.state.expires_at().is_some()) {
             for reservation in [reservation("k"), reservation_for("k", "other")] {
                 let Decision::TakeOver(next) =
-                    decide(&record, &reservation, Revision::mint(), LATER, &operation())
+                    decide(Some(&record), &reservation, Revision::mint(), LATER, &operation())
                 else {
                     panic!("an expired {} was not absent", record.state.name());
                 };
@@ -145,7 +145,8 @@ mod tests {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let released = reserved.release(reserved.attempt, Revision::mint(), NOW).unwrap();
         let (reservation, revision) = (reservation("k"), Revision::mint());
-        let Decision::TakeOver(next) = decide(&released, &reservation, revision, NOW, &operation()) else {
+        let Decision::TakeOver(next) = decide(Some(&released), &reservation, revision, NOW, &operation())
+        else {
             panic!("not taken over");
         };
         assert_eq!((next.attempt, next.attempts, next.revision), (reservation.attempt, 2, revision));
@@ -157,7 +158,8 @@ mod tests {
         let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let after = |lease_expired| operation().on_lease_expiry(lease_expired);
         let unknown = after(OnLeaseExpiry::Unknown);
-        let Decision::Expire(next) = decide(&record, &reservation("k"), Revision::mint(), LATER, &unknown)
+        let Decision::Expire(next) =
+            decide(Some(&record), &reservation("k"), Revision::mint(), LATER, &unknown)
         else {
             panic!("not expired");
         };
@@ -167,7 +169,7 @@ mod tests {
             // Whether this caller finds the dead worker, or the stale function did before.
             let found_stale = record.expire(Revision::mint(), LATER).unwrap();
             for record in [&record, &found_stale] {
-                let decision = decide(record, &reservation, Revision::mint(), LATER, &operation);
+                let decision = decide(Some(record), &reservation, Revision::mint(), LATER, &operation);
                 let Decision::TakeOver(next) = decision else { panic!("not taken over: {decision:?}") };
                 assert_eq!(next.attempt, reservation.attempt);
             }
@@ -182,7 +184,7 @@ mod tests {
         let just_before = Timestamp::from_millis(lease_until.as_millis() - 1);
         for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
             let operation = operation().on_lease_expiry(choice);
-            let at = |now| decide(&record, &reservation("k"), Revision::mint(), now, &operation);
+            let at = |now| decide(Some(&record), &reservation("k"), Revision::mint(), now, &operation);
             assert_eq!(at(just_before), Decision::InFlight);
             assert_ne!(at(lease_until), Decision::InFlight);
         }
@@ -194,7 +196,7 @@ mod tests {
             let (operation, mut written) = (operation().on_lease_expiry(choice), 0);
             for record in in_each_state() {
                 let revision = Revision::mint();
-                match decide(&record, &reservation("k"), revision, LATER, &operation) {
+                match decide(Some(&record), &reservation("k"), revision, LATER, &operation) {
                     Decision::TakeOver(next) | Decision::Expire(next) => {
                         assert_eq!(next.revision, revision, "{}", record.state.name());
                         written += 1;
@@ -211,7 +213,7 @@ mod tests {
     fn a_rule_that_this_version_does_not_know_is_no_mismatch() {
         let mut record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         record.fingerprint = crate::fingerprint::Fingerprint::new(99, *record.fingerprint.digest());
-        let decision = decide(&record, &reservation("k"), Revision::mint(), NOW, &operation());
+        let decision = decide(Some(&record), &reservation("k"), Revision::mint(), NOW, &operation());
         assert_eq!(decision, Decision::Incomparable);
     }
 
@@ -225,7 +227,7 @@ mod tests {
             );
             for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
                 let operation = operation().on_lease_expiry(choice);
-                let decision = decide(&unknown, &reservation("k"), Revision::mint(), LATER, &operation);
+                let decision = decide(Some(&unknown), &reservation("k"), Revision::mint(), LATER, &operation);
                 // An expired lease is the one cause that the operation configures.
                 if cause == UnknownCause::LeaseExpired && choice != OnLeaseExpiry::Unknown {
                     assert!(matches!(decision, Decision::TakeOver(_)), "{cause:?} {choice:?}");
@@ -242,15 +244,15 @@ mod tests {
         let old = ReservationRequest { may_begin: false, ..reservation("k") };
         for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
             let operation = operation().on_lease_expiry(choice);
-            let decided = |record: &Record, now| match decide(record, &old, Revision::mint(), now, &operation)
-            {
-                Decision::Replay => "replay",
-                Decision::InFlight => "in flight",
-                Decision::Unknown => "unknown",
-                Decision::MayNotBegin => "may not begin",
-                Decision::Expire(next) => next.state.name(),
-                other => panic!("{other:?}"),
-            };
+            let decided =
+                |record: &Record, now| match decide(Some(record), &old, Revision::mint(), now, &operation) {
+                    Decision::Replay => "replay",
+                    Decision::InFlight => "in flight",
+                    Decision::Unknown => "unknown",
+                    Decision::MayNotBegin => "may not begin",
+                    Decision::Expire(next) => next.state.name(),
+                    other => panic!("{other:?}"),
+                };
             let lease_expired = Record::reserve(&reservation("k"), Revision::mint(), NOW).unknown(
                 Revision::mint(),
                 UnknownCause::LeaseExpired,
@@ -270,7 +272,7 @@ mod tests {
         }
         let other = ReservationRequest { may_begin: false, ..reservation_for("k", "other") };
         for record in in_each_state() {
-            let decision = decide(&record, &other, Revision::mint(), NOW, &operation());
+            let decision = decide(Some(&record), &other, Revision::mint(), NOW, &operation());
             assert_eq!(decision, Decision::Mismatch, "{}", record.state.name());
         }
     }
@@ -282,7 +284,7 @@ mod tests {
         // Not even if it had the same attempt id.
         for attempt in [AttemptId::mint(), record.attempt] {
             let redelivered = ReservationRequest { attempt, ..reservation("k") };
-            let decision = decide(&record, &redelivered, Revision::mint(), NOW, &operation());
+            let decision = decide(Some(&record), &redelivered, Revision::mint(), NOW, &operation());
             assert_eq!(decision, Decision::InFlight);
         }
     }

@@ -16,8 +16,10 @@ mod id;
 mod named_enum;
 mod note;
 mod own;
+mod report;
 mod settle;
 mod state;
+mod transition;
 
 use std::time::Duration;
 
@@ -33,8 +35,10 @@ pub(crate) use decide::{Decision, decide};
 pub use id::{AttemptId, Revision};
 pub use note::Note;
 pub(crate) use own::{FencedError, NOT_EXECUTED, Worker};
+pub(crate) use report::{Ended, Fate, Reported};
 pub(crate) use settle::{SettleError, Verdict};
 pub use state::{SettledBy, State, UnknownCause};
+pub(crate) use transition::Transition;
 
 pub use crate::headers::{SAFE_HEADERS, may_be_kept};
 
@@ -114,19 +118,9 @@ impl Record {
         }
     }
 
-    /// Adds a note on why its execution failed, if it failed.
-    pub(crate) fn failed(self, because: Option<Note>) -> Self {
-        match self.state {
-            State::Unknown { .. } | State::FailedRetryable { .. } if because.is_some() => {
-                Self { last_failure: because, ..self }
-            }
-            _ => self,
-        }
-    }
-
-    /// Adds a note on who settled it and why, if it is settled.
-    pub(crate) fn settled_because(self, note: Note) -> Self {
-        if self.state.settled_by().is_some() { Self { settled_note: Some(note), ..self } } else { self }
+    /// Whether `next`, which replaces it, ends a lease: it is the first to see that the worker is dead.
+    pub(crate) const fn ends_lease(&self, next: &Self) -> bool {
+        matches!(self.state, State::InProgress { .. }) && !matches!(next.state, State::InProgress { .. })
     }
 
     /// Whether another write to this record proves that its execution did nothing, and never will.

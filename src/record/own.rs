@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use super::{
-    AttemptId, KeptAnswer, Note, Record, ReservationRequest, Revision, SettledBy, State, UnknownCause,
-    Verdict,
+    AttemptId, KeptAnswer, Note, Record, ReservationRequest, Revision, SettledBy, State, Transition,
+    UnknownCause, Verdict,
 };
 use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
 
@@ -113,7 +113,7 @@ impl Record {
         attempt: AttemptId,
         revision: Revision,
         lease_until: Timestamp,
-    ) -> Result<Self, FencedError> {
+    ) -> Result<Transition, FencedError> {
         self.owned_by(attempt)?;
         let lease_until = match &self.state {
             // A heartbeat never shortens a lease: one that follows Lambda's deadline may reach further.
@@ -121,7 +121,7 @@ impl Record {
             State::Unknown { cause: UnknownCause::LeaseExpired, .. } => lease_until,
             other => return Err(FencedError::NotInProgress(other.name())),
         };
-        Ok(Self { revision, state: State::InProgress { lease_until }, ..self.clone() })
+        Ok(Transition::to(Self { revision, state: State::InProgress { lease_until }, ..self.clone() }))
     }
 
     /// Records the effect and its answer: in progress → completed.
@@ -140,7 +140,7 @@ impl Record {
         revision: Revision,
         answer: KeptAnswer,
         now: Timestamp,
-    ) -> Result<Self, FencedError> {
+    ) -> Result<Transition, FencedError> {
         let knows_less = matches!(self.state, State::FailedRetryable { .. } | State::Unknown { .. });
         if worker.transactional {
             // Any later write proved that this worker did nothing.
@@ -150,11 +150,12 @@ impl Record {
         }
         if self.claimed && !answer.head.is_effect() {
             let refused = Note::new("it was refused, but an effect was reported");
-            return Ok(self.unknown(revision, UnknownCause::Contested, now).failed(Some(refused)));
+            let unknown = self.unknown(revision, UnknownCause::Contested, now);
+            return Ok(Transition::to(unknown).failed(Some(refused)));
         }
         // The body is kept for the worker's retention. An operator may have chosen another one for the release overturned here.
         let completing = Self { attempt: worker.attempt, retention: worker.retention, ..self.clone() };
-        Ok(completing.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now))
+        Ok(Transition::to(completing.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now)))
     }
 
     /// Certainly not executed: in progress, or unknown and this execution's → failed, retryable. If another execution may have done
@@ -164,15 +165,15 @@ impl Record {
         attempt: AttemptId,
         revision: Revision,
         now: Timestamp,
-    ) -> Result<Self, FencedError> {
+    ) -> Result<Transition, FencedError> {
         self.open_for(attempt)?;
         if self.contested || self.claimed {
-            return Ok(self.unknown(revision, UnknownCause::Contested, now));
+            return Ok(Transition::to(self.unknown(revision, UnknownCause::Contested, now)));
         }
         let certain = matches!(self.state, State::InProgress { .. }) && self.is_undone_by_the_next_write();
         let by = if certain { SettledBy::Certainty } else { SettledBy::Worker };
         let released = self.settled(Verdict::NotExecuted, by, revision, now);
-        Ok(released.failed(Some(Note::new(NOT_EXECUTED))))
+        Ok(Transition::to(released).failed(Some(Note::new(NOT_EXECUTED))))
     }
 
     /// Refused before anything was done: a [release](Self::release) that has already expired for every clock, so that the key is
@@ -184,15 +185,15 @@ impl Record {
         attempt: AttemptId,
         revision: Revision,
         now: Timestamp,
-    ) -> Result<Self, FencedError> {
-        let mut released = self.release(attempt, revision, now)?;
+    ) -> Result<Transition, FencedError> {
+        let mut released = *self.release(attempt, revision, now)?.into_record();
         if let State::FailedRetryable { expires_at, .. } = &mut released.state
             && self.attempts == 1
         {
             // Whole seconds, because time to live has them. Far enough in the past that a slower clock also sees it as expired.
             *expires_at = Timestamp::from_secs(now.minus(CLOCK_SKEW * 2).as_millis() / 1000);
         }
-        Ok(released)
+        Ok(Transition::to(released))
     }
 
     /// Whether its request was refused before anything was done: the record counts as absent.
@@ -203,17 +204,13 @@ impl Record {
     /// Marks this execution, which is in progress, as contested: `worker`'s execution certainly or possibly ran the same operation.
     /// `None` if there is nothing to contest. This record may belong to a later generation of the key, if the worker's record was
     /// deleted.
-    pub(crate) fn contest(&self, worker: Worker, revision: Revision) -> Option<Self> {
+    pub(crate) fn contest(&self, worker: Worker, revision: Revision) -> Option<Transition> {
         let others = self.attempt != worker.attempt;
         let open = matches!(self.state, State::InProgress { .. });
         // `began_at` is the earlier one: "not found" is proof only while the provider remembers the keys of both.
         let began_at = self.began_at.min(worker.began_at);
-        (others && open && !self.contested).then(|| Self {
-            revision,
-            began_at,
-            contested: true,
-            ..self.clone()
-        })
+        (others && open && !self.contested)
+            .then(|| Transition::to(Self { revision, began_at, contested: true, ..self.clone() }))
     }
 
     /// Perhaps executed. In progress → unknown. If this execution counts as dead already, the worker's cause replaces
@@ -228,7 +225,7 @@ impl Record {
         revision: Revision,
         cause: UnknownCause,
         now: Timestamp,
-    ) -> Result<Self, FencedError> {
+    ) -> Result<Transition, FencedError> {
         let (one_generation, others) = (self.created_at == worker.created_at, self.attempt != worker.attempt);
         let takes = match self.state {
             State::FailedRetryable { by, .. } => {
@@ -242,7 +239,8 @@ impl Record {
             // `began_at` is the earlier one: "not found" is proof only while the provider remembers the keys of both.
             let began_at = self.began_at.min(worker.began_at);
             let unknown = self.unknown(revision, cause, now);
-            return Ok(Self { attempt: worker.attempt, began_at, contested: false, ..unknown });
+            let replaced = Self { attempt: worker.attempt, began_at, contested: false, ..unknown };
+            return Ok(Transition::to(replaced));
         }
         self.owned_by(worker.attempt)?;
         let (reconcile_at, asked) = match self.state {
@@ -251,7 +249,7 @@ impl Record {
             _ => return Err(FencedError::NotInProgress(self.state.name())),
         };
         let state = State::Unknown { cause, since: now, reconcile_at, asked };
-        Ok(Self { state, ..self.unknown(revision, cause, now) })
+        Ok(Transition::to(Self { state, ..self.unknown(revision, cause, now) }))
     }
 
     pub(super) fn unknown(&self, revision: Revision, cause: UnknownCause, now: Timestamp) -> Self {
@@ -310,7 +308,7 @@ mod tests {
 
     fn released(by: SettledBy) -> Record {
         let unknown = reserved().unknown(fresh(), UnknownCause::LeaseExpired, NOW);
-        unknown.settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap()
+        unknown.settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap().into()
     }
 
     const EACH: [SettledBy; 4] =
@@ -369,7 +367,7 @@ mod tests {
         let completed = theirs.complete(Worker::of(&theirs), fresh(), answer(), NOW).unwrap();
         assert!(unknown.complete(worker, fresh(), answer(), NOW).is_ok(), "it knows more");
         assert_eq!(unknown.release(mine, fresh(), NOW), Err(FencedError::OwnedByAnother));
-        for theirs in [theirs, completed] {
+        for theirs in [theirs, completed.into()] {
             assert_eq!(theirs.complete(worker, fresh(), answer(), NOW), Err(FencedError::OwnedByAnother));
             assert_eq!(theirs.release(mine, fresh(), NOW), Err(FencedError::OwnedByAnother));
             assert_eq!(
@@ -437,7 +435,7 @@ mod tests {
                 }
                 _ => Err(FencedError::NotInProgress("failed_retryable")),
             };
-            assert_eq!(unknown, expected, "{by:?}");
+            assert_eq!(unknown.map(Record::from), expected, "{by:?}");
         }
         let record = reserved();
         let completed = record.complete(Worker::of(&record), fresh(), answer(), NOW).unwrap();
@@ -476,7 +474,10 @@ mod tests {
             State::Unknown { cause: UnknownCause::Panicked, since: later, reconcile_at: later, asked: 0 };
         let (attempt, began_at) = (record.attempt, NOW);
         let last_failure = Some(Note::new("panicked"));
-        assert_eq!(unknown, Record { revision, attempt, began_at, last_failure, state, ..other.clone() });
+        assert_eq!(
+            unknown,
+            Transition::to(Record { revision, attempt, began_at, last_failure, state, ..other.clone() })
+        );
         assert_eq!(unknown.release(other.attempt, fresh(), later), Err(FencedError::OwnedByAnother));
         assert!(unknown.complete(Worker::of(&other), fresh(), answer(), later).is_ok());
     }
@@ -487,7 +488,10 @@ mod tests {
         let (record, other) = (reserved(), again(&released(SettledBy::Assumption)));
         let revision = fresh();
         let contested = other.contest(Worker::of(&record), revision).unwrap();
-        assert_eq!(contested, Record { revision, began_at: NOW, contested: true, ..other.clone() });
+        assert_eq!(
+            contested,
+            Transition::to(Record { revision, began_at: NOW, contested: true, ..other.clone() })
+        );
         assert_eq!(contested.contest(Worker::of(&record), fresh()), None, "once is enough");
         let released = contested.release(other.attempt, fresh(), LATER).unwrap();
         assert!(matches!(
@@ -522,7 +526,7 @@ mod tests {
     fn an_unknown_begins_anew_with_each_sign_of_life() {
         let record = reserved();
         let lease_expired = record.unknown(fresh(), UnknownCause::LeaseExpired, NOW);
-        let asked = lease_expired.ask_again(fresh(), 3, LATER.plus(RETAIN)).unwrap();
+        let asked = lease_expired.postpone(fresh(), 3, LATER.plus(RETAIN), NOW).unwrap();
         let revision = fresh();
         let unknown =
             asked.mark_unknown(Worker::of(&record), revision, UnknownCause::HandlerFailed, LATER).unwrap();
@@ -530,7 +534,12 @@ mod tests {
         let state = State::Unknown { cause, since: LATER, reconcile_at: LATER.plus(RETAIN), asked: 3 };
         assert_eq!(
             unknown,
-            Record { revision, last_failure: Some(Note::new("handler_failed")), state, ..asked }
+            Transition::to(Record {
+                revision,
+                last_failure: Some(Note::new("handler_failed")),
+                state,
+                ..asked.into()
+            })
         );
     }
 
@@ -547,7 +556,7 @@ mod tests {
                 expires_at: LATER.plus(RETAIN),
             };
             let last_failure = Some(Note::new(NOT_EXECUTED));
-            assert_eq!(released, Record { revision, last_failure, state, ..(*open).clone() });
+            assert_eq!(released, Transition::to(Record { revision, last_failure, state, ..(*open).clone() }));
         }
         let late = released(SettledBy::Assumption);
         let again = late.release(late.attempt, fresh(), LATER);
@@ -629,7 +638,7 @@ mod tests {
         let until = NOW.plus(RETAIN * 9);
         let extended = record.extend(record.attempt, revision, until).unwrap();
         let state = State::InProgress { lease_until: until };
-        assert_eq!(extended, Record { revision, state, ..record.clone() });
+        assert_eq!(extended, Transition::to(Record { revision, state, ..record.clone() }));
         let again = extended.extend(record.attempt, fresh(), NOW).unwrap();
         assert_eq!(again.state, extended.state);
     }
@@ -639,10 +648,10 @@ mod tests {
     fn a_heartbeat_reclaims_a_record_expired_but_not_one_settled() {
         let (record, revision, until) = (reserved(), fresh(), NOW.plus(RETAIN));
         let lease_expired = record.unknown(fresh(), UnknownCause::LeaseExpired, NOW);
-        let lease_expired = lease_expired.ask_again(fresh(), 3, LATER).unwrap();
+        let lease_expired = lease_expired.postpone(fresh(), 3, LATER, NOW).unwrap();
         let state = State::InProgress { lease_until: until };
         let claimed = lease_expired.extend(record.attempt, revision, until).unwrap();
-        assert_eq!(claimed, Record { revision, state, ..lease_expired });
+        assert_eq!(claimed, Transition::to(Record { revision, state, ..lease_expired.into() }));
         let reported = record.unknown(fresh(), UnknownCause::Panicked, NOW);
         for (over, name) in [(reported, "unknown"), (released(SettledBy::Assumption), "failed_retryable")] {
             let beat = over.extend(over.attempt, fresh(), until);
@@ -670,7 +679,8 @@ mod tests {
         assert_eq!(failure(&again).as_deref(), Some("handler_failed, status 500"));
         assert_eq!((again.origin.as_ref(), again.settled_note.as_ref()), (first.origin.as_ref(), None));
         // Only a settled record says who settled it, and only a failed one says why.
-        assert_eq!(first.clone().settled_because(Note::new("unsettled")), first);
-        assert_eq!(first.clone().failed(Some(Note::new("nothing"))), first);
+        let same = Transition::to(first.clone());
+        assert_eq!(same.clone().settled_because(Note::new("unsettled")), same);
+        assert_eq!(same.clone().failed(Some(Note::new("nothing"))), same);
     }
 }

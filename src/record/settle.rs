@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{KeptAnswer, KeptBody, Note, Record, Revision, SettledBy, State, UnknownCause};
+use super::{KeptAnswer, KeptBody, Note, Record, Revision, SettledBy, State, Transition, UnknownCause};
 use crate::time::Timestamp;
 
 /// What the worker, the provider or an operator knows of the effect.
@@ -33,14 +33,14 @@ impl Record {
     ///
     /// If all effects of the worker are in its completing transaction: → failed, retryable. That transaction needs the revision
     /// that this write replaces. So it has not committed, and never will.
-    pub(crate) fn expire(&self, revision: Revision, now: Timestamp) -> Option<Self> {
+    pub(crate) fn expire(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         match &self.state {
             State::InProgress { lease_until } if *lease_until <= now => {
                 if !self.is_undone_by_the_next_write() {
-                    return Some(self.unknown(revision, UnknownCause::LeaseExpired, now));
+                    return Some(Transition::to(self.unknown(revision, UnknownCause::LeaseExpired, now)));
                 }
                 let released = self.settled(Verdict::NotExecuted, SettledBy::Certainty, revision, now);
-                Some(released.failed(Some(Note::new(UnknownCause::LeaseExpired.name()))))
+                Some(Transition::to(released).failed(Some(Note::new(UnknownCause::LeaseExpired.name()))))
             }
             _ => None,
         }
@@ -48,14 +48,24 @@ impl Record {
 
     /// Ends accepted work that no worker has taken within `bound`: pending → completed, with an answer that says so. Otherwise
     /// `None`.
-    pub(crate) fn abandon(&self, revision: Revision, now: Timestamp, bound: Duration) -> Option<Self> {
+    pub(crate) fn abandon(&self, revision: Revision, now: Timestamp, bound: Duration) -> Option<Transition> {
         match &self.state {
             State::Pending if self.created_at.plus(bound) <= now => {
                 let verdict = Verdict::Executed(KeptAnswer::abandoned());
-                Some(self.settled(verdict, SettledBy::Assumption, revision, now))
+                Some(Transition::to(self.settled(verdict, SettledBy::Assumption, revision, now)))
             }
             _ => None,
         }
+    }
+
+    /// Ends a dead worker's lease, or accepted work that no worker has taken within `bound`.
+    pub(crate) fn expire_or_abandon(
+        &self,
+        revision: Revision,
+        now: Timestamp,
+        bound: Duration,
+    ) -> Option<Transition> {
+        self.expire(revision, now).or_else(|| self.abandon(revision, now, bound))
     }
 
     /// Settles an unknown outcome: unknown → completed, or failed and retryable.
@@ -68,7 +78,7 @@ impl Record {
         by: SettledBy,
         revision: Revision,
         now: Timestamp,
-    ) -> Result<Self, SettleError> {
+    ) -> Result<Transition, SettleError> {
         let by = match (&self.state, &verdict) {
             (State::Pending, _) => return Err(SettleError::Pending),
             (State::InProgress { lease_until }, _) if now < *lease_until => {
@@ -86,52 +96,60 @@ impl Record {
             }
             (settled, _) => return Err(SettleError::Settled(settled.name())),
         };
-        Ok(self.settled(verdict, by, revision, now))
+        Ok(Transition::to(self.settled(verdict, by, revision, now)))
     }
 
-    /// Postpones the next question about an unknown outcome until `at`. `asked` is the number of questions so far. The end of time
-    /// escalates the record: no question follows, and an operator has to settle it. `None` if the outcome is not unknown.
-    pub(crate) fn ask_again(&self, revision: Revision, asked: u32, at: Timestamp) -> Option<Self> {
-        let State::Unknown { cause, since, .. } = self.state else { return None };
+    /// Postpones the next question about an unknown outcome, or that of a dead worker, until `at`. `asked` is the number of
+    /// questions so far. The end of time escalates the record: no question follows, and an operator has to settle it. If all
+    /// effects of the dead worker are in its transaction, the record is released instead. `None` in any other state.
+    pub(crate) fn postpone(
+        &self,
+        revision: Revision,
+        asked: u32,
+        at: Timestamp,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        let expired = self.expire(revision, now);
+        let open = expired.as_deref().unwrap_or(self);
+        let State::Unknown { cause, since, .. } = open.state else { return expired };
         let state = State::Unknown { cause, since, reconcile_at: at, asked };
-        Some(Self { revision, state, ..self.clone() })
+        Some(Transition::to(Self { revision, state, ..open.clone() }))
     }
 
     /// Claims the record for an effect that is reported before its answer is known, or without its domain writes.
     ///
     /// While a worker has it, it stays in progress. Otherwise it becomes unknown from now on, and the next question comes at `at`.
     /// `None` if it is completed, pending, claimed already, or certainly not executed.
-    pub(crate) fn claim(&self, revision: Revision, at: Timestamp, now: Timestamp) -> Option<Self> {
+    pub(crate) fn claim(&self, revision: Revision, at: Timestamp, now: Timestamp) -> Option<Transition> {
         if self.claimed {
             return None;
         }
+        let unknown = |cause| {
+            let state = State::Unknown { cause, since: now, reconcile_at: at, asked: 0 };
+            Self { state, ..self.unknown(revision, cause, now) }
+        };
         let open = match &self.state {
             State::InProgress { lease_until } if *lease_until > now => Self { revision, ..self.clone() },
-            State::InProgress { .. } => {
-                self.unknown(revision, UnknownCause::LeaseExpired, now).ask_again(revision, 0, at)?
-            }
+            State::InProgress { .. } => unknown(UnknownCause::LeaseExpired),
             // Nothing was done: no report can be true.
             State::FailedRetryable { by: SettledBy::Certainty, .. } => return None,
-            State::FailedRetryable { .. } => {
-                self.unknown(revision, UnknownCause::Contested, now).ask_again(revision, 0, at)?
-            }
+            State::FailedRetryable { .. } => unknown(UnknownCause::Contested),
             State::Unknown { cause, .. } => {
-                let state = State::Unknown { cause: *cause, since: now, reconcile_at: at, asked: 0 };
-                Self { revision, state, ..self.clone() }
+                Self { last_failure: self.last_failure.clone(), ..unknown(*cause) }
             }
             State::Pending | State::Completed { .. } => return None,
         };
-        Some(Self { claimed: true, ..open })
+        Some(Transition::to(Self { claimed: true, ..open }))
     }
 
     /// Drops the headers and the body of a completed record. It keeps its status and stays completed, so that nothing runs
     /// again. `None` if the record is not completed.
-    pub(crate) fn forget_answer(&self, revision: Revision) -> Option<Self> {
+    pub(crate) fn forget_answer(&self, revision: Revision) -> Option<Transition> {
         let mut forgotten = Self { revision, ..self.clone() };
         let State::Completed { answer, .. } = &mut forgotten.state else { return None };
         answer.body = KeptBody::Omitted { length: answer.body.length() };
         answer.head = answer.head.without_headers();
-        Some(forgotten)
+        Some(Transition::to(forgotten))
     }
 
     /// The only transition into the two settled states, for the worker, for reconciliation and for an operator.
@@ -178,11 +196,11 @@ mod tests {
     }
 
     fn unknown() -> Record {
-        reserved().expire(fresh(), lease_expired()).unwrap()
+        reserved().expire(fresh(), lease_expired()).unwrap().into()
     }
 
     fn settle(record: &Record, verdict: Verdict) -> Result<Record, SettleError> {
-        record.settle(verdict, SettledBy::Provider, fresh(), NOW)
+        record.settle(verdict, SettledBy::Provider, fresh(), NOW).map(Record::from)
     }
 
     #[test]
@@ -194,7 +212,7 @@ mod tests {
         let (cause, since) = (UnknownCause::LeaseExpired, lease_expired());
         let state = State::Unknown { cause, since, reconcile_at: since, asked: 0 };
         let last_failure = Some(Note::new("lease_expired"));
-        assert_eq!(expired, Record { revision, last_failure, state, ..record });
+        assert_eq!(expired, Transition::to(Record { revision, last_failure, state, ..record }));
         assert_eq!(expired.expire(fresh(), Timestamp::MAX), None);
     }
 
@@ -234,10 +252,14 @@ mod tests {
     fn a_claim_is_settled_only_by_proof() {
         let (record, late) = (reserved(), lease_expired());
         let released = |by| unknown().settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap();
-        let escalated = unknown().ask_again(fresh(), 7, Timestamp::MAX).unwrap();
-        for open in
-            [unknown(), escalated, record.clone(), released(SettledBy::Worker), released(SettledBy::Operator)]
-        {
+        let escalated = unknown().postpone(fresh(), 7, Timestamp::MAX, NOW).unwrap();
+        for open in [
+            unknown(),
+            escalated.into(),
+            record.clone(),
+            released(SettledBy::Worker).into(),
+            released(SettledBy::Operator).into(),
+        ] {
             let claimed = open.claim(fresh(), Timestamp::MAX, late).unwrap();
             let State::Unknown { since, reconcile_at, asked, .. } = claimed.state else {
                 panic!("{claimed:?}")
@@ -258,7 +280,7 @@ mod tests {
         assert_eq!(completed.claim(fresh(), late, late), None);
         let revision = fresh();
         let live = record.claim(revision, late, NOW).unwrap();
-        assert_eq!(live, Record { revision, claimed: true, ..record });
+        assert_eq!(live, Transition::to(Record { revision, claimed: true, ..record }));
         assert!(live.extend(live.attempt, fresh(), late).unwrap().claimed);
         assert!(live.expire(fresh(), late).unwrap().claimed);
     }
@@ -275,7 +297,7 @@ mod tests {
             by: SettledBy::Assumption,
             expires_at: NOW.plus(RETAIN * 2),
         };
-        assert_eq!(abandoned, Record { revision, state, ..pending });
+        assert_eq!(abandoned, Transition::to(Record { revision, state, ..pending }));
         assert_eq!(reserved().abandon(fresh(), Timestamp::MAX, RETAIN), None);
     }
 
@@ -288,10 +310,10 @@ mod tests {
             let revision = fresh();
             let completed = unknown.settle(Verdict::Executed(answer()), by, revision, NOW).unwrap();
             let state = State::Completed { answer: answer(), completed_at: NOW, by, expires_at };
-            assert_eq!(completed, Record { revision, state, ..unknown.clone() });
+            assert_eq!(completed, Transition::to(Record { revision, state, ..unknown.clone() }));
             let released = unknown.settle(Verdict::NotExecuted, by, revision, NOW).unwrap();
             let state = State::FailedRetryable { failed_at: NOW, by, expires_at };
-            assert_eq!(released, Record { revision, state, ..unknown.clone() });
+            assert_eq!(released, Transition::to(Record { revision, state, ..unknown.clone() }));
         }
     }
 
@@ -329,11 +351,11 @@ mod tests {
     #[test]
     fn a_question_put_off_changes_nothing_but_when_to_ask() {
         let (before, revision) = (unknown(), fresh());
-        let later = before.ask_again(revision, 3, NOW.plus(RETAIN)).unwrap();
+        let later = before.postpone(revision, 3, NOW.plus(RETAIN), NOW).unwrap();
         let (cause, since, reconcile_at) = (UnknownCause::LeaseExpired, lease_expired(), NOW.plus(RETAIN));
         let state = State::Unknown { cause, since, reconcile_at, asked: 3 };
-        assert_eq!(later, Record { revision, state, ..before });
-        assert_eq!(reserved().ask_again(fresh(), 1, NOW), None);
+        assert_eq!(later, Transition::to(Record { revision, state, ..before }));
+        assert_eq!(reserved().postpone(fresh(), 1, NOW, NOW), None);
     }
 
     #[test]
@@ -347,7 +369,7 @@ mod tests {
             by: SettledBy::Provider,
             expires_at: NOW.plus(RETAIN),
         };
-        assert_eq!(forgotten, Record { revision, state, ..completed });
+        assert_eq!(forgotten, Transition::to(Record { revision, state, ..completed }));
         assert_eq!(unknown().forget_answer(fresh()), None);
     }
 }

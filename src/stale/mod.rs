@@ -30,7 +30,7 @@ use crate::{
     key::RecordKey,
     message::{MalformedError, Message},
     queue::{Queue, WorkError},
-    record::{Record, Revision, State},
+    record::{Record, State},
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry,
     time::{Instant, Timestamp},
@@ -151,7 +151,7 @@ impl Stale {
     async fn look(&self, key: &RecordKey) -> Result<CheckOutcome, StoreError> {
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let Some(current) = current else { return Step::Stop(CheckOutcome::Gone) };
-            if let Some(next) = expire_lease(current, revision, now, self.pending_bound) {
+            if let Some(next) = current.expire_or_abandon(revision, now, self.pending_bound) {
                 let outcome = match next.state {
                     State::Completed { .. } => CheckOutcome::Abandoned,
                     _ => CheckOutcome::LeaseExpired,
@@ -195,15 +195,4 @@ impl Stale {
     fn until(&self, time: Duration) -> Instant {
         self.engine.world.instant().plus(time)
     }
-}
-
-/// The record after its lease has expired, or after no worker has taken accepted work within `pending_bound`. `None` if neither
-/// is the case.
-pub(crate) fn expire_lease(
-    record: &Record,
-    revision: Revision,
-    now: Timestamp,
-    pending_bound: Duration,
-) -> Option<Record> {
-    record.expire(revision, now).or_else(|| record.abandon(revision, now, pending_bound))
 }

@@ -394,7 +394,7 @@ mod tests {
     fn completed(answer: KeptAnswer) -> Record {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reserved = Record { retention: Duration::from_millis(86_400_001), ..reserved };
-        reserved.complete(Worker::of(&reserved), Revision::mint(), answer, NOW).unwrap()
+        reserved.complete(Worker::of(&reserved), Revision::mint(), answer, NOW).unwrap().into()
     }
 
     fn attributes(record: &Record) -> serde_dynamo::Item {
@@ -410,7 +410,7 @@ mod tests {
         let unknown = reserved
             .mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW)
             .unwrap();
-        for open in [Record::accept(&reservation("k"), Revision::mint(), NOW), reserved, unknown] {
+        for open in [Record::accept(&reservation("k"), Revision::mint(), NOW), reserved, unknown.into()] {
             assert!(!attributes(&open).contains_key("expires_at"), "{}", open.state.name());
         }
     }
@@ -440,11 +440,11 @@ mod tests {
         let other = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reserved = Record { attempt: crate::record::AttemptId::mint(), ..other.clone() };
         let contested = reserved.contest(Worker::of(&other), Revision::mint()).unwrap();
-        assert_eq!(from_attributes(attributes(&contested)).unwrap(), contested);
+        assert_eq!(from_attributes(attributes(&contested)).unwrap(), contested.clone().into());
         let claimed = contested.claim(Revision::mint(), NOW, NOW).unwrap();
-        assert_eq!(from_attributes(attributes(&claimed)).unwrap(), claimed);
+        assert_eq!(from_attributes(attributes(&claimed)).unwrap(), claimed.into());
         let unknown = contested.release(contested.attempt, Revision::mint(), NOW).unwrap();
-        assert_eq!(from_attributes(attributes(&unknown)).unwrap(), unknown);
+        assert_eq!(from_attributes(attributes(&unknown)).unwrap(), unknown.into());
     }
 
     #[test]
@@ -456,7 +456,7 @@ mod tests {
                 .unwrap()
         };
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-        for record in [completed(answer()), unknown, reserved] {
+        for record in [completed(answer()), unknown.into(), reserved] {
             let whole = attributes(&record);
             assert_eq!(from_attributes(whole.clone()).unwrap(), record);
             let needed =

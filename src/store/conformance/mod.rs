@@ -137,7 +137,7 @@ pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
             ..answered(&reserved("key"), Head::Payload, KeptBody::Omitted { length: 0 })
         },
         Record { transactional: true, ..reserved("key") },
-        transactional.expire(fresh(), NOW.plus(LEASE)).expect("its lease has expired"),
+        transactional.expire(fresh(), NOW.plus(LEASE)).expect("its lease has expired").into(),
     ];
     records.extend(answers.map(|(head, body)| answered(&reserved("key"), head, body)));
     records.extend(causes.map(|cause| marked_unknown(&reserved("key"), cause, NOW)));
@@ -299,11 +299,11 @@ fn reserved(key: &str) -> Record {
 }
 
 fn released(record: &Record) -> Record {
-    record.release(record.attempt, fresh(), NOW).expect("in progress")
+    record.release(record.attempt, fresh(), NOW).expect("in progress").into()
 }
 
 fn answered(record: &Record, head: Head, body: KeptBody) -> Record {
-    record.complete(Worker::of(record), fresh(), KeptAnswer { head, body }, NOW).expect("in progress")
+    record.complete(Worker::of(record), fresh(), KeptAnswer { head, body }, NOW).expect("in progress").into()
 }
 
 fn outside(place: Place, encoding: Encoding) -> KeptBody {
@@ -311,7 +311,7 @@ fn outside(place: Place, encoding: Encoding) -> KeptBody {
 }
 
 fn marked_unknown(record: &Record, cause: UnknownCause, at: Timestamp) -> Record {
-    record.mark_unknown(Worker::of(record), fresh(), cause, at).expect("in progress")
+    record.mark_unknown(Worker::of(record), fresh(), cause, at).expect("in progress").into()
 }
 
 fn unique() -> String {

@@ -33,7 +33,7 @@ pub async fn unsettled(store: &dyn Unsettled) {
 pub async fn unknown_outcomes_are_due_once_their_time_has_come(store: &dyn Unsettled) {
     let tenant = unique();
     let record = unknown(&tenant, "due");
-    let later = record.ask_again(fresh(), 1, NOW.plus(HOUR)).expect("unknown");
+    let later = record.postpone(fresh(), 1, NOW.plus(HOUR), NOW).expect("unknown");
     for record in [&record, &unknown_of(&later, "later"), &in_progress(&tenant, "in progress", NOW)] {
         insert(store, record).await;
     }
@@ -59,7 +59,7 @@ pub async fn a_swap_brings_a_record_into_the_index_and_out_of_it(store: &dyn Uns
     swap(store, record.revision, &unknown).await;
     assert_eq!(due(NOW).await, ["due"]);
 
-    let asked = unknown.ask_again(fresh(), 1, later).expect("unknown");
+    let asked = unknown.postpone(fresh(), 1, later, NOW).expect("unknown");
     swap(store, unknown.revision, &asked).await;
     assert_eq!(due(later.minus(Duration::from_millis(1))).await, [] as [&str; 0]);
     assert_eq!(due(later).await, ["due"]);
@@ -75,9 +75,9 @@ pub async fn a_limit_leaves_out_those_that_became_due_last(store: &dyn Unsettled
     let tenant = unique();
     // Due before those of every other check and run, which would otherwise fill the limit.
     let at = |number: usize| Timestamp::from_millis(number as u64);
-    let record = |number: usize| {
+    let record = |number: usize| -> Record {
         let record = unknown(&tenant, &format!("{number}"));
-        record.ask_again(fresh(), 1, at(number)).expect("unknown")
+        record.postpone(fresh(), 1, at(number), NOW).expect("unknown").into()
     };
     // The longest overdue is neither the first nor the last that is written.
     let numbers = (MANY / 2..MANY).chain(0..MANY / 2);
@@ -99,11 +99,11 @@ pub async fn escalated_outcomes_are_listed_and_never_due(store: &dyn Unsettled) 
     let name = unique();
     let tenant = Tenant::parse(&name).expect("a tenant");
     let record = unknown(&name, "for an operator");
-    let escalated = record.ask_again(fresh(), 7, Timestamp::MAX).expect("unknown");
+    let escalated: Record = record.postpone(fresh(), 7, Timestamp::MAX, NOW).expect("unknown").into();
     insert(store, &record).await;
     swap(store, record.revision, &escalated).await;
     assert_eq!(due_of(store, &name, NOW.plus(HOUR)).await, [] as [&str; 0]);
-    let again = escalated.ask_again(fresh(), 0, NOW).expect("unknown");
+    let again: Record = escalated.postpone(fresh(), 0, NOW, NOW).expect("unknown").into();
     let seen = escalated.revision;
     assert_eq!(unknown_of_tenant(store, &tenant).await, [escalated]);
 
@@ -117,10 +117,10 @@ pub async fn a_survey_counts_unknown_outcomes_and_finds_the_oldest(store: &dyn U
     const ESCALATED: u64 = 20;
     let tenant = unique();
     let long_ago = Timestamp::from_millis(7);
-    let escalated = |number: u64| {
+    let escalated = |number: u64| -> Record {
         let record = in_progress(&tenant, &number.to_string(), NOW);
         let unknown = marked_unknown(&record, UnknownCause::Panicked, long_ago);
-        unknown.ask_again(fresh(), 7, Timestamp::MAX).expect("unknown")
+        unknown.postpone(fresh(), 7, Timestamp::MAX, NOW).expect("unknown").into()
     };
     let records: Vec<_> = (0..ESCALATED).map(escalated).chain([unknown(&tenant, "asked about")]).collect();
     for record in &records {

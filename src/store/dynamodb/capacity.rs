@@ -53,7 +53,7 @@ mod tests {
     fn completed(answer: KeptAnswer) -> Record {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reserved = Record { retention: Duration::from_millis(86_400_001), ..reserved };
-        reserved.complete(Worker::of(&reserved), Revision::mint(), answer, NOW).unwrap()
+        reserved.complete(Worker::of(&reserved), Revision::mint(), answer, NOW).unwrap().into()
     }
 
     /// The size of an item as DynamoDB counts it.

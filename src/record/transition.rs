@@ -1,0 +1,64 @@
+//! A change of a record, as one of the steps of this room made it.
+
+use std::ops::Deref;
+
+use super::{KeptAnswer, Note, Record, Revision, SettledBy, State, Verdict};
+use crate::time::Timestamp;
+
+/// The record that a step makes of another one. Only the steps of [`record`](super) can make it, and the engine writes nothing
+/// else: so no record changes in another way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Transition(Box<Record>);
+
+impl Transition {
+    pub(super) fn to(record: Record) -> Self {
+        Self(Box::new(record))
+    }
+
+    /// The record to write.
+    pub(crate) fn into_record(self) -> Box<Record> {
+        self.0
+    }
+
+    /// Adds a note on why its execution failed, if it failed.
+    pub(crate) fn failed(mut self, because: Option<Note>) -> Self {
+        if because.is_some() && matches!(self.state, State::Unknown { .. } | State::FailedRetryable { .. }) {
+            self.0.last_failure = because;
+        }
+        self
+    }
+
+    /// Adds a note on who settled it and why, if it is settled.
+    pub(crate) fn settled_because(mut self, note: Note) -> Self {
+        if self.state.settled_by().is_some() {
+            self.0.settled_note = Some(note);
+        }
+        self
+    }
+
+    /// Completes the execution that this begins, before any write: all its effects commit with this one write.
+    pub(crate) fn completed_at_once(self, answer: KeptAnswer, revision: Revision, now: Timestamp) -> Self {
+        let completed = self.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now);
+        Self::to(Record { transactional: true, ..completed })
+    }
+
+    /// Notes that domain writes commit with it, if it completes its operation. Returns whether it does.
+    pub(crate) fn commits(&mut self) -> bool {
+        self.0.with_writes = matches!(self.state, State::Completed { .. });
+        self.with_writes
+    }
+}
+
+impl Deref for Transition {
+    type Target = Record;
+
+    fn deref(&self) -> &Record {
+        &self.0
+    }
+}
+
+impl From<Transition> for Record {
+    fn from(transition: Transition) -> Self {
+        *transition.0
+    }
+}
