@@ -4,7 +4,7 @@
 //! 2. An operation's metrics have the label `operation`. Tenants and keys are not labels: there are too many.
 //! 3. Log lines about a record are in a span `idempotency`, which has the operation and the hash of the key. `lambda::run` writes
 //!    the tenant as a property of the lines that carry metrics.
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use tracing::{Span, field::Empty};
 
@@ -152,14 +152,19 @@ pub(crate) fn request_span(key: &RecordKey) -> Span {
 ///
 /// Its level is `error`, so that a filter for errors alone does not remove it.
 pub(crate) fn record_span(key: &RecordKey) -> Span {
-    let operation = key.operation();
-    tracing::error_span!(target: SPAN, "idempotency", %operation, key = %key.hash(), outcome = Empty, attempts = Empty)
+    let (operation, key) = (key.operation(), hash_of(key));
+    tracing::error_span!(target: SPAN, "idempotency", %operation, %key, outcome = Empty, attempts = Empty)
 }
 
 /// The same for a task that may outlive the request which spawns it, and must not hold the request's span open.
 pub(crate) fn task_span(key: &RecordKey) -> Span {
-    let operation = key.operation();
-    tracing::error_span!(target: SPAN, parent: None, "idempotency", %operation, key = %key.hash())
+    let (operation, key) = (key.operation(), hash_of(key));
+    tracing::error_span!(target: SPAN, parent: None, "idempotency", %operation, %key)
+}
+
+/// The hash of the key, computed only if a subscriber wants it.
+fn hash_of(key: &RecordKey) -> impl fmt::Display {
+    fmt::from_fn(|f| write!(f, "{}", key.hash()))
 }
 
 /// Adds to the request's span how the request ended.

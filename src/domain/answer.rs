@@ -27,7 +27,7 @@ pub(super) fn serialize<S: Serializer>(answer: &Answer, serializer: S) -> Result
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Answer, D::Error> {
     let Text { status, headers, body } = Text::deserialize(deserializer)?;
     let head = match status {
-        Some(status) => Head::Http { status, headers },
+        Some(status) => Head::Http { status, headers: headers.into() },
         None => Head::Payload,
     };
     let body = BASE64_STANDARD.decode(body).map_err(|_| D::Error::custom("the body is not base64"))?;

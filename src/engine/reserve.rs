@@ -111,7 +111,7 @@ impl Executor {
     pub async fn reserve(&self, request: &Request) -> ReserveOutcome {
         let world = &self.engine.world;
         let started = world.instant();
-        let reserved = if self.shared.breaker.admits(world.instant()) {
+        let reserved = if self.shared.breaker.admits(started) {
             let times = self.times(request);
             let found = self.find(request, times).await;
             self.observe_store(found.as_ref().err());

@@ -45,7 +45,7 @@ impl KeySyntax {
 
 /// The error if a key is shorter than its operation's minimum.
 pub(super) fn too_short(key: &IdempotencyKey, shortest: usize) -> Option<KeyRefusal> {
-    (key.as_str().chars().count() < shortest).then_some(KeyRefusal::too_short(shortest))
+    (key.as_str().chars().count() < shortest).then(|| KeyRefusal::too_short(shortest))
 }
 
 /// Parses a String item. It may contain spaces (RFC 9651, section 3.3.3); everything else must be visible ASCII.

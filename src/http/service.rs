@@ -61,7 +61,8 @@ where
         let answer = match guard.settings.mode {
             Mode::Reserved => guard::answer(guard, ready, request).left_future(),
             Mode::SingleTransaction => {
-                single_transaction::answer(guard, ready, self.inner.clone(), request).right_future()
+                // Boxed, because it is large: a reservation's future would have its size.
+                single_transaction::answer(guard, ready, self.inner.clone(), request).boxed().right_future()
             }
         };
         Box::pin(async move {

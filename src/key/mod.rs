@@ -17,6 +17,7 @@ pub(crate) mod scope;
 pub mod signature;
 
 use std::{
+    borrow::Cow,
     fmt::{self, Write},
     sync::Arc,
 };
@@ -121,6 +122,14 @@ impl Tenant {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The tenant without a `#`, which separates the parts of a partition key.
+    fn escaped(&self) -> Cow<'_, str> {
+        match self.0.bytes().any(|byte| matches!(byte, b'#' | b'%')) {
+            true => self.0.replace('%', "%25").replace('#', "%23").into(),
+            false => self.as_str().into(),
+        }
+    }
 }
 
 /// The name of an operation. The same key of two operations names two records.
@@ -212,17 +221,17 @@ impl RecordKey {
     }
 
     fn write_partition_key(&self, out: &mut impl Write) {
-        let (operation, key) = (self.operation.as_str(), self.key.as_str());
+        let (tenant, operation, key) = (self.tenant.escaped(), self.operation.as_str(), self.key.as_str());
         // Writing to a `String` or a hash cannot fail.
         let _ = match self.scope {
-            Some(scope) => write!(out, "{}{operation}@{scope}#{key}", Prefix(&self.tenant)),
-            None => write!(out, "{}{operation}#{key}", Prefix(&self.tenant)),
+            Some(scope) => write!(out, "{tenant}#{operation}@{scope}#{key}"),
+            None => write!(out, "{tenant}#{operation}#{key}"),
         };
     }
 
     /// The prefix of this tenant's partition keys, and of no other tenant's.
     pub(crate) fn partition_key_prefix(tenant: &Tenant) -> String {
-        Prefix(tenant).to_string()
+        format!("{}#", tenant.escaped())
     }
 
     /// Reads a [`partition_key`](Self::partition_key) back; `None` if the text is not one.
@@ -268,24 +277,6 @@ impl RecordKey {
             hash.update(part);
         }
         Uuid::new_v8(shortened(hash)).to_string()
-    }
-}
-
-/// The prefix of a tenant's partition keys.
-struct Prefix<'a>(&'a Tenant);
-
-impl fmt::Display for Prefix<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for piece in self.0.as_str().split_inclusive(['%', '#']) {
-            match piece.strip_suffix(['%', '#']) {
-                Some(before) => {
-                    f.write_str(before)?;
-                    f.write_str(if piece.ends_with('%') { "%25" } else { "%23" })?;
-                }
-                None => f.write_str(piece)?,
-            }
-        }
-        f.write_str("#")
     }
 }
 

@@ -354,7 +354,7 @@ mod tests {
     }
 
     fn refusal() -> KeptAnswer {
-        KeptAnswer { head: Head::Http { status: 402, headers: Vec::new() }, ..answer() }
+        KeptAnswer { head: Head::Http { status: 402, headers: [].into() }, ..answer() }
     }
 
     fn released(record: &Record) -> Record {

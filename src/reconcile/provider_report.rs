@@ -186,7 +186,7 @@ mod tests {
     }
 
     fn with_status(status: u16) -> Record {
-        completed(KeptAnswer { head: Head::Http { status, headers: Vec::new() }, ..answer() })
+        completed(KeptAnswer { head: Head::Http { status, headers: [].into() }, ..answer() })
     }
 
     /// Asserts, in short, what the report of an effect means for the record, and what the report of a refusal means.

@@ -1,6 +1,6 @@
 //! The answer of an operation, and the form in which its record keeps it.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 
@@ -24,7 +24,7 @@ pub struct Answer {
 impl Answer {
     /// An answer over HTTP.
     pub fn http(status: u16, headers: Vec<(String, String)>, body: impl Into<Bytes>) -> Self {
-        Self { head: Head::Http { status, headers }, body: body.into() }
+        Self { head: Head::Http { status, headers: headers.into() }, body: body.into() }
     }
 
     /// A JSON document over HTTP.
@@ -48,8 +48,8 @@ pub enum Head {
     Http {
         /// The status code.
         status: u16,
-        /// Name and value of each header, in order.
-        headers: Vec<(String, String)>,
+        /// Name and value of each header, in order. Shared, because a record is cloned often.
+        headers: Arc<[(String, String)]>,
     },
     /// Nothing: the body is what a function returned.
     Payload,
@@ -90,9 +90,13 @@ impl Head {
     }
 
     fn with_headers(&self, keeps: impl Fn(&str) -> bool) -> Self {
-        let Self::Http { status, headers } = self else { return self.clone() };
-        let headers = headers.iter().filter(|(name, _)| keeps(name)).cloned().collect();
-        Self::Http { status: *status, headers }
+        let keeps = |(name, _): &&(String, String)| keeps(name);
+        match self {
+            Self::Http { status, headers } if !headers.iter().all(|header| keeps(&header)) => {
+                Self::Http { status: *status, headers: headers.iter().filter(keeps).cloned().collect() }
+            }
+            _ => self.clone(),
+        }
     }
 
     /// Whether it can head an answer: a status must be that of a final response (RFC 9110, section 15).
@@ -284,12 +288,9 @@ mod tests {
     #[test]
     fn an_answer_keeps_safe_headers_and_those_of_its_operation() {
         let pair = |name: &str| (name.to_owned(), "value".to_owned());
-        let headers = ["Location", "Set-Cookie", "X-Request-Id", "x-other"].map(pair).to_vec();
-        let head = Head::Http { status: 201, headers }.kept(&["x-request-id".to_owned()]);
-        assert_eq!(
-            head,
-            Head::Http { status: 201, headers: ["Location", "X-Request-Id"].map(pair).to_vec() }
-        );
+        let headers = ["Location", "Set-Cookie", "X-Request-Id", "x-other"].map(pair);
+        let head = Head::Http { status: 201, headers: headers.into() }.kept(&["x-request-id".to_owned()]);
+        assert_eq!(head, Head::Http { status: 201, headers: ["Location", "X-Request-Id"].map(pair).into() });
         assert_eq!(Head::Payload.kept(&[]), Head::Payload);
     }
 
@@ -298,7 +299,7 @@ mod tests {
         for (status, is_final) in
             [(0, false), (100, false), (199, false), (200, true), (599, true), (600, false)]
         {
-            assert_eq!(Head::Http { status, headers: Vec::new() }.is_final(), is_final, "{status}");
+            assert_eq!(Head::Http { status, headers: [].into() }.is_final(), is_final, "{status}");
         }
         assert!(Head::Payload.is_final() && !Head::Abandoned.is_final());
     }

@@ -179,7 +179,7 @@ pub(crate) mod tests {
     pub(crate) fn answer() -> KeptAnswer {
         let bytes = Bytes::from_static(b"{}");
         let body = KeptBody::Inline { length: bytes.len() as u64, bytes, encoding: Encoding::Identity };
-        let headers = vec![("location".into(), "/payments/1".into())];
+        let headers = [("location".into(), "/payments/1".into())].into();
         KeptAnswer { head: Head::Http { status: 201, headers }, body }
     }
 }

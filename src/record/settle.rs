@@ -270,7 +270,7 @@ mod tests {
             let worker = Worker::of(&claimed);
             assert_eq!(claimed.release(claimed.attempt, fresh(), late).unwrap().state.name(), "unknown");
             let unknown = claimed.mark_unknown(worker, fresh(), UnknownCause::Panicked, late).unwrap();
-            let refusal = KeptAnswer { head: Head::Http { status: 402, headers: Vec::new() }, ..answer() };
+            let refusal = KeptAnswer { head: Head::Http { status: 402, headers: [].into() }, ..answer() };
             let refused = claimed.complete(worker, fresh(), refusal, late).unwrap();
             assert_eq!((refused.state.name(), refused.claimed, unknown.claimed), ("unknown", true, true));
             let completed = claimed.complete(worker, fresh(), answer(), late).unwrap();
@@ -362,7 +362,7 @@ mod tests {
     fn a_forgotten_answer_leaves_the_operation_completed() {
         let (completed, revision) = (settle(&unknown(), Verdict::Executed(answer())).unwrap(), fresh());
         let forgotten = completed.forget_answer(revision).unwrap();
-        let head = Head::Http { status: 201, headers: Vec::new() };
+        let head = Head::Http { status: 201, headers: [].into() };
         let state = State::Completed {
             answer: KeptAnswer { head, body: KeptBody::Omitted { length: 2 } },
             completed_at: NOW,

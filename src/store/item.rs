@@ -300,7 +300,7 @@ impl Item {
     fn keep(&mut self, answer: &KeptAnswer) {
         match &answer.head {
             Head::Http { status, headers } => {
-                (self.status, self.headers) = (Some(*status), Some(headers.clone()));
+                (self.status, self.headers) = (Some(*status), Some(headers.to_vec()));
             }
             Head::Payload => self.head = Some(PAYLOAD.to_owned()),
             Head::Abandoned => self.head = Some(ABANDONED.to_owned()),
@@ -369,7 +369,7 @@ impl Item {
         let head = match self.head.as_deref() {
             None => Head::Http {
                 status: self.status.filter(|status| (100..1000).contains(status)).ok_or(missing("status"))?,
-                headers: self.headers.ok_or(missing("headers"))?,
+                headers: self.headers.ok_or(missing("headers"))?.into(),
             },
             Some(PAYLOAD) => Head::Payload,
             Some(ABANDONED) => Head::Abandoned,

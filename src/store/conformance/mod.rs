@@ -106,7 +106,7 @@ pub async fn a_write_sent_twice_finds_its_own_revision(store: &dyn Store) {
 
 /// No part of a record is lost or changed in storage.
 pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
-    let headers = vec![("link".to_owned(), "<a>".to_owned()), ("link".to_owned(), "<ü>".to_owned())];
+    let headers = [("link".to_owned(), "<a>".to_owned()), ("link".to_owned(), "<ü>".to_owned())].into();
     let response = Head::Http { status: 201, headers };
     let bytes = Bytes::from_static(b"\x00\xff{}");
     let answers = [

@@ -75,7 +75,7 @@ mod tests {
     fn a_record_whose_body_fills_its_capacity_fits_one_capacity_unit() {
         let mut kept = answer();
         let headers = vec![("content-type".into(), "application/json".into()); 3];
-        kept.head = Head::Http { status: 201, headers };
+        kept.head = Head::Http { status: 201, headers: headers.into() };
         let capacity = for_body(&completed(kept.clone()));
         let bytes = Bytes::from(vec![b'x'; capacity]);
         kept.body = KeptBody::Inline { length: capacity as u64, bytes, encoding: Encoding::Identity };

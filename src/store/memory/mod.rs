@@ -12,7 +12,7 @@ mod domain;
 mod expression;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, btree_map::Entry},
     fmt,
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -79,8 +79,11 @@ impl Tables {
         record: &Record,
         with: &[Companion],
     ) -> Result<WriteOutcome, StoreError> {
-        let key = record.key.partition_key();
-        let current = self.records.get(&key);
+        let entry = self.records.entry(record.key.partition_key());
+        let current = match &entry {
+            Entry::Occupied(current) => Some(current.get()),
+            Entry::Vacant(_) => None,
+        };
         if current.map(|current| current.revision) != seen {
             return Ok(WriteOutcome::Refused(current.cloned().map(Box::new)));
         }
@@ -89,7 +92,7 @@ impl Tables {
             Ok(changes) => self.domain.apply(changes),
             Err(denied) => return Ok(WriteOutcome::Denied(denied)),
         }
-        self.records.insert(key, record.clone());
+        entry.insert_entry(record.clone());
         self.accompany(&record.key, with);
         Ok(WriteOutcome::Written)
     }

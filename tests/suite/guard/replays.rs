@@ -1,6 +1,6 @@
 //! What is kept of an answer, and what a replay returns.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
@@ -195,7 +195,7 @@ async fn changing_a_returned_record_changes_nothing_in_a_memory_store() {
             let replay = replayed(executor.reserve(&request).await);
             assert!(replay.answer.body == body);
             let Head::Http { mut headers, .. } = replay.answer.head else { panic!("an HTTP answer") };
-            headers.iter_mut().for_each(|(_, value)| value.push('z'));
+            Arc::make_mut(&mut headers).iter_mut().for_each(|(_, value)| value.push('z'));
             // Changed in place if the buffer is not shared, as a careless caller would do.
             let mut changed = replay.answer.body.try_into_mut().unwrap_or_else(|shared| shared[..].into());
             changed.fill(b'z');
