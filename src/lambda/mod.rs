@@ -20,14 +20,13 @@ mod reconcile;
 mod run;
 mod stale;
 mod trigger;
-mod variables;
 mod webhook;
 
+pub use crate::config::{count, millis, switch, text};
 pub use lambda_runtime::Error;
 pub use log::{logs, report};
 pub use reconcile::{Reconciled, reconcile, reconcile_event, reconciliation};
 pub use run::run;
 pub use stale::{stale, stale_event};
 pub use trigger::{BatchFailures, Event};
-pub use variables::{VariableError, count, millis, switch, text};
 pub use webhook::{Events, Notice, Webhook, webhook};

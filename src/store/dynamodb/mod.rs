@@ -22,7 +22,7 @@ mod index;
 pub mod table;
 mod transaction;
 
-use std::{env, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use aws_config::{BehaviorVersion, SdkConfig, retry::RetryConfig, timeout::TimeoutConfig};
@@ -38,7 +38,7 @@ use super::{
     item::{self, Item, PK, RECORD, SK},
 };
 use crate::{
-    config::{ConfigError, TABLE_VARIABLE},
+    config::{ConfigError, TABLE_VARIABLE, text},
     key::RecordKey,
     record::{BodyId, Place, Record, Revision},
     time::Timestamp,
@@ -72,8 +72,7 @@ impl DynamoDbStore {
     /// If the variable is missing, there is no such table, it has other keys, or the credentials are missing or
     /// refused. It does not fail if the store is only slow or unavailable: requests fail closed until the store is back.
     pub async fn from_env() -> Result<Self, ConfigError> {
-        let table = env::var(TABLE_VARIABLE).ok().filter(|table| !table.trim().is_empty());
-        let table = table.ok_or(ConfigError::NoTableNamed)?;
+        let table = text(TABLE_VARIABLE)?;
         let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
         let store = Self::new(&config, table);
         store.check().await?;
