@@ -8,7 +8,7 @@
 //!    another request under the same key.
 //! 5. Logs and metrics show a [hash](RecordKey::hash), never the key or the tenant.
 //!
-//! It does not verify a tenant: a front passes on a verified one.
+//! It does not verify a tenant: the guard passes on a verified one.
 
 pub mod age;
 mod digest;
@@ -17,6 +17,7 @@ pub(crate) mod scope;
 pub mod signature;
 
 use std::{
+    borrow::Cow,
     fmt::{self, Write},
     sync::Arc,
 };
@@ -212,17 +213,17 @@ impl RecordKey {
     }
 
     fn write_partition_key(&self, out: &mut impl Write) {
-        let (operation, key) = (self.operation.as_str(), self.key.as_str());
+        let (tenant, operation, key) = (escaped(&self.tenant), self.operation.as_str(), self.key.as_str());
         // Writing to a `String` or a hash cannot fail.
         let _ = match self.scope {
-            Some(scope) => write!(out, "{}{operation}@{scope}#{key}", Prefix(&self.tenant)),
-            None => write!(out, "{}{operation}#{key}", Prefix(&self.tenant)),
+            Some(scope) => write!(out, "{tenant}#{operation}@{scope}#{key}"),
+            None => write!(out, "{tenant}#{operation}#{key}"),
         };
     }
 
     /// The prefix of this tenant's partition keys, and of no other tenant's.
     pub(crate) fn partition_key_prefix(tenant: &Tenant) -> String {
-        Prefix(tenant).to_string()
+        format!("{}#", escaped(tenant))
     }
 
     /// Reads a [`partition_key`](Self::partition_key) back; `None` if the text is not one.
@@ -271,21 +272,11 @@ impl RecordKey {
     }
 }
 
-/// The prefix of a tenant's partition keys.
-struct Prefix<'a>(&'a Tenant);
-
-impl fmt::Display for Prefix<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for piece in self.0.as_str().split_inclusive(['%', '#']) {
-            match piece.strip_suffix(['%', '#']) {
-                Some(before) => {
-                    f.write_str(before)?;
-                    f.write_str(if piece.ends_with('%') { "%25" } else { "%23" })?;
-                }
-                None => f.write_str(piece)?,
-            }
-        }
-        f.write_str("#")
+/// The tenant as partition keys contain it. Few tenants need the copies.
+fn escaped(tenant: &Tenant) -> Cow<'_, str> {
+    match tenant.as_str() {
+        text if text.contains(['%', '#']) => text.replace('%', "%25").replace('#', "%23").into(),
+        text => text.into(),
     }
 }
 
