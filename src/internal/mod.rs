@@ -4,6 +4,7 @@
 pub mod terminal;
 
 pub use crate::{
+    backoff::Backoff,
     engine::{
         executor::{Executor, Request},
         ownership::Ownership,
