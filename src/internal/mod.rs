@@ -3,6 +3,12 @@
 
 pub mod terminal;
 
+#[cfg(feature = "lambda")]
+pub use crate::lambda::{
+    reconcile::{Reconciled, reconcile_event},
+    stale::stale_event,
+    trigger::{BatchFailures, Event},
+};
 pub use crate::{
     backoff::Backoff,
     engine::{
