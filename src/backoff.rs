@@ -13,15 +13,18 @@ use crate::{time::Instant, world::World};
 
 /// Waits that grow from the first to the maximum, with jitter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Backoff {
-    pub(crate) first: Duration,
-    pub(crate) factor: u32,
-    pub(crate) max: Duration,
+pub struct Backoff {
+    /// The first wait.
+    pub first: Duration,
+    /// How much longer each wait is than the one before it.
+    pub factor: u32,
+    /// The longest wait.
+    pub max: Duration,
 }
 
 impl Backoff {
     /// The wait after this many tries. `nonce` is the source of its jitter.
-    pub(crate) fn after(&self, tries: u32, nonce: [u8; 16]) -> Duration {
+    pub fn after(&self, tries: u32, nonce: [u8; 16]) -> Duration {
         let factor = self.factor.saturating_pow(tries.saturating_sub(1));
         let full = self.first.saturating_mul(factor).min(self.max);
         // The first byte of a random UUID is random.

@@ -1,19 +1,22 @@
-//! Errors in the configuration, found at start-up.
+//! Reads and checks environment variables, and has the errors in the configuration, found at start-up.
 //!
 //! 1. Each error names what is wrong: the environment variable, the table or the bucket.
 //! 2. `Debug` prints the same text as `Display`: if `main` returns an error, Rust prints it by `Debug`.
-use std::fmt;
+use std::{env, fmt, str::FromStr, time::Duration};
 
 /// The environment variable that names the table.
 pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
 
 /// A mistake in the configuration.
-#[derive(thiserror::Error)]
+#[derive(thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The environment names no table.
-    #[error("the environment variable {TABLE_VARIABLE} must name the idempotency table")]
-    NoTableNamed,
+    /// An environment variable is not set, or empty.
+    #[error("the environment variable {0} must be set")]
+    Missing(&'static str),
+    /// An environment variable has an invalid value.
+    #[error("the environment variable {0} must be {1}")]
+    Malformed(&'static str, &'static str),
     /// The table refuses a call that every request needs.
     #[error("DynamoDB refuses the idempotency table `{table}` (named by {TABLE_VARIABLE}): {reason}")]
     Refused {
@@ -30,9 +33,6 @@ pub enum ConfigError {
         /// What is missing.
         reason: String,
     },
-    /// The environment names no queue.
-    #[error("the environment variable {0} must be the URL of an SQS queue")]
-    NoQueueNamed(&'static str),
     /// There are no credentials.
     #[error("no AWS credentials for the idempotency table `{table}` (named by {TABLE_VARIABLE}): {reason}")]
     NoCredentials {
@@ -46,5 +46,45 @@ pub enum ConfigError {
 impl fmt::Debug for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// The value of a required variable, which must not be empty.
+pub fn text(name: &'static str) -> Result<String, ConfigError> {
+    match env::var(name) {
+        Ok(value) if !value.trim().is_empty() => Ok(value),
+        _ => Err(ConfigError::Missing(name)),
+    }
+}
+
+/// A duration in milliseconds, above 0; `default` if the variable is not set.
+pub fn millis(name: &'static str, default: Duration) -> Result<Duration, ConfigError> {
+    let millis: Option<u64> = optional(name, "a number of milliseconds above 0", |millis| *millis > 0)?;
+    Ok(millis.map_or(default, Duration::from_millis))
+}
+
+/// A number above 0; `default` if the variable is not set.
+pub fn count(name: &'static str, default: u32) -> Result<u32, ConfigError> {
+    Ok(optional(name, "a number above 0", |count| *count > 0)?.unwrap_or(default))
+}
+
+/// `on` or `off`; `default` if the variable is not set.
+pub fn switch(name: &'static str, default: bool) -> Result<bool, ConfigError> {
+    let value = optional(name, "`on` or `off`", |value: &String| value == "on" || value == "off")?;
+    Ok(value.map_or(default, |value| value == "on"))
+}
+
+fn optional<T: FromStr>(
+    name: &'static str,
+    must_be: &'static str,
+    is_valid: impl FnOnce(&T) -> bool,
+) -> Result<Option<T>, ConfigError> {
+    match env::var(name) {
+        Err(env::VarError::NotPresent) => Ok(None),
+        Ok(value) if value.is_empty() => Ok(None),
+        value => {
+            let value = value.ok().and_then(|value| value.trim().parse().ok()).filter(is_valid);
+            value.map(Some).ok_or(ConfigError::Malformed(name, must_be))
+        }
     }
 }

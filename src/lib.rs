@@ -42,7 +42,7 @@
 //! | [`http`] | the guard for HTTP: a `tower` layer, profiles, tenants, problem documents |
 //! | [`operation`] | per-operation settings |
 //! | [`domain`] | writes to your own tables, in the transaction that completes an operation |
-//! | [`engine`] | reserve, execute, finish: the same for all fronts |
+//! | [`engine`] | reserve, execute, finish: all that does not depend on HTTP |
 //! | [`record`] | the record, its states, and the transitions between them, as pure functions |
 //! | [`store`] | where records live: DynamoDB, memory, S3 for large bodies; and the conformance suite |
 //! | [`reconcile`] | finds out what is unknown, and settles it |
@@ -73,7 +73,7 @@
 #![forbid(unsafe_code)]
 // On docs.rs each item says which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Without a front, much of the engine has no caller. Without `internal`, what only the packages of this repository use has none.
+// Without `http`, much of the engine has no caller. Without `internal`, what only the packages of this repository use has none.
 #![cfg_attr(not(all(feature = "http", feature = "internal")), allow(dead_code, unused_imports))]
 // Clocks, randomness and tasks come from the world: see `clippy.toml`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -112,7 +112,7 @@ mod operator;
 pub mod queue;
 pub mod reconcile;
 pub mod record;
-pub mod stale;
+mod stale;
 pub mod store;
 pub mod telemetry;
 pub mod time;

@@ -97,8 +97,8 @@ pub(crate) fn count(name: &'static str) {
 }
 
 /// Records how long something took, in whole microseconds.
-pub(crate) fn took(name: &'static str, operation: &OperationName, span: Duration) {
-    let millis = u32::try_from(span.as_micros()).map_or(f64::MAX, f64::from) / 1e3;
+pub(crate) fn took(name: &'static str, operation: &OperationName, elapsed: Duration) {
+    let millis = u32::try_from(elapsed.as_micros()).map_or(f64::MAX, f64::from) / 1e3;
     metrics::histogram!(name, "operation" => operation.shared()).record(millis);
 }
 

@@ -68,9 +68,9 @@ impl From<SystemTime> for Timestamp {
 pub(crate) struct Instant(Duration);
 
 impl Instant {
-    /// The instant `span` after the clock began.
-    pub(crate) const fn from_beginning(span: Duration) -> Self {
-        Self(span)
+    /// The instant at which the clock has run for this long.
+    pub(crate) const fn from_beginning(running: Duration) -> Self {
+        Self(running)
     }
 
     /// The instant `by` later.

@@ -2,9 +2,6 @@
 
 use serde_dynamo::{AttributeValue, Item};
 
-/// How many writes one operation may have: a transaction has a hundred actions, and one is the record's.
-pub(super) const MAX_WRITES: usize = 99;
-
 /// The size of an item.
 ///
 /// By [AWS's rules](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html), which are

@@ -8,6 +8,7 @@ use super::media_type::essence;
 /// [custom rule](super::FingerprintRule::custom).
 #[derive(Clone, Copy)]
 #[non_exhaustive]
+#[must_use]
 pub struct Content<'a> {
     /// The method.
     pub method: &'a str,
@@ -35,13 +36,11 @@ impl<'a> Content<'a> {
     }
 
     /// The same, with these headers.
-    #[must_use]
     pub fn headers(self, header: &'a (dyn Fn(&str) -> Option<Cow<'a, str>> + Sync)) -> Self {
         Self { header, ..self }
     }
 
     /// The same, as a JSON document, with no other header.
-    #[must_use]
     pub fn json(self) -> Self {
         let header = &|name: &str| (name == "content-type").then_some(Cow::Borrowed("application/json"));
         Self { header, ..self }

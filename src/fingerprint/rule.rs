@@ -36,6 +36,7 @@ const CONDITIONAL: [&str; 6] =
 ///     .header("api-version");
 /// ```
 #[derive(Clone)]
+#[must_use]
 pub struct FingerprintRule {
     /// The number that records keep, made from the settings once, not for each request.
     id: u32,
@@ -104,7 +105,6 @@ impl FingerprintRule {
     ///
     /// # Panics
     /// If `pointer` is invalid, or the rule is [custom](Self::custom): a mistake in the program, found at start-up.
-    #[must_use]
     pub fn leave_out(mut self, pointer: &str) -> Self {
         match (JsonPointer::parse(pointer), &mut self.kind) {
             (Ok(pointer), Kind::Request { left_out, .. }) => {
@@ -124,7 +124,6 @@ impl FingerprintRule {
     ///
     /// # Panics
     /// If `name` is not a valid header name, or the rule is [custom](Self::custom): a mistake in the program, found at start-up.
-    #[must_use]
     pub fn header(mut self, name: &str) -> Self {
         match &mut self.kind {
             Kind::Request { headers, .. } if is_header_name(name) => {

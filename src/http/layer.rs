@@ -47,6 +47,7 @@ use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, 
 ///
 /// Clones share one circuit breaker.
 #[derive(Clone)]
+#[must_use]
 pub struct Idempotency<T = ()> {
     /// Behind an `Arc`, because axum asks a layer for a new service for each request.
     settings: Arc<Settings>,
@@ -73,7 +74,6 @@ impl Idempotency {
     }
 
     /// Sets how the caller's tenant is found.
-    #[must_use]
     pub fn tenant(self, tenant: impl TenantResolver) -> Idempotency<Arc<dyn TenantResolver>> {
         Idempotency { settings: self.settings, tenant: Arc::new(tenant) }
     }
@@ -81,14 +81,12 @@ impl Idempotency {
 
 impl<T> Idempotency<T> {
     /// Sets the contract profile. Default: the IETF draft's.
-    #[must_use]
     pub fn profile(mut self, profile: Profile) -> Self {
         Arc::make_mut(&mut self.settings).profile = profile;
         self
     }
 
     /// Guards this method too, although it is idempotent.
-    #[must_use]
     pub fn guard_also(mut self, method: Method) -> Self {
         Arc::make_mut(&mut self.settings).also.push(method);
         self
@@ -96,7 +94,6 @@ impl<T> Idempotency<T> {
 
     /// Where your API serves the status of operations, for [`WhileInFlight::Accept`](crate::operation::WhileInFlight):
     /// `<path>?key=<key>&operation=<name>`. See [`operation_key`](super::operation_key). Default: `/operations`.
-    #[must_use]
     pub fn status_path(mut self, path: impl Into<String>) -> Self {
         Arc::make_mut(&mut self.settings).status_path = path.into();
         self
@@ -104,7 +101,6 @@ impl<T> Idempotency<T> {
 
     /// Sends reports that cannot be written in time to this queue, from which the reconcile function applies them. Without
     /// a queue they are logged and counted, and the record becomes `unknown` when its lease has expired.
-    #[must_use]
     pub fn defer_reports_to(mut self, queue: impl Queue) -> Self {
         let settings = Arc::make_mut(&mut self.settings);
         settings.executor = settings.executor.clone().defer_reports_to(queue);
@@ -121,14 +117,12 @@ impl<T> Idempotency<T> {
     /// 2. Its answer is kept if it is conclusive. Otherwise nothing is written.
     /// 3. Of several requests at once, one commits. The others get its answer, as every retry does.
     /// 4. If the store does not answer, the client gets 503 and may send the same request again; the record is never unknown.
-    #[must_use]
     pub fn single_transaction(mut self) -> Self {
         Arc::make_mut(&mut self.settings).mode = Mode::SingleTransaction;
         self
     }
 
     /// Takes clocks, randomness and tasks from `world`: for tests.
-    #[must_use]
     pub fn world(mut self, world: impl World) -> Self {
         let settings = Arc::make_mut(&mut self.settings);
         settings.executor = settings.executor.clone().world(world);

@@ -34,11 +34,11 @@ mod tenant;
 #[cfg(feature = "axum")]
 mod extract;
 
-// For clients: a problem's type, its shape and status in each profile, and the status of an operation.
-mod problem;
+// For clients: a problem's type, its document in each contract, the response with it, and the status of an operation.
+mod problem_document;
+mod problem_response;
 mod problem_type;
 mod profile;
-mod shape;
 mod status;
 
 pub use crate::record::SAFE_HEADERS;
@@ -48,7 +48,7 @@ pub use classify::Outcome;
 pub use extract::{NotBegun, OrNotBegun};
 pub use key_header::KeySyntax;
 pub use layer::Idempotency;
-pub use problem::Problem;
+pub use problem_response::Problem;
 pub use problem_type::ProblemType;
 pub use profile::Profile;
 pub use service::Service;

@@ -5,45 +5,6 @@ use http::StatusCode;
 /// The prefix of a problem's `type`.
 const TYPE_PREFIX: &str = "urn:lambda-idempotency:";
 
-/// The problems that the guard answers with. Their names are stable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ProblemType {
-    /// A guarded operation was called without a key.
-    KeyMissing,
-    /// The key is invalid; `reason` says why.
-    KeyMalformed,
-    /// The key is older than the operation accepts; this request did nothing.
-    KeyTooOld,
-    /// The caller is not verified.
-    TenantMissing,
-    /// The body is too long to be read.
-    BodyTooLong,
-    /// The body could not be read to its end.
-    BodyUnreadable,
-    /// The key was used for another request.
-    KeyReused,
-    /// The first request under this key is still being worked on.
-    InFlight,
-    /// Perhaps the operation was executed; it is being reconciled.
-    OutcomeUnknown,
-    /// Another execution owns the operation's record, or has settled it with an answer that cannot be read now. The answer of
-    /// this execution does not count.
-    AnsweredElsewhere,
-    /// The store of records does not answer, or too little time is left to begin; this request did nothing.
-    StoreUnavailable,
-    /// The record cannot be read; this request did nothing.
-    RecordUnreadable,
-    /// No operation of this key is known.
-    OperationNotFound,
-    /// The operation of this key has expired.
-    OperationExpired,
-    /// The operation was accepted, but no worker began it in time.
-    Abandoned,
-    /// The route is misconfigured; nothing was done.
-    NotGuarded,
-}
-
 /// A row of the table.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
@@ -78,8 +39,99 @@ const fn kind(kind: &'static str) -> Words {
     Words { kind: Some(kind), ..SAME }
 }
 
-const fn problem(name: &'static str, status: StatusCode, title: &'static str, advice: &'static str) -> Entry {
+const fn entry(name: &'static str, status: StatusCode, title: &'static str, advice: &'static str) -> Entry {
     Entry { name, status, title, advice, retry: false, stripe: SAME, acp: SAME }
+}
+
+/// Declares the problems: name, status, title and advice, and what else is in the row.
+macro_rules! problems {
+    ($($(#[$doc:meta])* $problem:ident: $name:literal, $status:ident, $title:literal, $advice:literal
+        $(, $field:ident: $value:expr)*;)*) => {
+        /// The problems that the guard answers with. Their names are stable.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ProblemType { $($(#[$doc])* $problem),* }
+
+        impl ProblemType {
+            /// The table.
+            pub(super) const fn entry(self) -> Entry {
+                match self {
+                    $(Self::$problem => Entry {
+                        $($field: $value,)*
+                        ..entry($name, StatusCode::$status, $title, $advice)
+                    }),*
+                }
+            }
+        }
+    };
+}
+
+problems! {
+    /// A guarded operation was called without a key.
+    KeyMissing: "key-missing", BAD_REQUEST, "This operation needs an Idempotency-Key",
+        "Send the request with an Idempotency-Key that you made for this intent alone.",
+        acp: code("idempotency_key_required");
+    /// The key is invalid; `reason` says why.
+    KeyMalformed: "key-malformed", BAD_REQUEST, "The Idempotency-Key is malformed",
+        "Send one key of 1 to 255 visible ASCII characters, such as a UUID, in the form that this operation \
+         takes.";
+    /// The key is older than the operation accepts; this request did nothing.
+    KeyTooOld: "key-too-old", BAD_REQUEST, "The Idempotency-Key is too old",
+        "This request did nothing; an earlier one with the same key may have. Look the resource itself up \
+         before you use a new key.",
+        stripe: code("idempotency_key_too_old"), acp: code("idempotency_key_too_old");
+    /// The caller is not verified.
+    TenantMissing: "tenant-missing", UNAUTHORIZED, "The caller is not authenticated",
+        "Send the request with valid credentials.";
+    /// The body is too long to be read.
+    BodyTooLong: "body-too-long", PAYLOAD_TOO_LARGE, "The request body is too long",
+        "Send a shorter body.";
+    /// The body could not be read to its end.
+    BodyUnreadable: "body-unreadable", BAD_REQUEST, "The request body could not be read",
+        "Send the request again with the same key.";
+    /// The key was used for another request.
+    KeyReused: "key-reused", UNPROCESSABLE_ENTITY, "The Idempotency-Key was used for another request",
+        "This request did nothing; an earlier one with the same key may have. To retry that one, repeat it \
+         exactly; use a new key only for a new intent.",
+        stripe: Words { status: Some(StatusCode::BAD_REQUEST), code: Some("idempotency_error"), ..kind("idempotency_error") },
+        acp: code("idempotency_conflict");
+    /// The first request under this key is still being worked on.
+    InFlight: "in-flight", CONFLICT, "A request with this Idempotency-Key is in progress",
+        "Send the same request with the same key after the time in Retry-After.",
+        retry: true, stripe: code("idempotency_key_in_use"), acp: code("idempotency_in_flight");
+    /// Perhaps the operation was executed; it is being reconciled.
+    OutcomeUnknown: "outcome-unknown", CONFLICT, "The outcome of this operation is not known yet",
+        "It may have been executed. Do not use a new key: send the same request with the same key after the \
+         time in Retry-After, until the outcome is known.",
+        retry: true, acp: kind("processing_error");
+    /// Another execution owns the operation's record, or has settled it with an answer that cannot be read now. The answer of
+    /// this execution does not count.
+    AnsweredElsewhere: "answered-elsewhere", SERVICE_UNAVAILABLE, "The answer of this operation is not available now",
+        "It was executed, or is being executed, by another request with this key, whose answer counts. Do not \
+         use a new key: send the same request with the same key after the time in Retry-After.",
+        retry: true, acp: kind("processing_error");
+    /// The store of records does not answer, or too little time is left to begin; this request did nothing.
+    StoreUnavailable: "store-unavailable", SERVICE_UNAVAILABLE, "The service cannot guard this operation now",
+        "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the \
+         same request with the same key after the time in Retry-After.",
+        retry: true, acp: kind("service_unavailable");
+    /// The record cannot be read; this request did nothing.
+    RecordUnreadable: "record-unreadable", SERVICE_UNAVAILABLE, "The record of this operation cannot be read now",
+        "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the \
+         same request with the same key after the time in Retry-After.",
+        retry: true, acp: kind("service_unavailable");
+    /// No operation of this key is known.
+    OperationNotFound: "operation-not-found", NOT_FOUND, "No such operation",
+        "Check the key and the operation, and that the credentials are those of the original request.";
+    /// The operation of this key has expired.
+    OperationExpired: "operation-expired", GONE, "The operation has expired",
+        "Its answer is no longer kept. Look the resource itself up.";
+    /// The operation was accepted, but no worker began it in time.
+    Abandoned: "operation-abandoned", REQUEST_TIMEOUT, "The operation was not begun in time",
+        "Nothing was done. To have it done after all, send the request with a new key.";
+    /// The route is misconfigured; nothing was done.
+    NotGuarded: "not-guarded", INTERNAL_SERVER_ERROR, "This operation is not guarded",
+        "Nothing was done. This is a fault of the service.";
 }
 
 impl ProblemType {
@@ -91,151 +143,6 @@ impl ProblemType {
     /// The `type` URI.
     pub fn uri(self) -> String {
         format!("{TYPE_PREFIX}{}", self.name())
-    }
-
-    /// The table.
-    pub(super) const fn entry(self) -> Entry {
-        match self {
-            Self::KeyMissing => Entry {
-                acp: code("idempotency_key_required"),
-                ..problem(
-                    "key-missing",
-                    StatusCode::BAD_REQUEST,
-                    "This operation needs an Idempotency-Key",
-                    "Send the request with an Idempotency-Key that you made for this intent alone.",
-                )
-            },
-            Self::KeyMalformed => problem(
-                "key-malformed",
-                StatusCode::BAD_REQUEST,
-                "The Idempotency-Key is malformed",
-                "Send one key of 1 to 255 visible ASCII characters, such as a UUID, in the form that this operation \
-                 takes.",
-            ),
-            Self::KeyTooOld => Entry {
-                stripe: code("idempotency_key_too_old"),
-                acp: code("idempotency_key_too_old"),
-                ..problem(
-                    "key-too-old",
-                    StatusCode::BAD_REQUEST,
-                    "The Idempotency-Key is too old",
-                    "This request did nothing; an earlier one with the same key may have. Look the resource itself up \
-                     before you use a new key.",
-                )
-            },
-            Self::TenantMissing => problem(
-                "tenant-missing",
-                StatusCode::UNAUTHORIZED,
-                "The caller is not authenticated",
-                "Send the request with valid credentials.",
-            ),
-            Self::BodyTooLong => problem(
-                "body-too-long",
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "The request body is too long",
-                "Send a shorter body.",
-            ),
-            Self::BodyUnreadable => problem(
-                "body-unreadable",
-                StatusCode::BAD_REQUEST,
-                "The request body could not be read",
-                "Send the request again with the same key.",
-            ),
-            Self::KeyReused => Entry {
-                stripe: Words {
-                    status: Some(StatusCode::BAD_REQUEST),
-                    code: Some("idempotency_error"),
-                    kind: Some("idempotency_error"),
-                },
-                acp: code("idempotency_conflict"),
-                ..problem(
-                    "key-reused",
-                    StatusCode::UNPROCESSABLE_ENTITY,
-                    "The Idempotency-Key was used for another request",
-                    "This request did nothing; an earlier one with the same key may have. To retry that one, repeat it \
-                     exactly; use a new key only for a new intent.",
-                )
-            },
-            Self::InFlight => Entry {
-                retry: true,
-                stripe: code("idempotency_key_in_use"),
-                acp: code("idempotency_in_flight"),
-                ..problem(
-                    "in-flight",
-                    StatusCode::CONFLICT,
-                    "A request with this Idempotency-Key is in progress",
-                    "Send the same request with the same key after the time in Retry-After.",
-                )
-            },
-            Self::OutcomeUnknown => Entry {
-                retry: true,
-                acp: kind("processing_error"),
-                ..problem(
-                    "outcome-unknown",
-                    StatusCode::CONFLICT,
-                    "The outcome of this operation is not known yet",
-                    "It may have been executed. Do not use a new key: send the same request with the same key after the \
-                     time in Retry-After, until the outcome is known.",
-                )
-            },
-            Self::AnsweredElsewhere => Entry {
-                retry: true,
-                acp: kind("processing_error"),
-                ..problem(
-                    "answered-elsewhere",
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "The answer of this operation is not available now",
-                    "It was executed, or is being executed, by another request with this key, whose answer counts. Do not \
-                     use a new key: send the same request with the same key after the time in Retry-After.",
-                )
-            },
-            Self::StoreUnavailable => Entry {
-                retry: true,
-                acp: kind("service_unavailable"),
-                ..problem(
-                    "store-unavailable",
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "The service cannot guard this operation now",
-                    "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the \
-                     same request with the same key after the time in Retry-After.",
-                )
-            },
-            Self::RecordUnreadable => Entry {
-                retry: true,
-                acp: kind("service_unavailable"),
-                ..problem(
-                    "record-unreadable",
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "The record of this operation cannot be read now",
-                    "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the \
-                     same request with the same key after the time in Retry-After.",
-                )
-            },
-            Self::OperationNotFound => problem(
-                "operation-not-found",
-                StatusCode::NOT_FOUND,
-                "No such operation",
-                "Check the key and the operation, and that the credentials are those of the original request.",
-            ),
-            Self::OperationExpired => problem(
-                "operation-expired",
-                StatusCode::GONE,
-                "The operation has expired",
-                "Its answer is no longer kept. Look the resource itself up.",
-            ),
-            Self::Abandoned => problem(
-                "operation-abandoned",
-                StatusCode::REQUEST_TIMEOUT,
-                "The operation was not begun in time",
-                "Nothing was done. To have it done after all, send the request with a new key.",
-            ),
-            Self::NotGuarded => problem(
-                "not-guarded",
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "This operation is not guarded",
-                "Nothing was done. This is a fault of the service.",
-            ),
-        }
     }
 }
 

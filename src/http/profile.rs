@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::{IDEMPOTENCY_KEY, KeySyntax, ProblemType, shape::Shape};
+use super::{IDEMPOTENCY_KEY, KeySyntax, ProblemType, problem_document::Shape};
 use crate::operation::ServerErrors;
 
 /// An API's idempotency contract. Choose one for each API, change what differs, and document it.
@@ -34,6 +34,7 @@ use crate::operation::ServerErrors;
 ///     .status(ProblemType::KeyReused, StatusCode::CONFLICT);
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Profile {
     statuses: Vec<(ProblemType, StatusCode)>,
     pub(super) server_errors: ServerErrors,
@@ -53,7 +54,7 @@ impl Profile {
             server_errors: ServerErrors::Reconcile,
             key_syntax: KeySyntax::Either,
             documentation: None,
-            shape: Shape::Problem,
+            shape: Shape::Rfc9457,
             key_optional: false,
             keys_by_path: false,
         }
@@ -74,7 +75,6 @@ impl Profile {
     /// Makes the key optional, as Stripe does. A request without one runs **unguarded**, every time it is sent, and is
     /// [counted](crate::telemetry::UNGUARDED). Its tenant is not checked either, so verify callers outside the guard.
     /// Handlers must take an `Option<Execution>`: an `Execution` alone is refused with 500.
-    #[must_use]
     pub fn key_optional(mut self) -> Self {
         self.key_optional = true;
         self
@@ -86,7 +86,6 @@ impl Profile {
     /// **Choose before the first request comes**: a record that was written under the other choice is not found, and its
     /// retry runs again. With keys scoped by path, the same request also runs under another path, such as another domain's
     /// base path.
-    #[must_use]
     pub fn scope_keys_by_path(mut self, scoped: bool) -> Self {
         self.keys_by_path = scoped;
         self
@@ -94,14 +93,12 @@ impl Profile {
 
     /// Sets another status for this problem. For [`ProblemType::OutcomeUnknown`] it applies to retries only: the client of a
     /// handler that breaks gets 500.
-    #[must_use]
     pub fn status(mut self, problem: ProblemType, status: StatusCode) -> Self {
         self.statuses.push((problem, status));
         self
     }
 
     /// How clients may write the key.
-    #[must_use]
     pub fn key_syntax(mut self, syntax: KeySyntax) -> Self {
         self.key_syntax = syntax;
         self
@@ -112,7 +109,6 @@ impl Profile {
     /// # Panics
     /// If `url` is empty, or contains characters that a `Link` header does not allow: a mistake in the program, found at
     /// start-up.
-    #[must_use]
     pub fn documentation(mut self, url: impl Into<Cow<'static, str>>) -> Self {
         let url = url.into();
         let fits =

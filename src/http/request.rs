@@ -7,10 +7,8 @@ use http::{HeaderMap, HeaderValue, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
-    GuardedBody, MAX_BODY, Outcome, Problem, ProblemType, key_header, origin,
-    respond::HttpAnswer,
-    settings::Guard,
-    target::{self, Target},
+    GuardedBody, MAX_BODY, Outcome, Problem, ProblemType, key_header, origin, respond::HttpAnswer,
+    settings::Guard, target,
 };
 use crate::{
     engine::{Execution, Request, SingleTransaction},
@@ -79,22 +77,17 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     let refusal = too_short
         .or_else(|| operation.oldest_key.as_ref().and_then(admit))
         .map(|refusal| refused(refusal).advice_of(ProblemType::KeyTooOld));
-    let target = Target::of(parts);
+    let (path, query) = (target::path(parts), target::query(parts));
     let look = |body: &[u8]| {
         let header = |name: &str| header(&parts.headers, name);
-        let content = Content {
-            method: parts.method.as_str(),
-            path: &target.path,
-            query: &target.query,
-            header: &header,
-            body,
-        };
+        let content =
+            Content { method: parts.method.as_str(), path: &path, query: &query, header: &header, body };
         Fingerprints::of(operation.name().as_str(), &content, &operation.rule, &operation.former_rules)
     };
     let (fingerprints, body) = body.inspect(MAX_BODY, look).await.map_err(Problem::new)?;
     let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
     let key = RecordKey::new(tenant, operation.name().clone(), key);
-    let key = if guard.settings.profile.keys_by_path { key.within(Scope::of(&target.path)) } else { key };
+    let key = if guard.settings.profile.keys_by_path { key.within(Scope::of(&path)) } else { key };
     let may_begin = refusal.is_none();
     let origin = Some(origin::of(parts));
     let request = Request { key, fingerprints, may_begin, deadline, origin };

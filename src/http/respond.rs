@@ -9,7 +9,7 @@ use http::{
 };
 use http_body_util::Full;
 
-use super::{Outcome, Problem, ProblemType, problem::seconds, replay, settings::Guard, status};
+use super::{Outcome, Problem, ProblemType, problem_response::seconds, replay, settings::Guard, status};
 use crate::{engine::ReserveOutcome, key::RecordKey, operation::WhileInFlight};
 
 pub(super) type HttpAnswer = Response<Full<Bytes>>;

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use http::Method;
 
-use super::{Profile, TenantResolver, shape::Shape};
+use super::{Profile, TenantResolver, problem_document::Shape};
 use crate::{
     engine::Executor,
     operation::{Operation, ServerErrors},
@@ -52,7 +52,7 @@ pub(super) struct Settings {
 impl Settings {
     /// Warns at start-up about what is missing.
     pub(super) fn check(&self) {
-        if self.profile.shape == Shape::Problem && self.profile.documentation.is_none() {
+        if self.profile.shape == Shape::Rfc9457 && self.profile.documentation.is_none() {
             self.logged.no_documentation.get_or_init(|| {
                 let operation = self.executor.operation().name();
                 tracing::warn!(

@@ -9,7 +9,7 @@ use http::{
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::{Problem, ProblemType, Profile, problem::seconds, replay::http_date, target};
+use super::{Problem, ProblemType, Profile, problem_response::seconds, replay::http_date, target};
 use crate::{
     key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant},
     record::{Head, State},
@@ -59,7 +59,7 @@ pub fn operation_key(
     default: &OperationName,
 ) -> Option<RecordKey> {
     let query = target::query(request);
-    // A repeated parameter is invalid: fronts do not agree on which one counts.
+    // A repeated parameter is invalid: gateways do not agree on which one counts.
     let parameter = |wanted: &str| {
         let mut values = query.iter().filter(|(name, _)| name == wanted).map(|(_, value)| &**value);
         match (values.next(), values.next()) {
@@ -142,7 +142,7 @@ pub(super) fn in_progress(operation: &OperationName) -> Response<Full<Bytes>> {
     json(&Status { operation: operation.as_str(), state: State::IN_PROGRESS, ..Status::default() })
 }
 
-/// The URL of an operation's status. The key is in the query, which every front passes on as it was sent, or decoded once.
+/// The URL of an operation's status. The key is in the query, which every gateway passes on as it was sent, or decoded once.
 pub(super) fn url(path: &str, key: &RecordKey) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.append_pair("key", key.idempotency_key().as_str());

@@ -1,4 +1,5 @@
-//! What a request addresses, the same through every front (T45).
+//! What a request addresses, the same through every front (T45). A front is what calls the function: API Gateway, a load balancer,
+//! or a function URL.
 //!
 //! 1. The path comes from the event, not from the URI, which ends at a `#` that an HTTP API has decoded.
 //! 2. HTTP APIs pass paths on decoded, the other fronts as the client wrote them. So each path is decoded exactly once,
@@ -17,18 +18,6 @@ use http::{Uri, request::Parts};
 use lambda_http::{RequestExt, request::RequestContext};
 
 type Query<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
-
-/// What a request addresses.
-pub(super) struct Target<'a> {
-    pub(super) path: Cow<'a, [u8]>,
-    pub(super) query: Query<'a>,
-}
-
-impl<'a> Target<'a> {
-    pub(super) fn of(parts: &'a Parts) -> Self {
-        Self { path: path(parts), query: query(parts) }
-    }
-}
 
 /// The path without the stage, decoded.
 pub(super) fn path(parts: &Parts) -> Cow<'_, [u8]> {

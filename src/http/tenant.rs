@@ -1,7 +1,5 @@
 //! Finds the caller's tenant in what verified the caller: never in the body, the path or a plain header.
 
-use std::fmt;
-
 use http::request::Parts;
 use lambda_http::{
     RequestExt, aws_lambda_events::apigw::ApiGatewayRequestAuthorizer, request::RequestContext,
@@ -39,8 +37,14 @@ impl JwtClaim {
     ///
     /// Choose before the first request comes: these are other tenants, and records of the former ones are not found. Issuer
     /// and claim may have 254 bytes together, and the issuer no `|`; any other caller is refused with 401.
-    pub const fn with_issuer(self) -> impl TenantResolver + Copy + fmt::Debug {
-        IssuerAndClaim(self)
+    pub fn with_issuer(self) -> impl TenantResolver + Copy {
+        move |request: &Parts| {
+            let (issuer, claim) = (JwtClaim("iss").value(request)?, self.value(request)?);
+            // An issuer is a URL, without a bar: the first bar separates the two, so no two pairs share a tenant.
+            (!issuer.is_empty() && !issuer.contains('|') && !claim.is_empty())
+                .then(|| parse(&format!("{issuer}|{claim}")))
+                .flatten()
+        }
     }
 
     fn value(self, request: &Parts) -> Option<&str> {
@@ -59,20 +63,6 @@ impl JwtClaim {
 impl TenantResolver for JwtClaim {
     fn tenant(&self, request: &Parts) -> Option<Tenant> {
         parse(self.value(request)?)
-    }
-}
-
-/// A claim together with the token's issuer (`iss`): see [`JwtClaim::with_issuer`].
-#[derive(Clone, Copy, Debug)]
-struct IssuerAndClaim(JwtClaim);
-
-impl TenantResolver for IssuerAndClaim {
-    fn tenant(&self, request: &Parts) -> Option<Tenant> {
-        let (issuer, claim) = (JwtClaim("iss").value(request)?, self.0.value(request)?);
-        // An issuer is a URL, without a bar: the first bar separates the two, so no two pairs share a tenant.
-        (!issuer.is_empty() && !issuer.contains('|') && !claim.is_empty())
-            .then(|| parse(&format!("{issuer}|{claim}")))
-            .flatten()
     }
 }
 

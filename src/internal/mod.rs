@@ -3,7 +3,14 @@
 
 pub mod terminal;
 
+#[cfg(feature = "lambda")]
+pub use crate::lambda::{
+    reconcile::{Reconciled, reconcile_event},
+    stale::stale_event,
+    trigger::{BatchFailures, Event},
+};
 pub use crate::{
+    backoff::Backoff,
     engine::{
         executor::{Executor, Request},
         ownership::Ownership,

@@ -8,7 +8,7 @@
 //!    another request under the same key.
 //! 5. Logs and metrics show a [hash](RecordKey::hash), never the key or the tenant.
 //!
-//! It does not verify a tenant: a front passes on a verified one.
+//! It does not verify a tenant: the guard passes on a verified one.
 
 pub mod age;
 mod digest;

@@ -9,8 +9,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use super::variables;
-use crate::telemetry::SPAN;
+use crate::{config, telemetry::SPAN};
 
 /// Crates whose logs below `info` contain whole requests: keys, bodies, card tokens.
 const QUIET: [&str; 7] = [
@@ -26,7 +25,7 @@ const QUIET: [&str; 7] = [
 /// Logs JSON lines to standard error, filtered by `RUST_LOG` (default: `info`; syntax: [`Targets`]), without the time,
 /// which CloudWatch adds. Crates that would log whole requests stay at `info`, even if `RUST_LOG` asks for more.
 pub fn logs() {
-    let wanted = variables::text("RUST_LOG").ok().and_then(|filter| filter.parse::<Targets>().ok());
+    let wanted = config::text("RUST_LOG").ok().and_then(|filter| filter.parse::<Targets>().ok());
     let wanted = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
     // Without its span, a line does not say which record it is about.
     let wanted = wanted.with_target(SPAN, LevelFilter::ERROR);

@@ -21,8 +21,8 @@ use metrics_cloudwatch_embedded::{Builder, Collector};
 use tower_layer::{Layer, layer_fn};
 use tower_service::Service;
 
-use super::variables;
 use crate::{
+    config,
     telemetry::{self, callers},
     time::Timestamp,
     time_budget::{METRICS_BEFORE_DEADLINE, plausible_deadline},
@@ -40,7 +40,7 @@ const TENANT: &str = "tenant";
 /// Installs the recorder, and writes the metrics of a function's invocations. A recorder that is installed already stays, and
 /// gets the metrics.
 pub(super) fn metered<S>() -> impl Layer<S, Service = Metered<S>> {
-    let namespace = variables::text(NAMESPACE).unwrap_or_else(|_| DEFAULT_NAMESPACE.to_owned());
+    let namespace = config::text(NAMESPACE).unwrap_or_else(|_| DEFAULT_NAMESPACE.to_owned());
     let installed = Builder::new().cloudwatch_namespace(namespace).init();
     telemetry::describe();
     let installed = installed.inspect_err(|_| tracing::info!("another metrics recorder is installed"));

@@ -16,18 +16,16 @@
 
 mod log;
 mod metrics;
-mod reconcile;
+pub(crate) mod reconcile;
 mod run;
-mod stale;
-mod trigger;
-mod variables;
+pub(crate) mod stale;
+pub(crate) mod trigger;
 mod webhook;
 
+pub use crate::config::{count, millis, switch, text};
 pub use lambda_runtime::Error;
 pub use log::{logs, report};
-pub use reconcile::{Reconciled, reconcile, reconcile_event, reconciliation};
+pub use reconcile::{reconcile, reconciliation};
 pub use run::run;
-pub use stale::{stale, stale_event};
-pub use trigger::{BatchFailures, Event};
-pub use variables::{VariableError, count, millis, switch, text};
-pub use webhook::{Events, Notice, Webhook, webhook};
+pub use stale::stale;
+pub use webhook::{Events, Notice, webhook, webhook_service};

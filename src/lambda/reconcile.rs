@@ -33,9 +33,9 @@ use super::{
     log::report,
     run::run,
     trigger::{BatchFailures, Event, Trigger, each_message, refuse, time},
-    variables,
 };
 use crate::{
+    config,
     queue::SqsQueue,
     reconcile::{Polled, Reconciliation},
     store::dynamodb::DynamoDbStore,
@@ -71,12 +71,12 @@ pub async fn reconciliation() -> Result<Reconciliation, Error> {
 
 async fn configured() -> Result<Reconciliation, Error> {
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
-    let first = variables::millis("RECONCILE_FIRST_BACKOFF_MS", DEFAULT_FIRST_BACKOFF)?;
-    let max = variables::millis("RECONCILE_MAX_BACKOFF_MS", DEFAULT_MAX_BACKOFF)?;
-    let questions = variables::count("RECONCILE_ASKS", DEFAULT_QUESTIONS)?;
-    let max_age = variables::millis("MAX_UNKNOWN_AGE_MS", DEFAULT_MAX_UNKNOWN_AGE)?;
-    let grace = variables::millis("NOT_FOUND_GRACE_MS", DEFAULT_NOT_FOUND_GRACE)?;
-    let releases = variables::switch("NOT_FOUND_RELEASES", true)?;
+    let first = config::millis("RECONCILE_FIRST_BACKOFF_MS", DEFAULT_FIRST_BACKOFF)?;
+    let max = config::millis("RECONCILE_MAX_BACKOFF_MS", DEFAULT_MAX_BACKOFF)?;
+    let questions = config::count("RECONCILE_ASKS", DEFAULT_QUESTIONS)?;
+    let max_age = config::millis("MAX_UNKNOWN_AGE_MS", DEFAULT_MAX_UNKNOWN_AGE)?;
+    let grace = config::millis("NOT_FOUND_GRACE_MS", DEFAULT_NOT_FOUND_GRACE)?;
+    let releases = config::switch("NOT_FOUND_RELEASES", true)?;
     let dead_letters = SqsQueue::from_env(&aws, "DEAD_LETTERS_QUEUE_URL")?;
     let queue = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL")?;
     let store = DynamoDbStore::from_env().await?;

@@ -24,9 +24,9 @@ use super::{
     log::report,
     run::run,
     trigger::{BatchFailures, Event, Trigger, each_message, time},
-    variables,
 };
 use crate::{
+    config,
     error_chain::error_chain,
     queue::SqsQueue,
     stale::{DEFAULT_SWEEP_UNITS, Stale},
@@ -50,8 +50,8 @@ pub async fn stale() -> Result<(), Error> {
 
 async fn configured() -> Result<Stale, Error> {
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
-    let pending_bound = variables::millis("PENDING_BOUND_MS", DEFAULT_PENDING_BOUND)?;
-    let units = variables::count("SWEEP_UNITS_PER_SECOND", DEFAULT_SWEEP_UNITS)?;
+    let pending_bound = config::millis("PENDING_BOUND_MS", DEFAULT_PENDING_BOUND)?;
+    let units = config::count("SWEEP_UNITS_PER_SECOND", DEFAULT_SWEEP_UNITS)?;
     let checks = SqsQueue::from_env(&aws, "CHECKS_QUEUE_URL")?;
     let sweeps = SqsQueue::from_env(&aws, "SWEEP_QUEUE_URL")?;
     let dead_letters = SqsQueue::from_env(&aws, "DEAD_LETTERS_QUEUE_URL")?;

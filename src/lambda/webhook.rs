@@ -11,19 +11,14 @@
 //!
 //! An event that comes twice settles once: the second time, the record is settled.
 
-use std::{
-    convert::Infallible,
-    fmt,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body::Body;
 use http_body_util::{BodyExt, Full, Limited};
-use lambda_runtime::Error;
+use lambda_runtime::{Error, service_fn};
+use tower_service::Service;
 use tracing::Instrument;
 
 use super::run::run;
@@ -65,25 +60,13 @@ pub enum Notice {
     ProviderReport(RecordKey, ProviderReport),
 }
 
-/// A provider's webhook, as a `tower` service. Clones share everything.
-#[derive(Clone)]
-pub struct Webhook {
-    reconciliation: Arc<Reconciliation>,
-    events: Arc<dyn Events>,
+/// Applies what `events` reads to the records of `reconciliation`.
+struct Webhook<E> {
+    reconciliation: Reconciliation,
+    events: E,
 }
 
-impl fmt::Debug for Webhook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Webhook").finish_non_exhaustive()
-    }
-}
-
-impl Webhook {
-    /// Applies what `events` reads to the records of `reconciliation`.
-    pub fn new(reconciliation: Reconciliation, events: impl Events) -> Self {
-        Self { reconciliation: Arc::new(reconciliation), events: Arc::new(events) }
-    }
-
+impl<E: Events> Webhook<E> {
     async fn answer(&self, request: Request<impl Body<Error: Into<Error>>>) -> (StatusCode, &'static str) {
         let (parts, body) = request.into_parts();
         if parts.method != Method::POST {
@@ -152,21 +135,22 @@ impl Webhook {
 const TRY_AGAIN: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "try again");
 const ESCALATED: (StatusCode, &str) = (StatusCode::OK, "escalated");
 
-impl<B> tower_service::Service<Request<B>> for Webhook
+/// A provider's webhook, as a `tower` service: applies what `events` reads to the records of `reconciliation`. Clones share
+/// everything.
+pub fn webhook_service<B>(
+    reconciliation: Reconciliation,
+    events: impl Events,
+) -> impl Service<Request<B>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
++ Clone
++ Send
++ Sync
 where
     B: Body<Data: Send, Error: Into<Error>> + Send + 'static,
 {
-    type Response = Response<Full<Bytes>>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let webhook = self.clone();
-        Box::pin(async move {
+    let webhook = Arc::new(Webhook { reconciliation, events });
+    service_fn(move |request| {
+        let webhook = webhook.clone();
+        async move {
             let (status, outcome) = webhook.answer(request).await;
             match status {
                 StatusCode::UNAUTHORIZED => telemetry::count(WEBHOOK_REFUSED),
@@ -179,8 +163,8 @@ where
             *response.status_mut() = status;
             response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
             Ok(response)
-        })
-    }
+        }
+    })
 }
 
 /// Runs the webhook until Lambda ends it.
@@ -188,5 +172,5 @@ where
 /// # Errors
 /// If the runtime fails.
 pub async fn webhook(reconciliation: Reconciliation, events: impl Events) -> Result<(), Error> {
-    run(lambda_http::Adapter::from(Webhook::new(reconciliation, events))).await
+    run(lambda_http::Adapter::from(webhook_service(reconciliation, events))).await
 }

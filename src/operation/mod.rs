@@ -76,6 +76,7 @@ pub enum ServerErrors {
 ///     .while_in_flight(WhileInFlight::Wait(Duration::from_secs(5)));
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Operation {
     name: OperationName,
     pub(crate) retain: Duration,
@@ -133,7 +134,6 @@ impl Operation {
     ///
     /// # Panics
     /// If `retain` is shorter than [`CLOCK_SKEW`]: by a clock that far ahead, nothing would be a duplicate.
-    #[must_use]
     pub fn retain(mut self, retain: Duration) -> Self {
         assert!(
             retain >= CLOCK_SKEW,
@@ -148,7 +148,6 @@ impl Operation {
     ///
     /// # Panics
     /// If `lease` is zero: no worker would own a record.
-    #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         assert!(!lease.is_zero(), "operation {:?}: lease(0) would guard nothing", self.name.as_str());
         self.lease = lease;
@@ -156,7 +155,6 @@ impl Operation {
     }
 
     /// How long after deadline or lease a worker still counts as alive.
-    #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
@@ -168,7 +166,6 @@ impl Operation {
     ///
     /// # Panics
     /// If `every` is zero.
-    #[must_use]
     pub fn heartbeat(mut self, every: Duration) -> Self {
         assert!(
             !every.is_zero(),
@@ -181,7 +178,6 @@ impl Operation {
 
     /// How long heartbeats keep a record, from the beginning of its execution: a handler that hangs would otherwise never
     /// be found. Default: [`DEFAULT_MAX_LEASE`].
-    #[must_use]
     pub fn max_lease(mut self, max: Duration) -> Self {
         self.max_lease = max;
         self
@@ -191,7 +187,6 @@ impl Operation {
     /// With less, the key is released and the client asked to retry. At most the lease:
     /// [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise. A function whose time-out is shorter begins
     /// nothing. Default: [`MIN_TIME_TO_RUN`](crate::time_budget::MIN_TIME_TO_RUN), or a quarter of the invocation's time if that is less.
-    #[must_use]
     pub fn min_time_to_run(mut self, min: Duration) -> Self {
         self.min_time = Some(min);
         self
@@ -201,7 +196,6 @@ impl Operation {
     /// provider remembers keys, and longer than lease, grace and
     /// [`not_found_grace`](crate::reconcile::Reconciliation::not_found_grace) together. Later, the outcome is escalated.
     /// Set it on the operation that is passed to the reconciliation. Default: [`DEFAULT_NOT_FOUND_WINDOW`].
-    #[must_use]
     pub fn not_found_within(mut self, window: Duration) -> Self {
         self.not_found_window = window;
         self
@@ -212,7 +206,6 @@ impl Operation {
     ///
     /// # Panics
     /// If `name` is one that must not be replayed, or not a valid header name.
-    #[must_use]
     pub fn keep_header(mut self, name: &str) -> Self {
         let (header, operation) = (name.to_ascii_lowercase(), self.name.as_str());
         for (is_valid, wrong) in [
@@ -226,7 +219,6 @@ impl Operation {
     }
 
     /// How long a worker keeps trying to write its completion while the store is unavailable.
-    #[must_use]
     pub fn completion_timeout(mut self, completion_timeout: Duration) -> Self {
         self.completion_timeout = completion_timeout;
         self
@@ -235,7 +227,6 @@ impl Operation {
     /// The shortest `Retry-After`, rounded up to seconds. In flight, clients wait as long as the execution has already run,
     /// and at most until its lease has expired; while the outcome is unknown, until the next question; never longer than
     /// [`MAX_RETRY_AFTER`](crate::time_budget::MAX_RETRY_AFTER). Default: [`DEFAULT_RETRY_AFTER`].
-    #[must_use]
     pub fn retry_after(mut self, retry_after: Duration) -> Self {
         self.retry_after = retry_after;
         self
@@ -246,35 +237,30 @@ impl Operation {
     /// next write of the record makes sure that it can never commit.
     ///
     /// Not for a handler that calls another service, even an idempotent one.
-    #[must_use]
     pub fn effects_in_transaction(mut self) -> Self {
         self.transactional = true;
         self
     }
 
     /// What happens when a worker's lease has expired.
-    #[must_use]
     pub fn on_lease_expiry(mut self, choice: OnLeaseExpiry) -> Self {
         self.lease_expired = choice;
         self
     }
 
     /// What a duplicate gets while the operation is in flight.
-    #[must_use]
     pub fn while_in_flight(mut self, choice: WhileInFlight) -> Self {
         self.while_in_flight = choice;
         self
     }
 
     /// What a handler's 5xx says about its effect. Without this, the contract profile decides.
-    #[must_use]
     pub fn server_errors(mut self, choice: ServerErrors) -> Self {
         self.server_errors = Some(choice);
         self
     }
 
     /// The shortest idempotency key accepted, in characters: 16 is advised for payments.
-    #[must_use]
     pub fn min_key_length(mut self, characters: usize) -> Self {
         self.min_key_length = characters;
         self
@@ -291,7 +277,6 @@ impl Operation {
     ///
     /// # Panics
     /// If `bound` is zero: every key would be too old.
-    #[must_use]
     pub fn refuse_older_than(mut self, bound: Duration, time: KeyTime) -> Self {
         assert!(
             !bound.is_zero(),
@@ -303,7 +288,6 @@ impl Operation {
     }
 
     /// How requests become fingerprints.
-    #[must_use]
     pub fn fingerprint(mut self, rule: FingerprintRule) -> Self {
         self.rule = rule;
         self
@@ -311,7 +295,6 @@ impl Operation {
 
     /// A former rule, for records that it made. So a deployment can change the rule while clients retry. Keep it for as long
     /// as those records are retained.
-    #[must_use]
     pub fn formerly(mut self, rule: FingerprintRule) -> Self {
         self.former_rules.push(rule);
         self

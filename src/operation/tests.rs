@@ -40,13 +40,13 @@ fn a_lease_ending_before_the_next_heartbeat_is_refused_at_start_up() {
     refused("heartbeat(60s)", || consistent(pay().heartbeat(60 * SECOND)));
     refused("heartbeat(60s)", || consistent(pay().lease(60 * SECOND).heartbeat(60 * SECOND)));
     refused("max_lease(59s)", || consistent(pay().heartbeat(SECOND).max_lease(59 * SECOND)));
-    consistent(pay().heartbeat(59 * SECOND).max_lease(60 * SECOND));
+    pay().heartbeat(59 * SECOND).max_lease(60 * SECOND).assert_consistent();
     refused("min_time_to_run(61s)", || consistent(pay().min_time_to_run(61 * SECOND)));
-    consistent(pay().min_time_to_run(60 * SECOND));
+    pay().min_time_to_run(60 * SECOND).assert_consistent();
     refused("refuse_older_than(0)", || pay().refuse_older_than(Duration::ZERO, KeyTime::Ulid));
     refused("retain(86400s)", || consistent(pay().refuse_older_than(24 * 3600 * SECOND, KeyTime::Ulid)));
     // Without heartbeats the longest lease does not count.
-    consistent(pay().max_lease(SECOND));
+    pay().max_lease(SECOND).assert_consistent();
 }
 
 // T39

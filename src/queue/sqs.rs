@@ -1,6 +1,6 @@
 //! Queues in SQS.
 
-use std::{env, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use aws_config::{SdkConfig, retry::RetryConfig, timeout::TimeoutConfig};
@@ -8,7 +8,7 @@ use aws_sdk_sqs::{Client, config::Builder};
 
 use super::{Queue, QueueError};
 use crate::{
-    config::ConfigError,
+    config::{ConfigError, text},
     time_budget::{CLIENT_BACKOFF, MAX_DELAY, QUEUE_CALL_TIMEOUT, QUEUE_TRY},
 };
 
@@ -25,9 +25,9 @@ impl SqsQueue {
     /// # Errors
     /// If the variable is missing, or not a URL.
     pub fn from_env(config: &SdkConfig, variable: &'static str) -> Result<Self, ConfigError> {
-        match env::var(variable) {
+        match text(variable) {
             Ok(url) if url.starts_with("http") => Ok(Self::new(config, url)),
-            _ => Err(ConfigError::NoQueueNamed(variable)),
+            _ => Err(ConfigError::Malformed(variable, "the URL of an SQS queue")),
         }
     }
 

@@ -24,7 +24,7 @@ pub struct AuditLine {
 
 impl AuditLine {
     /// The line about a change at this time: who made it, what it was, and why.
-    pub(crate) fn new(
+    pub fn new(
         [who, what, reason]: [&str; 3],
         at: Timestamp,
         before: Option<&Record>,

@@ -2,25 +2,33 @@
 
 use std::error::Error;
 
+/// The outcome of a call of a store.
+pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 /// The kind of a store's error. It says whether the write may have been applied, and whether a retry helps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
     /// The store did not answer, or failed. The write may have been applied.
+    #[error("the store is unavailable")]
     Unavailable,
     /// Requests for the key or the table are throttled. An earlier try may have been applied.
+    #[error("the store throttles requests")]
     Throttled,
     /// The item is part of a transaction in flight, or other writers change it before every try. Not written.
+    #[error("the record is in a transaction, or others keep changing it")]
     Contended,
     /// The current item is not a record that this version can read. Not written.
+    #[error("the record cannot be read")]
     Unreadable,
     /// The store refuses the request: there is no such table, or a permission is missing. Not written, and no retry helps.
+    #[error("the store refuses the request")]
     Refused,
 }
 
 /// An error of a store: its kind, and its source.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", .kind.description())]
+#[error("{kind}")]
 pub struct StoreError {
     kind: StoreErrorKind,
     cut_short: bool,
@@ -31,6 +39,14 @@ impl StoreError {
     /// An error of this kind.
     pub fn new(kind: StoreErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind, cut_short: false, source: source.into() }
+    }
+
+    pub(crate) fn refused(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::new(StoreErrorKind::Refused, source)
+    }
+
+    pub(crate) fn unreadable(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::new(StoreErrorKind::Unreadable, source)
     }
 
     /// The error of a call whose time ran out. It was `cut_short` if it had less time than the store needs for one try.
@@ -56,17 +72,5 @@ impl StoreError {
     /// The text of its source, for a log.
     pub(crate) fn cause(&self) -> String {
         self.source.to_string()
-    }
-}
-
-impl StoreErrorKind {
-    const fn description(self) -> &'static str {
-        match self {
-            Self::Unavailable => "the store is unavailable",
-            Self::Throttled => "the store throttles requests",
-            Self::Contended => "the record is in a transaction, or others keep changing it",
-            Self::Unreadable => "the record cannot be read",
-            Self::Refused => "the store refuses the request",
-        }
     }
 }

@@ -37,7 +37,7 @@ use std::{fmt, ops::Not, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteArray, ByteBuf};
 
-use super::{StoreError, StoreErrorKind};
+use super::StoreError;
 use crate::{
     fingerprint::Fingerprint,
     key::RecordKey,
@@ -244,10 +244,10 @@ impl From<&Record> for Item {
 impl TryFrom<Item> for Record {
     type Error = StoreError;
 
-    /// Fails with an error of kind [`Unreadable`](StoreErrorKind::Unreadable) if the item is not a record that this version
+    /// Fails with an error of kind [`Unreadable`](super::StoreErrorKind::Unreadable) if the item is not a record that this version
     /// can read.
     fn try_from(item: Item) -> Result<Self, StoreError> {
-        item.record().map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))
+        item.record().map_err(StoreError::unreadable)
     }
 }
 

@@ -37,6 +37,7 @@ use crate::{
 
 pub use audit::AuditLine;
 pub use checkpoint::Checkpoint;
+pub(crate) use error::Result;
 pub use error::{StoreError, StoreErrorKind};
 pub use item::Item;
 pub(crate) use item::from_attributes;
@@ -82,21 +83,16 @@ pub enum Companion {
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Writes `record` if there is none.
-    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError>;
+    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome>;
 
     /// Writes `record` if the revision is still `seen`.
-    async fn swap(
-        &self,
-        seen: Revision,
-        record: &Record,
-        with: &[Companion],
-    ) -> Result<WriteOutcome, StoreError>;
+    async fn swap(&self, seen: Revision, record: &Record, with: &[Companion]) -> Result<WriteOutcome>;
 
     /// The table of records, which domain writes must not touch; `None` if the store has no table.
     fn records_table(&self) -> Option<&str>;
 
     /// Reads a record, strongly consistent.
-    async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError>;
+    async fn load(&self, key: &RecordKey) -> Result<Option<Record>>;
 
     /// How many bytes of body fit in the record before a duplicate request costs more than the minimum.
     fn body_capacity(&self, record: &Record) -> usize;
@@ -108,16 +104,15 @@ pub trait Store: Send + Sync + 'static {
         id: BodyId,
         body: Bytes,
         expires_at: Timestamp,
-    ) -> Result<Option<Place>, StoreError>;
+    ) -> Result<Option<Place>>;
 
     /// Reads a body that was kept outside its record; `None` if it is missing.
-    async fn load_body(&self, key: &RecordKey, id: BodyId, place: Place)
-    -> Result<Option<Bytes>, StoreError>;
+    async fn load_body(&self, key: &RecordKey, id: BodyId, place: Place) -> Result<Option<Bytes>>;
 
     /// Writes an audit line about an action that leaves the record unchanged, such as moving a message about it. `id`
     /// distinguishes it from other lines of the same instant.
-    async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<(), StoreError>;
+    async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<()>;
 
     /// The audit lines of a record, oldest first.
-    async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>, StoreError>;
+    async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>>;
 }

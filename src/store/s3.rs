@@ -8,20 +8,14 @@
 
 use std::sync::Arc;
 
-use aws_sdk_s3::{
-    Client,
-    error::{ProvideErrorMetadata, SdkError},
-    primitives::ByteStream,
-};
+use aws_sdk_s3::{Client, error::ProvideErrorMetadata, primitives::ByteStream};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::{StoreError, StoreErrorKind};
+use super::{Result, StoreError, StoreErrorKind};
 use crate::{config::ConfigError, key::RecordKey, record::BodyId};
 
 const NO_SUCH_KEY: &str = "NoSuchKey";
-const NO_SUCH_BUCKET: &str = "NoSuchBucket";
-const ACCESS_DENIED: &str = "AccessDenied";
 
 /// A bucket for large bodies, in objects `<prefix><SHA-256 of the record's key>/<body id>`.
 ///
@@ -58,10 +52,10 @@ impl S3Bodies {
         };
         match error.code() {
             Some(NO_SUCH_KEY) => Ok(()),
-            Some(ACCESS_DENIED) => {
+            Some("AccessDenied") => {
                 refused("s3:GetObject below the prefix or s3:ListBucket on the bucket is missing")
             }
-            Some(NO_SUCH_BUCKET) => refused("there is no such bucket"),
+            Some("NoSuchBucket") => refused("there is no such bucket"),
             code => {
                 tracing::warn!(bucket = %self.bucket, code, "the bucket did not answer at start-up");
                 Ok(())
@@ -75,34 +69,23 @@ impl S3Bodies {
     }
 
     /// Writes the body if there is none. An existing object is the same body, as for body items.
-    pub(super) async fn keep(&self, key: &RecordKey, id: BodyId, body: Bytes) -> Result<(), StoreError> {
+    pub(super) async fn keep(&self, key: &RecordKey, id: BodyId, body: Bytes) -> Result<()> {
         let put = self.client.put_object().bucket(&*self.bucket).key(self.object(key, id));
         match put.if_none_match("*").body(ByteStream::from(body)).send().await {
             Ok(_) => Ok(()),
             Err(error) if error.code() == Some("PreconditionFailed") => Ok(()),
-            Err(error) => Err(unavailable(error)),
+            Err(error) => Err(error.into()),
         }
     }
 
-    pub(super) async fn load(&self, key: &RecordKey, id: BodyId) -> Result<Option<Bytes>, StoreError> {
+    pub(super) async fn load(&self, key: &RecordKey, id: BodyId) -> Result<Option<Bytes>> {
         let get = self.client.get_object().bucket(&*self.bucket).key(self.object(key, id));
         let object = match get.send().await {
             Ok(object) => object,
             Err(error) if error.code() == Some(NO_SUCH_KEY) => return Ok(None),
-            Err(error) => return Err(unavailable(error)),
+            Err(error) => return Err(error.into()),
         };
         let body = object.body.collect().await;
         Ok(Some(body.map_err(|e| StoreError::new(StoreErrorKind::Unavailable, e))?.into_bytes()))
     }
-}
-
-fn unavailable<E>(error: SdkError<E>) -> StoreError
-where
-    E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
-{
-    let kind = match error.code() {
-        Some(ACCESS_DENIED | NO_SUCH_BUCKET) => StoreErrorKind::Refused,
-        _ => StoreErrorKind::Unavailable,
-    };
-    StoreError::new(kind, error)
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Checkpoint, Store, StoreError};
+use super::{Checkpoint, Result, Store};
 use crate::{
     key::{RecordKey, Tenant},
     record::{Record, Revision},
@@ -20,13 +20,13 @@ pub trait Unsettled: Store {
     /// The keys of unknown outcomes that reconciliation must ask about by `now`: up to `limit` from each partition of the
     /// index, the longest overdue first. That makes at least `limit` in all, if that many are due. A key that cannot be read is
     /// logged, and does not count toward the limit.
-    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>, StoreError>;
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>>;
 
     /// Unknown outcomes, of one tenant or of all, page by page, not ordered by age.
-    async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page, StoreError>;
+    async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page>;
 
     /// How many outcomes are unknown, and since when, for monitoring. It reads at most one page of each partition of the index.
-    async fn survey(&self) -> Result<Survey, StoreError>;
+    async fn survey(&self) -> Result<Survey>;
 
     /// Looks at up to `limit` items of part `segment.0` of `segment.1` of the whole store, and returns the records among
     /// them that are pending, or in progress with an expired lease by `now`.
@@ -36,19 +36,15 @@ pub trait Unsettled: Store {
         from: Option<&Cursor>,
         now: Timestamp,
         limit: u32,
-    ) -> Result<Page, StoreError>;
+    ) -> Result<Page>;
 
     /// Reads the checkpoint of the job of this name, strongly consistent.
-    async fn load_checkpoint(&self, name: &str) -> Result<Option<Checkpoint>, StoreError>;
+    async fn load_checkpoint(&self, name: &str) -> Result<Option<Checkpoint>>;
 
     /// Writes `checkpoint` if the current one's revision is still `seen`, or if there is none and `seen` is `None`, in one
     /// atomic step. Returns whether `checkpoint` is now the current one. That is also so if an earlier try wrote it and its answer
     /// was lost.
-    async fn write_checkpoint(
-        &self,
-        seen: Option<Revision>,
-        checkpoint: &Checkpoint,
-    ) -> Result<bool, StoreError>;
+    async fn write_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Result<bool>;
 }
 
 /// One page of records.

@@ -25,9 +25,9 @@ impl ManualWorld {
     }
 
     /// Advances both clocks, and wakes each sleeper whose time has come.
-    pub fn advance(&self, span: Duration) {
-        self.set(self.now().plus(span));
-        self.running.send_modify(|running| *running = running.saturating_add(span));
+    pub fn advance(&self, by: Duration) {
+        self.set(self.now().plus(by));
+        self.running.send_modify(|running| *running = running.saturating_add(by));
     }
 
     /// Sets the wall clock alone, backward too, as a correction by NTP would.
@@ -50,9 +50,9 @@ impl World for ManualWorld {
         *self.running.borrow()
     }
 
-    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         let mut running = self.running.subscribe();
-        let until = running.borrow().saturating_add(span);
+        let until = running.borrow().saturating_add(duration);
         Box::pin(async move {
             // An error means that all clones of the world are dropped: then no test can advance the clock.
             let _ = running.wait_for(|running| *running >= until).await;

@@ -42,8 +42,8 @@ pub trait World: fmt::Debug + Send + Sync + 'static {
     /// How long a monotonic clock has run since it began. It may stand still while the machine is suspended.
     fn running(&self) -> Duration;
 
-    /// Completes once [`running`](Self::running) has advanced by `span`.
-    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
+    /// Completes once [`running`](Self::running) has advanced by `duration`.
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 
     /// Sixteen bytes that no other call returns, in any process. They never come from memory alone: SnapStart clones memory.
     fn nonce(&self) -> [u8; 16];
@@ -67,8 +67,8 @@ impl dyn World {
     }
 
     /// The moment after this duration.
-    pub(crate) fn term(&self, span: Duration) -> Term {
-        Term { wall: self.now().plus(span), running: self.instant().plus(span) }
+    pub(crate) fn term(&self, duration: Duration) -> Term {
+        Term { wall: self.now().plus(duration), running: self.instant().plus(duration) }
     }
 
     /// How long it is until that moment, by the clock that is closer to it; zero if it has come.

@@ -30,8 +30,8 @@ impl World for SystemWorld {
         BEGINNING.elapsed()
     }
 
-    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
-        Box::pin(tokio::time::sleep(span))
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(duration))
     }
 
     /// From the operating system's random source, asked at each call.

@@ -3,19 +3,24 @@
 use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt, stream};
-use lambda_idempotency::{internal::error_chain, key::RecordKey, world::World};
+use lambda_idempotency::{
+    internal::{Backoff, error_chain},
+    key::RecordKey,
+    world::World,
+};
 use ledgers::{Day, Entry};
 use payments::{Ledger, Provider, SealingKeys};
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
 
-/// How often a page is fetched. The waits between them cover an outage of a second and a half. After that the invocation
-/// fails, and Lambda retries it.
+/// How often a page is fetched. The waits between them cover an outage of a second. After that the invocation fails, and Lambda
+/// retries it.
 const TRIES: u32 = 5;
 
-/// The wait before the second try; each further one is twice as long.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The waits between the tries.
+const BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(100), factor: 2, max: Duration::from_millis(800) };
 
 /// Charges per page: some 2 MB, and 200 calls for a million.
 const LIMIT: u32 = 5_000;
@@ -135,16 +140,14 @@ fn pages<C: Clone>(
 }
 
 async fn retried<T>(world: &dyn World, ask: impl AsyncFn() -> Result<T, Failure>) -> Result<T, Failure> {
-    let mut wait = FIRST_WAIT;
-    for _ in 1..TRIES {
+    for tries in 1..TRIES {
         match ask().await {
             Ok(page) => return Ok(page),
             Err(error) => {
                 tracing::info!(name = error.name(), error = error_chain(&error), "retrying a page");
             }
         }
-        world.sleep(wait).await;
-        wait *= 2;
+        world.sleep(BACKOFF.after(tries, world.nonce())).await;
     }
     ask().await
 }

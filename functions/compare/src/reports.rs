@@ -7,12 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use lambda_idempotency::lambda::VariableError;
+use lambda_idempotency::config::ConfigError;
 use tempfile::NamedTempFile;
 
 use crate::Failure;
 
-const MALFORMED: VariableError = VariableError::Malformed("REPORTS", "a folder's path or s3://bucket/prefix");
+const MALFORMED: ConfigError = ConfigError::Malformed("REPORTS", "a folder's path or s3://bucket/prefix");
 
 /// Where reports go.
 #[derive(Clone, Debug)]
@@ -35,9 +35,9 @@ impl Reports {
     ///
     /// # Errors
     /// If it is neither.
-    pub async fn parse(text: &str) -> Result<Self, VariableError> {
+    pub async fn parse(text: &str) -> Result<Self, ConfigError> {
         match text.trim().split_once("://") {
-            None if text.trim().is_empty() => Err(VariableError::Missing("REPORTS")),
+            None if text.trim().is_empty() => Err(ConfigError::Missing("REPORTS")),
             None => Ok(Self::Folder(text.into())),
             Some(("s3", place)) => {
                 let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));

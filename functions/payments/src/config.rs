@@ -2,8 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use lambda_idempotency::lambda::{self, VariableError};
-use lambda_idempotency::time_budget::DEFAULT_GRACE;
+use lambda_idempotency::{config, lambda, time_budget::DEFAULT_GRACE};
 use reqwest::Url;
 
 /// How long a charge may take: less than the function's time-out, so that the function can still record what it knows.
@@ -27,7 +26,7 @@ pub struct Config {
 pub enum ConfigError {
     /// An environment variable is missing or malformed.
     #[error(transparent)]
-    Variable(#[from] VariableError),
+    Variable(#[from] config::ConfigError),
     /// The HTTP client for the provider cannot be built.
     #[error("the HTTP client for the payment provider cannot be built")]
     Client(#[from] reqwest::Error),
@@ -46,7 +45,7 @@ impl Config {
         let provider_url = Url::parse(&lambda::text("PROVIDER_URL")?)
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && !url.cannot_be_a_base())
-            .ok_or(VariableError::Malformed("PROVIDER_URL", "an http or https URL"))?;
+            .ok_or(config::ConfigError::Malformed("PROVIDER_URL", "an http or https URL"))?;
         Ok(Self {
             payments_table: lambda::text("PAYMENTS_TABLE")?,
             provider_url,

@@ -14,8 +14,7 @@ use base64::{
     Engine,
     prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
 };
-use lambda_idempotency::key::RecordKey;
-use lambda_idempotency::lambda::{self, VariableError};
+use lambda_idempotency::{config::ConfigError, key::RecordKey, lambda};
 
 /// The environment variable with the keys.
 const VARIABLE: &str = "SEALING_KEYS";
@@ -42,7 +41,7 @@ impl SealingKeys {
     ///
     /// # Errors
     /// If it is missing or malformed. The error has its name, not its value.
-    pub fn from_env() -> Result<Self, VariableError> {
+    pub fn from_env() -> Result<Self, ConfigError> {
         Self::parse(&lambda::text(VARIABLE)?)
     }
 
@@ -50,11 +49,11 @@ impl SealingKeys {
     ///
     /// # Errors
     /// If it is anything else.
-    pub fn parse(text: &str) -> Result<Self, VariableError> {
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let key = |text: &str| Key::try_from(BASE64_STANDARD.decode(text.trim()).ok()?).ok();
         let keys: Option<Vec<Key>> = text.split(',').map(key).collect();
         let must_be = "keys of 64 bytes each, in padded standard base64, separated by commas";
-        keys.map(Self).ok_or(VariableError::Malformed(VARIABLE, must_be))
+        keys.map(Self).ok_or(ConfigError::Malformed(VARIABLE, must_be))
     }
 
     /// The correlation to this record; always the same under the same first key.

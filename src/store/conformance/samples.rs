@@ -14,7 +14,6 @@ use crate::{
         Answer, Encoding, KeptAnswer, KeptBody, Note, Record, ReservationRequest, SettledBy, State,
         UnknownCause, Verdict,
     },
-    store::AuditLine,
     time::Timestamp,
     time_budget::DEFAULT_RETENTION,
     world::{SystemWorld, World},
@@ -52,16 +51,6 @@ pub fn released(record: &Record, at: Timestamp, retain: Duration) -> Record {
 pub fn unknown(record: &Record, cause: UnknownCause, at: Timestamp) -> Record {
     let state = State::Unknown { cause, since: at, reconcile_at: at, asked: 0 };
     Record { revision: fresh(), state, ..record.clone() }
-}
-
-/// An audit line: who made the change, what it was, and why.
-pub fn audit_line(
-    words: [&str; 3],
-    at: Timestamp,
-    before: Option<&Record>,
-    after: Option<&Record>,
-) -> AuditLine {
-    AuditLine::new(words, at, before, after)
 }
 
 pub(super) fn reservation(

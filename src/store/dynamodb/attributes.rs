@@ -7,14 +7,14 @@ use super::conditions::Attributes;
 use crate::{
     key::RecordKey,
     store::{
-        StoreError, StoreErrorKind,
+        Result, StoreError,
         item::{PK, SCHEMA, SCHEMA_ATTRIBUTE, SK},
     },
 };
 
 /// The attributes of something that is stored as an item.
-pub(super) fn form(stored: &impl Serialize) -> Result<Attributes, StoreError> {
-    serde_dynamo::to_item(stored).map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
+pub(super) fn form(stored: &impl Serialize) -> Result<Attributes> {
+    serde_dynamo::to_item(stored).map_err(StoreError::refused)
 }
 
 /// The attributes that name an item of this record, and its version.
@@ -24,9 +24,4 @@ pub(super) fn named(key: &RecordKey, sk: String) -> Attributes {
         (SK.to_owned(), AttributeValue::S(sk)),
         (SCHEMA_ATTRIBUTE.to_owned(), AttributeValue::N(SCHEMA.to_string())),
     ])
-}
-
-/// The error for stored data that cannot be read.
-pub(super) fn unreadable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
-    StoreError::new(StoreErrorKind::Unreadable, error)
 }

@@ -3,17 +3,20 @@
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use super::{
-    attributes::{form, named, unreadable},
+    attributes::{form, named},
     conditions::Attributes,
-    error::Read,
 };
-use crate::{key::RecordKey, record::Revision, store::AuditLine};
+use crate::{
+    key::RecordKey,
+    record::Revision,
+    store::{AuditLine, Result, StoreError},
+};
 
 /// The prefix of the sort keys of audit lines.
 const AUDIT: &str = "audit#";
 
 /// The line as an item. `id` is unique to its writer: a revision, or a nonce.
-pub(super) fn to_item(key: &RecordKey, id: Revision, line: &AuditLine) -> Read<Attributes> {
+pub(super) fn to_item(key: &RecordKey, id: Revision, line: &AuditLine) -> Result<Attributes> {
     let mut item = form(line)?;
     // The same number of digits until the year 2286, so that lines sort by time.
     item.extend(named(key, format!("{AUDIT}{:013}#{id}", line.at)));
@@ -21,7 +24,7 @@ pub(super) fn to_item(key: &RecordKey, id: Revision, line: &AuditLine) -> Read<A
 }
 
 /// The record's lines. Needs `dynamodb:Query`.
-pub(super) async fn lines(client: &Client, table: &str, key: &RecordKey) -> Read<Vec<AuditLine>> {
+pub(super) async fn lines(client: &Client, table: &str, key: &RecordKey) -> Result<Vec<AuditLine>> {
     let mut pages = client
         .query()
         .table_name(table)
@@ -34,7 +37,7 @@ pub(super) async fn lines(client: &Client, table: &str, key: &RecordKey) -> Read
         .send();
     let mut lines = Vec::new();
     while let Some(item) = pages.next().await {
-        lines.push(serde_dynamo::from_item(item?).map_err(unreadable)?);
+        lines.push(serde_dynamo::from_item(item?).map_err(StoreError::unreadable)?);
     }
     Ok(lines)
 }

@@ -3,11 +3,7 @@
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use bytes::Bytes;
 
-use super::{
-    attributes::{named, unreadable},
-    conditions::Attributes,
-    error::Read,
-};
+use super::{Result, StoreError, attributes::named, conditions::Attributes};
 use crate::{key::RecordKey, record::BodyId, time::Timestamp};
 
 const BODY: &str = "body";
@@ -25,9 +21,9 @@ pub(super) fn to_item(key: &RecordKey, id: BodyId, body: &Bytes, expires_at: Tim
 }
 
 /// The body in its item.
-pub(super) fn body(mut item: Attributes) -> Read<Bytes> {
+pub(super) fn body(mut item: Attributes) -> Result<Bytes> {
     match item.remove(BODY) {
         Some(AttributeValue::B(body)) => Ok(body.into_inner().into()),
-        _ => Err(unreadable("the body item has no body")),
+        _ => Err(StoreError::unreadable("the body item has no body")),
     }
 }

@@ -4,11 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteArray;
 
-use super::{
-    attributes::{form, unreadable},
-    conditions::Attributes,
-    error::Read,
-};
+use super::{Result, StoreError, attributes::form, conditions::Attributes};
 use crate::{
     record::Revision,
     store::{
@@ -33,7 +29,7 @@ struct CheckpointItem {
     progress: Option<String>,
 }
 
-pub(super) fn to_item(checkpoint: &Checkpoint) -> Read<Attributes> {
+pub(super) fn to_item(checkpoint: &Checkpoint) -> Result<Attributes> {
     form(&CheckpointItem {
         pk: checkpoint.name.clone(),
         sk: CHECKPOINT.to_owned(),
@@ -44,10 +40,10 @@ pub(super) fn to_item(checkpoint: &Checkpoint) -> Read<Attributes> {
     })
 }
 
-pub(super) fn from_item(item: Attributes) -> Read<Checkpoint> {
-    let item: CheckpointItem = serde_dynamo::from_item(item).map_err(unreadable)?;
+pub(super) fn from_item(item: Attributes) -> Result<Checkpoint> {
+    let item: CheckpointItem = serde_dynamo::from_item(item).map_err(StoreError::unreadable)?;
     if item.schema != SCHEMA {
-        return Err(unreadable(UnreadableItemError::Version(item.schema)));
+        return Err(StoreError::unreadable(UnreadableItemError::Version(item.schema)));
     }
     Ok(Checkpoint {
         name: item.pk,

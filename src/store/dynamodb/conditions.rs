@@ -9,32 +9,17 @@ use aws_sdk_dynamodb::{
     types::{AttributeValue, Put, ReturnValuesOnConditionCheckFailure},
 };
 
-use super::{StoreError, StoreErrorKind};
+use super::{Result, StoreError};
 use crate::record::Revision;
 
 /// An item's attributes.
 pub(super) type Attributes = HashMap<String, AttributeValue>;
 
-/// The condition of a write.
-#[derive(Clone, Copy)]
-pub(super) enum Condition {
-    /// There is no item.
-    Absent,
-    /// The item still has this revision.
-    Revision(Revision),
-}
-
-impl Condition {
-    /// The expression, and the values of its placeholders.
-    fn expression(self) -> (&'static str, Option<Attributes>) {
-        match self {
-            Self::Absent => ("attribute_not_exists(pk)", None),
-            Self::Revision(seen) => {
-                let seen = AttributeValue::B(Blob::new(*seen.as_bytes()));
-                ("revision = :seen", Some(Attributes::from([(":seen".to_owned(), seen)])))
-            }
-        }
-    }
+/// The condition of a write, and the values of its placeholders: the item still has the revision `seen`, or there is no item.
+fn condition(seen: Option<Revision>) -> (&'static str, Option<Attributes>) {
+    let Some(seen) = seen else { return ("attribute_not_exists(pk)", None) };
+    let seen = AttributeValue::B(Blob::new(*seen.as_bytes()));
+    ("revision = :seen", Some(Attributes::from([(":seen".to_owned(), seen)])))
 }
 
 /// What became of a put.
@@ -44,17 +29,17 @@ pub(super) enum PutOutcome {
     Refused(Option<Attributes>),
 }
 
-/// Puts `item` if `condition` holds, and otherwise returns the current one. Both take one round trip.
+/// Puts `item` if the current one has the revision `seen`, or if both are absent, and otherwise returns the current one. Both take one round trip.
 ///
 /// `ALL_OLD` on a failed condition costs no read capacity
 /// ([PutItem](https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_PutItem.html)).
 pub(super) async fn put(
     client: &Client,
     table: &str,
-    condition: Condition,
+    seen: Option<Revision>,
     item: Attributes,
-) -> Result<PutOutcome, StoreError> {
-    let (expression, values) = condition.expression();
+) -> Result<PutOutcome> {
+    let (expression, values) = condition(seen);
     let request = client
         .put_item()
         .table_name(table)
@@ -74,12 +59,8 @@ pub(super) async fn put(
 }
 
 /// The same put, as part of a transaction. The current item is returned in the reason why the transaction was cancelled.
-pub(super) fn put_in_transaction(
-    table: &str,
-    condition: Condition,
-    item: Attributes,
-) -> Result<Put, StoreError> {
-    let (expression, values) = condition.expression();
+pub(super) fn put_in_transaction(table: &str, seen: Option<Revision>, item: Attributes) -> Result<Put> {
+    let (expression, values) = condition(seen);
     Put::builder()
         .table_name(table)
         .set_item(Some(item))
@@ -87,5 +68,5 @@ pub(super) fn put_in_transaction(
         .set_expression_attribute_values(values)
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
         .build()
-        .map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
+        .map_err(StoreError::refused)
 }

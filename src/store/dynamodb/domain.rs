@@ -7,12 +7,12 @@ use aws_sdk_dynamodb::{
     types::{ConditionCheck, Delete, Put, TransactWriteItem, Update},
 };
 
-use super::{StoreError, StoreErrorKind, conditions::Attributes};
+use super::{Result, StoreError, conditions::Attributes};
 use crate::domain::{Action, DomainWrite};
 
 /// The action of this write. Needs `dynamodb:PutItem`, `UpdateItem`, `DeleteItem` or `ConditionCheckItem` on its table.
-pub(super) fn action(write: &DomainWrite) -> Result<TransactWriteItem, StoreError> {
-    build(write).map_err(|error| StoreError::new(StoreErrorKind::Refused, error))
+pub(super) fn action(write: &DomainWrite) -> Result<TransactWriteItem> {
+    build(write).map_err(StoreError::refused)
 }
 
 fn build(write: &DomainWrite) -> Result<TransactWriteItem, BuildError> {

@@ -4,14 +4,11 @@ use std::error::Error;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
-use super::{StoreError, StoreErrorKind};
 use crate::{
     config::ConfigError,
     error_chain::{causes, error_chain},
+    store::{StoreError, StoreErrorKind},
 };
-
-/// The outcome of a read.
-pub(super) type Read<T> = Result<T, StoreError>;
 
 impl<E> From<SdkError<E>> for StoreError
 where
@@ -30,12 +27,17 @@ where
     }
 }
 
-fn kind(code: Option<&str>) -> StoreErrorKind {
+/// What the code of an error of DynamoDB or S3 means, or that of a reason why a transaction was cancelled.
+pub(super) fn kind(code: Option<&str>) -> StoreErrorKind {
     match code {
-        Some("TransactionConflictException") => StoreErrorKind::Contended,
-        Some("ProvisionedThroughputExceededException" | "ThrottlingException" | "RequestLimitExceeded") => {
-            StoreErrorKind::Throttled
-        }
+        Some("TransactionConflictException" | "TransactionConflict") => StoreErrorKind::Contended,
+        Some(
+            "ProvisionedThroughputExceededException"
+            | "ProvisionedThroughputExceeded"
+            | "ThrottlingException"
+            | "ThrottlingError"
+            | "RequestLimitExceeded",
+        ) => StoreErrorKind::Throttled,
         Some(
             "ResourceNotFoundException"
             | "AccessDeniedException"
@@ -44,7 +46,11 @@ fn kind(code: Option<&str>) -> StoreErrorKind {
             | "InvalidSignatureException"
             | "MissingAuthenticationTokenException"
             | "ExpiredTokenException"
-            | "ValidationException",
+            | "ValidationException"
+            | "ValidationError"
+            | "ItemCollectionSizeLimitExceeded"
+            | "AccessDenied"
+            | "NoSuchBucket",
         ) => StoreErrorKind::Refused,
         _ => StoreErrorKind::Unavailable,
     }

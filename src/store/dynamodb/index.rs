@@ -10,10 +10,9 @@ use aws_sdk_dynamodb::{
 };
 
 use super::{
-    DynamoDbStore, StoreError, StoreErrorKind,
+    DynamoDbStore, Result, StoreError,
     checkpoint::{self, CHECKPOINT},
-    conditions::{self, Attributes, Condition, PutOutcome},
-    error::Read,
+    conditions::{self, Attributes, PutOutcome},
     read,
     table::{INDEX, RECONCILE_AT, RECONCILE_SHARD},
 };
@@ -45,13 +44,13 @@ const SINCE: &str = "since";
 #[async_trait]
 impl Unsettled for DynamoDbStore {
     /// Needs `dynamodb:Query` on the index.
-    async fn due(&self, now: Timestamp, limit: usize) -> Read<Vec<RecordKey>> {
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>> {
         let shards = ASKED_SHARDS.map(|shard| self.due_in_shard(shard, now, limit));
         Ok(in_turn(futures_util::future::try_join_all(shards).await?))
     }
 
     /// Lists one partition of the index after another, those of escalated outcomes first. Needs `dynamodb:Query` on the index.
-    async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Read<Page> {
+    async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page> {
         let place = |shard: &str| SHARDS.iter().position(|known| *known == shard).ok_or_else(foreign_cursor);
         let (place, after) = match from.map(Cursor::parts) {
             None => (0, None),
@@ -77,7 +76,7 @@ impl Unsettled for DynamoDbStore {
 
     /// One query for each of the sixteen partitions. Costs eight read units while nothing is unknown, and one more for each
     /// 8 KB of unknown records, up to 2,048. Needs `dynamodb:Query` on the index.
-    async fn survey(&self) -> Read<Survey> {
+    async fn survey(&self) -> Result<Survey> {
         let shards = SHARDS.iter().map(|shard| async move {
             let query = self.in_shard(shard).key_condition_expression(IN_SHARD);
             let query = query.projection_expression("#since, reconcile_at");
@@ -106,7 +105,7 @@ impl Unsettled for DynamoDbStore {
         from: Option<&Cursor>,
         now: Timestamp,
         limit: u32,
-    ) -> Read<Page> {
+    ) -> Result<Page> {
         let signed = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
         let text = |text: &str| AttributeValue::S(text.to_owned());
         let page = self
@@ -135,14 +134,13 @@ impl Unsettled for DynamoDbStore {
         Ok(Page { units, ..page_of(page.items, page.scanned_count, next) })
     }
 
-    async fn load_checkpoint(&self, name: &str) -> Read<Option<Checkpoint>> {
+    async fn load_checkpoint(&self, name: &str) -> Result<Option<Checkpoint>> {
         self.item(name, CHECKPOINT).await?.map(checkpoint::from_item).transpose()
     }
 
-    async fn write_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Read<bool> {
-        let condition = seen.map_or(Condition::Absent, Condition::Revision);
+    async fn write_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Result<bool> {
         let item = checkpoint::to_item(checkpoint)?;
-        Ok(match conditions::put(&self.client, &self.table, condition, item).await? {
+        Ok(match conditions::put(&self.client, &self.table, seen, item).await? {
             PutOutcome::Applied => true,
             // It is ours if an earlier try was applied and its answer was lost.
             PutOutcome::Refused(current) => current
@@ -159,7 +157,7 @@ impl DynamoDbStore {
     }
 
     /// Reads more keys in place of those that cannot be read. Those stay due for ever, and would block the others.
-    async fn due_in_shard(&self, shard: &str, now: Timestamp, limit: usize) -> Read<Vec<RecordKey>> {
+    async fn due_in_shard(&self, shard: &str, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>> {
         let mut keys = Vec::new();
         let (mut page_size, mut after) = (i32::try_from(limit).unwrap_or(i32::MAX), None);
         while keys.len() < limit {
@@ -195,7 +193,7 @@ fn in_turn<T>(partitions: Vec<Vec<T>>) -> Vec<T> {
 }
 
 /// The key after which a page begins; `None` for the first page.
-fn start(key: &[&str], from: Option<&Cursor>) -> Read<Option<Attributes>> {
+fn start(key: &[&str], from: Option<&Cursor>) -> Result<Option<Attributes>> {
     let Some(values) = from.map(Cursor::parts) else { return Ok(None) };
     if values.len() != key.len() {
         return Err(foreign_cursor());
@@ -207,7 +205,7 @@ fn start(key: &[&str], from: Option<&Cursor>) -> Read<Option<Attributes>> {
     Ok(Some(key.iter().zip(values).map(attribute).collect()))
 }
 
-fn cursor(key: &[&str], last: &Attributes) -> Read<Cursor> {
+fn cursor(key: &[&str], last: &Attributes) -> Result<Cursor> {
     let value = |name: &&str| match last.get(*name)? {
         AttributeValue::S(value) | AttributeValue::N(value) => Some(value.clone()),
         _ => None,
@@ -217,7 +215,7 @@ fn cursor(key: &[&str], last: &Attributes) -> Read<Cursor> {
 }
 
 fn foreign_cursor() -> StoreError {
-    StoreError::new(StoreErrorKind::Refused, "the cursor was not made by this store")
+    StoreError::refused("the cursor was not made by this store")
 }
 
 fn pk(item: &Attributes) -> &str {

@@ -22,7 +22,7 @@ mod index;
 pub mod table;
 mod transaction;
 
-use std::{env, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use aws_config::{BehaviorVersion, SdkConfig, retry::RetryConfig, timeout::TimeoutConfig};
@@ -34,18 +34,18 @@ use aws_sdk_dynamodb::{
 use bytes::Bytes;
 
 use super::{
-    AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome,
+    AuditLine, Companion, Result, Store, StoreError, WriteOutcome,
     item::{self, Item, PK, RECORD, SK},
 };
 use crate::{
-    config::{ConfigError, TABLE_VARIABLE},
+    config::{ConfigError, TABLE_VARIABLE, text},
     key::RecordKey,
     record::{BodyId, Place, Record, Revision},
     time::Timestamp,
     time_budget::{CLIENT_BACKOFF, STORE_CALL_TIMEOUT, STORE_CONNECT_TIMEOUT, STORE_TRY},
 };
-use attributes::{form, unreadable};
-use conditions::{Attributes, Condition, PutOutcome};
+use attributes::form;
+use conditions::{Attributes, PutOutcome};
 
 /// Keeps records in a DynamoDB table with partition key `pk` and sort key `sk`, both strings, and time to live on
 /// `expires_at`.
@@ -72,8 +72,7 @@ impl DynamoDbStore {
     /// If the variable is missing, there is no such table, it has other keys, or the credentials are missing or
     /// refused. It does not fail if the store is only slow or unavailable: requests fail closed until the store is back.
     pub async fn from_env() -> Result<Self, ConfigError> {
-        let table = env::var(TABLE_VARIABLE).ok().filter(|table| !table.trim().is_empty());
-        let table = table.ok_or(ConfigError::NoTableNamed)?;
+        let table = text(TABLE_VARIABLE)?;
         let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
         let store = Self::new(&config, table);
         store.check().await?;
@@ -131,7 +130,7 @@ impl DynamoDbStore {
         Ok(())
     }
 
-    async fn item(&self, pk: &str, sk: &str) -> error::Read<Option<Attributes>> {
+    async fn item(&self, pk: &str, sk: &str) -> Result<Option<Attributes>> {
         let key = |text: &str| AttributeValue::S(text.to_owned());
         let request = self.client.get_item().table_name(&*self.table).consistent_read(true);
         Ok(request.key(PK, key(pk)).key(SK, key(sk)).send().await?.item)
@@ -139,20 +138,20 @@ impl DynamoDbStore {
 
     /// Puts an item whose key is unique to its writer. So an existing item is the same one, written by a request whose answer was
     /// lost.
-    async fn put_new(&self, item: Attributes) -> Result<(), StoreError> {
-        conditions::put(&self.client, &self.table, Condition::Absent, item).await.map(|_| ())
+    async fn put_new(&self, item: Attributes) -> Result<()> {
+        conditions::put(&self.client, &self.table, None, item).await.map(|_| ())
     }
 
     async fn write(
         &self,
-        condition: Condition,
+        seen: Option<Revision>,
         record: &Record,
         with: &[Companion],
-    ) -> Result<WriteOutcome, StoreError> {
+    ) -> Result<WriteOutcome> {
         if !with.is_empty() {
-            return self.transact(condition, record, with).await;
+            return self.transact(seen, record, with).await;
         }
-        match conditions::put(&self.client, &self.table, condition, to_item(record)?).await? {
+        match conditions::put(&self.client, &self.table, seen, to_item(record)?).await? {
             PutOutcome::Applied => Ok(WriteOutcome::Written),
             PutOutcome::Refused(current) => refused(current),
         }
@@ -160,34 +159,29 @@ impl DynamoDbStore {
 }
 
 /// The outcome of a refused write, with the current item if there is one.
-fn refused(current: Option<Attributes>) -> Result<WriteOutcome, StoreError> {
+fn refused(current: Option<Attributes>) -> Result<WriteOutcome> {
     Ok(WriteOutcome::Refused(current.map(read).transpose()?.map(Box::new)))
 }
 
-fn to_item(record: &Record) -> Result<Attributes, StoreError> {
+fn to_item(record: &Record) -> Result<Attributes> {
     form(&Item::from(record))
 }
 
-fn read(item: Attributes) -> Result<Record, StoreError> {
-    item::from_attributes(item).map_err(unreadable)
+fn read(item: Attributes) -> Result<Record> {
+    item::from_attributes(item).map_err(StoreError::unreadable)
 }
 
 #[async_trait]
 impl Store for DynamoDbStore {
-    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
-        self.write(Condition::Absent, record, with).await
+    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
+        self.write(None, record, with).await
     }
 
-    async fn swap(
-        &self,
-        seen: Revision,
-        record: &Record,
-        with: &[Companion],
-    ) -> Result<WriteOutcome, StoreError> {
-        self.write(Condition::Revision(seen), record, with).await
+    async fn swap(&self, seen: Revision, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
+        self.write(Some(seen), record, with).await
     }
 
-    async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
+    async fn load(&self, key: &RecordKey) -> Result<Option<Record>> {
         self.item(&key.partition_key(), RECORD).await?.map(read).transpose()
     }
 
@@ -205,7 +199,7 @@ impl Store for DynamoDbStore {
         id: BodyId,
         body: Bytes,
         expires_at: Timestamp,
-    ) -> Result<Option<Place>, StoreError> {
+    ) -> Result<Option<Place>> {
         if body.len() <= capacity::MAX_BODY_BYTES {
             self.put_new(body_item::to_item(key, id, &body, expires_at)).await?;
             return Ok(Some(Place::BodyItem));
@@ -218,12 +212,7 @@ impl Store for DynamoDbStore {
         Ok(None)
     }
 
-    async fn load_body(
-        &self,
-        key: &RecordKey,
-        id: BodyId,
-        place: Place,
-    ) -> Result<Option<Bytes>, StoreError> {
+    async fn load_body(&self, key: &RecordKey, id: BodyId, place: Place) -> Result<Option<Bytes>> {
         if place == Place::BodyItem {
             let item = self.item(&key.partition_key(), &body_item::sort_key(id)).await?;
             return item.map(body_item::body).transpose();
@@ -232,14 +221,14 @@ impl Store for DynamoDbStore {
         if let Some(bodies) = &self.large_bodies {
             return bodies.load(key, id).await;
         }
-        Err(StoreError::new(StoreErrorKind::Refused, "the body is in S3: set a bucket (feature `s3`)"))
+        Err(StoreError::refused("the body is in S3: set a bucket (feature `s3`)"))
     }
 
-    async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<(), StoreError> {
+    async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<()> {
         self.put_new(audit::to_item(key, id, line)?).await
     }
 
-    async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>, StoreError> {
+    async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>> {
         audit::lines(&self.client, &self.table, key).await
     }
 }

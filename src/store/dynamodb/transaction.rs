@@ -6,15 +6,13 @@ use aws_sdk_dynamodb::{
 };
 
 use super::{
-    DynamoDbStore, StoreError, StoreErrorKind, audit, body_item,
-    canonical_order::canonical_order,
-    conditions::{self, Condition},
-    domain, refused,
+    DynamoDbStore, Result, StoreError, audit, body_item, canonical_order::canonical_order, conditions,
+    domain, error::kind, refused,
 };
 use crate::{
-    record::Record,
+    record::{Record, Revision},
     store::{
-        Companion, WriteOutcome,
+        Companion, StoreErrorKind, WriteOutcome,
         item::{PK, SK},
     },
 };
@@ -22,24 +20,22 @@ use crate::{
 const FAILED: &str = "ConditionalCheckFailed";
 
 impl DynamoDbStore {
-    /// Writes `record` under `condition` together with its companions, or nothing. Needs `dynamodb:PutItem` and, to delete a
-    /// body, `dynamodb:DeleteItem`.
+    /// Writes `record` over the one with the revision `seen`, or over none, together with its companions, or nothing. Needs
+    /// `dynamodb:PutItem` and, to delete a body, `dynamodb:DeleteItem`.
     pub(super) async fn transact(
         &self,
-        condition: Condition,
+        seen: Option<Revision>,
         record: &Record,
         with: &[Companion],
-    ) -> Result<WriteOutcome, StoreError> {
-        let put = |condition, item| {
-            let put = conditions::put_in_transaction(&self.table, condition, item)?;
+    ) -> Result<WriteOutcome> {
+        let put = |seen, item| {
+            let put = conditions::put_in_transaction(&self.table, seen, item)?;
             Ok::<_, StoreError>(TransactWriteItem::builder().put(put).build())
         };
-        let mut parts = vec![put(condition, super::to_item(record)?)?];
+        let mut parts = vec![put(seen, super::to_item(record)?)?];
         for companion in with {
             parts.push(match companion {
-                Companion::Audit(line) => {
-                    put(Condition::Absent, audit::to_item(&record.key, record.revision, line)?)?
-                }
+                Companion::Audit(line) => put(None, audit::to_item(&record.key, record.revision, line)?)?,
                 Companion::Domain(write) => domain::action(write)?,
                 Companion::DeleteBody(id) => {
                     let delete = Delete::builder()
@@ -47,8 +43,7 @@ impl DynamoDbStore {
                         .key(PK, AttributeValue::S(record.key.partition_key()))
                         .key(SK, AttributeValue::S(body_item::sort_key(*id)))
                         .build();
-                    let delete = delete.map_err(|error| StoreError::new(StoreErrorKind::Refused, error))?;
-                    TransactWriteItem::builder().delete(delete).build()
+                    TransactWriteItem::builder().delete(delete.map_err(StoreError::refused)?).build()
                 }
             });
         }
@@ -72,7 +67,7 @@ impl DynamoDbStore {
 
 /// The outcome of a cancelled transaction, by the reasons for its parts: first the record, then its companions. The code of a
 /// part is `None` if it would have been applied, or was not checked.
-fn cancelled_by(reasons: &[CancellationReason], with: &[Companion]) -> Result<WriteOutcome, StoreError> {
+fn cancelled_by(reasons: &[CancellationReason], with: &[Companion]) -> Result<WriteOutcome> {
     let failed = |reason: &&CancellationReason| reason.code() == Some(FAILED);
     let failures = || reasons.iter().skip(1).zip(with).enumerate().filter(|(_, (reason, _))| failed(reason));
     // Only this writer writes its audit line. So an earlier try was applied and its answer was lost, even if others have changed
@@ -87,16 +82,10 @@ fn cancelled_by(reasons: &[CancellationReason], with: &[Companion]) -> Result<Wr
     if !denied.is_empty() {
         return Ok(WriteOutcome::Denied(denied));
     }
-    let any = |codes: &[&str]| reasons.iter().any(|reason| reason.code().is_some_and(|c| codes.contains(&c)));
-    let kind = if any(&["ValidationError", "ItemCollectionSizeLimitExceeded"]) {
-        StoreErrorKind::Refused
-    } else if any(&["ProvisionedThroughputExceeded", "ThrottlingError"]) {
-        StoreErrorKind::Throttled
-    } else if any(&["TransactionConflict"]) {
-        StoreErrorKind::Contended
-    } else {
-        StoreErrorKind::Unavailable
-    };
+    // Of several reasons, the one that a retry helps least counts.
+    let is_among = |wanted: &StoreErrorKind| reasons.iter().any(|reason| kind(reason.code()) == *wanted);
+    let kinds = [StoreErrorKind::Refused, StoreErrorKind::Throttled, StoreErrorKind::Contended];
+    let kind = kinds.into_iter().find(is_among).unwrap_or(StoreErrorKind::Unavailable);
     let causes = reasons.iter().filter_map(|reason| {
         let code = reason.code().filter(|code| *code != "None")?;
         Some(reason.message().map_or_else(|| code.to_owned(), |message| format!("{code}: {message}")))

@@ -23,7 +23,7 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    AuditLine, Checkpoint, Companion, Cursor, Page, Store, StoreError, StoreErrorKind, Survey, Unsettled,
+    AuditLine, Checkpoint, Companion, Cursor, Page, Result, Store, StoreError, Survey, Unsettled,
     WriteOutcome,
 };
 use crate::{
@@ -73,12 +73,7 @@ impl Tables {
     }
 
     /// Writes a record and its companions if its current revision is `seen`, or nothing.
-    fn write(
-        &mut self,
-        seen: Option<Revision>,
-        record: &Record,
-        with: &[Companion],
-    ) -> Result<WriteOutcome, StoreError> {
+    fn write(&mut self, seen: Option<Revision>, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
         let entry = self.records.entry(record.key.partition_key());
         let current = match &entry {
             Entry::Occupied(current) => Some(current.get()),
@@ -88,7 +83,7 @@ impl Tables {
             return Ok(WriteOutcome::Refused(current.cloned().map(Box::new)));
         }
         let changes = self.domain.changes(with);
-        match changes.map_err(|refused| StoreError::new(StoreErrorKind::Refused, refused))? {
+        match changes.map_err(StoreError::refused)? {
             Ok(changes) => self.domain.apply(changes),
             Err(denied) => return Ok(WriteOutcome::Denied(denied)),
         }
@@ -160,20 +155,15 @@ impl MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
+    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
         self.tables().write(None, record, with)
     }
 
-    async fn swap(
-        &self,
-        seen: Revision,
-        record: &Record,
-        with: &[Companion],
-    ) -> Result<WriteOutcome, StoreError> {
+    async fn swap(&self, seen: Revision, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
         self.tables().write(Some(seen), record, with)
     }
 
-    async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
+    async fn load(&self, key: &RecordKey) -> Result<Option<Record>> {
         Ok(self.tables().records.get(&key.partition_key()).cloned())
     }
 
@@ -191,7 +181,7 @@ impl Store for MemoryStore {
         id: BodyId,
         body: Bytes,
         _: Timestamp,
-    ) -> Result<Option<Place>, StoreError> {
+    ) -> Result<Option<Place>> {
         if body.len() > MAX_BODY_BYTES {
             return Ok(None);
         }
@@ -199,16 +189,16 @@ impl Store for MemoryStore {
         Ok(Some(Place::BodyItem))
     }
 
-    async fn load_body(&self, key: &RecordKey, id: BodyId, _: Place) -> Result<Option<Bytes>, StoreError> {
+    async fn load_body(&self, key: &RecordKey, id: BodyId, _: Place) -> Result<Option<Bytes>> {
         Ok(self.tables().bodies.get(&(key.clone(), id)).cloned())
     }
 
-    async fn audit(&self, key: &RecordKey, _: Revision, line: &AuditLine) -> Result<(), StoreError> {
+    async fn audit(&self, key: &RecordKey, _: Revision, line: &AuditLine) -> Result<()> {
         self.tables().accompany(key, &[Companion::Audit(line.clone())]);
         Ok(())
     }
 
-    async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>, StoreError> {
+    async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>> {
         let mut lines = self.tables().lines.get(key).cloned().unwrap_or_default();
         lines.sort_by_key(|line| line.at);
         Ok(lines)
@@ -217,7 +207,7 @@ impl Store for MemoryStore {
 
 #[async_trait]
 impl Unsettled for MemoryStore {
-    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>, StoreError> {
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>> {
         let tables = self.tables();
         let is_due = |at: Timestamp| at <= now && at != Timestamp::MAX;
         let mut due: Vec<_> = tables.unknown().filter(|(_, _, at)| is_due(*at)).collect();
@@ -225,7 +215,7 @@ impl Unsettled for MemoryStore {
         Ok(due.into_iter().take(limit).map(|(record, ..)| record.key.clone()).collect())
     }
 
-    async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page, StoreError> {
+    async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page> {
         let tables = self.tables();
         let is_listed = |record: &&Record| {
             matches!(record.state, State::Unknown { .. })
@@ -236,7 +226,7 @@ impl Unsettled for MemoryStore {
         Ok(Page { scanned: records.len() as u64, records, next, ..Page::default() })
     }
 
-    async fn survey(&self) -> Result<Survey, StoreError> {
+    async fn survey(&self) -> Result<Survey> {
         let mut survey = Survey::NOTHING;
         self.tables().unknown().for_each(|(_, since, at)| survey.count(since, at));
         Ok(survey)
@@ -248,7 +238,7 @@ impl Unsettled for MemoryStore {
         from: Option<&Cursor>,
         now: Timestamp,
         limit: u32,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<Page> {
         let tables = self.tables();
         if segment > 0 {
             // Everything is in the first segment.
@@ -268,15 +258,11 @@ impl Unsettled for MemoryStore {
         })
     }
 
-    async fn load_checkpoint(&self, name: &str) -> Result<Option<Checkpoint>, StoreError> {
+    async fn load_checkpoint(&self, name: &str) -> Result<Option<Checkpoint>> {
         Ok(self.tables().checkpoints.get(name).cloned())
     }
 
-    async fn write_checkpoint(
-        &self,
-        seen: Option<Revision>,
-        checkpoint: &Checkpoint,
-    ) -> Result<bool, StoreError> {
+    async fn write_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Result<bool> {
         let mut tables = self.tables();
         let current = tables.checkpoints.get(&checkpoint.name).map(|current| current.revision);
         if current == seen {

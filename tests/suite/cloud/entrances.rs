@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime};
 use lambda_http::Context;
 use lambda_idempotency::{
     async_trait,
-    internal::Stale,
-    lambda::{Reconciled, reconcile_event, stale_event},
+    internal::{Reconciled, Stale, reconcile_event, stale_event},
     operation::Operation,
     queue::{MemoryQueue, Queue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},

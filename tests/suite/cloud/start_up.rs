@@ -122,7 +122,7 @@ async fn a_missing_variable_is_named() {
     );
     let error = DynamoDbStore::from_env().await.expect_err("no table is named");
     assert!(
-        matches!(error, ConfigError::NoTableNamed) && error.to_string().contains(TABLE_VARIABLE),
+        matches!(error, ConfigError::Missing(TABLE_VARIABLE)) && error.to_string().contains(TABLE_VARIABLE),
         "{error}"
     );
 }

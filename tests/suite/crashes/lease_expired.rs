@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use lambda_http::Context;
 use lambda_idempotency::{
-    internal::{Executor, Request, Stale},
-    lambda::stale_event,
+    internal::{Executor, Request, Stale, stale_event},
     operation::Operation,
     queue::MemoryQueue,
     record::{Record, State},

@@ -4,7 +4,7 @@ use lambda_idempotency::{
     internal::{Correction, CorrectionError, Operator, Request},
     record::{Note, Record, Revision, SettledBy, State},
     store::{
-        Companion, Store, StoreError, StoreErrorKind, WriteOutcome, conformance::samples,
+        AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome, conformance::samples,
         dynamodb::DynamoDbStore,
     },
     time::Timestamp,
@@ -46,7 +46,7 @@ async fn swap(
     next: &Record,
     at: Timestamp,
 ) -> Result<WriteOutcome, StoreError> {
-    let line = samples::audit_line(AUDIT_FIELDS, at, Some(seen), Some(next));
+    let line = AuditLine::new(AUDIT_FIELDS, at, Some(seen), Some(next));
     store.swap(seen.revision, next, &[Companion::Audit(line)]).await
 }
 
@@ -233,7 +233,7 @@ async fn a_line_about_something_else_leaves_the_record_alone(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let seen = unknown(&guarded).await;
     let (store, now) = (guarded.store(), guarded.now());
-    let about = |record: Option<&Record>| samples::audit_line(AUDIT_FIELDS, now, record, record);
+    let about = |record: Option<&Record>| AuditLine::new(AUDIT_FIELDS, now, record, record);
     store.audit(&seen.key, fresh(), &about(Some(&seen))).await.unwrap();
     store.audit(&request().key, fresh(), &about(None)).await.unwrap();
     assert_written_once(&guarded, &seen, &seen, now).await;

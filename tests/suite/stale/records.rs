@@ -7,9 +7,8 @@ use lambda_http::Context;
 use lambda_idempotency::{
     fingerprint::{Content, FingerprintRule},
     http::{ProblemType, Profile, operation_status},
-    internal::{CheckOutcome, Fingerprints, Request, Stale},
+    internal::{CheckOutcome, Fingerprints, Request, Stale, stale_event},
     key::RecordKey,
-    lambda::stale_event,
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     record::Head,

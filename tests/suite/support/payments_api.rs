@@ -17,7 +17,7 @@ use axum::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use lambda_http::{RequestExt, request::RequestContext};
 use lambda_idempotency::{
-    http::IDEMPOTENCY_KEY, key::signature::Secrets, lambda::Webhook, queue::MemoryQueue,
+    http::IDEMPOTENCY_KEY, key::signature::Secrets, lambda::webhook_service, queue::MemoryQueue,
     reconcile::Reconciliation, store::dynamodb::DynamoDbStore,
 };
 use payments::{
@@ -93,7 +93,7 @@ impl PaymentsApi {
         let payments = PaymentReconciler::new(provider("http://127.0.0.1:1"), self.ledger.clone());
         let reconciliation = reconciliation.operation(create_payment(), payments);
         let events = PaymentEvents { secrets, sealing_keys: sealing_keys(), ledger: self.ledger.clone() };
-        Router::new().route_service("/webhooks/provider", Webhook::new(reconciliation, events))
+        Router::new().route_service("/webhooks/provider", webhook_service(reconciliation, events))
     }
 
     pub async fn pay(&self, tenant: &str, key: &str, order: impl Into<Body>) -> Answer {

@@ -14,7 +14,7 @@ use lambda_idempotency::{
     http::{Profile, operation_status},
     internal::{Correction, FinishOutcome, Operator, Stale},
     key::RecordKey,
-    lambda::{Events, Notice, Webhook},
+    lambda::{Events, Notice, webhook_service},
     operation::Operation,
     queue::MemoryQueue,
     reconcile::{Finding, ProviderReport, Question, Reconciler, Reconciliation},
@@ -233,7 +233,7 @@ async fn a_provider_report_has_a_span_through_the_webhook_too() {
     let reconciliation =
         || Reconciliation::new(no_store(), MemoryQueue::new()).operation(Operation::new(PAY), Away);
     let (logs, key) = begin();
-    let webhook = Webhook::new(reconciliation(), Reports(key.clone()));
+    let webhook = webhook_service(reconciliation(), Reports(key.clone()));
     assert_eq!(send(&webhook, Request::post("/").body(Body::empty()).expect("a request")).await.status, 503);
     assert_in_span(logs, &key, "ERROR", "could not be processed");
 

@@ -1,4 +1,4 @@
-//! The problems that clients get instead of an answer, with stable types and in the contract's shape.
+//! The response that a client gets instead of an answer: a problem, with its status and headers.
 
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use crate::time_budget::DEFAULT_RETRY_AFTER;
 
 /// A problem, as one request gets it.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Problem {
     problem: ProblemType,
     status: Option<StatusCode>,
@@ -30,28 +31,24 @@ impl Problem {
     }
 
     /// Answers with this status, whatever the profile says.
-    #[must_use]
     pub fn status(mut self, status: StatusCode) -> Self {
         self.status = Some(status);
         self
     }
 
     /// Adds what exactly is wrong: nothing internal, and nothing that the client sent.
-    #[must_use]
     pub fn detail(mut self, detail: String) -> Self {
         self.detail = Some(detail);
         self
     }
 
     /// Adds the reason, in one stable word.
-    #[must_use]
     pub fn reason(mut self, reason: &'static str) -> Self {
         self.reason = Some(reason);
         self
     }
 
     /// Replaces the advice by another problem type's.
-    #[must_use]
     pub(super) fn advice_of(mut self, problem: ProblemType) -> Self {
         self.advice = Some(problem);
         self
@@ -59,9 +56,8 @@ impl Problem {
 
     /// Sets `Retry-After`: whole seconds, at least one. Without this, a problem that may go away has
     /// [`DEFAULT_RETRY_AFTER`].
-    #[must_use]
-    pub fn retry_after(mut self, span: Duration) -> Self {
-        self.retry_after = Some(span);
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
         self
     }
 
@@ -78,8 +74,8 @@ impl Problem {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         let retry = self.problem.entry().retry.then_some(DEFAULT_RETRY_AFTER);
-        if let Some(span) = self.retry_after.or(retry) {
-            headers.insert(RETRY_AFTER, seconds(span));
+        if let Some(wait) = self.retry_after.or(retry) {
+            headers.insert(RETRY_AFTER, seconds(wait));
         }
         if let Some(url) = &profile.documentation {
             let link = format!("<{url}>; rel=\"describedby\"; type=\"text/html\"");
@@ -104,6 +100,6 @@ impl Problem {
 }
 
 /// A duration in whole seconds, rounded up, at least one.
-pub(super) fn seconds(span: Duration) -> HeaderValue {
-    HeaderValue::from(u64::try_from(span.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1))
+pub(super) fn seconds(wait: Duration) -> HeaderValue {
+    HeaderValue::from(u64::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u64::MAX).max(1))
 }

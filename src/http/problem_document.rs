@@ -1,4 +1,4 @@
-//! How a problem is serialized: each contract has another shape.
+//! The document of a problem, which each contract writes in another shape.
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
@@ -10,7 +10,7 @@ use super::{ProblemType, problem_type::Words};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// [RFC 9457](https://www.rfc-editor.org/rfc/rfc9457).
-    Problem,
+    Rfc9457,
     /// [Stripe's error object](https://docs.stripe.com/api/errors).
     Stripe,
     /// [ACP's flat error](https://github.com/agentic-commerce-protocol/agentic-commerce-protocol/blob/main/rfcs/rfc.agentic_checkout.md).
@@ -18,7 +18,7 @@ pub(super) enum Shape {
 }
 
 #[derive(Serialize)]
-struct Problem<'a> {
+struct Rfc9457<'a> {
     r#type: String,
     title: &'a str,
     status: u16,
@@ -45,7 +45,7 @@ struct Envelope<'a> {
 impl Shape {
     pub(super) fn content_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
-            Self::Problem => "application/problem+json",
+            Self::Rfc9457 => "application/problem+json",
             Self::Stripe | Self::Acp => "application/json",
         })
     }
@@ -53,7 +53,7 @@ impl Shape {
     /// The contract's own words for a problem.
     fn words(self, problem: ProblemType) -> Words {
         match self {
-            Self::Problem => Words::default(),
+            Self::Rfc9457 => Words::default(),
             Self::Stripe => problem.entry().stripe,
             Self::Acp => problem.entry().acp,
         }
@@ -72,8 +72,8 @@ impl Shape {
         let by_status = match (self, status.is_server_error()) {
             (Self::Stripe, true) => "api_error",
             (Self::Stripe, false) => "invalid_request_error",
-            (Self::Acp | Self::Problem, true) => "processing_error",
-            (Self::Acp | Self::Problem, false) => "invalid_request",
+            (Self::Acp | Self::Rfc9457, true) => "processing_error",
+            (Self::Acp | Self::Rfc9457, false) => "invalid_request",
         };
         self.words(problem).kind.unwrap_or(by_status)
     }
@@ -95,7 +95,7 @@ impl Shape {
             doc_url,
         };
         let written = match self {
-            Self::Problem => serde_json::to_vec(&Problem {
+            Self::Rfc9457 => serde_json::to_vec(&Rfc9457 {
                 r#type: problem.uri(),
                 title,
                 status: status.as_u16(),
