@@ -1,8 +1,10 @@
 //! The documents' transcripts and the examples print what the documents show.
 
 use std::{
-    env,
-    process::{Output, Stdio},
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::SystemTime,
 };
 
 use tokio::process::Command;
@@ -51,19 +53,31 @@ async fn the_examples_print_what_they_document() {
         ("own_store", "it keeps every promise\n"),
         ("unit_test", "all three as promised\n"),
     ] {
-        let Output { status, stdout, stderr } = run_example(name).await;
-        let [printed, error] = [stdout, stderr].map(|text| String::from_utf8(text).expect("text"));
-        assert!(status.success() && printed.contains(shown), "{name}: {printed}{error}");
+        let ran = Command::new(example(name)).stdin(Stdio::null()).output().await.expect("it can be run");
+        let printed = String::from_utf8(ran.stdout).expect("text");
+        assert!(ran.status.success() && printed.contains(shown), "{name}: {printed}");
     }
 }
 
-/// Runs an example. Cargo builds it first if it is missing or out of date: `cargo test -p tests` builds no example of the library.
-async fn run_example(name: &str) -> Output {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // From the root, where the features are those of plain `cargo test`, so nothing else is built.
-    cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    cargo.args(["run", "--locked", "--quiet", "--example", name]);
-    cargo.stdin(Stdio::null()).output().await.expect("cargo runs")
+/// The program of this example. It must be as new as its sources, but cargo builds it only if it tests the library too.
+fn example(name: &str) -> PathBuf {
+    let modified = |path: &Path| -> SystemTime {
+        let metadata = fs::metadata(path).and_then(|metadata| metadata.modified());
+        metadata.unwrap_or_else(|error| panic!("{}: {error}; run plain `cargo test`", path.display()))
+    };
+    let program = Path::new(command::PROGRAM).with_file_name("examples").join(name);
+    let built = modified(&program);
+    let rule = fs::read_to_string(program.with_extension("d")).expect("cargo writes down the sources");
+    // "program: source source …", with a backslash before each space in a path.
+    let rule = rule.replace("\\ ", "\0");
+    let sources = rule.split_once(": ").expect("a rule of make").1;
+    for source in sources.split_whitespace().map(|source| source.replace('\0', " ")) {
+        assert!(
+            modified(Path::new(&source)) <= built,
+            "{name} is older than {source}: run plain `cargo test`"
+        );
+    }
+    program
 }
 
 /// Runs the transcript of a document's section, each command after these definitions. Returns the number of commands.
