@@ -221,9 +221,10 @@ mod tests {
         fn shown(&self) -> String {
             let (seconds, millis) = (self.as_secs(), self.subsec_millis());
             assert_eq!(self.subsec_nanos() % 1_000_000, 0, "{self:?} is no whole number of milliseconds");
+            let exact = format!("{seconds}.{millis:03}");
             match seconds {
                 0 => format!("{millis} ms"),
-                _ if millis > 0 => format!("{} s", format!("{seconds}.{millis:03}").trim_end_matches('0')),
+                _ if millis > 0 => format!("{} s", exact.trim_end_matches('0')),
                 _ if seconds > 172_800 && seconds % 86_400 == 0 => format!("{} days", seconds / 86_400),
                 _ if seconds % 3600 == 0 => format!("{} h", seconds / 3600),
                 _ if seconds > 60 && seconds % 60 == 0 => format!("{} min", seconds / 60),
