@@ -153,23 +153,33 @@ mod tests {
 
     const CONTRACT: &str = include_str!("../../docs/contract.md");
 
-    const ALL: [ProblemType; 16] = [
-        ProblemType::KeyMissing,
-        ProblemType::KeyMalformed,
-        ProblemType::KeyTooOld,
-        ProblemType::TenantMissing,
-        ProblemType::BodyTooLong,
-        ProblemType::BodyUnreadable,
-        ProblemType::KeyReused,
-        ProblemType::InFlight,
-        ProblemType::OutcomeUnknown,
-        ProblemType::AnsweredElsewhere,
-        ProblemType::StoreUnavailable,
-        ProblemType::RecordUnreadable,
-        ProblemType::OperationNotFound,
-        ProblemType::OperationExpired,
-        ProblemType::Abandoned,
-        ProblemType::NotGuarded,
+    /// Lists the problems. It does not compile if one is missing.
+    macro_rules! all {
+        ($($problem:ident),+ $(,)?) => {
+            const ALL: &[ProblemType] = &[$(ProblemType::$problem),+];
+            const _: fn(ProblemType) = |problem| match problem {
+                $(ProblemType::$problem => (),)+
+            };
+        };
+    }
+
+    all![
+        KeyMissing,
+        KeyMalformed,
+        KeyTooOld,
+        TenantMissing,
+        BodyTooLong,
+        BodyUnreadable,
+        KeyReused,
+        InFlight,
+        OutcomeUnknown,
+        AnsweredElsewhere,
+        StoreUnavailable,
+        RecordUnreadable,
+        OperationNotFound,
+        OperationExpired,
+        Abandoned,
+        NotGuarded,
     ];
 
     /// The status of each type that a row names, and its code, if it is another than the type.
@@ -193,7 +203,7 @@ mod tests {
             .take_while(|line| line.starts_with('|'))
             .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
             .collect();
-        for problem in ALL {
+        for &problem in ALL {
             let mut checked = 0;
             for row in &rows {
                 let Some(at) = quoted(row[4]).iter().position(|name| *name == problem.name()) else {

@@ -212,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    /// What the list declares, as its table shows it.
+    /// What the list declares, as its table shows it: no digit is left out.
     pub(super) trait Value: Sync {
         fn shown(&self) -> String;
     }
@@ -220,9 +220,11 @@ mod tests {
     impl Value for Duration {
         fn shown(&self) -> String {
             let (seconds, millis) = (self.as_secs(), self.subsec_millis());
+            assert_eq!(self.subsec_nanos() % 1_000_000, 0, "{self:?} is no whole number of milliseconds");
+            let exact = format!("{seconds}.{millis:03}");
             match seconds {
                 0 => format!("{millis} ms"),
-                _ if millis > 0 => format!("{}.{} s", seconds, millis / 100),
+                _ if millis > 0 => format!("{} s", exact.trim_end_matches('0')),
                 _ if seconds > 172_800 && seconds % 86_400 == 0 => format!("{} days", seconds / 86_400),
                 _ if seconds % 3600 == 0 => format!("{} h", seconds / 3600),
                 _ if seconds > 60 && seconds % 60 == 0 => format!("{} min", seconds / 60),
@@ -256,9 +258,9 @@ mod tests {
 
     #[test]
     fn a_value_is_shown_in_its_largest_whole_unit() {
-        let spans = [millis(300), millis(1600), seconds(60), seconds(90), minutes(30), hours(24), hours(96)];
+        let spans = [millis(300), millis(1600), millis(2050), seconds(60), minutes(30), hours(24), hours(96)];
         let shown = spans.map(|span| span.shown());
-        assert_eq!(shown, ["300 ms", "1.6 s", "60 s", "90 s", "30 min", "24 h", "4 days"]);
+        assert_eq!(shown, ["300 ms", "1.6 s", "2.05 s", "60 s", "30 min", "24 h", "4 days"]);
         let backoff = Backoff { first: millis(25), factor: 2, max: seconds(1) };
         assert_eq!(backoff.shown(), "25 ms, times 2, to 1 s");
     }

@@ -82,17 +82,18 @@ async fn every_legal_key_has_one_record_under_both_its_forms(endpoint: &str) {
     let more =
         ["order-1", "a#b", "a%23b", "a%2Fb", "../a", "a/b", "a,b", "a;b=1", "{\"a\":1}", "record", &longest];
     let keys: Vec<_> = visible.chain(more.map(str::to_owned)).collect();
-    for (number, key) in keys.iter().enumerate() {
+    for key in &keys {
         let quoted = format!("\"{}\"", key.replace('\\', "\\\\").replace('"', "\\\""));
         let first = send(&app, pay(&quoted)).await;
         assert_eq!((first.status, &first.body[..]), (200, key.as_bytes()), "{key}");
         assert!(!first.replayed(), "{key}");
-        assert_eq!(guarded.number_of_items().await, number + 1, "{key}");
         // The same key without quotes, if it can be written without them.
         if !key.starts_with('"') && !key.contains(',') {
             send(&app, pay(key)).await.assert_replay_of(&first);
         }
     }
+    // No key shares its record, because each was new. So none has two.
+    assert_eq!(guarded.number_of_items().await, keys.len());
 }
 
 #[tokio::test]

@@ -12,15 +12,13 @@ use lambda_idempotency::{
     time::Timestamp,
     world::{SystemWorld, World},
 };
-use macro_rules_attribute::apply;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tower::Layer;
 
 use crate::support::{
-    http::{Counter, Gate, PAY, clock, dynamodb, record_key},
+    http::{Counter, Gate, PAY, clock, record_key},
     lambda::{Function, deliver, function},
-    on_each_store,
     random::{Random, Seed},
 };
 
@@ -225,10 +223,9 @@ fn other(sent: &Sent, random: &mut Random) -> Sent {
 }
 
 // T45
-#[apply(on_each_store)]
-async fn one_request_through_four_fronts_is_one_request(endpoint: &str) {
-    let store = dynamodb(endpoint).await;
-    let (function, runs) = guarded(&store);
+#[tokio::test]
+async fn one_request_through_four_fronts_is_one_request() {
+    let (function, runs) = guarded(&MemoryStore::new());
     let seed = Seed::find();
     let mut random = Random::new(seed.0);
     for number in 1..=40 {
@@ -494,10 +491,9 @@ fn form(query: &str) -> Vec<(String, String)> {
 }
 
 // T45: another path would be another execution.
-#[apply(on_each_store)]
-async fn keys_by_path_count_the_path_alike_through_every_front(endpoint: &str) {
-    let store = dynamodb(endpoint).await;
-    let guard = Idempotency::new(store.clone(), Operation::new(PAY)).profile(Profile::acp());
+#[tokio::test]
+async fn keys_by_path_count_the_path_alike_through_every_front() {
+    let guard = Idempotency::new(MemoryStore::new(), Operation::new(PAY)).profile(Profile::acp());
     let (function, runs) = guarded_by(guard);
     let seed = Seed::find();
     let mut random = Random::new(seed.0);

@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 /// Bytes from one cut to the next, away from the boundaries. It is a prime, so that it follows no pattern in a message.
-const STEP: usize = 23;
+const STEP: usize = 61;
 
 /// Concurrent payments, each in a separate environment.
 const AT_ONCE: usize = 6;

@@ -8,6 +8,7 @@ use std::{
 
 use futures_util::future::join_all;
 use macro_rules_attribute::apply;
+use memchr::memmem;
 
 use crate::support::{
     books::{Books, Order},
@@ -95,7 +96,7 @@ impl Scene {
 
     async fn until_charging(&self, cents: u64) {
         let amount = format!("\"amountCents\":{cents},").into_bytes();
-        let is_of = |order: &Vec<u8>| order.windows(amount.len()).any(|part| part == amount);
+        let is_of = |order: &Vec<u8>| memmem::find(order, &amount).is_some();
         self.until(|| self.provider.arrived("POST /charges ").iter().any(is_of)).await;
     }
 

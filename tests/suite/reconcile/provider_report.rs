@@ -67,7 +67,11 @@ struct Listening {
 impl Listening {
     /// With a provider that gives this answer to every question.
     async fn on(endpoint: &str, provider: Fixed) -> Self {
-        let guarded = Guarded::on(endpoint).await;
+        Self::with(Guarded::on(endpoint).await, provider)
+    }
+
+    /// The same, with this table.
+    fn with(guarded: Guarded, provider: Fixed) -> Self {
         let (dead_letters, questions) = (MemoryQueue::new(), MemoryQueue::new());
         let reconciliation = Reconciliation::new(guarded.store(), dead_letters.clone())
             .world(guarded.clock.clone())
@@ -218,9 +222,10 @@ async fn the_providers_report_overturns_a_simultaneous_release(endpoint: &str) {
 #[apply(on_each_store)]
 async fn a_claim_that_its_own_source_denies_releases_nothing(endpoint: &str) {
     let refused = Ok(Finding::Executed(Answer::json(402, "{}")));
+    let guarded = Guarded::on(endpoint).await;
     for source in [Ok(Finding::NotFound), Ok(Finding::NotExecuted), refused, Err("away")] {
         for report in [Report::NotExecuted, Report::PerhapsExecuted(UnknownCause::Panicked)] {
-            let listening = Listening::on(endpoint, charged()).await;
+            let listening = Listening::with(guarded.clone(), charged());
             let request = listening.ended(report).await;
             listening.guarded.clock.advance(DEFAULT_NOT_FOUND_GRACE);
             let outcome =
@@ -442,6 +447,7 @@ async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
     let grace = DEFAULT_NOT_FOUND_GRACE;
     let refused = Ok(Finding::Executed(Answer::json(402, "{}")));
     let (not_found, denied) = (Ok(Finding::NotFound), Ok(Finding::NotExecuted));
+    let guarded = Guarded::on(endpoint).await;
     for provider in [not_found.clone(), denied.clone(), refused, Ok(Finding::AskAgain(None)), Err("away")] {
         for (report, late) in [
             (Some(Report::NotExecuted), Duration::ZERO),
@@ -450,7 +456,7 @@ async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
             (None, Duration::ZERO),
             (None, grace),
         ] {
-            let listening = Listening::on(endpoint, Fixed::new(provider.clone())).await;
+            let listening = Listening::with(guarded.clone(), Fixed::new(provider.clone()));
             let request = request();
             let ours = owned(listening.reserve(&request).await);
             let key = request.key.downstream_key(&request.fingerprints.current(), PHASE);

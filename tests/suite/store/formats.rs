@@ -19,20 +19,23 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use lambda_idempotency::{
     async_trait,
+    domain::Table,
     internal::{Correction, Executor, MessageSummary, Operator, Ownership, Report, Request, Stale},
     key::RecordKey,
     operation::Operation,
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, ProviderReport, Question, Reconciler, Reconciliation},
-    record::{Answer, Head, Note, UnknownCause},
-    store::{Item, Store, conformance::samples, dynamodb::DynamoDbStore, memory::MemoryStore},
+    record::{Answer, Head, Note, Record, UnknownCause},
+    store::{Item, Store, Unsettled, conformance::samples, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
     world::{ManualWorld, SystemWorld, World},
 };
 use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::support::{
-    BoxError, embedded,
+    BoxError,
+    clock::WatchedClock,
+    embedded,
     guarded::{
         BODY, GRACE, Guarded, LEASE, RETENTION, completed, fingerprints, operation, owned, random, record_key,
     },
@@ -46,7 +49,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// A world in which each run has the same ids.
 #[derive(Clone, Debug)]
 struct Numbered {
-    clock: ManualWorld,
+    clock: WatchedClock,
     nonces: Arc<AtomicU64>,
 }
 
@@ -94,7 +97,7 @@ struct Writer {
 impl Writer {
     async fn new() -> Self {
         let guarded = Guarded::on(embedded::endpoint()).await;
-        let world = Numbered { clock: ManualWorld::at(NOW), nonces: Arc::new(AtomicU64::new(1)) };
+        let world = Numbered { clock: WatchedClock::at(NOW), nonces: Arc::new(AtomicU64::new(1)) };
         let (queue, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
         Self { guarded, world, queue, dead_letters, written: Map::new() }
     }
@@ -183,6 +186,11 @@ fn paid() -> Answer {
     Answer::json(201, r#"{"id":"pay_1"}"#)
 }
 
+/// A body that is kept in its record, compressed.
+fn compressible() -> Bytes {
+    vec![b'7'; 2_000].into()
+}
+
 fn json_of(item: HashMap<String, AttributeValue>) -> Value {
     serde_json::to_value(serde_dynamo::Item::from(item)).expect("an item")
 }
@@ -247,6 +255,8 @@ async fn items_are_written_as_in_the_fixtures() {
     writer.keep_items("completed").await;
     writer.end("completed_with_body_item", completed(random(1_500))).await;
     writer.keep_items("completed_with_body_item").await;
+    writer.end("completed_compressed", completed(compressible())).await;
+    writer.keep_items("completed_compressed").await;
     let payload = Answer { head: Head::Payload, body: Bytes::from_static(b"[1]") };
     writer.end("completed_payload", Report::Completed(payload)).await;
     writer.keep_items("completed_payload").await;
@@ -310,16 +320,66 @@ async fn every_item_is_read_as_it_was_written() {
         let again: serde_dynamo::Item = serde_dynamo::to_item(Item::from(&record)).expect("an item");
         assert_eq!(serde_json::to_value(again).expect("an item"), *of_kind("record")[0], "{name}");
         let lines = store.audit_lines(&record.key).await.expect("readable");
-        for (line, item) in lines.iter().zip(of_kind("audit#")) {
-            assert_eq!(line.who, item["who"]["S"], "{name}");
-            assert_eq!(line.after(), item["after"]["M"]["state"]["S"].as_str(), "{name}");
-        }
-        assert_eq!(lines.len(), of_kind("audit#").len(), "{name}");
-        if name == "completed_with_body_item" {
-            let answer = operator.answer(&record).await.expect("readable").expect("an answer");
-            assert_eq!((of_kind("body#").len(), answer.body), (1, random(1_500)));
-        }
+        let lines = lines.iter().map(|line| serde_json::to_value(line).expect("JSON"));
+        let written = of_kind("audit#").into_iter().map(|item| {
+            let mut line: Map<_, _> = serde_dynamo::from_item(attributes(item)).expect("a line");
+            for name in ["pk", "sk", "schema"] {
+                line.remove(name).expect("an item of this table");
+            }
+            Value::from(line)
+        });
+        assert_eq!(lines.collect::<Vec<_>>(), written.collect::<Vec<_>>(), "{name}");
+        let body = match &*name {
+            "completed_with_body_item" => random(1_500),
+            "completed_compressed" => compressible(),
+            _ => continue,
+        };
+        let answer = operator.answer(&record).await.expect("readable").expect("an answer");
+        assert_eq!(answer.body, body, "{name}");
+        let is_apart = name == "completed_with_body_item";
+        assert_eq!(of_kind("body#").len(), usize::from(is_apart), "{name}");
+        let encoding = if is_apart { "identity" } else { "zlib" };
+        assert_eq!(of_kind("record")[0]["body_encoding"]["S"], encoding, "{name}");
     }
+}
+
+// T36, T50
+#[tokio::test]
+async fn a_sweeps_checkpoint_is_written_as_in_the_fixture_and_continued() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let writer = Writer::new().await;
+    // More than a page, in one part of the table.
+    for number in 0..4 {
+        let (body, sk) = ("7".repeat(390_000), format!("body#{number}"));
+        let item =
+            json!({ "pk": { "S": "acme#create-payment#k" }, "sk": { "S": sk }, "body": { "S": body } });
+        writer.guarded.write_raw(attributes(&item)).await;
+    }
+    let stale = writer.stale().sweep_units_per_second(0.1);
+    let the_time_is_up = async {
+        writer.world.clock.slept(4 * SECOND, 1).await;
+        writer.world.clock.advance(4 * SECOND);
+    };
+    let (swept, ()) = tokio::join!(stale.sweep(8 * SECOND), the_time_is_up);
+    swept.expect("the store answers");
+    let items = writer.guarded.items("sweep").await.into_iter().map(json_of).collect();
+    assert_unchanged("checkpoint.json", Map::from_iter([("sweep".to_owned(), items)]));
+
+    let reader = Writer::new().await;
+    for item in fixture("checkpoint.json")["sweep"].as_array().expect("items") {
+        assert!(item["progress"]["S"].as_str().is_some_and(|progress| progress.contains("after")), "{item}");
+        reader.guarded.write_raw(attributes(item)).await;
+    }
+    let checkpoint =
+        async || reader.store().load_checkpoint("sweep").await.expect("readable").expect("a checkpoint");
+    let before = checkpoint().await;
+    reader.world.clock.advance(HOUR);
+    // Not the revisions of the fixture again.
+    reader.world.nonces.store(1_000, Ordering::SeqCst);
+    reader.stale().sweep(Duration::ZERO).await.expect("the store answers");
+    let after = checkpoint().await;
+    assert_ne!(before.revision, after.revision);
+    assert_eq!(before.progress, after.progress, "it does not begin anew");
 }
 
 /// A record of the stream, as Lambda delivers it.
@@ -353,10 +413,24 @@ async fn records_of_the_stream_are_read_in_each_state() {
     for (name, change) in fixture("stream.json") {
         let (checks, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
         let stale = Stale::new(MemoryStore::new(), checks.clone(), MemoryQueue::new(), dead_letters.clone())
+            .pending_bound(HOUR)
             .world(ManualWorld::at(NOW));
         assert_eq!(stale.stream(&raw(&[&change]), HOUR).await, [""; 0]);
-        let is_open = name == "pending" || name.starts_with("in_progress");
-        assert_eq!((checks.take().len(), dead_letters.take().len()), (usize::from(is_open), 0), "{name}");
+        let image = &change["dynamodb"]["NewImage"];
+        let look_at = match (&*name, image["lease_until"]["N"].as_str()) {
+            ("pending", None) => Some(NOW.plus(HOUR)),
+            (_, until) => until.map(|until| Timestamp::from_millis(until.parse().expect("milliseconds"))),
+        };
+        let expected = look_at.map(|look_at| {
+            let key = &image["pk"]["S"];
+            let check = json!({ "version": 1, "kind": "check", "key": key, "look_at": look_at.as_millis() });
+            (check, look_at.since(NOW))
+        });
+        assert_eq!(expected.is_some(), name == "pending" || name.starts_with("in_progress"), "{name}");
+        let checks = checks.take().into_iter();
+        let checks = checks.map(|(check, delay)| (serde_json::from_str(&check).expect("JSON"), delay));
+        assert_eq!(checks.collect::<Vec<(Value, _)>>(), Vec::from_iter(expected), "{name}");
+        assert_eq!(dead_letters.take(), [], "{name}");
     }
 }
 
@@ -446,22 +520,48 @@ async fn messages_are_written_as_in_the_fixtures() {
     assert_unchanged("messages.json", writer.written);
 }
 
-/// Delivers a message to its function, or else to the reconcile function, over an empty store.
-async fn deliver(message: &Value, queue: Option<&str>) -> (Result<(), WorkError>, MemoryStore) {
-    let (store, world) = (MemoryStore::new(), ManualWorld::at(NOW.plus(HOUR)));
-    let received = match queue {
-        Some("checks") => {
-            let [checks, sweeps, dead_letters] = [(); 3].map(|()| MemoryQueue::new());
-            let stale = Stale::new(store.clone(), checks, sweeps, dead_letters).world(world);
-            stale.receive(&message.to_string(), HOUR).await
-        }
-        _ => {
-            let reconciliation = Reconciliation::new(store.clone(), MemoryQueue::new()).world(world);
-            let reconciliation = reconciliation.operation(operation(), Fixed(Finding::NotFound));
-            reconciliation.receive(&message.to_string()).await
-        }
-    };
-    (received, store)
+/// The table of the domain writes in the messages.
+fn accounts() -> Table {
+    Table::new("accounts", "id")
+}
+
+/// A store with one account, and without records.
+fn store() -> MemoryStore {
+    let store = MemoryStore::new();
+    store.put_item(&accounts(), json!({ "id": "a", "cents": 100 }));
+    store
+}
+
+/// Delivers a message to its function, or else to the reconcile function.
+async fn deliver(store: &MemoryStore, message: &Value, queue: Option<&str>) -> Result<(), WorkError> {
+    let world = ManualWorld::at(NOW.plus(HOUR));
+    if queue == Some("checks") {
+        let [checks, sweeps, dead_letters] = [(); 3].map(|()| MemoryQueue::new());
+        let stale = Stale::new(store.clone(), checks, sweeps, dead_letters).world(world);
+        return stale.receive(&message.to_string(), HOUR).await;
+    }
+    let reconciliation = Reconciliation::new(store.clone(), MemoryQueue::new()).world(world);
+    let reconciliation = reconciliation.operation(operation(), Fixed(Finding::NotFound));
+    reconciliation.receive(&message.to_string()).await
+}
+
+/// The record of a deferred report as its worker last saw it.
+fn begun(message: &Value) -> Record {
+    let mut item = message["item"].clone();
+    item["state"] = json!({ "S": "in_progress" });
+    item["lease_until"] = json!({ "N": NOW.plus(LEASE).as_millis().to_string() });
+    serde_dynamo::from_item::<_, Item>(attributes(&item)).expect("an item").try_into().expect("a record")
+}
+
+/// The record's item after its deferred report was applied: what its worker wanted, written now.
+fn applied(message: &Value) -> Value {
+    let (now, mut item) = (NOW.plus(HOUR), message["item"].clone());
+    item["completed_at"]["N"] = json!(now.as_millis().to_string());
+    item["expires_at"]["N"] = json!(now.plus(RETENTION).as_secs_rounded_up().to_string());
+    if message["writes"].is_array() {
+        item["with_writes"] = json!({ "BOOL": true });
+    }
+    item
 }
 
 // T36: a message in a queue is applied whole, or becomes a dead letter. It is never applied in part.
@@ -478,24 +578,43 @@ async fn every_message_is_read_and_none_of_another_version() {
             _ => None,
         };
         assert_eq!((dead_letter.queue, dead_letter.record.is_some()), (queue, kind != "sweep"), "{name}");
-        let (received, store) = deliver(message, queue).await;
+        let (store, has_writes) = (store(), message["writes"].is_array());
+        // Over a record that is gone, domain writes are never applied.
+        if has_writes {
+            store.insert(&begun(message), &[]).await.expect("the store answers");
+        }
+        let received = deliver(&store, message, queue).await;
         assert_eq!(received.is_err(), kind == "poison", "{name}: {received:?}");
         let key = message["key"].as_str().and_then(RecordKey::from_partition_key);
-        let load = async |store: MemoryStore| match &key {
+        let load = async |store: &MemoryStore| match &key {
             Some(key) => store.load(key).await.expect("the store answers"),
             None => None,
         };
-        let applied = kind == "deferred_report" && !name.ends_with("with_writes");
-        assert_eq!(load(store).await.is_some(), applied, "{name}");
+        let cents = |store: &MemoryStore| {
+            let account: Value =
+                store.item(&accounts(), json!({ "id": "a" })).expect("an account").expect("an account");
+            account["cents"].as_u64()
+        };
+        let written = load(&store).await.map(|record| {
+            let item: serde_dynamo::Item = serde_dynamo::to_item(Item::from(&record)).expect("an item");
+            let mut item = serde_json::to_value(item).expect("an item");
+            // New in each write.
+            item["revision"] = message["item"]["revision"].clone();
+            item
+        });
+        assert_eq!(written, (kind == "deferred_report").then(|| applied(message)), "{name}");
+        let taken = if has_writes { 30 } else { 0 };
+        assert_eq!(cents(&store), Some(100 - taken), "{name}");
 
         for version in [json!(0), json!(2), json!("1"), Value::Null] {
             let mut other = message.clone();
             other["version"] = version;
             assert_eq!(MessageSummary::read(&other.to_string()).queue, None, "{other}");
             for queue in ["checks", "reconcile"] {
-                let (received, store) = deliver(&other, Some(queue)).await;
+                let store = self::store();
+                let received = deliver(&store, &other, Some(queue)).await;
                 assert!(matches!(received, Err(WorkError::Malformed(_))), "{other}: {received:?}");
-                assert_eq!(load(store).await, None, "{other}");
+                assert_eq!((load(&store).await, cents(&store)), (None, Some(100)), "{other}");
             }
         }
     }

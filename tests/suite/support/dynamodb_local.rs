@@ -137,7 +137,9 @@ fn start(lib: &Path) -> Result<Server, String> {
     let output = tempfile::tempfile().map_err(|error| format!("no temporary file: {error}"))?;
     let errors = output.try_clone().map_err(|error| format!("no temporary file: {error}"))?;
     let mut process = Process::start("java", |java| {
-        java.arg(format!("-Djava.library.path={}", lib.display()))
+        // It runs for minutes only: the second compiler would take longer than it saves.
+        java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
+            .arg(format!("-Djava.library.path={}", lib.display()))
             .arg("-cp")
             .arg(lib.join("*"))
             .arg("software.amazon.dynamodb.services.local.main.ServerRunner")

@@ -36,7 +36,8 @@ pub const LEASE: Duration = Duration::from_secs(60);
 pub const GRACE: Duration = Duration::from_secs(10);
 pub const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A table per test, a network with faults between it and the executor, and a clock.
+/// A table per test, a network with faults between it and the executor, and a clock. Clones share them.
+#[derive(Clone)]
 pub struct Guarded {
     pub faults: Faults,
     pub meter: Meter,
@@ -102,10 +103,15 @@ impl Guarded {
 
     /// All items of the record's collection: the record, its body items and its audit lines.
     pub async fn collection(&self, key: &RecordKey) -> Vec<Item> {
+        self.items(&key.partition_key()).await
+    }
+
+    /// All items with this partition key.
+    pub async fn items(&self, partition_key: &str) -> Vec<Item> {
         let query = self.undisturbed.query().table_name(&self.table).consistent_read(true);
         let query = query
             .key_condition_expression("pk = :pk")
-            .expression_attribute_values(":pk", AttributeValue::S(key.partition_key()));
+            .expression_attribute_values(":pk", AttributeValue::S(partition_key.to_owned()));
         query.send().await.expect("the table answers").items.unwrap_or_default()
     }
 
@@ -171,15 +177,16 @@ pub fn completed(body: impl Into<Bytes>) -> Report {
 
 /// Incompressible bytes, always the same.
 pub fn random(length: usize) -> Bytes {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
+    let (mut state, mut bytes) = (0x9e37_79b9_7f4a_7c15_u64, Vec::with_capacity(length + 8));
+    while bytes.len() < length {
         // xorshift64
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        state.to_le_bytes()[4]
-    };
-    std::iter::repeat_with(&mut next).take(length).collect::<Vec<_>>().into()
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes.into()
 }
 
 /// A unique value: a revision, an attempt, a body's id.

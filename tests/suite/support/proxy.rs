@@ -5,6 +5,7 @@
 //!    applies.
 //! 3. Requests without a matching rule pass.
 
+use memchr::memmem;
 use serde_json::Value;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -285,9 +286,9 @@ fn length(message: &[u8]) -> Option<Length> {
 }
 
 fn contains(bytes: &[u8], text: &str) -> bool {
-    text.is_empty() || find(bytes, text.as_bytes()).is_some()
+    find(bytes, text.as_bytes()).is_some()
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
+    memmem::find(bytes, wanted)
 }

@@ -2,8 +2,9 @@
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::client::Waiters;
+use aws_sdk_dynamodb::operation::create_table::CreateTableOutput;
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
+    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType, TableStatus,
 };
 use lambda_idempotency::domain::Table;
 use lambda_idempotency::store::dynamodb::table;
@@ -22,16 +23,20 @@ pub async fn idempotency_table(client: &Client) -> String {
 /// Creates an idempotency table with this name: keys, index, time to live and stream.
 pub async fn create_idempotency_table(client: &Client, name: &str) {
     let created = table::create(client, name).send().await;
-    created.unwrap_or_else(|error| panic!("table {name} could not be created: {error:?}"));
-    client
-        .wait_until_table_exists()
-        .table_name(name)
-        .wait(READY_WITHIN)
-        .await
-        .unwrap_or_else(|error| panic!("table {name} did not become active: {error:?}"));
+    let created = created.unwrap_or_else(|error| panic!("table {name} could not be created: {error:?}"));
+    until_active(client, name, created).await;
     let time_to_live = client.update_time_to_live().table_name(name);
     let time_to_live = time_to_live.time_to_live_specification(table::time_to_live()).send().await;
     time_to_live.unwrap_or_else(|error| panic!("table {name} got no time to live: {error:?}"));
+}
+
+/// Waits for a new table. The stores of the tests return it active, and then it is not asked for again.
+async fn until_active(client: &Client, name: &str, created: CreateTableOutput) {
+    let status = created.table_description.and_then(|table| table.table_status);
+    if status != Some(TableStatus::Active) {
+        let ready = client.wait_until_table_exists().table_name(name).wait(READY_WITHIN).await;
+        ready.unwrap_or_else(|error| panic!("table {name} did not become active: {error:?}"));
+    }
 }
 
 /// Creates a table of the user's, with the string `id` as its key.
@@ -47,8 +52,7 @@ pub async fn domain_table(client: &Client) -> Table {
         .billing_mode(BillingMode::PayPerRequest)
         .send()
         .await;
-    created.unwrap_or_else(|error| panic!("table {name} could not be created: {error:?}"));
-    let ready = client.wait_until_table_exists().table_name(&name).wait(READY_WITHIN).await;
-    ready.unwrap_or_else(|error| panic!("table {name} did not become active: {error:?}"));
+    let created = created.unwrap_or_else(|error| panic!("table {name} could not be created: {error:?}"));
+    until_active(client, &name, created).await;
     Table::new(name, "id")
 }

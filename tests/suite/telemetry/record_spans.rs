@@ -19,7 +19,7 @@ use lambda_idempotency::{
     queue::MemoryQueue,
     reconcile::{Finding, ProviderReport, Question, Reconciler, Reconciliation},
     record::{Answer, Record, UnknownCause},
-    store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore, memory::MemoryStore},
+    store::{Item, Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
 };
 use serde_json::{Value, json};
@@ -206,7 +206,7 @@ async fn every_kind_of_question_has_a_span() {
     const UNANSWERED: &str = "a question about an unknown outcome was not answered";
     let store = MemoryStore::new();
     let reconciliation = reconciliation(&store);
-    for how in ["if due", "now", "message", "poll"] {
+    for how in ["if due", "now", "message", "provider_report", "poll"] {
         let (logs, key) = begin();
         unknown(&store, &key).await;
         match how {
@@ -215,6 +215,13 @@ async fn every_kind_of_question_has_a_span() {
             "message" => {
                 let ask = json!({ "version": 1, "kind": "ask", "key": key.partition_key() }).to_string();
                 reconciliation.receive(&ask).await.expect("a question");
+            }
+            "provider_report" => {
+                // It has waited until the lease expired.
+                let report = json!({ "effect": { "executed": 201 } });
+                let queued =
+                    json!({ "version": 1, "kind": how, "key": key.partition_key(), "report": report });
+                reconciliation.receive(&queued.to_string()).await.expect("a question");
             }
             _ => drop(reconciliation.poll(Duration::from_secs(60)).await.expect("a poll")),
         }
@@ -280,4 +287,18 @@ async fn an_operators_corrections_have_spans() {
         }
         assert_in_span(logs, &key, "ERROR", "the headers are too large to store");
     }
+}
+
+#[tokio::test]
+async fn an_answer_for_an_operator_has_a_span() {
+    let store = MemoryStore::new();
+    let (logs, key) = begin();
+    let completed = samples::completed(&dead(&store, &key).await, Answer::json(201, "{}"), now(), RETENTION);
+    // Its body item does not exist.
+    let mut item = serde_json::to_value(Item::from(&completed)).expect("JSON");
+    (item["body_place"], item["body_id"]) = (json!("body_item"), Value::from(vec![7; 16]));
+    item.as_object_mut().expect("an item").remove("body");
+    let record = serde_json::from_value::<Item>(item).expect("an item").try_into().expect("a record");
+    assert_eq!(Operator::new(store).answer(&record).await.expect("the store answers"), None);
+    assert_in_span(logs, &key, "ERROR", "the kept body is gone");
 }

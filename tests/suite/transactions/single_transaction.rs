@@ -542,7 +542,7 @@ async fn with_too_little_time_left_nothing_is_sent(endpoint: &str) {
 }
 
 // T9, T10, T11, T20: of the requests three in ten are duplicates. Of the transactions one in ten meets a conflict, one in ten loses its
-// answer, and one in ten arrives twice. `many_transfers` does it to a thousand through four processes.
+// answer, and one in ten arrives twice. `many_transfers` does it to hundreds through four processes.
 #[apply(on_each_store)]
 async fn simultaneous_transfers_under_faults_add_up_and_happen_once(endpoint: &str) {
     const ACCOUNTS: usize = 10;
