@@ -53,10 +53,7 @@ impl From<CorrectionError> for Failure {
     fn from(error: CorrectionError) -> Self {
         let unchanged = |why: &str| format!("nothing was changed: {why}");
         match error {
-            CorrectionError::InFlight
-            | CorrectionError::NothingCommitted
-            | CorrectionError::Pending
-            | CorrectionError::Settled(_)
+            CorrectionError::Unsettled(_)
             | CorrectionError::NoAnswer(_)
             | CorrectionError::NothingKept
             | CorrectionError::NotDead
@@ -79,6 +76,8 @@ impl From<CorrectionError> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use lambda_idempotency::internal::SettleError;
+
     use super::*;
 
     #[test]
@@ -88,8 +87,8 @@ mod tests {
             (CorrectionError::Changed("completed"), true, "nothing was changed: "),
             (CorrectionError::Deleted, true, "nothing was changed: "),
             (CorrectionError::NoAnswer("unknown"), true, "nothing was changed: "),
-            (CorrectionError::InFlight, true, "nothing was changed: "),
-            (CorrectionError::NothingCommitted, true, "nothing was changed: "),
+            (CorrectionError::Unsettled(SettleError::InFlight), true, "nothing was changed: "),
+            (CorrectionError::Unsettled(SettleError::NothingCommitted), true, "nothing was changed: "),
             (CorrectionError::BodyTooLarge, false, "nothing was changed: "),
             (CorrectionError::ShortRetention, false, "nothing was changed: `--retain`"),
             (store(StoreErrorKind::Refused), false, "nothing was changed: "),

@@ -2,7 +2,7 @@
 
 use comfy_table::Cell;
 use lambda_idempotency::{
-    record::{Head, KeptAnswer, Record, SettledBy, State},
+    record::{Evidence, Head, KeptAnswer, Record, SettledBy, State},
     time::Timestamp,
 };
 use serde::Serialize;
@@ -35,12 +35,9 @@ pub struct RecordJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     settled_note: Option<String>,
     retention_seconds: u64,
-    /// Whether another execution had, or may have had, the same effect.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    contested: bool,
-    /// Whether an effect was reported.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    claimed: bool,
+    /// What was reported besides what its execution reports: `perhaps` or `effect`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reported: Option<&'static str>,
     /// Whether all effects of its execution are in the transaction that completes it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     transactional: bool,
@@ -107,8 +104,7 @@ impl From<&Record> for RecordJson {
             last_failure: record.last_failure.as_ref().map(ToString::to_string),
             settled_note: record.settled_note.as_ref().map(ToString::to_string),
             retention_seconds: record.retention.as_secs(),
-            contested: record.contested,
-            claimed: record.claimed,
+            reported: record.reported.map(Evidence::name),
             transactional: record.transactional,
             with_writes: record.with_writes,
             not_begun: record.is_not_begun(),
@@ -178,11 +174,10 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
     if record.began_at != record.created_at {
         fields.push(("began", at(record.began_at)));
     }
-    if record.contested {
-        fields.push(("contested", cell("another execution had the same effect, or may have had it")));
-    }
-    if record.claimed {
-        fields.push(("claimed", cell("an effect was reported")));
+    match record.reported {
+        Some(Evidence::Effect) => fields.push(("reported", cell("an effect"))),
+        Some(Evidence::Perhaps) => fields.push(("reported", cell("perhaps an effect, by another execution"))),
+        None => {}
     }
     match &record.state {
         State::InProgress { lease_until } => fields.push(("lease until", at(*lease_until))),

@@ -1,6 +1,6 @@
 //! Why a domain write is refused before anything is sent.
 
-use super::DomainWrite;
+use super::size::MAX_WRITES;
 
 /// Why a domain write is refused before anything is sent. A mistake in the program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +53,7 @@ pub enum DomainWriteError {
     /// The handler has answered: a write that it adds now would not commit.
     #[error("the handler has answered: nothing can be added to its transaction")]
     Ended,
-    /// More than [`DomainWrite::MAX`] writes, or more than 4 MB.
-    #[error("an operation has at most {} writes, and 4 MB", DomainWrite::MAX)]
+    /// More than [`DomainWrite::MAX`](super::DomainWrite::MAX) writes, or more than 4 MB.
+    #[error("an operation has at most {MAX_WRITES} writes, and 4 MB")]
     TooMany,
 }

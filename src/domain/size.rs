@@ -2,6 +2,9 @@
 
 use serde_dynamo::{AttributeValue, Item};
 
+/// The most domain writes of one operation: a transaction has a hundred actions, and the record is one of them.
+pub(super) const MAX_WRITES: usize = 99;
+
 /// The size of an item.
 ///
 /// By [AWS's rules](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html), which are

@@ -109,7 +109,7 @@ impl Table {
 
 impl DomainWrite {
     /// How many writes one operation may have: a transaction has a hundred actions, and one is the record's.
-    pub const MAX: usize = 99;
+    pub const MAX: usize = size::MAX_WRITES;
 
     pub(super) fn of(table: &Table, item: &impl Serialize, action: Action) -> Self {
         let name = table.name().to_owned();

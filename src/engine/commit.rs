@@ -5,16 +5,16 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 use futures_util::FutureExt;
 
 use super::{
-    Applied, Change, Effort, Execution, Executor, Moment, Retries, Start, Step,
+    Change, Execution, Executor, Start,
     report::{FinishOutcome, Finished, Kept, Report},
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused},
-    record::{Answer, Record, Reported, Transition, UnknownCause},
+    record::{Answer, Record, Transition, UnknownCause},
     store::{Companion, StoreError},
-    telemetry::{self, Count},
+    telemetry::Count,
     time::Instant,
-    time_budget::{MAX_COMPUTATIONS, WRITE_BACKOFF},
+    time_budget::MAX_COMPUTATIONS,
 };
 
 /// A transition with the writes that commit with it, if it completes its operation.
@@ -68,8 +68,6 @@ pub(super) enum Instead {
     NotCommitted,
     /// Nothing is committed. What else the handler did is not known.
     Unknown,
-    /// Nothing is committed, but the handler's answer reports an effect.
-    UnknownEffect,
 }
 
 impl Instead {
@@ -102,14 +100,14 @@ impl Executor {
         stop_at: Instant,
     ) -> Committed {
         let (mut instead, mut computations) = (Instead::Nothing, 0);
-        let now = || self.engine.world.now();
         loop {
             let writes = match (&report, &instead) {
                 (Report::Completed(_), Instead::Nothing) => self.writes(execution, stop_at).await,
                 _ => Ok(Vec::new()),
             };
             let writes = writes.unwrap_or_else(|()| {
-                (report, instead) = without_answer(seen, &report);
+                (report, instead) = self.without_answer(seen, &report);
+                self.forgets_writes(&report);
                 Vec::new()
             });
             let kept = self.kept(seen, &report, writes, status, write).await;
@@ -117,22 +115,6 @@ impl Executor {
             let finished = self.write(start, seen, &kept, stop_at, false).await;
             let denied = match finished {
                 Ok(Finished::Denied(denied)) => denied,
-                // Released meanwhile by one who did not know of the effect: claim it, so that no retry repeats it.
-                Ok(Finished::Refused(current, fenced))
-                    if matches!(instead, Instead::UnknownEffect)
-                        && !self.reported(seen, &kept, false).is_double(&current, now()) =>
-                {
-                    let reported = self.reported(seen, &kept, false);
-                    let finished = Ok(match self.claim_effect(reported, stop_at).await {
-                        // Taken over in between.
-                        Ok(Claim::Claimed(record)) if reported.is_double(&record, now()) => {
-                            Finished::Refused(record, fenced)
-                        }
-                        Ok(Claim::Claimed(record)) => Finished::Written(record),
-                        Ok(Claim::Unclaimed(_)) | Err(_) => Finished::Refused(current, fenced),
-                    });
-                    return Committed { report, kept, finished, instead };
-                }
                 finished => return Committed { report, kept, finished, instead },
             };
             computations += 1;
@@ -146,7 +128,14 @@ impl Executor {
                 }
                 Refusal::Recompute | Refusal::NoAnswerSet => {
                     self.no_answer_set(&kept.writes, &denied);
-                    (report, instead) = without_answer(seen, &report);
+                    let refused = report.clone();
+                    (report, instead) = self.without_answer(seen, &report);
+                    // First: from the queue, the writes are tried once more. If they are refused again, that is escalated.
+                    if matches!(report, Report::Uncommitted)
+                        && !self.defer_contested(execution, seen, &refused, &kept, None).await
+                    {
+                        self.forgets_writes(&report);
+                    }
                 }
             }
         }
@@ -173,38 +162,6 @@ impl Executor {
         Count::Denied.add(self.operation().name());
     }
 
-    /// Claims the record for an effect whose domain writes are not committed: see [`Reported::claim`].
-    pub(super) async fn claim_effect(
-        &self,
-        reported: Reported<'_>,
-        stop_at: Instant,
-    ) -> Result<Claim, StoreError> {
-        let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
-            let Some((current, claimed)) = current.zip(reported.claim(current, revision, now)) else {
-                return Step::Stop(false);
-            };
-            let found_dead = current.ends_lease(&claimed);
-            Step::Write(claimed.into(), found_dead)
-        };
-        let effort = Effort { until: Some(stop_at), backoff: WRITE_BACKOFF, retries: Retries::All };
-        match self.engine.apply(Start::Unread(&reported.base.key), effort, step).await {
-            Ok(Applied::Written(found_dead, record)) => {
-                if found_dead {
-                    // Found before the stale function did.
-                    telemetry::lease_expired(&record, self.engine.world.now());
-                }
-                Ok(Claim::Claimed(record))
-            }
-            Ok(Applied::Stopped(_, current)) => Ok(Claim::Unclaimed(current)),
-            Err(unapplied) => {
-                let cause = unapplied.error.cause();
-                tracing::error!(cause, "an effect without its domain writes could not be claimed");
-                Count::Contradicted.add(self.operation().name());
-                Err(unapplied.error)
-            }
-        }
-    }
-
     /// The domain writes that the handler wants, computed now if it has a closure for that.
     async fn writes(&self, execution: &Execution, stop_at: Instant) -> Result<Vec<DomainWrite>, ()> {
         let parts = execution.collected().parts();
@@ -229,23 +186,26 @@ impl Executor {
             tracing::error!(error, "the domain writes could not be computed: nothing is committed");
         })
     }
-}
 
-/// The report that replaces this one if its writes cannot be committed. The execution may have done more than write.
-fn without_answer(seen: &Record, report: &Report) -> (Report, Instead) {
-    if seen.transactional {
-        return (Report::NotExecuted, Instead::NotCommitted);
+    /// Counts an effect whose domain writes will not be tried again: operators must make them.
+    fn forgets_writes(&self, report: &Report) {
+        if matches!(report, Report::Uncommitted) {
+            tracing::error!("an effect is recorded without its domain writes: they must be made by hand");
+            Count::Contradicted.add(self.operation().name());
+        }
     }
-    let instead = match report {
-        Report::Completed(answer) if answer.head.is_effect() => Instead::UnknownEffect,
-        _ => Instead::Unknown,
-    };
-    (Report::PerhapsExecuted(UnknownCause::HandlerFailed), instead)
-}
 
-/// What became of a record that was to be claimed.
-pub(super) enum Claim {
-    Claimed(Box<Record>),
-    /// It was already claimed, completed or certainly released; or the record is gone, or belongs to another request.
-    Unclaimed(Option<Box<Record>>),
+    /// The report that replaces this one if its writes cannot be committed. The execution may have done more than write.
+    fn without_answer(&self, seen: &Record, report: &Report) -> (Report, Instead) {
+        if seen.transactional {
+            return (Report::NotExecuted, Instead::NotCommitted);
+        }
+        match report {
+            // The next run of an operation that may run again repairs it.
+            Report::Completed(answer) if answer.head.is_effect() && !self.operation().may_run_again() => {
+                (Report::Uncommitted, Instead::Unknown)
+            }
+            _ => (Report::PerhapsExecuted(UnknownCause::HandlerFailed), Instead::Unknown),
+        }
+    }
 }

@@ -114,12 +114,11 @@ impl Executor {
             _ => None,
         };
         let wanted = inline.as_ref().unwrap_or(&kept.ended);
-        // The claim goes along with its answer, although it makes a refusal unknown.
-        let claimed = seen.claimed && matches!(wanted, Ended::Completed(_));
-        let seen = Record { claimed: seen.claimed && !claimed, ..seen.clone() };
-        let ended = wanted.of(&seen, Worker::of(&seen), seen.revision, self.engine.world.now());
-        let mut ended = *ended.map_err(|fenced| fenced.to_string())?.into_record();
-        ended.claimed |= claimed;
+        // As its worker wants it: what else was reported counts once the report is applied.
+        let alone = Record { reported: None, ..seen.clone() };
+        let ended = wanted.of(&alone, Worker::of(seen), seen.revision, self.engine.world.now());
+        let mut ended = *ended.ok_or("its record has moved on")?.into_record();
+        ended.reported = ended.reported.max(seen.reported);
         DeferredReport::of(ended, &kept.writes).map_err(|error| error.to_string())
     }
 }

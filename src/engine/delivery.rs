@@ -1,15 +1,19 @@
 //! Applies deferred reports under their workers' fence. Delivering one more than once is harmless.
 
+use std::sync::Arc;
+
 use super::{
     Executor, Start, codec,
-    commit::{self, Claim, Refusal},
+    commit::{self, Refusal},
     report::{Finished, Kept},
 };
 use crate::{
-    domain::Writes,
-    message::{DeferredReport, DoubleExecution, MalformedError},
-    record::{Answer, Ended, KeptAnswer, KeptBody, Record, SettledBy, State, UnknownCause},
-    time::Timestamp,
+    domain::{DomainWrite, Writes},
+    message::{DeferredReport, DoubleExecution},
+    queue::WorkError,
+    record::{Answer, Ended, Evidence, KeptAnswer, KeptBody, Record, SettledBy, State},
+    store::StoreError,
+    time::{Instant, Timestamp},
     time_budget::{OFFLINE_WRITE_TIMEOUT, QUEUED_BODY_TIMEOUT},
 };
 
@@ -44,7 +48,7 @@ impl Executor {
         &self,
         report: &DeferredReport,
         escalated: bool,
-    ) -> Result<Delivered, MalformedError> {
+    ) -> Result<Delivered, WorkError> {
         let wanted = report.record()?;
         let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
         let base =
@@ -53,24 +57,30 @@ impl Executor {
         let because = wanted.last_failure;
         let mut kept = match wanted.state {
             State::Completed { answer, completed_at, .. } => {
+                let is_effect = answer.head.is_effect();
                 match self.kept_body(&base, answer, completed_at).await? {
                     Some(answer) => {
                         // Checked again: every sender to the queue could have made them.
                         let records = self.engine.store.records_table();
                         let writes = Writes::of(report.writes().to_vec(), records);
-                        let writes = writes.map_err(|_| MalformedError("writes"))?.into_vec();
+                        let writes = writes.map_err(|_| WorkError::Malformed("writes"))?.into_vec();
                         Kept { ended: Ended::Completed(answer), writes: writes.into() }
                     }
-                    None => return Ok(Delivered::Unwritten),
+                    None => {
+                        // Until then the record shows it, so that no retry runs meanwhile.
+                        if is_effect {
+                            // If this fails too, the message comes again.
+                            let _ = self.mark_effect(&base, report.writes().into(), stop_at).await;
+                        }
+                        return Ok(Delivered::Unwritten);
+                    }
                 }
             }
             State::FailedRetryable { .. } if not_begun => Ended::NotBegun.into(),
-            // Contested: this report's worker did nothing, but another execution did, or perhaps did.
-            State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. } => {
-                Ended::NotExecuted(because).into()
-            }
+            State::FailedRetryable { .. } => Ended::NotExecuted(because).into(),
+            State::Unknown { .. } if wanted.reported == Some(Evidence::Effect) => Ended::Uncommitted.into(),
             State::Unknown { cause, .. } => Ended::PerhapsExecuted(cause, because).into(),
-            State::Pending | State::InProgress { .. } => return Err(MalformedError("state")),
+            State::Pending | State::InProgress { .. } => return Err(WorkError::Malformed("state")),
         };
         // `base` has the revision that the worker saw. If that is still current, no read is needed.
         let mut start = Start::Seen(Box::new(base.clone()));
@@ -79,19 +89,24 @@ impl Executor {
             let reported = self.reported(&base, &kept, escalated);
             let current = match self.write(start, &base, &kept, stop_at, escalated).await {
                 Ok(Finished::Written(_)) => return Ok(Delivered::Written),
-                Ok(Finished::Refused(current, _)) => current,
+                Ok(Finished::Refused(current)) => current,
                 // Nothing was done: a retry may run.
-                Ok(Finished::Gone) if kept.ended.did_nothing() => return Ok(Delivered::Overtaken),
-                Ok(Finished::Gone) => return Ok(Delivered::Gone),
+                Ok(Finished::Gone) if !reported.matters() => return Ok(Delivered::Overtaken),
+                Ok(Finished::Gone) => {
+                    if kept.ended.reports_an_effect() && !kept.writes.is_empty() {
+                        // Its rows are lost with its generation, but the effect is not.
+                        let _ = self.mark_effect(&base, kept.writes, stop_at).await;
+                    }
+                    return Ok(Delivered::Gone);
+                }
                 Ok(Finished::Denied(denied)) => {
                     // Neither its caller nor the closure that computed its writes exists any more.
                     let Refusal::Answer(answer) = commit::refusal(&kept.writes, &denied) else {
                         if !kept.ended.reports_an_effect() {
                             return Ok(Delivered::Refused(None));
                         }
-                        return Ok(match self.claim_effect(reported, stop_at).await {
-                            Ok(Claim::Claimed(current)) => Delivered::Refused(Some(current)),
-                            Ok(Claim::Unclaimed(current)) => Delivered::Refused(current),
+                        return Ok(match self.mark_effect(&base, kept.writes, stop_at).await {
+                            Ok(current) => Delivered::Refused(current),
                             Err(_) => Delivered::Unwritten,
                         });
                     };
@@ -105,15 +120,24 @@ impl Executor {
             };
             // The key belongs to another request now, or to a later generation. Its record will never hold this report's result.
             let double = reported.is_double(&current, self.engine.world.now());
-            if !kept.ended.did_nothing() && !base.is_same_request(&current)
+            if reported.matters() && !base.is_same_request(&current)
                 || !double && reported.belongs_to_earlier_generation(&current)
             {
                 return Ok(Delivered::Gone);
             }
-            let waits = double || !kept.writes.is_empty();
-            if waits && matches!(current.state, State::InProgress { .. }) {
-                // This report may be the only proof that the operation was executed.
-                tracing::error!("another execution of this operation is in progress: this report is retried");
+            // A refusal, which its caller may have got, must not be forgotten if the other execution turns out to have an effect.
+            let refused = kept.ended.is_refusal();
+            let waits = match current.state {
+                State::InProgress { .. } => {
+                    let now = self.engine.world.now();
+                    refused || reported.meets_another(&current, now) || !kept.writes.is_empty()
+                }
+                State::Unknown { .. } => refused,
+                _ => false,
+            };
+            if waits {
+                // This report may be the only proof of what was done.
+                tracing::error!("another execution of this operation is not over: this report is retried");
                 return Ok(Delivered::Unwritten);
             }
             if double && !escalated && !report.was_escalated_with(&current) {
@@ -123,13 +147,36 @@ impl Executor {
                 (start, escalated) = (Start::Seen(current), true);
                 continue;
             }
-            if !double && reported.is_denied_by(&current) {
+            // Its caller may have got the refusal.
+            let has_effect =
+                matches!(&current.state, State::Completed { answer, .. } if answer.head.is_effect());
+            let contradicts = refused && has_effect;
+            if !double && (contradicts || reported.is_missing_in(&current, self.engine.world.now())) {
                 return Ok(Delivered::Denied(current));
             }
             let state = current.state.name();
             tracing::warn!(state, "a report came too late: the record has moved on without it");
             return Ok(Delivered::Overtaken);
         }
+    }
+
+    /// Notes in the record an effect whose report cannot be applied, and returns the record. An operation that may run again is
+    /// left alone: its next run repairs it.
+    async fn mark_effect(
+        &self,
+        base: &Record,
+        writes: Arc<[DomainWrite]>,
+        stop_at: Instant,
+    ) -> Result<Option<Box<Record>>, StoreError> {
+        if self.operation().may_run_again() {
+            return Ok(None);
+        }
+        // With its writes: a record that is gone, perhaps together with its rows, is not written anew.
+        let kept = Kept { ended: Ended::Uncommitted, writes };
+        Ok(match self.write(Start::Unread(&base.key), base, &kept, stop_at, true).await? {
+            Finished::Written(current) | Finished::Refused(current) => Some(current),
+            Finished::Gone | Finished::Denied(_) => None,
+        })
     }
 
     /// The double execution, certain or possible, of two workers. If the store cannot return their answers now, the message is
@@ -171,7 +218,7 @@ impl Executor {
         record: &Record,
         answer: KeptAnswer,
         kept_at: Timestamp,
-    ) -> Result<Option<KeptAnswer>, MalformedError> {
+    ) -> Result<Option<KeptAnswer>, WorkError> {
         let also = &self.operation().kept_headers;
         let KeptAnswer { head, body } = answer;
         let KeptBody::Inline { bytes, encoding, length } = body else {
@@ -181,7 +228,7 @@ impl Executor {
             });
             return Ok(kept.ok().map(|body| KeptAnswer { head: head.kept(also), body }));
         };
-        let body = codec::decode(bytes, encoding, length).map_err(|_| MalformedError("body"))?;
+        let body = codec::decode(bytes, encoding, length).map_err(|_| WorkError::Malformed("body"))?;
         let placed = self.engine.place(record, &Answer { head, body }, also);
         let head = placed.answer.head.clone();
         let omitted = KeptAnswer { head, body: KeptBody::Omitted { length } };

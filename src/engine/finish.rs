@@ -10,7 +10,7 @@ use super::{
 use crate::{
     domain::DomainWrite,
     message::DoubleExecution,
-    record::{Ended, Fate, FencedError, NOT_EXECUTED, Note, Record, Reported, State},
+    record::{Ended, Fate, NOT_EXECUTED, Note, Record, State, WorkerReport},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count, HANDLER_LATENCY},
     time::Instant,
@@ -78,14 +78,15 @@ impl Executor {
                 Ended::NotExecuted(Some(because))
             }
             Report::PerhapsExecuted(cause) => Ended::PerhapsExecuted(*cause, because(cause.name(), status)),
+            Report::Uncommitted => Ended::Uncommitted,
         };
         ended.into()
     }
 
     /// The report of the worker that saw `base`, for the record.
-    pub(super) fn reported<'a>(&self, base: &'a Record, kept: &'a Kept, escalated: bool) -> Reported<'a> {
+    pub(super) fn reported<'a>(&self, base: &'a Record, kept: &'a Kept, escalated: bool) -> WorkerReport<'a> {
         let (has_writes, may_run_again) = (!kept.writes.is_empty(), self.operation().may_run_again());
-        Reported { base, ended: &kept.ended, has_writes, may_run_again, escalated }
+        WorkerReport { base, ended: &kept.ended, has_writes, may_run_again, escalated }
     }
 
     /// What a report's write means for its caller.
@@ -103,8 +104,8 @@ impl Executor {
         match finished {
             Ok(Finished::Written(record)) => ended_as(kept, &record),
             // Its transaction can no longer commit: nothing was done, and there is nothing to report.
-            Ok(Finished::Refused(current, fenced)) if seen.transactional && !ended.did_nothing() => {
-                match self.fenced(&current, fenced, stop_at).await {
+            Ok(Finished::Refused(current)) if seen.transactional && !ended.did_nothing() => {
+                match self.fenced(&current, stop_at).await {
                     Some(replay) if seen.is_same_request(&current) => FinishOutcome::Superseded(replay),
                     // Perhaps it is our own commit, which was changed since.
                     None if matches!(current.state, State::Completed { .. }) => {
@@ -125,28 +126,28 @@ impl Executor {
             Ok(Finished::Denied(_)) => FinishOutcome::Unknown,
             // The key is another request's now. That request's answer is not for this caller, so the caller gets the handler's
             // answer. What was done, certainly or possibly, is escalated as if there were no record.
-            Ok(Finished::Refused(current, fenced)) if !seen.is_same_request(&current) => {
-                tracing::error!(%fenced, "the key belongs to another request now");
-                if ended.did_nothing() {
+            Ok(Finished::Refused(current)) if !seen.is_same_request(&current) => {
+                tracing::error!("the key belongs to another request now");
+                if !reported.matters() {
                     return FinishOutcome::Fenced;
                 }
                 self.defer(&execution, &seen, &report, kept).await
             }
-            Ok(Finished::Refused(current, _)) if reported.is_double(&current, now) => {
+            Ok(Finished::Refused(current)) if reported.is_double(&current, now) => {
                 self.finish_double(&execution, &seen, &report, kept, current, stop_at).await
             }
-            Ok(Finished::Refused(current, _)) if reported.belongs_to_earlier_generation(&current) => {
+            Ok(Finished::Refused(current)) if reported.belongs_to_earlier_generation(&current) => {
                 self.defer(&execution, &seen, &report, kept).await
             }
-            Ok(Finished::Refused(current, fenced)) => {
-                if reported.is_denied_by(&current)
+            Ok(Finished::Refused(current)) => {
+                if reported.is_missing_in(&current, now)
                     && !self.defer_contested(&execution, &seen, &report, kept, None).await
                 {
                     // Every caller gets the record's answer, but the effect must not be forgotten.
-                    tracing::error!("an effect that the record denies could not be escalated");
+                    tracing::error!("an effect that the record lacks could not be deferred");
                     Count::Contradicted.add(self.operation().name());
                 }
-                let replay = self.fenced(&current, fenced, stop_at).await;
+                let replay = self.fenced(&current, stop_at).await;
                 elsewhere(&current, replay)
             }
             Ok(Finished::Gone) => {
@@ -156,8 +157,12 @@ impl Executor {
             }
             Err(_) => {
                 let deferred = self.defer(&execution, &seen, &report, kept).await;
-                // The caller gets the answer as if the report had been written.
-                if seen.claimed && !ended.reports_an_effect() { FinishOutcome::Unknown } else { deferred }
+                // The caller gets the answer as if the report had been written. But an earlier execution, or a later one once the
+                // lease is over, may have had the effect that a refusal denies.
+                let alone = execution.attempts() == 1 && !execution.is_lost();
+                let refused =
+                    !ended.reports_an_effect() && (seen.reported.is_some() || (ended.is_refusal() && !alone));
+                if refused { FinishOutcome::Unknown } else { deferred }
             }
         }
     }
@@ -175,7 +180,7 @@ impl Executor {
         let answer = if let Report::Completed(answer) = report { Some(answer) } else { None };
         let mut double = DoubleExecution::new(seen.attempt, answer, &current);
         double.log_and_count(&current.key);
-        let replay = self.fenced(&current, FencedError::OwnedByAnother, stop_at).await;
+        let replay = self.fenced(&current, stop_at).await;
         let whole = replay.as_ref().filter(|replay| !replay.body_omitted);
         double.theirs_answered(whole.map(|replay| &replay.answer));
         let escalated =
@@ -185,7 +190,7 @@ impl Executor {
                 let start = Start::Seen(current);
                 match self.write(start, seen, kept, stop_at, true).await {
                     Ok(Finished::Written(record)) => return ended_as(kept, &record),
-                    Ok(Finished::Refused(current, _)) if matches!(current.state, State::Completed { .. }) => {
+                    Ok(Finished::Refused(current)) if matches!(current.state, State::Completed { .. }) => {
                         return FinishOutcome::AnsweredElsewhere;
                     }
                     // Reclaimed, taken over or gone; or the store failed.
@@ -214,20 +219,19 @@ impl Executor {
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| match reported
             .fate(current, revision, now)
         {
-            Fate::Written(next) => Step::Write(commit::completing(next, &kept.writes), None),
-            Fate::Contested(next) => Step::Write(next.into(), Some(FencedError::OwnedByAnother)),
-            Fate::Fenced(fenced) => Step::Stop(Some(fenced)),
-            Fate::Gone => Step::Stop(None),
+            Fate::Written(next) => Step::Write(commit::completing(next, &kept.writes), true),
+            Fate::Contested(next) => Step::Write(next.into(), false),
+            Fate::Fenced => Step::Stop(true),
+            Fate::Gone => Step::Stop(false),
         };
         let effort = Effort { until: Some(stop_at), backoff: WRITE_BACKOFF, retries: Retries::All };
         match self.engine.apply(start, effort, step).await {
-            Ok(Applied::Written(None, record)) => Ok(Finished::Written(record)),
-            Ok(Applied::Written(Some(fenced), record)) => Ok(Finished::Refused(record, fenced)),
-            Ok(Applied::Stopped(Some(fenced), current)) => {
-                let current = current.unwrap_or_else(|| Box::new(base.clone()));
-                Ok(Finished::Refused(current, fenced))
+            Ok(Applied::Written(true, record)) => Ok(Finished::Written(record)),
+            Ok(Applied::Written(false, record)) => Ok(Finished::Refused(record)),
+            Ok(Applied::Stopped(true, current)) => {
+                Ok(Finished::Refused(current.unwrap_or_else(|| Box::new(base.clone()))))
             }
-            Ok(Applied::Stopped(None, _)) => Ok(Finished::Gone),
+            Ok(Applied::Stopped(false, _)) => Ok(Finished::Gone),
             Err(unapplied) if !unapplied.denied.is_empty() => Ok(Finished::Denied(unapplied.denied)),
             // Other tries may have got no answer. One refused for good shows that none is accepted.
             Err(unapplied) if unapplied.refused => {
@@ -238,8 +242,8 @@ impl Executor {
     }
 
     /// The record has moved on without us. Returns the answer that every caller gets now, if there is one and it can be read.
-    async fn fenced(&self, current: &Record, fenced: FencedError, stop_at: Instant) -> Option<Replay> {
-        tracing::error!(state = current.state.name(), %fenced, "the record has moved on without this execution");
+    async fn fenced(&self, current: &Record, stop_at: Instant) -> Option<Replay> {
+        tracing::error!(state = current.state.name(), "the record has moved on without this execution");
         let replay = self.engine.bounded(Some(stop_at), self.engine.replay(current)).await;
         replay
             .inspect_err(|error| {

@@ -51,11 +51,11 @@ impl Executor {
             let lease = operation.lease.min(longest.since(world.instant()));
             let until = operation.lease_until(Some(now.plus(lease)), now);
             match current.map(|current| (current.extend(attempt, revision, until), &current.state)) {
-                Some((Ok(next), before)) => {
+                Some((Some(next), before)) => {
                     let lease_expired = matches!(before, State::Unknown { .. });
                     Step::Write(next.into(), Some((world.term(lease), lease_expired)))
                 }
-                Some((Err(_), _)) | None => Step::Stop(None),
+                Some((None, _)) | None => Step::Stop(None),
             }
         };
         let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::reserve::Replay;
 use crate::{
     domain::DomainWrite,
-    record::{Answer, Ended, FencedError, Record, UnknownCause},
+    record::{Answer, Ended, Record, UnknownCause},
     time::Timestamp,
 };
 
@@ -20,6 +20,8 @@ pub enum Report {
     NotBegun,
     /// Something may have been done.
     PerhapsExecuted(UnknownCause),
+    /// There was an effect, and its domain writes are not committed.
+    Uncommitted,
 }
 
 impl Report {
@@ -30,6 +32,7 @@ impl Report {
             Self::NotExecuted => "not_executed",
             Self::NotBegun => "not_begun",
             Self::PerhapsExecuted(_) => "perhaps_executed",
+            Self::Uncommitted => "uncommitted",
         }
     }
 }
@@ -113,7 +116,7 @@ pub(super) enum Finished {
     /// It was applied; this is the record.
     Written(Box<Record>),
     /// This record has moved on without the execution.
-    Refused(Box<Record>, FencedError),
+    Refused(Box<Record>),
     /// There is no record that could take it: see [`Fate::Gone`](crate::record::Fate::Gone).
     Gone,
     /// The conditions of the domain writes at these places failed. The record is as it was.

@@ -52,10 +52,9 @@ impl Executor {
             Some(current) if over == Some(current.revision) => perhaps_later(),
             None if over.is_none() => perhaps_later(),
             None => Step::Stop(()),
-            Some(current) => match current.release(attempt, revision, now) {
-                Ok(released) => Step::Write(released.into(), ()),
-                Err(_) => Step::Stop(()),
-            },
+            Some(current) => current
+                .release(attempt, revision, now)
+                .map_or(Step::Stop(()), |released| Step::Write(released.into(), ())),
         };
         let retries = if how == TakeBack::Once { Retries::None } else { Retries::Quietly };
         let effort = Effort { until: Some(stop_at), backoff: TAKE_BACK_BACKOFF, retries };

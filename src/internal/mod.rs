@@ -1,6 +1,7 @@
 //! For the packages of this repository only: the command line, the functions, the local cloud, tests and benchmarks.
 //! Everything here may change in any version.
 
+pub mod steps;
 pub mod terminal;
 
 #[cfg(feature = "lambda")]
@@ -22,5 +23,6 @@ pub use crate::{
     fingerprint::{digest::Fingerprint, fingerprints::Fingerprints},
     key::scope::Scope,
     operator::{Correction, CorrectionError, MessageSummary, Operator},
+    record::settle::SettleError,
     stale::{CheckOutcome, Stale},
 };

@@ -12,18 +12,16 @@
 mod contradiction;
 mod deferred_report;
 mod double_execution;
-mod error;
 mod poison;
 mod provider_report;
 
 use serde::{Deserialize, Serialize};
 
-use crate::key::RecordKey;
+use crate::{key::RecordKey, queue::WorkError};
 
 pub(crate) use contradiction::Contradiction;
 pub(crate) use deferred_report::DeferredReport;
 pub(crate) use double_execution::DoubleExecution;
-pub(crate) use error::MalformedError;
 pub(crate) use poison::Poison;
 pub(crate) use provider_report::{QueuedReport, ReportedEffect};
 
@@ -84,7 +82,7 @@ impl Message {
     }
 
     /// Reads a message of this version.
-    pub(crate) fn read(body: &str) -> Result<Self, MalformedError> {
+    pub(crate) fn read(body: &str) -> Result<Self, WorkError> {
         #[derive(Deserialize)]
         struct Envelope {
             version: u32,
@@ -93,9 +91,9 @@ impl Message {
         // the message.
         match serde_json::from_str(body) {
             Ok(Envelope { version: VERSION }) => serde_json::from_str(body)
-                .map_err(|_| MalformedError("its kind is unknown, or a member is wrong")),
-            Ok(_) => Err(MalformedError("it is of another version")),
-            Err(_) => Err(MalformedError("it has no version")),
+                .map_err(|_| WorkError::Malformed("its kind is unknown, or a member is wrong")),
+            Ok(_) => Err(WorkError::Malformed("it is of another version")),
+            Err(_) => Err(WorkError::Malformed("it has no version")),
         }
     }
 
@@ -145,7 +143,8 @@ mod tests {
             let other = sweep.replace('1', version);
             assert!(Message::read(&other).is_err(), "{other}");
         }
-        assert_eq!(Message::read(r#"{"kind":"sweep"}"#).unwrap_err(), MalformedError("it has no version"));
+        let error = Message::read(r#"{"kind":"sweep"}"#).unwrap_err();
+        assert!(matches!(error, WorkError::Malformed("it has no version")), "{error:?}");
         assert!(Message::read(r#"{"version":1,"kind":"of_another_version"}"#).is_err());
     }
 }

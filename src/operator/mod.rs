@@ -73,21 +73,9 @@ impl Correction {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CorrectionError {
-    /// A worker has the record, and its lease has not expired.
-    #[error("the record is in progress, and its lease has not expired")]
-    InFlight,
-    /// All its effects are in its transaction, which has not committed.
-    #[error(
-        "all effects of the operation are in its transaction, which has not committed: settle it as not executed, or let a \
-         retry run"
-    )]
-    NothingCommitted,
-    /// No worker has taken the record yet.
-    #[error("the record is pending: no worker has taken it yet")]
-    Pending,
-    /// The record is settled.
-    #[error("the record is settled as {0}")]
-    Settled(&'static str),
+    /// Its state does not allow that.
+    #[error(transparent)]
+    Unsettled(#[from] SettleError),
     /// The record keeps no answer.
     #[error("the record is {0}: it keeps no response")]
     NoAnswer(&'static str),
@@ -118,17 +106,6 @@ pub enum CorrectionError {
     /// The store failed. Whether the record was changed is not known, unless the error's kind says so.
     #[error("the store failed")]
     Store(#[from] StoreError),
-}
-
-impl From<SettleError> for CorrectionError {
-    fn from(error: SettleError) -> Self {
-        match error {
-            SettleError::InFlight => Self::InFlight,
-            SettleError::NothingCommitted => Self::NothingCommitted,
-            SettleError::Pending => Self::Pending,
-            SettleError::Settled(state) => Self::Settled(state),
-        }
-    }
 }
 
 /// Corrects records for an operator.

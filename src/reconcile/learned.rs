@@ -6,14 +6,16 @@ use super::{ReconcileOutcome, provider_report::Meaning, schedule::Schedule};
 use crate::{
     message::ReportedEffect,
     operation::Operation,
-    record::{KeptAnswer, Note, Record, Revision, SettleError, SettledBy, State, Transition, Verdict},
+    record::{
+        Evidence, KeptAnswer, Note, Record, Revision, SettleError, SettledBy, State, Transition, Verdict,
+    },
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_WINDOW,
 };
 
 /// Why a question is asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asks {
+pub enum Asks {
     /// Its question may be due.
     IfDue,
     /// An operator, or a refusal by the provider, asks for it: the count of questions restarts.
@@ -23,9 +25,12 @@ pub(super) enum Asks {
 }
 
 /// What was learned. An answer's body is already kept.
-pub(super) enum Learned {
+pub enum Learned {
+    /// It was executed, and this is its answer.
     Executed(KeptAnswer),
+    /// It was not executed, and will not be.
     NotExecuted,
+    /// The provider does not know it.
     NotFound,
     /// Nothing yet: ask again after this time or the backoff, whichever is longer.
     Later(Option<Duration>),
@@ -40,7 +45,7 @@ pub(super) enum Learned {
 impl Learned {
     /// Whether it proves an effect, in whatever state the record is now. A refusal proves none: it says how one execution
     /// ended, and no other.
-    pub(super) fn is_proof(&self) -> bool {
+    pub(crate) fn is_proof(&self) -> bool {
         match self {
             Self::Executed(answer) => answer.head.is_effect(),
             Self::Denied(effect) | Self::Unwritable(effect) => *effect,
@@ -54,7 +59,7 @@ impl Learned {
     }
 
     /// If the current record contradicts what was learned of the record `seen`: what was learned, and the reason.
-    pub(super) fn contradicted_by(
+    pub(crate) fn contradicted_by(
         &self,
         seen: &Record,
         current: &Record,
@@ -88,28 +93,32 @@ enum Then {
 }
 
 /// A question, with all that decides what its answer changes.
-pub(super) struct Asked<'a> {
+pub struct Asked<'a> {
     /// The record that it was about.
-    pub(super) seen: &'a Record,
-    pub(super) why: Asks,
+    pub seen: &'a Record,
+    /// Why it was asked.
+    pub why: Asks,
     /// When it was asked. An effect between question and answer may be missing in the answer.
-    pub(super) at: Timestamp,
-    pub(super) operation: Option<&'a Operation>,
-    pub(super) not_found: NotFound,
-    pub(super) schedule: &'a Schedule,
+    pub at: Timestamp,
+    /// The operation, if it is known.
+    pub operation: Option<&'a Operation>,
+    /// What "not found" means.
+    pub not_found: NotFound,
+    /// When to ask again.
+    pub schedule: &'a Schedule,
 }
 
 /// What to do about an operation that is not found.
-#[derive(Clone, Copy)]
-pub(super) struct NotFound {
+#[derive(Clone, Copy, Debug)]
+pub struct NotFound {
     /// How long to wait until a late request must have arrived.
-    pub(super) grace: Duration,
+    pub grace: Duration,
     /// Whether it is released after that. It is not while its provider has an incident.
-    pub(super) releases: bool,
+    pub releases: bool,
 }
 
 /// The number of earlier questions, or why the record is not asked about now.
-pub(super) fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u32, ReconcileOutcome> {
+pub fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u32, ReconcileOutcome> {
     match &record.state {
         State::Unknown { reconcile_at, .. } if why == Asks::IfDue && *reconcile_at > now => {
             Err(ReconcileOutcome::NotDue)
@@ -133,7 +142,7 @@ impl Asked<'_> {
     /// `current` may have changed since the question was asked. Proof of an effect holds for every execution of the same
     /// request. A refusal, "not executed" and "not found" hold only for the record that was asked about, because its worker may
     /// have resumed since. They do not count at all if the provider has reported an effect.
-    pub(super) fn next(
+    pub fn next(
         &self,
         current: &Record,
         learned: &Learned,
@@ -180,18 +189,19 @@ impl Asked<'_> {
         if let Some(claimed) = at.and_then(|at| current.claim(revision, at, now)) {
             return Ok(claimed);
         }
-        let settled = |verdict, by| {
-            let settled = self.settled(current, verdict, by, revision, now)?;
-            Ok(settled.settled_because(self.note(learned)))
+        let settled = |verdict, by| match current.settle(verdict, by, revision, now) {
+            Ok(settled) => Ok(settled.settled_because(self.note(learned))),
+            Err(SettleError::Pending | SettleError::Settled(_)) => Err(ReconcileOutcome::Settled),
+            Err(_) => Err(ReconcileOutcome::InFlight(now)),
         };
         let then = match learned {
-            Learned::Executed(answer) if proof || !current.claimed => {
+            Learned::Executed(answer) if proof || current.may_end_without_effect() => {
                 return settled(Verdict::Executed(answer.clone()), SettledBy::Provider);
             }
-            Learned::NotExecuted if !current.claimed => {
+            Learned::NotExecuted if current.may_end_without_effect() => {
                 return settled(Verdict::NotExecuted, SettledBy::Provider);
             }
-            // The answer contradicts the provider's earlier report.
+            // The answer contradicts what was reported.
             Learned::Executed(_) | Learned::NotExecuted => Then::Escalation,
             // The provider may have forgotten the key by now (T40).
             Learned::NotFound if !self.is_remembered(current) => Then::Escalation,
@@ -201,7 +211,7 @@ impl Asked<'_> {
                 }
                 _ if !self.not_found.releases => Then::AskAgain(None),
                 // The provider, or an execution, has reported an effect.
-                _ if current.claimed || current.contested => Then::Escalation,
+                _ if !current.may_end_without_effect() => Then::Escalation,
                 _ => return settled(Verdict::NotExecuted, SettledBy::Assumption),
             },
             Learned::Later(after) => Then::AskAgain(*after),
@@ -231,21 +241,21 @@ impl Asked<'_> {
     }
 
     /// Why the record is escalated.
-    pub(super) fn reason(&self, current: &Record, learned: &Learned) -> &'static str {
+    pub(crate) fn reason(&self, current: &Record, learned: &Learned) -> &'static str {
         match learned {
             Learned::NoReconciler => "no reconciler knows the operation",
             Learned::Denied(_) => "it was executed, and the domain writes of its completion were refused",
             Learned::Unwritable(_) => {
                 "it was executed, and the store does not take the domain writes of its completion"
             }
-            _ if current.claimed && learned.denies() => {
+            _ if current.reported == Some(Evidence::Effect) && learned.denies() => {
                 "an effect was reported, and the provider does not confirm it"
             }
             Learned::NotFound if !self.is_remembered(current) => {
                 "it is not found, and too late for that to be proof"
             }
-            Learned::NotFound if current.contested => {
-                "it is not found, and another execution reports that it executed it, or perhaps did"
+            _ if current.reported.is_some() && learned.denies() => {
+                "the provider denies it, and another execution reports that it perhaps executed it"
             }
             _ if self.is_old(current) => "it has been unknown for too long",
             _ => "all questions were asked, and it is still unknown",
@@ -273,20 +283,6 @@ impl Asked<'_> {
             Learned::Later(_) | Learned::NoReconciler => "nothing",
         };
         Note::new(&format!("{asked}: {answered}"))
-    }
-
-    fn settled(
-        &self,
-        current: &Record,
-        verdict: Verdict,
-        by: SettledBy,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Result<Transition, ReconcileOutcome> {
-        current.settle(verdict, by, revision, now).map_err(|error| match error {
-            SettleError::InFlight | SettleError::NothingCommitted => ReconcileOutcome::InFlight(now),
-            SettleError::Pending | SettleError::Settled(_) => ReconcileOutcome::Settled,
-        })
     }
 
     /// Whether "not found" is proof: the provider still remembered the key when it was asked.
@@ -320,7 +316,7 @@ impl Asked<'_> {
 }
 
 /// Whether an operator has to settle this record.
-pub(super) fn escalates(record: &Record) -> bool {
+pub(crate) fn escalates(record: &Record) -> bool {
     matches!(record.state, State::Unknown { reconcile_at: Timestamp::MAX, .. })
 }
 
@@ -470,21 +466,21 @@ mod tests {
         for why in [Asks::IfDue, Asks::Anew, Asks::ProviderReported] {
             for learned in [Learned::NotExecuted, Learned::NotFound, Learned::Executed(refusal())] {
                 let next = next(&claimed, &claimed, why, &learned).unwrap();
-                assert!(escalates(&next) && next.claimed, "{next:?}");
+                assert!(escalates(&next) && next.reported.is_some(), "{next:?}");
             }
             let later = next(&claimed, &claimed, why, &Learned::Later(None)).unwrap();
-            assert!(!escalates(&later) && later.claimed, "{later:?}");
+            assert!(!escalates(&later) && later.reported.is_some(), "{later:?}");
             assert_eq!(becomes(&claimed, &claimed, why, &Learned::Executed(answer())), "completed");
             // The provider has an incident.
             let not_found = NotFound { releases: false, ..NOT_FOUND };
             let asked =
                 Asked { seen: &claimed, why, at: NOW, operation: None, not_found, schedule: &SCHEDULE };
             let later = asked.next(&claimed, &Learned::NotFound, Revision::mint(), NOW).unwrap();
-            assert!(!escalates(&later) && later.claimed, "{later:?}");
+            assert!(!escalates(&later) && later.reported.is_some(), "{later:?}");
             // It may be too early to be found.
             let early = next(&just_now, &just_now, why, &Learned::NotFound).unwrap();
             let State::Unknown { reconcile_at, .. } = early.state else { panic!("{early:?}") };
-            assert_eq!((reconcile_at, early.claimed), (NOW.plus(GRACE), true));
+            assert_eq!((reconcile_at, early.reported), (NOW.plus(GRACE), Some(Evidence::Effect)));
         }
     }
 
@@ -548,15 +544,15 @@ mod tests {
         }
     }
 
-    // T5
+    // T5, T54
     #[test]
-    fn not_found_is_no_proof_over_the_report_of_an_execution() {
+    fn no_denial_is_proof_over_the_report_of_an_execution() {
         let first = unknown();
         let again = released(&first).again(&reservation("k"), Revision::mint(), START);
-        let contested = again.contest(Worker::of(&first), Revision::mint()).unwrap();
+        let contested = again.contest(Worker::of(&first), Evidence::Perhaps, Revision::mint()).unwrap();
         let contested = contested.release(again.attempt, Revision::mint(), START).unwrap();
         assert!(escalates(&next(&contested, &contested, Asks::IfDue, &Learned::NotFound).unwrap()));
-        assert_eq!(becomes(&contested, &contested, Asks::IfDue, &Learned::NotExecuted), "failed_retryable");
+        assert!(escalates(&next(&contested, &contested, Asks::IfDue, &Learned::NotExecuted).unwrap()));
         assert_eq!(becomes(&contested, &contested, Asks::IfDue, &Learned::Executed(answer())), "completed");
     }
 

@@ -13,7 +13,7 @@ use crate::{
     key::RecordKey,
     message::{Contradiction, Message, QueuedReport},
     queue::WorkError,
-    record::{Note, Record},
+    record::{Evidence, Note, Record},
     store::StoreErrorKind,
     telemetry::{self, Count},
     time::Timestamp,
@@ -164,7 +164,7 @@ impl Reconciliation {
     /// Claims the record if the provider reports an effect, before any question or message is sent. `None` if the record has
     /// changed.
     async fn claim(&self, queued: &QueuedReport, current: &Record) -> Result<Option<Record>, WorkError> {
-        if current.claimed || !queued.effect.is_effect() {
+        if current.reported == Some(Evidence::Effect) || !queued.effect.is_effect() {
             return Ok(Some(current.clone()));
         }
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {

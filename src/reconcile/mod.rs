@@ -32,13 +32,13 @@
 //! ```
 
 mod ask;
-mod learned;
+pub(crate) mod learned;
 mod listen;
 mod outcome;
 mod poll;
 mod provider_report;
 mod reconciliation;
-mod schedule;
+pub(crate) mod schedule;
 
 use std::error::Error;
 

@@ -16,7 +16,7 @@ use crate::{
     engine::{Applied, Delivered, Effort, Engine, Executor, Moment, Retries, Start, Step, completing},
     error_chain::error_chain,
     key::{OperationName, RecordKey},
-    message::{Contradiction, DeferredReport, MalformedError, Message, QueuedReport},
+    message::{Contradiction, DeferredReport, Message, QueuedReport},
     operation::Operation,
     queue::{Queue, WorkError},
     record::{Record, State},
@@ -185,13 +185,13 @@ impl Reconciliation {
         let message = Message::read(body)?;
         match (&message, message.record_key()) {
             (Message::Check { .. } | Message::Sweep | Message::Poison(_), _) => {
-                Err(MalformedError("it asks for nothing that this function does").into())
+                Err(WorkError::Malformed("it asks for nothing that this function does"))
             }
             // Counted and logged already.
             (Message::DoubleExecution(_) | Message::Forgotten(_) | Message::Contradiction(_), _) => {
                 self.escalate(&message).await
             }
-            (_, None) => Err(MalformedError("it names no record").into()),
+            (_, None) => Err(WorkError::Malformed("it names no record")),
             (Message::DeferredReport(report), Some(key)) => {
                 self.apply(&key, report).instrument(telemetry::record_span(&key)).await
             }
@@ -238,9 +238,14 @@ impl Reconciliation {
                 let without_writes = matches!(current.state, State::Completed { .. })
                     && !deferred.writes().is_empty()
                     && !current.with_writes;
-                let reason = match without_writes {
-                    true => "the domain writes of its worker are not made: it was completed without them",
-                    false => "its worker reports an effect that the record says was refused",
+                let has_effect =
+                    matches!(&current.state, State::Completed { answer, .. } if answer.head.is_effect());
+                let reason = match (without_writes, has_effect) {
+                    (true, _) => {
+                        "the domain writes of its worker are not made: it was completed without them"
+                    }
+                    (_, true) => "its worker was refused, and the record has an effect",
+                    _ => "its worker reports an effect that the record says was refused",
                 };
                 (Some(current), reason)
             }

@@ -10,13 +10,13 @@ use crate::{
 
 /// How often questions about one unknown outcome are asked, and how far apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Schedule {
+pub struct Schedule {
     /// The waits between questions.
-    pub(super) backoff: Backoff,
+    pub backoff: Backoff,
     /// After how many questions the outcome is escalated.
-    pub(super) max_questions: u32,
+    pub max_questions: u32,
     /// For how long an outcome may be unknown before it is escalated, even after few questions.
-    pub(super) max_unknown_age: Duration,
+    pub max_unknown_age: Duration,
 }
 
 impl Default for Schedule {
@@ -31,7 +31,7 @@ impl Default for Schedule {
 
 impl Schedule {
     /// The wait after the question of this number; `None` if it was the last. `nonce` is the source of its jitter.
-    pub(super) fn after(&self, asked: u32, nonce: Revision) -> Option<Duration> {
+    pub(crate) fn after(&self, asked: u32, nonce: Revision) -> Option<Duration> {
         (asked < self.max_questions).then(|| self.backoff.after(asked, *nonce.as_bytes()))
     }
 }

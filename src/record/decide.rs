@@ -1,11 +1,34 @@
 //! Decides what a caller may do if its key already has a record: one pure function.
 
-use super::{Record, ReservationRequest, Revision, State, Transition, UnknownCause};
-use crate::{operation::Operation, time::Timestamp};
+use std::time::Duration;
+
+use super::{AttemptId, Evidence, Note, Record, Revision, State, Transition, UnknownCause};
+use crate::{fingerprint::Fingerprints, key::RecordKey, operation::Operation, time::Timestamp};
+
+/// A caller's request to execute an operation.
+#[derive(Clone, Debug)]
+pub struct ReservationRequest {
+    /// Tenant, operation and idempotency key.
+    pub key: RecordKey,
+    /// What tells a retry from another request.
+    pub fingerprints: Fingerprints,
+    /// The execution that the caller would run.
+    pub attempt: AttemptId,
+    /// Until when it would own the record.
+    pub lease_until: Timestamp,
+    /// How long the record is to be kept once it is settled.
+    pub retention: Duration,
+    /// Whether an execution may begin. A key that is too old only gets the current record's answer.
+    pub may_begin: bool,
+    /// Whether all effects of the execution are in the transaction that completes it.
+    pub transactional: bool,
+    /// The method and route of the request.
+    pub origin: Option<Note>,
+}
 
 /// What to do about the current record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub enum Decision {
     /// The operation is completed: return its answer.
     Replay,
     /// It is accepted or in progress.
@@ -35,7 +58,7 @@ pub(crate) enum Decision {
 /// 5. A reservation request that may not begin an execution gets the record's answer, and takes nothing over (T43).
 ///
 /// The record to write, if there is one, has this `revision`.
-pub(crate) fn decide(
+pub fn decide(
     existing: Option<&Record>,
     reservation: &ReservationRequest,
     revision: Revision,
@@ -55,7 +78,8 @@ pub(crate) fn decide(
         None => return Decision::Incomparable,
     }
     let take_over = || Decision::TakeOver(Transition::to(existing.again(reservation, revision, now)));
-    let may_run_again = operation.may_run_again() && reservation.may_begin && !existing.claimed;
+    let may_run_again =
+        operation.may_run_again() && reservation.may_begin && existing.reported != Some(Evidence::Effect);
     match &existing.state {
         State::Completed { .. } => Decision::Replay,
         State::FailedRetryable { .. } if reservation.may_begin => take_over(),
@@ -104,7 +128,8 @@ mod tests {
             reserved.release(owner, Revision::mint(), NOW).unwrap().into(),
             reserved
                 .mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW)
-                .unwrap().into(),
+                .unwrap()
+                .into(),
             reserved,
         ]
     }

@@ -11,33 +11,29 @@
 //! may change them, are in docs/states.md in the repository.
 
 mod answer;
-mod decide;
+pub(crate) mod decide;
 mod id;
 mod named_enum;
 mod note;
-mod own;
-mod report;
-mod settle;
+pub(crate) mod own;
+pub(crate) mod report;
+pub(crate) mod settle;
 mod state;
-mod transition;
+pub(crate) mod transition;
 
 use std::time::Duration;
 
-use crate::{
-    fingerprint::{Fingerprint, Fingerprints},
-    key::RecordKey,
-    time::Timestamp,
-};
+use crate::{fingerprint::Fingerprint, key::RecordKey, time::Timestamp};
 
 pub use answer::{Answer, BodyId, Head, KeptAnswer, Place};
 pub(crate) use answer::{Encoding, KeptBody};
-pub(crate) use decide::{Decision, decide};
+pub(crate) use decide::{Decision, ReservationRequest, decide};
 pub use id::{AttemptId, Revision};
 pub use note::Note;
-pub(crate) use own::{FencedError, NOT_EXECUTED, Worker};
-pub(crate) use report::{Ended, Fate, Reported};
+pub(crate) use own::{NOT_EXECUTED, Worker};
+pub(crate) use report::{Ended, Fate, WorkerReport};
 pub(crate) use settle::{SettleError, Verdict};
-pub use state::{SettledBy, State, UnknownCause};
+pub use state::{Evidence, SettledBy, State, UnknownCause};
 pub(crate) use transition::Transition;
 
 pub use crate::headers::{SAFE_HEADERS, may_be_kept};
@@ -62,12 +58,9 @@ pub struct Record {
     pub began_at: Timestamp,
     /// How long it is kept once it is settled, as its guard configured. It is the same for all that can settle it.
     pub retention: Duration,
-    /// Whether another execution reported, while this one was in progress, that it certainly or possibly ran the operation. If
-    /// so, no retry runs, even if this execution reports that it did nothing.
-    pub contested: bool,
-    /// Whether an effect was reported: by the provider, or by a worker whose domain writes were refused. If so, only proof of
-    /// the effect or an operator settles the record. A worker's refusal, a denial or "not found" does not.
-    pub claimed: bool,
+    /// What was reported of it, besides what its present execution reports. If there is anything, only proof of the effect or
+    /// an operator settles the record. A release, a refusal, a denial or "not found" does not.
+    pub reported: Option<Evidence>,
     /// Whether all effects of its execution are in the transaction that completes it. If so, another write over the same
     /// revision proves that the execution did nothing, and never will.
     pub transactional: bool,
@@ -81,27 +74,6 @@ pub struct Record {
     pub settled_note: Option<Note>,
     /// Its state.
     pub state: State,
-}
-
-/// A caller's request to execute an operation.
-#[derive(Clone, Debug)]
-pub(crate) struct ReservationRequest {
-    /// Tenant, operation and idempotency key.
-    pub key: RecordKey,
-    /// What tells a retry from another request.
-    pub fingerprints: Fingerprints,
-    /// The execution that the caller would run.
-    pub attempt: AttemptId,
-    /// Until when it would own the record.
-    pub lease_until: Timestamp,
-    /// How long the record is to be kept once it is settled.
-    pub retention: Duration,
-    /// Whether an execution may begin. A key that is too old only gets the current record's answer.
-    pub may_begin: bool,
-    /// Whether all effects of the execution are in the transaction that completes it.
-    pub transactional: bool,
-    /// The method and route of the request.
-    pub origin: Option<Note>,
 }
 
 impl Record {
@@ -125,7 +97,13 @@ impl Record {
 
     /// Whether another write to this record proves that its execution did nothing, and never will.
     pub(crate) const fn is_undone_by_the_next_write(&self) -> bool {
-        self.transactional && !self.contested && !self.claimed
+        self.transactional && self.may_end_without_effect()
+    }
+
+    /// Whether it can be settled as if nothing was done. A worker's release and refusal, the provider's denial and "not found"
+    /// all ask this.
+    pub(crate) const fn may_end_without_effect(&self) -> bool {
+        self.reported.is_none()
     }
 }
 
@@ -135,7 +113,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::{
-        fingerprint::{Content, FingerprintRule},
+        fingerprint::{Content, FingerprintRule, Fingerprints},
         key::{IdempotencyKey, OperationName, Tenant},
         world::{SystemWorld, World},
     };

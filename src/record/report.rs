@@ -1,13 +1,13 @@
 //! What a worker's report does to the record: a pure function of both.
 
 use super::{
-    FencedError, KeptAnswer, Note, Record, Revision, SettledBy, State, Transition, UnknownCause, Worker,
+    Evidence, KeptAnswer, Note, Record, Revision, SettledBy, State, Transition, UnknownCause, Worker,
 };
 use crate::time::Timestamp;
 
 /// How an execution ended, as its worker reports it. The answer's body is stored.
 #[derive(Clone, Debug)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// The effect and its answer are known.
     Completed(KeptAnswer),
     /// Certainly nothing was done. A note for the record, if the reason is known.
@@ -16,35 +16,38 @@ pub(crate) enum Ended {
     NotBegun,
     /// Something may have been done. A note for the record, if more than the cause is known.
     PerhapsExecuted(UnknownCause, Option<Note>),
+    /// There was an effect, and its domain writes are not committed.
+    Uncommitted,
 }
 
 /// A worker's report, with all that decides what it does to the record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reported<'a> {
+pub struct WorkerReport<'a> {
     /// The record as its worker last saw it.
-    pub(crate) base: &'a Record,
+    pub base: &'a Record,
     /// How the execution ended.
-    pub(crate) ended: &'a Ended,
+    pub ended: &'a Ended,
     /// Whether domain writes commit with it.
-    pub(crate) has_writes: bool,
+    pub has_writes: bool,
     /// Whether the operation may run again if its worker is dead.
-    pub(crate) may_run_again: bool,
+    pub may_run_again: bool,
     /// Whether it has been escalated that another execution certainly or possibly ran the operation too. Before that, nothing
     /// that the other execution left is overwritten: its trace would be lost.
-    pub(crate) escalated: bool,
+    pub escalated: bool,
 }
 
 /// What a report does to the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub enum Fate {
     /// It becomes this record.
     Written(Transition),
     /// Another execution is in progress: its record is marked as contested.
     Contested(Transition),
     /// Nothing: the record has moved on.
-    Fenced(FencedError),
-    /// The record has been gone for so long that it may have been settled and deleted since. Or the report has domain writes, which
-    /// an operator or a restore may have undone together with the record.
+    Fenced,
+    /// There is no record for it. It has been gone for so long that it may have been settled and deleted since, or its key has
+    /// begun a later generation. Or the report has domain writes, which an operator or a restore may have undone together with
+    /// the record.
     Gone,
 }
 
@@ -56,12 +59,26 @@ impl Ended {
 
     /// Whether its worker knows what it did.
     pub(crate) const fn is_certain(&self) -> bool {
-        !matches!(self, Self::PerhapsExecuted(..))
+        !matches!(self, Self::PerhapsExecuted(..) | Self::Uncommitted)
     }
 
     /// Whether its worker knows of an effect.
     pub(crate) fn reports_an_effect(&self) -> bool {
         matches!(self, Self::Completed(answer) if answer.head.is_effect())
+            || matches!(self, Self::Uncommitted)
+    }
+
+    /// Whether its caller is refused.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Completed(answer) if !answer.head.is_effect())
+    }
+
+    /// What this is evidence of; `None` if its execution had no effect.
+    fn evidence(&self) -> Option<Evidence> {
+        match self {
+            Self::PerhapsExecuted(..) => Some(Evidence::Perhaps),
+            _ => self.reports_an_effect().then_some(Evidence::Effect),
+        }
     }
 
     /// The record that this turns `seen` into.
@@ -71,109 +88,115 @@ impl Ended {
         worker: Worker,
         revision: Revision,
         now: Timestamp,
-    ) -> Result<Transition, FencedError> {
+    ) -> Option<Transition> {
         match self {
             Self::Completed(answer) => seen.complete(worker, revision, answer.clone(), now),
             Self::NotExecuted(because) => {
-                Ok(seen.release(worker.attempt, revision, now)?.failed(because.clone()))
+                Some(seen.release(worker.attempt, revision, now)?.failed(because.clone()))
             }
             Self::NotBegun => seen.not_begun(worker.attempt, revision, now),
             Self::PerhapsExecuted(cause, because) => {
-                Ok(seen.mark_unknown(worker, revision, *cause, now)?.failed(because.clone()))
+                Some(seen.mark_unknown(worker, revision, *cause, now)?.failed(because.clone()))
             }
+            Self::Uncommitted => seen.uncommitted(worker, revision, now),
         }
     }
 }
 
-impl Reported<'_> {
+impl WorkerReport<'_> {
     /// What this does to the current record.
     ///
     /// The record may be gone, because an operator deleted it or the table was restored to an earlier time. Then it is written anew
     /// from `base`, because what is known is still true. After the retention, counted from the execution's beginning, it is not
     /// written anew: the record may have been settled, and then deleted by time to live.
-    pub(crate) fn fate(&self, current: Option<&Record>, revision: Revision, now: Timestamp) -> Fate {
+    pub fn fate(&self, current: Option<&Record>, revision: Revision, now: Timestamp) -> Fate {
         let (base, worker) = (self.base, Worker::of(self.base));
         // Another request that did not begin counts as absent: it must not hide a certain or possible effect.
         let current = current.filter(|current| {
-            !current.is_not_begun() || current.attempt == worker.attempt || self.ended.did_nothing()
+            !current.is_not_begun() || current.attempt == worker.attempt || !self.matters()
         });
-        let seen = current.unwrap_or(base);
-        let late = now > base.began_at.plus(seen.retention);
+        // Of a new generation, so that no report takes it for the record whose rows it has, or whose rows are undone.
+        let anew = Record { created_at: now, ..base.clone() };
+        let seen = current.unwrap_or(&anew);
+        let late = now >= base.began_at.plus(seen.retention);
         // The rows of a transaction may have been undone together with the record.
         let by_transaction = self.has_writes || (base.transactional && !self.ended.did_nothing());
         if current.is_none() && (late || by_transaction) {
             return Fate::Gone;
         }
-        let double = self.is_double(seen, now);
-        if double && let Some(contested) = seen.contest(worker, revision) {
+        if !base.is_same_request(seen) {
+            return Fate::Fenced;
+        }
+        // The record of a later generation never tells what this execution did.
+        if self.matters() && !worker.shares_generation(seen, now) {
+            return Fate::Gone;
+        }
+        let contest = |evidence| seen.contest(worker, evidence, revision);
+        if self.meets_another(seen, now)
+            && let Some(contested) = self.ended.evidence().and_then(contest)
+        {
             return Fate::Contested(contested);
         }
-        if double && !self.escalated {
-            return Fate::Fenced(FencedError::OwnedByAnother);
+        if self.is_double(seen, now) && !self.escalated {
+            return Fate::Fenced;
         }
-        match self.ended.of(seen, worker, revision, now) {
-            Ok(next) => Fate::Written(next),
-            Err(fenced) => Fate::Fenced(fenced),
+        if self.belongs_to_earlier_generation(seen) {
+            return Fate::Gone;
         }
+        self.ended.of(seen, worker, revision, now).map_or(Fate::Fenced, Fate::Written)
+    }
+
+    /// Whether it would be a loss to drop this report: it is about an effect, or about domain writes.
+    pub(crate) fn matters(&self) -> bool {
+        self.has_writes || self.ended.evidence().is_some()
     }
 
     /// Whether this record shows a second execution of an operation that must not run again, while this worker certainly or
     /// possibly did something.
-    ///
-    /// After the retention, the record may be of a later generation of the key, which is no second execution. Before that, a later
-    /// generation means that an operator deleted the record, or restored the table.
-    pub(crate) fn is_double(&self, current: &Record, now: Timestamp) -> bool {
+    pub fn is_double(&self, current: &Record, now: Timestamp) -> bool {
+        !self.may_run_again && self.meets_another(current, now)
+    }
+
+    /// Whether this worker certainly or possibly did something, and this record is another execution's, which did not report that
+    /// it did nothing.
+    pub fn meets_another(&self, current: &Record, now: Timestamp) -> bool {
         let base = self.base;
-        // All its effects were in its transaction, which was not committed.
-        if base.transactional {
+        // All effects of a transactional worker were in its transaction, which was not committed.
+        if base.transactional || !self.matters() {
             return false;
         }
-        let one_generation = current.created_at == base.created_at;
-        let early = now <= base.began_at.plus(base.retention);
-        // If the other execution did nothing, the two do not contradict each other. In a later generation they still do, because a
-        // retry would run.
+        // What perhaps happened does not keep an operation that may run again from doing so.
+        if self.may_run_again && !self.ended.reports_an_effect() {
+            return false;
+        }
         let did_nothing = matches!(
             current.state,
             State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. }
         );
-        let theirs = !(did_nothing && one_generation);
-        let ours = !self.ended.did_nothing();
-        let same = base.is_same_request(current);
-        let others = current.attempt != base.attempt && same && (one_generation || early);
-        ours && theirs && others && !self.may_run_again
+        current.attempt != base.attempt
+            && base.is_same_request(current)
+            && !did_nothing
+            && Worker::of(base).shares_generation(current, now)
     }
 
     /// Whether its domain writes can never commit, because this record is of another generation of the key.
-    pub(crate) fn belongs_to_earlier_generation(&self, current: &Record) -> bool {
-        self.has_writes && current.created_at != self.base.created_at
+    pub fn belongs_to_earlier_generation(&self, current: &Record) -> bool {
+        let commits = self.has_writes && matches!(self.ended, Ended::Completed(_));
+        commits && current.created_at != self.base.created_at
     }
 
-    /// Whether the record denies this report: it was completed without an effect that is reported, or without the report's domain
-    /// writes. A record that the same worker completed denies nothing: its writes were refused, and it has the answer for that.
-    pub(crate) fn is_denied_by(&self, current: &Record) -> bool {
-        let State::Completed { answer, by, .. } = &current.state else { return false };
+    /// Whether the record lacks what this reports: it was completed without an effect that is reported, or without the report's
+    /// domain writes; or another execution is in progress. A record that the same worker completed lacks nothing: its writes were
+    /// refused, and it has the answer for that.
+    pub fn is_missing_in(&self, current: &Record, now: Timestamp) -> bool {
+        let State::Completed { answer, by, .. } = &current.state else {
+            return matches!(current.state, State::InProgress { .. }) && self.meets_another(current, now);
+        };
         if *by == SettledBy::Worker && current.attempt == self.base.attempt {
             return false;
         }
         let without_its_writes = self.has_writes && !current.with_writes;
         without_its_writes || (self.ended.reports_an_effect() && !answer.head.is_effect())
-    }
-
-    /// Claims the record for the effect that this reports, without its domain writes, which are not committed. From then on it is
-    /// not released for a retry, and no earlier try of those writes can be applied. An operation that may run again is left alone:
-    /// its next run repairs it.
-    pub(crate) fn claim(
-        &self,
-        current: Option<&Record>,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Option<Transition> {
-        let current = current?;
-        let one_generation = current.created_at == self.base.created_at && self.base.is_same_request(current);
-        if !one_generation || self.may_run_again {
-            return None;
-        }
-        current.claim(revision, now, now)
     }
 }
 
@@ -181,5 +204,140 @@ impl Record {
     /// Whether both records may be of one request. Fingerprints by different rules cannot be compared.
     pub(crate) fn is_same_request(&self, other: &Self) -> bool {
         self.fingerprint == other.fingerprint || self.fingerprint.rule() != other.fingerprint.rule()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{
+        Head, ReservationRequest,
+        tests::{RETAIN, answer, reservation, reservation_for},
+    };
+    use crate::time_budget::CLOCK_SKEW;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+
+    fn fresh() -> Revision {
+        Revision::mint()
+    }
+
+    fn refusal() -> Ended {
+        let head = Head::Http { status: 402, headers: [].into() };
+        Ended::Completed(KeptAnswer { head, ..answer() })
+    }
+
+    fn effect() -> Ended {
+        Ended::Completed(answer())
+    }
+
+    const PERHAPS: Ended = Ended::PerhapsExecuted(UnknownCause::Panicked, None);
+
+    /// Two executions of one key: the first was released as "not found", and the second is in progress.
+    fn two() -> (Record, Record) {
+        let first = Record::reserve(&reservation("k"), fresh(), NOW);
+        let second = first.again(&reservation("k"), fresh(), NOW);
+        (first, second)
+    }
+
+    fn fate(base: &Record, ended: &Ended, current: &Record, now: Timestamp) -> Fate {
+        let report = WorkerReport { base, ended, has_writes: false, may_run_again: false, escalated: false };
+        report.fate(Some(current), fresh(), now)
+    }
+
+    fn becomes(base: &Record, ended: &Ended, current: &Record) -> Record {
+        match fate(base, ended, current, NOW) {
+            Fate::Written(next) | Fate::Contested(next) => next.into(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    // T53
+    #[test]
+    fn a_refusal_never_ends_a_record_over_reported_evidence() {
+        let (first, second) = two();
+        for evidence in [effect(), PERHAPS] {
+            let contested = becomes(&first, &evidence, &second);
+            assert_eq!(contested.state, second.state);
+            let ended = becomes(&second, &refusal(), &contested);
+            assert_eq!((ended.state.name(), ended.reported), ("unknown", evidence.evidence()));
+            // In the other order, the refusal is the answer, and the evidence contradicts it.
+            let refused = becomes(&second, &refusal(), &second);
+            assert_eq!(refused.state.name(), "completed");
+            assert!(matches!(fate(&first, &evidence, &refused, NOW), Fate::Fenced));
+        }
+    }
+
+    // T53
+    #[test]
+    fn a_refusal_does_not_end_what_another_execution_left_unknown() {
+        let (first, second) = two();
+        let unknown = becomes(&second, &PERHAPS, &second);
+        assert!(matches!(fate(&first, &refusal(), &unknown, NOW), Fate::Fenced));
+        assert_eq!(becomes(&second, &refusal(), &unknown).state.name(), "completed", "its own");
+        assert_eq!(fate(&first, &effect(), &unknown, NOW), Fate::Fenced);
+    }
+
+    // T55
+    #[test]
+    fn an_effect_without_its_domain_writes_is_in_the_record_at_once() {
+        let (first, second) = two();
+        let own = becomes(&second, &Ended::Uncommitted, &second);
+        let released = becomes(&second, &Ended::NotExecuted(None), &second);
+        let late = becomes(&first, &Ended::Uncommitted, &released);
+        for marked in [own, late] {
+            assert_eq!((marked.state.name(), marked.reported), ("unknown", Some(Evidence::Effect)));
+        }
+        let contested = becomes(&first, &Ended::Uncommitted, &second);
+        assert_eq!((contested.state, contested.reported), (second.state, Some(Evidence::Effect)));
+    }
+
+    #[test]
+    fn the_order_of_two_reports_after_a_deletion_decides_nothing() {
+        let retention = CLOCK_SKEW + RETAIN;
+        let first = Record::reserve(&ReservationRequest { retention, ..reservation("k") }, fresh(), NOW);
+        // An operator has deleted its record, and the key begins again.
+        let later = NOW.plus(RETAIN / 2);
+        let second =
+            Record::reserve(&ReservationRequest { lease_until: later, ..reservation("k") }, fresh(), later);
+        let released = becomes(&second, &Ended::NotExecuted(None), &second);
+        assert_eq!(becomes(&first, &effect(), &released).state.name(), "completed");
+        let contested = becomes(&first, &effect(), &second);
+        let ended = becomes(&second, &Ended::NotExecuted(None), &contested);
+        assert_eq!(becomes(&first, &effect(), &ended).state.name(), "completed");
+        // After its retention, the record may be of a later generation: the effect must not be forgotten.
+        assert_eq!(fate(&first, &effect(), &released, NOW.plus(RETAIN)), Fate::Gone);
+        assert_eq!(fate(&first, &Ended::NotBegun, &released, NOW.plus(RETAIN)), Fate::Fenced);
+    }
+
+    #[test]
+    fn no_report_changes_the_record_of_another_request() {
+        let first = Record::reserve(&reservation("k"), fresh(), NOW);
+        let others = Record::reserve(&reservation_for("k", "another body"), fresh(), NOW);
+        let released = becomes(&others, &Ended::NotExecuted(None), &others);
+        let unknown = becomes(&others, &PERHAPS, &others);
+        for current in [others, released, unknown] {
+            for ended in [effect(), refusal(), PERHAPS, Ended::Uncommitted, Ended::NotExecuted(None)] {
+                assert!(matches!(fate(&first, &ended, &current, NOW), Fate::Fenced), "{ended:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_operation_that_may_run_again_keeps_its_evidence_too() {
+        let (first, second) = two();
+        let ended = effect();
+        let report = WorkerReport {
+            base: &first,
+            ended: &ended,
+            has_writes: false,
+            may_run_again: true,
+            escalated: false,
+        };
+        let Fate::Contested(contested) = report.fate(Some(&second), fresh(), NOW) else {
+            panic!("{second:?}")
+        };
+        assert_eq!(contested.reported, Some(Evidence::Effect));
+        assert!(report.meets_another(&second, NOW) && !report.is_double(&second, NOW));
     }
 }

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use super::{KeptAnswer, KeptBody, Note, Record, Revision, SettledBy, State, Transition, UnknownCause};
+use super::{
+    Evidence, KeptAnswer, KeptBody, Note, Record, Revision, SettledBy, State, Transition, UnknownCause,
+};
 use crate::time::Timestamp;
 
 /// What the worker, the provider or an operator knows of the effect.
@@ -16,15 +18,22 @@ pub(crate) enum Verdict {
 }
 
 /// Why a record cannot be settled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SettleError {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettleError {
     /// A worker has it, and its lease has not expired.
+    #[error("the record is in progress, and its lease has not expired")]
     InFlight,
     /// All its effects are in its transaction, which has not committed: the write that would settle it proves that.
+    #[error(
+        "all effects of the operation are in its transaction, which has not committed: settle it as not executed, or let a \
+         retry run"
+    )]
     NothingCommitted,
     /// No worker has taken it yet.
+    #[error("the record is pending: no worker has taken it yet")]
     Pending,
     /// It is settled.
+    #[error("the record is settled as {0}")]
     Settled(&'static str),
 }
 
@@ -121,7 +130,7 @@ impl Record {
     /// While a worker has it, it stays in progress. Otherwise it becomes unknown from now on, and the next question comes at `at`.
     /// `None` if it is completed, pending, claimed already, or certainly not executed.
     pub(crate) fn claim(&self, revision: Revision, at: Timestamp, now: Timestamp) -> Option<Transition> {
-        if self.claimed {
+        if self.reported == Some(Evidence::Effect) {
             return None;
         }
         let unknown = |cause| {
@@ -139,7 +148,7 @@ impl Record {
             }
             State::Pending | State::Completed { .. } => return None,
         };
-        Some(Transition::to(Self { claimed: true, ..open }))
+        Some(Transition::to(Self { reported: Some(Evidence::Effect), ..open }))
     }
 
     /// Drops the headers and the body of a completed record. It keeps its status and stays completed, so that nothing runs
@@ -150,6 +159,17 @@ impl Record {
         answer.body = KeptBody::Omitted { length: answer.body.length() };
         answer.head = answer.head.without_headers();
         Some(Transition::to(forgotten))
+    }
+
+    /// Completes an execution that has only just begun, before any write of it: all its effects commit with this one.
+    pub(crate) fn completed_at_once(
+        &self,
+        answer: KeptAnswer,
+        revision: Revision,
+        now: Timestamp,
+    ) -> Transition {
+        let completed = self.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now);
+        Transition::to(Self { transactional: true, ..completed })
     }
 
     /// The only transition into the two settled states, for the worker, for reconciliation and for an operator.
@@ -166,8 +186,7 @@ impl Record {
             Verdict::Executed(answer) => State::Completed { answer, completed_at: now, by, expires_at },
             Verdict::NotExecuted => State::FailedRetryable { failed_at: now, by, expires_at },
         };
-        let (contested, claimed, with_writes) = (false, false, false);
-        Self { revision, contested, claimed, with_writes, settled_note: None, state, ..self.clone() }
+        Self { revision, reported: None, with_writes: false, settled_note: None, state, ..self.clone() }
     }
 }
 
@@ -238,9 +257,10 @@ mod tests {
         }
         assert_eq!(released.claim(fresh(), Timestamp::MAX, lease_expired()), None);
         // An effect of another execution, or a reported one, is not in its transaction.
-        for marked in
-            [Record { contested: true, ..record.clone() }, Record { claimed: true, ..record.clone() }]
-        {
+        for marked in [
+            Record { reported: Some(Evidence::Perhaps), ..record.clone() },
+            Record { reported: Some(Evidence::Effect), ..record.clone() },
+        ] {
             assert_eq!(marked.expire(fresh(), lease_expired()).unwrap().state.name(), "unknown");
             let settled = marked.settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), lease_expired());
             assert_eq!(settled.unwrap().state.settled_by(), Some(SettledBy::Operator));
@@ -250,6 +270,7 @@ mod tests {
     // T46
     #[test]
     fn a_claim_is_settled_only_by_proof() {
+        const EFFECT: Option<Evidence> = Some(Evidence::Effect);
         let (record, late) = (reserved(), lease_expired());
         let released = |by| unknown().settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap();
         let escalated = unknown().postpone(fresh(), 7, Timestamp::MAX, NOW).unwrap();
@@ -264,7 +285,7 @@ mod tests {
             let State::Unknown { since, reconcile_at, asked, .. } = claimed.state else {
                 panic!("{claimed:?}")
             };
-            assert_eq!((since, reconcile_at, asked, claimed.claimed), (late, Timestamp::MAX, 0, true));
+            assert_eq!((since, reconcile_at, asked, claimed.reported), (late, Timestamp::MAX, 0, EFFECT));
             assert_eq!(claimed.claim(fresh(), late, late), None, "once is enough");
             // Its worker comes back.
             let worker = Worker::of(&claimed);
@@ -272,17 +293,20 @@ mod tests {
             let unknown = claimed.mark_unknown(worker, fresh(), UnknownCause::Panicked, late).unwrap();
             let refusal = KeptAnswer { head: Head::Http { status: 402, headers: [].into() }, ..answer() };
             let refused = claimed.complete(worker, fresh(), refusal, late).unwrap();
-            assert_eq!((refused.state.name(), refused.claimed, unknown.claimed), ("unknown", true, true));
+            assert_eq!(
+                (refused.state.name(), refused.reported, unknown.reported),
+                ("unknown", EFFECT, EFFECT)
+            );
             let completed = claimed.complete(worker, fresh(), answer(), late).unwrap();
-            assert_eq!((completed.state.name(), completed.claimed), ("completed", false));
+            assert_eq!((completed.state.name(), completed.reported), ("completed", None));
         }
         let completed = record.settled(Verdict::Executed(answer()), SettledBy::Worker, fresh(), NOW);
         assert_eq!(completed.claim(fresh(), late, late), None);
         let revision = fresh();
         let live = record.claim(revision, late, NOW).unwrap();
-        assert_eq!(live, Transition::to(Record { revision, claimed: true, ..record }));
-        assert!(live.extend(live.attempt, fresh(), late).unwrap().claimed);
-        assert!(live.expire(fresh(), late).unwrap().claimed);
+        assert_eq!(live, Transition::to(Record { revision, reported: Some(Evidence::Effect), ..record }));
+        assert_eq!(live.extend(live.attempt, fresh(), late).unwrap().reported, EFFECT);
+        assert_eq!(live.expire(fresh(), late).unwrap().reported, EFFECT);
     }
 
     #[test]

@@ -115,6 +115,17 @@ names! {
     }
 }
 
+/// What was reported of an operation, besides what its present execution reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Evidence {
+    /// Another execution possibly ran it.
+    Perhaps,
+    /// Another execution ran it, the provider reports its effect, or its worker reports an effect without its domain writes.
+    Effect,
+}
+
+names! { pub Evidence { Perhaps: "perhaps", Effect: "effect" } }
+
 /// Why the outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -154,6 +165,7 @@ mod tests {
         let names = ["worker", "provider", "operator", "certainty", "assumption"];
         assert!(SettledBy::EACH.iter().map(|by| by.name()).eq(names));
         assert!(names.map(SettledBy::parse).into_iter().flatten().eq(SettledBy::EACH.iter().copied()));
+        assert!(Evidence::EACH.iter().map(|evidence| evidence.name()).eq(["perhaps", "effect"]));
         assert_eq!((UnknownCause::parse("other"), SettledBy::parse("other")), (None, None));
     }
 }

@@ -2,13 +2,12 @@
 
 use std::ops::Deref;
 
-use super::{KeptAnswer, Note, Record, Revision, SettledBy, State, Verdict};
-use crate::time::Timestamp;
+use super::{Note, Record, State};
 
 /// The record that a step makes of another one. Only the steps of [`record`](super) can make it, and the engine writes nothing
 /// else: so no record changes in another way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Transition(Box<Record>);
+pub struct Transition(Box<Record>);
 
 impl Transition {
     pub(super) fn to(record: Record) -> Self {
@@ -36,14 +35,8 @@ impl Transition {
         self
     }
 
-    /// Completes the execution that this begins, before any write: all its effects commit with this one write.
-    pub(crate) fn completed_at_once(self, answer: KeptAnswer, revision: Revision, now: Timestamp) -> Self {
-        let completed = self.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now);
-        Self::to(Record { transactional: true, ..completed })
-    }
-
     /// Notes that domain writes commit with it, if it completes its operation. Returns whether it does.
-    pub(crate) fn commits(&mut self) -> bool {
+    pub fn commits(&mut self) -> bool {
         self.0.with_writes = matches!(self.state, State::Completed { .. });
         self.with_writes
     }

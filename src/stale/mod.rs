@@ -28,7 +28,7 @@ use tracing::Instrument;
 use crate::{
     engine::{Applied, Effort, Engine, Moment, Retries, Start, Step},
     key::RecordKey,
-    message::{MalformedError, Message},
+    message::Message,
     queue::{Queue, WorkError},
     record::{Record, State},
     store::{StoreError, StoreErrorKind, Unsettled},
@@ -128,7 +128,7 @@ impl Stale {
             Message::Sweep => self.continue_sweep(time).await,
             Message::Check { key, look_at } => {
                 let record =
-                    RecordKey::from_partition_key(&key).ok_or(MalformedError("it names no record"))?;
+                    RecordKey::from_partition_key(&key).ok_or(WorkError::Malformed("it names no record"))?;
                 let look_at = Timestamp::from_millis(look_at);
                 if self.engine.world.now() < look_at {
                     return self.look_later(key, look_at).await;
@@ -139,7 +139,7 @@ impl Stale {
                     _ => Ok(()),
                 }
             }
-            _ => Err(MalformedError("it is neither a check nor a sweep").into()),
+            _ => Err(WorkError::Malformed("it is neither a check nor a sweep")),
         }
     }
 

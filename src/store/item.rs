@@ -10,8 +10,7 @@
 //! | `created_at`, `began_at` | all | milliseconds since 1970: when the key was first seen, and when this execution began |
 //! | `retention` | all | for how many milliseconds it is kept once it is settled |
 //! | `lease_until` | `in_progress` | milliseconds since 1970 |
-//! | `contested` | `in_progress`, `unknown` | whether another execution ran the operation, certainly or possibly |
-//! | `claimed` | `in_progress`, `unknown` | whether an effect was reported: by the provider, or by a worker whose domain writes were refused |
+//! | `reported` | `in_progress`, `unknown` | `perhaps`, `effect`: what was reported besides what its execution reports |
 //! | `transactional` | all | whether the completing transaction contains all effects of the execution |
 //! | `with_writes` | `completed` | whether domain writes committed with its completion |
 //! | `origin` | all | for operators: the request's method and route |
@@ -26,8 +25,8 @@
 //! | `cause`, `reconcile_at`, `asked` | `unknown` | why, when to ask next, and how often that was done |
 //! | `reconcile_shard` | `unknown` | its partition in the index `reconcile` |
 //!
-//! `contested`, `claimed`, `transactional` and `with_writes` are absent if they are false. `origin`, `last_failure` and
-//! `settled_note` are optional. An item that lacks any other attribute of its state is unreadable.
+//! `transactional` and `with_writes` are absent if they are false. `reported`, `origin`, `last_failure` and `settled_note` are
+//! optional. An item that lacks any other attribute of its state is unreadable.
 //!
 //! A reader does not read or change what another version has written. A new attribute needs a new version only if readers must not
 //! ignore it.
@@ -42,8 +41,8 @@ use crate::{
     fingerprint::Fingerprint,
     key::RecordKey,
     record::{
-        AttemptId, BodyId, Encoding, Head, KeptAnswer, KeptBody, Note, Place, Record, Revision, SettledBy,
-        State, UnknownCause,
+        AttemptId, BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Note, Place, Record, Revision,
+        SettledBy, State, UnknownCause,
     },
     time::Timestamp,
 };
@@ -136,10 +135,8 @@ pub struct Item {
     created_at: u64,
     began_at: u64,
     retention: u64,
-    #[serde(default, skip_serializing_if = "Not::not")]
-    contested: bool,
-    #[serde(default, skip_serializing_if = "Not::not")]
-    claimed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reported: Option<String>,
     #[serde(default, skip_serializing_if = "Not::not")]
     transactional: bool,
     #[serde(default, skip_serializing_if = "Not::not")]
@@ -210,8 +207,7 @@ impl From<&Record> for Item {
             created_at: record.created_at.as_millis(),
             began_at: record.began_at.as_millis(),
             retention: u64::try_from(record.retention.as_millis()).unwrap_or(u64::MAX),
-            contested: record.contested,
-            claimed: record.claimed,
+            reported: record.reported.map(|reported| reported.name().to_owned()),
             transactional: record.transactional,
             with_writes: record.with_writes,
             origin: record.origin.as_ref().map(Note::to_string),
@@ -286,8 +282,10 @@ impl Item {
             created_at: Timestamp::from_millis(item.created_at),
             began_at: Timestamp::from_millis(item.began_at),
             retention: Duration::from_millis(item.retention),
-            contested: item.contested,
-            claimed: item.claimed,
+            reported: match item.reported.as_deref().map(Evidence::parse) {
+                Some(None) => return Err(UnreadableItemError::Attribute("reported")),
+                reported => reported.flatten(),
+            },
             transactional: item.transactional,
             with_writes: item.with_writes,
             origin: item.origin.as_deref().map(Note::new),
@@ -439,7 +437,7 @@ mod tests {
     fn the_flags_of_a_contested_or_claimed_record_are_kept() {
         let other = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reserved = Record { attempt: crate::record::AttemptId::mint(), ..other.clone() };
-        let contested = reserved.contest(Worker::of(&other), Revision::mint()).unwrap();
+        let contested = reserved.contest(Worker::of(&other), Evidence::Perhaps, Revision::mint()).unwrap();
         assert_eq!(from_attributes(attributes(&contested)).unwrap(), contested.clone().into());
         let claimed = contested.claim(Revision::mint(), NOW, NOW).unwrap();
         assert_eq!(from_attributes(attributes(&claimed)).unwrap(), claimed.into());

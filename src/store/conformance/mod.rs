@@ -31,7 +31,7 @@ use crate::{
     fingerprint::{Content, FingerprintRule, Fingerprints},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{
-        BodyId, Encoding, Head, KeptAnswer, KeptBody, Place, Record, ReservationRequest, Revision,
+        BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Place, Record, ReservationRequest, Revision,
         UnknownCause, Worker,
     },
     time::Timestamp,
@@ -130,8 +130,8 @@ pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
         Record::accept(&reservation("key"), fresh(), NOW),
         reserved("key"),
         released(&reserved("key")),
-        Record { contested: true, ..reserved("key") },
-        Record { claimed: true, ..reserved("key") },
+        Record { reported: Some(Evidence::Perhaps), ..reserved("key") },
+        Record { reported: Some(Evidence::Effect), ..reserved("key") },
         Record {
             with_writes: true,
             ..answered(&reserved("key"), Head::Payload, KeptBody::Omitted { length: 0 })

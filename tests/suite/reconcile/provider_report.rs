@@ -343,35 +343,26 @@ async fn a_late_refusal_of_a_worker_is_no_answer_either(endpoint: &str) {
     written(executor.finish(second, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
     listening.report(&request, ProviderReport::executed(201, Fixed::new(Err("away")))).await;
     let ended = executor.finish(late, refusal()).await;
-    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
     assert_eq!(outcome_of(&listening.reserve(&request).await), "unknown");
 }
 
 // T46, T16: an outage of the store after the report was written does not make the refusal true.
 #[apply(on_each_store)]
 async fn a_queued_refusal_settles_nothing_once_an_effect_is_claimed(endpoint: &str) {
-    for loses_the_claim in [false, true] {
-        let listening = Listening::on(endpoint, charged()).await;
-        let (request, reports) = (request(), MemoryQueue::new());
-        let executor = listening.guarded.executor().defer_reports_to(reports.clone());
-        let ours = owned(listening.reserve(&request).await);
-        listening.report(&request, ProviderReport::executed(201, charged())).await;
-        listening.guarded.faults.for_all(ANY, Fault::DropRequest);
-        let ended = listening.guarded.clock.passing(executor.finish(ours, refusal())).await;
-        listening.guarded.faults.clear();
-        // The worker has not seen the report.
-        assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
-        if loses_the_claim {
-            // A version that does not know claims has written the record.
-            let mut item = listening.guarded.item(&request.key).await.unwrap();
-            item.remove("claimed");
-            listening.guarded.write_raw(item).await;
-        }
-        let [(report, _)] = &reports.take()[..] else { panic!("not one report") };
-        listening.reconciliation.receive(report).await.unwrap();
-        let expected = if loses_the_claim { "completed" } else { "unknown" };
-        assert_eq!(listening.state(&request).await, expected);
-    }
+    let listening = Listening::on(endpoint, charged()).await;
+    let (request, reports) = (request(), MemoryQueue::new());
+    let executor = listening.guarded.executor().defer_reports_to(reports.clone());
+    let ours = owned(listening.reserve(&request).await);
+    listening.report(&request, ProviderReport::executed(201, charged())).await;
+    listening.guarded.faults.for_all(ANY, Fault::DropRequest);
+    let ended = listening.guarded.clock.passing(executor.finish(ours, refusal())).await;
+    listening.guarded.faults.clear();
+    // The worker has not seen the report.
+    assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
+    let [(report, _)] = &reports.take()[..] else { panic!("not one report") };
+    listening.reconciliation.receive(report).await.unwrap();
+    assert_eq!(listening.state(&request).await, "unknown");
 }
 
 // T46

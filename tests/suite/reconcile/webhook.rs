@@ -8,6 +8,7 @@ use lambda_idempotency::{
     key::signature::Secrets,
     queue::{MemoryQueue, Queue, QueueError},
     reconcile::Reconciliation,
+    record::Evidence,
     store::{Store, conformance::samples},
     telemetry::{WEBHOOK_AGAIN, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE},
     time::Timestamp,
@@ -287,7 +288,8 @@ async fn a_charge_during_a_live_lease_is_deferred_or_redelivered() {
     let alone = Hook { webhook: alone, ..hook };
     assert_eq!(alone.send(&event).await, returned(503, "try again"));
     let current = alone.api.store().load(&key).await.unwrap().expect("a record");
-    assert_eq!((current.state, current.attempt, current.claimed), (live.state, live.attempt, true));
+    assert_eq!((current.state, current.attempt), (live.state, live.attempt));
+    assert_eq!(current.reported, Some(Evidence::Effect));
     alone.assert_untouched("in progress").await;
 }
 

@@ -417,7 +417,7 @@ async fn a_refused_write_from_the_queue_is_answered_or_escalated(endpoint: &str)
                 r#"{"title":"Not enough money"}"#
             );
         } else {
-            assert_eq!(outcome_of(&bank.executor().reserve(&request).await), "in flight");
+            assert_eq!(outcome_of(&bank.executor().reserve(&request).await), "unknown");
             let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
             let dead_letter: Value = serde_json::from_str(dead_letter).unwrap();
             assert_eq!(
@@ -622,7 +622,7 @@ async fn a_dead_transactional_worker_is_released_by_certainty(endpoint: &str) {
             // One swap, and no question.
             let next = owned(executor.reserve(&request).await);
             not_committed(&executor.finish(dead, completed("late")).await);
-            assert!(!bank.guarded.record(&request.key).await.unwrap().contested);
+            assert!(bank.guarded.record(&request.key).await.unwrap().reported.is_none());
             next.execution().write(bank.take(7)).unwrap();
             written(executor.finish(next, completed("next")).await);
         }
@@ -933,7 +933,7 @@ async fn a_proven_effect_whose_writes_the_store_does_not_take_is_claimed(endpoin
     };
     let outcome = asking(Confirms(vec![missing_table(&bank)])).ask(&request.key).await.unwrap();
     assert!(matches!(outcome, ReconcileOutcome::Scheduled(_)), "{outcome:?}");
-    assert!(bank.guarded.record(&request.key).await.unwrap().claimed);
+    assert!(bank.guarded.record(&request.key).await.unwrap().reported.is_some());
     // Once the permission exists, the next question settles it.
     asking(Confirms(vec![bank.book("b-1")])).ask(&request.key).await.unwrap();
     assert_eq!((bank.cents("b-1").await, dead_letters.take()), (Some(1), vec![]));

@@ -11,7 +11,7 @@ use lambda_idempotency::{
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::{Finding, Question, Reconciler, Reconciliation},
-    record::{Answer, UnknownCause},
+    record::{Answer, Evidence, UnknownCause},
     telemetry::DOUBLE_EXECUTION,
 };
 use macro_rules_attribute::apply;
@@ -50,7 +50,7 @@ impl Bank {
     /// No retry repeats the effect, however often the provider denies it.
     async fn is_claimed(&self, request: &Request) {
         let record = self.guarded.record(&request.key).await.unwrap();
-        assert_eq!((record.claimed, record.state.name()), (true, "unknown"));
+        assert_eq!((record.reported, record.state.name()), (Some(Evidence::Effect), "unknown"));
         self.settle(request, Finding::NotExecuted).await;
         assert_eq!(outcome_of(&self.executor().reserve(request).await), "unknown");
         assert_eq!(self.cents("a").await, Some(100));
@@ -71,9 +71,10 @@ async fn an_effect_whose_queued_writes_are_refused_claims_its_record(endpoint: &
         bank.reconciliation(&dead_letters).receive(message).await.unwrap();
         let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
         let dead_letter: Value = serde_json::from_str(dead_letter).unwrap();
-        let state = if released { "unknown" } else { "in_progress" };
-        assert_eq!((&dead_letter["kind"], &dead_letter["state"]), (&json!("contradiction"), &json!(state)));
-        bank.guarded.clock.advance(LEASE + GRACE);
+        assert_eq!(
+            (&dead_letter["kind"], &dead_letter["state"]),
+            (&json!("contradiction"), &json!("unknown"))
+        );
         assert_eq!(outcome_of(&bank.executor().reserve(&request).await), "unknown");
         bank.is_claimed(&request).await;
     }
@@ -106,7 +107,9 @@ async fn a_deferred_report_with_writes_waits_for_its_records_execution(endpoint:
     let executor = bank.guarded.executor_of(runs_again());
     let second = owned(executor.reserve(&request).await);
     assert!(reconciliation.receive(message).await.is_err());
-    written(executor.finish(second, Report::NotExecuted).await);
+    // It did nothing, but the first one reports an effect.
+    let ended = executor.finish(second, Report::NotExecuted).await;
+    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
     reconciliation.receive(message).await.unwrap();
     assert_eq!((bank.cents("b-1").await, dead_letters.take()), (Some(1), vec![]));
     assert_eq!(replayed_text(executor.reserve(&request).await), "ok");
@@ -209,7 +212,7 @@ async fn a_refusal_whose_writes_can_never_be_made_claims_nothing(endpoint: &str)
         let answer = Answer::json(status, "{}");
         bank.settle(&request, Finding::ExecutedWith(answer, vec![bank.take(1), bank.take(2)])).await;
         let record = bank.guarded.record(&request.key).await.unwrap();
-        assert_eq!((record.claimed, record.state.name()), (claimed, "unknown"));
+        assert_eq!((record.reported.is_some(), record.state.name()), (claimed, "unknown"));
     }
 }
 

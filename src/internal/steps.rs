@@ -1,0 +1,61 @@
+//! The steps that change a record, for the model.
+
+use crate::{
+    record::{Answer, AttemptId, KeptAnswer, KeptBody, Record, Revision, SettledBy, Verdict},
+    time::Timestamp,
+};
+
+pub use crate::{
+    backoff::Backoff,
+    reconcile::{
+        learned::{Asked, Asks, Learned, NotFound, questions},
+        schedule::Schedule,
+    },
+    record::{
+        decide::{Decision, ReservationRequest, decide},
+        report::{Ended, Fate, WorkerReport},
+        transition::Transition,
+    },
+};
+
+/// A heartbeat of this execution.
+pub fn extend(
+    current: &Record,
+    attempt: AttemptId,
+    revision: Revision,
+    until: Timestamp,
+) -> Option<Transition> {
+    current.extend(attempt, revision, until)
+}
+
+/// A provider's report of an effect claims the record.
+pub fn claim(current: &Record, revision: Revision, now: Timestamp) -> Option<Transition> {
+    current.claim(revision, now, now)
+}
+
+/// A dead worker's lease ends.
+pub fn expire(current: &Record, revision: Revision, now: Timestamp) -> Option<Transition> {
+    current.expire(revision, now)
+}
+
+/// An operator settles the record: with this answer, or as not executed.
+pub fn settle(
+    current: &Record,
+    answer: Option<KeptAnswer>,
+    revision: Revision,
+    now: Timestamp,
+) -> Option<Transition> {
+    let verdict = answer.map_or(Verdict::NotExecuted, Verdict::Executed);
+    current.settle(verdict, SettledBy::Operator, revision, now).ok()
+}
+
+/// Whether the record contradicts what was learned of the record `seen`.
+pub fn contradicts(learned: &Learned, seen: &Record, current: &Record, now: Timestamp) -> bool {
+    learned.contradicted_by(seen, current, now).is_some()
+}
+
+/// An answer with this status, and without its body, whose length is the answer's number.
+pub fn answer(status: u16, number: u8) -> KeptAnswer {
+    let body = KeptBody::Omitted { length: number.into() };
+    KeptAnswer { head: Answer::http(status, Vec::new(), "").head, body }
+}
