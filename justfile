@@ -17,6 +17,10 @@ test *filter:
 suite *filter:
     cargo test --workspace --test suite -- {{ filter }}
 
+# Every interleaving of the protocol's steps
+model *arguments:
+    cargo run -p model -- {{ arguments }}
+
 # Format the code
 fmt:
     cargo fmt --all

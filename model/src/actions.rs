@@ -1,0 +1,939 @@
+//! All that can happen next. Each action is one atomic step; what it does to the record, production code decides.
+
+use std::fmt;
+
+use crate::{
+    config::Config,
+    protocol::{ARRIVES, Event, Facts, Id, Kind, LEASE, Next, OWN_LEASE, Protocol, Relation, WINDOW},
+    report::{Found, Report},
+    world::{Late, Message, Phase, Question, Request, Worker, World},
+};
+
+/// A property that does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Violation {
+    /// Two effects, although the provider, the operators and the table are honest.
+    TwoEffects,
+    /// Two effects that were reported, and no alarm.
+    SilentDouble,
+    /// An execution begins after an effect was reported to the record.
+    BeganAfterEffect,
+    /// A refusal becomes the answer although an effect was reported.
+    RefusalOverEffect,
+    /// A refusal becomes the answer although another execution perhaps did something.
+    RefusalOverDoubt,
+    /// A report that was accepted has no trace.
+    LostReport,
+    /// A caller was refused, the record has an effect, and operators do not know it.
+    ForgottenRefusal,
+    /// Domain writes are committed twice, or without the record; or the other way round.
+    Rows,
+    /// Two callers get different answers from the record.
+    TwoAnswers,
+    /// Nothing happens any more, and the record is neither settled nor with operators.
+    NoRest,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TwoEffects => "at most one effect, if provider, operators and table are honest",
+            Self::SilentDouble => "two reported effects are with operators",
+            Self::BeganAfterEffect => "no execution begins once an effect is reported to the record",
+            Self::RefusalOverEffect => "no refusal becomes the answer over a reported effect",
+            Self::RefusalOverDoubt => "no refusal becomes the answer over another execution's doubt",
+            Self::LostReport => "each accepted report is in the answer, or with operators",
+            Self::ForgottenRefusal => "a refusal that a caller got beside an effect is with operators",
+            Self::Rows => "rows are committed once if the record is completed with them, and otherwise never",
+            Self::TwoAnswers => "the record's answer never changes",
+            Self::NoRest => "at rest, the record is free, completed, or with operators",
+        })
+    }
+}
+
+/// What can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Start,
+    Tick,
+    Begins(u8),
+    BeginsLate(u8),
+    FindsDead(u8),
+    Replays(u8),
+    Effect(u8),
+    Refused(u8),
+    Nothing(u8),
+    NotBegun(u8),
+    Perhaps(u8),
+    Crashes(u8),
+    CrashesSending(u8),
+    Arrives(u8),
+    Beats(u8),
+    Reports(u8),
+    ReportsUnheard(u8),
+    ReportsInVain(u8),
+    ReportsLate(u8),
+    RowsRefused(u8),
+    RowsRefusedUnanswered(u8),
+    Lands,
+    Delivers(u8),
+    DeliversRefused(u8),
+    HandsBack(u8),
+    Hears(u8),
+    HearsHalf(u8),
+    Expires,
+    Asks(Found),
+    Learns,
+    Drops,
+    Settles(Option<u8>),
+    Deletes,
+    Prunes,
+    Saves,
+    Restores,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |worker: u8| char::from(b'A' + worker);
+        let text = match *self {
+            Self::Start => "nothing has happened".to_owned(),
+            Self::Tick => "time passes".to_owned(),
+            Self::Begins(worker) => format!("{} begins", name(worker)),
+            Self::BeginsLate(worker) => {
+                format!("{}'s reservation gets no answer, and may land later", name(worker))
+            }
+            Self::FindsDead(worker) => format!("{} finds a dead worker", name(worker)),
+            Self::Replays(worker) => format!("{}'s client gets the kept answer", name(worker)),
+            Self::Effect(worker) => format!("{}'s handler executes the effect", name(worker)),
+            Self::Refused(worker) => format!("{}'s handler is refused by the provider", name(worker)),
+            Self::Nothing(worker) => format!("{}'s handler does nothing", name(worker)),
+            Self::NotBegun(worker) => format!("{}'s handler refuses its request", name(worker)),
+            Self::Perhaps(worker) => {
+                format!("{}'s handler sends its request and gets no answer", name(worker))
+            }
+            Self::Crashes(worker) => format!("{} crashes", name(worker)),
+            Self::CrashesSending(worker) => format!("{} sends its request and crashes", name(worker)),
+            Self::Arrives(worker) => format!("{}'s request is executed", name(worker)),
+            Self::Beats(worker) => format!("{} extends its lease", name(worker)),
+            Self::Reports(worker) => format!("{} reports", name(worker)),
+            Self::ReportsUnheard(worker) => {
+                format!("{} reports, gets no answer, and defers its report", name(worker))
+            }
+            Self::ReportsInVain(worker) => format!("{}'s report is lost, and deferred", name(worker)),
+            Self::ReportsLate(worker) => format!("{}'s report is deferred, and may land later", name(worker)),
+            Self::RowsRefused(worker) => {
+                format!("{} reports, and its rows are refused with an answer", name(worker))
+            }
+            Self::RowsRefusedUnanswered(worker) => {
+                format!("{} reports, and its rows are refused without an answer", name(worker))
+            }
+            Self::Lands => "the late write lands".to_owned(),
+            Self::Delivers(worker) => format!("{}'s deferred report is delivered", name(worker)),
+            Self::DeliversRefused(worker) => {
+                format!("{}'s deferred report is delivered, and its rows are refused", name(worker))
+            }
+            Self::HandsBack(worker) => format!(
+                "{}'s deferred report is handed back, because its body cannot be stored yet",
+                name(worker)
+            ),
+            Self::Hears(worker) => format!("the provider reports {}'s effect", name(worker)),
+            Self::HearsHalf(worker) => {
+                format!("the provider reports {}'s effect, and its listener dies half-way", name(worker))
+            }
+            Self::Expires => "the stale function looks".to_owned(),
+            Self::Asks(found) => format!("the provider is asked, and answers {found:?}"),
+            Self::Learns => "its answer is written".to_owned(),
+            Self::Drops => "its answer is lost".to_owned(),
+            Self::Settles(Some(_)) => "an operator settles it as executed".to_owned(),
+            Self::Settles(None) => "an operator settles it as not executed".to_owned(),
+            Self::Deletes => "the record is deleted".to_owned(),
+            Self::Prunes => "time to live deletes the record".to_owned(),
+            Self::Saves => "a backup is taken".to_owned(),
+            Self::Restores => "the backup is restored".to_owned(),
+        };
+        f.pad(&text)
+    }
+}
+
+/// What follows a state: the action, the state after it, and the property that it violates.
+pub type Successor = (Action, World, Option<Violation>);
+
+/// The steps that are possible in this state.
+pub struct Steps<'a> {
+    pub config: &'a Config,
+    pub protocol: &'a mut Protocol,
+    pub world: World,
+    pub next: &'a mut Vec<Successor>,
+}
+
+/// Adds all that can happen next.
+pub fn successors(config: &Config, protocol: &mut Protocol, world: &World, next: &mut Vec<Successor>) {
+    let mut steps = Steps { config, protocol, world: *world, next };
+    steps.all();
+}
+
+impl Steps<'_> {
+    fn all(&mut self) {
+        for worker in 0..self.config.workers {
+            self.worker(worker);
+        }
+        for clock in 0..=self.config.skew {
+            self.expire(clock);
+        }
+        for clock in 0..=self.config.skew {
+            self.question(clock);
+        }
+        if self.config.operator {
+            self.operator();
+        }
+        if self.config.meddling {
+            self.meddle();
+        }
+        self.prune();
+        self.land();
+        self.tick();
+    }
+
+    fn id(&self) -> Option<Id> {
+        self.world.record.map(|version| version.id)
+    }
+
+    pub fn step(&mut self, now: u8, event: Event) -> Next {
+        self.protocol.step(self.id(), now, event)
+    }
+
+    fn push(&mut self, action: Action, world: World, violation: Option<Violation>) {
+        let world = world.canonical();
+        let violation = violation.or_else(|| self.refusal(action, &world));
+        // An operation that may run again does so in spite of a doubt.
+        let violation =
+            violation.filter(|found| !self.config.may_run_again || *found != Violation::RefusalOverDoubt);
+        if world != self.world || violation.is_some() {
+            self.next.push((action, world, violation));
+        }
+    }
+
+    /// Whether a refusal becomes the record's answer, although something else was reported by then.
+    fn refusal(&self, action: Action, after: &World) -> Option<Violation> {
+        let refused = |world: &World| {
+            let facts = world.record.map(|version| *self.protocol.facts(version.id));
+            facts.filter(|facts| facts.state == Kind::Completed && !facts.is_effect)
+        };
+        let facts = refused(after).filter(|_| refused(&self.world).is_none())?;
+        if action == Action::Lands {
+            // Written late, by the rules of its own time.
+            return None;
+        }
+        after.contradicts_refusal(facts.attempt)
+    }
+
+    pub fn tick(&mut self) {
+        if self.world.now < self.config.horizon {
+            let mut after = self.world;
+            pass(&mut after);
+            self.push(Action::Tick, after, None);
+        }
+    }
+
+    fn worker(&mut self, worker: u8) {
+        let state = self.world.workers[usize::from(worker)];
+        match state.phase {
+            Phase::Idle => {
+                let before = usize::from(worker).checked_sub(1);
+                if before.is_none_or(|before| self.world.workers[before].phase != Phase::Idle) {
+                    for clock in 0..=self.config.skew {
+                        self.begin(worker, clock);
+                    }
+                }
+            }
+            Phase::Running => self.run(worker),
+            Phase::Ended(report) => self.report(worker, report),
+            Phase::Reported(_) | Phase::Dead => {}
+        }
+        if let Request::OnItsWay(_) = state.request {
+            let mut after = self.world;
+            after.workers[usize::from(worker)].request = Request::Executed(after.now);
+            after.workers[usize::from(worker)].webhook = self.config.webhook;
+            self.executed(Action::Arrives(worker), after);
+        }
+        self.deliver(worker);
+        self.hear(worker);
+    }
+
+    fn begin(&mut self, worker: u8, clock: u8) {
+        let now = self.world.now + clock;
+        let mut after = self.world;
+        match self.step(now, Event::Reserve(worker)) {
+            Next::Begins(id) => {
+                if self.config.store_faults && after.late.is_none() {
+                    let over = after.record.map(|version| version.revision);
+                    let mut late = after;
+                    late.late = Some(Late { over, id, commits: None });
+                    late.workers[usize::from(worker)].phase = Phase::Dead;
+                    self.push(Action::BeginsLate(worker), late, None);
+                }
+                let ends = |facts: &Facts| facts.absent_at <= now && !facts.not_begun;
+                let anew = self.id().is_some_and(|id| ends(self.protocol.facts(id)));
+                if anew {
+                    after.new_life();
+                }
+                let heard = after.effect_was_heard() && !after.ruled;
+                let violation = (heard && !self.config.may_run_again).then_some(Violation::BeganAfterEffect);
+                after.write(id);
+                let state = &mut after.workers[usize::from(worker)];
+                (state.phase, state.base, state.clock) = (Phase::Running, id, clock);
+                self.push(Action::Begins(worker), after, violation);
+            }
+            Next::Written(id) => {
+                after.write(id);
+                self.push(Action::FindsDead(worker), after, None);
+            }
+            Next::Replays => {
+                let violation = self.id().and_then(|id| after.publish_kept(self.protocol, id));
+                self.push(Action::Replays(worker), after, violation);
+            }
+            _ => {}
+        }
+    }
+
+    fn run(&mut self, worker: u8) {
+        let index = usize::from(worker);
+        let world = self.world;
+        let base = *self.protocol.facts(world.workers[index].base);
+        // By its own lease, which has no grace.
+        let now = world.now + world.workers[index].clock;
+        let alive = now < base.lease_until.saturating_sub(LEASE - OWN_LEASE);
+        let ended = |report| {
+            let mut after = world;
+            after.workers[index].phase = Phase::Ended(report);
+            after
+        };
+        let number = worker + 1;
+        if self.config.transactional {
+            self.push(Action::Effect(worker), ended(Report::Effect(number)), None);
+        } else if alive {
+            let mut after = ended(Report::Effect(number));
+            after.workers[index].request = Request::Executed(world.now);
+            after.workers[index].webhook = self.config.webhook;
+            self.executed(Action::Effect(worker), after);
+            let mut perhaps = ended(Report::PerhapsExecuted);
+            perhaps.workers[index].request = Request::OnItsWay(world.now);
+            self.push(Action::Perhaps(worker), perhaps, None);
+            let mut crashed = perhaps;
+            crashed.workers[index].phase = Phase::Dead;
+            self.push(Action::CrashesSending(worker), crashed, None);
+        }
+        if self.config.refusals {
+            self.push(Action::Refused(worker), ended(Report::Refusal(number)), None);
+        }
+        self.push(Action::Nothing(worker), ended(Report::NotExecuted), None);
+        self.push(Action::NotBegun(worker), ended(Report::NotBegun), None);
+        let mut crashed = world;
+        crashed.workers[index].phase = Phase::Dead;
+        self.push(Action::Crashes(worker), crashed, None);
+        if self.config.heartbeats
+            && let Next::Written(id) = self.step(now, Event::Extend(worker))
+        {
+            let mut after = world;
+            after.write(id);
+            after.workers[index].base = id;
+            self.push(Action::Beats(worker), after, None);
+        }
+    }
+
+    /// An effect has happened.
+    fn executed(&mut self, action: Action, after: World) {
+        let honest = !after.lied && !after.meddled && !after.ruled && !self.config.may_run_again;
+        let effects = after.workers.iter().filter(|worker| worker.has_effect()).count();
+        self.push(action, after, (honest && effects > 1).then_some(Violation::TwoEffects));
+    }
+
+    fn report(&mut self, worker: u8, report: Report) {
+        let index = usize::from(worker);
+        let mut crashed = self.world;
+        crashed.workers[index].phase = Phase::Dead;
+        self.push(Action::Crashes(worker), crashed, None);
+        let rows = self.has_rows(report);
+        self.reports(worker, report, rows, Action::Reports(worker));
+        if rows {
+            // With an answer: the operation is refused. Without one: what the handler did is not known.
+            self.reports(worker, Report::Refusal(worker + 1), false, Action::RowsRefused(worker));
+            self.rows_refused(worker, report);
+        }
+        if self.config.store_faults {
+            self.defers(worker, report, rows);
+        }
+    }
+
+    pub fn has_rows(&self, report: Report) -> bool {
+        self.config.rows && matches!(report, Report::Effect(_))
+    }
+
+    /// The report reaches the store, and its worker gets the store's answer.
+    fn reports(&mut self, worker: u8, report: Report, rows: bool, action: Action) {
+        let index = usize::from(worker);
+        let now = self.world.now + self.world.workers[index].clock;
+        let base = self.world.workers[index].base;
+        let mut after = self.world;
+        after.workers[index].phase = Phase::Reported(report);
+        let mut violation = None;
+        let event = |escalated| Event::Report { base, report, rows, escalated };
+        match self.step(now, event(false)) {
+            Next::Written(id) => violation = after.written(self.protocol, worker, id, report),
+            Next::Contested(id) => {
+                after.write(id);
+                after.hear(worker, report);
+                after.alarm |= !self.config.may_run_again;
+                after.workers[index].message = Message::Queued;
+            }
+            Next::Fenced(_) if self.config.transactional => {
+                if let Some(id) = self.id().filter(|id| self.protocol.facts(*id).state == Kind::Completed) {
+                    violation = after.publish_kept(self.protocol, id);
+                }
+            }
+            Next::Fenced(Relation { meets_another: true, is_double: false, .. })
+                if self.kind() == Some(Kind::InProgress) =>
+            {
+                after.accept(worker, report);
+                after.workers[index].message = Message::Queued;
+            }
+            Next::Fenced(Relation { is_double: true, .. }) => {
+                after.alarm = true;
+                after.accept(worker, report);
+                let current = self.id().map(|id| self.protocol.facts(id).state);
+                match (current, self.step(now, event(true))) {
+                    (Some(Kind::Unknown | Kind::Escalated), Next::Written(id)) => {
+                        violation = after.written(self.protocol, worker, id, report);
+                    }
+                    (Some(Kind::Completed), _) => {
+                        if let Some(id) = self.id() {
+                            violation = after.publish_kept(self.protocol, id);
+                        }
+                    }
+                    _ => after.workers[index].message = Message::Queued,
+                }
+            }
+            Next::Fenced(Relation { is_later: true, .. }) | Next::Gone => {
+                after.accept(worker, report);
+                after.workers[index].message = Message::Queued;
+                violation = after.publish(worker, report);
+            }
+            Next::Fenced(Relation { denies, .. }) => {
+                if denies {
+                    after.accept(worker, report);
+                    after.workers[index].message = Message::Queued;
+                }
+                let id = self.id().filter(|id| self.protocol.facts(*id).state == Kind::Completed);
+                violation = match id {
+                    Some(id) => after.publish_kept(self.protocol, id),
+                    None if self.kind() == Some(Kind::Released) => after.publish(worker, report),
+                    None => None,
+                };
+            }
+            _ => {}
+        }
+        self.executed_or(action, after, violation);
+    }
+
+    /// Whether the record is completed with an effect.
+    fn has_effect(&self) -> bool {
+        self.id()
+            .map(|id| self.protocol.facts(id))
+            .is_some_and(|facts| facts.state == Kind::Completed && facts.is_effect)
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        self.id().map(|id| self.protocol.facts(id).state)
+    }
+
+    /// Its rows are refused, and no answer is set for that.
+    fn rows_refused(&mut self, worker: u8, report: Report) {
+        let index = usize::from(worker);
+        let action = Action::RowsRefusedUnanswered(worker);
+        if self.config.transactional {
+            return self.reports(worker, Report::NotExecuted, false, action);
+        }
+        if self.config.may_run_again || !matches!(report, Report::Effect(_)) {
+            return self.reports(worker, Report::PerhapsExecuted, false, action);
+        }
+        let before = self.next.len();
+        self.reports(worker, Report::Uncommitted, false, action);
+        // The whole report is deferred too: its rows are tried once more.
+        for (_, after, _) in &mut self.next[before..] {
+            let state = &mut after.workers[index];
+            (state.phase, state.message, state.accepted) = (Phase::Reported(report), Message::Queued, true);
+        }
+    }
+
+    /// The store does not answer: the report is deferred. Its write was applied, was lost, or lands later.
+    fn defers(&mut self, worker: u8, report: Report, rows: bool) {
+        let index = usize::from(worker);
+        let now = self.world.now + self.world.workers[index].clock;
+        let base = self.world.workers[index].base;
+        let written = self.step(now, Event::Report { base, report, rows, escalated: false });
+        let mut deferred = self.world;
+        deferred.workers[index].phase = Phase::Reported(report);
+        let mut violation = None;
+        if !self.config.transactional {
+            deferred.workers[index].message = Message::Queued;
+            deferred.accept(worker, report);
+            let facts = self.protocol.facts(base);
+            let alive = now < facts.lease_until.saturating_sub(LEASE - OWN_LEASE);
+            if !rows && alive && facts.is_first && !facts.reported {
+                violation = deferred.publish(worker, report);
+            }
+        }
+        self.push(Action::ReportsInVain(worker), deferred, violation);
+        if let Next::Written(id) | Next::Contested(id) = written {
+            let mut late = deferred;
+            let over = late.record.map(|version| version.revision);
+            if late.late.is_none() {
+                let commits = (rows && matches!(written, Next::Written(_))).then_some(worker);
+                late.late = Some(Late { over, id, commits });
+                self.push(Action::ReportsLate(worker), late, violation);
+            }
+            let mut applied = deferred;
+            applied.write(id);
+            applied.hear(worker, report);
+            if matches!(written, Next::Written(_)) {
+                applied.workers[index].commits += u8::from(rows && self.protocol.facts(id).with_writes);
+            }
+            self.executed_or(Action::ReportsUnheard(worker), applied, violation);
+        }
+    }
+
+    fn executed_or(&mut self, action: Action, after: World, violation: Option<Violation>) {
+        match violation {
+            Some(_) => self.push(action, after, violation),
+            None => self.executed(action, after),
+        }
+    }
+
+    fn land(&mut self) {
+        let Some(Late { over, id, commits }) = self.world.late else { return };
+        if self.world.record.map(|version| version.revision) != over {
+            return;
+        }
+        let mut after = self.world;
+        after.late = None;
+        let created = self.protocol.facts(id).created;
+        let ends = |facts: &Facts| facts.created != created && !facts.not_begun;
+        if self.id().is_some_and(|before| ends(self.protocol.facts(before))) {
+            after.new_life();
+        }
+        after.write(id);
+        if let Some(worker) = commits {
+            after.workers[usize::from(worker)].commits += 1;
+        }
+        self.executed(Action::Lands, after);
+    }
+
+    fn expire(&mut self, clock: u8) {
+        let now = self.world.now + clock;
+        if let Next::Written(id) = self.step(now, Event::Expire) {
+            let mut after = self.world;
+            after.write(id);
+            self.push(Action::Expires, after, None);
+        }
+    }
+
+    fn question(&mut self, clock: u8) {
+        if let Some(question) = self.world.question {
+            let mut after = self.world;
+            after.question = None;
+            self.push(Action::Drops, after, None);
+            self.learn(question, clock);
+            return;
+        }
+        let Some(version) = self.world.record else { return };
+        let at = self.world.now + clock;
+        if !self.protocol.is_due(version.id, at) {
+            return;
+        }
+        let executed =
+            self.world.workers.iter().position(|worker| matches!(worker.request, Request::Executed(_)));
+        let began = self.protocol.facts(version.id).began;
+        let forgot = self.world.now > began.saturating_add(WINDOW);
+        let mut ask = |found, lies| {
+            let mut after = self.world;
+            after.question = Some(Question { seen: version, at, found });
+            after.lied |= lies;
+            self.push(Action::Asks(found), after, None);
+        };
+        match executed {
+            Some(worker) => {
+                let number = u8::try_from(worker).unwrap_or_default() + 1;
+                ask(Found::Executed(number), false);
+                if forgot {
+                    ask(Found::NotFound, false);
+                }
+                if ask_lies(self.config) {
+                    let mut after = self.world;
+                    for found in [Found::NotFound, Found::NotExecuted] {
+                        after.question = Some(Question { seen: version, at, found });
+                        after.lied = true;
+                        self.push(Action::Asks(found), after, None);
+                    }
+                }
+            }
+            None => {
+                ask(Found::NotFound, false);
+                if self.nothing_can_arrive() {
+                    let mut after = self.world;
+                    after.question = Some(Question { seen: version, at, found: Found::NotExecuted });
+                    self.push(Action::Asks(Found::NotExecuted), after, None);
+                }
+            }
+        }
+    }
+
+    /// Whether no request is on its way, and none will be sent.
+    pub fn nothing_can_arrive(&self) -> bool {
+        self.world
+            .workers
+            .iter()
+            .all(|worker| !matches!(worker.request, Request::OnItsWay(_)) && worker.phase != Phase::Running)
+    }
+
+    fn learn(&mut self, question: Question, clock: u8) {
+        let mut after = self.world;
+        after.question = None;
+        let Some(current) = self.world.record else { return };
+        let is_current = current.revision == question.seen.revision;
+        let Question { seen, at, found } = question;
+        let event = Event::Learn { seen: seen.id, is_current, found, at, reported: false };
+        match self.step(self.world.now + clock, event) {
+            Next::Written(id) => {
+                after.write(id);
+                if self.protocol.facts(id).state == Kind::Released {
+                    after.answered();
+                }
+            }
+            Next::Stopped(true) => after.alarm = true,
+            _ => {}
+        }
+        self.push(Action::Learns, after, None);
+    }
+
+    fn operator(&mut self) {
+        let Some(version) = self.world.record else { return };
+        if !matches!(self.protocol.facts(version.id).state, Kind::Unknown | Kind::Escalated) {
+            return;
+        }
+        let executed = self.world.workers.iter().position(crate::world::Worker::has_effect);
+        let answer = executed.map(|worker| u8::try_from(worker).unwrap_or_default() + 1);
+        if (answer.is_some() || self.nothing_can_arrive())
+            && let Next::Written(id) = self.step(self.world.now, Event::Settle(answer))
+        {
+            let mut after = self.world;
+            after.write(id);
+            after.ruled = true;
+            after.answered();
+            self.push(Action::Settles(answer), after, None);
+        }
+    }
+
+    fn meddle(&mut self) {
+        if self.world.snapshot.is_none() {
+            let mut saved = self.world;
+            saved.snapshot = Some(saved.record);
+            self.push(Action::Saves, saved, None);
+        }
+        if self.world.meddled {
+            return;
+        }
+        if let Some(snapshot) = self.world.snapshot {
+            let mut restored = self.world;
+            (restored.record, restored.restored) = (snapshot, true);
+            restored.meddled();
+            self.push(Action::Restores, restored, None);
+        }
+        let mut deleted = self.world;
+        deleted.record = None;
+        deleted.meddled();
+        self.push(Action::Deletes, deleted, None);
+    }
+
+    fn prune(&mut self) {
+        if self.id().is_some_and(|id| self.protocol.facts(id).pruned_at < self.world.now) {
+            let mut after = self.world;
+            after.record = None;
+            if self.id().is_some_and(|id| !self.protocol.facts(id).not_begun) {
+                after.new_life();
+            }
+            self.push(Action::Prunes, after, None);
+        }
+    }
+
+    /// A deferred report is delivered.
+    pub fn deliver(&mut self, worker: u8) {
+        let index = usize::from(worker);
+        let state = self.world.workers[index];
+        let again = match state.message {
+            Message::None => return,
+            Message::Queued => Message::Processed,
+            Message::Processed => Message::None,
+        };
+        let Phase::Reported(report) = state.phase else { return };
+        let rows = self.has_rows(report);
+        let mut after = self.world;
+        after.workers[index].message = if self.config.duplicates { again } else { Message::None };
+        if rows && state.message == Message::Queued {
+            // Refused, and no answer is set for that.
+            let mut refused = after;
+            refused.alarm = true;
+            let event = |report, rows| Event::Report { base: state.base, report, rows, escalated: true };
+            let takes = self.step(self.world.now, event(report, rows));
+            if matches!(takes, Next::Written(_)) {
+                if let Next::Written(id) = self.step(self.world.now, event(Report::Uncommitted, true)) {
+                    refused.workers[index].heard = true;
+                    refused.write(id);
+                }
+                self.push(Action::DeliversRefused(worker), refused, None);
+            }
+        }
+        if matches!(report, Report::Effect(_))
+            && state.message == Message::Queued
+            && !self.config.may_run_again
+        {
+            // Its body cannot be stored yet: the record shows the effect until then.
+            let event =
+                Event::Report { base: state.base, report: Report::Uncommitted, rows, escalated: true };
+            let mut back = self.world;
+            match self.step(self.world.now, event) {
+                Next::Written(id) | Next::Contested(id) => {
+                    back.write(id);
+                    back.workers[index].heard = true;
+                }
+                _ => {}
+            }
+            self.push(Action::HandsBack(worker), back, None);
+        }
+        self.delivered(worker, report, rows, after);
+    }
+
+    fn delivered(&mut self, worker: u8, report: Report, rows: bool, mut after: World) {
+        let (index, now) = (usize::from(worker), self.world.now);
+        let base = self.world.workers[index].base;
+        let event = |escalated| Event::Report { base, report, rows, escalated };
+        let did_nothing = matches!(report, Report::NotExecuted | Report::NotBegun | Report::Refusal(_));
+        let queued = self.world.workers[index].message;
+        let next = self.step(now, event(false));
+        if !matches!(next, Next::Gone) {
+            after.hear(worker, report);
+        }
+        match next {
+            Next::Written(id) => {
+                after.write(id);
+                after.workers[index].commits += u8::from(rows && self.protocol.facts(id).with_writes);
+            }
+            Next::Contested(id) => {
+                after.write(id);
+                after.workers[index].message = queued;
+            }
+            Next::Gone => {
+                after.alarm |= !did_nothing;
+                self.mark(&mut after, worker, rows);
+            }
+            Next::Fenced(Relation { is_double, meets_another, is_later, denies }) => {
+                let current = self.id().map(|id| self.protocol.facts(id).state);
+                if !is_double && is_later {
+                    after.alarm = true;
+                } else if (meets_another || rows) && current == Some(Kind::InProgress)
+                    || matches!(report, Report::Refusal(_))
+                        && matches!(current, Some(Kind::InProgress | Kind::Unknown | Kind::Escalated))
+                {
+                    after.workers[index].message = queued;
+                } else if is_double {
+                    after.alarm = true;
+                    match self.step(now, event(true)) {
+                        Next::Written(id) => {
+                            after.write(id);
+                            after.workers[index].commits +=
+                                u8::from(rows && self.protocol.facts(id).with_writes);
+                        }
+                        Next::Gone => self.mark(&mut after, worker, rows),
+                        _ => {}
+                    }
+                } else if denies || (matches!(report, Report::Refusal(_)) && self.has_effect()) {
+                    after.alarm = true;
+                }
+            }
+            _ => {}
+        }
+        self.executed_or(Action::Delivers(worker), after, None);
+    }
+
+    /// Its rows are lost with its generation, but the effect is not.
+    fn mark(&mut self, after: &mut World, worker: u8, rows: bool) {
+        let base = self.world.workers[usize::from(worker)].base;
+        let mark = Event::Report { base, report: Report::Uncommitted, rows, escalated: true };
+        if let (true, Next::Written(id) | Next::Contested(id)) = (rows, self.step(self.world.now, mark)) {
+            after.write(id);
+        }
+    }
+
+    /// The provider reports an effect unprompted.
+    pub fn hear(&mut self, worker: u8) {
+        let index = usize::from(worker);
+        if !self.world.workers[index].webhook {
+            return;
+        }
+        let (mut after, now) = (self.world, self.world.now);
+        let Some(id) = self.id() else {
+            after.workers[index].webhook = false;
+            after.alarm = true;
+            return self.push(Action::Hears(worker), after, None);
+        };
+        let facts = *self.protocol.facts(id);
+        match facts.state {
+            Kind::Completed => {
+                after.workers[index].webhook = false;
+                after.alarm |= !facts.is_effect;
+                return self.push(Action::Hears(worker), after, None);
+            }
+            Kind::InProgress if now < facts.lease_until => {
+                // It is queued until the lease is over, and its claim counts from now on.
+                if let Next::Written(id) = self.step(now, Event::Claim) {
+                    after.write(id);
+                }
+                (after.workers[index].heard, after.workers[index].accepted) = (true, true);
+                return self.push(Action::Hears(worker), after, None);
+            }
+            _ => {}
+        }
+        (after.workers[index].heard, after.workers[index].accepted) = (true, true);
+        let claimed = match self.step(now, Event::Claim) {
+            Next::Written(claimed) => {
+                after.write(claimed);
+                self.push(Action::HearsHalf(worker), after, None);
+                claimed
+            }
+            _ if facts.state == Kind::Released => {
+                after.workers[index].webhook = false;
+                after.alarm = true;
+                return self.push(Action::Hears(worker), after, None);
+            }
+            _ => id,
+        };
+        after.workers[index].webhook = false;
+        let found = Found::Executed(worker + 1);
+        let event = Event::Learn { seen: claimed, is_current: true, found, at: now, reported: true };
+        match self.protocol.step(Some(claimed), now, event) {
+            Next::Written(id) => after.write(id),
+            Next::Stopped(true) => after.alarm = true,
+            _ => {}
+        }
+        self.push(Action::Hears(worker), after, None);
+    }
+}
+
+fn ask_lies(config: &Config) -> bool {
+    config.provider_lies
+}
+
+/// Time passes. A request that has not arrived by then never arrives.
+pub fn pass(world: &mut World) {
+    world.now += 1;
+    for worker in &mut world.workers {
+        if matches!(worker.request, Request::OnItsWay(sent) if world.now >= sent + ARRIVES) {
+            worker.request = Request::None;
+        }
+    }
+}
+
+impl World {
+    /// The key begins anew: what was done for it before is over.
+    fn new_life(&mut self) {
+        (self.answer, self.refused, self.ruled) = (0, false, false);
+        for worker in &mut self.workers {
+            let Worker { phase, base, clock, message, .. } = *worker;
+            let orphan = message == Message::Queued && worker.accepted && !worker.heard;
+            *worker = Worker { phase, base, clock, message, orphan, ..Worker::IDLE };
+        }
+    }
+
+    /// What the record knew is gone, by an operator's hand.
+    fn meddled(&mut self) {
+        (self.meddled, self.answer, self.refused) = (true, 0, false);
+        for worker in &mut self.workers {
+            (worker.heard, worker.doubted) = (false, false);
+            // What still waits in a queue is reported again.
+            let waits = worker.message == Message::Queued
+                && matches!(worker.phase, Phase::Reported(Report::Effect(_)));
+            worker.accepted &= waits;
+            if worker.message == Message::None && matches!(worker.phase, Phase::Reported(_)) {
+                worker.phase = Phase::Dead;
+            }
+        }
+    }
+
+    /// What was possible is answered: nothing of it was done.
+    fn answered(&mut self) {
+        for worker in self.workers.iter_mut().filter(|worker| worker.phase != Phase::Idle) {
+            (worker.doubted, worker.covered) = (false, true);
+        }
+    }
+
+    /// A worker's report reaches the record.
+    fn hear(&mut self, worker: u8, report: Report) {
+        self.accept(worker, report);
+        let worker = &mut self.workers[usize::from(worker)];
+        worker.heard |= matches!(report, Report::Effect(_) | Report::Uncommitted);
+        worker.doubted |= report == Report::PerhapsExecuted && !worker.covered;
+    }
+
+    /// A worker's report is accepted.
+    fn accept(&mut self, worker: u8, report: Report) {
+        self.workers[usize::from(worker)].accepted |= matches!(report, Report::Effect(_));
+    }
+
+    /// The report is written, and its caller gets what the record says.
+    fn written(&mut self, protocol: &Protocol, worker: u8, id: Id, report: Report) -> Option<Violation> {
+        self.write(id);
+        self.hear(worker, report);
+        let facts = protocol.facts(id);
+        let commits = facts.with_writes && facts.state == Kind::Completed;
+        self.workers[usize::from(worker)].commits += u8::from(commits);
+        match facts.state {
+            Kind::Completed => self.publish_kept(protocol, id),
+            _ => None,
+        }
+    }
+
+    /// A caller gets the record's answer.
+    fn publish_kept(&mut self, protocol: &Protocol, id: Id) -> Option<Violation> {
+        let facts = protocol.facts(id);
+        // A number, and whether it is a refusal.
+        let answer = facts.answer * 2 + u8::from(!facts.is_effect);
+        if self.answer != 0 && self.answer != answer {
+            return Some(Violation::TwoAnswers);
+        }
+        self.answer = answer;
+        None
+    }
+
+    /// A caller gets its handler's answer.
+    fn publish(&mut self, worker: u8, report: Report) -> Option<Violation> {
+        match report {
+            // It cannot know what the record that was deleted knew.
+            Report::Refusal(_) if !self.meddled => self.publish_refusal(worker),
+            _ => None,
+        }
+    }
+
+    fn publish_refusal(&mut self, worker: u8) -> Option<Violation> {
+        self.refused = true;
+        self.contradicts_refusal(worker)
+    }
+
+    /// The property that a refusal by this worker violates.
+    fn contradicts_refusal(&self, worker: u8) -> Option<Violation> {
+        let others =
+            || self.workers.iter().zip(0..).filter(|(_, other)| *other != worker).map(|(worker, _)| worker);
+        if self.effect_was_heard() {
+            return Some(Violation::RefusalOverEffect);
+        }
+        others().any(|other| other.doubted).then_some(Violation::RefusalOverDoubt)
+    }
+}

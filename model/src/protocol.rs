@@ -1,0 +1,398 @@
+//! The production steps on records that are known by a number, so that each combination is computed once.
+
+use std::{error::Error, time::Duration};
+
+use lambda_idempotency::{
+    Operation,
+    fingerprint::{Content, FingerprintRule},
+    internal::{
+        Fingerprints,
+        steps::{
+            self, Asked, Asks, Backoff, Decision, Ended, Fate, Learned, NotFound, ReservationRequest,
+            Schedule, WorkerReport,
+        },
+    },
+    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    operation::OnLeaseExpiry,
+    reconcile::ReconcileOutcome,
+    record::{Evidence, Record, Revision, State, UnknownCause},
+    time::Timestamp,
+};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    config::Config,
+    report::{Found, Report},
+};
+
+/// The number of a record. Revision and notes are left out.
+pub type Id = u32;
+
+/// One tick: as long as clocks may be apart.
+const TICK: Duration = Duration::from_secs(300);
+/// How long a lease lasts, with its grace.
+pub const LEASE: u8 = 2;
+/// How long a worker may act by its own lease, which is the lease without its grace.
+pub const OWN_LEASE: u8 = 1;
+/// How long "not found" waits: as long as a request can be on its way, and clocks be apart.
+pub const GRACE: u8 = 2;
+/// How long a request can be on its way.
+pub const ARRIVES: u8 = 1;
+/// How long the provider remembers a key, from the beginning of the execution.
+pub const WINDOW: u8 = 4;
+/// How long a settled record is kept.
+const RETENTION: u8 = 4;
+const MAX_QUESTIONS: u32 = 2;
+
+const NO_REVISION: [u8; 16] = [0; 16];
+const OTHER_REVISION: [u8; 16] = [1; 16];
+
+/// A step, with all that decides its result besides the current record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    Reserve(u8),
+    Extend(u8),
+    Report { base: Id, report: Report, rows: bool, escalated: bool },
+    Claim,
+    Expire,
+    Learn { seen: Id, is_current: bool, found: Found, at: u8, reported: bool },
+    Settle(Option<u8>),
+}
+
+/// The result of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It becomes this record.
+    Written(Id),
+    /// An execution begins with this record.
+    Begins(Id),
+    /// Another execution's record is marked.
+    Contested(Id),
+    /// It gets the record's answer.
+    Replays,
+    /// Nothing changes. Whether the step contradicts the record.
+    Stopped(bool),
+    /// Nothing changes, because the record has moved on.
+    Fenced(Relation),
+    /// No record can take it.
+    Gone,
+}
+
+/// How a record that has moved on stands to a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relation {
+    /// It shows a second execution, which must not be.
+    pub is_double: bool,
+    /// It is another execution's, which may have done something.
+    pub meets_another: bool,
+    /// It is of another generation, and can never take the report's rows.
+    pub is_later: bool,
+    /// It denies the report.
+    pub denies: bool,
+}
+
+/// What the model asks about a record.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    pub state: Kind,
+    pub attempt: u8,
+    /// When it began, and until when its lease lasts.
+    pub began: u8,
+    pub lease_until: u8,
+    /// From when on it counts as absent, and from when on it may be deleted.
+    pub absent_at: u8,
+    pub pruned_at: u8,
+    pub answer: u8,
+    pub is_effect: bool,
+    pub with_writes: bool,
+    /// Whether anything was reported besides what its execution reports.
+    pub reported: bool,
+    /// Whether its request was refused before anything was done.
+    pub not_begun: bool,
+    /// Whether it is the first execution.
+    pub is_first: bool,
+    pub created: u8,
+}
+
+/// The state of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    InProgress,
+    Completed,
+    Released,
+    Unknown,
+    /// Unknown, and an operator has to settle it.
+    Escalated,
+}
+
+/// The production code, memoised.
+pub struct Protocol {
+    request: ReservationRequest,
+    operation: Operation,
+    not_found: NotFound,
+    schedule: Schedule,
+    may_run_again: bool,
+    records: Vec<Record>,
+    facts: Vec<Facts>,
+    numbers: FxHashMap<String, Id>,
+    known: FxHashMap<(Option<Id>, u8, Event), Next>,
+}
+
+impl Protocol {
+    /// The production code with the settings of this environment.
+    ///
+    /// # Errors
+    /// Never: the names are valid.
+    pub fn new(config: &Config) -> Result<Self, Box<dyn Error>> {
+        let mut operation = Operation::new("model")
+            .retain(TICK * RETENTION.into())
+            .lease(TICK * OWN_LEASE.into())
+            .grace(TICK * (LEASE - OWN_LEASE).into())
+            .not_found_within(TICK * WINDOW.into());
+        if config.may_run_again {
+            operation = operation.on_lease_expiry(OnLeaseExpiry::RunAgain);
+        }
+        if config.transactional {
+            operation = operation.effects_in_transaction();
+        }
+        let key = RecordKey::new(
+            Tenant::parse("model")?,
+            OperationName::parse("model")?,
+            IdempotencyKey::parse("key")?,
+        );
+        let content = Content::new("POST", "/", b"");
+        let request = ReservationRequest {
+            key,
+            fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
+            attempt: [0; 16].into(),
+            lease_until: Timestamp::MAX,
+            retention: TICK * RETENTION.into(),
+            may_begin: true,
+            transactional: config.transactional,
+            origin: None,
+        };
+        let backoff = Backoff { first: TICK, factor: 1, max: TICK };
+        Ok(Self {
+            request,
+            operation,
+            not_found: NotFound { grace: TICK * GRACE.into(), releases: true },
+            schedule: Schedule { backoff, max_questions: MAX_QUESTIONS, ..Schedule::default() },
+            may_run_again: config.may_run_again,
+            records: Vec::new(),
+            facts: Vec::new(),
+            numbers: FxHashMap::default(),
+            known: FxHashMap::default(),
+        })
+    }
+
+    pub fn record(&self, id: Id) -> &Record {
+        &self.records[id as usize]
+    }
+
+    pub fn facts(&self, id: Id) -> &Facts {
+        &self.facts[id as usize]
+    }
+
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// Whether the record's question is due.
+    pub fn is_due(&self, id: Id, now: u8) -> bool {
+        let outcome = steps::questions(self.record(id), Asks::IfDue, at(now));
+        use ReconcileOutcome::{InFlight, NotDue, Settled};
+        !matches!(outcome, Err(NotDue | InFlight(_) | Settled))
+    }
+
+    /// What this step does to the current record at this time.
+    pub fn step(&mut self, current: Option<Id>, now: u8, event: Event) -> Next {
+        let situation = (current, now, event);
+        if let Some(next) = self.known.get(&situation) {
+            return *next;
+        }
+        let next = self.compute(current, at(now), event);
+        self.known.insert(situation, next);
+        next
+    }
+
+    fn compute(&mut self, id: Option<Id>, now: Timestamp, event: Event) -> Next {
+        let revision: Revision = NO_REVISION.into();
+        let current = id.map(|id| self.record(id).clone());
+        let current = current.as_ref();
+        let next = match event {
+            Event::Reserve(worker) => {
+                let request = ReservationRequest {
+                    attempt: [worker; 16].into(),
+                    lease_until: now.plus(TICK * LEASE.into()),
+                    ..self.request.clone()
+                };
+                return match steps::decide(current, &request, revision, now, &self.operation) {
+                    Decision::TakeOver(next) => {
+                        let mut record = Record::from(next);
+                        if record.attempts == 1 {
+                            // Two generations of a key do not begin within one millisecond.
+                            record.created_at =
+                                record.created_at.plus(Duration::from_millis(u64::from(worker) + 1));
+                        }
+                        Next::Begins(self.number(record))
+                    }
+                    Decision::Expire(next) => Next::Written(self.number(next)),
+                    Decision::Replay => Next::Replays,
+                    _ => Next::Stopped(false),
+                };
+            }
+            Event::Report { base, report, rows, escalated } => {
+                return self.report((base, report, rows, escalated), current, revision, now);
+            }
+            Event::Learn { seen, is_current, found, at: asked_at, reported } => {
+                let Some(current) = current else { return Next::Gone };
+                let mut seen = self.record(seen).clone();
+                if !is_current {
+                    seen.revision = OTHER_REVISION.into();
+                }
+                let asked = Asked {
+                    seen: &seen,
+                    why: if reported { Asks::ProviderReported } else { Asks::IfDue },
+                    at: at(asked_at),
+                    operation: Some(&self.operation),
+                    not_found: self.not_found,
+                    schedule: &self.schedule,
+                };
+                let learned = Learned::from(found);
+                return match asked.next(current, &learned, revision, now) {
+                    Ok(next) => Next::Written(self.number(next)),
+                    Err(_) => Next::Stopped(steps::contradicts(&learned, &seen, current, now)),
+                };
+            }
+            Event::Extend(worker) => current.and_then(|current| {
+                steps::extend(current, [worker; 16].into(), revision, now.plus(TICK * LEASE.into()))
+            }),
+            Event::Claim => current.and_then(|current| steps::claim(current, revision, now)),
+            Event::Expire => current.and_then(|current| steps::expire(current, revision, now)),
+            Event::Settle(answer) => current.and_then(|current| {
+                let answer = answer.map(|number| steps::answer(201, number));
+                steps::settle(current, answer, revision, now)
+            }),
+        };
+        next.map_or(Next::Stopped(false), |next| Next::Written(self.number(next)))
+    }
+
+    fn report(
+        &mut self,
+        (base, report, has_writes, escalated): (Id, Report, bool, bool),
+        current: Option<&Record>,
+        revision: Revision,
+        now: Timestamp,
+    ) -> Next {
+        let (base, ended) = (self.record(base).clone(), Ended::from(report));
+        let may_run_again = self.may_run_again;
+        let reported = WorkerReport { base: &base, ended: &ended, has_writes, may_run_again, escalated };
+        match reported.fate(current, revision, now) {
+            Fate::Written(mut next) => {
+                if has_writes {
+                    next.commits();
+                }
+                Next::Written(self.number(next))
+            }
+            Fate::Contested(next) => Next::Contested(self.number(next)),
+            Fate::Gone => Next::Gone,
+            Fate::Fenced => {
+                let current = current.unwrap_or(&base);
+                Next::Fenced(Relation {
+                    is_double: reported.is_double(current, now),
+                    meets_another: reported.meets_another(current, now),
+                    is_later: reported.belongs_to_earlier_generation(current),
+                    denies: reported.is_missing_in(current, now),
+                })
+            }
+        }
+    }
+
+    fn number(&mut self, next: impl Into<Record>) -> Id {
+        let mut record = next.into();
+        record.revision = NO_REVISION.into();
+        record.attempts = record.attempts.min(2);
+        (record.last_failure, record.settled_note, record.origin) = (None, None, None);
+        let text = format!("{record:?}");
+        if let Some(id) = self.numbers.get(&text) {
+            return *id;
+        }
+        let id = Id::try_from(self.records.len()).expect("fewer than four billion records");
+        self.facts.push(facts(&record));
+        self.records.push(record);
+        self.numbers.insert(text, id);
+        id
+    }
+}
+
+/// The names of a record's fields that decide, for a count of their combinations.
+pub fn combination(record: &Record) -> String {
+    let state = &record.state;
+    let detail = match state {
+        State::Unknown { cause, reconcile_at, .. } => {
+            let cause = match cause {
+                UnknownCause::LeaseExpired | UnknownCause::Contested => cause.name(),
+                _ => "reported",
+            };
+            format!(" {cause}{}", if *reconcile_at == Timestamp::MAX { " escalated" } else { "" })
+        }
+        _ => String::new(),
+    };
+    let by = state.settled_by().map_or("", |by| by.name());
+    let flags = [
+        (record.reported == Some(Evidence::Perhaps), "perhaps reported"),
+        (record.reported == Some(Evidence::Effect), "effect reported"),
+        (record.transactional, "transactional"),
+        (record.with_writes, "with writes"),
+        (record.is_not_begun(), "not begun"),
+    ];
+    let flags: Vec<_> = flags.iter().filter(|(set, _)| *set).map(|(_, name)| *name).collect();
+    format!("{} {by}{detail} {}", state.name(), flags.join(", "))
+}
+
+fn facts(record: &Record) -> Facts {
+    let (mut answer, mut is_effect, mut lease_until) = (0, false, 0);
+    let state = match &record.state {
+        State::InProgress { lease_until: until } => {
+            lease_until = tick(*until);
+            Kind::InProgress
+        }
+        State::Completed { answer: kept, .. } => {
+            answer = u8::try_from(kept.body_length()).unwrap_or(u8::MAX);
+            is_effect = kept.head.status() == Some(201);
+            Kind::Completed
+        }
+        State::Unknown { reconcile_at: Timestamp::MAX, .. } => Kind::Escalated,
+        State::Unknown { .. } => Kind::Unknown,
+        _ => Kind::Released,
+    };
+    let expires_at = record.state.expires_at();
+    Facts {
+        state,
+        attempt: record.attempt.as_bytes()[0],
+        began: tick(record.began_at),
+        created: tick(record.created_at),
+        lease_until,
+        pruned_at: expires_at.map_or(u8::MAX, tick),
+        absent_at: expires_at.map_or(u8::MAX, |at| tick(at) + 1),
+        answer,
+        is_effect,
+        with_writes: record.with_writes,
+        reported: record.reported.is_some(),
+        not_begun: record.is_not_begun(),
+        is_first: record.attempts == 1,
+    }
+}
+
+const fn start() -> u64 {
+    1_000_000_000
+}
+
+fn at(tick: u8) -> Timestamp {
+    Timestamp::from_millis(start()).plus(TICK * tick.into())
+}
+
+fn tick(at: Timestamp) -> u8 {
+    let ticks = at.as_millis().saturating_sub(start()) / 300_000;
+    u8::try_from(ticks).unwrap_or(u8::MAX)
+}

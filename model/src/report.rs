@@ -1,0 +1,57 @@
+//! What workers report, and what reconcilers find, with a number for each answer.
+
+use lambda_idempotency::{
+    internal::steps::{Ended, Learned, answer},
+    record::UnknownCause,
+};
+
+/// What a worker reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Report {
+    /// An effect, with the answer of this number.
+    Effect(u8),
+    /// A refusal, with the answer of this number.
+    Refusal(u8),
+    /// It did nothing.
+    NotExecuted,
+    /// The request was refused before anything was done.
+    NotBegun,
+    /// Something may have been done.
+    PerhapsExecuted,
+    /// An effect, without its domain writes.
+    Uncommitted,
+}
+
+/// What a reconciler finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Found {
+    /// The effect, with the answer of this number.
+    Executed(u8),
+    /// It was not executed, and will not be.
+    NotExecuted,
+    /// The provider does not know it.
+    NotFound,
+}
+
+impl From<Report> for Ended {
+    fn from(report: Report) -> Self {
+        match report {
+            Report::Effect(number) => Self::Completed(answer(201, number)),
+            Report::Refusal(number) => Self::Completed(answer(402, number)),
+            Report::NotExecuted => Self::NotExecuted(None),
+            Report::NotBegun => Self::NotBegun,
+            Report::PerhapsExecuted => Self::PerhapsExecuted(UnknownCause::HandlerFailed, None),
+            Report::Uncommitted => Self::Uncommitted,
+        }
+    }
+}
+
+impl From<Found> for Learned {
+    fn from(found: Found) -> Self {
+        match found {
+            Found::Executed(number) => Self::Executed(answer(201, number)),
+            Found::NotExecuted => Self::NotExecuted,
+            Found::NotFound => Self::NotFound,
+        }
+    }
+}
