@@ -21,7 +21,7 @@ pub enum Violation {
     /// A refusal becomes the answer although an effect was reported.
     RefusalOverEffect,
     /// A refusal becomes the answer although another execution perhaps did something.
-    RefusalOverDoubt,
+    RefusalOverPossibleEffect,
     /// A report that was accepted has no trace.
     LostReport,
     /// A caller was refused, the record has an effect, and operators do not know it.
@@ -41,9 +41,11 @@ impl fmt::Display for Violation {
             Self::SilentDouble => "two reported effects are with operators",
             Self::BeganAfterEffect => "no execution begins once an effect is reported to the record",
             Self::RefusalOverEffect => "no refusal becomes the answer over a reported effect",
-            Self::RefusalOverDoubt => "no refusal becomes the answer over another execution's doubt",
+            Self::RefusalOverPossibleEffect => {
+                "no refusal becomes the answer over another execution's possible effect"
+            }
             Self::LostReport => "each accepted report is in the answer, or with operators",
-            Self::ForgottenRefusal => "a refusal that a caller got beside an effect is with operators",
+            Self::ForgottenRefusal => "a refusal that a caller got is with operators if there was an effect",
             Self::Rows => "rows are committed once if the record is completed with them, and otherwise never",
             Self::TwoAnswers => "the record's answer never changes",
             Self::NoRest => "at rest, the record is free, completed, or with operators",
@@ -205,9 +207,9 @@ impl Steps<'_> {
     fn push(&mut self, action: Action, world: World, violation: Option<Violation>) {
         let world = world.canonical();
         let violation = violation.or_else(|| self.refusal(action, &world));
-        // An operation that may run again does so in spite of a doubt.
-        let violation =
-            violation.filter(|found| !self.config.may_run_again || *found != Violation::RefusalOverDoubt);
+        // An operation that may run again does so although it perhaps had its effect.
+        let violation = violation
+            .filter(|found| !self.config.may_run_again || *found != Violation::RefusalOverPossibleEffect);
         if world != self.world || violation.is_some() {
             self.next.push((action, world, violation));
         }
@@ -857,7 +859,7 @@ impl World {
     fn meddled(&mut self) {
         (self.meddled, self.answer, self.refused) = (true, 0, false);
         for worker in &mut self.workers {
-            (worker.heard, worker.doubted) = (false, false);
+            (worker.heard, worker.perhaps) = (false, false);
             // What still waits in a queue is reported again.
             let waits = worker.message == Message::Queued
                 && matches!(worker.phase, Phase::Reported(Report::Effect(_)));
@@ -871,7 +873,7 @@ impl World {
     /// What was possible is answered: nothing of it was done.
     fn answered(&mut self) {
         for worker in self.workers.iter_mut().filter(|worker| worker.phase != Phase::Idle) {
-            (worker.doubted, worker.covered) = (false, true);
+            (worker.perhaps, worker.covered) = (false, true);
         }
     }
 
@@ -880,7 +882,7 @@ impl World {
         self.accept(worker, report);
         let worker = &mut self.workers[usize::from(worker)];
         worker.heard |= matches!(report, Report::Effect(_) | Report::Uncommitted);
-        worker.doubted |= report == Report::PerhapsExecuted && !worker.covered;
+        worker.perhaps |= report == Report::PerhapsExecuted && !worker.covered;
     }
 
     /// A worker's report is accepted.
@@ -934,6 +936,6 @@ impl World {
         if self.effect_was_heard() {
             return Some(Violation::RefusalOverEffect);
         }
-        others().any(|other| other.doubted).then_some(Violation::RefusalOverDoubt)
+        others().any(|other| other.perhaps).then_some(Violation::RefusalOverPossibleEffect)
     }
 }

@@ -66,7 +66,7 @@ pub struct Worker {
     /// Whether its effect was reported to the record: by its worker, or by the provider.
     pub heard: bool,
     /// Whether it reported a possible effect to the record, that nothing has answered since.
-    pub doubted: bool,
+    pub perhaps: bool,
     /// Whether it was found out, since it began, that nothing was done.
     pub covered: bool,
     /// Whether its report of an effect waited in a queue while its key began a later generation.
@@ -85,7 +85,7 @@ impl Worker {
         webhook: false,
         accepted: false,
         heard: false,
-        doubted: false,
+        perhaps: false,
         covered: false,
         orphan: false,
         commits: 0,
