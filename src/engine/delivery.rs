@@ -25,13 +25,13 @@ pub(crate) enum Delivered {
     Overtaken,
     /// It reports an execution, and so does another worker.
     Double(Box<DoubleExecution>),
-    /// It reports an effect, and this record denies that.
+    /// It contradicts this record: one has an effect or domain writes, and the other one has not.
     Denied(Box<Record>),
-    /// It reports a certain or possible execution. Its record is another request's now, or has been gone for so long that it may
-    /// have been settled and deleted.
+    /// It reports a certain or possible execution. Its record is another request's or a later generation's now, or has been
+    /// gone for so long that it may have been settled and deleted.
     Gone,
     /// Its domain writes were refused, and no answer is set for that: nothing of it is written. If it reports an effect, the record
-    /// is claimed, and this is the record.
+    /// notes that, and this is the record.
     Refused(Option<Box<Record>>),
     /// It could not be written; a retry may succeed.
     Unwritten,

@@ -4,8 +4,9 @@
 //!    revision that it started from is still current.
 //! 2. `decide` says what a caller may do if its key already has a record: replay, wait, take over, or be refused.
 //! 3. `own` has the transitions of the execution that owns a record, fenced by its attempt.
-//! 4. `settle` has those of all others: end a dead worker's lease, settle an unknown outcome, forget an answer.
-//! 5. An [`Answer`] is a head and a body. The head of an HTTP response is a number and pairs of strings.
+//! 4. `report` says what a worker's report does, even if its record has moved on: the one place that decides who wins.
+//! 5. `settle` has the transitions of all others: end a dead worker's lease, settle an unknown outcome, forget an answer.
+//! 6. An [`Answer`] is a head and a body. The head of an HTTP response is a number and pairs of strings.
 //!
 //! It knows nothing of DynamoDB, Lambda or web frameworks. It writes nothing: see [`engine`](crate::engine). The states, and who
 //! may change them, are in docs/states.md in the repository.
