@@ -222,21 +222,26 @@ impl Record {
         matches!(self.state, State::FailedRetryable { failed_at, expires_at, .. } if expires_at < failed_at)
     }
 
-    /// Marks this execution, which is in progress: the execution of `worker`, another one, certainly or possibly ran the same
-    /// operation. `None` if there is nothing to mark. This record may belong to a later generation of the key, if the worker's
-    /// record was deleted.
+    /// Marks the record of this execution, which is in progress or unknown: the execution of `worker`, another one, certainly or
+    /// possibly ran the same operation. `None` if there is nothing to mark. What is unknown is marked only for a certain effect:
+    /// it is [claimed](Self::claim). This record may belong to a later generation of the key, if the worker's record was deleted.
     pub(crate) fn contest(
         &self,
         worker: Worker,
         evidence: Evidence,
         revision: Revision,
+        now: Timestamp,
     ) -> Option<Transition> {
         let others = self.attempt != worker.attempt;
-        let open = matches!(self.state, State::InProgress { .. });
-        // `began_at` is the earlier one: "not found" is proof only while the provider remembers the keys of both.
-        let (began_at, reported) = (self.began_at.min(worker.began_at), Some(evidence));
-        (others && open && self.reported < reported)
-            .then(|| Transition::to(Self { revision, began_at, reported, ..self.clone() }))
+        match self.state {
+            State::InProgress { .. } if others && self.reported < Some(evidence) => {
+                // `began_at` is the earlier one: "not found" is proof only while the provider remembers the keys of both.
+                let began_at = self.began_at.min(worker.began_at);
+                Some(Transition::to(Self { revision, began_at, reported: Some(evidence), ..self.clone() }))
+            }
+            State::Unknown { .. } if others && evidence == Evidence::Effect => self.claim(revision, now, now),
+            _ => None,
+        }
     }
 
     /// Perhaps executed. In progress → unknown. If this execution counts as dead already, the worker's cause replaces
@@ -507,7 +512,7 @@ mod tests {
     fn a_contested_execution_that_did_nothing_leaves_the_operation_unknown() {
         let (record, other) = (reserved(), again(&released(SettledBy::Assumption)));
         let revision = fresh();
-        let contested = other.contest(Worker::of(&record), Evidence::Perhaps, revision).unwrap();
+        let contested = other.contest(Worker::of(&record), Evidence::Perhaps, revision, LATER).unwrap();
         assert_eq!(
             contested,
             Transition::to(Record {
@@ -518,7 +523,7 @@ mod tests {
             })
         );
         assert_eq!(
-            contested.contest(Worker::of(&record), Evidence::Perhaps, fresh()),
+            contested.contest(Worker::of(&record), Evidence::Perhaps, fresh(), LATER),
             None,
             "once is enough"
         );
@@ -535,16 +540,16 @@ mod tests {
         assert_eq!(unknown.reported, None, "what was reported is in the record now");
         assert!(contested.complete(Worker::of(&other), fresh(), answer(), LATER).is_some());
         // An effect weighs more, and stays.
-        let effect = contested.contest(Worker::of(&record), Evidence::Effect, fresh()).unwrap();
-        assert_eq!(effect.contest(Worker::of(&record), Evidence::Perhaps, fresh()), None);
+        let effect = contested.contest(Worker::of(&record), Evidence::Effect, fresh(), LATER).unwrap();
+        assert_eq!(effect.contest(Worker::of(&record), Evidence::Perhaps, fresh(), LATER), None);
         let released = effect.release(other.attempt, fresh(), LATER).unwrap();
         let unknown =
             released.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER).unwrap();
         assert_eq!((effect.reported, unknown.reported), (Some(Evidence::Effect), Some(Evidence::Effect)));
         // Its own, or one that is not in progress, is not contested.
-        assert_eq!(other.contest(Worker::of(&other), Evidence::Perhaps, fresh()), None);
+        assert_eq!(other.contest(Worker::of(&other), Evidence::Perhaps, fresh(), LATER), None);
         let unknown = other.unknown(fresh(), UnknownCause::LeaseExpired, LATER);
-        assert_eq!(unknown.contest(Worker::of(&record), Evidence::Perhaps, fresh()), None);
+        assert_eq!(unknown.contest(Worker::of(&record), Evidence::Perhaps, fresh(), LATER), None);
     }
 
     // T42, T49
@@ -664,7 +669,7 @@ mod tests {
         assert_eq!(refused, again.release(again.attempt, revision, now).unwrap());
         let contested = reserved();
         let other = Worker { attempt: AttemptId::mint(), ..Worker::of(&contested) };
-        let contested = contested.contest(other, Evidence::Perhaps, fresh()).unwrap();
+        let contested = contested.contest(other, Evidence::Perhaps, fresh(), LATER).unwrap();
         assert_eq!(contested.not_begun(contested.attempt, fresh(), now).unwrap().state.name(), "unknown");
         assert_eq!(again.not_begun(AttemptId::mint(), fresh(), now), None);
     }
