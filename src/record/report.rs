@@ -112,7 +112,8 @@ impl Ended {
         }
     }
 
-    /// The record that this turns `seen` into.
+    /// The record that this turns `seen` into. `None` if its worker may not change it: who knows more, wins. docs/states.md has
+    /// the same table.
     pub(crate) fn of(
         &self,
         seen: &Record,
@@ -120,17 +121,41 @@ impl Ended {
         revision: Revision,
         now: Timestamp,
     ) -> Option<Transition> {
-        match self {
-            Self::Completed(answer) => seen.complete(worker, revision, answer.clone(), now),
-            Self::NotExecuted(because) => {
-                Some(seen.release(worker.attempt, revision, now)?.failed(because.clone()))
-            }
-            Self::NotBegun => seen.not_begun(worker.attempt, revision, now),
-            Self::PerhapsExecuted(cause, because) => {
-                Some(seen.mark_unknown(worker, revision, *cause, now)?.failed(because.clone()))
-            }
-            Self::Uncommitted => seen.uncommitted(worker, revision, now),
+        let own = seen.attempt == worker.attempt;
+        // All effects of a transactional worker are in its transaction. Any later write proved that it did nothing.
+        let knows_more = !worker.transactional && worker.shares_generation(seen, now);
+        let takes = match (&seen.state, self) {
+            (State::Pending | State::Completed { .. }, _) => false,
+            (State::InProgress { .. }, _) => own,
+            // Only late: its lease has expired.
+            (State::Unknown { .. }, Self::Completed(_)) if own => !worker.transactional,
+            (State::Unknown { .. }, _) if own => true,
+            // Another execution's. A refusal says how this one ended, and no other.
+            (State::Unknown { .. }, Self::Completed(answer)) => answer.head.is_effect() && knows_more,
+            (State::Unknown { .. }, Self::PerhapsExecuted(..) | Self::Uncommitted) => knows_more,
+            (State::Unknown { .. }, Self::NotExecuted(_) | Self::NotBegun) => false,
+            // The next retry would repeat its effect.
+            (State::FailedRetryable { .. }, Self::Completed(_) | Self::Uncommitted) => knows_more,
+            // The provider and operators know more; another worker reports its own execution alone.
+            (State::FailedRetryable { by, .. }, Self::PerhapsExecuted(..)) => match by {
+                SettledBy::Provider | SettledBy::Operator => false,
+                SettledBy::Assumption => knows_more,
+                SettledBy::Worker | SettledBy::Certainty => !own && knows_more,
+            },
+            (State::FailedRetryable { .. }, Self::NotExecuted(_) | Self::NotBegun) => false,
+        };
+        if !takes {
+            return None;
         }
+        Some(match self {
+            Self::Completed(answer) => seen.completed(worker, revision, answer.clone(), now),
+            Self::NotExecuted(because) => seen.released(revision, now).failed(because.clone()),
+            Self::NotBegun => seen.not_begun(revision, now),
+            Self::PerhapsExecuted(cause, because) => {
+                seen.marked_unknown(worker, revision, *cause, now).failed(because.clone())
+            }
+            Self::Uncommitted => return seen.uncommitted(worker, revision, now),
+        })
     }
 }
 
@@ -285,7 +310,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::{
-        Head, ReservationRequest,
+        Head, ReservationRequest, Verdict,
         tests::{RETAIN, answer, reservation, reservation_for},
     };
     use crate::time_budget::CLOCK_SKEW;
@@ -436,5 +461,120 @@ mod tests {
         };
         assert_eq!(contested.reported, Some(Evidence::Effect));
         assert!(report.meets_another(&second, NOW) && !report.is_double(&second, NOW));
+    }
+
+    /// The rows of a table of docs/states.md, without its header.
+    fn table(first_column: &str) -> Vec<Vec<String>> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/states.md");
+        let text = std::fs::read_to_string(path).expect("the documentation");
+        let lines = text.lines().skip_while(|line| !line.starts_with(&format!("| {first_column} |")));
+        let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+        let rows = lines.skip(2).take_while(|line| line.starts_with('|')).map(cells);
+        rows.map(|row| row[1..row.len() - 1].to_vec()).collect()
+    }
+
+    fn name(next: Option<&Record>, seen: &Record) -> String {
+        let Some(next) = next else { return "–".to_owned() };
+        let state = next.state.name().replace("failed_retryable", "released");
+        match (next.reported > seen.reported, next.state.name() == seen.state.name()) {
+            (true, true) => "marked".to_owned(),
+            (true, false) => format!("{state}, marked"),
+            (false, _) => state,
+        }
+    }
+
+    #[test]
+    fn the_documents_table_of_reports_is_the_code() {
+        let (first, second) = two();
+        let released =
+            |seen: &Record, by| Record::from(seen.settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap());
+        let unknown = |seen: &Record| {
+            Record::from(seen.mark_unknown(Worker::of(seen), fresh(), UnknownCause::Panicked, NOW).unwrap())
+        };
+        let nothing = Ended::NotExecuted(None);
+        let reports = [
+            ("an effect", effect()),
+            ("an effect without its domain writes", Ended::Uncommitted),
+            ("perhaps an effect", PERHAPS),
+            ("a refusal", refusal()),
+            ("nothing done", nothing.clone()),
+        ];
+        let records = [
+            vec![first.clone()],
+            vec![unknown(&first)],
+            vec![second.clone()],
+            vec![unknown(&second)],
+            vec![
+                becomes(&second, &nothing, &second),
+                released(&unknown(&second), SettledBy::Assumption),
+                released(&unknown(&first), SettledBy::Assumption),
+            ],
+            vec![
+                becomes(&first, &nothing, &first),
+                released(&unknown(&second), SettledBy::Provider),
+                released(&unknown(&first), SettledBy::Operator),
+            ],
+            vec![becomes(&second, &effect(), &second), becomes(&first, &refusal(), &first)],
+        ];
+        let rows = table("a worker reports");
+        assert_eq!(rows.len(), reports.len());
+        for (row, (reported, ended)) in rows.iter().zip(&reports) {
+            assert_eq!((row[0].as_str(), row.len()), (*reported, records.len() + 1));
+            for (cell, current) in
+                row[1..].iter().zip(&records).flat_map(|(cell, all)| all.iter().map(move |one| (cell, one)))
+            {
+                let report = WorkerReport {
+                    base: &first,
+                    ended,
+                    has_writes: false,
+                    may_run_again: false,
+                    safe: Safe::Alarm,
+                };
+                let next = match report.fate(Some(current), fresh(), NOW) {
+                    Fate::Written(next) | Fate::Contested(next) => Some(Record::from(next)),
+                    _ => None,
+                };
+                assert_eq!(*cell, name(next.as_ref(), current), "{reported}, {current:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_documents_table_of_all_others_is_the_code() {
+        let open = Record::reserve(&reservation("k"), fresh(), NOW);
+        let live = Record { state: State::InProgress { lease_until: NOW.plus(RETAIN) }, ..open.clone() };
+        let dead = Record { state: State::InProgress { lease_until: NOW }, ..open.clone() };
+        let unknown = becomes(&open, &PERHAPS, &open);
+        let released = |by| Record::from(unknown.settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap());
+        let records = [
+            vec![live],
+            vec![dead],
+            vec![unknown.clone()],
+            vec![released(SettledBy::Assumption), released(SettledBy::Worker), released(SettledBy::Operator)],
+            vec![released(SettledBy::Certainty)],
+            vec![becomes(&open, &effect(), &open), becomes(&open, &refusal(), &open)],
+        ];
+        type Makes = fn(&Record) -> Option<Transition>;
+        let all: [(&str, Makes); 4] = [
+            ("the stale function, or a caller", |seen| seen.expire(fresh(), NOW)),
+            ("the provider reports an effect", |seen| seen.claim(fresh(), NOW, NOW)),
+            ("the provider or an operator: executed", |seen| {
+                seen.settle(Verdict::Executed(answer()), SettledBy::Operator, fresh(), NOW).ok()
+            }),
+            ("the provider or an operator: not executed", |seen| {
+                seen.settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), NOW).ok()
+            }),
+        ];
+        let rows = table("who");
+        assert_eq!(rows.len(), all.len());
+        for (row, (who, makes)) in rows.iter().zip(all) {
+            assert_eq!((row[0].as_str(), row.len()), (who, records.len() + 1));
+            for (cell, current) in
+                row[1..].iter().zip(&records).flat_map(|(cell, all)| all.iter().map(move |one| (cell, one)))
+            {
+                let next = makes(current).map(Record::from);
+                assert_eq!(*cell, name(next.as_ref(), current), "{who}, {current:?}");
+            }
+        }
     }
 }
