@@ -335,9 +335,7 @@ impl Steps<'_> {
             crashed.workers[index].phase = Phase::Dead;
             self.push(Action::CrashesSending(worker), crashed, None);
         }
-        if self.config.refusals {
-            self.push(Action::Refused(worker), ended(Report::Refusal(number)), None);
-        }
+        self.push(Action::Refused(worker), ended(Report::Refusal(number)), None);
         self.push(Action::Nothing(worker), ended(Report::NotExecuted), None);
         self.push(Action::NotBegun(worker), ended(Report::NotBegun), None);
         let mut crashed = world;
@@ -556,35 +554,26 @@ impl Steps<'_> {
         let executed = executed.map(|(_, worker)| self.executed_by(worker));
         let began = self.protocol.facts(version.id).began;
         let forgot = self.world.now > began.saturating_add(WINDOW);
+        let (lies, nothing_can_arrive) = (self.config.provider_lies, self.nothing_can_arrive());
         let mut ask = |found, lies| {
             let mut after = self.world;
             after.question = Some(Question { seen: version, at, found });
             after.lied |= lies;
             self.push(Action::Asks(found), after, None);
         };
+        let denials = [Found::NotFound, Found::NotExecuted, Found::Refused];
         match executed {
             Some(found) => {
                 ask(found, false);
                 if forgot {
                     ask(Found::NotFound, false);
                 }
-                if ask_lies(self.config) {
-                    let mut after = self.world;
-                    for found in [Found::NotFound, Found::NotExecuted] {
-                        after.question = Some(Question { seen: version, at, found });
-                        after.lied = true;
-                        self.push(Action::Asks(found), after, None);
-                    }
+                if lies {
+                    denials.into_iter().for_each(|found| ask(found, true));
                 }
             }
-            None => {
-                ask(Found::NotFound, false);
-                if self.nothing_can_arrive() {
-                    let mut after = self.world;
-                    after.question = Some(Question { seen: version, at, found: Found::NotExecuted });
-                    self.push(Action::Asks(Found::NotExecuted), after, None);
-                }
-            }
+            None if nothing_can_arrive => denials.into_iter().for_each(|found| ask(found, false)),
+            None => ask(Found::NotFound, false),
         }
     }
 
@@ -611,7 +600,8 @@ impl Steps<'_> {
         match self.step(self.world.now + clock, event) {
             Next::Written(id) => {
                 after.write(id);
-                if self.protocol.facts(id).state == Kind::Released {
+                let facts = self.protocol.facts(id);
+                if facts.state == Kind::Released || facts.state == Kind::Completed && !facts.is_effect {
                     after.answered();
                 }
             }
@@ -832,10 +822,6 @@ impl Steps<'_> {
         }
         self.push(Action::Hears(worker), after, None);
     }
-}
-
-fn ask_lies(config: &Config) -> bool {
-    config.provider_lies
 }
 
 /// Time passes. A request that has not arrived by then never arrives.

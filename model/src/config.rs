@@ -15,8 +15,6 @@ pub struct Config {
     pub transactional: bool,
     /// Whether handlers give domain writes.
     pub rows: bool,
-    /// Whether a handler may be refused by its provider.
-    pub refusals: bool,
     /// Whether writes may get no answer: applied, lost, or applied later.
     pub store_faults: bool,
     /// Whether messages are delivered more than once.
@@ -46,7 +44,6 @@ impl Config {
         may_run_again: false,
         transactional: false,
         rows: false,
-        refusals: true,
         store_faults: true,
         duplicates: false,
         heartbeats: false,
