@@ -678,7 +678,7 @@ impl Steps<'_> {
             // Refused, and no answer is set for that.
             let mut refused = after;
             refused.alarm = true;
-            let event = |report, rows| Event::Report { base: state.base, report, rows, safe: Safe::Alarm };
+            let event = |report, rows| Event::Report { base: state.base, report, rows, safe: Safe::Report };
             let takes = self.step(self.world.now, event(report, rows));
             if matches!(takes, Next::Written(_)) {
                 if let Next::Written(id) = self.step(self.world.now, event(Report::Uncommitted, true)) {
@@ -694,7 +694,7 @@ impl Steps<'_> {
         {
             // Its body cannot be stored yet: the record shows the effect until then.
             let event =
-                Event::Report { base: state.base, report: Report::Uncommitted, rows, safe: Safe::Alarm };
+                Event::Report { base: state.base, report: Report::Uncommitted, rows, safe: Safe::Report };
             let mut back = self.world;
             match self.step(self.world.now, event) {
                 Next::Written(id) | Next::Contested(id) => {
@@ -712,7 +712,8 @@ impl Steps<'_> {
         let (index, now) = (usize::from(worker), self.world.now);
         let base = self.world.workers[index].base;
         let queued = self.world.workers[index].message;
-        for safe in [Safe::Report, Safe::Alarm] {
+        let mut safe = Safe::Report;
+        loop {
             let event = Event::Report { base, report, rows, safe };
             let current = after.record.map(|version| version.id);
             let mut next = self.protocol.step(current, now, event);
@@ -743,6 +744,8 @@ impl Steps<'_> {
                 Overtaken::Waits => after.workers[index].message = queued,
                 Overtaken::Double => {
                     after.alarm = true;
+                    let Some(version) = after.record else { break };
+                    safe = Safe::Alarm(self.protocol.record(version.id).attempt);
                     continue;
                 }
                 Overtaken::Escalated(_) => after.alarm = true,
@@ -761,7 +764,7 @@ impl Steps<'_> {
     fn mark(&mut self, after: &mut World, worker: u8, rows: bool) {
         let base = self.world.workers[usize::from(worker)].base;
         let current = after.record.map(|version| version.id);
-        let mark = Event::Report { base, report: Report::Uncommitted, rows, safe: Safe::Alarm };
+        let mark = Event::Report { base, report: Report::Uncommitted, rows, safe: Safe::Report };
         if let (true, Next::Written(id) | Next::Contested(id)) =
             (rows, self.protocol.step(current, self.world.now, mark))
         {

@@ -150,7 +150,8 @@ fn at_rest(config: &Config, protocol: &Protocol, world: &World) -> Option<Violat
     }
     let other =
         |(worker, number): (&Worker, u8)| worker.told && facts.is_some_and(|facts| facts.answer != number);
-    if effect && !visible && !world.ruled && world.workers.iter().zip(1..).any(other) {
+    let answers = effect && !config.may_run_again;
+    if answers && !visible && !world.ruled && world.workers.iter().zip(1..).any(other) {
         return Some(Violation::TwoAnswers);
     }
     let with_rows = facts.filter(|facts| facts.with_writes && facts.state == Kind::Completed);

@@ -173,7 +173,7 @@ impl Executor {
         }
         // With its writes: a record that is gone, perhaps together with its rows, is not written anew.
         let kept = Kept { ended: Ended::Uncommitted, writes };
-        Ok(match self.write(Start::Unread(&base.key), base, &kept, stop_at, Safe::Alarm).await? {
+        Ok(match self.write(Start::Unread(&base.key), base, &kept, stop_at, Safe::Report).await? {
             Finished::Written(current) | Finished::Refused(current) => Some(current),
             Finished::Gone | Finished::Denied(_) => None,
         })

@@ -137,15 +137,19 @@ impl Executor {
             }
             Ok(Finished::Refused(current)) => {
                 // Reconciliation escalates it, once the other execution is over.
-                let sent = safe > Safe::Nothing || self.send_report(&execution, &seen, &report, kept).await;
-                if !sent && reported.is_double(&current, now) {
+                let sent = safe != Safe::Nothing || self.send_report(&execution, &seen, &report, kept).await;
+                if reported.is_double(&current, now) {
                     double_execution(&current);
                 } else if !sent {
                     // Every caller gets the record's answer, but the effect must not be forgotten.
                     tracing::error!("an effect that the record lacks could not be deferred");
                     Count::Contradicted.add(self.operation().name());
                 }
-                let safe = if sent { Safe::Report } else { Safe::Alarm };
+                // A queue that did not answer may have the report nevertheless.
+                let safe = match self.deferred_reports {
+                    Some(_) => Safe::Report,
+                    None => Safe::Alarm(current.attempt),
+                };
                 match self.write(Start::Seen(current.clone()), &seen, kept, stop_at, safe).await {
                     Ok(Finished::Written(record)) => ended_as(kept, &record),
                     written => {
@@ -240,6 +244,7 @@ fn elsewhere(current: &Record, replay: Option<Replay>) -> FinishOutcome {
     match replay {
         Some(replay) => FinishOutcome::Superseded(replay),
         None if matches!(current.state, State::FailedRetryable { .. }) => FinishOutcome::Fenced,
+        None if matches!(current.state, State::Unknown { .. }) => FinishOutcome::Unknown,
         None => FinishOutcome::AnsweredElsewhere,
     }
 }

@@ -25,6 +25,9 @@ pub(crate) struct Contradiction {
     /// The record's state; `None` if there is no record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<String>,
+    /// The execution that owned the record last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) attempt: Option<String>,
 }
 
 impl Contradiction {
@@ -34,6 +37,7 @@ impl Contradiction {
             key: Some(key.partition_key()),
             reason: reason.to_owned(),
             state: current.map(|current| current.state.name().to_owned()),
+            attempt: current.map(|current| current.attempt.to_string()),
             ..Self::default()
         }
     }

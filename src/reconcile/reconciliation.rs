@@ -229,7 +229,7 @@ impl Reconciliation {
             self.contradicted(key, contradiction).await?;
             let Delivered::Double(current) = &delivered else { return Ok(()) };
             double_execution(current);
-            safe = Safe::Alarm;
+            safe = Safe::Alarm(current.attempt);
         }
     }
 

@@ -1,12 +1,10 @@
 //! The transitions of the execution that owns a record.
 //!
 //! A transition takes the record that was seen and returns its replacement. The store writes it only if the revision seen is
-//! still current. [`Ended::of`] decides which of them a worker's report may make.
+//! still current. `report` decides which of them a worker's report may make.
 
 use std::time::Duration;
 
-#[cfg(any(test, feature = "conformance"))]
-use super::Ended;
 use super::{
     AttemptId, Evidence, KeptAnswer, Note, Record, ReservationRequest, Revision, SettledBy, State,
     Transition, UnknownCause, Verdict,
@@ -188,8 +186,8 @@ impl Record {
     }
 
     /// Marks the record of this execution, which is in progress or unknown: the execution of `worker`, another one, certainly or
-    /// possibly ran the same operation. `None` if there is nothing to mark. What is unknown is marked only for a certain effect:
-    /// it is [claimed](Self::claim). This record may belong to a later generation of the key, if the worker's record was deleted.
+    /// possibly ran the same operation. `None` if there is nothing to mark. This record may belong to a later generation of the
+    /// key, if the worker's record was deleted.
     pub(crate) fn contest(
         &self,
         worker: Worker,
@@ -197,16 +195,21 @@ impl Record {
         revision: Revision,
         now: Timestamp,
     ) -> Option<Transition> {
-        let others = self.attempt != worker.attempt;
-        match self.state {
-            State::InProgress { .. } if others && self.reported < Some(evidence) => {
-                // `began_at` is the earlier one: "not found" is proof only while the provider remembers the keys of both.
-                let began_at = self.began_at.min(worker.began_at);
-                Some(Transition::to(Self { revision, began_at, reported: Some(evidence), ..self.clone() }))
-            }
-            State::Unknown { .. } if others && evidence == Evidence::Effect => self.claim(revision, now, now),
-            _ => None,
+        if self.attempt == worker.attempt || self.reported >= Some(evidence) {
+            return None;
         }
+        let state = match self.state {
+            State::InProgress { lease_until } => State::InProgress { lease_until },
+            State::Unknown { .. } if evidence == Evidence::Effect => return self.claim(revision, now, now),
+            // The last request of that worker may still be on its way.
+            State::Unknown { cause, reconcile_at, asked, .. } => {
+                State::Unknown { cause, since: now, reconcile_at, asked }
+            }
+            _ => return None,
+        };
+        // `began_at` is the earlier one: "not found" is proof only while the provider remembers the keys of both.
+        let (began_at, reported) = (self.began_at.min(worker.began_at), Some(evidence));
+        Some(Transition::to(Self { revision, began_at, reported, state, ..self.clone() }))
     }
 
     /// Perhaps executed: → unknown. If this execution counts as dead already, the worker's cause replaces `lease_expired`, and
@@ -253,42 +256,10 @@ impl Record {
     }
 }
 
-/// For tests: what a worker's report makes of the record.
-#[cfg(any(test, feature = "conformance"))]
-impl Record {
-    pub(crate) fn complete(
-        &self,
-        worker: Worker,
-        revision: Revision,
-        answer: KeptAnswer,
-        now: Timestamp,
-    ) -> Option<Transition> {
-        Ended::Completed(answer).of(self, worker, revision, now)
-    }
-
-    pub(crate) fn release(
-        &self,
-        attempt: AttemptId,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Option<Transition> {
-        Ended::NotExecuted(None).of(self, Worker { attempt, ..Worker::of(self) }, revision, now)
-    }
-
-    pub(crate) fn mark_unknown(
-        &self,
-        worker: Worker,
-        revision: Revision,
-        cause: UnknownCause,
-        now: Timestamp,
-    ) -> Option<Transition> {
-        Ended::PerhapsExecuted(cause, None).of(self, worker, revision, now)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Ended;
     use crate::record::tests::{RETAIN, answer, reservation};
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
@@ -521,10 +492,12 @@ mod tests {
         let unknown =
             released.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER).unwrap();
         assert_eq!((effect.reported, unknown.reported), (Some(Evidence::Effect), Some(Evidence::Effect)));
-        // Its own, or one that is not in progress, is not contested.
+        // Its own is not contested.
         assert_eq!(other.contest(Worker::of(&other), Evidence::Perhaps, fresh(), LATER), None);
-        let unknown = other.unknown(fresh(), UnknownCause::LeaseExpired, LATER);
-        assert_eq!(unknown.contest(Worker::of(&record), Evidence::Perhaps, fresh(), LATER), None);
+        let unknown = other.unknown(fresh(), UnknownCause::LeaseExpired, NOW);
+        let marked = unknown.contest(Worker::of(&record), Evidence::Perhaps, fresh(), LATER).unwrap();
+        assert_eq!((marked.attempt, marked.reported), (other.attempt, Some(Evidence::Perhaps)));
+        assert!(matches!(marked.state, State::Unknown { since: LATER, .. }), "{marked:?}");
     }
 
     // T42, T49

@@ -1,7 +1,8 @@
 //! What a worker's report does to the record: a pure function of both.
 
 use super::{
-    Evidence, KeptAnswer, Note, Record, Revision, SettledBy, State, Transition, UnknownCause, Worker,
+    AttemptId, Evidence, KeptAnswer, Note, Record, Revision, SettledBy, State, Transition, UnknownCause,
+    Worker,
 };
 use crate::time::Timestamp;
 
@@ -37,15 +38,15 @@ pub struct WorkerReport<'a> {
 
 /// What of a report is safe outside the record. A worker that finds another execution writes nothing before its report is safe,
 /// because it is late, and may be killed at any moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Safe {
     /// Nothing.
     Nothing,
     /// The whole report is in a queue. It may mark another execution's record.
     Report,
-    /// It is escalated that another execution certainly or possibly ran the operation too. What that execution left may be
-    /// overwritten, because its trace is not lost.
-    Alarm,
+    /// It is escalated that this other execution certainly or possibly ran the operation too. What it left may be overwritten,
+    /// because its trace is not lost.
+    Alarm(AttemptId),
 }
 
 /// What a report does to the record.
@@ -189,9 +190,9 @@ impl WorkerReport<'_> {
         }
         let in_progress = matches!(seen.state, State::InProgress { .. });
         if in_progress && self.meets_another(seen, now)
-            || self.safe < Safe::Alarm && self.is_double(seen, now)
+            || self.safe != Safe::Alarm(seen.attempt) && self.is_double(seen, now)
         {
-            let evidence = self.ended.evidence().filter(|_| self.safe > Safe::Nothing);
+            let evidence = self.ended.evidence().filter(|_| self.safe != Safe::Nothing);
             let contested = evidence.and_then(|evidence| seen.contest(worker, evidence, revision, now));
             return contested.map_or(Fate::Fenced, Fate::Contested);
         }
@@ -275,9 +276,9 @@ impl WorkerReport<'_> {
                 Overtaken::Waits
             }
             State::Unknown { .. } if refused => Overtaken::Waits,
-            _ if double && self.safe < Safe::Alarm => Overtaken::Double,
+            _ if double && self.safe != Safe::Alarm(current.attempt) => Overtaken::Double,
             State::Completed { answer, by, .. } if !double => {
-                let own = *by == SettledBy::Worker && current.attempt == self.base.attempt;
+                let own = current.attempt == self.base.attempt;
                 match answer.head.is_effect() {
                     _ if self.is_missing_in(current, now) && self.has_writes && !current.with_writes => {
                         Overtaken::Escalated(
@@ -290,7 +291,10 @@ impl WorkerReport<'_> {
                     true if refused => {
                         Overtaken::Escalated("its worker was refused, and the record has an effect")
                     }
-                    true if !own && matches!(self.ended, Ended::Completed(_)) => Overtaken::Compared,
+                    // Its caller may have got the answer before another source knew one.
+                    _ if own && *by != SettledBy::Worker && matches!(self.ended, Ended::Completed(_)) => {
+                        Overtaken::Compared
+                    }
                     _ => Overtaken::Nothing,
                 }
             }
@@ -303,6 +307,39 @@ impl Record {
     /// Whether both records may be of one request. Fingerprints by different rules cannot be compared.
     pub(crate) fn is_same_request(&self, other: &Self) -> bool {
         self.fingerprint == other.fingerprint || self.fingerprint.rule() != other.fingerprint.rule()
+    }
+}
+
+/// For tests: what a worker's report makes of the record.
+#[cfg(any(test, feature = "conformance"))]
+impl Record {
+    pub(crate) fn complete(
+        &self,
+        worker: Worker,
+        revision: Revision,
+        answer: KeptAnswer,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        Ended::Completed(answer).of(self, worker, revision, now)
+    }
+
+    pub(crate) fn release(
+        &self,
+        attempt: AttemptId,
+        revision: Revision,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        Ended::NotExecuted(None).of(self, Worker { attempt, ..Worker::of(self) }, revision, now)
+    }
+
+    pub(crate) fn mark_unknown(
+        &self,
+        worker: Worker,
+        revision: Revision,
+        cause: UnknownCause,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        Ended::PerhapsExecuted(cause, None).of(self, worker, revision, now)
     }
 }
 
@@ -395,8 +432,10 @@ mod tests {
             assert_eq!((marked.attempt, marked.reported), (second.attempt, Some(Evidence::Effect)));
         }
         // What the other execution left is overwritten only once it is escalated.
-        assert!(matches!(fate(&second, Safe::Alarm), Fate::Contested(_)));
-        let Fate::Written(completed) = fate(&unknown, Safe::Alarm) else { panic!("{unknown:?}") };
+        let alarm = Safe::Alarm(second.attempt);
+        assert!(matches!(fate(&second, alarm), Fate::Contested(_)));
+        assert!(matches!(fate(&unknown, Safe::Alarm(AttemptId::mint())), Fate::Contested(_)), "another one");
+        let Fate::Written(completed) = fate(&unknown, alarm) else { panic!("{unknown:?}") };
         assert_eq!((completed.attempt, completed.state.name()), (first.attempt, "completed"));
     }
 
@@ -528,7 +567,7 @@ mod tests {
                     ended,
                     has_writes: false,
                     may_run_again: false,
-                    safe: Safe::Alarm,
+                    safe: Safe::Alarm(second.attempt),
                 };
                 let next = match report.fate(Some(current), fresh(), NOW) {
                     Fate::Written(next) | Fate::Contested(next) => Some(Record::from(next)),
