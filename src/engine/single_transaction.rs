@@ -24,7 +24,7 @@ use crate::{
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count},
     time::Timestamp,
-    time_budget::{CLOCK_SKEW, MAX_COMPUTATIONS, TimeBudget, WRITE_BACKOFF},
+    time_budget::{MAX_COMPUTATIONS, MAX_SENDING_TIME, TimeBudget, WRITE_BACKOFF},
 };
 
 /// One run of a handler whose effects are all [domain writes](crate::domain). Its answer and its writes commit in one
@@ -123,8 +123,10 @@ enum Sent {
 struct Served<'a> {
     request: &'a Request,
     times: Times,
-    /// Until when its transaction may be sent, by the wall clock. A client may retry until the answer expires, and the record
-    /// counts as absent [`CLOCK_SKEW`] after that: a process that resumes later would repeat a completed operation (T39).
+    /// Until when its transaction may be sent, each time, by the wall clock. A client may retry until the answer expires, and the
+    /// record counts as absent [`CLOCK_SKEW`] after that: a process that resumes later would repeat a completed operation (T39).
+    ///
+    /// [`CLOCK_SKEW`]: crate::time_budget::CLOCK_SKEW
     send_until: Timestamp,
 }
 
@@ -145,7 +147,7 @@ impl Executor {
         if !self.shared.breaker.admits(self.engine.world.instant()) {
             return self.instead(ReserveOutcome::Unavailable);
         }
-        let served = Served { request, times, send_until: now.plus(CLOCK_SKEW) };
+        let served = Served { request, times, send_until: now.plus(MAX_SENDING_TIME) };
         if !request.may_begin {
             return self.current_or(served, false, || self.instead(ReserveOutcome::MayNotBegin)).await;
         }
@@ -256,7 +258,8 @@ impl Executor {
             Step::Write(commit::completing(next, writes), None)
         };
         let until = Some(started.plus(write));
-        let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
+        let retries = Retries::UnansweredUntil(send_until);
+        let effort = Effort { until, backoff: WRITE_BACKOFF, retries };
         let applied = self.engine.apply(Start::Absent, effort, step).await;
         telemetry::took(COMPLETE_LATENCY, self.operation().name(), world.instant().since(started));
         // A conflict or a refused write is the answer of a healthy store.
