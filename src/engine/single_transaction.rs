@@ -149,7 +149,14 @@ impl Executor {
         }
         let served = Served { request, times, send_until: now.plus(MAX_SENDING_TIME) };
         if !request.may_begin {
-            return self.current_or(served, false, || self.instead(ReserveOutcome::MayNotBegin)).await;
+            let none = || self.instead(ReserveOutcome::MayNotBegin);
+            return match self.current_or(served, false, none).await {
+                // The client's earlier request was in time, and its transaction may still commit (T43).
+                SingleTransactionOutcome::Found(ReserveOutcome::MayNotBegin) if request.may_have_begun => {
+                    SingleTransactionOutcome::Unconfirmed
+                }
+                outcome => outcome,
+            };
         }
         for run in 0..MAX_COMPUTATIONS {
             let transaction = SingleTransaction::new(&request.key, self.engine.store.records_table());
