@@ -1,6 +1,7 @@
 //! One write to a user's table.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
@@ -34,8 +35,6 @@ pub struct DomainWrite {
     pub(crate) table: String,
     /// The key alone, unless it is a put.
     pub(crate) item: Item,
-    /// The values of the key attributes, in their order.
-    key: Vec<AttributeValue>,
     key_names: Vec<String>,
     pub(crate) action: Action,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,27 +111,25 @@ impl DomainWrite {
     pub const MAX: usize = size::MAX_WRITES;
 
     pub(super) fn of(table: &Table, item: &impl Serialize, action: Action) -> Self {
-        let name = table.name().to_owned();
-        let (item, unfit) = match serde_dynamo::to_item(item) {
+        let (item, error) = match serde_dynamo::to_item(item) {
             Ok(item) => (item, None),
-            Err(error) => (Item::default(), Some(shape(name.clone(), &error))),
+            Err(error) => (Item::default(), Some(error)),
         };
-        let key_names: Vec<_> = table.key_names().map(str::to_owned).collect();
-        let is_bad = |name: &&String| !item.get(name.as_str()).is_some_and(is_key);
-        let is_other = |name: &&String| action != Action::Put && !key_names.contains(name);
-        let wrong = key_names.iter().find(is_bad).or_else(|| item.keys().find(is_other)).cloned();
-        Self {
-            error: unfit.or(wrong.map(|attribute| DomainWriteError::Key { table: name.clone(), attribute })),
-            table: name,
-            key: key_names.iter().filter_map(|name| item.get(name)).cloned().collect(),
-            key_names,
+        let mut write = Self {
+            table: table.name().to_owned(),
             item,
+            key_names: table.key_names().map(str::to_owned).collect(),
             action,
             condition: None,
             names: BTreeMap::new(),
             values: BTreeMap::new(),
             if_refused: IfRefused::Fail,
+            error: None,
+        };
+        if let Some(error) = error {
+            write.unfit(&error);
         }
+        write
     }
 
     /// Writes only if the current item meets this
@@ -180,7 +177,7 @@ impl DomainWrite {
                 self.placeholder(placeholder, is_new)
             }
             Err(error) => {
-                self.fail(shape(self.table.clone(), &error));
+                self.unfit(&error);
                 self
             }
         }
@@ -192,6 +189,10 @@ impl DomainWrite {
             self.fail(DomainWriteError::Placeholder { table, placeholder });
         }
         self
+    }
+
+    fn unfit(&mut self, error: &serde_dynamo::Error) {
+        self.fail(DomainWriteError::Shape { table: self.table.clone(), reason: error.to_string() });
     }
 
     /// Keeps the first error. It is reported when the write is added to its operation.
@@ -223,14 +224,20 @@ impl DomainWrite {
         self.key_names.iter().any(|key| key == name)
     }
 
-    /// The item's table and key.
-    pub(crate) fn identity(&self) -> (&str, &[AttributeValue]) {
-        (&self.table, &self.key)
+    /// The values of the key attributes. DynamoDB takes `1` and `1.0` for one number, so numbers are in their only form.
+    pub(crate) fn key(&self) -> impl Iterator<Item = Cow<'_, AttributeValue>> {
+        let values = self.key_names.iter().filter_map(|name| self.item.get(name));
+        values.map(|value| match value {
+            AttributeValue::N(text) => {
+                number(text).map_or(Cow::Borrowed(value), |form| Cow::Owned(AttributeValue::N(form)))
+            }
+            _ => Cow::Borrowed(value),
+        })
     }
 
     /// Whether both are about one item: a transaction takes one of them.
     pub(super) fn is_of_same_item(&self, other: &Self) -> bool {
-        self.key == other.key && is_same_table(&self.table, &other.table)
+        is_same_table(&self.table, &other.table) && self.key().eq(other.key())
     }
 
     /// Its size, as DynamoDB counts the transaction.
@@ -251,29 +258,36 @@ impl DomainWrite {
             return Err(error.clone());
         }
         let table = || self.table.clone();
-        // The write may have come through a queue.
-        let key = self.key_names.iter().map(|name| self.item.get(name));
-        if self.key_names.is_empty() || !key.eq(self.key.iter().map(Some)) {
-            return Err(DomainWriteError::Key { table: table(), attribute: self.key_names.join(", ") });
-        }
-        if self.action == Action::Check && self.condition.is_none() {
-            return Err(DomainWriteError::NoCondition(table()));
+        let is_bad = |name: &&String| !self.item.get(name.as_str()).is_some_and(is_key);
+        let is_other = |name: &&String| self.action != Action::Put && !self.key_names.contains(name);
+        let wrong = self.key_names.iter().find(is_bad).or_else(|| self.item.keys().find(is_other));
+        if let Some(attribute) = wrong {
+            return Err(DomainWriteError::Key { table: table(), attribute: attribute.clone() });
         }
         let update = match &self.action {
             Action::Update(expression) => Some(expression),
             Action::Put | Action::Delete | Action::Check => None,
         };
         let expressions = || update.into_iter().chain(&self.condition);
-        if expressions().any(|expression| expression.trim().is_empty()) {
-            return Err(DomainWriteError::EmptyExpression(table()));
-        }
         let values = || self.values.values().map(size::of_value);
-        if expressions().any(|expression| expression.len() > MAX_EXPRESSION)
+        let key_sizes = self.key().map(|value| size::of_value(&value));
+        let is_too_large = expressions().any(|expression| expression.len() > MAX_EXPRESSION)
             || size::of_item(&self.item) > MAX_ITEM
             || values().any(|size| size > MAX_ITEM)
             || values().sum::<usize>() > MAX_VALUES
-        {
-            return Err(DomainWriteError::TooLarge(table()));
+            || key_sizes.zip([MAX_PARTITION_KEY, MAX_SORT_KEY]).any(|(size, limit)| size > limit);
+        let has_no_condition = self.action == Action::Check && self.condition.is_none();
+        let is_empty = expressions().any(|expression| expression.trim().is_empty());
+        let has_no_status = matches!(&self.if_refused, IfRefused::Answer(answer) if !answer.head.is_final());
+        for (is_wrong, error) in [
+            (has_no_condition, DomainWriteError::NoCondition as fn(String) -> DomainWriteError),
+            (is_empty, DomainWriteError::EmptyExpression),
+            (is_too_large, DomainWriteError::TooLarge),
+            (has_no_status, DomainWriteError::Answer),
+        ] {
+            if is_wrong {
+                return Err(error(table()));
+            }
         }
         let used: BTreeSet<_> = expressions().flat_map(|expression| placeholders(expression)).collect();
         let given: BTreeSet<_> = self.names.keys().chain(self.values.keys()).map(String::as_str).collect();
@@ -281,25 +295,14 @@ impl DomainWrite {
             let placeholder = (*placeholder).to_owned();
             return Err(DomainWriteError::Placeholder { table: table(), placeholder });
         }
-        let limits = [MAX_PARTITION_KEY, MAX_SORT_KEY];
-        if self.key.iter().zip(limits).any(|(key, limit)| size::of_value(key) > limit) {
-            return Err(DomainWriteError::TooLarge(table()));
-        }
         if !self.item.values().chain(self.values.values()).all(|value| is_storable(value, 0)) {
             let reason = "a number has more than 38 digits or is out of range, a set is empty or has an element twice, or \
                           values are nested too deeply"
                 .to_owned();
             return Err(DomainWriteError::Shape { table: table(), reason });
         }
-        match &self.if_refused {
-            IfRefused::Answer(answer) if !answer.head.is_final() => Err(DomainWriteError::Answer(table())),
-            _ => Ok(()),
-        }
+        Ok(())
     }
-}
-
-fn shape(table: String, error: &serde_dynamo::Error) -> DomainWriteError {
-    DomainWriteError::Shape { table, reason: error.to_string() }
 }
 
 /// Sets a placeholder; false if it has another value already.
@@ -370,7 +373,7 @@ fn is_set<T: Ord>(elements: impl Iterator<Item = T>) -> bool {
 
 /// The only form of a number; `None` if DynamoDB cannot store it. It stores up to 38 digits, and zero or a value between 1E-130
 /// and 9.99E+125.
-fn number(text: &str) -> Option<Vec<u8>> {
+fn number(text: &str) -> Option<String> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     // A zero takes any exponent there, but it has to be one.
@@ -380,9 +383,7 @@ fn number(text: &str) -> Option<Vec<u8>> {
     let is_storable = length <= 38
         && number.digits().all(|digit| digit.is_ascii_digit())
         && (length == 0 || (-130..=125).contains(&number.exponent.checked_add(length - 1)?));
-    let mut form = Vec::new();
-    number.write(&mut form);
-    is_storable.then_some(form)
+    is_storable.then(|| number.to_string())
 }
 
 fn is_key(value: &AttributeValue) -> bool {
