@@ -14,7 +14,6 @@ use lambda_idempotency::{
     record::{Answer, Evidence, UnknownCause},
     telemetry::DOUBLE_EXECUTION,
     time_budget::MAX_SENDING_TIME,
-    world::World,
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
@@ -26,9 +25,11 @@ use crate::support::{
     counts::counting,
     faults::Fault,
     guarded::{
-        GRACE, LEASE, RETENTION, completed, operation, outcome_of, owned, replayed_text, request, written,
+        GRACE, Guarded, LEASE, RETENTION, completed, operation, outcome_of, owned, replayed_text, request,
+        written,
     },
     on_each_store,
+    tables::domain_table,
 };
 
 /// A provider that gives the same answer to every question.
@@ -191,6 +192,22 @@ async fn a_process_frozen_between_two_sends_sends_its_transaction_no_more(endpoi
         assert!(matches!(outcome, SingleTransactionOutcome::Unconfirmed), "{outcome:?}");
         assert_eq!(bank.guarded.faults.asked(TRANSACTION), sent, "{frozen_for:?}");
     }
+}
+
+// T39: it does not know until when a transaction may be sent.
+#[apply(on_each_store)]
+async fn the_client_of_the_store_does_not_resend_a_single_transaction(endpoint: &str) {
+    let (guarded, request) = (Guarded::on(endpoint).await, request());
+    let accounts = domain_table(&guarded.undisturbed).await;
+    guarded.faults.for_all(TRANSACTION, Fault::DropRequest);
+    let executor = guarded.executor_of(operation().completion_timeout(Duration::ZERO));
+    let compute = move |transaction: SingleTransaction| {
+        transaction.write(accounts.put(json!({ "id": "a" }))).unwrap();
+        async { Computed::Answer(Answer::http(201, Vec::new(), "put"), ()) }.boxed()
+    };
+    let outcome = executor.run_single_transaction(&request, compute).await;
+    assert!(matches!(outcome, SingleTransactionOutcome::Unconfirmed), "{outcome:?}");
+    assert_eq!(guarded.faults.asked(TRANSACTION), 1);
 }
 
 // T5: the worker's own unknown outcome must not hide it.
