@@ -111,13 +111,9 @@ impl DomainWrite {
     pub const MAX: usize = size::MAX_WRITES;
 
     pub(super) fn of(table: &Table, item: &impl Serialize, action: Action) -> Self {
-        let (item, error) = match serde_dynamo::to_item(item) {
-            Ok(item) => (item, None),
-            Err(error) => (Item::default(), Some(error)),
-        };
         let mut write = Self {
             table: table.name().to_owned(),
-            item,
+            item: Item::default(),
             key_names: table.key_names().map(str::to_owned).collect(),
             action,
             condition: None,
@@ -126,8 +122,9 @@ impl DomainWrite {
             if_refused: IfRefused::Fail,
             error: None,
         };
-        if let Some(error) = error {
-            write.unfit(&error);
+        match serde_dynamo::to_item(item) {
+            Ok(item) => write.item = item,
+            Err(error) => write.fail(write.shape(&error)),
         }
         write
     }
@@ -165,34 +162,30 @@ impl DomainWrite {
 
     /// Gives a placeholder (`#status`) in an expression the name of an attribute.
     pub fn name(mut self, placeholder: &str, attribute: &str) -> Self {
-        let is_new = set_once(&mut self.names, placeholder, attribute.to_owned());
-        self.placeholder(placeholder, is_new)
-    }
-
-    /// Gives a placeholder (`:cents`) in an expression its value.
-    pub fn value(mut self, placeholder: &str, value: impl Serialize) -> Self {
-        match serde_dynamo::to_attribute_value(value) {
-            Ok(value) => {
-                let is_new = set_once(&mut self.values, placeholder, value);
-                self.placeholder(placeholder, is_new)
-            }
-            Err(error) => {
-                self.unfit(&error);
-                self
-            }
-        }
-    }
-
-    fn placeholder(mut self, placeholder: &str, is_valid: bool) -> Self {
-        if !is_valid {
-            let (table, placeholder) = (self.table.clone(), placeholder.to_owned());
-            self.fail(DomainWriteError::Placeholder { table, placeholder });
+        if !set_once(&mut self.names, placeholder, attribute.to_owned()) {
+            self.fail(self.placeholder(placeholder));
         }
         self
     }
 
-    fn unfit(&mut self, error: &serde_dynamo::Error) {
-        self.fail(DomainWriteError::Shape { table: self.table.clone(), reason: error.to_string() });
+    /// Gives a placeholder (`:cents`) in an expression its value.
+    pub fn value(mut self, placeholder: &str, value: impl Serialize) -> Self {
+        match serde_dynamo::to_attribute_value(value)
+            .map(|value| set_once(&mut self.values, placeholder, value))
+        {
+            Ok(true) => {}
+            Ok(false) => self.fail(self.placeholder(placeholder)),
+            Err(error) => self.fail(self.shape(&error)),
+        }
+        self
+    }
+
+    fn placeholder(&self, placeholder: &str) -> DomainWriteError {
+        DomainWriteError::Placeholder { table: self.table.clone(), placeholder: placeholder.to_owned() }
+    }
+
+    fn shape(&self, reason: &impl ToString) -> DomainWriteError {
+        DomainWriteError::Shape { table: self.table.clone(), reason: reason.to_string() }
     }
 
     /// Keeps the first error. It is reported when the write is added to its operation.
@@ -242,14 +235,10 @@ impl DomainWrite {
 
     /// Its size, as DynamoDB counts the transaction.
     pub(super) fn size(&self) -> usize {
-        size::of_item(&self.item)
-            + self.condition.as_ref().map_or(0, String::len)
-            + self.names.iter().map(|(placeholder, name)| placeholder.len() + name.len()).sum::<usize>()
-            + self
-                .values
-                .iter()
-                .map(|(placeholder, value)| placeholder.len() + size::of_value(value))
-                .sum::<usize>()
+        let condition = self.condition.as_ref().map_or(0, String::len);
+        let names = self.names.iter().map(|(placeholder, name)| placeholder.len() + name.len());
+        let values = self.values.iter().map(|(placeholder, value)| placeholder.len() + size::of_value(value));
+        size::of_item(&self.item) + condition + names.chain(values).sum::<usize>()
     }
 
     /// Refuses a write that DynamoDB would certainly refuse.
@@ -257,17 +246,14 @@ impl DomainWrite {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
-        let table = || self.table.clone();
         let is_bad = |name: &&String| !self.item.get(name.as_str()).is_some_and(is_key);
         let is_other = |name: &&String| self.action != Action::Put && !self.key_names.contains(name);
         let wrong = self.key_names.iter().find(is_bad).or_else(|| self.item.keys().find(is_other));
         if let Some(attribute) = wrong {
-            return Err(DomainWriteError::Key { table: table(), attribute: attribute.clone() });
+            let (table, attribute) = (self.table.clone(), attribute.clone());
+            return Err(DomainWriteError::Key { table, attribute });
         }
-        let update = match &self.action {
-            Action::Update(expression) => Some(expression),
-            Action::Put | Action::Delete | Action::Check => None,
-        };
+        let update = if let Action::Update(expression) = &self.action { Some(expression) } else { None };
         let expressions = || update.into_iter().chain(&self.condition);
         let values = || self.values.values().map(size::of_value);
         let key_sizes = self.key().map(|value| size::of_value(&value));
@@ -286,20 +272,19 @@ impl DomainWrite {
             (has_no_status, DomainWriteError::Answer),
         ] {
             if is_wrong {
-                return Err(error(table()));
+                return Err(error(self.table.clone()));
             }
         }
         let used: BTreeSet<_> = expressions().flat_map(|expression| placeholders(expression)).collect();
         let given: BTreeSet<_> = self.names.keys().chain(self.values.keys()).map(String::as_str).collect();
         if let Some(placeholder) = used.symmetric_difference(&given).next() {
-            let placeholder = (*placeholder).to_owned();
-            return Err(DomainWriteError::Placeholder { table: table(), placeholder });
+            return Err(self.placeholder(placeholder));
         }
         if !self.item.values().chain(self.values.values()).all(|value| is_storable(value, 0)) {
-            let reason = "a number has more than 38 digits or is out of range, a set is empty or has an element twice, or \
-                          values are nested too deeply"
-                .to_owned();
-            return Err(DomainWriteError::Shape { table: table(), reason });
+            return Err(self.shape(
+                &"a number has more than 38 digits or is out of range, a set is empty or has an element twice, or values are \
+                  nested too deeply",
+            ));
         }
         Ok(())
     }
@@ -312,13 +297,9 @@ fn set_once<T: Clone + PartialEq>(given: &mut BTreeMap<String, T>, placeholder: 
 
 /// Whether two tables are the same: either may be an ARN.
 pub(super) fn is_same_table(table: &str, other: &str) -> bool {
-    let name = |table: &str| table.rsplit_once(":table/").map(|(_, name)| name.to_owned());
-    match (name(table), name(other)) {
-        // Two ARNs may be in different accounts.
-        (Some(_), Some(_)) | (None, None) => table == other,
-        (Some(name), None) => name == other,
-        (None, Some(name)) => name == table,
-    }
+    let is_named = |arn: &str, name: &str| arn.rsplit_once(":table/").is_some_and(|(_, of)| of == name);
+    // Two ARNs may be in different accounts.
+    table == other || is_named(table, other) || is_named(other, table)
 }
 
 /// An expression as one operand of AND.
