@@ -27,6 +27,8 @@ pub struct Config {
     pub webhook: bool,
     /// Whether the provider denies, or does not find, what it did.
     pub provider_lies: bool,
+    /// Whether reconcilers answer in other words than the handler.
+    pub own_words: bool,
     /// Whether an operator settles unknown outcomes.
     pub operator: bool,
     /// Whether the record may be deleted, or restored to an earlier state.
@@ -50,19 +52,21 @@ impl Config {
         heartbeats: false,
         webhook: false,
         provider_lies: false,
+        own_words: false,
         operator: false,
         meddling: false,
         skew: 0,
     };
 
     /// The environments whose every state the tests visit.
-    pub const WHOLE: [Self; 6] = [
+    pub const WHOLE: [Self; 7] = [
         Self::PLAIN,
         Self { name: "rows", rows: true, ..Self::PLAIN },
         Self { name: "transactional", rows: true, transactional: true, heartbeats: true, ..Self::PLAIN },
         Self { name: "webhook", webhook: true, duplicates: true, ..Self::PLAIN },
         Self { name: "operator", operator: true, duplicates: true, ..Self::PLAIN },
         Self { name: "run again", may_run_again: true, ..Self::PLAIN },
+        Self { name: "another answer", own_words: true, ..Self::PLAIN },
     ];
 
     /// The environments that are too large for the tests, which visit their first states.

@@ -549,7 +549,8 @@ mod tests {
     fn no_denial_is_proof_over_the_report_of_an_execution() {
         let first = unknown();
         let again = released(&first).again(&reservation("k"), Revision::mint(), START);
-        let contested = again.contest(Worker::of(&first), Evidence::Perhaps, Revision::mint()).unwrap();
+        let contested =
+            again.contest(Worker::of(&first), Evidence::Perhaps, Revision::mint(), START).unwrap();
         let contested = contested.release(again.attempt, Revision::mint(), START).unwrap();
         assert!(escalates(&next(&contested, &contested, Asks::IfDue, &Learned::NotFound).unwrap()));
         assert!(escalates(&next(&contested, &contested, Asks::IfDue, &Learned::NotExecuted).unwrap()));

@@ -367,7 +367,7 @@ async fn a_report_with_writes_never_makes_a_new_record(endpoint: &str) {
     bank.reconciliation(&dead_letters).receive(message).await.unwrap();
     assert_eq!((bank.cents("b-1").await, bank.guarded.record(&request.key).await), (None, None));
     let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
-    assert_eq!(serde_json::from_str::<Value>(dead_letter).unwrap()["kind"], "forgotten");
+    assert_eq!(serde_json::from_str::<Value>(dead_letter).unwrap()["kind"], "contradiction");
 }
 
 #[apply(on_each_store)]

@@ -225,10 +225,14 @@ async fn a_double_execution_is_reported_although_its_writes_are_refused(endpoint
             let unknown = Report::PerhapsExecuted(UnknownCause::HandlerFailed);
             written(bank.executor().finish(second, unknown).await);
         }
-        let (ended, counted) = counting(executor.finish(late, completed("charged"))).await;
+        let ended = executor.finish(late, completed("charged")).await;
         assert!(matches!(ended, FinishOutcome::Unknown | FinishOutcome::AnsweredElsewhere), "{ended:?}");
-        assert_eq!(counted.get(DOUBLE_EXECUTION), Some(&1));
-        assert!(bank.queue.take().iter().any(|(message, _)| message.contains("double_execution")));
+        let dead_letters = MemoryQueue::new();
+        let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
+        let (received, counted) = counting(bank.reconciliation(&dead_letters).receive(message)).await;
+        assert_eq!(received.is_ok(), unknown, "it waits for the other execution");
+        assert_eq!(counted.get(DOUBLE_EXECUTION), unknown.then_some(&1));
+        assert_eq!(dead_letters.take().len(), usize::from(unknown));
     }
 }
 
