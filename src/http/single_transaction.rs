@@ -13,7 +13,7 @@ use super::{
     respond::HttpAnswer, run::ResponseBody, settings::Guard,
 };
 use crate::{
-    engine::{Computed, ReserveOutcome, SingleTransaction, SingleTransactionOutcome},
+    engine::{Computed, SingleTransaction, SingleTransactionOutcome},
     key::RecordKey,
     telemetry,
     time::Instant,
@@ -91,31 +91,26 @@ impl Guard {
         mount: &str,
         refusal: Option<Problem>,
     ) -> HttpAnswer {
+        use SingleTransactionOutcome::{Committed, Found, Nothing, Refused, Unconfirmed};
         match outcome {
-            SingleTransactionOutcome::Committed { reply: Some((mut parts, body)), expires_at } => {
+            Committed { reply: Some((mut parts, body)), expires_at } => {
                 if let Some(expires_at) = expires_at {
                     replay::add_expiry(&mut parts.headers, expires_at);
                 }
                 Response::from_parts(parts, Full::new(body))
             }
-            SingleTransactionOutcome::Nothing(Some((mut parts, body))) => {
+            Nothing(Some((mut parts, body))) => {
                 // For a guard around this one. What the handler says of more than its writes stands.
                 if parts.extensions.get() != Some(&Outcome::PerhapsExecuted) {
                     parts.extensions.insert(Outcome::NotExecuted);
                 }
                 Response::from_parts(parts, Full::new(body))
             }
-            SingleTransactionOutcome::Refused { answer, expires_at } => replay::first(answer, expires_at),
-            SingleTransactionOutcome::Found(found) => self.instead(found, key, mount, refusal),
-            SingleTransactionOutcome::Nothing(None)
-            | SingleTransactionOutcome::Committed { reply: None, .. } => {
-                self.instead(ReserveOutcome::Unavailable, key, mount, refusal)
-            }
-            SingleTransactionOutcome::Unconfirmed => {
-                let problem =
-                    Problem::new(ProblemType::OutcomeUnknown).status(StatusCode::SERVICE_UNAVAILABLE);
-                self.not_known(problem)
-            }
+            Refused { answer, expires_at } => replay::first(answer, expires_at),
+            Found(found) => self.instead(found, key, mount, refusal),
+            Nothing(None) | Committed { reply: None, .. } => self.unavailable(ProblemType::StoreUnavailable),
+            Unconfirmed => self
+                .not_known(Problem::new(ProblemType::OutcomeUnknown).status(StatusCode::SERVICE_UNAVAILABLE)),
         }
     }
 }

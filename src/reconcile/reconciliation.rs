@@ -374,13 +374,15 @@ impl Reconciliation {
                 return (Learned::Later(None), Vec::new());
             }
         };
+        // It was executed nevertheless.
+        let unwritable =
+            || (Learned::Unwritable(answer.head.is_final() && answer.head.is_effect()), Vec::new());
         let writes = match Writes::of(writes, self.engine.store.records_table()) {
             Ok(writes) => writes.into_vec(),
-            // It was executed nevertheless. The reconciler may be repaired.
+            // The reconciler may be repaired.
             Err(error) => {
                 tracing::error!(%error, "the domain writes of a reconciler's finding can never be made");
-                let effect = answer.head.is_final() && answer.head.is_effect();
-                return (Learned::Unwritable(effect), Vec::new());
+                return unwritable();
             }
         };
         if !answer.head.is_final() {
@@ -388,8 +390,16 @@ impl Reconciliation {
             return (Learned::Later(None), Vec::new());
         }
         let kept_headers = &known.operation.kept_headers;
-        let answer = self.engine.keep(seen, &answer, kept_headers, OFFLINE_WRITE_TIMEOUT).await;
-        (Learned::Executed(answer), writes)
+        match self.engine.try_keep(seen, &answer, kept_headers, OFFLINE_WRITE_TIMEOUT).await {
+            Ok(kept) => (Learned::Executed(kept), writes),
+            Err((error, _)) => {
+                tracing::warn!(
+                    cause = error.cause(),
+                    "the body of a reconciler's answer could not be stored yet"
+                );
+                unwritable()
+            }
+        }
     }
 
     /// Logs and counts what was written.

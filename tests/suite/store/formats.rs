@@ -173,6 +173,7 @@ fn request(key: &str) -> Request {
         key: record_key("acme", key),
         fingerprints: fingerprints(BODY),
         may_begin: true,
+        may_have_begun: false,
         deadline: None,
         origin: Some(Note::new("POST /payments")),
     }

@@ -846,12 +846,9 @@ async fn a_message_with_writes_into_the_table_of_records_is_malformed(endpoint: 
     bank.lose(&request, [bank.book("b-1")]).await;
     let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
     let hostile = message.replace(bank.accounts.name(), &bank.guarded.table);
-    let other_key = message.replacen(r#""key":[{"S":"b-1"}]"#, r#""key":[{"S":"b-2"}]"#, 1);
-    for wrong in [hostile, other_key] {
-        assert_ne!(wrong, *message);
-        let received = bank.reconciliation(&dead_letters).receive(&wrong).await;
-        assert!(matches!(received, Err(WorkError::Malformed("writes"))), "{received:?}");
-    }
+    assert_ne!(hostile, *message);
+    let received = bank.reconciliation(&dead_letters).receive(&hostile).await;
+    assert!(matches!(received, Err(WorkError::Malformed("writes"))), "{received:?}");
     assert_eq!((bank.cents("b-1").await, bank.guarded.state(&request).await), (None, "in_progress"));
 }
 
