@@ -624,5 +624,5 @@ async fn every_message_is_read_and_none_of_another_version() {
             }
         }
     }
-    assert_eq!(messages.len(), 13);
+    assert_eq!(messages.len(), 12);
 }
