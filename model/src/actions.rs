@@ -605,7 +605,7 @@ impl Steps<'_> {
                     after.answered();
                 }
             }
-            Next::Stopped(true) => after.alarm = true,
+            Next::Stopped(true) => after.escalate_effects(),
             _ => {}
         }
         self.push(Action::Learns, after, None);
@@ -677,7 +677,7 @@ impl Steps<'_> {
         if rows && state.message == Message::Queued {
             // Refused, and no answer is set for that.
             let mut refused = after;
-            refused.alarm = true;
+            refused.escalate(worker);
             let event = |report, rows| Event::Report { base: state.base, report, rows, safe: Safe::Report };
             let takes = self.step(self.world.now, event(report, rows));
             if matches!(takes, Next::Written(_)) {
@@ -732,8 +732,11 @@ impl Steps<'_> {
                     break;
                 }
                 Next::Gone => {
-                    after.alarm |= rows
-                        || !matches!(report, Report::NotExecuted | Report::NotBegun | Report::Refusal(_));
+                    let nothing =
+                        matches!(report, Report::NotExecuted | Report::NotBegun | Report::Refusal(_));
+                    if rows || !nothing {
+                        after.escalate(worker);
+                    }
                     self.mark(&mut after, worker, rows);
                     break;
                 }
@@ -743,15 +746,19 @@ impl Steps<'_> {
             match needs {
                 Overtaken::Waits => after.workers[index].message = queued,
                 Overtaken::Double => {
-                    after.alarm = true;
                     let Some(version) = after.record else { break };
-                    safe = Safe::Alarm(self.protocol.record(version.id).attempt);
+                    let attempt = self.protocol.record(version.id).attempt;
+                    after.escalate(worker);
+                    after.escalate(attempt.as_bytes()[0]);
+                    safe = Safe::Alarm(attempt);
                     continue;
                 }
-                Overtaken::Escalated(_) => after.alarm = true,
+                Overtaken::Escalated(_) => after.escalate(worker),
                 Overtaken::Compared => {
                     let number = after.record.map(|version| self.protocol.facts(version.id).answer);
-                    after.alarm |= number != Some(worker + 1);
+                    if !rows && number != Some(worker + 1) {
+                        after.escalate(worker);
+                    }
                 }
                 Overtaken::Nothing => {}
             }
@@ -781,14 +788,16 @@ impl Steps<'_> {
         let (mut after, now) = (self.world, self.world.now);
         let Some(id) = self.id() else {
             after.workers[index].webhook = false;
-            after.alarm = true;
+            after.escalate(worker);
             return self.push(Action::Hears(worker), after, None);
         };
         let facts = *self.protocol.facts(id);
         match facts.state {
             Kind::Completed => {
                 after.workers[index].webhook = false;
-                after.alarm |= !facts.is_effect;
+                if !facts.is_effect {
+                    after.escalate(worker);
+                }
                 return self.push(Action::Hears(worker), after, None);
             }
             Kind::InProgress if now < facts.lease_until => {
@@ -810,7 +819,7 @@ impl Steps<'_> {
             }
             _ if facts.state == Kind::Released => {
                 after.workers[index].webhook = false;
-                after.alarm = true;
+                after.escalate(worker);
                 return self.push(Action::Hears(worker), after, None);
             }
             _ => id,
@@ -820,7 +829,7 @@ impl Steps<'_> {
         let event = Event::Learn { seen: claimed, is_current: true, found, at: now, reported: true };
         match self.protocol.step(Some(claimed), now, event) {
             Next::Written(id) => after.write(id),
-            Next::Stopped(true) => after.alarm = true,
+            Next::Stopped(true) => after.escalate(worker),
             _ => {}
         }
         self.push(Action::Hears(worker), after, None);
