@@ -17,7 +17,7 @@ mod provider_report;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{key::RecordKey, queue::WorkError};
+use crate::{key::RecordKey, queue::WorkError, time::Timestamp};
 
 pub(crate) use contradiction::Contradiction;
 pub(crate) use deferred_report::DeferredReport;
@@ -37,7 +37,7 @@ pub(crate) enum Message {
         /// Its partition key.
         key: String,
         /// When, in milliseconds since 1970.
-        look_at: u64,
+        look_at: Timestamp,
     },
     /// Continue the current sweep. Its checkpoint is in the store.
     Sweep,

@@ -17,7 +17,7 @@ const MAX_CUT_CHARS: usize = 10_000;
 /// Why a stream record cannot be read, its ids as far as they are readable, and the record or its beginning.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Poison {
-    reason: String,
+    pub(crate) reason: String,
     #[serde(flatten)]
     named: Named,
     /// The unchanged record. It is never parsed again: an operator reads the message's text.
@@ -58,6 +58,11 @@ impl Poison {
     /// The partition key of its item, if that can be read.
     pub(super) fn key(&self) -> Option<&String> {
         self.named.key.as_ref()
+    }
+
+    /// Its place in the stream, if that can be read.
+    pub(crate) fn sequence_number(&self) -> Option<&str> {
+        self.named.sequence_number.as_deref()
     }
 }
 

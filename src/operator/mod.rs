@@ -109,6 +109,7 @@ pub enum CorrectionError {
 }
 
 /// Corrects records for an operator.
+#[must_use]
 pub struct Operator {
     engine: Engine,
     /// Further headers of answers that are kept.
@@ -130,14 +131,12 @@ impl Operator {
 
     /// Keeps one more header of answers, as the operation's guard does: see
     /// [`Operation::keep_header`](crate::operation::Operation::keep_header). A header that may never be kept is left out.
-    #[must_use]
     pub fn keep_header(mut self, name: &str) -> Self {
         self.kept_headers.extend(Some(name.to_ascii_lowercase()).filter(|name| may_be_kept(name)));
         self
     }
 
     /// Takes clocks, randomness and tasks from `world`: for tests.
-    #[must_use]
     pub fn world(mut self, world: impl World) -> Self {
         self.engine.world = Arc::new(world);
         self

@@ -17,8 +17,8 @@ use crate::{
 pub(crate) enum Change {
     /// The operation waits for a worker.
     Accepted(Seen),
-    /// A worker owns the record, until the end of this lease.
-    Began(Seen, Timestamp),
+    /// A worker owns the record, until the end of its lease.
+    Began(Seen),
     /// The record is settled, or unknown.
     Ended(Seen),
     /// Time to live has deleted a record of this operation.
@@ -28,6 +28,7 @@ pub(crate) enum Change {
 }
 
 /// Which execution of which record.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The record's partition key.
     pub(crate) key: String,
@@ -35,6 +36,8 @@ pub(crate) struct Seen {
     pub(crate) attempt: Vec<u8>,
     /// When the key was first seen.
     pub(crate) created_at: Timestamp,
+    /// Until when its worker owns it; `None` if no worker has it.
+    pub(crate) lease_until: Option<Timestamp>,
     /// The sequence number of the stream record.
     pub(crate) sequence_number: String,
 }
@@ -105,12 +108,13 @@ pub(crate) fn read(record: &str) -> Result<Change, &'static str> {
     else {
         return Err("its image has an attribute of another type than a record's");
     };
-    let seen = Seen { key, attempt, created_at, sequence_number: images.sequence_number };
-    match (state.as_str(), image.lease_until.as_ref().and_then(millis)) {
-        (State::PENDING, _) => Ok(Change::Accepted(seen)),
-        (State::IN_PROGRESS, Some(until)) => Ok(Change::Began(seen, until)),
-        (State::IN_PROGRESS, None) => Err("its image is in progress and has no lease"),
-        (State::COMPLETED | State::FAILED_RETRYABLE | State::UNKNOWN, _) => Ok(Change::Ended(seen)),
+    let lease_until = image.lease_until.as_ref().and_then(millis);
+    let seen = Seen { key, attempt, created_at, lease_until, sequence_number: images.sequence_number };
+    match state.as_str() {
+        State::PENDING => Ok(Change::Accepted(Seen { lease_until: None, ..seen })),
+        State::IN_PROGRESS if lease_until.is_none() => Err("its image is in progress and has no lease"),
+        State::IN_PROGRESS => Ok(Change::Began(seen)),
+        State::COMPLETED | State::FAILED_RETRYABLE | State::UNKNOWN => Ok(Change::Ended(seen)),
         _ => Err("its image is in no state that this version knows"),
     }
 }
