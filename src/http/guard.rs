@@ -77,7 +77,7 @@ impl Guard {
                 ReserveOutcome::Owned(owned) => {
                     let execution = owned.execution().clone();
                     parts.extensions.insert(execution.clone());
-                    let handled = handler(execution, Request::from_parts(parts, body));
+                    let handled = handler(execution, Request::from_parts(parts, body.into()));
                     self.execute(owned, handled).await
                 }
                 found => self.instead(found, &request.key, &mount, refusal),
@@ -120,9 +120,7 @@ impl Guard {
         let Some((mut parts, body)) = answer else {
             return self.broken();
         };
-        if let Some(expires_at) = expires_at {
-            replay::add_expiry(&mut parts.headers, expires_at);
-        }
+        replay::add_expiry(&mut parts.headers, expires_at);
         Response::from_parts(parts, Full::new(body))
     }
 

@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// A parsed request.
-pub(super) struct Parsed<B> {
+pub(super) struct Parsed<B: GuardedBody> {
     pub(super) request: Request,
-    pub(super) body: B,
+    pub(super) body: B::Whole,
     /// Why its key may not begin an execution, if so. If there is a record, the client gets the answer that the record implies.
     /// Otherwise it gets this problem. The problem advises no new key, because the old one may have done something (T43):
     /// settings change, proxies drop headers, records expire.
@@ -78,15 +78,18 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         .or_else(|| operation.oldest_key.as_ref().and_then(admit))
         .map(|refusal| refused(refusal).advice_of(ProblemType::KeyTooOld));
     let (path, query) = (target::path(parts), target::query(parts));
-    let look = |body: &[u8]| {
-        let header = |name: &str| header(&parts.headers, name);
-        let content =
-            Content { method: parts.method.as_str(), path: &path, query: &query, header: &header, body };
-        Fingerprints::of(operation.name().as_str(), &content, &operation.rule, &operation.former_rules)
+    let body = body.whole(MAX_BODY).await.map_err(Problem::new)?;
+    let content = Content {
+        method: parts.method.as_str(),
+        path: &path,
+        query: &query,
+        header: &|name| header(&parts.headers, name),
+        body: body.as_ref(),
     };
-    let (fingerprints, body) = body.inspect(MAX_BODY, look).await.map_err(Problem::new)?;
+    let name = operation.name();
+    let fingerprints = Fingerprints::of(name.as_str(), &content, &operation.rule, &operation.former_rules);
     let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
-    let key = RecordKey::new(tenant, operation.name().clone(), key);
+    let key = RecordKey::new(tenant, name.clone(), key);
     let key = if guard.settings.profile.keys_by_path { key.within(Scope::of(&path)) } else { key };
     let may_begin = refusal.is_none();
     let origin = Some(origin::of(parts));

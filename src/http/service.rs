@@ -13,11 +13,7 @@ use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{Either, Full};
 
-use super::{
-    GuardedBody, IDEMPOTENCY_KEY, guard,
-    settings::{Guard, Mode},
-    single_transaction,
-};
+use super::{GuardedBody, IDEMPOTENCY_KEY, guard, settings::Guard, single_transaction};
 
 /// A guarded service, made by the layer [`Idempotency`](super::Idempotency).
 #[derive(Clone)]
@@ -58,12 +54,11 @@ where
         let ready = mem::replace(&mut self.inner, clone);
         let guard = self.guard.clone();
         let echo = guard.settings.profile.echo(request.headers());
-        let answer = match guard.settings.mode {
-            Mode::Reserved => guard::answer(guard, ready, request).left_future(),
-            Mode::SingleTransaction => {
-                // Boxed, because it is large: a reservation's future would have its size.
-                single_transaction::answer(guard, ready, self.inner.clone(), request).boxed().right_future()
-            }
+        let answer = if guard.settings.single_transaction {
+            // Boxed, because it is large: a reservation's future would have its size.
+            single_transaction::answer(guard, ready, self.inner.clone(), request).boxed().left_future()
+        } else {
+            guard::answer(guard, ready, request).right_future()
         };
         Box::pin(async move {
             let mut response = answer.await;

@@ -38,10 +38,6 @@ where
         Err(problem) => return problem,
     };
     let Parsed { request, body, refusal, mount } = parsed;
-    let body = match body.copies().await {
-        Ok(body) => body,
-        Err(problem) => return guard.problem(Problem::new(problem), Outcome::NotExecuted),
-    };
     let now = guard.world().now();
     let deadline = request.deadline.and_then(|deadline| plausible_deadline(deadline, now));
     let ends_at = deadline.map(|deadline| guard.world().instant().plus(deadline.since(now)));
@@ -50,7 +46,7 @@ where
         let guard = guard.clone();
         move |transaction: SingleTransaction| -> BoxFuture<'static, Computed<Reply>> {
             let (guard, ready, mut inner) = (guard.clone(), ready.take(), inner.clone());
-            let mut copy = Request::from_parts(parts.clone(), body());
+            let mut copy = Request::from_parts(parts.clone(), body.clone().into());
             copy.extensions_mut().insert(transaction.clone());
             let handled = async move {
                 match ready {
@@ -93,9 +89,7 @@ impl Guard {
     ) -> HttpAnswer {
         match outcome {
             SingleTransactionOutcome::Committed { reply: Some((mut parts, body)), expires_at } => {
-                if let Some(expires_at) = expires_at {
-                    replay::add_expiry(&mut parts.headers, expires_at);
-                }
+                replay::add_expiry(&mut parts.headers, expires_at);
                 Response::from_parts(parts, Full::new(body))
             }
             SingleTransactionOutcome::Nothing(Some((mut parts, body))) => {
