@@ -1,14 +1,14 @@
 //! Parses a request once, before anything is done.
 
-use std::{borrow::Cow, panic::AssertUnwindSafe};
+use std::{borrow::Cow, panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
-    GuardedBody, MAX_BODY, Outcome, Problem, ProblemType, key_header, origin, respond::HttpAnswer,
-    settings::Guard, target,
+    GuardedBody, MAX_BODY, Problem, ProblemType, key_header, origin, respond::HttpAnswer, settings::Guard,
+    target,
 };
 use crate::{
     engine::{Execution, Request, SingleTransaction},
@@ -40,11 +40,11 @@ impl Guard {
         let parsed = AssertUnwindSafe(parse(self, &parts, body)).catch_unwind().await;
         let parsed = match parsed {
             Ok(Ok(parsed)) => parsed,
-            Ok(Err(problem)) => return Err(self.problem(problem, Outcome::NotExecuted)),
+            Ok(Err(problem)) => return Err(self.retry_later(problem, Duration::ZERO)),
             Err(_) => {
                 let operation = self.operation().name();
                 tracing::error!(%operation, "the tenant resolver or the fingerprint rule panicked: nothing was done");
-                return Err(self.problem(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
+                return Err(self.problem(ProblemType::NotGuarded));
             }
         };
         let key = &parsed.request.key;
@@ -54,7 +54,7 @@ impl Guard {
         {
             let operation = self.operation().name();
             tracing::error!(%operation, "two guards of the same operation are nested: remove one");
-            return Err(self.problem(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
+            return Err(self.problem(ProblemType::NotGuarded));
         }
         Ok((parts, parsed))
     }
@@ -76,7 +76,7 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     let too_short = key_header::too_short(&key, operation.min_key_length);
     let refusal = too_short
         .or_else(|| operation.oldest_key.as_ref().and_then(admit))
-        .map(|refusal| refused(refusal).advice_of(ProblemType::KeyTooOld));
+        .map(|refusal| Problem { advice: ProblemType::KeyTooOld, ..refused(refusal) });
     let (path, query) = (target::path(parts), target::query(parts));
     let body = body.whole(MAX_BODY).await.map_err(Problem::new)?;
     let content = Content {
@@ -103,7 +103,7 @@ fn refused(KeyRefusal { reason, detail }: KeyRefusal) -> Problem {
         "too-old" => ProblemType::KeyTooOld,
         _ => ProblemType::KeyMalformed,
     };
-    Problem::new(problem).detail(detail.into_owned()).reason(reason)
+    Problem { detail: Some(detail), reason: Some(reason), ..Problem::new(problem) }
 }
 
 /// A header's lines, joined as gateways join them.

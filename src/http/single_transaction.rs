@@ -13,7 +13,7 @@ use super::{
     respond::HttpAnswer, run::ResponseBody, settings::Guard,
 };
 use crate::{
-    engine::{Computed, ReserveOutcome, SingleTransaction, SingleTransactionOutcome},
+    engine::{Computed, SingleTransaction, SingleTransactionOutcome},
     key::RecordKey,
     telemetry,
     time::Instant,
@@ -103,13 +103,9 @@ impl Guard {
             SingleTransactionOutcome::Found(found) => self.instead(found, key, mount, refusal),
             SingleTransactionOutcome::Nothing(None)
             | SingleTransactionOutcome::Committed { reply: None, .. } => {
-                self.instead(ReserveOutcome::Unavailable, key, mount, refusal)
+                self.problem(ProblemType::StoreUnavailable)
             }
-            SingleTransactionOutcome::Unconfirmed => {
-                let problem =
-                    Problem::new(ProblemType::OutcomeUnknown).status(StatusCode::SERVICE_UNAVAILABLE);
-                self.not_known(problem)
-            }
+            SingleTransactionOutcome::Unconfirmed => self.unknown(StatusCode::SERVICE_UNAVAILABLE),
         }
     }
 }

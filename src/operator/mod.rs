@@ -8,7 +8,7 @@
 
 mod dead_letter;
 
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use tracing::Instrument;
 
@@ -114,12 +114,6 @@ pub struct Operator {
     engine: Engine,
     /// Further headers of answers that are kept.
     kept_headers: Vec<String>,
-}
-
-impl fmt::Debug for Operator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Operator").finish_non_exhaustive()
-    }
 }
 
 impl Operator {

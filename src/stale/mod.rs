@@ -21,7 +21,7 @@ mod stream;
 mod sweep;
 mod unmatched;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tracing::Instrument;
 
@@ -69,12 +69,6 @@ pub struct Stale {
     dead_letters: Arc<dyn Queue>,
     pending_bound: Duration,
     sweep_units: f64,
-}
-
-impl fmt::Debug for Stale {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stale").field("pending_bound", &self.pending_bound).finish_non_exhaustive()
-    }
 }
 
 impl Stale {
