@@ -55,12 +55,11 @@ impl Event {
             #[serde(rename = "Records", borrow)]
             records: Option<&'a RawValue>,
             #[serde(borrow)]
-            #[serde(rename = "job")]
-            wanted: Option<&'a RawValue>,
+            job: Option<&'a RawValue>,
         }
         let parts: Parts<'_> = serde_json::from_str(self.0.get())
             .map_err(|_| refuse("it is not an object with Records or a job"))?;
-        match (parts.records, parts.wanted) {
+        match (parts.records, parts.job) {
             (None, None) => Err(refuse("it has neither Records nor a job")),
             (Some(_), Some(_)) => Err(refuse("it has both Records and a job")),
             (None, Some(wanted)) => match serde_json::from_str::<String>(wanted.get()) {

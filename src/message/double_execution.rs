@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Both executions of one operation, as far as they are known.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct DoubleExecution {
     /// The record's partition key.
     pub(crate) key: String,
@@ -24,7 +24,7 @@ pub(crate) struct DoubleExecution {
     pub(crate) report: Option<Box<DeferredReport>>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Side {
     attempt: String,
     state: String,

@@ -1,7 +1,5 @@
 //! A stream record that cannot be read, for operators.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -32,13 +30,6 @@ pub(crate) struct Poison {
 struct Cut {
     bytes: usize,
     begins: String,
-}
-
-impl fmt::Debug for Poison {
-    /// Without the record.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Poison").field("reason", &self.reason).finish_non_exhaustive()
-    }
 }
 
 impl Poison {

@@ -191,8 +191,8 @@ impl Operator {
         who: &str,
         reason: &str,
     ) -> Result<Record, CorrectionError> {
-        let answer = match (correction, self.placed(seen, correction)) {
-            (Correction::Executed { .. }, Some(placed)) => {
+        let answer = match self.placed(seen, correction) {
+            Some(placed) => {
                 // Checked before the body is kept.
                 corrected(correction, Some(&placed.answer), seen, seen.revision, self.engine.world.now())?;
                 // First, because a record must not name a missing body.
@@ -200,7 +200,7 @@ impl Operator {
                     self.engine.keep_placed(&kept_for(correction, seen), placed, OFFLINE_WRITE_TIMEOUT).await;
                 Some(kept.map_err(CorrectionError::Body)?.ok_or(CorrectionError::BodyTooLarge)?)
             }
-            _ => None,
+            None => None,
         };
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let Some(current) = current else { return Step::Stop(Some(CorrectionError::Deleted)) };

@@ -117,7 +117,7 @@ impl Stale {
     /// If it failed: the message must be delivered again.
     pub async fn receive(&self, body: &str, time: Duration) -> Result<(), WorkError> {
         match Message::read(body)? {
-            Message::Sweep => self.continue_sweep(time).await,
+            Message::Sweep => self.run_sweep(false, time).await,
             Message::Check { key, look_at } => {
                 let record =
                     RecordKey::from_partition_key(&key).ok_or(WorkError::Malformed("it names no record"))?;

@@ -130,7 +130,7 @@ fn millis(attribute: &AttributeValue) -> Option<Timestamp> {
 const MAX_NAME: usize = 2_048;
 
 /// The identifiers of a stream record, as far as they can be read.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Named {
     /// The partition key of its item.
     #[serde(skip_serializing_if = "Option::is_none")]
