@@ -1,6 +1,6 @@
 //! Parses a request once, before anything is done.
 
-use std::{borrow::Cow, panic::AssertUnwindSafe, time::Duration};
+use std::{borrow::Cow, iter, panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, request::Parts};
@@ -111,11 +111,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
     let text = |line: &'a HeaderValue| match std::str::from_utf8(line.as_bytes().trim_ascii()) {
         Ok(text) => Cow::Borrowed(text),
         // Never in an event. Different values map to different texts.
-        Err(_) => line
-            .as_bytes()
-            .iter()
-            .fold("\0".to_owned(), |text, byte| text + char::from(*byte).encode_utf8(&mut [0; 4]))
-            .into(),
+        Err(_) => iter::once('\0').chain(line.as_bytes().iter().map(|byte| char::from(*byte))).collect(),
     };
     let mut lines = headers.get_all(name).iter().map(text);
     let first = lines.next()?;
