@@ -1,10 +1,6 @@
 //! The triggers of functions that clients do not call: a stream, a queue, a schedule.
 
-use std::{
-    cell::Cell,
-    collections::{BTreeSet, HashMap},
-    time::Duration,
-};
+use std::{cell::Cell, collections::BTreeSet, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use lambda_runtime::{Context, Error};
@@ -14,6 +10,7 @@ use serde_json::value::RawValue;
 use crate::{
     error_chain::error_chain,
     queue::WorkError,
+    store::stream::text_member,
     time::Timestamp,
     time_budget::{DEFAULT_WORKING_TIME, NO_NEW_WORK, plausible_deadline},
     world::World,
@@ -70,7 +67,7 @@ impl Event {
                 let records: Vec<Box<RawValue>> =
                     serde_json::from_str(records.get()).map_err(|_| refuse("its Records are not a list"))?;
                 // The first record that names a source decides: one before it may be damaged.
-                match records.iter().find_map(|record| field(record, "eventSource")).as_deref() {
+                match records.iter().find_map(|record| text_member(record.get(), "eventSource")).as_deref() {
                     Some(QUEUE) => Ok(Trigger::Messages(records)),
                     Some(TABLE) => Ok(Trigger::Stream(records)),
                     _ => Err(refuse("its Records are neither messages nor changes of a table")),
@@ -84,12 +81,6 @@ impl Event {
 pub(super) fn refuse(reason: &str) -> Error {
     tracing::error!(reason, "an event is refused");
     format!("the event is refused: {reason}").into()
-}
-
-/// A string member of a record. The other members may have any shape.
-fn field(record: &RawValue, name: &str) -> Option<String> {
-    let fields: HashMap<String, &RawValue> = serde_json::from_str(record.get()).ok()?;
-    serde_json::from_str(fields.get(name)?.get()).ok()
 }
 
 /// The records of a batch that must be delivered again
@@ -138,13 +129,13 @@ pub(super) async fn each_message(
     let (until, min) = (world.instant().plus(time), max.min(time / 2));
     let not_begun = Cell::new(0);
     let worked = stream::iter(messages.iter().enumerate()).map(async |(place, raw)| {
-        let (id, left) = (field(raw, "messageId"), until.since(world.instant()));
+        let (id, left) = (text_member(raw.get(), "messageId"), until.since(world.instant()));
         if left < min {
             not_begun.update(|number| number + 1);
         } else {
             let done = async { work(&body(raw)?, left).await };
             let Err(error) = done.await else { return None };
-            let (queue, error) = (field(raw, "eventSourceARN"), error_chain(&error));
+            let (queue, error) = (text_member(raw.get(), "eventSourceARN"), error_chain(&error));
             tracing::error!(message_id = id, place, queue, error, "a message failed: it is delivered again");
         }
         if id.is_none() {
@@ -161,8 +152,8 @@ pub(super) async fn each_message(
 }
 
 fn body(message: &RawValue) -> Result<String, WorkError> {
-    match field(message, "eventSource").as_deref() {
-        Some(QUEUE) => field(message, "body").ok_or(WorkError::Malformed("it has no body")),
+    match text_member(message.get(), "eventSource").as_deref() {
+        Some(QUEUE) => text_member(message.get(), "body").ok_or(WorkError::Malformed("it has no body")),
         _ => Err(WorkError::Malformed("it is not a queue message")),
     }
 }

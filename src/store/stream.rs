@@ -151,26 +151,25 @@ pub(crate) struct Named {
 
 /// The identifiers of a stream record that cannot be read. Each is parsed alone, so that one cannot hide the others.
 pub(crate) fn named(record: &str) -> Named {
-    let record = parts_of(Some(record));
-    let change = parts_of(record.get("dynamodb").map(|change| change.get()));
-    let keys = parts_of(change.get("Keys").map(|keys| keys.get()));
-    let key = |name| text(&parts_of(keys.get(name).map(|key| key.get())), "S");
+    let change = member(record, "dynamodb").unwrap_or_default();
+    let keys = member(change, "Keys").unwrap_or_default();
+    let identifier = |object, name| text_member(object, name).filter(|text| text.len() <= MAX_NAME);
+    let key = |name| identifier(member(keys, name)?, "S");
     Named {
         key: key("pk"),
         sk: key("sk"),
-        sequence_number: text(&change, "SequenceNumber"),
-        event_id: text(&record, "eventID"),
-        stream: text(&record, "eventSourceARN"),
+        sequence_number: identifier(change, "SequenceNumber"),
+        event_id: identifier(record, "eventID"),
+        stream: identifier(record, "eventSourceARN"),
     }
 }
 
-/// The members of an object; none if it is not an object.
-fn parts_of(object: Option<&str>) -> HashMap<String, &RawValue> {
-    object.and_then(|object| serde_json::from_str(object).ok()).unwrap_or_default()
+/// A string member of a JSON object. Its other members may be anything.
+pub(crate) fn text_member(object: &str, name: &str) -> Option<String> {
+    serde_json::from_str(member(object, name)?).ok()
 }
 
-/// A string member, if it is no longer than an identifier may be.
-fn text(parts: &HashMap<String, &RawValue>, name: &str) -> Option<String> {
-    let text: String = serde_json::from_str(parts.get(name)?.get()).ok()?;
-    (text.len() <= MAX_NAME).then_some(text)
+fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    let members: HashMap<String, &RawValue> = serde_json::from_str(object).ok()?;
+    members.get(name).map(|member| member.get())
 }
