@@ -1,6 +1,6 @@
 //! The triggers of functions that clients do not call: a stream, a queue, a schedule.
 
-use std::{cell::Cell, collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use lambda_runtime::{Context, Error};
@@ -127,27 +127,24 @@ pub(super) async fn each_message(
     work: impl AsyncFn(&str, Duration) -> Result<(), WorkError>,
 ) -> BatchFailures {
     let (until, min) = (world.instant().plus(time), max.min(time / 2));
-    let not_begun = Cell::new(0);
     let worked = stream::iter(messages.iter().enumerate()).map(async |(place, raw)| {
-        let (id, left) = (text_member(raw.get(), "messageId"), until.since(world.instant()));
-        if left < min {
-            not_begun.update(|number| number + 1);
-        } else {
-            let done = async { work(&body(raw)?, left).await };
-            let Err(error) = done.await else { return None };
-            let (queue, error) = (text_member(raw.get(), "eventSourceARN"), error_chain(&error));
-            tracing::error!(message_id = id, place, queue, error, "a message failed: it is delivered again");
-        }
+        let left = until.since(world.instant());
+        let done = async {
+            if left < min {
+                return Err(WorkError::NoTime);
+            }
+            work(&body(raw)?, left).await
+        };
+        let Err(error) = done.await else { return None };
+        let [id, queue] = ["messageId", "eventSourceARN"].map(|name| text_member(raw.get(), name));
+        let error = error_chain(&error);
+        tracing::error!(message_id = id, place, queue, error, "a message failed: it is delivered again");
         if id.is_none() {
             tracing::error!(place, "a message has no id: the whole batch is delivered again");
         }
         Some(id.unwrap_or_default())
     });
     let failed: Vec<_> = worked.buffer_unordered(AT_ONCE).filter_map(async |failed| failed).collect().await;
-    if not_begun.get() > 0 {
-        let number = not_begun.get();
-        tracing::warn!(number, "too little time is left to begin these messages: they are delivered again");
-    }
     failed.into_iter().collect()
 }
 
