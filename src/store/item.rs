@@ -261,12 +261,20 @@ impl TryFrom<Item> for Record {
 pub(crate) fn from_attributes(attributes: impl Into<serde_dynamo::Item>) -> Result<Record> {
     let attributes = attributes.into();
     // The version is read first, because another layout may have other attributes.
-    match attributes.get(SCHEMA_ATTRIBUTE) {
-        Some(AttributeValue::N(digits)) => check_version(digits.parse().map_err(StoreError::unreadable)?)?,
-        _ => return Err(missing(SCHEMA_ATTRIBUTE)),
-    }
-    serde_dynamo::from_item::<_, Item>(attributes).map_err(StoreError::unreadable)?.try_into()
+    let version = match attributes.get(SCHEMA_ATTRIBUTE) {
+        Some(AttributeValue::N(digits)) => digits.parse().ok(),
+        _ => None,
+    };
+    check_version(required(version, SCHEMA_ATTRIBUTE)?)?;
+    let item: Item =
+        serde_dynamo::from_item(attributes).map_err(|error| StoreError::unreadable(Shape(error)))?;
+    item.try_into()
 }
+
+/// An item without the attributes of a record. Its source may quote their values, so its text does not contain it.
+#[derive(Debug, thiserror::Error)]
+#[error("the item does not have the attributes of a record")]
+struct Shape(#[source] serde_dynamo::Error);
 
 /// Refuses an item that another version has written.
 pub(super) fn check_version(schema: u32) -> Result<()> {
